@@ -1,0 +1,15 @@
+# Builds and tests the plugin, then leaves an image that holds nothing but it. `./dev image` makes the same
+# image without a container daemon: scripts/image.py writes the tree for both.
+FROM debian:12 AS build
+WORKDIR /src
+COPY . .
+RUN ./dev setup
+RUN cmake --workflow --preset dev
+RUN ./dev build && /usr/bin/python3 scripts/image.py \
+    --plugin build/release/bin/velero-plugin-for-csi-delta --tree /image
+
+# Velero runs this as an init container, without command or arguments, with its plugin folder at /target.
+FROM scratch
+COPY --from=build /image/ /
+USER 65532:65532
+ENTRYPOINT ["/plugins/velero-plugin-for-csi-delta", "install", "/target"]

@@ -1,0 +1,51 @@
+# Third-party code, all from the distribution, each with the reason it is here.
+set(OPENSSL_USE_STATIC_LIBS ON)
+set(Protobuf_USE_STATIC_LIBS ON)
+
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)           # Status, StatusOr, strings, time: our error vocabulary
+find_package(Protobuf REQUIRED)       # Velero's and CSI's messages
+find_package(OpenSSL REQUIRED)        # TLS to the API server, SHA-256
+set(ZLIB_USE_STATIC_LIBS ON)
+find_package(ZLIB REQUIRED)           # gRPC's message compression
+find_package(nlohmann_json REQUIRED)  # JSON that keeps unknown fields and 64-bit integers
+find_package(yaml-cpp REQUIRED)       # volume policies, kubeconfig
+find_package(Boost 1.81 REQUIRED)     # Beast and Asio (headers): HTTP that links statically
+if(CSIDELTA_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+# The distribution's absl:: targets name the shared libraries; a static executable, and one that holds only one
+# copy of Abseil beside gRPC's archives, needs the archives that lie next to them.
+get_property(imported_targets DIRECTORY PROPERTY IMPORTED_TARGETS)
+foreach(target ${imported_targets})
+  get_target_property(location ${target} IMPORTED_LOCATION_NONE)
+  if(target MATCHES "^absl::" AND location MATCHES "\\.so[.0-9]*$")
+    string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive "${location}")
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION_NONE "${archive}")
+  endif()
+endforeach()
+
+find_library(CARES_LIBRARY NAMES libcares.a REQUIRED)  # names without glibc's resolver
+add_library(csidelta_cares INTERFACE)
+target_link_libraries(csidelta_cares INTERFACE "${CARES_LIBRARY}")
+
+find_library(YAML_CPP_LIBRARY NAMES libyaml-cpp.a REQUIRED)
+add_library(csidelta_yaml INTERFACE)
+target_link_libraries(csidelta_yaml INTERFACE "${YAML_CPP_LIBRARY}")
+
+find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+
+# gRPC is go-plugin's transport and CSI's. The distribution's CMake files name only its shared libraries; the
+# plugin is one static executable, so the archives are named here. "unsecure": both transports are plaintext
+# over a unix socket, and the archive without TLS is half the size.
+file(GLOB ABSL_ARCHIVES "/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/libabsl_*.a")
+set(GRPC_ARCHIVES)
+foreach(name grpc++_unsecure grpc_unsecure gpr address_sorting upb re2)
+  find_library(ARCHIVE_${name} NAMES lib${name}.a REQUIRED)
+  list(APPEND GRPC_ARCHIVES "${ARCHIVE_${name}}")
+endforeach()
+add_library(csidelta_grpc INTERFACE)
+target_link_libraries(csidelta_grpc INTERFACE
+  -Wl,--start-group ${GRPC_ARCHIVES} ${ABSL_ARCHIVES} -Wl,--end-group
+  protobuf::libprotobuf "${CARES_LIBRARY}" ZLIB::ZLIB Threads::Threads)

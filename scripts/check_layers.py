@@ -1,0 +1,146 @@
+#!/usr/bin/python3
+"""Includes only point down: checks every #include below src/ against the table of layers.
+
+    check_layers.py [root]
+
+Prints one line per include that is not allowed and exits 1, or says how many it checked and exits 0.
+ARCHITECTURE.md draws the layers; this table is what holds them.
+"""
+
+import dataclasses
+import pathlib
+import re
+import sys
+
+# Each folder below src/, lowest layer first, with the folders whose headers it may include. Siblings on one
+# layer never include each other.
+ALLOWED = {
+    "base": (),
+    "velero": ("base",),
+    "net": ("base",),
+    "k8s": ("net", "base"),
+    "storage": ("net", "base"),
+    "csi": ("k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
+    "repository": ("storage", "base"),
+    "incremental": ("csi", "k8s", "net", "repository", "base"),
+    "backupitemactions": ("velero", "csi", "k8s", "base"),
+    "restoreitemactions": ("velero", "csi", "k8s", "base"),
+    "deleteitemactions": ("velero", "csi", "k8s", "base"),
+    "itemblockactions": ("velero", "csi", "k8s", "base"),
+    "plugin": ("velero", "net", "base"),
+    "datamover": ("incremental", "repository", "csi", "k8s", "net", "storage", "velero", "base"),
+    "diffsnap": ("incremental", "csi", "k8s", "net", "base"),
+}
+EVERYTHING = tuple(ALLOWED)
+ALLOWED["cli"] = EVERYTHING
+ALLOWED["cmd"] = EVERYTHING + ("cli",)
+
+# Messages that protoc made from proto/<group>/, with the folders that may see them.
+PROTO_USERS = {
+    "velero": ("plugin",),
+    "goplugin": ("plugin",),
+    "csi": ("incremental", "diffsnap"),
+}
+
+# Third-party code has one home. A pattern of an include, and the folders or files that may have it.
+HOMES = (
+    (r"nlohmann/", ("base/json.h", "base/json.cc")),
+    (r"openssl/(ssl|tls|x509|bio)", ("net",)),
+    (r"openssl/", ("base", "net")),
+    (r"yaml-cpp/", ("base/yaml.cc",)),
+    (r"boost/", ("net",)),
+    (r"ares(_\w+)?\.h", ("net",)),
+    (r"zstd", ("repository",)),
+    (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "incremental/csi_metadata_source")),
+)
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
+
+
+@dataclasses.dataclass(frozen=True)
+class Include:
+    """One include of ours: where it stands and what it names."""
+
+    path: pathlib.PurePosixPath  # Relative to src/.
+    line: int
+    target: str
+    quoted: bool
+
+    @property
+    def folder(self):
+        return self.path.parts[0]
+
+
+def includes_below(src):
+    """Every include in every source file, in order."""
+    for path in sorted([*src.rglob("*.h"), *src.rglob("*.cc")]):
+        relative = pathlib.PurePosixPath(path.relative_to(src))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            found = _INCLUDE.match(line)
+            if found:
+                yield Include(relative, number, found[2], found[1] == '"')
+
+
+def proto_group(target, root):
+    """The folder below proto/ whose file made this header, or None."""
+    stem = re.sub(r"(\.grpc)?\.pb\.h$", ".proto", target)
+    stem = stem.removeprefix("proto/")
+    for group in PROTO_USERS:
+        if stem.startswith(f"{group}/") or (root / "proto" / group / stem).is_file():
+            return group
+    return None
+
+
+def _third_party(include):
+    for pattern, homes in HOMES:
+        if re.match(pattern, include.target):
+            at_home = any(str(include.path) == home or include.folder == home
+                          or str(include.path.with_suffix("")) == home for home in homes)
+            return None if at_home else f"{include.target} has its home in {' '.join(homes)}"
+    return None
+
+
+def fault(include, root):
+    """What is wrong with an include, or None."""
+    if include.folder not in ALLOWED:
+        return f"folder {include.folder} is not in the table of layers"
+    wrong = _third_party(include)
+    if wrong or not include.quoted:
+        return wrong
+    if include.target.endswith(".pb.h"):
+        group = proto_group(include.target, root)
+        if group is None or include.folder in PROTO_USERS[group]:
+            return None
+        return f"{include.folder} may not include messages of proto/{group}"
+    target = include.target.split("/")[0]
+    if target == include.folder or target in ALLOWED[include.folder]:
+        return None
+    if target in ALLOWED:
+        return f"{include.folder} may not include {target} ({include.target})"
+    if (root / include.target).is_file() and target in ("tests",):
+        return f"production code includes test code ({include.target})"
+    return None
+
+
+def check(root):
+    """(faults as lines, number of includes checked)."""
+    faults, count = [], 0
+    for include in includes_below(root / "src"):
+        count += 1
+        wrong = fault(include, root)
+        if wrong:
+            faults.append(f"src/{include.path}:{include.line}: {wrong}")
+    return faults, count
+
+
+def main(arguments):
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
+    faults, count = check(root)
+    for line in faults:
+        print(line)
+    print(f"check_layers: {count} includes, {len(faults)} faults")
+    return 1 if faults or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

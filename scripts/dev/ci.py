@@ -1,0 +1,145 @@
+"""./dev test and ./dev ci: all tiers in order, and the account of what ran."""
+
+import time
+
+import build
+import console
+import fuzz
+import lint
+import results
+import scenarios
+import tiers
+from console import ROOT, Failure, say
+from results import Test, Tier
+
+
+def _check(into, name, action):
+    """Runs a stage that is no test runner: it counts as one test of the tier "checks"."""
+    checks = next((tier for tier in into if tier.name == "checks"), None)
+    if checks is None:
+        checks = Tier("checks", ran=True)
+        into.append(checks)
+    start = time.monotonic()
+    try:
+        action()
+        checks.tests.append(Test(f"checks::{name}", results.PASSED))
+    except Failure as error:
+        checks.tests.append(Test(f"checks::{name}", results.FAILED))
+        say(f"dev: {name}: {error}")
+    checks.seconds += time.monotonic() - start
+
+
+def _unit_tiers(into, pattern=None):
+    """Builds once, then everything that needs only this build."""
+    try:
+        build.build("dev")
+    except Failure as error:
+        into.append(Tier("unit", error=str(error)))
+        return
+    tiers.run_unit(into, pattern)
+
+
+def _real_tiers(into):
+    """What runs the shipped program under real hosts."""
+    tiers.run_image(into)
+    tiers.run_plugin_manager(into)
+    tiers.run_sanity(into)
+    tiers.run_e2e(into)
+
+
+def _failed(into, optional):
+    return bool(results.complaints(into, optional))
+
+
+def _account(into, required, optional):
+    """The last lines of a run; True if all is well."""
+    known = {tier.name for tier in into}
+    into += [Tier(name) for name in required if name not in known]
+    wrong = results.complaints(into, optional)
+    say("")
+    for line in results.table(into):
+        say(line)
+    say(f"stages: {console.STAGES.summary()}")
+    if not any(tier.ran for tier in into):
+        wrong.append("nothing ran")
+    for line in wrong:
+        say(f"dev: {line}")
+    say(results.last_line(into, len(wrong)))
+    return not wrong
+
+
+def account_of(into, skips_allowed=False):
+    """The account of a verb that runs one tier. With `skips_allowed`, one that printed a reason is fine."""
+    optional = results.OptionalTests({"*": "the caller chose"} if skips_allowed
+                                     else results.OptionalTests.read().reasons)
+    return _account(into, [], optional)
+
+
+TEST_TIERS = ("scripts", "unit", "image", "plugin manager", "sanity", "e2e")
+# All unit tests run in "asan"; a third build of them would find nothing that the sanitizers' do not.
+CI_TIERS = ("checks", "scripts", "asan", "tsan", "image", "plugin manager", "sanity", "e2e")
+
+
+def _check_scenarios(into):
+    """Compares the scenarios that are promised with the tests that ran, in this run."""
+    def compare():
+        wrong = scenarios.compare(scenarios.read(), [test for tier in into for test in tier.tests])
+        for line in wrong:
+            say(f"scenarios: {line}")
+        if wrong:
+            raise Failure(f"{len(wrong)} scenarios are not proven by a test that ran")
+    with console.stage("scenarios"):
+        _check(into, "scenarios", compare)
+
+
+def test(pattern=None):
+    """./dev test: every tier, even after one failed. With a filter: only what matches it."""
+    into, optional = [], results.OptionalTests.read()
+    if pattern:
+        tiers.run_scripts(into, pattern)
+        _unit_tiers(into, pattern)
+        if tiers.e2e_matches(pattern):
+            tiers.run_e2e(into, pattern)
+        into = [tier for tier in into if tier.ran or tier.error]
+        if not into:
+            raise Failure(f"no test matches {pattern}")
+        return _account(into, (), optional)
+    tiers.run_scripts(into)
+    _unit_tiers(into)
+    _real_tiers(into)
+    _check_scenarios(into)
+    return _account(into, TEST_TIERS, optional)
+
+
+def _ci_steps(into):
+    """The steps of CI, cheapest first; each is run only while nothing has failed."""
+    def check(name, action):
+        return lambda: _check(into, name, action)
+
+    return [
+        check("fmt", lambda: lint.format_sources(check=True)),
+        check("house", lint.check_house),
+        lambda: tiers.run_scripts(into),
+        lambda: tiers.run_sanitized(into, "asan"),
+        lambda: tiers.run_sanitized(into, "tsan"),
+        check("clang-tidy", lint.clang_tidy),
+        check("fuzz", lambda: fuzz.run_all(fuzz.CI_SECONDS)),
+        lambda: tiers.run_image(into),
+        lambda: tiers.run_plugin_manager(into),
+        lambda: tiers.run_sanity(into),
+        lambda: tiers.run_e2e(into),
+        lambda: _check_scenarios(into),
+    ]
+
+
+def ci(keep_going=False):
+    """./dev ci. Stops at the first failure, unless told to keep going; says what did not run."""
+    start = time.monotonic()
+    into, optional = [], results.OptionalTests.read()
+    for step in _ci_steps(into):
+        step()
+        if _failed(into, optional) and not keep_going:
+            say("dev: stopping here; the stages after this one did not run")
+            break
+    say(f"dev: {ROOT.name}: {time.monotonic() - start:.0f} s in all")
+    return _account(into, CI_TIERS, optional)

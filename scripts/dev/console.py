@@ -1,0 +1,181 @@
+"""What a person sees: stages with seconds, throttled build progress, one clear line when it fails."""
+
+import contextlib
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRESS_EVERY_SECONDS = 10
+_NINJA_EDGE = re.compile(r"^\[\d+/\d+\]")
+
+
+class Failure(Exception):
+    """A failure that a user can act on; its text is the one line that is shown."""
+
+
+class OutOfTime(Failure):
+    """A command that did not end within its limit."""
+
+
+class Stages:
+    """The stages of this run and how long each took, for the last lines."""
+
+    def __init__(self):
+        self.seconds = []  # (name, seconds), in order.
+
+    @contextlib.contextmanager
+    def stage(self, name):
+        """Prints when a stage begins and how long it took, whether it fails or not."""
+        say(f"== {name}")
+        start = time.monotonic()
+        outcome = "failed"
+        try:
+            yield
+            outcome = "done"
+        finally:
+            took = time.monotonic() - start
+            self.seconds.append((name, took))
+            say(f"== {name}: {outcome}, {took:.1f} s")
+
+    def summary(self):
+        """The stages in one paragraph."""
+        return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.seconds)
+
+
+STAGES = Stages()
+stage = STAGES.stage
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def cache_dir():
+    """Where build products live that outlast a checkout."""
+    return pathlib.Path(os.environ.get("CSI_DELTA_CACHE") or os.path.expanduser("~/.cache/csi-delta"))
+
+
+GO_BIN = cache_dir() / "go" / "bin"  # Holds a Go toolchain only if setup had to bring one.
+
+
+def jobs():
+    """How many things may be compiled at once."""
+    return int(os.environ.get("CSI_DELTA_JOBS") or len(os.sched_getaffinity(0)))
+
+
+def environment(extra=None):
+    """The environment of every command: caches outside the checkout, Go where setup put it."""
+    env = dict(os.environ)
+    cache = cache_dir()
+    env.setdefault("CCACHE_DIR", str(cache / "ccache"))
+    env.setdefault("CCACHE_MAXSIZE", "5G")
+    env["CCACHE_BASEDIR"] = str(ROOT)
+    env["CCACHE_NOHASHDIR"] = "1"
+    env["CSI_DELTA_CACHE"] = str(cache)
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    env["PATH"] = f"{GO_BIN}:{env.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+    env.update({key: str(value) for key, value in (extra or {}).items()})
+    return env
+
+
+def as_root(command):
+    """The command as root: network namespaces, mounts and loop devices need it."""
+    if os.geteuid() == 0:
+        return list(command)
+    return ["sudo", "-n", "--preserve-env", f"PATH={environment()['PATH']}", *command]
+
+
+def _stop(process):
+    """Ends a command of ours with everything it started in its own process group."""
+    for sig, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 20)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, sig)
+        try:
+            process.wait(timeout=patience)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+class _Printer:
+    """Copies a command's lines to the screen; of a build's edges only one every few seconds."""
+
+    def __init__(self, keep, quiet):
+        self._quiet = quiet
+        self._shown = time.monotonic()
+        self._partial = b""
+        self.kept = [] if keep else None
+
+    def feed(self, data):
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            self._line(line.decode("utf-8", "replace"))
+
+    def close(self):
+        if self._partial:
+            self._line(self._partial.decode("utf-8", "replace"))
+
+    def _line(self, line):
+        if self.kept is not None:
+            self.kept.append(line)
+        if self._quiet:
+            return
+        now = time.monotonic()
+        if _NINJA_EDGE.match(line) and now - self._shown < PROGRESS_EVERY_SECONDS:
+            return
+        self._shown = now
+        say(line)
+
+
+def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quiet=False):
+    """Runs one command and shows its output, unless `quiet`. Returns (exit code, lines or None)."""
+    command = [str(part) for part in command]
+    deadline = time.monotonic() + limit_seconds if limit_seconds else None
+    printer = _Printer(keep, quiet)
+    with subprocess.Popen(command, cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          start_new_session=True) as process:
+        try:
+            while True:
+                wait = 1.0 if deadline is None else min(1.0, max(0.0, deadline - time.monotonic()))
+                if select.select([process.stdout], [], [], wait)[0]:
+                    data = os.read(process.stdout.fileno(), 1 << 16)
+                    if not data:
+                        break
+                    printer.feed(data)
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise OutOfTime(f"`{shorten(command)}` did not end within {limit_seconds:.0f} s")
+        except BaseException:
+            _stop(process)
+            raise
+        printer.close()
+        return process.wait(), printer.kept
+
+
+def shorten(command):
+    text = " ".join(map(str, command)).replace(f"{ROOT}/", "")
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def run(command, **kwargs):
+    """As execute(), but a non-zero exit is a Failure."""
+    code, lines = execute(command, **kwargs)
+    if code != 0:
+        raise Failure(f"`{shorten(command)}` failed with code {code}")
+    return lines
+
+
+def output(command, *, cwd=ROOT, env=None):
+    """The standard output of a short command; a Failure with its errors if it fails."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment(env), check=False,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr)
+        raise Failure(f"`{shorten(command)}` failed with code {done.returncode}")
+    return done.stdout

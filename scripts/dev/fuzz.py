@@ -1,0 +1,53 @@
+"""./dev fuzz: runs libFuzzer targets for a while, beginning from the corpus that is in the tree."""
+
+import tempfile
+
+import build
+import console
+from console import ROOT, Failure, say, stage
+
+CI_SECONDS = 10
+CORPUS = ROOT / "tests" / "fuzz" / "corpus"
+INPUT_BYTES_MAX = 1 << 20
+MEMORY_MIB_MAX = 2048
+
+
+def targets():
+    """All fuzz targets: executables that the preset makes, by name."""
+    build.configure("fuzz")
+    programs = [name.removeprefix("bin/") for name in build.targets("fuzz") if name.startswith("bin/")]
+    return sorted(name for name in programs if name.endswith("_fuzz"))
+
+
+def _run(target, seconds):
+    crashes = build.folder("fuzz") / "crashes"
+    crashes.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="csi-delta-fuzz-") as found, stage(f"fuzz {target}"):
+        corpus = [path for path in (CORPUS / target,) if path.is_dir()]
+        command = [build.folder("fuzz") / "bin" / target, f"-max_total_time={seconds}", "-timeout=10",
+                   f"-rss_limit_mb={MEMORY_MIB_MAX}", f"-max_len={INPUT_BYTES_MAX}", "-verbosity=0",
+                   "-print_final_stats=1", f"-artifact_prefix={crashes}/", found, *corpus]
+        code, _ = console.execute(command, limit_seconds=seconds + 120)
+        if code != 0:
+            raise Failure(f"{target} found something: see {crashes.relative_to(ROOT)}; when it is mended, "
+                          f"the input belongs into {CORPUS.relative_to(ROOT)}/{target}/")
+
+
+def run(target, seconds):
+    """Builds and runs one target."""
+    known = targets()
+    if target not in known:
+        raise Failure(f"no such fuzz target: {target}; there are {' '.join(known) or 'none'}")
+    build.build("fuzz", [target])
+    _run(target, seconds)
+
+
+def run_all(seconds):
+    """Builds and runs all targets, each for so many seconds."""
+    known = targets()
+    if not known:
+        raise Failure("there are no fuzz targets")
+    build.build("fuzz", known)
+    for target in known:
+        _run(target, seconds)
+    say(f"fuzz: {len(known)} targets, {seconds} s each, nothing found")

@@ -1,0 +1,158 @@
+"""./dev fmt and ./dev lint: form, layers, house rules and clang-tidy, cheapest first."""
+
+import concurrent.futures
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import build
+import console
+from console import ROOT, Failure, say, stage
+
+CLANG_FORMAT = "clang-format-14"
+CLANG_TIDY = "clang-tidy-14"
+PYTHON = "/usr/bin/python3"
+
+
+def our_files(*suffixes):
+    """Files of the project with one of these endings: tracked, or new and not ignored."""
+    listing = console.output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+    paths = [ROOT / name for name in listing.split("\0") if name.endswith(suffixes)]
+    return sorted(path for path in paths if path.is_file())
+
+
+def format_sources(check):
+    """Formats C++ in place, or only says what would change."""
+    with stage("fmt"):
+        sources = our_files(".h", ".cc")
+        flags = ["--dry-run", "-Werror"] if check else ["-i"]
+        code, _ = console.execute([CLANG_FORMAT, *flags, *sources])
+        if code != 0:
+            raise Failure("the form of the files above is not clang-format's: run ./dev fmt")
+
+
+def check_house():
+    """Layers, house rules, shell scripts."""
+    with stage("layers"):
+        console.run([PYTHON, ROOT / "scripts" / "check_layers.py"])
+    with stage("tidy"):
+        console.run([PYTHON, ROOT / "scripts" / "tidy.py"])
+    with stage("shellcheck"):
+        scripts = [path for path in our_files("") if path.read_bytes().startswith((b"#!/bin/bash", b"#!/bin/sh"))]
+        console.run(["shellcheck", *scripts])
+
+
+def _units(folder):
+    """The compile commands of our own sources, by file."""
+    commands = json.loads((folder / "compile_commands.json").read_text())
+    ours = {entry["file"]: entry for entry in commands
+            if pathlib.Path(entry["file"]).is_relative_to(ROOT)
+            and not pathlib.Path(entry["file"]).is_relative_to(ROOT / "build")}
+    return [ours[name] for name in sorted(ours)]
+
+
+_INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+class _Digest:
+    """Names the state of everything of ours that one source's lint depends on."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._roots = [ROOT, ROOT / "src", *folder.glob("proto/*/gen")]
+        self._seen = {}
+        version = console.output([CLANG_TIDY, "--version"])
+        rules = [ROOT / ".clang-tidy", *sorted(ROOT.glob("*/.clang-tidy"))]
+        self._common = (version + "".join(path.read_text() for path in rules)).encode()
+
+    def _direct(self, path):
+        """(content, project headers that it includes)."""
+        if path not in self._seen:
+            content = path.read_bytes()
+            found = []
+            for name in _INCLUDE.findall(content):
+                candidates = [path.parent / name.decode(), *(root / name.decode() for root in self._roots)]
+                found += [candidate for candidate in candidates if candidate.is_file()][:1]
+            self._seen[path] = (content, found)
+        return self._seen[path]
+
+    def of(self, entry):
+        digest = hashlib.sha256(self._common)
+        digest.update(entry["command"].replace(str(ROOT), "").encode())
+        todo, done = [pathlib.Path(entry["file"])], set()
+        while todo:
+            path = todo.pop().resolve()
+            if path in done:
+                continue
+            done.add(path)
+            todo += self._direct(path)[1]
+        for path in sorted(done):
+            digest.update(f"\0{path.relative_to(ROOT)}\0".encode() + self._direct(path)[0])
+        return digest.hexdigest()
+
+
+def _tidy_one(folder, entry):
+    """(clean?, words) of clang-tidy on one source."""
+    done = subprocess.run([CLANG_TIDY, "-p", folder, "--quiet", entry["file"]], check=False, text=True,
+                          cwd=ROOT, env=console.environment(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return done.returncode == 0, done.stdout + (done.stderr if done.returncode and not done.stdout else "")
+
+
+def _generate(preset):
+    """Makes the sources that other sources include, and nothing else."""
+    generated = [name for name in build.targets(preset) if name.endswith((".pb.h", ".pb.cc"))]
+    if generated:
+        console.run(["ninja", "-C", build.folder(preset), *generated])
+
+
+def clang_tidy(pattern=None):
+    """clang-tidy, and clang's own warnings, on every source of ours; results are kept by content."""
+    with stage("clang-tidy"):
+        build.configure("tidy")
+        _generate("tidy")
+        folder = build.folder("tidy")
+        clean = console.cache_dir() / "tidy"
+        clean.mkdir(parents=True, exist_ok=True)
+        digest = _Digest(folder)
+        units = [(entry, clean / digest.of(entry)) for entry in _units(folder)
+                 if not pattern or re.search(pattern, entry["file"])]
+        todo = [(entry, mark) for entry, mark in units if not mark.is_file()]
+        say(f"clang-tidy: {len(todo)} of {len(units)} sources are new or changed")
+        bad = _tidy_all(folder, todo)
+        if bad:
+            raise Failure(f"clang-tidy is not content with {len(bad)} sources: {' '.join(bad)}")
+
+
+def _tidy_all(folder, todo):
+    bad = []
+    shown = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
+        futures = {pool.submit(_tidy_one, folder, entry): (entry, mark) for entry, mark in todo}
+        for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
+            entry, mark = futures[future]
+            clean, words = future.result()
+            name = str(pathlib.Path(entry["file"]).relative_to(ROOT))
+            if clean:
+                mark.touch()
+            else:
+                bad.append(name)
+                say(words)
+            if time.monotonic() - shown > console.PROGRESS_EVERY_SECONDS:
+                shown = time.monotonic()
+                say(f"clang-tidy: {count}/{len(todo)} {name}")
+    return sorted(bad)
+
+
+def lint(pattern=None):
+    """Everything, cheapest first."""
+    if not shutil.which(CLANG_TIDY):
+        sys.exit(f"dev: {CLANG_TIDY} is missing: run ./dev setup")
+    format_sources(check=True)
+    check_house()
+    clang_tidy(pattern)

@@ -1,0 +1,174 @@
+"""The test tiers: how each is run and how its report is read."""
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+
+import build
+import console
+import packages
+import results
+from console import ROOT, Failure, OutOfTime
+from results import Tier
+
+PYTHON = "/usr/bin/python3"
+sys.path.insert(0, str(ROOT / "scripts"))
+
+# How long a tier may take on two cores before it counts as hung.
+LIMIT_SECONDS = {"scripts": 300, "unit": 900, "asan": 1500, "tsan": 900, "sanity": 600, "image": 300,
+                 "plugin manager": 900, "e2e": 2700, "coverage": 900}
+GO_BUILD_SECONDS_MAX = 3600
+
+
+@contextlib.contextmanager
+def tier(name, into):
+    """Runs the body as a tier: records seconds, and an error instead of passing it on."""
+    this = Tier(name)
+    into.append(this)
+    start = time.monotonic()
+    try:
+        with console.stage(name):
+            yield this
+    except OutOfTime as error:
+        this.error = f"ran out of time: {error}"
+    except Failure as error:
+        this.error = str(error)
+    finally:
+        this.seconds = time.monotonic() - start
+    if this.error:
+        console.say(f"dev: {name}: {this.error}")
+
+
+def _fresh(name):
+    folder = results.results_folder() / name.replace(" ", "-")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def run_ctest(this, preset, *, labels, pattern=None, root=False, env=None):
+    """Runs the ctest tests of a preset. `labels`: arguments that choose among them."""
+    folder = _fresh(this.name)
+    report = folder / "ctest.xml"
+    command = ["ctest", "--test-dir", build.folder(preset), "-j", console.jobs(), "--output-on-failure",
+               "--output-junit", report, *labels]
+    command += ["-R", pattern] if pattern else ["--no-tests=error"]
+    code, _ = console.execute(console.as_root(command) if root else command,
+                              limit_seconds=LIMIT_SECONDS[this.name],
+                              env={"GTEST_OUTPUT": f"xml:{folder}/", **(env or {})})
+    if report.is_file():
+        this.tests = results.read_ctest(report, folder)
+    this.ran = bool(this.tests)
+    if code != 0 and not this.count(results.FAILED):
+        raise Failure(f"ctest failed with code {code}")
+
+
+def run_pytest(this, paths, *, pattern=None, extra=(), env=None, root=False):
+    """Runs pytest below some folders."""
+    report = _fresh(this.name) / "pytest.xml"
+    command = [PYTHON, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider", f"--rootdir={ROOT}",
+               "-o", "junit_family=xunit1", f"--junitxml={report}", *extra, *paths]
+    if pattern:
+        command += ["-k", pattern]
+    code, _ = console.execute(console.as_root(command) if root else command, env=env,
+                              limit_seconds=LIMIT_SECONDS[this.name])
+    if report.is_file():
+        this.tests = results.read_pytest(report)
+    this.ran = bool(this.tests)
+    nothing_matches = code == 5 and pattern
+    if code != 0 and not nothing_matches and not this.count(results.FAILED):
+        raise Failure(f"pytest failed with code {code}")
+
+
+def run_scripts(into, pattern=None):
+    """The tests of our own scripts."""
+    with tier("scripts", into) as this:
+        run_pytest(this, [ROOT / "tests" / "scripts"], pattern=pattern)
+
+
+def run_unit(into, pattern=None):
+    """GoogleTest, compiled by gcc without sanitizers."""
+    with tier("unit", into) as this:
+        run_ctest(this, "dev", labels=["-LE", "slow"], pattern=pattern)
+
+
+def run_sanitized(into, preset, pattern=None):
+    """The same tests under a sanitizer; for threads only those that have some."""
+    with tier(preset, into) as this:
+        targets = ["csidelta_tsan_tests"] if preset == "tsan" else []
+        build.build(preset, targets)
+        labels = ["-L", "^threads$"] if preset == "tsan" else ["-LE", "slow"]
+        run_ctest(this, preset, labels=labels, pattern=pattern)
+
+
+def run_plugin_manager(into):
+    """Velero's own plugin manager, in several versions, against the release binary."""
+    with tier("plugin manager", into) as this:
+        runner = [PYTHON, ROOT / "tests" / "pluginmanager" / "run.py"]
+        build.build_release()
+        build.build("dev", ["csidelta_real_tests"])
+        with console.stage("plugin manager programs"):
+            console.run([*runner, "--build-only"], limit_seconds=GO_BUILD_SECONDS_MAX)
+        code, lines = console.execute(runner, keep=True, limit_seconds=LIMIT_SECONDS[this.name])
+        this.tests = results.read_lines("pluginmanager", lines)
+        this.ran = bool(this.tests)
+        if code != 0 and not this.count(results.FAILED):
+            raise Failure(f"the runner failed with code {code}")
+
+
+def build_bed(modules=()):
+    """The programs of the test bed; built once per state of their sources."""
+    console.run([PYTHON, ROOT / "tests" / "e2e" / "build.py", *modules],
+                limit_seconds=GO_BUILD_SECONDS_MAX)
+
+
+def run_sanity(into):
+    """Upstream csi-sanity against the CSI driver of the test bed, and what else is for root."""
+    with tier("sanity", into) as this:
+        build_bed(["csi"])
+        build.build_release()
+        build.build("dev", ["csidelta_real_tests"])
+        run_ctest(this, "dev", labels=["-L", "slow", "-V"], root=True, env=bed_environment())
+
+
+def run_image(into):
+    """The image that `./dev image` builds, unpacked and run."""
+    with tier("image", into) as this:
+        build.build_release()
+        run_pytest(this, [ROOT / "tests" / "image"], root=True)
+
+
+def bed_environment():
+    """Which plugin and which CSI driver the bed uses, unless the caller chose."""
+    defaults = {"CSI_DELTA_PLUGIN": build.folder("release") / "bin" / build.PLUGIN,
+                "CSI_DELTA_CSI_DRIVER": build.folder("dev") / "bin" / "csi-delta-test-driver"}
+    return {key: os.environ.get(key) or str(value) for key, value in defaults.items()}
+
+
+def prepare_bed():
+    """Everything a bed is made of."""
+    packages.require_root()
+    build.build_release()
+    build.build("dev", ["csidelta_real_tests"])
+    with console.stage("bed programs"):
+        build_bed()
+
+
+def e2e_matches(pattern):
+    """Is there a scenario of this name? Asked before anything is built for it."""
+    command = [PYTHON, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-k", pattern,
+               ROOT / "tests" / "e2e"]
+    code, _ = console.execute(command, quiet=True)
+    if code not in (0, 5):
+        raise Failure(f"pytest cannot collect the scenarios: {console.shorten(command)}")
+    return code == 0
+
+
+def run_e2e(into, pattern=None, extra=()):
+    """The scenarios, on the real stack."""
+    with tier("e2e", into) as this:
+        prepare_bed()
+        run_pytest(this, [ROOT / "tests" / "e2e"], pattern=pattern, extra=extra, env=bed_environment(),
+                   root=True)

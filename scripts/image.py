@@ -1,0 +1,186 @@
+#!/usr/bin/python3
+"""Builds the plugin's container image without a container daemon.
+
+    image.py --plugin FILE --output IMAGE.tar [--tag NAME:TAG]    an archive for `docker load`, `ctr image
+                                                                  import`, or skopeo (OCI layout and docker)
+    image.py --plugin FILE --tree DIR                             only the files, for the Dockerfile
+
+The image holds the static plugin, CA certificates and a passwd entry for its user; its entry point copies
+the plugin to /target. The same inputs give the same bytes: every timestamp is SOURCE_DATE_EPOCH, or 0.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import struct
+import sys
+import tarfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PLUGIN = "velero-plugin-for-csi-delta"
+USER = 65532
+ENTRY_POINT = [f"/plugins/{PLUGIN}", "install", "/target"]
+CERTIFICATES = pathlib.Path("/usr/share/ca-certificates/mozilla")  # The package's, none of the machine's own.
+ARCHITECTURES = {62: "amd64", 183: "arm64"}  # ELF e_machine.
+PT_INTERP = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """One file of the image."""
+
+    path: str  # Without a leading slash.
+    mode: int
+    content: bytes
+
+
+def elf_architecture(content):
+    """The architecture of a static 64-bit ELF program. ValueError if it is something else."""
+    if content[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("the plugin is not a 64-bit little-endian ELF program")
+    machine, = struct.unpack_from("<H", content, 18)
+    headers_at, = struct.unpack_from("<Q", content, 32)
+    entry_bytes, count = struct.unpack_from("<HH", content, 54)
+    for index in range(count):
+        if struct.unpack_from("<I", content, headers_at + index * entry_bytes)[0] == PT_INTERP:
+            raise ValueError("the plugin needs a dynamic loader, and the image has none: link it statically")
+    if machine not in ARCHITECTURES:
+        raise ValueError(f"unknown ELF machine {machine}")
+    return ARCHITECTURES[machine]
+
+
+def certificates():
+    """One bundle of all certificates of Debian's ca-certificates."""
+    parts = [path.read_bytes().rstrip(b"\n") + b"\n" for path in sorted(CERTIFICATES.glob("*.crt"))]
+    if not parts:
+        raise ValueError(f"no certificates in {CERTIFICATES}: install ca-certificates")
+    return b"".join(parts)
+
+
+def files(plugin):
+    """What the image holds."""
+    return [
+        File("etc/group", 0o644, f"nonroot:x:{USER}:\n".encode()),
+        File("etc/passwd", 0o644, f"nonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n".encode()),
+        File("etc/ssl/certs/ca-certificates.crt", 0o644, certificates()),
+        File(f"plugins/{PLUGIN}", 0o755, plugin),
+    ]
+
+
+def write_tree(entries, folder):
+    """The files below a folder."""
+    for entry in entries:
+        path = folder / entry.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(entry.content)
+        path.chmod(entry.mode)
+
+
+def _folders(entries):
+    found = {str(parent) for entry in entries for parent in pathlib.PurePosixPath(entry.path).parents}
+    return sorted(found - {"."})
+
+
+def make_tar(entries, epoch):
+    """A tar archive of the files and their folders, owned by root, all of one time."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in _folders(entries):
+            info = tarfile.TarInfo(name)
+            info.type, info.mode, info.mtime = tarfile.DIRTYPE, 0o755, epoch
+            archive.addfile(info)
+        for entry in entries:
+            info = tarfile.TarInfo(entry.path)
+            info.mode, info.mtime, info.size = entry.mode, epoch, len(entry.content)
+            archive.addfile(info, io.BytesIO(entry.content))
+    return buffer.getvalue()
+
+
+def _json(document):
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def config(layer, architecture, version, epoch):
+    """The image's configuration: what a runtime starts, and as whom."""
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
+    return {
+        "architecture": architecture, "os": "linux", "created": created,
+        "config": {
+            "User": f"{USER}:{USER}", "Entrypoint": ENTRY_POINT,
+            "Labels": {"org.opencontainers.image.title": PLUGIN, "org.opencontainers.image.version": version,
+                       "org.opencontainers.image.licenses": "Apache-2.0"},
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(layer)}"]},
+        "history": [{"created": created, "created_by": "scripts/image.py"}],
+    }
+
+
+def make_image(plugin, version, tag, epoch):
+    """The whole archive: an OCI image layout that is a docker archive too."""
+    oci = "application/vnd.oci.image"
+    layer = make_tar(files(plugin), epoch)
+    configuration = _json(config(layer, elf_architecture(plugin), version, epoch))
+
+    def descriptor(media, content, **more):
+        return {"mediaType": f"{oci}.{media}", "digest": f"sha256:{_digest(content)}", "size": len(content),
+                **more}
+
+    manifest = _json({"schemaVersion": 2, "mediaType": f"{oci}.manifest.v1+json",
+                      "config": descriptor("config.v1+json", configuration),
+                      "layers": [descriptor("layer.v1.tar", layer)]})
+    names = {"org.opencontainers.image.ref.name": tag.rpartition(":")[2],
+             "io.containerd.image.name": f"docker.io/library/{tag}" if "/" not in tag else tag}
+    index = _json({"schemaVersion": 2, "mediaType": f"{oci}.index.v1+json",
+                   "manifests": [descriptor("manifest.v1+json", manifest, annotations=names)]})
+    docker = _json([{"Config": f"blobs/sha256/{_digest(configuration)}", "RepoTags": [tag],
+                     "Layers": [f"blobs/sha256/{_digest(layer)}"]}])
+    blobs = [File(f"blobs/sha256/{_digest(content)}", 0o644, content)
+             for content in (layer, configuration, manifest)]
+    return make_tar([File("oci-layout", 0o644, _json({"imageLayoutVersion": "1.0.0"})),
+                     File("index.json", 0o644, index), File("manifest.json", 0o644, docker), *blobs], epoch)
+
+
+def project_version():
+    """The version that the project has in CMakeLists.txt."""
+    return re.search(r"project\(\s*\S+\s+VERSION\s+(\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plugin", type=pathlib.Path, required=True)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--output", type=pathlib.Path)
+    where.add_argument("--tree", type=pathlib.Path)
+    parser.add_argument("--tag", default=f"{PLUGIN}:{project_version()}")
+    options = parser.parse_args(arguments)
+    try:
+        plugin = options.plugin.read_bytes()
+        elf_architecture(plugin)
+        if options.tree:
+            write_tree(files(plugin), options.tree)
+            print(f"image: {options.tree}")
+            return 0
+        epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
+        content = make_image(plugin, project_version(), options.tag, epoch)
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_bytes(content)
+    except (OSError, ValueError) as error:
+        print(f"image: {error}", file=sys.stderr)
+        return 1
+    print(f"image: {options.output}: {options.tag}, {len(content) / (1 << 20):.1f} MiB, "
+          f"sha256 {_digest(content)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

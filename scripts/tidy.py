@@ -1,0 +1,222 @@
+#!/usr/bin/python3
+"""House rules that no compiler checks, as a program: words, calls, tests that are not run, long functions.
+
+    tidy.py [root]
+
+Prints one line per fault, with what to do instead, and exits 1; or says what it read and exits 0.
+"""
+
+import ast
+import dataclasses
+import pathlib
+import re
+import subprocess
+import sys
+
+FUNCTION_LINES_MAX = 70
+CPP = (".h", ".cc")
+ABSOLUTE = "/(?:work|root|home/[a-z]+)/"  # A path that exists on one machine.
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A pattern that must not occur, where, and what takes its place."""
+
+    pattern: str
+    instead: str
+    places: tuple  # Folders that the rule is for; "" is the whole tree.
+    suffixes: tuple = ()  # Endings of the files; none: every text file.
+    homes: tuple = ()  # Files that may.
+
+
+RULES = (
+    Rule("|".join((r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b", r"\bXX" + r"X\b", r"\bHA" + r"CK\b")),
+         "do it now, or say in a document what is missing", ("",)),
+    Rule(ABSOLUTE, "no path of one machine belongs into the project", ("",)),
+    Rule(r"\bsleep_(for|until)\b|\busleep\(|\bnanosleep\(|\babsl::SleepFor\b",
+         "wait for a condition with a deadline, by base/clock.h", ("src", "tests"), CPP,
+         ("src/base/clock.cc",)),
+    Rule(r"\babsl::Now\(|_clock::now\(|\bclock_gettime\(|\bgettimeofday\(|\btime\((nullptr|NULL|0)\)",
+         "time is a parameter: base/clock.h", ("src",), CPP, ("src/base/clock.cc",)),
+    Rule(r"\bstd::random_device\b|\bs?rand\(\)|\bRAND_bytes\(|\bgetrandom\(",
+         "chance is a parameter: base/random.h", ("src",), CPP, ("src/base/random.cc",)),
+    Rule(r"\bstd::cout\b|(?<![:\w])(printf|puts|putchar)\(",
+         "stdout belongs to the handshake; log with base/log.h", ("src",), CPP,
+         ("src/plugin/handshake.cc", "src/cmd/velero_plugin.cc")),
+    Rule(r"\.detach\(\)", "a thread has an owner that joins it", ("src", "tests"), CPP),
+    Rule(r"\bDISABLED_\w|\bGTEST_SKIP\(\)\s*;", "a test runs, or prints why it does not", ("tests",), CPP),
+    Rule(r"\bgetaddrinfo\(|\bgethostbyname\w*\(", "names are resolved by c-ares", ("src",), CPP),
+    Rule(r"\bthrow\b(?!\()", "errors are absl::Status", ("src",), CPP,
+         ("src/base/json.cc", "src/base/yaml.cc")),  # Their libraries' callbacks stop a parse by throwing.
+)
+
+TEXT_MAX_BYTES = 4 << 20
+SKIPPED_SUFFIXES = (".sum", ".png", ".patch")  # Not written by hand, or the text of others.
+PYTHON_TEST_FOLDERS = ("tests/e2e", "tests/scripts", "tests/image")
+
+
+def project_files(root):
+    """Tracked files, and new ones that are not ignored, as relative paths."""
+    listing = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others",
+                              "--exclude-standard"], check=True, capture_output=True, text=True)
+    names = sorted(set(filter(None, listing.stdout.split("\0"))))
+    return [pathlib.PurePosixPath(name) for name in names if (root / name).is_file()]
+
+
+def read_text(path):
+    """The file's text, or None if it holds something else."""
+    if path.suffix in SKIPPED_SUFFIXES or path.stat().st_size > TEXT_MAX_BYTES:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _blank(text):
+    return re.sub(r"[^\n]", " ", text)
+
+
+_CPP_NOISE = re.compile(
+    r'R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"'  # Raw strings first: they may hold anything.
+    r'|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![\w])\'(?:\\.|[^\'\\\n])+\''
+    r"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.DOTALL | re.MULTILINE)
+
+
+def code_only(text):
+    """C++ with comments, strings and preprocessor lines blanked; lines and columns stay."""
+    return _CPP_NOISE.sub(lambda match: _blank(match[0]), text)
+
+
+def rule_faults(path, text):
+    """Faults against RULES in one file. C++ rules do not look into comments and strings."""
+    name = str(path)
+    for rule in RULES:
+        if name in rule.homes or (rule.suffixes and path.suffix not in rule.suffixes):
+            continue
+        if not any(place == "" or name.startswith(f"{place}/") for place in rule.places):
+            continue
+        body = code_only(text) if rule.suffixes == CPP else text
+        for match in re.finditer(rule.pattern, body):
+            line = body.count("\n", 0, match.start()) + 1
+            yield f"{name}:{line}: `{match[0].strip()}`: {rule.instead}"
+
+
+_NOT_FUNCTION = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b(?![^()]*\()")
+
+
+def _is_function(head, inside_function):
+    """Does the text before an opening brace begin a function's body?"""
+    head = re.sub(r"\[\[.*?\]\]", " ", head, flags=re.DOTALL).strip()
+    if inside_function or "(" not in head or head.endswith(("=", ",", "(", "return")):
+        return False
+    return not _NOT_FUNCTION.search(head)
+
+
+def cpp_functions(code):
+    """(first line, last line) of each function body in blanked C++, by its braces."""
+    stack, head_start = [], 0
+    for match in re.finditer(r"[{};]", code):
+        at, symbol = match.start(), match[0]
+        if symbol == "{":
+            inside = any(kind for kind, _ in stack)
+            head = code[head_start:at]
+            first = code.count("\n", 0, head_start + len(head) - len(head.lstrip())) + 1
+            stack.append((_is_function(head, inside), first))
+        elif symbol == "}" and stack:
+            kind, first = stack.pop()
+            if kind:
+                yield first, code.count("\n", 0, at) + 1
+        head_start = at + 1
+
+
+def _after_parenthesis(code, at):
+    """The position after the parenthesis that opens at `at`."""
+    depth = 0
+    for position in range(at, len(code)):
+        depth += {"(": 1, ")": -1}.get(code[position], 0)
+        if depth == 0:
+            return position + 1
+    return len(code)
+
+
+_CONTROL = re.compile(r"\b(if|for|while)\b(?:\s+constexpr)?\s*(?=\()|\belse\b")
+
+
+def brace_faults(name, code):
+    """Control statements without braces."""
+    for match in _CONTROL.finditer(code):
+        word = match[1] or "else"
+        end = match.end() if word == "else" else _after_parenthesis(code, match.end())
+        rest = code[end:end + 200].lstrip()
+        ends_do = word == "while" and rest.startswith(";") and code[:match.start()].rstrip().endswith("}")
+        else_if = word == "else" and re.match(r"if\b", rest)
+        if not rest.startswith("{") and not ends_do and not else_if:
+            yield f"{name}:{code.count(chr(10), 0, match.start()) + 1}: {word} without braces"
+
+
+def cpp_faults(path, text):
+    """Faults of form in one C++ file."""
+    code = code_only(text)
+    if path.suffix == ".h" and "#pragma once" not in text:
+        yield f"{path}:1: a header begins with #pragma once"
+    for first, last in cpp_functions(code):
+        if last - first + 1 > FUNCTION_LINES_MAX:
+            yield f"{path}:{first}: function of {last - first + 1} lines; at most {FUNCTION_LINES_MAX}"
+    yield from brace_faults(path, code)
+
+
+def python_faults(path, text):
+    """Faults of form in one Python file."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        yield f"{path}:{error.lineno}: does not parse: {error.msg}"
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = node.end_lineno - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                yield f"{path}:{node.lineno}: function of {lines} lines; at most {FUNCTION_LINES_MAX}"
+
+
+def dead_test_faults(root, files):
+    """Tests and fuzz targets that nothing builds or runs."""
+    for path in files:
+        if re.search(r"_(test|fuzz)\.cc$", path.name) and path.parts[0] == "tests":
+            listed = root / path.parent / "CMakeLists.txt"
+            if not listed.is_file() or not re.search(rf"\b{re.escape(path.stem)}\b", listed.read_text()):
+                yield f"{path}:1: no line of {path.parent}/CMakeLists.txt builds it"
+        if re.match(r"test_.*\.py$", path.name) and str(path.parent) not in PYTHON_TEST_FOLDERS:
+            yield f"{path}:1: nothing runs it: Python tests are in {' '.join(PYTHON_TEST_FOLDERS)}"
+
+
+def check(root):
+    """(faults as lines, number of files read)."""
+    faults, count = [], 0
+    files = project_files(root)
+    for path in files:
+        text = read_text(root / path)
+        if text is None:
+            continue
+        count += 1
+        faults += rule_faults(path, text)
+        if path.suffix in CPP:
+            faults += cpp_faults(path, text)
+        elif path.suffix == ".py":
+            faults += python_faults(path, text)
+    faults += dead_test_faults(root, files)
+    return faults, count
+
+
+def main(arguments):
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
+    faults, count = check(root)
+    for line in faults:
+        print(line)
+    print(f"tidy: {count} files, {len(faults)} faults")
+    return 1 if faults or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

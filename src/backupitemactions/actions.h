@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+
+#include "csi/environment.h"
+#include "velero/item_action.h"
+
+// The backup actions of the CSI kinds, one per kind. Each looks at the item as the actions before
+// it left it and does only what is missing; docs/actions.md says what that is. The objects keep a
+// copy of `env`.
+namespace csidelta::backupitemactions {
+
+// Takes the volume snapshot where the volume is ours to save.
+std::unique_ptr<velero::BackupItemAction> MakePvcAction(const csi::Environment& env);
+
+// Notes on a VolumeSnapshot what a restore elsewhere needs, watches it until it is ready, and lets
+// it outlive its namespace.
+std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
+
+// Brings the Secrets of a content along.
+std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotContentAction(
+    const csi::Environment& env);
+
+// Brings the Secrets of a class along.
+std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotClassAction(
+    const csi::Environment& env);
+
+}  // namespace csidelta::backupitemactions

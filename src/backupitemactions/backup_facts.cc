@@ -1,0 +1,94 @@
+#include "backupitemactions/backup_facts.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/orphan_sweep.h"
+#include "csi/settings.h"
+#include "csi/snapshot_types.h"
+#include "csi/volume_turn.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+absl::StatusOr<velero::VolumePolicies> ReadPolicies(const CallContext& ctx, k8s::ApiClient& api,
+                                                    const std::string& namespace_name,
+                                                    const std::string& config_map) {
+  if (config_map.empty()) {
+    return velero::VolumePolicies();
+  }
+  ASSIGN_OR_RETURN(const Json object, api.Get(ctx, {.type = csi::ConfigMapType(),
+                                                    .namespace_name = namespace_name,
+                                                    .name = config_map}));
+  return velero::VolumePolicies::FromConfigMap(object);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const velero::VolumePolicies>> BackupFacts::Policies(
+    const CallContext& ctx, const velero::Backup& backup) {
+  const std::string& from = backup.namespace_name;
+  return policies_.Get(ctx, backup.uid, [&]() -> absl::StatusOr<velero::VolumePolicies> {
+    ASSIGN_OR_RETURN(const velero::VolumePolicies own,
+                     ReadPolicies(ctx, env_.api, from, backup.resource_policy_config_map));
+    ASSIGN_OR_RETURN(const velero::VolumePolicies global,
+                     ReadPolicies(ctx, env_.api, from, backup.global_policy_config_map));
+    return own.FollowedBy(global);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> BackupFacts::Config(
+    const CallContext& ctx, const velero::Backup& backup) {
+  return configs_.Get(ctx, backup.uid, [&]() -> absl::StatusOr<velero::PluginConfig> {
+    ASSIGN_OR_RETURN(velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
+    if (!config.warnings.empty()) {
+      CSIDELTA_LOG(kWarn, "settings that this plugin does not know",
+                   {"reason", absl::StrJoin(config.warnings, "; ")});
+    }
+    return config;
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const std::vector<Json>>> BackupFacts::SnapshotClasses(
+    const CallContext& ctx, const velero::Backup& backup) {
+  return classes_.Get(ctx, backup.uid, [&]() -> absl::StatusOr<std::vector<Json>> {
+    ASSIGN_OR_RETURN(k8s::ObjectList list,
+                     env_.api.List(ctx, csi::VolumeSnapshotClassType(), "", {}));
+    return std::move(list.items);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<const std::vector<Json>>> BackupFacts::Pods(
+    const CallContext& ctx, const velero::Backup& backup, const std::string& namespace_name) {
+  return pods_.Get(ctx, backup.uid, namespace_name);
+}
+
+void BackupFacts::SweepOnce(const CallContext& ctx, const velero::Backup& backup,
+                            const velero::PluginConfig& config) {
+  {
+    std::scoped_lock lock(mutex_);
+    if (!swept_.insert(backup.uid).second) {
+      return;
+    }
+  }
+  if (const absl::Status status = csi::RemoveStaleTurns(ctx, env_.api, env_.velero_namespace);
+      !status.ok()) {
+    CSIDELTA_LOG(kInfo, "old turns are left", {"status", status.ToString()});
+  }
+  if (!config.sweep_orphans) {
+    return;
+  }
+  const absl::StatusOr<csi::SweepResult> swept = csi::SweepOrphans(ctx, env_, backup, config);
+  if (!swept.ok()) {
+    CSIDELTA_LOG(kWarn, "cannot look for volume snapshots that failed backups left behind",
+                 {"status", swept.status().ToString()});
+  } else if (swept->swept > 0) {
+    CSIDELTA_LOG(kInfo, "removed volume snapshots that failed backups left behind",
+                 {"count", absl::StrCat(swept->swept)});
+  }
+}
+
+}  // namespace csidelta::backupitemactions

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+#include "csi/namespace_pods.h"
+#include "csi/once_map.h"
+#include "velero/backup.h"
+#include "velero/plugin_config.h"
+#include "velero/volume_policy.h"
+
+namespace csidelta::backupitemactions {
+
+// What holds for a backup as a whole, read from the API server on first use and kept by the
+// backup's uid. Thread-safe.
+class BackupFacts {
+ public:
+  explicit BackupFacts(const csi::Environment& env) : env_(env), pods_(env.api) {}
+
+  // The backup's volume policies and after them the global ones.
+  absl::StatusOr<std::shared_ptr<const velero::VolumePolicies>> Policies(
+      const CallContext& ctx, const velero::Backup& backup);
+
+  // This plugin's settings. Warns once per backup about what it does not know in them.
+  absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> Config(const CallContext& ctx,
+                                                                     const velero::Backup& backup);
+
+  // All VolumeSnapshotClasses.
+  absl::StatusOr<std::shared_ptr<const std::vector<Json>>> SnapshotClasses(
+      const CallContext& ctx, const velero::Backup& backup);
+
+  absl::StatusOr<std::shared_ptr<const std::vector<Json>>> Pods(const CallContext& ctx,
+                                                                const velero::Backup& backup,
+                                                                const std::string& namespace_name);
+
+  // Removes what earlier backups left behind, once per backup, in the first caller's time.
+  void SweepOnce(const CallContext& ctx, const velero::Backup& backup,
+                 const velero::PluginConfig& config);
+
+ private:
+  csi::Environment env_;
+  csi::NamespacePods pods_;
+  csi::OnceMap<velero::VolumePolicies> policies_{8};
+  csi::OnceMap<velero::PluginConfig> configs_{8};
+  csi::OnceMap<std::vector<Json>> classes_{8};
+  std::mutex mutex_;
+  std::set<std::string> swept_;  // uids; one process serves few backups
+};
+
+}  // namespace csidelta::backupitemactions

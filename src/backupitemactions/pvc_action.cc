@@ -1,0 +1,234 @@
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/backup_facts.h"
+#include "backupitemactions/snapshot_operation.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_class.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "velero/backup.h"
+#include "velero/labels.h"
+#include "velero/quantity.h"
+#include "velero/volume_decision.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+using velero::VolumeDecision;
+
+// A provisioner makes no volume smaller than its snapshot.
+void RaiseRequest(int64_t restore_size_bytes, Json& pvc) {
+  const JsonPath path = {"spec", "resources", "requests", "storage"};
+  const absl::StatusOr<int64_t> asked = velero::ParseQuantity(GetString(pvc, path));
+  if (!asked.ok() || *asked < restore_size_bytes) {
+    SetJson(pvc, path, velero::FormatBinaryQuantity(restore_size_bytes));
+  }
+}
+
+// The claim as it is archived, in stock Velero's words: both sides restore it.
+Json ArchivedClaim(Json pvc, const velero::Backup& backup, const csi::TakenSnapshot& taken) {
+  const std::string name = csi::Name(taken.snapshot);
+  SetJson(pvc, {"metadata", "labels", velero::kVolumeSnapshotNameLabel}, name);
+  SetJson(pvc, {"metadata", "labels", velero::kBackupNameLabel},
+          velero::ValidLabelValue(backup.name));
+  SetJson(pvc, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, name);
+  SetJson(pvc, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+  // Left over from an earlier life of the claim: nothing of this backup was moved.
+  EraseJson(pvc, {"metadata", "annotations", velero::kDataUploadNameAnnotation});
+  if (const auto size_bytes = csi::RestoreSizeBytes(taken.content); size_bytes.has_value()) {
+    RaiseRequest(*size_bytes, pvc);
+  }
+  return pvc;
+}
+
+class PvcAction : public velero::BackupItemAction {
+ public:
+  explicit PvcAction(const csi::Environment& env) : env_(env), facts_(env) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    return {.included_namespaces = {},
+            .excluded_namespaces = {},
+            .included_resources = {"persistentvolumeclaims"},
+            .excluded_resources = {},
+            .label_selector = ""};
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                   const Json& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    if (backup.Finalizing() || !env_.enable_csi) {
+      return velero::BackupItemResult{};
+    }
+    return NamingTheClaim(item, Save(ctx, backup, item));
+  }
+
+  // No operation of ours runs on a claim.
+  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
+                                                     absl::string_view operation_id,
+                                                     const Json& /*backup*/) override {
+    return UnknownOperation(operation_id, ctx.clock->Now());
+  }
+
+  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
+                      const Json& /*backup*/) override {
+    return absl::OkStatus();
+  }
+
+ private:
+  // Whoever reads an error wants to know which claim it is about.
+  static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
+      const Json& item, absl::StatusOr<velero::BackupItemResult> result) {
+    const std::string name = absl::StrCat(csi::Namespace(item), "/", csi::Name(item));
+    if (result.ok() || absl::StrContains(result.status().message(), name)) {
+      return result;
+    }
+    return Annotate(result.status(), absl::StrCat("claim ", name));
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
+                                                const velero::Backup& backup, const Json& item) {
+    ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
+    Say(decision, item);
+    if (decision.kind != VolumeDecision::Kind::kSnapshot) {
+      return velero::BackupItemResult{};
+    }
+    return Snapshot(ctx, backup, item, decision);
+  }
+
+  static void Say(const VolumeDecision& decision, const Json& item) {
+    const bool snapshot = decision.kind == VolumeDecision::Kind::kSnapshot;
+    const char* message = snapshot ? "taking a volume snapshot" : "volume left alone";
+    if (decision.warn) {
+      CSIDELTA_LOG(kWarn, message, {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                   {"reason", decision.reason});
+    } else {
+      CSIDELTA_LOG(kInfo, message, {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                   {"reason", decision.reason});
+    }
+  }
+
+  absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const velero::Backup& backup,
+                                        const Json& item) {
+    const velero::VolumeQueries queries{
+        .policies = [&] { return facts_.Policies(ctx, backup); },
+        .pv = [&] { return ReadVolume(ctx, item); },
+        .pods = [&] { return facts_.Pods(ctx, backup, csi::Namespace(item)); },
+    };
+    velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = env_.enable_csi};
+    ASSIGN_OR_RETURN(VolumeDecision decision, velero::DecideVolume(input, queries));
+    if (decision.kind != VolumeDecision::Kind::kAlreadyDone) {
+      return decision;
+    }
+    ASSIGN_OR_RETURN(input.ignore_claim_labels, LabelsAreStale(ctx, backup, item, decision));
+    if (!input.ignore_claim_labels) {
+      return decision;
+    }
+    return velero::DecideVolume(input, queries);
+  }
+
+  absl::StatusOr<Json> ReadVolume(const CallContext& ctx, const Json& item) {
+    const std::string name = GetString(item, {"spec", "volumeName"});
+    if (name.empty()) {
+      return Json();
+    }
+    absl::StatusOr<Json> pv = env_.api.Get(
+        ctx, {.type = csi::PersistentVolumeType(), .namespace_name = "", .name = name});
+    return absl::IsNotFound(pv.status()) ? Json() : pv;
+  }
+
+  // A claim that was restored from a backup of the same name carries that backup's labels. Only
+  // such a claim is worth the request. Velero's action gives its VolumeSnapshots the claim's
+  // labels, so that those tell nothing about a restore.
+  absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const velero::Backup& backup,
+                                      const Json& item, const VolumeDecision& decision) {
+    if (csi::Label(item, velero::kRestoreNameLabel).empty()) {
+      return false;
+    }
+    const absl::StatusOr<Json> snapshot = env_.api.Get(
+        ctx, csi::VolumeSnapshotKey(csi::Namespace(item), decision.volume_snapshot_name));
+    if (absl::IsNotFound(snapshot.status())) {
+      return true;
+    }
+    RETURN_IF_ERROR(snapshot.status());
+    return csi::Label(*snapshot, velero::kBackupNameLabel) !=
+               velero::ValidLabelValue(backup.name) ||
+           csi::SourceClaimName(*snapshot) != csi::Name(item) || IsOlder(*snapshot, backup);
+  }
+
+  static bool IsOlder(const Json& snapshot, const velero::Backup& backup) {
+    const auto made = csi::FromRfc3339(GetString(snapshot, {"metadata", "creationTimestamp"}));
+    const auto begun = csi::FromRfc3339(backup.creation_timestamp);
+    return made.has_value() && begun.has_value() && *made < *begun;
+  }
+
+  absl::StatusOr<std::string> ChooseClass(const CallContext& ctx, const velero::Backup& backup,
+                                          const Json& item, const VolumeDecision& decision) {
+    const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
+    const auto annotation = backup.annotations.find(
+        absl::StrCat(velero::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver)));
+    const csi::SnapshotClassWish wish{
+        .driver = driver,
+        .claim_annotation = csi::Annotation(item, velero::kVolumeSnapshotClassAnnotation),
+        .policy_parameter = decision.snapshot_class,
+        .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
+    };
+    ASSIGN_OR_RETURN(const auto classes, facts_.SnapshotClasses(ctx, backup));
+    ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice,
+                     csi::ChooseSnapshotClass(wish, *classes));
+    for (const std::string& reason : choice.ungranted) {
+      CSIDELTA_LOG(kWarn, "another volume snapshot class is used",
+                   {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                   {"class", choice.name}, {"reason", reason});
+    }
+    return choice.name;
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Snapshot(const CallContext& ctx,
+                                                    const velero::Backup& backup, const Json& item,
+                                                    const VolumeDecision& decision) {
+    ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
+    facts_.SweepOnce(ctx, backup, *config);
+    ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, backup, item, decision));
+    const csi::SnapshotRequest request{.backup = backup,
+                                       .claim_namespace = csi::Namespace(item),
+                                       .claim_name = csi::Name(item),
+                                       .claim_uid = csi::Uid(item),
+                                       .class_name = class_name};
+    const absl::Time asked_at = ctx.clock->Now();
+    ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, csi::TakeSnapshot(ctx, env_, request));
+    const auto cut_at = csi::CutTime(taken.content);
+    CSIDELTA_LOG(
+        kInfo, "volume snapshot taken", {"namespace", request.claim_namespace},
+        {"pvc", request.claim_name}, {"volume_snapshot", csi::Name(taken.snapshot)},
+        {"snapshot_handle", csi::SnapshotHandle(taken.content)},
+        {"asked_at", csi::ToRfc3339(asked_at)},
+        {"cut_at", cut_at.has_value() ? csi::ToRfc3339(*cut_at) : "unknown"},
+        {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(ctx.clock->Now() - asked_at))});
+    velero::BackupItemResult result;
+    result.item = ArchivedClaim(item, backup, taken);
+    result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
+                                       .resource = csi::VolumeSnapshotType().plural,
+                                       .namespace_name = request.claim_namespace,
+                                       .name = csi::Name(taken.snapshot)});
+    return result;
+  }
+
+  csi::Environment env_;
+  BackupFacts facts_;
+};
+
+}  // namespace
+
+std::unique_ptr<velero::BackupItemAction> MakePvcAction(const csi::Environment& env) {
+  return std::make_unique<PvcAction>(env);
+}
+
+}  // namespace csidelta::backupitemactions

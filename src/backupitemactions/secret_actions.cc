@@ -1,0 +1,157 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/snapshot_operation.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/owner_references.h"
+#include "csi/snapshot_secrets.h"
+#include "csi/snapshot_types.h"
+#include "velero/backup.h"
+#include "velero/labels.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+// What contents and classes have in common: nothing goes on after Execute.
+class PlainAction : public velero::BackupItemAction {
+ public:
+  PlainAction(const csi::Environment& env, const k8s::ResourceType& type)
+      : env_(env), resource_(absl::StrCat(type.plural, ".", type.group)) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    return {.included_namespaces = {},
+            .excluded_namespaces = {},
+            .included_resources = {resource_},
+            .excluded_resources = {},
+            .label_selector = ""};
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                   const Json& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    velero::BackupItemResult result;
+    if (backup.Finalizing() || !env_.enable_csi) {
+      return result;
+    }
+    Json archived = item;
+    result.additional_items = Prepare(ctx, backup, archived);
+    if (!result.additional_items.empty()) {
+      SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+    }
+    if (archived != item) {
+      result.item = std::move(archived);
+    }
+    return result;
+  }
+
+  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
+                                                     absl::string_view operation_id,
+                                                     const Json& /*backup*/) override {
+    return UnknownOperation(operation_id, ctx.clock->Now());
+  }
+
+  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
+                      const Json& /*backup*/) override {
+    return absl::OkStatus();
+  }
+
+ protected:
+  // Makes the item what is archived; returns the Secrets that go along.
+  virtual std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
+                                                          const velero::Backup& backup,
+                                                          Json& item) = 0;
+
+  csi::Environment env_;
+
+ private:
+  std::string resource_;
+};
+
+class VolumeSnapshotContentAction : public PlainAction {
+ public:
+  explicit VolumeSnapshotContentAction(const csi::Environment& env)
+      : PlainAction(env, csi::VolumeSnapshotContentType()) {}
+
+ protected:
+  std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
+                                                  const velero::Backup& backup,
+                                                  Json& item) override {
+    Json repair = Json::object();
+    if (LacksLabel(ctx, backup, item)) {
+      const std::string label = velero::ValidLabelValue(backup.name);
+      SetJson(item, {"metadata", "labels", velero::kBackupNameLabel}, label);
+      SetJson(repair, {"metadata", "labels", velero::kBackupNameLabel}, label);
+    }
+    if (csi::StripForeignOwners(env_.velero_namespace, item) && IsOf(backup, item)) {
+      const Json* kept = FindJson(item, {"metadata", "ownerReferences"});
+      SetJson(repair, {"metadata", "ownerReferences"}, kept == nullptr ? Json() : *kept);
+    }
+    if (!repair.empty()) {
+      Repair(ctx, item, repair);
+    }
+    return csi::SecretsOfContent(item);
+  }
+
+ private:
+  static bool IsOf(const velero::Backup& backup, const Json& object) {
+    return csi::Label(object, velero::kBackupNameLabel) == velero::ValidLabelValue(backup.name);
+  }
+
+  // Whether the content belongs to a VolumeSnapshot that this backup took, and does not say so.
+  // Without the label nobody would delete it with the backup.
+  bool LacksLabel(const CallContext& ctx, const velero::Backup& backup, const Json& item) {
+    if (IsOf(backup, item) || csi::IsPreProvisioned(item)) {
+      return false;
+    }
+    const absl::StatusOr<Json> snapshot = env_.api.Get(
+        ctx, csi::VolumeSnapshotKey(GetString(item, {"spec", "volumeSnapshotRef", "namespace"}),
+                                    GetString(item, {"spec", "volumeSnapshotRef", "name"})));
+    return snapshot.ok() && IsOf(backup, *snapshot) &&
+           csi::Label(*snapshot, velero::kRestoreNameLabel).empty() &&
+           csi::Uid(*snapshot) == GetString(item, {"spec", "volumeSnapshotRef", "uid"});
+  }
+
+  void Repair(const CallContext& ctx, const Json& item, const Json& repair) {
+    const absl::Status status = env_.api
+                                    .Patch(ctx, csi::VolumeSnapshotContentKey(csi::Name(item)),
+                                           k8s::PatchKind::kMerge, repair, "")
+                                    .status();
+    if (!status.ok()) {
+      CSIDELTA_LOG(kWarn, "a volume snapshot content keeps labels or owners that it should not",
+                   {"volume_snapshot_content", csi::Name(item)}, {"status", status.ToString()});
+    }
+  }
+};
+
+class VolumeSnapshotClassAction : public PlainAction {
+ public:
+  explicit VolumeSnapshotClassAction(const csi::Environment& env)
+      : PlainAction(env, csi::VolumeSnapshotClassType()) {}
+
+ protected:
+  std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
+                                                  const velero::Backup& /*backup*/,
+                                                  Json& item) override {
+    return csi::SecretsOfClass(item);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotContentAction(
+    const csi::Environment& env) {
+  return std::make_unique<VolumeSnapshotContentAction>(env);
+}
+
+std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotClassAction(
+    const csi::Environment& env) {
+  return std::make_unique<VolumeSnapshotClassAction>(env);
+}
+
+}  // namespace csidelta::backupitemactions

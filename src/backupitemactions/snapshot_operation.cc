@@ -1,0 +1,51 @@
+#include "backupitemactions/snapshot_operation.h"
+
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "csi/snapshot_types.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+constexpr absl::string_view kForm = "1";
+constexpr size_t kParts = 5;
+
+std::string NotOurs(absl::string_view id) {
+  return absl::StrCat("\"", absl::CHexEscape(id.substr(0, 128)), "\" is no operation id of ours");
+}
+
+}  // namespace
+
+std::string EncodeOperationId(const SnapshotOperation& operation) {
+  return absl::StrCat(kForm, "/", operation.namespace_name, "/", operation.snapshot_name, "/",
+                      operation.snapshot_uid, "/", csi::ToRfc3339(operation.started_at));
+}
+
+absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id) {
+  const std::vector<std::string> parts = absl::StrSplit(id, '/');
+  if (parts.size() == kParts && parts[0] == kForm && !parts[1].empty() && !parts[2].empty() &&
+      !parts[3].empty()) {
+    if (const auto started_at = csi::FromRfc3339(parts[4]); started_at.has_value()) {
+      return SnapshotOperation{.namespace_name = parts[1],
+                               .snapshot_name = parts[2],
+                               .snapshot_uid = parts[3],
+                               .started_at = *started_at};
+    }
+  }
+  return absl::InvalidArgumentError(NotOurs(id));
+}
+
+velero::OperationProgress UnknownOperation(absl::string_view id, absl::Time now) {
+  velero::OperationProgress progress;
+  progress.completed = true;
+  progress.error = NotOurs(id);
+  progress.description = progress.error;
+  progress.started = now;
+  progress.updated = now;
+  return progress;
+}
+
+}  // namespace csidelta::backupitemactions

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "velero/item_action.h"
+
+namespace csidelta::backupitemactions {
+
+// The asynchronous operation "until this VolumeSnapshot is ready to use", as its id says it. The id
+// is all that a later process is given, maybe of a later version of ours: every form ever written
+// stays readable.
+struct SnapshotOperation {
+  std::string namespace_name;
+  std::string snapshot_name;
+  std::string snapshot_uid;
+  absl::Time started_at;
+};
+
+// "1/<namespace>/<name>/<uid>/<RFC 3339 time>". Pure.
+std::string EncodeOperationId(const SnapshotOperation& operation);
+
+// INVALID_ARGUMENT when `id` is none that EncodeOperationId() writes. Pure.
+absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id);
+
+// The answer about an operation that nobody began: failed, and why. Pure.
+velero::OperationProgress UnknownOperation(absl::string_view id, absl::Time now);
+
+}  // namespace csidelta::backupitemactions

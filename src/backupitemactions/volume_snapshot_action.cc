@@ -1,0 +1,360 @@
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/snapshot_operation.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/insist.h"
+#include "csi/owner_references.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "velero/backup.h"
+#include "velero/labels.h"
+#include "velero/quantity.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+// On a VolumeSnapshot in the cluster: uid of the Backup at whose end ours retain and remove it,
+// because no action of Velero's does.
+constexpr char kFinalizeAnnotation[] = "velero.io/csi-delta-finalize";
+
+velero::ResourceIdentifier Identify(const k8s::ObjectKey& key) {
+  return {.group = key.type.group,
+          .resource = key.type.plural,
+          .namespace_name = key.namespace_name,
+          .name = key.name};
+}
+
+// What a restore anywhere needs to know of the content.
+Json DescribeContent(const Json& content) {
+  Json annotations = Json::object();
+  const std::string policy = GetString(content, {"spec", "deletionPolicy"});
+  if (!policy.empty()) {
+    annotations[velero::kDeletionPolicyAnnotation] = policy;
+  }
+  const std::string handle = csi::SnapshotHandle(content);
+  if (!handle.empty()) {
+    annotations[velero::kVolumeSnapshotHandleAnnotation] = handle;
+    annotations[velero::kDriverNameAnnotation] = GetString(content, {"spec", "driver"});
+  }
+  if (const auto size_bytes = csi::RestoreSizeBytes(content); size_bytes.has_value()) {
+    annotations[velero::kRestoreSizeAnnotation] = velero::FormatBinaryQuantity(*size_bytes);
+  }
+  const std::string group = GetString(content, {"status", "volumeGroupSnapshotHandle"});
+  if (!group.empty()) {
+    annotations[velero::kGroupSnapshotHandleAnnotation] = group;
+  }
+  return annotations;
+}
+
+void Annotate(const Json& annotations, Json& object) {
+  for (const auto& [key, value] : annotations.items()) {
+    SetJson(object, {"metadata", "annotations", key}, value);
+  }
+}
+
+// The times that the VolumeSnapshot itself tells, for one of ours.
+void AddTimes(Json& snapshot) {
+  const std::string cut_at = GetString(snapshot, {"status", "creationTime"});
+  if (!cut_at.empty() && csi::Annotation(snapshot, velero::kCutAtAnnotation).empty()) {
+    SetJson(snapshot, {"metadata", "annotations", velero::kCutAtAnnotation}, cut_at);
+  }
+  if (const auto ready_at = csi::ReadyTime(snapshot); ready_at.has_value()) {
+    SetJson(snapshot, {"metadata", "annotations", velero::kReadyAtAnnotation},
+            csi::ToRfc3339(*ready_at));
+  }
+}
+
+// Velero's action writes 0 where the driver did not tell the size.
+void DropUnknownSize(Json& snapshot) {
+  if (csi::Annotation(snapshot, velero::kRestoreSizeAnnotation) == "0") {
+    EraseJson(snapshot, {"metadata", "annotations", velero::kRestoreSizeAnnotation});
+  }
+}
+
+// `changed` where it differs from `item`: an item that did not change goes back byte for byte.
+std::optional<Json> IfChanged(const Json& item, Json changed) {
+  return changed == item ? std::nullopt : std::optional(std::move(changed));
+}
+
+class VolumeSnapshotAction : public velero::BackupItemAction {
+ public:
+  explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    return {.included_namespaces = {},
+            .excluded_namespaces = {},
+            .included_resources = {"volumesnapshots.snapshot.storage.k8s.io"},
+            .excluded_resources = {},
+            .label_selector = ""};
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                   const Json& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    if (!env_.enable_csi) {
+      return velero::BackupItemResult{};
+    }
+    if (backup.Finalizing()) {
+      return Finalize(ctx, item, backup);
+    }
+    if (!csi::Annotation(item, velero::kVolumeSnapshotHandleAnnotation).empty() &&
+        csi::Label(item, velero::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+      return Correct(item, backup);
+    }
+    if (!csi::IsOurs(item, backup)) {
+      return DescribeOthers(ctx, item);
+    }
+    absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
+    if (!result.ok()) {
+      Remove(item);
+    }
+    return result;
+  }
+
+  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
+                                                     absl::string_view operation_id,
+                                                     const Json& backup_object) override;
+
+  absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
+                      const Json& backup_object) override;
+
+ private:
+  // Another action did the work already. Sets right what it says about the snapshot.
+  velero::BackupItemResult Correct(const Json& item, const velero::Backup& backup) const {
+    Json changed = item;
+    DropUnknownSize(changed);
+    if (csi::IsOurs(item, backup)) {
+      AddTimes(changed);
+    }
+    csi::StripForeignOwners(env_.velero_namespace, changed);
+    velero::BackupItemResult result;
+    result.item = IfChanged(item, std::move(changed));
+    return result;
+  }
+
+  // A VolumeSnapshot of somebody else: goes along with its content and class, and stays as it is.
+  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
+                                                          const Json& item) {
+    Json changed = item;
+    csi::StripForeignOwners(env_.velero_namespace, changed);
+    velero::BackupItemResult result;
+    const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
+    if (!content_key.name.empty()) {
+      const absl::StatusOr<Json> content = env_.api.Get(ctx, content_key);
+      if (content.ok()) {
+        Annotate(DescribeContent(*content), changed);
+        AddContentAndClass(item, content_key, changed, result);
+      } else if (!absl::IsNotFound(content.status())) {
+        return content.status();
+      }
+    }
+    if (result.additional_items.empty()) {
+      CSIDELTA_LOG(kInfo, "a volume snapshot without content is archived as it is",
+                   {"namespace", csi::Namespace(item)}, {"volume_snapshot", csi::Name(item)},
+                   {"reason", csi::ErrorMessage(item)});
+    }
+    result.item = IfChanged(item, std::move(changed));
+    return result;
+  }
+
+  static void AddContentAndClass(const Json& snapshot, const k8s::ObjectKey& content,
+                                 Json& archived, velero::BackupItemResult& result) {
+    const std::string class_name = GetString(snapshot, {"spec", "volumeSnapshotClassName"});
+    if (!class_name.empty()) {
+      result.additional_items.push_back(Identify(
+          {.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
+    }
+    result.additional_items.push_back(Identify(content));
+    SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+  }
+
+  // One of ours, and nobody but us looks after it.
+  absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const Json& item,
+                                                 const velero::Backup& backup) {
+    const k8s::ObjectKey key = csi::VolumeSnapshotKey(csi::Namespace(item), csi::Name(item));
+    const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
+    if (content_key.name.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
+    }
+    ASSIGN_OR_RETURN(const Json content, Label(ctx, content_key, backup));
+    if (csi::SnapshotHandle(content).empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("VolumeSnapshotContent ", content_key.name, " has no snapshot handle"));
+    }
+    Json annotations = DescribeContent(content);
+    if (const auto cut_at = csi::CutTime(content); cut_at.has_value()) {
+      annotations[velero::kCutAtAnnotation] = csi::ToRfc3339(*cut_at);
+    }
+    Json archived = item;
+    Annotate(annotations, archived);
+    annotations[kFinalizeAnnotation] = backup.uid;
+    RETURN_IF_ERROR(csi::Insist(ctx, [&] {
+      return env_.api
+          .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}},
+                 "")
+          .status();
+    }));
+    velero::BackupItemResult result;
+    AddContentAndClass(item, content_key, archived, result);
+    AddTimes(archived);
+    csi::StripForeignOwners(env_.velero_namespace, archived);
+    result.item = std::move(archived);
+    result.operation_id = EncodeOperationId({.namespace_name = key.namespace_name,
+                                             .snapshot_name = key.name,
+                                             .snapshot_uid = csi::Uid(item),
+                                             .started_at = ctx.clock->Now()});
+    result.post_operation_items = {Identify(key), Identify(content_key)};
+    return result;
+  }
+
+  // The content with the label by which the backup's deletion knows it.
+  absl::StatusOr<Json> Label(const CallContext& ctx, const k8s::ObjectKey& content,
+                             const velero::Backup& backup) {
+    const Json label = {{velero::kBackupNameLabel, velero::ValidLabelValue(backup.name)}};
+    Json labelled;
+    RETURN_IF_ERROR(csi::Insist(ctx, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(labelled, env_.api.Patch(ctx, content, k8s::PatchKind::kMerge,
+                                                {{"metadata", {{"labels", label}}}}, ""));
+      return absl::OkStatus();
+    }));
+    return labelled;
+  }
+
+  void Remove(const Json& item) {
+    const absl::Status removed = csi::RemoveSnapshot(
+        csi::CleanUpContext(env_.clock), env_.api,
+        csi::VolumeSnapshotKey(csi::Namespace(item), csi::Name(item)), csi::Uid(item));
+    if (!removed.ok()) {
+      CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", csi::Namespace(item)},
+                   {"volume_snapshot", csi::Name(item)}, {"status", removed.ToString()});
+    }
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx, const Json& item,
+                                                    const velero::Backup& backup) {
+    velero::BackupItemResult result;
+    Json archived = item;
+    if (csi::Label(item, velero::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+      DropUnknownSize(archived);
+    }
+    if (!csi::IsOurs(item, backup)) {
+      result.item = IfChanged(item, std::move(archived));
+      return result;
+    }
+    if (csi::Annotation(item, kFinalizeAnnotation) == backup.uid) {
+      RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, item));
+    }
+    EraseJson(archived, {"metadata", "annotations", kFinalizeAnnotation});
+    AddTimes(archived);
+    csi::StripForeignOwners(env_.velero_namespace, archived);
+    result.item = IfChanged(item, std::move(archived));
+    return result;
+  }
+
+  csi::Environment env_;
+};
+
+velero::OperationProgress Failed(velero::OperationProgress progress, std::string error) {
+  progress.completed = true;
+  progress.description = error;
+  progress.error = std::move(error);
+  return progress;
+}
+
+velero::OperationProgress NotYet(velero::OperationProgress progress, std::string description) {
+  progress.description = std::move(description);
+  return progress;
+}
+
+// What the content says about an operation under way.
+velero::OperationProgress Judge(velero::OperationProgress progress, const Json& content,
+                                absl::Time now, absl::Duration patience) {
+  const auto cut_at = csi::CutTime(content);
+  const std::string cut =
+      cut_at.has_value() ? absl::StrCat("cut at ", csi::ToRfc3339(*cut_at)) : "cut";
+  if (csi::ReadyToUse(content)) {
+    progress.completed = true;
+    const auto ready_at = csi::ReadyTime(content);
+    return NotYet(std::move(progress),
+                  absl::StrCat(cut, ready_at.has_value()
+                                        ? absl::StrCat(", ready at ", csi::ToRfc3339(*ready_at))
+                                        : ", ready"));
+  }
+  const std::string error = csi::ErrorMessage(content);
+  if (error.empty()) {
+    return NotYet(std::move(progress), absl::StrCat(cut, ", not ready yet"));
+  }
+  std::string text = absl::StrCat("volume snapshot not ready, the driver says: ", error);
+  return now - *progress.started < patience ? NotYet(std::move(progress), std::move(text))
+                                            : Failed(std::move(progress), std::move(text));
+}
+
+absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
+    const CallContext& ctx, absl::string_view operation_id, const Json& backup_object) {
+  const absl::StatusOr<SnapshotOperation> operation = DecodeOperationId(operation_id);
+  velero::OperationProgress progress;
+  progress.updated = ctx.clock->Now();
+  if (!operation.ok()) {
+    return UnknownOperation(operation_id, ctx.clock->Now());
+  }
+  progress.started = operation->started_at;
+  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);
+  const absl::Duration patience =
+      backup.ok() ? backup->csi_snapshot_timeout : velero::kCsiSnapshotTimeoutDefault;
+  const absl::StatusOr<Json> snapshot = env_.api.Get(
+      ctx, csi::VolumeSnapshotKey(operation->namespace_name, operation->snapshot_name));
+  if (absl::IsNotFound(snapshot.status()) ||
+      (snapshot.ok() && csi::Uid(*snapshot) != operation->snapshot_uid)) {
+    return Failed(std::move(progress),
+                  absl::StrCat("VolumeSnapshot ", operation->namespace_name, "/",
+                               operation->snapshot_name, " was deleted before it was ready"));
+  }
+  if (!snapshot.ok()) {
+    return NotYet(std::move(progress), absl::StrCat("not known: ", snapshot.status().message()));
+  }
+  const std::string content_name = csi::BoundContentName(*snapshot);
+  const absl::StatusOr<Json> content =
+      env_.api.Get(ctx, csi::VolumeSnapshotContentKey(content_name));
+  if (absl::IsNotFound(content.status())) {
+    return Failed(std::move(progress), absl::StrCat("VolumeSnapshotContent ", content_name,
+                                                    " was deleted before it was ready"));
+  }
+  if (!content.ok()) {
+    return NotYet(std::move(progress), absl::StrCat("not known: ", content.status().message()));
+  }
+  return Judge(std::move(progress), *content, ctx.clock->Now(), patience);
+}
+
+absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
+                                          const Json& backup_object) {
+  ASSIGN_OR_RETURN(const SnapshotOperation operation, DecodeOperationId(operation_id));
+  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  const k8s::ObjectKey key =
+      csi::VolumeSnapshotKey(operation.namespace_name, operation.snapshot_name);
+  const absl::StatusOr<Json> snapshot = env_.api.Get(ctx, key);
+  if (absl::IsNotFound(snapshot.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(snapshot.status());
+  if (csi::Uid(*snapshot) != operation.snapshot_uid || !csi::IsOurs(*snapshot, backup) ||
+      csi::ReadyToUse(*snapshot)) {
+    return absl::OkStatus();
+  }
+  CSIDELTA_LOG(kInfo, "removing a volume snapshot that did not become ready",
+               {"namespace", key.namespace_name}, {"volume_snapshot", key.name});
+  return csi::RemoveSnapshot(ctx, env_.api, key, operation.snapshot_uid);
+}
+
+}  // namespace
+
+std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotAction(const csi::Environment& env) {
+  return std::make_unique<VolumeSnapshotAction>(env);
+}
+
+}  // namespace csidelta::backupitemactions

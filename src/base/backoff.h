@@ -1,0 +1,48 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "base/random.h"
+
+namespace csidelta {
+
+struct BackoffOptions {
+  absl::Duration delay_first = absl::Milliseconds(100);
+  absl::Duration delay_max = absl::Seconds(5);
+  int attempts_max = 8;  // Tries in total, the first one included.
+};
+
+// How long to wait before trying again: doubles from delay_first to delay_max, and each delay is
+// drawn from its upper half, so that many clients do not come back at once. Not thread-safe.
+class Backoff {
+ public:
+  Backoff(const BackoffOptions& options, Random& random) : options_(options), random_(random) {}
+
+  // Whether the budget of attempts allows another try. The first one counts.
+  bool MayTryAgain() const { return attempts_ < options_.attempts_max; }
+
+  // Counts a failed attempt and returns the delay before the next.
+  absl::Duration NextDelay() {
+    const int doublings = std::min(attempts_ - 1, 30);
+    ++attempts_;
+    const absl::Duration ceiling =
+        std::min(options_.delay_max, options_.delay_first * (int64_t{1} << doublings));
+    const int64_t half_us = std::max<int64_t>(1, absl::ToInt64Microseconds(ceiling / 2));
+    const auto jitter_us = static_cast<int64_t>(random_.Below(static_cast<uint64_t>(half_us) + 1));
+    return absl::Microseconds(half_us + jitter_us);
+  }
+
+  // After a success: the next failure starts over.
+  void Reset() { attempts_ = 1; }
+
+  int attempts() const { return attempts_; }
+
+ private:
+  BackoffOptions options_;
+  Random& random_;
+  int attempts_ = 1;
+};
+
+}  // namespace csidelta

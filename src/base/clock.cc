@@ -1,0 +1,43 @@
+#include "base/clock.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/time/clock.h"
+
+namespace csidelta {
+namespace {
+
+constexpr absl::Duration kWaitSliceMax = absl::Hours(1);
+
+class RealClock : public Clock {
+ public:
+  absl::Time Now() const override { return absl::Now(); }
+
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    std::mutex mutex;
+    std::condition_variable_any wakeup;
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      const absl::Duration left = wake_at - Now();
+      if (left <= absl::ZeroDuration()) {
+        return true;
+      }
+      // In slices, because now plus an endless wait overflows inside the library.
+      const auto slice = absl::ToChronoNanoseconds(std::min(left, kWaitSliceMax));
+      wakeup.wait_for(lock, stop, slice, [] { return false; });
+    }
+    return false;
+  }
+};
+
+}  // namespace
+
+const Clock& Clock::Real() {
+  static const RealClock clock;
+  return clock;
+}
+
+}  // namespace csidelta

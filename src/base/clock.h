@@ -1,0 +1,24 @@
+#pragma once
+
+#include <stop_token>
+
+#include "absl/time/time.h"
+
+namespace csidelta {
+
+// What time is it, and wake me later. A parameter wherever time decides something, so that tests
+// own it. Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+
+  virtual absl::Time Now() const = 0;
+
+  // Blocks until `wake_at` or until `stop` is requested. Returns true when the time was reached.
+  virtual bool SleepUntil(absl::Time wake_at, std::stop_token stop) const = 0;
+
+  // The system's clock; lives for ever.
+  static const Clock& Real();
+};
+
+}  // namespace csidelta

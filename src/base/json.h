@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace csidelta {
+
+// A JSON value that keeps unknown fields and 64-bit integers. Kubernetes objects are handled as
+// this type: what we do not know survives. The library throws on wrong types; code outside base/
+// reads through the functions below, which never throw and treat a value of another type as absent.
+using Json = nlohmann::json;
+
+// One step per element: {"spec", "source", "persistentVolumeClaimName"}.
+using JsonPath = std::initializer_list<absl::string_view>;
+
+inline constexpr int kJsonDepthMax = 200;
+
+// INVALID_ARGUMENT with the byte offset when `text` is not one JSON value, is nested deeper than
+// kJsonDepthMax, or is not UTF-8.
+absl::StatusOr<Json> ParseJson(absl::string_view text);
+
+// Like ParseJson, and the value must be an object.
+absl::StatusOr<Json> ParseJsonObject(absl::string_view text);
+
+// Compact text. Bytes that are not UTF-8 become U+FFFD.
+std::string DumpJson(const Json& value);
+
+// The value at `path`, or nullptr when a step is missing or not an object. Borrowed from `value`.
+const Json* FindJson(const Json& value, JsonPath path);
+
+// The text at `path`; "" when absent or not a string.
+std::string GetString(const Json& value, JsonPath path);
+// The number at `path`; `fallback` when absent or not an integer that fits.
+int64_t GetInt(const Json& value, JsonPath path, int64_t fallback = 0);
+bool GetBool(const Json& value, JsonPath path, bool fallback = false);
+// The members of the object at `path` that are strings; empty when absent.
+std::map<std::string, std::string> GetStringMap(const Json& value, JsonPath path);
+
+// Sets the value at `path`, making objects on the way where there are none.
+void SetJson(Json& value, JsonPath path, Json leaf);
+// Removes the member at `path`; nothing when absent.
+void EraseJson(Json& value, JsonPath path);
+
+}  // namespace csidelta

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace csidelta {
+
+// Returns `status` with "`context`: " before its message; an OK status is returned as it is. Add
+// context once per layer, naming the thing: Annotate(status, "get volumesnapshot ns/name").
+absl::Status Annotate(const absl::Status& status, absl::string_view context);
+
+// Whether the same call may succeed when made again later: UNAVAILABLE, RESOURCE_EXHAUSTED,
+// ABORTED. The one place that decides it. Only decorators and reconcile loops retry.
+bool IsRetryable(const absl::Status& status);
+
+namespace internal {
+inline const absl::Status& ToStatus(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& ToStatus(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+}  // namespace internal
+
+}  // namespace csidelta
+
+#define CSIDELTA_CONCAT_INNER_(a, b) a##b
+#define CSIDELTA_CONCAT_(a, b) CSIDELTA_CONCAT_INNER_(a, b)
+
+// Evaluates `expr`, an absl::Status, and returns it from this function unless it is OK.
+#define RETURN_IF_ERROR(expr)                                             \
+  do {                                                                    \
+    if (absl::Status csidelta_status_ = (expr); !csidelta_status_.ok()) { \
+      return csidelta_status_;                                            \
+    }                                                                     \
+  } while (false)
+
+// Evaluates `expr`, an absl::StatusOr, and moves its value into `lhs`, or returns its status.
+#define ASSIGN_OR_RETURN(lhs, expr) \
+  CSIDELTA_ASSIGN_OR_RETURN_(CSIDELTA_CONCAT_(csidelta_result_, __LINE__), lhs, expr)
+#define CSIDELTA_ASSIGN_OR_RETURN_(result, lhs, expr) \
+  auto result = (expr);                               \
+  if (!result.ok()) {                                 \
+    return ::csidelta::internal::ToStatus(result);    \
+  }                                                   \
+  lhs = *std::move(result)

@@ -1,0 +1,73 @@
+#include <memory>
+
+#include "backupitemactions/actions.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "csi/environment.h"
+#include "deleteitemactions/actions.h"
+#include "itemblockactions/actions.h"
+#include "k8s/config.h"
+#include "k8s/rest_client.h"
+#include "plugin/program.h"
+#include "plugin/stand_in_actions.h"
+#include "restoreitemactions/actions.h"
+
+namespace csidelta {
+namespace {
+
+constexpr char kClaims[] = "velero.io/csi-pvc";
+constexpr char kSnapshots[] = "velero.io/csi-vs";
+constexpr char kContents[] = "velero.io/csi-vsc";
+constexpr char kClasses[] = "velero.io/csi-vsclass";
+
+// Velero 1.12 and 1.13 restore no CSI snapshot without an error unless these names are registered.
+constexpr char kVeleroClaimBackup[] = "velero.io/csi-pvc-backupper";
+constexpr char kVeleroClaimRestore[] = "velero.io/csi-pvc-restorer";
+
+k8s::ClientSettings SettingsFor(const plugin::Arguments& arguments) {
+  k8s::ClientSettings settings = k8s::ClientSettings::FromEnvironment();
+  settings.kubeconfig = arguments.kubeconfig;
+  settings.kubecontext = arguments.kubecontext;
+  settings.qps = arguments.client_qps;
+  settings.burst = arguments.client_burst;
+  settings.version = plugin::kVersion;
+  return settings;
+}
+
+void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
+  registry.backup.Add(kClaims, backupitemactions::MakePvcAction(env));
+  registry.backup.Add(kSnapshots, backupitemactions::MakeVolumeSnapshotAction(env));
+  registry.backup.Add(kContents, backupitemactions::MakeVolumeSnapshotContentAction(env));
+  registry.backup.Add(kClasses, backupitemactions::MakeVolumeSnapshotClassAction(env));
+  registry.restore.Add(kClaims, restoreitemactions::MakePvcAction(env));
+  registry.restore.Add(kSnapshots, restoreitemactions::MakeVolumeSnapshotAction(env));
+  registry.restore.Add(kContents, restoreitemactions::MakeVolumeSnapshotContentAction(env));
+  registry.restore.Add(kClasses, restoreitemactions::MakeVolumeSnapshotClassAction(env));
+  registry.deletion.Add(kSnapshots, deleteitemactions::MakeVolumeSnapshotAction(env));
+  registry.deletion.Add(kContents, deleteitemactions::MakeVolumeSnapshotContentAction(env));
+  registry.item_block.Add(kClaims, itemblockactions::MakePvcAction(env));
+  if (env.enable_csi) {
+    registry.backup.AddStandIn(kVeleroClaimBackup, plugin::MakeStandInBackupAction());
+    registry.restore.AddStandIn(kVeleroClaimRestore, plugin::MakeStandInRestoreAction());
+  }
+}
+
+}  // namespace
+}  // namespace csidelta
+
+int main(int argc, char** argv) {
+  using namespace csidelta;             // NOLINT(google-build-using-namespace)
+  std::unique_ptr<k8s::ApiClient> api;  // Borrowed by every action.
+  return plugin::RunProgram(
+      argc, argv, [&](const plugin::Arguments& arguments, plugin::Registry& registry) {
+        api = k8s::MakeClient(SettingsFor(arguments));
+        const csi::Environment env{
+            .api = *api,
+            .clock = Clock::Real(),
+            .random = Random::Real(),
+            .velero_namespace = k8s::ResolveVeleroNamespace(arguments.namespace_name),
+            .enable_csi = arguments.HasFeature("EnableCSI")};
+        RegisterActions(env, registry);
+        return absl::OkStatus();
+      });
+}

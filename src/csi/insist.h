@@ -1,0 +1,17 @@
+#pragma once
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "base/call_context.h"
+
+namespace csidelta::csi {
+
+inline constexpr int kInsistAttemptsMax = 3;
+
+// Makes `step` up to kInsistAttemptsMax times while it fails with what IsRetryable() names, a
+// moment apart, until `ctx` ends; returns its last answer. For steps that leave something behind
+// when given up: the client below retries requests, but not one whose answer was lost. `step` must
+// be safe to repeat.
+absl::Status Insist(const CallContext& ctx, absl::FunctionRef<absl::Status()> step);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/status_macros.h"
+
+namespace csidelta::csi {
+
+// What was read once and holds for a whole backup, by key. Of callers that ask for the same key at
+// the same time, one loads and the others wait for it; an error is the loader's alone, and the next
+// one loads again. Holds the last `entries_max` keys. Thread-safe; no lock is held while loading.
+template <typename Value>
+class OnceMap {
+ public:
+  using Pointer = std::shared_ptr<const Value>;  // shared: an entry may be dropped while in use
+  using Load = absl::FunctionRef<absl::StatusOr<Value>()>;
+
+  explicit OnceMap(std::size_t entries_max) : entries_max_(entries_max) {}
+
+  // CANCELLED when ctx.stop fires while another caller loads; else what `load` says.
+  absl::StatusOr<Pointer> Get(const CallContext& ctx, const std::string& key, Load load) {
+    {
+      std::unique_lock lock(mutex_);
+      const bool free = changed_.wait(lock, ctx.stop, [&] { return !loading_.contains(key); });
+      if (!free) {
+        return absl::CancelledError("stop requested");
+      }
+      if (const auto found = values_.find(key); found != values_.end()) {
+        return found->second;
+      }
+      loading_.insert(key);
+    }
+    // Whatever comes of it, also an exception: the next one may load.
+    const absl::Cleanup finish = [this, &key] {
+      std::scoped_lock lock(mutex_);
+      loading_.erase(key);
+      changed_.notify_all();
+    };
+    absl::StatusOr<Value> value = load();
+    std::scoped_lock lock(mutex_);
+    RETURN_IF_ERROR(value.status());
+    Pointer stored = std::make_shared<const Value>(*std::move(value));
+    values_[key] = stored;
+    order_.push_back(key);
+    if (order_.size() > entries_max_) {
+      values_.erase(order_.front());
+      order_.pop_front();
+    }
+    return stored;
+  }
+
+ private:
+  const std::size_t entries_max_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::map<std::string, Pointer> values_;
+  std::set<std::string> loading_;
+  std::deque<std::string> order_;  // keys of values_, oldest first
+};
+
+}  // namespace csidelta::csi

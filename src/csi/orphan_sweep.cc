@@ -1,0 +1,294 @@
+#include "csi/orphan_sweep.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/content_deletion.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+enum class Fate { kKeep, kFinish, kMarkOwned, kStampMissing, kClearMissing, kSweep, kSweepUnseen };
+
+// What the Backups of this Velero say, by the value that their name has as a label.
+using Backups = std::map<std::string, velero::Backup>;
+
+bool IsDone(const velero::Backup& backup) {
+  return backup.phase == "Completed" || backup.phase == "PartiallyFailed";
+}
+
+bool EnteredArchive(const Json& snapshot) {
+  return !Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation).empty();
+}
+
+bool IsCandidate(const Json& snapshot) {
+  return IsMadeByUs(snapshot) && Label(snapshot, velero::kRestoreNameLabel).empty() &&
+         !Label(snapshot, velero::kBackupNameLabel).empty() && !BeingDeleted(snapshot);
+}
+
+bool IsLate(const Json& snapshot) {
+  return Annotation(snapshot, kDeleteWhenFilledAnnotation) == "true" && !BeingDeleted(snapshot);
+}
+
+Fate FateOfUnseen(const Json& snapshot, absl::Time now, absl::Duration grace) {
+  if (Annotation(snapshot, kOwnedByBackupAnnotation) == "true") {
+    return Fate::kKeep;
+  }
+  const std::optional<absl::Time> since =
+      FromRfc3339(Annotation(snapshot, kBackupMissingSinceAnnotation));
+  if (!since.has_value()) {
+    return Fate::kStampMissing;
+  }
+  return now - *since >= grace ? Fate::kSweepUnseen : Fate::kKeep;
+}
+
+// The table in the header. Pure.
+Fate Decide(const Json& snapshot, const Backups& backups, absl::Time now, absl::Duration grace) {
+  const auto found = backups.find(Label(snapshot, velero::kBackupNameLabel));
+  if (found == backups.end()) {
+    return FateOfUnseen(snapshot, now, grace);
+  }
+  const velero::Backup& backup = found->second;
+  if (IsDone(backup)) {
+    if (!EnteredArchive(snapshot)) {
+      return Fate::kSweep;
+    }
+    if (Label(snapshot, velero::kBackupUidLabel) == backup.uid) {
+      return Fate::kFinish;
+    }
+    return Annotation(snapshot, kOwnedByBackupAnnotation) == "true" ? Fate::kKeep
+                                                                    : Fate::kMarkOwned;
+  }
+  if (backup.phase == "Failed" &&
+      (Label(snapshot, velero::kBackupUidLabel) == backup.uid || !EnteredArchive(snapshot))) {
+    return Fate::kSweep;
+  }
+  return Annotation(snapshot, kBackupMissingSinceAnnotation).empty() ? Fate::kKeep
+                                                                     : Fate::kClearMissing;
+}
+
+absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList list,
+                   env.api.List(ctx, BackupType(), env.velero_namespace, {}));
+  Backups backups;
+  for (const Json& object : list.items) {
+    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object);
+    if (!backup.ok()) {
+      // One that cannot be read still exists, and in no phase that allows anything.
+      backup = velero::Backup();
+      backup->name = Name(object);
+    }
+    std::string label = velero::ValidLabelValue(backup->name);
+    backups.emplace(std::move(label), *std::move(backup));
+  }
+  return backups;
+}
+
+// One pass over the VolumeSnapshots of ours.
+class Sweep {
+ public:
+  Sweep(const CallContext& ctx, const Environment& env, const velero::PluginConfig& config,
+        const Backups& backups)
+      : ctx_(ctx), env_(env), config_(config), backups_(backups) {}
+
+  // Of which of the driver's snapshots is a claim still being filled, through whichever
+  // VolumeSnapshot? Before the first Look().
+  absl::Status FindBusyHandles(const std::vector<Json>& snapshots) {
+    for (const Json& snapshot : snapshots) {
+      if (!IsLate(snapshot)) {
+        continue;
+      }
+      ASSIGN_OR_RETURN(const bool needed, FillsClaim(ctx_, env_, snapshot));
+      if (needed) {
+        busy_handles_.insert(HandleKey(snapshot));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void Look(const Json& snapshot) {
+    const absl::Status status = IsLate(snapshot) ? ReleaseLate(snapshot) : Settle(snapshot);
+    if (!status.ok()) {
+      CSIDELTA_LOG(kWarn, "orphan sweep: a volume snapshot could not be dealt with",
+                   {"namespace", Namespace(snapshot)}, {"volume_snapshot", Name(snapshot)},
+                   {"error", status.ToString()});
+    }
+  }
+
+  const SweepResult& result() const { return result_; }
+
+ private:
+  static std::string HandleKey(const Json& snapshot) {
+    const std::string handle = Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation);
+    return handle.empty() ? absl::StrCat("uid:", Uid(snapshot)) : absl::StrCat("handle:", handle);
+  }
+
+  // The annotation alone proves nothing, because whoever may write the VolumeSnapshot may set it:
+  // deleting the backup has set the content to Delete, which only an administrator could do else.
+  absl::Status ReleaseLate(const Json& snapshot) {
+    ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
+    if (!deletes || busy_handles_.contains(HandleKey(snapshot))) {
+      ++result_.kept;
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(Remove(snapshot));
+    ++result_.released;
+    return absl::OkStatus();
+  }
+
+  Fate FateOf(const Json& snapshot) const {
+    return Decide(snapshot, backups_, env_.clock.Now(), config_.orphan_grace_period);
+  }
+
+  // The VolumeSnapshots were listed before the Backups, and one of a backup that was running then
+  // may have entered its archive since: whatever is to be done is decided again on what it is now.
+  absl::Status Settle(const Json& listed) {
+    if (FateOf(listed) == Fate::kKeep) {
+      ++result_.kept;
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<Json> now =
+        env_.api.Get(ctx_, VolumeSnapshotKey(Namespace(listed), Name(listed)));
+    if (absl::IsNotFound(now.status()) || (now.ok() && Uid(*now) != Uid(listed))) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(now.status());
+    return Apply(FateOf(*now), *now);
+  }
+
+  absl::Status Apply(Fate fate, const Json& snapshot) {
+    switch (fate) {
+      case Fate::kSweep:
+        return Discard(snapshot);
+      case Fate::kSweepUnseen:
+        return DiscardUnseen(snapshot);
+      case Fate::kFinish:
+        ++result_.finished;
+        return RetainAndForget(ctx_, env_.api, snapshot);
+      case Fate::kMarkOwned:
+        ++result_.kept;
+        return PatchAnnotations(snapshot, {{kOwnedByBackupAnnotation, "true"},
+                                           {kBackupMissingSinceAnnotation, nullptr}});
+      case Fate::kStampMissing:
+        ++result_.kept;
+        return PatchAnnotations(snapshot,
+                                {{kBackupMissingSinceAnnotation, ToRfc3339(env_.clock.Now())}});
+      case Fate::kClearMissing:
+        ++result_.kept;
+        return PatchAnnotations(snapshot, {{kBackupMissingSinceAnnotation, nullptr}});
+      case Fate::kKeep:
+        ++result_.kept;
+        return absl::OkStatus();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Remove(const Json& snapshot) {
+    return RemoveSnapshot(ctx_, env_.api, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
+                          Uid(snapshot));
+  }
+
+  absl::Status PatchAnnotations(const Json& snapshot, const Json& annotations) {
+    const absl::Status status =
+        env_.api
+            .Patch(ctx_, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
+                   k8s::PatchKind::kMerge, Json{{"metadata", {{"annotations", annotations}}}}, "")
+            .status();
+    return absl::IsNotFound(status) ? absl::OkStatus() : status;
+  }
+
+  // Whether the driver's snapshot is meant to go with the VolumeSnapshot, or there is no content.
+  absl::StatusOr<bool> ContentSaysDelete(const Json& snapshot) {
+    if (BoundContentName(snapshot).empty()) {
+      return true;
+    }
+    const absl::StatusOr<Json> content =
+        env_.api.Get(ctx_, VolumeSnapshotContentKey(BoundContentName(snapshot)));
+    if (absl::IsNotFound(content.status())) {
+      return true;
+    }
+    RETURN_IF_ERROR(content.status());
+    return GetString(*content, {"spec", "deletionPolicy"}) == "Delete";
+  }
+
+  // Velero sets a content to Retain when it finishes a backup. Where the Backup is not there to
+  // ask, a content that says Retain may be the archive's.
+  absl::Status DiscardUnseen(const Json& snapshot) {
+    ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
+    if (!deletes) {
+      ++result_.kept;
+      return absl::OkStatus();
+    }
+    return Discard(snapshot);
+  }
+
+  absl::Status Discard(const Json& snapshot) {
+    RETURN_IF_ERROR(Remove(snapshot));
+    ++result_.swept;
+    CSIDELTA_LOG(kInfo, "swept a volume snapshot that an unfinished backup left behind",
+                 {"namespace", Namespace(snapshot)}, {"volume_snapshot", Name(snapshot)},
+                 {"backup", Label(snapshot, velero::kBackupNameLabel)});
+    return absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  const Environment& env_;
+  const velero::PluginConfig& config_;
+  const Backups& backups_;
+  std::set<std::string> busy_handles_;
+  SweepResult result_;
+};
+
+}  // namespace
+
+absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environment& env,
+                                         const velero::Backup& running,
+                                         const velero::PluginConfig& config) {
+  if (!config.sweep_orphans) {
+    return SweepResult();
+  }
+  absl::StatusOr<k8s::ObjectList> snapshots = env.api.List(
+      ctx, VolumeSnapshotType(), "",
+      {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=", env.velero_namespace),
+       .field_selector = ""});
+  if (absl::IsNotFound(snapshots.status())) {
+    return SweepResult();
+  }
+  RETURN_IF_ERROR(snapshots.status());
+  const std::string running_label = velero::ValidLabelValue(running.name);
+  std::vector<Json> candidates;
+  for (Json& snapshot : snapshots->items) {
+    if (IsLate(snapshot) ||
+        (IsCandidate(snapshot) && Label(snapshot, velero::kBackupNameLabel) != running_label)) {
+      candidates.push_back(std::move(snapshot));
+    }
+  }
+  if (candidates.empty()) {
+    return SweepResult();
+  }
+  ASSIGN_OR_RETURN(const Backups backups, ListBackups(ctx, env));
+  if (!backups.contains(running_label)) {
+    // Then these are not the Backups of this Velero, and what is missing among them means nothing.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Backup ", running.name, " is running and not seen in namespace ", env.velero_namespace));
+  }
+  Sweep sweep(ctx, env, config, backups);
+  RETURN_IF_ERROR(sweep.FindBusyHandles(candidates));
+  for (const Json& snapshot : candidates) {
+    RETURN_IF_ERROR(ctx.Check());
+    sweep.Look(snapshot);
+  }
+  return sweep.result();
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "csi/environment.h"
+#include "velero/backup.h"
+#include "velero/plugin_config.h"
+
+namespace csidelta::csi {
+
+// On a VolumeSnapshot of ours: since when its Backup has not been seen, RFC 3339. Written and
+// removed by the sweep, so that the time is one of observed absence, whenever the snapshot was
+// taken.
+inline constexpr char kBackupMissingSinceAnnotation[] = "velero.io/csi-delta-backup-missing-since";
+// On a VolumeSnapshot of ours, "true": its Backup was seen Completed or PartiallyFailed, so it is
+// owned for good, whatever becomes of the Backup object.
+inline constexpr char kOwnedByBackupAnnotation[] = "velero.io/csi-delta-owned-by-backup";
+// On a restored VolumeSnapshot, "true": its backup was deleted while a claim was being filled from
+// it; it is deleted, with the driver's snapshot, once no claim needs it any more.
+inline constexpr char kDeleteWhenFilledAnnotation[] = "velero.io/csi-delta-delete-when-filled";
+
+struct SweepResult {
+  int swept = 0;     // VolumeSnapshots deleted, with their contents
+  int released = 0;  // restored VolumeSnapshots deleted late, as kDeleteWhenFilledAnnotation asks
+  int finished = 0;  // VolumeSnapshots of done backups whose objects are gone now, and nothing else
+  int kept = 0;      // looked at and left alone
+};
+
+// Deletes what a backup left behind before it was done. Looked at are only VolumeSnapshots that
+// carry kCsiDeltaLabel with the value `env.velero_namespace`, that we made (IsMadeByUs(), so a copy
+// of one of ours under another name is not), and that were not restored. Of these are deleted,
+// together with the content bound to them and the driver's snapshot:
+//
+//   Backup, found by name           VolumeSnapshot                                   fate
+//   ------------------------------  ----------------------------------------------- ---------------
+//   Completed or PartiallyFailed    entered the archive, the very same uid           finished
+//   Completed or PartiallyFailed    entered the archive, another uid                 kept, marked
+//   Completed or PartiallyFailed    never entered it: its item failed or died        deleted
+//   Failed, the very same uid       any                                              deleted
+//   Failed, another uid             never entered an archive                         deleted
+//   in any other phase, or running  any                                              kept
+//   not seen                        marked before as owned                           kept
+//   not seen for the grace period   content says Delete, or it has no content        deleted
+//   not seen for a shorter time     any                                              kept, stamped
+//
+// Finished means what the end of its backup would have done: the objects go, the driver keeps the
+// snapshot, and it survives its namespace. A VolumeSnapshot entered the archive when it carries the
+// annotation with its handle, which the action that archives it writes. A content without its
+// VolumeSnapshot is never touched. Another uid under the same name is the same backup, read again
+// from the object store. `running` is the backup that calls: it and what belongs to it are left
+// alone, and where it is not among the Backups nothing is decided by them (FAILED_PRECONDITION).
+//
+// A VolumeSnapshot with kDeleteWhenFilledAnnotation is deleted once no claim is being filled from
+// the driver's snapshot behind it, provided that its content says Delete.
+//
+// One request when there is nothing to do. Failures are logged as warnings one by one and do not
+// stop the sweep; only a failed listing is returned.
+absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environment& env,
+                                         const velero::Backup& running,
+                                         const velero::PluginConfig& config);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+
+namespace csidelta::csi {
+
+// What decides which VolumeSnapshotClass a claim's snapshot is made with. "" where nobody said.
+struct SnapshotClassWish {
+  std::string driver;             // of the claim's volume
+  std::string claim_annotation;   // velero.io/csi-volumesnapshot-class on the claim
+  std::string policy_parameter;   // snapshotClass of the volume policy's rule
+  std::string backup_annotation;  // velero.io/csi-volumesnapshot-class_<driver> on the Backup
+};
+
+struct SnapshotClassChoice {
+  std::string name;
+  // A wish that could not be granted, so that the search went on: for a warning.
+  std::vector<std::string> ungranted;
+};
+
+// Picks from `classes`, all VolumeSnapshotClasses of the cluster, the first of: the one that the
+// claim, the policy or the Backup names; one labelled velero.io/csi-volumesnapshot-class; the
+// driver's default class; the driver's only class. A named class counts when it exists and is the
+// driver's. Names and drivers compare without case, as Velero does. FAILED_PRECONDITION, saying
+// what to do, when none is left. Pure.
+absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(const SnapshotClassWish& wish,
+                                                        const std::vector<Json>& classes);
+
+}  // namespace csidelta::csi

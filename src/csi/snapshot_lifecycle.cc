@@ -1,0 +1,480 @@
+#include "csi/snapshot_lifecycle.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/insist.h"
+#include "csi/snapshot_types.h"
+#include "csi/volume_turn.h"
+#include "k8s/wait.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr size_t kNameClaimBytesMax = 35;
+constexpr size_t kNameHashBytes = 20;
+
+std::string ToString(const SnapshotRequest& request) {
+  return absl::StrCat("claim ", request.claim_namespace, "/", request.claim_name);
+}
+
+std::string NameFor(const std::string& claim_name, const std::string& backup_uid,
+                    const std::string& claim_uid) {
+  std::string claim = absl::StrReplaceAll(claim_name, {{".", "-"}});
+  claim.resize(std::min(claim.size(), kNameClaimBytesMax));
+  const std::string hash = Sha256Hex(absl::StrCat(backup_uid, "/", claim_uid));
+  return absl::StrCat("velero-", claim, "-", hash.substr(0, kNameHashBytes));
+}
+
+Json MakeSnapshot(const Environment& env, const SnapshotRequest& request, absl::Time asked_at) {
+  // None of the claim's own labels: a controller that prunes by label would take the VolumeSnapshot
+  // for a stray object of its own.
+  const Json labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                       {velero::kBackupUidLabel, request.backup.uid},
+                       {velero::kPvcUidLabel, request.claim_uid},
+                       {velero::kCsiDeltaLabel, env.velero_namespace}};
+  const Json annotations = {{velero::kAskedAtAnnotation, ToRfc3339(asked_at)}};
+  const Json metadata = {{"name", SnapshotName(request)},
+                         {"namespace", request.claim_namespace},
+                         {"labels", labels},
+                         {"annotations", annotations}};
+  const Json source = {{"persistentVolumeClaimName", request.claim_name}};
+  const Json spec = {{"source", source}, {"volumeSnapshotClassName", request.class_name}};
+  return {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+          {"kind", "VolumeSnapshot"},
+          {"metadata", metadata},
+          {"spec", spec}};
+}
+
+// An API server that has just started refuses everybody until it knows its roles.
+constexpr absl::Duration kRefusalPatience = absl::Seconds(15);
+constexpr absl::Duration kRefusalPause = absl::Milliseconds(500);
+// How long a refusal of the driver may stand and still pass: a quota that somebody raises, a limit
+// of calls per minute.
+constexpr absl::Duration kRefusalIsFinalAfter = absl::Minutes(1);
+
+bool MayBeStarting(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+         absl::IsNotFound(status) || IsRetryable(status);
+}
+
+// --- Waiting
+
+bool BeingCut(const Json& snapshot, const SnapshotRequest& request, absl::Time now) {
+  const auto created = FromRfc3339(GetString(snapshot, {"metadata", "creationTimestamp"}));
+  return SourceClaimName(snapshot) == request.claim_name &&
+         Name(snapshot) != SnapshotName(request) && !BeingDeleted(snapshot) &&
+         !ReadyToUse(snapshot) && ErrorMessage(snapshot).empty() &&
+         FindJson(snapshot, {"status", "creationTime"}) == nullptr && created.has_value() &&
+         now < *created + kOthersAgeMax;
+}
+
+// Keeps its turn while it waits. A turn lost does not end the wait. A refusal does not end it at
+// once either, because the same was allowed a moment ago.
+class Waiter {
+ public:
+  Waiter(const CallContext& ctx, const Environment& env, VolumeTurn& turn)
+      : ctx_(ctx), env_(env), turn_(turn) {}
+
+  // As k8s::WaitFor.
+  absl::Status WaitFor(const k8s::ObjectKey& key,
+                       absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
+                       const Json* known = nullptr) {
+    absl::Time refused_since = absl::InfiniteFuture();
+    while (true) {
+      CallContext slice = ctx_;
+      slice.deadline =
+          std::min(ctx_.deadline, turn_.lost() ? absl::InfiniteFuture() : turn_.renew_at());
+      absl::Status verdict;
+      const auto judge = [&](const Json* object) -> absl::StatusOr<bool> {
+        refused_since = absl::InfiniteFuture();
+        const absl::StatusOr<bool> judged = done(object);
+        verdict = judged.status();
+        return judged;
+      };
+      const absl::Status status =
+          k8s::WaitFor(slice, env_.api, key, judge, std::exchange(known, nullptr));
+      if (status.ok() || !verdict.ok()) {
+        return status;
+      }
+      if (absl::IsDeadlineExceeded(status)) {
+        RETURN_IF_ERROR(ctx_.Check());
+        Renew();
+        continue;
+      }
+      refused_since = std::min(refused_since, ctx_.clock->Now());
+      if (!MayBeStarting(status) || ctx_.clock->Now() >= refused_since + kRefusalPatience) {
+        return status;
+      }
+      ctx_.clock->SleepUntil(ctx_.clock->Now() + kRefusalPause, ctx_.stop);
+    }
+  }
+
+ private:
+  void Renew() {
+    if (turn_.lost() || ctx_.clock->Now() < turn_.renew_at()) {
+      return;
+    }
+    if (const absl::Status renewed = turn_.Renew(ctx_, env_.api); !renewed.ok()) {
+      CSIDELTA_LOG(kDebug, "turn not renewed", {"status", renewed.ToString()});
+    }
+  }
+
+  const CallContext& ctx_;
+  const Environment& env_;
+  VolumeTurn& turn_;
+};
+
+// Waits until the volume's VolumeSnapshots of other hands are cut, failed, gone, or too old to be
+// waited for. Those of ours are ordered by turns, unless a turn was cut short. ABORTED when the
+// turn was lost meanwhile: somebody else may be doing the same.
+absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
+                         const SnapshotRequest& request, VolumeTurn& turn) {
+  const k8s::ListOptions options{
+      .label_selector = turn.taken_over() ? "" : absl::StrCat("!", velero::kCsiDeltaLabel),
+      .field_selector = ""};
+  ASSIGN_OR_RETURN(const k8s::ObjectList all,
+                   env.api.List(ctx, VolumeSnapshotType(), request.claim_namespace, options));
+  for (const Json& other : all.items) {
+    if (!BeingCut(other, request, ctx.clock->Now())) {
+      continue;
+    }
+    const absl::Time too_old =
+        *FromRfc3339(GetString(other, {"metadata", "creationTimestamp"})) + kOthersAgeMax;
+    CallContext slice = ctx;
+    slice.deadline = std::min(ctx.deadline, too_old);
+    const absl::Status status =
+        Waiter(slice, env, turn)
+            .WaitFor(VolumeSnapshotKey(request.claim_namespace, Name(other)),
+                     [&](const Json* now) -> absl::StatusOr<bool> {
+                       return now == nullptr || !BeingCut(*now, request, ctx.clock->Now());
+                     });
+    if (absl::IsDeadlineExceeded(status) && !ctx.Check().ok()) {
+      return absl::DeadlineExceededError(absl::StrCat("VolumeSnapshot ", Name(other), " of ",
+                                                      ToString(request), " is still being made"));
+    }
+    if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
+      return Annotate(status, absl::StrCat("wait for VolumeSnapshot ", Name(other)));
+    }
+  }
+  return turn.lost() ? absl::AbortedError("the volume's turn was lost") : absl::OkStatus();
+}
+
+// What the driver says through the status of VolumeSnapshot and content. Its sidecar asks again
+// after every error; one that asking again does not change is believed when it has stood for
+// kRefusalIsFinalAfter.
+class DriversWord {
+ public:
+  explicit DriversWord(const SnapshotRequest& request) : request_(request) {}
+
+  // Hears what `object` says now. FAILED_PRECONDITION when that is final.
+  absl::Status Hear(const Json& object, absl::Time now) {
+    error_ = ErrorMessage(object);
+    if (!IsRefusal(error_)) {
+      refused_since_ = absl::InfiniteFuture();
+      return absl::OkStatus();
+    }
+    refused_since_ = std::min(refused_since_, now);
+    if (now < refused_since_ + kRefusalIsFinalAfter) {
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("the driver refuses to snapshot ", ToString(request_), ": ", error_));
+  }
+
+  // `status`; what the driver said last is in the message when the time ran out.
+  absl::Status AddTo(const absl::Status& status) const {
+    if (!absl::IsDeadlineExceeded(status)) {
+      return status;
+    }
+    return absl::DeadlineExceededError(absl::StrCat(
+        "no snapshot handle for ", ToString(request_), " within ",
+        absl::FormatDuration(request_.backup.csi_snapshot_timeout),
+        error_.empty() ? ", and no error from the driver" : ": the driver says: ", error_));
+  }
+
+ private:
+  static bool IsRefusal(absl::string_view error) {
+    for (const absl::string_view code :
+         {"InvalidArgument", "NotFound", "OutOfRange", "ResourceExhausted", "Unimplemented"}) {
+      if (absl::StrContains(error, absl::StrCat("code = ", code, " "))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const SnapshotRequest& request_;
+  std::string error_;
+  absl::Time refused_since_ = absl::InfiniteFuture();
+};
+
+absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environment& env,
+                                          const SnapshotRequest& request, VolumeTurn& turn,
+                                          const Json& made) {
+  Waiter waiter(ctx, env, turn);
+  DriversWord word(request);
+  TakenSnapshot taken;
+  const k8s::ObjectKey key = VolumeSnapshotKey(request.claim_namespace, SnapshotName(request));
+  const auto is_bound = [&](const Json* object) -> absl::StatusOr<bool> {
+    if (object == nullptr || Uid(*object) != Uid(made) || BeingDeleted(*object)) {
+      return absl::NotFoundError(
+          absl::StrCat("VolumeSnapshot ", key.name, " was deleted by somebody"));
+    }
+    taken.snapshot = *object;
+    RETURN_IF_ERROR(word.Hear(*object, ctx.clock->Now()));
+    return !BoundContentName(*object).empty();
+  };
+  absl::Status status = waiter.WaitFor(key, is_bound, &made);
+  if (!status.ok()) {
+    return word.AddTo(status);
+  }
+  const std::string content_name = BoundContentName(taken.snapshot);
+  status = waiter.WaitFor(
+      VolumeSnapshotContentKey(content_name), [&](const Json* object) -> absl::StatusOr<bool> {
+        if (object == nullptr) {
+          return absl::NotFoundError(
+              absl::StrCat("VolumeSnapshotContent ", content_name, " was deleted by somebody"));
+        }
+        taken.content = *object;
+        RETURN_IF_ERROR(word.Hear(*object, ctx.clock->Now()));
+        return !SnapshotHandle(*object).empty();
+      });
+  if (!status.ok()) {
+    return word.AddTo(status);
+  }
+  return taken;
+}
+
+// --- Making
+
+// Creates the VolumeSnapshot, or takes up the one that an interrupted call left. An error leaves
+// open whether it exists.
+absl::StatusOr<Json> EnsureSnapshot(const CallContext& ctx, const Environment& env,
+                                    const SnapshotRequest& request) {
+  absl::StatusOr<Json> snapshot = env.api.Create(ctx, VolumeSnapshotType(), request.claim_namespace,
+                                                 MakeSnapshot(env, request, ctx.clock->Now()));
+  if (!absl::IsAlreadyExists(snapshot.status())) {
+    return snapshot;
+  }
+  const k8s::ObjectKey key = VolumeSnapshotKey(request.claim_namespace, SnapshotName(request));
+  snapshot = env.api.Get(ctx, key);
+  RETURN_IF_ERROR(snapshot.status());
+  if (!IsOurs(*snapshot, request.backup) || SourceClaimName(*snapshot) != request.claim_name ||
+      Label(*snapshot, velero::kPvcUidLabel) != request.claim_uid) {
+    return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", key.namespace_name, "/",
+                                                 key.name, " is not of this backup"));
+  }
+  return snapshot;
+}
+
+// --- Removing
+
+bool RefersTo(const Json& content, const Json& snapshot) {
+  const std::string uid = GetString(content, {"spec", "volumeSnapshotRef", "uid"});
+  return GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == Namespace(snapshot) &&
+         GetString(content, {"spec", "volumeSnapshotRef", "name"}) == Name(snapshot) &&
+         (uid.empty() || uid == Uid(snapshot));
+}
+
+// The snapshot controller calls the content so that it makes for a VolumeSnapshot of a claim.
+std::string MadeContentName(const Json& snapshot) {
+  return absl::StrCat("snapcontent-", Uid(snapshot));
+}
+
+// Has the content's snapshot deleted along with it. Whether there was such a content; one that
+// refers to another VolumeSnapshot is none. A content that the controller made needs no look.
+absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
+                                     const k8s::ObjectKey& content, const Json& snapshot) {
+  if (content.name != MadeContentName(snapshot)) {
+    const absl::StatusOr<Json> found = api.Get(ctx, content);
+    if (absl::IsNotFound(found.status()) || (found.ok() && !RefersTo(*found, snapshot))) {
+      return false;
+    }
+    RETURN_IF_ERROR(found.status());
+  }
+  const absl::Status status = api.Patch(ctx, content, k8s::PatchKind::kMerge,
+                                        {{"spec", {{"deletionPolicy", "Delete"}}}}, "")
+                                  .status();
+  if (absl::IsNotFound(status)) {
+    return false;
+  }
+  RETURN_IF_ERROR(status);
+  return true;
+}
+
+absl::Status IgnoreGone(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsAborted(status) ? absl::OkStatus() : status;
+}
+
+absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
+  // The content may be there before the VolumeSnapshot knows it.
+  const std::string bound = BoundContentName(snapshot);
+  const k8s::ObjectKey content =
+      VolumeSnapshotContentKey(bound.empty() ? MadeContentName(snapshot) : bound);
+  ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
+  RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
+                                        {.uid = Uid(snapshot), .resource_version = ""})));
+  if (marked || !bound.empty()) {
+    return absl::OkStatus();
+  }
+  // A content that came between our look and the deletion has nobody to delete it with any more.
+  ASSIGN_OR_RETURN(const bool came_late, MarkForDeletion(ctx, api, content, snapshot));
+  return came_late ? IgnoreGone(api.Delete(ctx, content, {})) : absl::OkStatus();
+}
+
+// One that entered the archive is not in vain any more, whoever asks for it again.
+bool EnteredArchive(const Json& snapshot) {
+  return !Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation).empty();
+}
+
+absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
+                        const SnapshotRequest& request) {
+  const absl::StatusOr<Json> snapshot =
+      env.api.Get(ctx, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request)));
+  if (absl::IsNotFound(snapshot.status()) ||
+      (snapshot.ok() && (!IsOurs(*snapshot, request.backup) || EnteredArchive(*snapshot)))) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(snapshot.status());
+  return TryRemove(ctx, env.api, *snapshot);
+}
+
+// Removes what TakeSnapshot made in vain, in its own time. The name alone tells it, because the
+// answer to the request that created it may have been lost.
+void CleanUp(const Environment& env, const SnapshotRequest& request, const Clock& clock) {
+  const CallContext ctx = CleanUpContext(clock);
+  const absl::Time give_up_at = clock.Now() + kRefusalPatience;
+  absl::Status removed = TryCleanUp(ctx, env, request);
+  while (!removed.ok() && MayBeStarting(removed) && clock.Now() < give_up_at) {
+    clock.SleepUntil(clock.Now() + kRefusalPause, ctx.stop);
+    removed = TryCleanUp(ctx, env, request);
+  }
+  if (!removed.ok()) {
+    CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", request.claim_namespace},
+                 {"volume_snapshot", SnapshotName(request)}, {"status", removed.ToString()});
+  }
+}
+
+// --- Making, in turn
+
+absl::StatusOr<TakenSnapshot> MakeInTurn(const CallContext& ctx, const Environment& env,
+                                         const SnapshotRequest& request, VolumeTurn& turn) {
+  Json snapshot;
+  absl::StatusOr<TakenSnapshot> taken;
+  const absl::Status made = Insist(ctx, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(snapshot, EnsureSnapshot(ctx, env, request));
+    return absl::OkStatus();
+  });
+  if (made.ok()) {
+    taken = AwaitHandle(ctx.WithTimeout(request.backup.csi_snapshot_timeout), env, request, turn,
+                        snapshot);
+  } else {
+    taken = Annotate(made, absl::StrCat("create a VolumeSnapshot of ", ToString(request)));
+  }
+  if (!taken.ok()) {
+    CleanUp(env, request, *ctx.clock);
+  }
+  return taken;
+}
+
+absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
+  const k8s::ObjectKey content = VolumeSnapshotContentKey(BoundContentName(snapshot));
+  const k8s::ObjectKey key = VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
+  if (content.name.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
+  }
+  const absl::StatusOr<Json> retained = api.Patch(ctx, content, k8s::PatchKind::kMerge,
+                                                  {{"spec", {{"deletionPolicy", "Retain"}}}}, "");
+  if (!absl::IsNotFound(retained.status())) {
+    RETURN_IF_ERROR(retained.status());
+    if (GetString(*retained, {"spec", "deletionPolicy"}) != "Retain" ||
+        GetString(*retained, {"spec", "volumeSnapshotRef", "uid"}) != Uid(snapshot)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("VolumeSnapshotContent ", content.name, " cannot be retained"));
+    }
+    RETURN_IF_ERROR(
+        IgnoreGone(api.Delete(ctx, content, {.uid = Uid(*retained), .resource_version = ""})));
+  }
+  return IgnoreGone(api.Delete(ctx, key, {.uid = Uid(snapshot), .resource_version = ""}));
+}
+
+}  // namespace
+
+CallContext CleanUpContext(const Clock& clock) {
+  CallContext ctx;
+  ctx.clock = &clock;
+  return ctx.WithTimeout(kCleanUpTimeout);
+}
+
+std::string SnapshotName(const SnapshotRequest& request) {
+  return NameFor(request.claim_name, request.backup.uid, request.claim_uid);
+}
+
+bool IsMadeByUs(const Json& snapshot) {
+  const std::string claim_name = SourceClaimName(snapshot);
+  return !Label(snapshot, velero::kCsiDeltaLabel).empty() && !claim_name.empty() &&
+         Name(snapshot) == NameFor(claim_name, Label(snapshot, velero::kBackupUidLabel),
+                                   Label(snapshot, velero::kPvcUidLabel));
+}
+
+bool IsOurs(const Json& snapshot, const velero::Backup& backup) {
+  return !backup.uid.empty() && Label(snapshot, velero::kBackupUidLabel) == backup.uid &&
+         IsMadeByUs(snapshot);
+}
+
+absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
+                                           const SnapshotRequest& request) {
+  const TurnRequest turn_request{
+      .lease_namespace = env.velero_namespace,
+      .claim_namespace = request.claim_namespace,
+      .claim_name = request.claim_name,
+      .claim_uid = request.claim_uid,
+      .backup_name = request.backup.name,
+      .backup_uid = request.backup.uid,
+      .holder = absl::StrCat(request.backup.uid, "_", absl::Hex(env.random.Below(UINT64_MAX))),
+  };
+  // Long enough to see a dead holder's turn run out.
+  const CallContext waiting =
+      ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kTurnDuration));
+  while (true) {
+    ASSIGN_OR_RETURN(VolumeTurn turn, VolumeTurn::Take(waiting, env.api, turn_request));
+    const absl::Status alone = AwaitOthers(waiting, env, request, turn);
+    absl::StatusOr<TakenSnapshot> taken =
+        alone.ok() ? MakeInTurn(ctx, env, request, turn) : absl::StatusOr<TakenSnapshot>(alone);
+    if (const absl::Status released = turn.Release(CleanUpContext(*ctx.clock), env.api);
+        !released.ok()) {
+      CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
+    }
+    if (!turn.lost() || !absl::IsAborted(alone)) {
+      return taken;
+    }
+  }
+}
+
+absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                            const k8s::ObjectKey& snapshot, absl::string_view uid) {
+  return Insist(ctx, [&]() -> absl::Status {
+    const absl::StatusOr<Json> found = api.Get(ctx, snapshot);
+    if (absl::IsNotFound(found.status()) || (found.ok() && Uid(*found) != uid)) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(found.status());
+    return TryRemove(ctx, api, *found);
+  });
+}
+
+absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
+  return Insist(ctx, [&] { return TryRetainAndForget(ctx, api, snapshot); });
+}
+
+}  // namespace csidelta::csi

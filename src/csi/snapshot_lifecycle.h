@@ -1,0 +1,84 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+#include "k8s/api_client.h"
+#include "velero/backup.h"
+
+// The life of a volume snapshot that a backup takes. docs/design/0001-snapshot-life-cycle.md says
+// why.
+//
+//                TakeSnapshot                       driver                  RetainAndForget
+//   (nothing) ----------------> VolumeSnapshot ----------------> ready --------------------->
+//   handle only
+//                 |             + content with handle                |    (objects removed, the
+//                 driver | error, timeout, cancel                           |     keeps the
+//                 snapshot; the v                                                  v     archive
+//                 holds the objects)
+//             RemoveSnapshot                                    RemoveSnapshot
+//             (everything made is gone)                         (operation cancelled)
+namespace csidelta::csi {
+
+// How long what was made in vain may take to remove, after the call itself was stopped or ran out.
+inline constexpr absl::Duration kCleanUpTimeout = absl::Seconds(30);
+// A VolumeSnapshot of somebody else that is older, and still not cut, is not waited for.
+inline constexpr absl::Duration kOthersAgeMax = absl::Minutes(5);
+
+// A context for removing things, when the caller's own is over.
+CallContext CleanUpContext(const Clock& clock);
+
+struct SnapshotRequest {
+  const velero::Backup& backup;
+  std::string claim_namespace;
+  std::string claim_name;
+  std::string claim_uid;
+  std::string class_name;  // VolumeSnapshotClass
+};
+
+struct TakenSnapshot {
+  Json snapshot;  // VolumeSnapshot, bound
+  Json content;   // VolumeSnapshotContent, with a handle; maybe not ready to use yet
+};
+
+// The name of the VolumeSnapshot that `request` makes: a DNS label that fits a label value, the
+// same in every process and every retry. Pure.
+std::string SnapshotName(const SnapshotRequest& request);
+
+// Whether a VolumeSnapshot was made by us, for whichever backup: its source, labels and name agree.
+// A copy under another name is not. Pure.
+bool IsMadeByUs(const Json& snapshot);
+// The same, for this backup. Pure.
+bool IsOurs(const Json& snapshot, const velero::Backup& backup);
+
+// Has the driver cut a snapshot of a claim's volume and returns as soon as the API server shows its
+// handle. Waits first until no other snapshot of that volume is being cut: for its turn, and for
+// VolumeSnapshots of other hands. These waits end after the backup's csiSnapshotTimeout together. A
+// VolumeSnapshot that an earlier, interrupted call left under the same name is taken up.
+//   DEADLINE_EXCEEDED    with the driver's last word
+//   FAILED_PRECONDITION  the driver has refused for a minute with an error that repeating does not
+//                        change
+//   ALREADY_EXISTS       something else stands under the name
+//   NOT_FOUND            somebody deleted the VolumeSnapshot meanwhile
+// and what the API server says. After any error nothing of it is left, or the log names what is.
+absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
+                                           const SnapshotRequest& request);
+
+// Removes a VolumeSnapshot together with the driver's snapshot: has its content deleted with it. OK
+// when it is gone already, or another one (by uid) has its name. Does not wait for the driver.
+absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                            const k8s::ObjectKey& snapshot, absl::string_view uid);
+
+// Removes a VolumeSnapshot and its content while the driver keeps the snapshot, so that it survives
+// the claim's namespace. The objects live on in the archive. Changes nothing unless the API server
+// confirms that the content is to be retained. OK when it is done already. `snapshot` as read from
+// the API server.
+absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot);
+
+}  // namespace csidelta::csi

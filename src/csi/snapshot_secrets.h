@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include "base/json.h"
+#include "velero/item_action.h"
+
+namespace csidelta::csi {
+
+// The Secrets without which a driver cannot list or delete the snapshot: those that the annotations
+// of a VolumeSnapshotContent name, and those of a VolumeSnapshotClass by annotation or by
+// parameter. A parameter that is a template ("${volumesnapshot.name}") names no Secret by itself
+// and is left out. Without repetition, in a fixed order. Pure.
+std::vector<velero::ResourceIdentifier> SecretsOfContent(const Json& content);
+std::vector<velero::ResourceIdentifier> SecretsOfClass(const Json& snapshot_class);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,157 @@
+#include "csi/snapshot_types.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
+
+std::string MapEntry(const Json& object, absl::string_view map, absl::string_view key) {
+  return GetString(object, {"metadata", map, key});
+}
+
+}  // namespace
+
+const k8s::ResourceType& VolumeSnapshotType() {
+  static const k8s::ResourceType type{kSnapshotGroup, "v1", "volumesnapshots", "VolumeSnapshot",
+                                      true};
+  return type;
+}
+
+const k8s::ResourceType& VolumeSnapshotContentType() {
+  static const k8s::ResourceType type{kSnapshotGroup, "v1", "volumesnapshotcontents",
+                                      "VolumeSnapshotContent", false};
+  return type;
+}
+
+const k8s::ResourceType& VolumeSnapshotClassType() {
+  static const k8s::ResourceType type{kSnapshotGroup, "v1", "volumesnapshotclasses",
+                                      "VolumeSnapshotClass", false};
+  return type;
+}
+
+const k8s::ResourceType& PersistentVolumeClaimType() {
+  static const k8s::ResourceType type{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim",
+                                      true};
+  return type;
+}
+
+const k8s::ResourceType& PersistentVolumeType() {
+  static const k8s::ResourceType type{"", "v1", "persistentvolumes", "PersistentVolume", false};
+  return type;
+}
+
+const k8s::ResourceType& PodType() {
+  static const k8s::ResourceType type{"", "v1", "pods", "Pod", true};
+  return type;
+}
+
+const k8s::ResourceType& SecretType() {
+  static const k8s::ResourceType type{"", "v1", "secrets", "Secret", true};
+  return type;
+}
+
+const k8s::ResourceType& ConfigMapType() {
+  static const k8s::ResourceType type{"", "v1", "configmaps", "ConfigMap", true};
+  return type;
+}
+
+const k8s::ResourceType& LeaseType() {
+  static const k8s::ResourceType type{"coordination.k8s.io", "v1", "leases", "Lease", true};
+  return type;
+}
+
+const k8s::ResourceType& BackupType() {
+  static const k8s::ResourceType type{"velero.io", "v1", "backups", "Backup", true};
+  return type;
+}
+
+k8s::ObjectKey VolumeSnapshotKey(absl::string_view namespace_name, absl::string_view name) {
+  return {.type = VolumeSnapshotType(),
+          .namespace_name = std::string(namespace_name),
+          .name = std::string(name)};
+}
+
+k8s::ObjectKey VolumeSnapshotContentKey(absl::string_view name) {
+  return {.type = VolumeSnapshotContentType(), .namespace_name = "", .name = std::string(name)};
+}
+
+std::string Name(const Json& object) { return GetString(object, {"metadata", "name"}); }
+std::string Namespace(const Json& object) { return GetString(object, {"metadata", "namespace"}); }
+std::string Uid(const Json& object) { return GetString(object, {"metadata", "uid"}); }
+
+std::string Label(const Json& object, absl::string_view key) {
+  return MapEntry(object, "labels", key);
+}
+
+std::string Annotation(const Json& object, absl::string_view key) {
+  return MapEntry(object, "annotations", key);
+}
+
+bool BeingDeleted(const Json& object) {
+  return !GetString(object, {"metadata", "deletionTimestamp"}).empty();
+}
+
+std::optional<absl::Time> FromRfc3339(absl::string_view rfc3339) {
+  absl::Time time;
+  std::string error;
+  if (rfc3339.empty() || !absl::ParseTime(absl::RFC3339_full, rfc3339, &time, &error)) {
+    return std::nullopt;
+  }
+  return time;
+}
+
+std::string ToRfc3339(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E*SZ", time, absl::UTCTimeZone());
+}
+
+std::string BoundContentName(const Json& snapshot) {
+  return GetString(snapshot, {"status", "boundVolumeSnapshotContentName"});
+}
+
+std::string SourceClaimName(const Json& snapshot) {
+  return GetString(snapshot, {"spec", "source", "persistentVolumeClaimName"});
+}
+
+std::string SnapshotHandle(const Json& content) {
+  return GetString(content, {"status", "snapshotHandle"});
+}
+
+bool IsPreProvisioned(const Json& content) {
+  return !GetString(content, {"spec", "source", "snapshotHandle"}).empty();
+}
+
+std::optional<int64_t> RestoreSizeBytes(const Json& content) {
+  const int64_t size_bytes = GetInt(content, {"status", "restoreSize"});
+  return size_bytes > 0 ? std::optional(size_bytes) : std::nullopt;
+}
+
+std::optional<absl::Time> CutTime(const Json& content) {
+  const int64_t nanoseconds = GetInt(content, {"status", "creationTime"});
+  return nanoseconds > 0 ? std::optional(absl::FromUnixNanos(nanoseconds)) : std::nullopt;
+}
+
+bool ReadyToUse(const Json& object) { return GetBool(object, {"status", "readyToUse"}); }
+
+std::string ErrorMessage(const Json& object) {
+  const Json* error = FindJson(object, {"status", "error"});
+  if (error == nullptr || !error->is_object()) {
+    return "";
+  }
+  const std::string message = GetString(*error, {"message"});
+  return message.empty() ? "an error without a message" : message;
+}
+
+std::optional<absl::Time> ReadyTime(const Json& object) {
+  const Json* fields = FindJson(object, {"metadata", "managedFields"});
+  if (!ReadyToUse(object) || fields == nullptr || !fields->is_array()) {
+    return std::nullopt;
+  }
+  for (const Json& entry : *fields) {
+    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
+      return FromRfc3339(GetString(entry, {"time"}));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,144 @@
+#include "csi/static_content.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr char kBeingCreatedAnnotation[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
+constexpr char kBeingDeletedAnnotation[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
+
+bool EraseEntry(Json& object, absl::string_view map, absl::string_view key) {
+  if (FindJson(object, {"metadata", map, key}) == nullptr) {
+    return false;
+  }
+  EraseJson(object, {"metadata", map, key});
+  return true;
+}
+
+}  // namespace
+
+Json MakeStaticContent(const StaticContent& content) {
+  Json object = {
+      {"apiVersion", "snapshot.storage.k8s.io/v1"},
+      {"kind", "VolumeSnapshotContent"},
+      {"metadata", {{"name", content.name}}},
+      {"spec",
+       {{"deletionPolicy", content.deletion_policy},
+        {"driver", content.driver},
+        {"source", {{"snapshotHandle", content.handle}}},
+        {"volumeSnapshotRef",
+         {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+          {"kind", "VolumeSnapshot"},
+          {"namespace", content.snapshot_namespace},
+          {"name", content.snapshot_name}}}}},
+  };
+  if (!content.labels.empty()) {
+    SetJson(object, {"metadata", "labels"}, content.labels);
+  }
+  if (!content.annotations.empty()) {
+    SetJson(object, {"metadata", "annotations"}, content.annotations);
+  }
+  if (!content.finalizers.empty()) {
+    SetJson(object, {"metadata", "finalizers"}, content.finalizers);
+  }
+  if (!content.class_name.empty()) {
+    SetJson(object, {"spec", "volumeSnapshotClassName"}, content.class_name);
+  }
+  return object;
+}
+
+std::string HandleOf(const Json& content) {
+  const std::string handle = SnapshotHandle(content);
+  return handle.empty() ? GetString(content, {"spec", "source", "snapshotHandle"}) : handle;
+}
+
+std::map<std::string, std::string> DeletionSecretAnnotations(const Json& object) {
+  struct Keys {
+    const char* name;
+    const char* namespace_name;
+  };
+  // The key of today's controller first, then those of older ones and of older Velero.
+  constexpr Keys kSpellings[] = {
+      {velero::kDeletionSecretNameAnnotation, velero::kDeletionSecretNamespaceAnnotation},
+      {velero::kSnapshotterSecretName, velero::kSnapshotterSecretNamespace},
+      {velero::kDeleteSecretNameAnnotation, velero::kDeleteSecretNamespaceAnnotation},
+  };
+  for (const Keys& keys : kSpellings) {
+    const std::string name = Annotation(object, keys.name);
+    const std::string namespace_name = Annotation(object, keys.namespace_name);
+    if (!name.empty() && !namespace_name.empty()) {
+      return {{velero::kDeletionSecretNameAnnotation, name},
+              {velero::kDeletionSecretNamespaceAnnotation, namespace_name}};
+    }
+  }
+  return {};
+}
+
+std::string ClassOfDriver(const std::vector<Json>& classes, absl::string_view driver,
+                          absl::string_view preferred) {
+  std::string first;
+  for (const Json& snapshot_class : classes) {
+    if (GetString(snapshot_class, {"driver"}) != std::string(driver)) {
+      continue;
+    }
+    if (Name(snapshot_class) == std::string(preferred)) {
+      return std::string(preferred);
+    }
+    if (first.empty()) {
+      first = Name(snapshot_class);
+    }
+  }
+  return first;
+}
+
+bool StripMarks(Json& object) {
+  bool changed = false;
+  for (absl::string_view key :
+       {kBeingCreatedAnnotation, kBeingDeletedAnnotation, velero::kMustIncludeAnnotation}) {
+    changed |= EraseEntry(object, "annotations", key);
+  }
+  for (absl::string_view key : {velero::kCsiDeltaLabel, velero::kBackupUidLabel}) {
+    changed |= EraseEntry(object, "labels", key);
+  }
+  return changed;
+}
+
+absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_name,
+                               absl::string_view snapshot_namespace, Json& content) {
+  const std::string handle = HandleOf(from_backup);
+  if (handle.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("volumesnapshotcontent ", Name(from_backup),
+                     " has no snapshot handle in the backup: its data cannot be restored"));
+  }
+  StripMarks(content);
+  SetJson(content, {"metadata", "name"}, std::string(new_name));
+  SetJson(content, {"spec", "deletionPolicy"}, "Retain");
+  SetJson(content, {"spec", "source"}, Json{{"snapshotHandle", handle}});
+  EraseJson(content, {"spec", "volumeSnapshotRef", "uid"});
+  EraseJson(content, {"spec", "volumeSnapshotRef", "resourceVersion"});
+  SetJson(content, {"spec", "volumeSnapshotRef", "name"}, std::string(new_name));
+  SetJson(content, {"spec", "volumeSnapshotRef", "namespace"}, std::string(snapshot_namespace));
+  for (const auto& [key, value] : DeletionSecretAnnotations(from_backup)) {
+    SetJson(content, {"metadata", "annotations", key}, value);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Json>> ListSnapshotClasses(const CallContext& ctx,
+                                                      const Environment& env) {
+  absl::StatusOr<k8s::ObjectList> list = env.api.List(ctx, VolumeSnapshotClassType(), "", {});
+  if (absl::IsNotFound(list.status())) {
+    return std::vector<Json>();
+  }
+  RETURN_IF_ERROR(list.status());
+  return std::move(list->items);
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+
+namespace csidelta::csi {
+
+// What a VolumeSnapshotContent for an existing snapshot is made from.
+struct StaticContent {
+  std::string name;
+  std::string driver;
+  std::string handle;
+  std::string snapshot_namespace;  // of the VolumeSnapshot that may bind to it
+  std::string snapshot_name;
+  std::string deletion_policy;  // Retain or Delete
+  std::string class_name;       // "" for none
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+  std::vector<std::string> finalizers;
+};
+
+// The object to create. Pure.
+Json MakeStaticContent(const StaticContent& content);
+
+// The driver's handle: status.snapshotHandle, or that of a content made for an existing snapshot,
+// whose status may not be written yet. "" when neither is there. Pure.
+std::string HandleOf(const Json& content);
+
+// The annotations of `object`, a VolumeSnapshotContent or an archived VolumeSnapshot, that name the
+// Secret for deleting, under the keys that today's snapshot controller reads. Empty when it names
+// none. Pure.
+std::map<std::string, std::string> DeletionSecretAnnotations(const Json& object);
+
+// The class that gives a static content of `driver` its Secrets: `preferred` when it is among
+// `classes` and the driver's, else the first of the driver's in the order of the list, else "".
+// Pure.
+std::string ClassOfDriver(const std::vector<Json>& classes, absl::string_view driver,
+                          absl::string_view preferred);
+
+// Turns `content`, as the host read it from an archive, into a static content that binds to the
+// VolumeSnapshot `new_name` in `snapshot_namespace`, and is itself called `new_name`: Retain, the
+// handle of `from_backup` as source, without the marks of controllers and of the backup that must
+// not travel. Other fields stay. FAILED_PRECONDITION when the archive holds no handle. Pure.
+absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_name,
+                               absl::string_view snapshot_namespace, Json& content);
+
+// Removes from archived metadata what makes trouble when it comes back: the snapshot controller's
+// progress marks, and the labels by which we find the volume snapshots of a running backup. Returns
+// whether anything was there. Pure.
+bool StripMarks(Json& object);
+
+// All VolumeSnapshotClasses; an empty list where the kind is not served.
+absl::StatusOr<std::vector<Json>> ListSnapshotClasses(const CallContext& ctx,
+                                                      const Environment& env);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,225 @@
+#include "csi/volume_turn.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/insist.h"
+#include "csi/snapshot_types.h"
+#include "k8s/wait.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+// A Lease that has not been renewed for this long is rubbish, however the clocks differ.
+constexpr absl::Duration kStaleAfter = absl::Minutes(10);
+// After a renewal that failed.
+constexpr absl::Duration kTurnRetryAfter = absl::Seconds(2);
+constexpr char kTurnLabelValue[] = "volume-turn";
+
+// Kubernetes' MicroTime, which wants six digits.
+std::string FormatMicroTime(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", time, absl::UTCTimeZone());
+}
+
+void SetHolder(const TurnRequest& request, absl::Time now, Json& lease) {
+  const std::string text = FormatMicroTime(now);
+  lease["spec"] = {{"holderIdentity", request.holder},
+                   {"leaseDurationSeconds", absl::ToInt64Seconds(kTurnDuration)},
+                   {"acquireTime", text},
+                   {"renewTime", text}};
+  lease["metadata"]["annotations"] = {
+      {"velero.io/csi-delta-claim", absl::StrCat(request.claim_namespace, "/", request.claim_name)},
+      {"velero.io/csi-delta-backup", request.backup_name}};
+  lease["metadata"]["ownerReferences"] = Json::array({{{"apiVersion", "velero.io/v1"},
+                                                       {"kind", "Backup"},
+                                                       {"name", request.backup_name},
+                                                       {"uid", request.backup_uid}}});
+}
+
+Json MakeLease(const TurnRequest& request, const std::string& name, absl::Time now) {
+  Json lease = {
+      {"apiVersion", "coordination.k8s.io/v1"},
+      {"kind", "Lease"},
+      {"metadata",
+       {{"name", name},
+        {"namespace", request.lease_namespace},
+        {"labels",
+         {{velero::kCsiDeltaLabel, kTurnLabelValue}, {velero::kExcludeFromBackupLabel, "true"}}}}}};
+  SetHolder(request, now, lease);
+  return lease;
+}
+
+std::string Revision(const Json& object) {
+  return GetString(object, {"metadata", "resourceVersion"});
+}
+
+std::string Holder(const Json& lease) { return GetString(lease, {"spec", "holderIdentity"}); }
+
+// Blocks until the Lease is gone (then OK, `seen` null), or it is `holder`'s, or nobody has renewed
+// it for kTurnDuration (then OK, `seen` the Lease as it stands), or ctx ends.
+absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                      const std::string& holder, Json& seen) {
+  absl::Time expires_at = ctx.clock->Now() + kTurnDuration;
+  const auto look = [&](const Json* lease) -> absl::StatusOr<bool> {
+    if (lease == nullptr) {
+      seen = nullptr;
+      return true;
+    }
+    if (seen.is_null() || Revision(seen) != Revision(*lease)) {
+      expires_at = ctx.clock->Now() + kTurnDuration;
+      seen = *lease;
+    }
+    return Holder(seen) == holder;
+  };
+  while (true) {
+    CallContext slice = ctx;
+    slice.deadline = std::min(ctx.deadline, expires_at);
+    const absl::Status status = k8s::WaitFor(slice, api, key, look);
+    if (!absl::IsDeadlineExceeded(status)) {
+      return status;
+    }
+    RETURN_IF_ERROR(ctx.Check());
+    if (ctx.clock->Now() >= expires_at) {
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status StillHeld(const absl::Status& status, const TurnRequest& request, const Json& lease) {
+  if (!absl::IsDeadlineExceeded(status) || lease.is_null()) {
+    return status;
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "backup ", Annotation(lease, "velero.io/csi-delta-backup"),
+      " is still taking a snapshot of claim ", request.claim_namespace, "/", request.claim_name));
+}
+
+// What one round of taking the turn came to.
+struct Attempt {
+  std::optional<Json> lease;  // absent: the other one has just ended, or was quicker; go on
+  bool taken_over = false;
+};
+
+// Creates the Lease, or waits for the one that is there and takes it over when it ran out.
+absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
+                                const k8s::ObjectKey& key, const TurnRequest& request) {
+  absl::StatusOr<Json> lease =
+      api.Create(ctx, key.type, key.namespace_name, MakeLease(request, key.name, ctx.clock->Now()));
+  if (lease.ok()) {
+    return Attempt{.lease = *std::move(lease)};
+  }
+  if (!absl::IsAlreadyExists(lease.status())) {
+    return lease.status();
+  }
+  Json seen;
+  if (const absl::Status waited = AwaitEnd(ctx, api, key, request.holder, seen); !waited.ok()) {
+    return StillHeld(waited, request, seen);
+  }
+  if (seen.is_null()) {
+    return Attempt{};
+  }
+  // Ours already where the answer to an earlier request was lost.
+  const bool taken_over = Holder(seen) != request.holder;
+  SetHolder(request, ctx.clock->Now(), seen);
+  lease = api.Update(ctx, key, seen);
+  if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
+    return Attempt{};
+  }
+  RETURN_IF_ERROR(lease.status());
+  return Attempt{.lease = *std::move(lease), .taken_over = taken_over};
+}
+
+}  // namespace
+
+absl::StatusOr<VolumeTurn> VolumeTurn::Take(const CallContext& ctx, k8s::ApiClient& api,
+                                            const TurnRequest& request) {
+  const k8s::ObjectKey key{.type = LeaseType(),
+                           .namespace_name = request.lease_namespace,
+                           .name = absl::StrCat("csi-delta-", request.claim_uid)};
+  while (true) {
+    RETURN_IF_ERROR(ctx.Check());
+    Attempt attempt;
+    RETURN_IF_ERROR(Insist(ctx, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(attempt, TryTake(ctx, api, key, request));
+      return absl::OkStatus();
+    }));
+    if (attempt.lease.has_value()) {
+      return VolumeTurn(key, *std::move(attempt.lease), attempt.taken_over,
+                        ctx.clock->Now() + kTurnRenewAfter);
+    }
+  }
+}
+
+// The Lease has changed since we saw it last. By ourselves, where the answer to a renewal was lost:
+// then it goes on from what it is now. ABORTED when it is another's or gone.
+absl::Status VolumeTurn::LookAgain(const CallContext& ctx, k8s::ApiClient& api) {
+  absl::StatusOr<Json> now = api.Get(ctx, key_);
+  if (absl::IsNotFound(now.status()) || (now.ok() && Holder(*now) != Holder(lease_))) {
+    return absl::AbortedError("the volume's turn was lost to another backup");
+  }
+  RETURN_IF_ERROR(now.status());
+  lease_ = *std::move(now);
+  return absl::OkStatus();
+}
+
+absl::Status VolumeTurn::Renew(const CallContext& ctx, k8s::ApiClient& api) {
+  const absl::Time now = ctx.clock->Now();
+  renew_at_ = now + kTurnRetryAfter;
+  SetJson(lease_, {"spec", "renewTime"}, FormatMicroTime(now));
+  absl::StatusOr<Json> stored = api.Update(ctx, key_, lease_);
+  if (absl::IsAborted(stored.status()) || absl::IsNotFound(stored.status())) {
+    const absl::Status looked = LookAgain(ctx, api);
+    lost_ = lost_ || absl::IsAborted(looked);
+    return looked;
+  }
+  if (!stored.ok()) {
+    return Annotate(stored.status(), "renew the volume's turn");
+  }
+  lease_ = *std::move(stored);
+  renew_at_ = now + kTurnRenewAfter;
+  return absl::OkStatus();
+}
+
+absl::Status VolumeTurn::Release(const CallContext& ctx, k8s::ApiClient& api) {
+  bool lost = false;
+  return Insist(ctx, [&] {
+    absl::Status status =
+        api.Delete(ctx, key_, {.uid = Uid(lease_), .resource_version = Revision(lease_)});
+    if (absl::IsAborted(status)) {
+      const absl::Status looked = LookAgain(ctx, api);
+      lost = absl::IsAborted(looked);
+      status = looked.ok() ? status : looked;  // Ours still: once more.
+    }
+    return lost || absl::IsNotFound(status) ? absl::OkStatus() : status;
+  });
+}
+
+absl::Status RemoveStaleTurns(const CallContext& ctx, k8s::ApiClient& api,
+                              const std::string& lease_namespace) {
+  ASSIGN_OR_RETURN(
+      const k8s::ObjectList leases,
+      api.List(ctx, LeaseType(), lease_namespace,
+               {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=", kTurnLabelValue),
+                .field_selector = ""}));
+  absl::Status first;
+  for (const Json& lease : leases.items) {
+    const auto renewed = FromRfc3339(GetString(lease, {"spec", "renewTime"}));
+    if (renewed.has_value() && ctx.clock->Now() < *renewed + kStaleAfter) {
+      continue;
+    }
+    const k8s::ObjectKey key{
+        .type = LeaseType(), .namespace_name = lease_namespace, .name = Name(lease)};
+    const absl::Status status =
+        api.Delete(ctx, key, {.uid = Uid(lease), .resource_version = Revision(lease)});
+    if (!status.ok() && !absl::IsNotFound(status) && !absl::IsAborted(status)) {
+      first.Update(status);
+    }
+  }
+  return first;
+}
+
+}  // namespace csidelta::csi

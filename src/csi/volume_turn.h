@@ -1,0 +1,85 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::csi {
+
+// How long a turn outlives a process that died with it, and when a living one renews.
+inline constexpr absl::Duration kTurnDuration = absl::Seconds(20);
+inline constexpr absl::Duration kTurnRenewAfter = absl::Seconds(8);
+
+// Whose turn, for which volume.
+struct TurnRequest {
+  std::string lease_namespace;  // Velero's
+  std::string claim_namespace;
+  std::string claim_name;
+  std::string claim_uid;
+  std::string backup_name;
+  std::string backup_uid;
+  std::string holder;  // unique to this call, in all processes
+};
+
+// The right to have the driver cut a snapshot of one volume, in all processes of one Velero: a
+// Lease named after the claim's uid. Whoever creates it holds it; the next in line watches it and
+// takes over when it is deleted, or has not been renewed for kTurnDuration as seen by the waiting
+// side's own clock, so that clocks need not agree. The Lease is owned by its Backup, which takes it
+// along at the latest.
+//
+//   absent --Take--> held --Release--> absent
+//                    held --holder died, kTurnDuration--> held by the next
+//
+// Two requests when nobody else wants the volume. Not thread-safe: one owner, which calls
+// Release().
+class VolumeTurn {
+ public:
+  // Waits for the turn. DEADLINE_EXCEEDED, naming the holder, when `ctx` ends first.
+  static absl::StatusOr<VolumeTurn> Take(const CallContext& ctx, k8s::ApiClient& api,
+                                         const TurnRequest& request);
+
+  // The holder before never ended its turn: what it began may still be going on in the driver.
+  bool taken_over() const { return taken_over_; }
+
+  // Renewing came too late: somebody else may have the turn by now.
+  bool lost() const { return lost_; }
+
+  // When to call Renew(), at the latest.
+  absl::Time renew_at() const { return renew_at_; }
+
+  // ABORTED when the turn was lost: there is no need to renew again. After another error, try again
+  // soon.
+  absl::Status Renew(const CallContext& ctx, k8s::ApiClient& api);
+
+  // Ends the turn. A turn already lost is no error. After another error the Lease runs out by
+  // itself.
+  absl::Status Release(const CallContext& ctx, k8s::ApiClient& api);
+
+ private:
+  VolumeTurn(k8s::ObjectKey key, Json lease, bool taken_over, absl::Time renew_at)
+      : key_(std::move(key)),
+        lease_(std::move(lease)),
+        taken_over_(taken_over),
+        renew_at_(renew_at) {}
+
+  absl::Status LookAgain(const CallContext& ctx, k8s::ApiClient& api);
+
+  k8s::ObjectKey key_;
+  Json lease_;  // as last seen
+  bool taken_over_;
+  bool lost_ = false;
+  absl::Time renew_at_;
+};
+
+// Deletes the Leases of turns in `lease_namespace` that ran out long ago, because their holders
+// died and nobody came after them. Best effort: returns the first error after trying all.
+absl::Status RemoveStaleTurns(const CallContext& ctx, k8s::ApiClient& api,
+                              const std::string& lease_namespace);
+
+}  // namespace csidelta::csi

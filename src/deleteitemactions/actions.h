@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "csi/environment.h"
+#include "velero/item_action.h"
+
+// What happens to volume snapshots when their backup is deleted or expires. Velero calls these for
+// every item of the archive, in no particular order, beside its own delete action, and mostly only
+// logs what they return: whatever they start must end by itself.
+namespace csidelta::deleteitemactions {
+
+// VolumeSnapshots: one that the backup left in the cluster goes, with the driver's snapshot.
+std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
+
+// Contents: afterwards the driver holds no snapshot of the backup.
+std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotContentAction(
+    const csi::Environment& env);
+
+}  // namespace csidelta::deleteitemactions

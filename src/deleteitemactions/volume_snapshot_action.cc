@@ -1,0 +1,45 @@
+#include <string>
+
+#include "base/status_macros.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "deleteitemactions/actions.h"
+#include "velero/backup.h"
+#include "velero/labels.h"
+
+namespace csidelta::deleteitemactions {
+namespace {
+
+class VolumeSnapshotAction : public velero::DeleteItemAction {
+ public:
+  explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    velero::ResourceSelector selector;
+    selector.included_resources = {"volumesnapshots.snapshot.storage.k8s.io"};
+    return selector;
+  }
+
+  // Acts on the very object that was archived, and only if the backup made it.
+  absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
+    if (csi::Label(item, velero::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
+        !csi::Label(item, velero::kRestoreNameLabel).empty() || csi::Uid(item).empty()) {
+      return absl::OkStatus();
+    }
+    return csi::RemoveSnapshot(ctx, env_.api,
+                               csi::VolumeSnapshotKey(csi::Namespace(item), csi::Name(item)),
+                               csi::Uid(item));
+  }
+
+ private:
+  const csi::Environment env_;
+};
+
+}  // namespace
+
+std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotAction(const csi::Environment& env) {
+  return std::make_unique<VolumeSnapshotAction>(env);
+}
+
+}  // namespace csidelta::deleteitemactions

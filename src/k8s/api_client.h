@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/json.h"
+
+namespace csidelta::k8s {
+
+// One kind of object as the API server's paths name it.
+struct ResourceType {
+  std::string group;  // "" for the core group
+  std::string version;
+  std::string plural;
+  std::string kind;
+  bool namespaced = true;
+
+  bool operator==(const ResourceType&) const = default;
+};
+
+struct ObjectKey {
+  ResourceType type;
+  std::string namespace_name;  // "" for cluster-scoped kinds
+  std::string name;
+};
+
+// "volumesnapshots.snapshot.storage.k8s.io", for messages.
+std::string ToString(const ResourceType& type);
+// "volumesnapshots.snapshot.storage.k8s.io ns/name", for messages.
+std::string ToString(const ObjectKey& key);
+
+struct ListOptions {
+  std::string label_selector;
+  std::string field_selector;
+};
+
+struct ObjectList {
+  std::vector<Json> items;
+  std::string resource_version;
+};
+
+struct DeleteOptions {
+  std::string uid;               // precondition when not ""
+  std::string resource_version;  // precondition when not ""
+};
+
+enum class PatchKind { kMerge, kJson };
+
+// One event of a watch. Bookmarks carry only metadata.resourceVersion.
+struct WatchEvent {
+  enum class Kind { kAdded, kModified, kDeleted, kBookmark };
+  Kind kind;
+  Json object;
+};
+
+struct WatchOptions {
+  std::string label_selector;
+  std::string field_selector;
+  std::string resource_version;  // where to start: that of the list before
+};
+
+// Answers: what does the API server hold, and change it. The seam to Kubernetes; RestClient is the
+// real one, FakeApiClient (tests/support) the fake, and both pass
+// tests/contract/api_client_contract.
+//
+// Objects are whole Kubernetes JSON objects with apiVersion and kind set (also those of a list).
+// Thread-safe. Calls block until answered, at most until ctx.deadline. Errors:
+//   NOT_FOUND            404: the object, or the kind, is not there
+//   ALREADY_EXISTS       409 on create
+//   ABORTED              409 on update, patch or delete: resourceVersion or precondition; read
+//   again INVALID_ARGUMENT     400, 422: the server refused the object UNAUTHENTICATED      401
+//   PERMISSION_DENIED    403
+//   OUT_OF_RANGE         410: resourceVersion too old: list again
+//   RESOURCE_EXHAUSTED   429
+//   UNAVAILABLE          5xx, connection lost. The real client retries these two inside, with
+//   backoff
+//                        and Retry-After, while the deadline and its budget allow
+//   DEADLINE_EXCEEDED · CANCELLED   from ctx
+// Messages name verb, kind, namespace and name, and the server's own message.
+class ApiClient {
+ public:
+  virtual ~ApiClient() = default;
+
+  virtual absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) = 0;
+
+  // `namespace_name` "" lists all namespaces. Large lists are fetched in pages.
+  virtual absl::StatusOr<ObjectList> List(const CallContext& ctx, const ResourceType& type,
+                                          absl::string_view namespace_name,
+                                          const ListOptions& options) = 0;
+
+  // `namespace_name` "" for cluster-scoped kinds. Returns the object as stored.
+  virtual absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
+                                      absl::string_view namespace_name, const Json& object) = 0;
+
+  // PUT: `object` must carry the resourceVersion it was read with.
+  virtual absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
+                                      const Json& object) = 0;
+
+  // `subresource` is "" or "status".
+  virtual absl::StatusOr<Json> Patch(const CallContext& ctx, const ObjectKey& key, PatchKind kind,
+                                     const Json& patch, absl::string_view subresource) = 0;
+
+  virtual absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
+                              const DeleteOptions& options) = 0;
+
+  // Feeds `sink` every event after options.resource_version until `sink` returns false (then OK),
+  // the server ends the stream (then OK: watch again from the last resourceVersion seen), or an
+  // error.
+  virtual absl::Status Watch(const CallContext& ctx, const ResourceType& type,
+                             absl::string_view namespace_name, const WatchOptions& options,
+                             absl::FunctionRef<bool(const WatchEvent&)> sink) = 0;
+};
+
+}  // namespace csidelta::k8s

@@ -1,0 +1,61 @@
+#include "k8s/event_recorder.h"
+
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace csidelta::k8s {
+namespace {
+
+constexpr std::size_t kMessageBytesMax = 1024;
+constexpr std::size_t kNameBytesMax = 200;  // Room for what the server appends.
+constexpr char kComponent[] = "velero-plugin-for-csi-delta";
+
+const ResourceType& EventsType() {
+  static const auto& type = *new ResourceType{"", "v1", "events", "Event", true};
+  return type;
+}
+
+// `text` in at most `bytes_max` bytes, not cut inside of a character.
+std::string Cut(absl::string_view text, std::size_t bytes_max) {
+  std::size_t end = std::min(text.size(), bytes_max);
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return std::string(text.substr(0, end));
+}
+
+}  // namespace
+
+absl::Status EmitEvent(const CallContext& ctx, ApiClient& client, const Json& object,
+                       EventType type, absl::string_view reason, absl::string_view message) {
+  const std::string object_namespace = GetString(object, {"metadata", "namespace"});
+  const std::string event_namespace = object_namespace.empty() ? "default" : object_namespace;
+  const std::string name = GetString(object, {"metadata", "name"});
+  const std::string now =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", ctx.clock->Now(), absl::UTCTimeZone());
+  Json involved = {{"apiVersion", GetString(object, {"apiVersion"})},
+                   {"kind", GetString(object, {"kind"})},
+                   {"name", name},
+                   {"uid", GetString(object, {"metadata", "uid"})}};
+  if (!object_namespace.empty()) {
+    involved["namespace"] = object_namespace;
+  }
+  const Json event = {
+      {"apiVersion", "v1"},
+      {"kind", "Event"},
+      {"metadata",
+       {{"generateName", Cut(name, kNameBytesMax) + "."}, {"namespace", event_namespace}}},
+      {"involvedObject", std::move(involved)},
+      {"type", type == EventType::kNormal ? "Normal" : "Warning"},
+      {"reason", std::string(reason)},
+      {"message", Cut(message, kMessageBytesMax)},
+      {"source", {{"component", kComponent}}},
+      {"reportingComponent", kComponent},
+      {"firstTimestamp", now},
+      {"lastTimestamp", now},
+      {"count", 1}};
+  return client.Create(ctx, EventsType(), event_namespace, event).status();
+}
+
+}  // namespace csidelta::k8s

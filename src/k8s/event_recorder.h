@@ -1,0 +1,20 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::k8s {
+
+enum class EventType { kNormal, kWarning };
+
+// What users see with "kubectl describe": an Event about `object` (a whole Kubernetes object).
+// `reason` is one CamelCase word; `message` is cut to the server's 1024 bytes. Events about
+// cluster-scoped objects land in the namespace "default". An Event is a courtesy: callers log a
+// failure and go on.
+absl::Status EmitEvent(const CallContext& ctx, ApiClient& client, const Json& object,
+                       EventType type, absl::string_view reason, absl::string_view message);
+
+}  // namespace csidelta::k8s

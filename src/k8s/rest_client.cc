@@ -1,0 +1,431 @@
+#include "k8s/rest_client.h"
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/backoff.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "k8s/rate_limiter.h"
+#include "k8s/token_source.h"
+#include "k8s/watch_decoder.h"
+#include "net/http_client.h"
+
+namespace csidelta::k8s {
+namespace {
+
+constexpr BackoffOptions kRetryBackoff = {
+    .delay_first = absl::Milliseconds(100), .delay_max = absl::Seconds(5), .attempts_max = 12};
+constexpr int kListPagesMax = 10'000;  // A list that goes on beyond this does not end.
+constexpr absl::Duration kRequestTimeMax = absl::Seconds(60);
+constexpr int kWatchSecondsMin =
+    240;  // Watches end on their own between these two, not all at once.
+constexpr int kWatchSecondsMax = 300;
+constexpr absl::Duration kWatchGrace = absl::Seconds(30);
+
+using Query = std::vector<std::pair<std::string, std::string>>;
+
+// One request to the API server, without what is common to all.
+struct Call {
+  std::string method;
+  std::string target;
+  std::string content_type;
+  std::string body;
+  bool may_be_repeated = true;
+  absl::Duration time_max = kRequestTimeMax;
+};
+
+// What an attempt came to, and what may follow.
+struct Attempt {
+  absl::StatusOr<net::HttpResponse> response;
+  absl::Status status;  // OK only for an HTTP status 2xx
+  bool may_try_again = false;
+  absl::Duration retry_after;
+};
+
+std::string TargetOf(const ResourceType& type, absl::string_view namespace_name,
+                     absl::string_view name, absl::string_view subresource, const Query& query) {
+  std::string target = type.group.empty() ? absl::StrCat("/api/", net::PercentEncode(type.version))
+                                          : absl::StrCat("/apis/", net::PercentEncode(type.group),
+                                                         "/", net::PercentEncode(type.version));
+  if (!namespace_name.empty()) {
+    absl::StrAppend(&target, "/namespaces/", net::PercentEncode(namespace_name));
+  }
+  absl::StrAppend(&target, "/", net::PercentEncode(type.plural));
+  for (const absl::string_view segment : {name, subresource}) {
+    if (!segment.empty()) {
+      absl::StrAppend(&target, "/", net::PercentEncode(segment));
+    }
+  }
+  absl::string_view separator = "?";
+  for (const auto& [key, value] : query) {
+    if (!value.empty()) {
+      absl::StrAppend(&target, separator, key, "=", net::PercentEncode(value));
+      separator = "&";
+    }
+  }
+  return target;
+}
+
+std::string ApiVersion(const ResourceType& type) {
+  return type.group.empty() ? type.version : absl::StrCat(type.group, "/", type.version);
+}
+
+absl::Duration RetryAfter(const net::HttpResponse& response) {
+  const auto found = response.headers.find("retry-after");
+  int64_t seconds = 0;
+  if (found == response.headers.end() || !absl::SimpleAtoi(found->second, &seconds)) {
+    return absl::ZeroDuration();
+  }
+  return absl::Seconds(std::max<int64_t>(seconds, 0));
+}
+
+// What a list and a watch leave out of their objects.
+void Identify(Json& object, const ResourceType& type) {
+  if (object.is_object()) {
+    object.emplace("apiVersion", ApiVersion(type));
+    object.emplace("kind", type.kind);
+  }
+}
+
+absl::Status CheckKey(const ObjectKey& key) {
+  if (key.name.empty() || key.name == "." || key.name == "..") {
+    return absl::InvalidArgumentError("an object's name is missing");
+  }
+  if (key.type.namespaced == key.namespace_name.empty()) {
+    return absl::InvalidArgumentError(key.type.namespaced ? "the namespace is missing"
+                                                          : "the kind has no namespaces");
+  }
+  return absl::OkStatus();
+}
+
+// The connection to the API server, once the configuration is known.
+struct Backend {
+  Backend(ClusterConfig cluster_config, net::HttpClientOptions options)
+      : config(std::move(cluster_config)),
+        http(std::move(options)),
+        tokens(config.token_path, config.token) {}
+
+  const ClusterConfig config;
+  net::HttpClient http;
+  TokenSource tokens;
+};
+
+class RestClient : public ApiClient {
+ public:
+  RestClient(ClientSettings settings, Random& random)
+      : settings_(std::move(settings)), random_(random), limiter_(settings_.qps, settings_.burst) {}
+
+  absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override {
+    return OnObject(ctx, "get", key, "",
+                    Call{.method = "GET", .target = "", .content_type = "", .body = ""});
+  }
+
+  absl::StatusOr<ObjectList> List(const CallContext& ctx, const ResourceType& type,
+                                  absl::string_view namespace_name,
+                                  const ListOptions& options) override {
+    const std::string what =
+        absl::StrCat("list ", ToString(type), namespace_name.empty() ? "" : " in ", namespace_name);
+    absl::StatusOr<ObjectList> list =
+        ListPages(ctx, type, namespace_name, options, settings_.page_items_max);
+    if (absl::IsOutOfRange(list.status())) {
+      // The list grew too old between two pages: all of it at once, which does not grow old.
+      list = ListPages(ctx, type, namespace_name, options, 0);
+    }
+    RETURN_IF_ERROR(Annotate(list.status(), what));
+    return list;
+  }
+
+  absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
+                              absl::string_view namespace_name, const Json& object) override {
+    const std::string what =
+        absl::StrCat("create ", ToString(type), " ", namespace_name,
+                     namespace_name.empty() ? "" : "/", GetString(object, {"metadata", "name"}));
+    absl::StatusOr<Json> created =
+        RunJson(ctx, Call{.method = "POST",
+                          .target = TargetOf(type, namespace_name, "", "", {}),
+                          .content_type = "application/json",
+                          .body = DumpJson(object),
+                          .may_be_repeated = false});
+    RETURN_IF_ERROR(Annotate(created.status(), what));
+    Identify(*created, type);
+    return created;
+  }
+
+  absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
+                              const Json& object) override {
+    return OnObject(ctx, "update", key, "",
+                    Call{.method = "PUT",
+                         .target = "",
+                         .content_type = "application/json",
+                         .body = DumpJson(object)});
+  }
+
+  absl::StatusOr<Json> Patch(const CallContext& ctx, const ObjectKey& key, PatchKind kind,
+                             const Json& patch, absl::string_view subresource) override {
+    const bool is_merge = kind == PatchKind::kMerge;
+    return OnObject(ctx, "patch", key, subresource,
+                    Call{.method = "PATCH",
+                         .target = "",
+                         .content_type = is_merge ? "application/merge-patch+json"
+                                                  : "application/json-patch+json",
+                         .body = DumpJson(patch),
+                         .may_be_repeated = is_merge});
+  }
+
+  absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
+                      const DeleteOptions& options) override {
+    Json body = {
+        {"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"propagationPolicy", "Background"}};
+    if (!options.uid.empty()) {
+      SetJson(body, {"preconditions", "uid"}, options.uid);
+    }
+    if (!options.resource_version.empty()) {
+      SetJson(body, {"preconditions", "resourceVersion"}, options.resource_version);
+    }
+    return OnObject(ctx, "delete", key, "",
+                    Call{.method = "DELETE",
+                         .target = "",
+                         .content_type = "application/json",
+                         .body = DumpJson(body)})
+        .status();
+  }
+
+  absl::Status Watch(const CallContext& ctx, const ResourceType& type,
+                     absl::string_view namespace_name, const WatchOptions& options,
+                     absl::FunctionRef<bool(const WatchEvent&)> sink) override {
+    const int seconds =
+        kWatchSecondsMin + static_cast<int>(random_.Below(kWatchSecondsMax - kWatchSecondsMin + 1));
+    const Query query = {{"watch", "true"},
+                         {"allowWatchBookmarks", "true"},
+                         {"timeoutSeconds", std::to_string(seconds)},
+                         {"resourceVersion", options.resource_version},
+                         {"labelSelector", options.label_selector},
+                         {"fieldSelector", options.field_selector}};
+    const Call call{.method = "GET",
+                    .target = TargetOf(type, namespace_name, "", "", query),
+                    .content_type = "",
+                    .body = "",
+                    .time_max = absl::Seconds(seconds) + kWatchGrace};
+    WatchDecoder decoder;
+    absl::Status decoded;
+    const auto identified = [&](const WatchEvent& event) {
+      if (event.object.contains("kind")) {
+        return sink(event);
+      }
+      WatchEvent complete = event;
+      Identify(complete.object, type);
+      return sink(complete);
+    };
+    bool got_bytes = false;
+    bool is_done = false;
+    const auto feed = [&](absl::string_view bytes) {
+      got_bytes = true;
+      const absl::StatusOr<bool> more = decoder.Feed(bytes, identified);
+      decoded = more.status();
+      is_done = !more.ok() || !*more;
+      return !is_done;
+    };
+    const absl::FunctionRef<bool(absl::string_view)> body_sink(feed);
+    absl::Status status = Run(ctx, call, &body_sink, &got_bytes).status();
+    if (is_done) {
+      status = decoded;
+    }
+    return Annotate(status, absl::StrCat("watch ", ToString(type)));
+  }
+
+ private:
+  using BodySink = absl::FunctionRef<bool(absl::string_view)>;
+
+  // Sends `call`, whose target is `key`, and returns the object that comes back.
+  absl::StatusOr<Json> OnObject(const CallContext& ctx, absl::string_view verb,
+                                const ObjectKey& key, absl::string_view subresource, Call call) {
+    const std::string what = absl::StrCat(verb, " ", ToString(key));
+    RETURN_IF_ERROR(Annotate(CheckKey(key), what));
+    call.target = TargetOf(key.type, key.namespace_name, key.name, subresource, {});
+    absl::StatusOr<Json> object = RunJson(ctx, call);
+    RETURN_IF_ERROR(Annotate(object.status(), what));
+    Identify(*object, key.type);
+    return object;
+  }
+
+  absl::StatusOr<ObjectList> ListPages(const CallContext& ctx, const ResourceType& type,
+                                       absl::string_view namespace_name, const ListOptions& options,
+                                       int page_items_max) {
+    ObjectList list;
+    std::string next;
+    int pages = 0;
+    do {
+      if (++pages > kListPagesMax) {
+        return absl::InternalError(absl::StrCat("a list of more than ", kListPagesMax, " pages"));
+      }
+      const Query query = {{"limit", page_items_max > 0 ? std::to_string(page_items_max) : ""},
+                           {"continue", next},
+                           {"labelSelector", options.label_selector},
+                           {"fieldSelector", options.field_selector}};
+      ASSIGN_OR_RETURN(Json page,
+                       RunJson(ctx, Call{.method = "GET",
+                                         .target = TargetOf(type, namespace_name, "", "", query),
+                                         .content_type = "",
+                                         .body = ""}));
+      const auto items = page.find("items");
+      if (items != page.end() && items->is_array()) {
+        for (Json& item : *items) {
+          Identify(item, type);
+          list.items.push_back(std::move(item));
+        }
+      }
+      list.resource_version = GetString(page, {"metadata", "resourceVersion"});
+      next = GetString(page, {"metadata", "continue"});
+    } while (!next.empty());
+    return list;
+  }
+
+  absl::StatusOr<Json> RunJson(const CallContext& ctx, const Call& call) {
+    ASSIGN_OR_RETURN(const net::HttpResponse response, Run(ctx, call, nullptr, nullptr));
+    absl::StatusOr<Json> object = ParseJsonObject(response.body);
+    if (!object.ok()) {
+      return absl::UnavailableError(
+          absl::StrCat("the server's answer: ", object.status().message()));
+    }
+    return object;
+  }
+
+  // Sends `call` until it is answered for good. `got_bytes`, if any, forbids to try again once
+  // true.
+  absl::StatusOr<net::HttpResponse> Run(const CallContext& ctx, const Call& call,
+                                        const BodySink* sink, const bool* got_bytes) {
+    ASSIGN_OR_RETURN(Backend * backend, TheBackend());
+    Backoff backoff(kRetryBackoff, random_);
+    bool refreshed = false;
+    while (true) {
+      RETURN_IF_ERROR(limiter_.Take(ctx));
+      ASSIGN_OR_RETURN(const std::string token, backend->tokens.Token(*ctx.clock));
+      Attempt attempt = TryOnce(ctx, *backend, call, token, sink);
+      if (attempt.status.ok()) {
+        return attempt.response;
+      }
+      if (absl::IsUnauthenticated(attempt.status) && !refreshed &&
+          backend->tokens.Refresh(*ctx.clock, token)) {
+        refreshed = true;
+        continue;
+      }
+      const bool is_streaming = got_bytes != nullptr && *got_bytes;
+      if (!attempt.may_try_again || is_streaming || !backoff.MayTryAgain()) {
+        return attempt.status;
+      }
+      const absl::Duration delay = std::max(backoff.NextDelay(), attempt.retry_after);
+      const absl::Time wake_at = ctx.clock->Now() + delay;
+      if (wake_at >= ctx.deadline) {
+        return attempt.status;
+      }
+      CSIDELTA_LOG(kDebug, "API request failed, trying again", {"target", call.target},
+                   {"status", attempt.status.ToString()},
+                   {"attempt", std::to_string(backoff.attempts())});
+      ctx.clock->SleepUntil(wake_at, ctx.stop);
+      RETURN_IF_ERROR(ctx.Check());
+    }
+  }
+
+  Attempt TryOnce(const CallContext& ctx, Backend& backend, const Call& call,
+                  const std::string& token, const BodySink* sink) {
+    const CallContext limited = ctx.WithTimeout(call.time_max);
+    Attempt attempt;
+    const absl::StatusOr<net::HttpRequest> request = BuildRequest(backend.config, call, token);
+    if (!request.ok()) {
+      attempt.status = request.status();
+      return attempt;
+    }
+    attempt.response = sink == nullptr ? backend.http.Send(limited, *request)
+                                       : backend.http.Stream(limited, *request, *sink);
+    if (!attempt.response.ok()) {
+      attempt.status = attempt.response.status();
+      if (absl::IsDeadlineExceeded(attempt.status) && ctx.Check().ok()) {
+        attempt.status = absl::UnavailableError("no answer in time");
+      }
+      const bool not_sent = net::SurelyNotSent(attempt.response.status());
+      if (not_sent && absl::IsNotFound(attempt.status)) {
+        // A host that cannot be found is no object that cannot be found.
+        attempt.status = absl::UnavailableError(attempt.status.message());
+      }
+      attempt.may_try_again = IsRetryable(attempt.status) && (call.may_be_repeated || not_sent);
+      return attempt;
+    }
+    const net::HttpResponse& response = *attempt.response;
+    if (response.status >= 200 && response.status < 300) {
+      return attempt;
+    }
+    attempt.status = StatusFromAnswer(response.status, response.body);
+    attempt.retry_after = RetryAfter(response);
+    const bool turned_away = response.status == 429 || response.headers.contains("retry-after");
+    attempt.may_try_again =
+        (absl::IsUnavailable(attempt.status) || absl::IsResourceExhausted(attempt.status)) &&
+        (turned_away || call.may_be_repeated);
+    return attempt;
+  }
+
+  absl::StatusOr<net::HttpRequest> BuildRequest(const ClusterConfig& config, const Call& call,
+                                                const std::string& token) const {
+    net::HttpRequest request{.method = call.method, .url = {}, .headers = {}, .body = call.body};
+    ASSIGN_OR_RETURN(request.url, net::ParseUrl(absl::StrCat(config.server, call.target)));
+    request.headers = {
+        {"Accept", "application/json"},
+        {"User-Agent", absl::StrCat("velero-plugin-for-csi-delta/", settings_.version)}};
+    if (!call.content_type.empty()) {
+      request.headers.emplace_back("Content-Type", call.content_type);
+    }
+    if (!token.empty()) {
+      request.headers.emplace_back("Authorization", absl::StrCat("Bearer ", token));
+    } else if (!config.username.empty()) {
+      const std::string pair = absl::StrCat(config.username, ":", config.password);
+      request.headers.emplace_back("Authorization",
+                                   absl::StrCat("Basic ", absl::Base64Escape(pair)));
+    }
+    return request;
+  }
+
+  // Reads the configuration at the first call, and again as long as it is broken.
+  absl::StatusOr<Backend*> TheBackend() {
+    std::scoped_lock lock(mutex_);
+    if (backend_ != nullptr) {
+      return backend_.get();
+    }
+    absl::StatusOr<ClusterConfig> config = LoadClusterConfig(settings_, &ReadFile);
+    if (!config.ok()) {
+      // Whatever is wrong, it is not about the object of this call.
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot reach the API server: ", config.status().message()));
+    }
+    net::HttpClientOptions options;
+    options.tls = {.ca_pem = config->ca_pem,
+                   .client_certificate_pem = config->client_certificate_pem,
+                   .client_key_pem = config->client_key_pem,
+                   .server_name = config->tls_server_name,
+                   .insecure_skip_verify = config->insecure_skip_tls_verify};
+    options.proxy = settings_.proxy;
+    options.proxy.always = config->proxy_url;
+    backend_ = std::make_unique<Backend>(*std::move(config), std::move(options));
+    return backend_.get();
+  }
+
+  const ClientSettings settings_;
+  Random& random_;
+  RateLimiter limiter_;
+  std::mutex mutex_;  // Guards backend_, which never changes once it is there.
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace
+
+std::unique_ptr<ApiClient> MakeClient(ClientSettings settings, Random& random) {
+  return std::make_unique<RestClient>(std::move(settings), random);
+}
+
+}  // namespace csidelta::k8s

@@ -1,0 +1,159 @@
+#include "k8s/wait.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/backoff.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+
+namespace csidelta::k8s {
+namespace {
+
+constexpr absl::Duration kPollInterval = absl::Seconds(1);
+// A watch that ends at once again and again must not become a busy loop.
+constexpr BackoffOptions kWatchAgainBackoff = {.delay_first = absl::Milliseconds(50),
+                                               .delay_max = absl::Seconds(5)};
+
+using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
+
+// What the object looks like now, and from where a watch goes on.
+struct Look {
+  bool done = false;
+  std::string resource_version;
+};
+
+// One waiter's state: what it waits for and how it has gone so far.
+class Waiter {
+ public:
+  Waiter(const CallContext& ctx, ApiClient& client, const ObjectKey& key, Predicate done,
+         const Json* known)
+      : ctx_(ctx), client_(client), key_(key), done_(done), known_(known) {}
+
+  absl::Status Run() {
+    Backoff backoff(kWatchAgainBackoff, Random::Real());
+    while (true) {
+      RETURN_IF_ERROR(ctx_.Check());
+      ASSIGN_OR_RETURN(const Look look, known_ != nullptr ? LookAtKnown() : LookByList());
+      if (look.done) {
+        return absl::OkStatus();
+      }
+      saw_event_ = false;
+      if (absl::Status status = WatchFrom(look.resource_version); !status.ok()) {
+        return absl::IsPermissionDenied(status) ? Poll() : status;
+      }
+      if (finished_) {
+        return outcome_;
+      }
+      if (saw_event_) {
+        backoff.Reset();
+        continue;
+      }
+      RETURN_IF_ERROR(Pause(backoff.NextDelay()));
+    }
+  }
+
+ private:
+  absl::StatusOr<Look> LookAtKnown() {
+    const Json* known = std::exchange(known_, nullptr);
+    ASSIGN_OR_RETURN(const bool done, done_(known));
+    return Look{.done = done,
+                .resource_version = GetString(*known, {"metadata", "resourceVersion"})};
+  }
+
+  // A list by name instead of a get: only it tells the resourceVersion from which a watch goes on
+  // without a gap when the object does not exist.
+  absl::StatusOr<Look> LookByList() {
+    const ListOptions options{.label_selector = "",
+                              .field_selector = absl::StrCat("metadata.name=", key_.name)};
+    absl::StatusOr<ObjectList> list = client_.List(ctx_, key_.type, key_.namespace_name, options);
+    if (absl::IsPermissionDenied(list.status())) {
+      ASSIGN_OR_RETURN(const bool done, LookByGet());
+      return Look{.done = done, .resource_version = last_resource_version_};
+    }
+    RETURN_IF_ERROR(list.status());
+    const Json* object = list->items.empty() ? nullptr : &list->items.front();
+    ASSIGN_OR_RETURN(const bool done, done_(object));
+    return Look{.done = done, .resource_version = list->resource_version};
+  }
+
+  absl::StatusOr<bool> LookByGet() {
+    const absl::StatusOr<Json> object = client_.Get(ctx_, key_);
+    if (absl::IsNotFound(object.status())) {
+      last_resource_version_.clear();
+      return done_(nullptr);
+    }
+    RETURN_IF_ERROR(object.status());
+    last_resource_version_ = GetString(*object, {"metadata", "resourceVersion"});
+    return done_(&*object);
+  }
+
+  // Follows the object until it is done, or the watch ends. OK also when the watch is to be set up
+  // anew.
+  absl::Status WatchFrom(const std::string& resource_version) {
+    const WatchOptions options{.label_selector = "",
+                               .field_selector = absl::StrCat("metadata.name=", key_.name),
+                               .resource_version = resource_version};
+    const absl::Status status =
+        client_.Watch(ctx_, key_.type, key_.namespace_name, options,
+                      [this](const WatchEvent& event) { return Consider(event); });
+    if (finished_ || absl::IsOutOfRange(status) || IsRetryable(status)) {
+      return absl::OkStatus();
+    }
+    return status;
+  }
+
+  // Returns whether to go on watching.
+  bool Consider(const WatchEvent& event) {
+    saw_event_ = true;
+    if (event.kind == WatchEvent::Kind::kBookmark) {
+      return true;
+    }
+    const bool gone = event.kind == WatchEvent::Kind::kDeleted;
+    const absl::StatusOr<bool> done = done_(gone ? nullptr : &event.object);
+    finished_ = !done.ok() || *done;
+    outcome_ = done.status();
+    return !finished_;
+  }
+
+  absl::Status Poll() {
+    while (true) {
+      ASSIGN_OR_RETURN(const bool done, LookByGet());
+      if (done) {
+        return absl::OkStatus();
+      }
+      RETURN_IF_ERROR(Pause(kPollInterval));
+    }
+  }
+
+  absl::Status Pause(absl::Duration delay) {
+    RETURN_IF_ERROR(ctx_.Check());
+    ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + delay), ctx_.stop);
+    return ctx_.Check();
+  }
+
+  const CallContext& ctx_;
+  ApiClient& client_;
+  const ObjectKey& key_;
+  const Predicate done_;
+  const Json* known_;  // until it was looked at
+  std::string last_resource_version_;
+  bool saw_event_ = false;
+  bool finished_ = false;
+  absl::Status outcome_;
+};
+
+}  // namespace
+
+absl::Status WaitFor(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
+                     absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
+                     const Json* known) {
+  return Annotate(Waiter(ctx, client, key, done, known).Run(),
+                  absl::StrCat("wait for ", ToString(key)));
+}
+
+}  // namespace csidelta::k8s

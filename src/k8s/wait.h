@@ -1,0 +1,21 @@
+#pragma once
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::k8s {
+
+// Looks at one object until `done` says so: reads it, then watches it by name, and reads again
+// whenever the watch ends or is too old. `done` gets nullptr while the object does not exist; it
+// returns true to end the wait, false to go on, an error to end it with that error. Returns
+// DEADLINE_EXCEEDED or CANCELLED from ctx. Where watching is not allowed (PERMISSION_DENIED on
+// watch), polls instead, once a second.
+//
+// `known` spares the first read: the object as the API server has just returned it, or nullptr.
+absl::Status WaitFor(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
+                     absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
+                     const Json* known = nullptr);
+
+}  // namespace csidelta::k8s

@@ -1,0 +1,342 @@
+#include "net/connection.h"
+
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+#include <chrono>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "net/resolver.h"
+#include "net/tls_context.h"
+
+namespace csidelta::net {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
+
+constexpr std::size_t kReadBytesMax = std::size_t{16} << 10;  // One TLS record.
+// How long one of several addresses may keep us from the next.
+constexpr absl::Duration kAddressTimeMax = absl::Seconds(5);
+constexpr int kProbeAfterSeconds = 30;
+constexpr int kProbeIntervalSeconds = 10;
+constexpr int kProbesMax = 3;
+constexpr absl::Duration kWaitMax = absl::Hours(1);
+// A clock of a test's own cannot wake the I/O loop: it is looked at this often.
+constexpr absl::Duration kForeignClockLookInterval = absl::Milliseconds(10);
+
+absl::Status Lost(absl::string_view what, const error_code& error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", error.message()));
+}
+
+http::request<http::string_body> BuildMessage(const HttpRequest& request) {
+  http::request<http::string_body> message;
+  message.version(11);
+  message.method_string(request.method);
+  message.target(request.url.target);
+  message.set(http::field::host, request.url.Authority());
+  for (const auto& [name, value] : request.headers) {
+    message.set(name, value);
+  }
+  message.body() = request.body;
+  if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+    message.prepare_payload();
+  }
+  return message;
+}
+
+}  // namespace
+
+class Connection::Impl {
+ public:
+  explicit Impl(const Destination& destination)
+      : destination_(destination), socket_(io_), chunk_(kReadBytesMax) {}
+
+  ~Impl() {
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+  absl::Status Connect(const CallContext& ctx) {
+    const CallContext limited = ctx.WithTimeout(destination_.connect_time_max);
+    absl::Status status = ConnectAll(limited);
+    if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
+      status = absl::UnavailableError("no connection in time");
+    }
+    return Annotate(status, absl::StrCat("connect to ", destination_.url.Authority()));
+  }
+
+  absl::StatusOr<HttpResponse> Exchange(const CallContext& ctx, const HttpRequest& request,
+                                        const HttpLimits& limits,
+                                        const absl::FunctionRef<bool(absl::string_view)>* sink,
+                                        Progress& progress) {
+    const http::request<http::string_body> message = BuildMessage(request);
+    RETURN_IF_ERROR(Await(ctx, "send", [&](auto handler) {
+      WithStream([&](auto& stream) { http::async_write(stream, message, std::move(handler)); });
+    }));
+    std::optional<Parser> reader;
+    do {  // Interim answers (1xx) come before the real one.
+      reader.emplace();
+      reader->header_limit(static_cast<uint32_t>(limits.header_bytes_max));
+      reader->body_limit(boost::none);
+      RETURN_IF_ERROR(ReadHeader(ctx, *reader, progress));
+    } while (reader->get().result_int() < 200);
+    return ReadAnswer(ctx, *reader, limits, sink, progress);
+  }
+
+  bool IsQuiet() {
+    pollfd entry{.fd = socket_.native_handle(), .events = POLLIN, .revents = 0};
+    return socket_.is_open() && buffer_.size() == 0 && poll(&entry, 1, 0) == 0;
+  }
+
+ private:
+  using Parser = http::response_parser<http::buffer_body>;
+
+  absl::StatusOr<HttpResponse> ReadAnswer(const CallContext& ctx, Parser& parser,
+                                          const HttpLimits& limits,
+                                          const absl::FunctionRef<bool(absl::string_view)>* sink,
+                                          Progress& progress) {
+    HttpResponse response;
+    response.status = static_cast<int>(parser.get().result_int());
+    for (const auto& field : parser.get()) {
+      response.headers[absl::AsciiStrToLower(absl::string_view(
+          field.name_string().data(), field.name_string().size()))] = std::string(field.value());
+    }
+    const bool streams = sink != nullptr && response.status == 200;
+    bool more = true;
+    while (more && !parser.is_done()) {
+      ASSIGN_OR_RETURN(const absl::string_view bytes, ReadBody(ctx, parser));
+      if (streams) {
+        more = bytes.empty() || (*sink)(bytes);
+      } else {
+        response.body.append(bytes.data(), bytes.size());
+      }
+      if (static_cast<int64_t>(response.body.size()) > limits.body_bytes_max) {
+        return absl::InternalError(
+            absl::StrCat("answer larger than ", limits.body_bytes_max, " bytes"));
+      }
+    }
+    progress.may_be_kept = parser.is_done() && parser.get().keep_alive();
+    return response;
+  }
+
+  absl::Status ConnectAll(const CallContext& ctx) {
+    const Url& first = destination_.proxy.has_value() ? *destination_.proxy : destination_.url;
+    ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ResolveHost(ctx, first.host));
+    absl::Status status;
+    for (const std::string& address : addresses) {
+      RETURN_IF_ERROR(ctx.Check());
+      const bool is_last = &address == &addresses.back();
+      status = ConnectTcp(is_last ? ctx : ctx.WithTimeout(kAddressTimeMax), address, first.port);
+      if (status.ok()) {
+        break;
+      }
+    }
+    RETURN_IF_ERROR(status);
+    if (destination_.proxy.has_value()) {
+      RETURN_IF_ERROR(AskProxy(ctx));
+    }
+    return destination_.tls == nullptr ? absl::OkStatus() : ShakeHands(ctx);
+  }
+
+  absl::Status ConnectTcp(const CallContext& ctx, const std::string& address, uint16_t port) {
+    error_code error;
+    const auto ip = asio::ip::make_address(address, error);
+    if (error) {
+      return absl::InvalidArgumentError(absl::StrCat("not an address: ", address));
+    }
+    socket_ = tcp::socket(io_);
+    RETURN_IF_ERROR(Await(ctx, absl::StrCat("connect to ", address), [&](auto handler) {
+      socket_.async_connect(tcp::endpoint(ip, port), std::move(handler));
+    }));
+    socket_.set_option(tcp::no_delay(true), error);
+    NoticeDeadPeers();
+    return absl::OkStatus();
+  }
+
+  // A watch may be silent for minutes: probes tell whether the other machine is still there.
+  void NoticeDeadPeers() {
+    const std::pair<int, int> options[] = {{TCP_KEEPIDLE, kProbeAfterSeconds},
+                                           {TCP_KEEPINTVL, kProbeIntervalSeconds},
+                                           {TCP_KEEPCNT, kProbesMax}};
+    error_code ignored;
+    socket_.set_option(tcp::socket::keep_alive(true), ignored);
+    for (const auto& [option, value] : options) {
+      setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof(value));
+    }
+  }
+
+  // RFC 9110 §9.3.6.
+  absl::Status AskProxy(const CallContext& ctx) {
+    http::request<http::empty_body> message;
+    message.version(11);
+    message.method(http::verb::connect);
+    message.target(destination_.url.Authority());
+    message.set(http::field::host, destination_.url.Authority());
+    if (!destination_.proxy->user_info.empty()) {
+      message.set(http::field::proxy_authorization,
+                  absl::StrCat("Basic ", absl::Base64Escape(destination_.proxy->user_info)));
+    }
+    RETURN_IF_ERROR(Await(ctx, "send to proxy", [&](auto handler) {
+      http::async_write(socket_, message, std::move(handler));
+    }));
+    http::response_parser<http::empty_body> parser;
+    parser.skip(true);  // An answer to CONNECT has no body.
+    RETURN_IF_ERROR(Await(ctx, "read from proxy", [&](auto handler) {
+      http::async_read_header(socket_, buffer_, parser, std::move(handler));
+    }));
+    const unsigned status = parser.get().result_int();
+    if (status == 407) {
+      return absl::FailedPreconditionError("the proxy wants another user or password");
+    }
+    if (status / 100 != 2) {
+      return absl::UnavailableError(absl::StrCat("the proxy answered ", status));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ShakeHands(const CallContext& ctx) {
+    SSL_CTX_up_ref(destination_.tls);
+    tls_context_ = std::make_unique<asio::ssl::context>(destination_.tls);
+    tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *tls_context_);
+    SSL* ssl = tls_->native_handle();
+    RETURN_IF_ERROR(ExpectServer(ssl, destination_.server_name));
+    const absl::Status status = Await(ctx, "TLS handshake", [&](auto handler) {
+      tls_->async_handshake(asio::ssl::stream_base::client, std::move(handler));
+    });
+    const long verified = SSL_get_verify_result(ssl);
+    if (absl::IsUnavailable(status) && verified != X509_V_OK) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("TLS: the certificate of ", destination_.server_name,
+                       " is not trusted: ", X509_verify_cert_error_string(verified)));
+    }
+    return status;
+  }
+
+  absl::Status ReadHeader(const CallContext& ctx, Parser& parser, Progress& progress) {
+    const absl::Status status = Await(ctx, "read answer", [&](auto handler) {
+      WithStream([&](auto& stream) {
+        http::async_read_header(stream, buffer_, parser, std::move(handler));
+      });
+    });
+    progress.answer_started = parser.got_some();
+    return status;
+  }
+
+  // Some of the body's bytes, valid until the next call; may be none.
+  absl::StatusOr<absl::string_view> ReadBody(const CallContext& ctx, Parser& parser) {
+    auto& body = parser.get().body();
+    body.data = chunk_.data();
+    body.size = chunk_.size();
+    RETURN_IF_ERROR(Await(ctx, "read body", [&](auto handler) {
+      WithStream([&](auto& stream) {
+        http::async_read_some(stream, buffer_, parser, std::move(handler));
+      });
+    }));
+    return absl::string_view(chunk_.data(), chunk_.size() - body.size);
+  }
+
+  template <typename Function>
+  void WithStream(Function function) {
+    if (tls_ != nullptr) {
+      function(*tls_);
+    } else {
+      function(socket_);
+    }
+  }
+
+  // Starts an asynchronous operation with `start(handler)` and runs it to its end, or until ctx is
+  // over; then closes the socket, which ends it too.
+  template <typename Start>
+  absl::Status Await(const CallContext& ctx, absl::string_view what, Start start) {
+    RETURN_IF_ERROR(ctx.Check());
+    bool done = false;
+    error_code error;
+    start([&](const error_code& result, auto&&...) {
+      error = result;
+      done = true;
+    });
+    absl::Status over;
+    const std::stop_callback wake(ctx.stop, [this] { asio::post(io_, [] {}); });
+    // NOLINTNEXTLINE(bugprone-infinite-loop): run_one_for() calls the handler that ends it.
+    while (!done) {
+      if (over.ok() && !(over = ctx.Check()).ok()) {
+        error_code ignored;
+        socket_.close(ignored);
+      }
+      io_.restart();
+      io_.run_one_for(absl::ToChronoMilliseconds(WaitTime(ctx)));
+    }
+    if (!over.ok()) {
+      return over;
+    }
+    if (error && error != http::error::need_buffer) {
+      return Lost(what, error);
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Duration WaitTime(const CallContext& ctx) {
+    if (ctx.clock != &Clock::Real()) {
+      return kForeignClockLookInterval;
+    }
+    const absl::Duration left = ctx.deadline - ctx.clock->Now() + absl::Milliseconds(1);
+    return std::clamp(left, absl::Milliseconds(1), kWaitMax);
+  }
+
+  const Destination destination_;
+  asio::io_context io_;
+  tcp::socket socket_;
+  std::unique_ptr<asio::ssl::context> tls_context_;
+  std::unique_ptr<asio::ssl::stream<tcp::socket&>> tls_;
+  boost::beast::flat_buffer buffer_;
+  std::vector<char> chunk_;
+};
+
+Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Connection::~Connection() = default;
+
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Open(const CallContext& ctx,
+                                                             const Destination& destination) {
+  try {
+    auto impl = std::make_unique<Impl>(destination);
+    RETURN_IF_ERROR(impl->Connect(ctx));
+    return std::unique_ptr<Connection>(new Connection(std::move(impl)));
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("connect: ", error.what()));
+  }
+}
+
+absl::StatusOr<HttpResponse> Connection::Exchange(
+    const CallContext& ctx, const HttpRequest& request, const HttpLimits& limits,
+    const absl::FunctionRef<bool(absl::string_view bytes)>* sink, Progress& progress) {
+  try {
+    return impl_->Exchange(ctx, request, limits, sink, progress);
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("HTTP: ", error.what()));
+  }
+}
+
+bool Connection::IsQuiet() { return impl_->IsQuiet(); }
+
+}  // namespace csidelta::net

@@ -1,0 +1,140 @@
+#include "net/http_client.h"
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "net/connection.h"
+#include "net/tls_context.h"
+
+namespace csidelta::net {
+namespace {
+
+constexpr char kNotSentPayload[] = "csi-delta/request-not-sent";
+
+using Sink = absl::FunctionRef<bool(absl::string_view bytes)>;
+
+bool IsIdempotent(absl::string_view method) {
+  return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE";
+}
+
+absl::Status NotSent(absl::Status status) {
+  status.SetPayload(kNotSentPayload, absl::Cord("1"));
+  return status;
+}
+
+}  // namespace
+
+bool SurelyNotSent(const absl::Status& status) {
+  return status.GetPayload(kNotSentPayload).has_value();
+}
+
+class HttpClient::Impl {
+ public:
+  explicit Impl(HttpClientOptions options) : options_(std::move(options)) {}
+
+  absl::StatusOr<HttpResponse> Run(const CallContext& ctx, const HttpRequest& request,
+                                   const Sink* sink) {
+    const std::string server = absl::StrCat(request.url.scheme, "://", request.url.Authority());
+    std::unique_ptr<Connection> connection = TakeIdle(ctx, server);
+    if (connection != nullptr) {
+      Progress progress;
+      absl::StatusOr<HttpResponse> response =
+          connection->Exchange(ctx, request, options_.limits, sink, progress);
+      const bool went_stale = absl::IsUnavailable(response.status()) && !progress.answer_started;
+      if (!went_stale || !IsIdempotent(request.method)) {
+        return Finish(ctx, server, std::move(connection), progress, std::move(response));
+      }
+    }
+    absl::StatusOr<std::unique_ptr<Connection>> opened = Open(ctx, request.url);
+    if (!opened.ok()) {
+      return NotSent(opened.status());
+    }
+    Progress progress;
+    absl::StatusOr<HttpResponse> response =
+        (*opened)->Exchange(ctx, request, options_.limits, sink, progress);
+    return Finish(ctx, server, *std::move(opened), progress, std::move(response));
+  }
+
+ private:
+  struct Idle {
+    std::unique_ptr<Connection> connection;
+    absl::Time since;
+  };
+
+  absl::StatusOr<std::unique_ptr<Connection>> Open(const CallContext& ctx, const Url& url) {
+    Destination destination{
+        .url = url,
+        .proxy = {},
+        .tls = nullptr,
+        .server_name = options_.tls.server_name.empty() ? url.host : options_.tls.server_name,
+        .connect_time_max = options_.limits.connect_time_max};
+    ASSIGN_OR_RETURN(destination.proxy, ProxyFor(url, options_.proxy));
+    if (url.scheme == "https") {
+      ASSIGN_OR_RETURN(destination.tls, TlsContext());
+    }
+    return Connection::Open(ctx, destination);
+  }
+
+  // Made at the first use, because it reads files. A failure is tried again by the next request.
+  absl::StatusOr<SSL_CTX*> TlsContext() {
+    std::scoped_lock lock(mutex_);
+    if (tls_ == nullptr) {
+      ASSIGN_OR_RETURN(tls_, MakeSslContext(options_.tls));
+    }
+    return tls_.get();
+  }
+
+  std::unique_ptr<Connection> TakeIdle(const CallContext& ctx, const std::string& server) {
+    std::vector<Idle> dropped;  // Closed after the lock is gone.
+    std::scoped_lock lock(mutex_);
+    std::vector<Idle>& idle = idle_[server];
+    while (!idle.empty()) {
+      Idle newest = std::move(idle.back());
+      idle.pop_back();
+      const bool is_fresh = ctx.clock->Now() - newest.since < options_.limits.idle_time_max;
+      if (is_fresh && newest.connection->IsQuiet()) {
+        return std::move(newest.connection);
+      }
+      dropped.push_back(std::move(newest));
+    }
+    return nullptr;
+  }
+
+  absl::StatusOr<HttpResponse> Finish(const CallContext& ctx, const std::string& server,
+                                      std::unique_ptr<Connection> connection,
+                                      const Progress& progress,
+                                      absl::StatusOr<HttpResponse> response) {
+    if (response.ok() && progress.may_be_kept) {
+      std::scoped_lock lock(mutex_);
+      std::vector<Idle>& idle = idle_[server];
+      if (static_cast<int>(idle.size()) < options_.limits.idle_connections_max) {
+        idle.push_back(Idle{std::move(connection), ctx.clock->Now()});
+      }
+    }
+    return response;
+  }
+
+  const HttpClientOptions options_;
+  std::mutex mutex_;  // Guards what follows; never held across I/O.
+  SslContext tls_;
+  std::map<std::string, std::vector<Idle>> idle_;
+};
+
+HttpClient::HttpClient(HttpClientOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+HttpClient::~HttpClient() = default;
+
+absl::StatusOr<HttpResponse> HttpClient::Send(const CallContext& ctx, const HttpRequest& request) {
+  return impl_->Run(ctx, request, nullptr);
+}
+
+absl::StatusOr<HttpResponse> HttpClient::Stream(const CallContext& ctx, const HttpRequest& request,
+                                                Sink sink) {
+  return impl_->Run(ctx, request, &sink);
+}
+
+}  // namespace csidelta::net

@@ -1,0 +1,165 @@
+#include "net/tls_context.h"
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+#include <array>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace csidelta::net {
+namespace {
+
+// Where Debian, Fedora, SUSE and Alpine keep the certificates they trust.
+constexpr const char* kBundlePaths[] = {
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+};
+
+constexpr unsigned char kAlpnHttp11[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
+
+struct BioDeleter {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+};
+struct X509Deleter {
+  void operator()(X509* certificate) const { X509_free(certificate); }
+};
+struct KeyDeleter {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+using Bio = std::unique_ptr<BIO, BioDeleter>;
+using Certificate = std::unique_ptr<X509, X509Deleter>;
+
+void InitializeOnce() {
+  static std::once_flag initialized;
+  // No configuration file: a static executable has no modules to load from one.
+  std::call_once(initialized, [] { OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr); });
+}
+
+Bio BioOf(const std::string& text) {
+  return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+Certificate NextCertificate(BIO* bio) {
+  return Certificate(PEM_read_bio_X509(bio, nullptr, nullptr, nullptr));
+}
+
+absl::Status TrustPem(SSL_CTX* context, const std::string& pem) {
+  X509_STORE* store = SSL_CTX_get_cert_store(context);
+  const Bio bio = BioOf(pem);
+  int certificates = 0;
+  while (const Certificate certificate = NextCertificate(bio.get())) {
+    if (X509_STORE_add_cert(store, certificate.get()) != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("CA certificate: ", TlsErrorText()));
+    }
+    ++certificates;
+  }
+  ERR_clear_error();  // The end of the text is an error of the PEM reader.
+  return certificates > 0 ? absl::OkStatus()
+                          : absl::InvalidArgumentError("CA data holds no certificate");
+}
+
+absl::Status TrustSystem(SSL_CTX* context) {
+  if (const char* path = std::getenv("SSL_CERT_FILE"); path != nullptr && *path != '\0') {
+    return SSL_CTX_load_verify_locations(context, path, nullptr) == 1
+               ? absl::OkStatus()
+               : absl::FailedPreconditionError(
+                     absl::StrCat("cannot read SSL_CERT_FILE ", path, ": ", TlsErrorText()));
+  }
+  for (const char* path : kBundlePaths) {
+    if (SSL_CTX_load_verify_locations(context, path, nullptr) == 1) {
+      return absl::OkStatus();
+    }
+  }
+  ERR_clear_error();
+  return absl::FailedPreconditionError(
+      "no certificates to trust: give the server's CA, or install the CA bundle, or set "
+      "SSL_CERT_FILE");
+}
+
+int NoPassphrase(char*, int, int, void*) { return -1; }
+
+absl::Status UseClientCertificate(SSL_CTX* context, const TlsOptions& options) {
+  const Bio certificates = BioOf(options.client_certificate_pem);
+  const Certificate own = NextCertificate(certificates.get());
+  if (own == nullptr || SSL_CTX_use_certificate(context, own.get()) != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("client certificate: ", TlsErrorText()));
+  }
+  while (Certificate issuer = NextCertificate(certificates.get())) {
+    if (SSL_CTX_add0_chain_cert(context, issuer.get()) == 1) {
+      issuer.release();  // The context owns it now.
+    }
+  }
+  ERR_clear_error();
+  const Bio text = BioOf(options.client_key_pem);
+  const std::unique_ptr<EVP_PKEY, KeyDeleter> key(
+      PEM_read_bio_PrivateKey(text.get(), nullptr, &NoPassphrase, nullptr));
+  if (key == nullptr || SSL_CTX_use_PrivateKey(context, key.get()) != 1 ||
+      SSL_CTX_check_private_key(context) != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("client key: ", TlsErrorText()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string TlsErrorText() {
+  const unsigned long code = ERR_peek_last_error();
+  ERR_clear_error();
+  if (code == 0) {
+    return "malformed";
+  }
+  std::array<char, 256> text{};
+  ERR_error_string_n(code, text.data(), text.size());
+  return text.data();
+}
+
+absl::StatusOr<SslContext> MakeSslContext(const TlsOptions& options) {
+  InitializeOnce();
+  SslContext context(SSL_CTX_new(TLS_client_method()));
+  if (context == nullptr) {
+    return absl::InternalError(absl::StrCat("TLS: ", TlsErrorText()));
+  }
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_alpn_protos(context.get(), kAlpnHttp11, sizeof(kAlpnHttp11));
+  if (options.insecure_skip_verify) {
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
+  } else {
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+    RETURN_IF_ERROR(options.ca_pem.empty() ? TrustSystem(context.get())
+                                           : TrustPem(context.get(), options.ca_pem));
+  }
+  if (!options.client_certificate_pem.empty() || !options.client_key_pem.empty()) {
+    RETURN_IF_ERROR(UseClientCertificate(context.get(), options));
+  }
+  return context;
+}
+
+absl::Status ExpectServer(SSL* ssl, const std::string& host) {
+  std::array<unsigned char, 16> address;
+  const bool is_address = inet_pton(AF_INET, host.c_str(), address.data()) == 1 ||
+                          inet_pton(AF_INET6, host.c_str(), address.data()) == 1;
+  X509_VERIFY_PARAM* parameters = SSL_get0_param(ssl);
+  bool accepted = false;
+  if (is_address) {
+    accepted = X509_VERIFY_PARAM_set1_ip_asc(parameters, host.c_str()) == 1;
+  } else {
+    X509_VERIFY_PARAM_set_hostflags(parameters, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    accepted = X509_VERIFY_PARAM_set1_host(parameters, host.data(), host.size()) == 1 &&
+               SSL_set_tlsext_host_name(ssl, host.c_str()) == 1;
+  }
+  return accepted ? absl::OkStatus()
+                  : absl::InvalidArgumentError(absl::StrCat("not a server name: ", host));
+}
+
+}  // namespace csidelta::net

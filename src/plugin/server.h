@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "plugin/call_tracker.h"
+#include "plugin/host_link.h"
+#include "plugin/lister.h"
+#include "plugin/registry.h"
+
+namespace csidelta::plugin {
+
+inline constexpr int kMessageBytesMax = INT32_MAX;  // What the host itself sends and takes at most.
+
+// Every service of the plugin on one unix socket. Borrows registry and link, which outlive it.
+// Thread-safe. A call of an action has a thread of its own for as long as it runs, so that slow
+// ones delay nobody; the number of calls at once is the host's to bound (its worker count).
+class PluginServer {
+ public:
+  // Listens on `socket_path` from the return on. UNAVAILABLE when the socket cannot be bound.
+  static absl::StatusOr<std::unique_ptr<PluginServer>> Start(const std::string& socket_path,
+                                                             const Registry& registry,
+                                                             ListerSettings lister, HostLink& link);
+
+  // Cancels every call and waits for the running ones. The program never comes here, it exits.
+  virtual ~PluginServer() = default;
+
+  // The calls that are running.
+  virtual CallTracker& calls() = 0;
+};
+
+}  // namespace csidelta::plugin

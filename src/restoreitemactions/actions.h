@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+
+#include "csi/environment.h"
+#include "velero/item_action.h"
+
+// The restore of volumes from volume snapshots, whoever took them: Velero's own CSI actions, its
+// former CSI plugin, or ours. Each action computes the object that has to be created and changes
+// only what Velero's own actions, which run first where there are any, have not done.
+// docs/restore-and-delete.md tells the whole road.
+namespace csidelta::restoreitemactions {
+
+// Claims: data source, size, and an operation that ends when the claim is bound or cannot be.
+std::unique_ptr<velero::RestoreItemAction> MakePvcAction(const csi::Environment& env);
+
+// VolumeSnapshots: bound to the content that is restored for them, never to a claim.
+std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
+
+// Contents: made for the driver's existing snapshot, in any cluster.
+std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotContentAction(
+    const csi::Environment& env);
+
+// Classes: with the Secrets that they name.
+std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotClassAction(
+    const csi::Environment& env);
+
+}  // namespace csidelta::restoreitemactions

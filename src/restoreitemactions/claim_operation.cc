@@ -1,0 +1,215 @@
+#include "restoreitemactions/claim_operation.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "k8s/event_recorder.h"
+#include "restoreitemactions/content_readiness.h"
+#include "velero/labels.h"
+
+namespace csidelta::restoreitemactions {
+namespace {
+
+constexpr char kOperationPrefix[] = "claim";
+constexpr char kProvisioningFailed[] = "ProvisioningFailed";
+constexpr char kRestoreFailedReason[] = "RestoreFromSnapshotFailed";
+
+const k8s::ResourceType& StorageClassType() {
+  static const k8s::ResourceType type{"storage.k8s.io", "v1", "storageclasses", "StorageClass",
+                                      false};
+  return type;
+}
+
+const k8s::ResourceType& EventsType() {
+  static const k8s::ResourceType type{"", "v1", "events", "Event", true};
+  return type;
+}
+
+// One look at a claim that is being filled.
+class ClaimCheck {
+ public:
+  ClaimCheck(const CallContext& ctx, const csi::Environment& env, const ClaimOperation& operation,
+             absl::Duration bind_timeout)
+      : ctx_(ctx), env_(env), operation_(operation), bind_timeout_(bind_timeout) {
+    progress_.total_units = 1;
+    progress_.units = "claims";
+  }
+
+  velero::OperationProgress Run() {
+    const absl::StatusOr<Json> claim =
+        env_.api.Get(ctx_, {.type = csi::PersistentVolumeClaimType(),
+                            .namespace_name = operation_.namespace_name,
+                            .name = operation_.claim_name});
+    progress_.updated = env_.clock.Now();
+    if (absl::IsNotFound(claim.status())) {
+      return Fail("is gone");
+    }
+    if (!claim.ok()) {
+      return Wait(claim.status().ToString());
+    }
+    claim_ = *claim;
+    created_ = csi::FromRfc3339(GetString(claim_, {"metadata", "creationTimestamp"}));
+    progress_.started = created_.value_or(env_.clock.Now());
+    const std::string phase = GetString(claim_, {"status", "phase"});
+    if (phase == "Bound") {
+      return Complete("bound");
+    }
+    if (phase == "Lost") {
+      return FailWithEvent("lost its volume");
+    }
+    return CheckPending();
+  }
+
+ private:
+  velero::OperationProgress CheckPending() {
+    ContentState content;
+    if (absl::StatusOr<Json> snapshot = env_.api.Get(
+            ctx_, csi::VolumeSnapshotKey(operation_.namespace_name, operation_.snapshot_name));
+        snapshot.ok()) {
+      content = LookAtContent(ctx_, env_, *snapshot).value_or(ContentState());
+    }
+    if (content.kind == ContentState::Kind::kGone) {
+      return FailWithEvent(absl::StrCat("cannot be filled: the driver has no snapshot ",
+                                        content.handle, ": ", content.message));
+    }
+    const absl::StatusOr<std::string> refusal = LastRefusal();
+    if (!refusal.ok()) {
+      return Wait(refusal.status().ToString());
+    }
+    if (IsDefiniteRefusal(*refusal)) {
+      return FailWithEvent(
+          absl::StrCat("cannot be filled from snapshot ", content.handle, ": ", *refusal));
+    }
+    if (WaitsForConsumer()) {
+      return Complete(
+          "not checked: the claim waits for its first consumer, and is filled when a pod uses it");
+    }
+    if (created_.has_value() && env_.clock.Now() - *created_ >= bind_timeout_) {
+      return FailWithEvent(absl::StrCat("is not bound after ", absl::FormatDuration(bind_timeout_),
+                                        ", snapshot ", content.handle, ": ",
+                                        Words(*refusal, content.message)));
+    }
+    return Wait(Words(*refusal, content.message));
+  }
+
+  static std::string Words(const std::string& refusal, const std::string& content_message) {
+    if (!refusal.empty()) {
+      return refusal;
+    }
+    return content_message.empty() ? "waiting for the claim to be bound" : content_message;
+  }
+
+  // The newest message of a ProvisioningFailed event for this very claim; "" when there is none.
+  absl::StatusOr<std::string> LastRefusal() {
+    ASSIGN_OR_RETURN(
+        const k8s::ObjectList events,
+        env_.api.List(ctx_, EventsType(), operation_.namespace_name,
+                      {.label_selector = "",
+                       .field_selector = absl::StrCat("involvedObject.uid=", csi::Uid(claim_),
+                                                      ",reason=", kProvisioningFailed)}));
+    std::string newest_time;
+    std::string message;
+    for (const Json& event : events.items) {
+      if (GetString(event, {"involvedObject", "uid"}) != csi::Uid(claim_) ||
+          GetString(event, {"reason"}) != kProvisioningFailed) {
+        continue;
+      }
+      const std::string time = GetString(event, {"lastTimestamp"});
+      if (message.empty() || time >= newest_time) {
+        newest_time = time;
+        message = GetString(event, {"message"});
+      }
+    }
+    return message;
+  }
+
+  bool WaitsForConsumer() {
+    if (!csi::Annotation(claim_, velero::kSelectedNodeAnnotation).empty()) {
+      return false;
+    }
+    const std::string class_name = GetString(claim_, {"spec", "storageClassName"});
+    if (class_name.empty()) {
+      return false;
+    }
+    const absl::StatusOr<Json> storage_class =
+        env_.api.Get(ctx_, {.type = StorageClassType(), .namespace_name = "", .name = class_name});
+    return storage_class.ok() &&
+           GetString(*storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer";
+  }
+
+  velero::OperationProgress Wait(std::string description) {
+    progress_.description = std::move(description);
+    return progress_;
+  }
+
+  velero::OperationProgress Complete(std::string description) {
+    progress_.completed = true;
+    progress_.completed_units = 1;
+    progress_.description = std::move(description);
+    return progress_;
+  }
+
+  velero::OperationProgress Fail(absl::string_view what) {
+    progress_.completed = true;
+    progress_.error = absl::StrCat("persistentvolumeclaim ", operation_.namespace_name, "/",
+                                   operation_.claim_name, " ", what);
+    progress_.description = "failed";
+    return progress_;
+  }
+
+  velero::OperationProgress FailWithEvent(absl::string_view what) {
+    velero::OperationProgress failed = Fail(what);
+    const absl::Status emitted = k8s::EmitEvent(ctx_, env_.api, claim_, k8s::EventType::kWarning,
+                                                kRestoreFailedReason, failed.error);
+    if (!emitted.ok()) {
+      CSIDELTA_LOG(kInfo, "the event about a failed restore could not be written",
+                   {"error", emitted.ToString()});
+    }
+    return failed;
+  }
+
+  const CallContext& ctx_;
+  const csi::Environment& env_;
+  const ClaimOperation& operation_;
+  const absl::Duration bind_timeout_;
+  Json claim_;
+  std::optional<absl::Time> created_;
+  velero::OperationProgress progress_;
+};
+
+}  // namespace
+
+std::string EncodeOperation(const ClaimOperation& operation) {
+  return absl::StrCat(kOperationPrefix, "/", operation.namespace_name, "/", operation.claim_name,
+                      "/", operation.snapshot_name);
+}
+
+absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id) {
+  const std::vector<std::string> parts = absl::StrSplit(operation_id, '/');
+  if (parts.size() != 4 || parts[0] != kOperationPrefix || parts[1].empty() || parts[2].empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("no such operation: ", operation_id));
+  }
+  return ClaimOperation{
+      .namespace_name = parts[1], .claim_name = parts[2], .snapshot_name = parts[3]};
+}
+
+bool IsDefiniteRefusal(absl::string_view message) {
+  return absl::StrContains(message, "code = NotFound") ||
+         absl::StrContains(message, "code = InvalidArgument") ||
+         absl::StrContains(message, "code = OutOfRange") ||
+         absl::StrContains(message, "is less than the size");
+}
+
+velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
+                                     const ClaimOperation& operation, absl::Duration bind_timeout) {
+  return ClaimCheck(ctx, env, operation, bind_timeout).Run();
+}
+
+}  // namespace csidelta::restoreitemactions

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "csi/environment.h"
+#include "velero/item_action.h"
+
+namespace csidelta::restoreitemactions {
+
+// The asynchronous operation of a restored claim: did it get its volume?
+//
+//   created --> waiting --Bound------------------------------> completed
+//                  |    --WaitForFirstConsumer, no node------> completed, "not checked"
+//                  |    --driver: no such snapshot-----------> failed, Event on the claim
+//                  |    --provisioner: definite refusal------> failed, Event on the claim
+//                  |    --the claim is gone or Lost----------> failed
+//                  +----not bound after the bind timeout-----> failed, Event on the claim
+//
+// Nothing is ever deleted, and a claim whose operation failed is left to bind later if it can.
+struct ClaimOperation {
+  std::string namespace_name;  // where the claim is restored
+  std::string claim_name;
+  std::string snapshot_name;  // of the VolumeSnapshot there that it is filled from
+};
+
+// The operation's id in Velero's records: readable by later releases and unique in its restore.
+// Pure.
+std::string EncodeOperation(const ClaimOperation& operation);
+// INVALID_ARGUMENT when `operation_id` is none of ours. Pure.
+absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id);
+
+// How the operation stands. Trouble with the API server is "not completed". `bind_timeout` counts
+// from the claim's creation.
+velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
+                                     const ClaimOperation& operation, absl::Duration bind_timeout);
+
+// Whether `message`, of a provisioner's ProvisioningFailed event, is an answer that repeating the
+// request will not change: the snapshot is not there, or the request can never be met. Pure.
+bool IsDefiniteRefusal(absl::string_view message);
+
+}  // namespace csidelta::restoreitemactions

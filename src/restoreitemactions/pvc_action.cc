@@ -1,0 +1,349 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/settings.h"
+#include "csi/snapshot_types.h"
+#include "k8s/event_recorder.h"
+#include "restoreitemactions/actions.h"
+#include "restoreitemactions/claim_operation.h"
+#include "restoreitemactions/content_readiness.h"
+#include "velero/backup.h"
+#include "velero/labels.h"
+#include "velero/quantity.h"
+
+namespace csidelta::restoreitemactions {
+namespace {
+
+constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
+// What the host waits longer than we do, so that ours is the last word.
+constexpr absl::Duration kReadyTimeoutSlack = absl::Seconds(30);
+constexpr char kSnapshotGoneReason[] = "SnapshotIsGone";
+
+// One claim on its way into the cluster.
+struct ClaimRestore {
+  velero::Restore restore;
+  std::string original_namespace;
+  std::string target_namespace;
+  std::string claim_name;
+  std::string original_snapshot;  // the VolumeSnapshot's name in the backup
+};
+
+bool EraseMetadata(Json& item, absl::string_view map, absl::string_view key) {
+  if (FindJson(item, {"metadata", map, key}) == nullptr) {
+    return false;
+  }
+  EraseJson(item, {"metadata", map, key});
+  return true;
+}
+
+// An empty field is as good as none.
+bool EraseSpec(Json& item, absl::string_view field) {
+  const Json* value = FindJson(item, {"spec", field});
+  if (value == nullptr || value->is_null() || *value == "") {
+    return false;
+  }
+  EraseJson(item, {"spec", field});
+  return true;
+}
+
+// What the backup's actions told each other through the archived claim. Coming back it would make a
+// later backup's action pass filters, or, longer than a label may be, the claim would be refused.
+bool StripBackupMarks(Json& item) {
+  bool changed = EraseMetadata(item, "annotations", velero::kMustIncludeAnnotation);
+  changed |= EraseMetadata(item, "annotations", velero::kSkippedNoCsiPvAnnotation);
+  if (csi::Label(item, velero::kVolumeSnapshotNameLabel).size() > velero::kLabelValueBytesMax) {
+    changed |= EraseMetadata(item, "labels", velero::kVolumeSnapshotNameLabel);
+  }
+  return changed;
+}
+
+bool StripBinding(Json& item) {
+  bool changed = false;
+  for (const char* key :
+       {velero::kBindCompletedAnnotation, velero::kBoundByControllerAnnotation,
+        velero::kStorageProvisionerAnnotation, velero::kBetaStorageProvisionerAnnotation,
+        velero::kSelectedNodeAnnotation, velero::kVolumeSnapshotNameAnnotation,
+        velero::kDataUploadNameAnnotation}) {
+    changed |= EraseMetadata(item, "annotations", key);
+  }
+  for (const char* field : {"volumeName", "selector", "dataSourceRef"}) {
+    changed |= EraseSpec(item, field);
+  }
+  return changed;
+}
+
+// The VolumeSnapshot that this backup took of the claim's volume, by its name in the archive; ""
+// when it took none. A claim that was restored once, and whose volume this backup did not take, may
+// still carry the annotation of its earlier backup; then the label beside it is that backup's too.
+std::string SnapshotInBackup(const Json& item_from_backup, const std::string& backup_name) {
+  const std::string label = csi::Label(item_from_backup, velero::kBackupNameLabel);
+  const bool of_this_backup =
+      label.empty() || label == backup_name || label == velero::ValidLabelValue(backup_name);
+  return of_this_backup ? csi::Annotation(item_from_backup, velero::kVolumeSnapshotNameAnnotation)
+                        : "";
+}
+
+// The VolumeSnapshot that Velero's own action has made the claim's source, "" when it has not:
+// under the restored name, or, as Velero 1.14 and 1.15 do, under the original one.
+std::string SourceSetByVelero(const Json& item, const ClaimRestore& claim) {
+  if (!GetString(item, {"spec", "volumeName"}).empty() ||
+      GetString(item, {"spec", "dataSource", "kind"}) != "VolumeSnapshot") {
+    return "";
+  }
+  const std::string name = GetString(item, {"spec", "dataSource", "name"});
+  const std::string restored =
+      velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
+  return name == restored || name == claim.original_snapshot ? name : "";
+}
+
+// The size of the snapshot as the restored VolumeSnapshot tells it; nothing when it does not.
+std::optional<int64_t> RestoreSizeOf(const Json& snapshot) {
+  for (const std::string& text : {csi::Annotation(snapshot, velero::kRestoreSizeAnnotation),
+                                  csi::Annotation(snapshot, velero::kMisspeltRestoreSizeAnnotation),
+                                  GetString(snapshot, {"status", "restoreSize"})}) {
+    const absl::StatusOr<int64_t> size_bytes = velero::ParseQuantity(text);
+    if (size_bytes.ok() && *size_bytes > 0) {
+      return *size_bytes;
+    }
+  }
+  return std::nullopt;
+}
+
+// Drivers refuse a volume smaller than its snapshot.
+bool RaiseRequest(const Json& snapshot, Json& item) {
+  const std::optional<int64_t> size_bytes = RestoreSizeOf(snapshot);
+  if (!size_bytes.has_value()) {
+    return false;
+  }
+  const absl::StatusOr<int64_t> request_bytes =
+      velero::ParseQuantity(GetString(item, {"spec", "resources", "requests", "storage"}));
+  if (request_bytes.ok() && *request_bytes >= *size_bytes) {
+    return false;
+  }
+  SetJson(item, {"spec", "resources", "requests", "storage"},
+          velero::FormatBinaryQuantity(*size_bytes));
+  return true;
+}
+
+class PvcAction : public velero::RestoreItemAction {
+ public:
+  explicit PvcAction(const csi::Environment& env) : env_(env) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    velero::ResourceSelector selector;
+    selector.included_resources = {"persistentvolumeclaims"};
+    return selector;
+  }
+
+  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                    const Json& item_from_backup,
+                                                    const Json& restore_json) override {
+    ClaimRestore claim;
+    ASSIGN_OR_RETURN(claim.restore, velero::ParseRestore(restore_json));
+    claim.original_namespace = csi::Namespace(item_from_backup);
+    claim.target_namespace = claim.restore.MapNamespace(claim.original_namespace);
+    claim.claim_name = csi::Name(item_from_backup);
+    claim.original_snapshot = SnapshotInBackup(item_from_backup, claim.restore.backup_name);
+
+    Json changed_item = item;
+    bool changed = StripBackupMarks(changed_item);
+    velero::RestoreItemResult result;
+    const bool without_data = claim.restore.restore_pvs.has_value() && !*claim.restore.restore_pvs;
+    if (without_data || !claim.original_snapshot.empty()) {
+      ASSIGN_OR_RETURN(const bool exists, ClaimExists(ctx, claim));
+      if (exists) {
+        CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
+                     {"namespace", claim.target_namespace}, {"pvc", claim.claim_name});
+        return result;
+      }
+      ASSIGN_OR_RETURN(const bool rewritten,
+                       without_data
+                           ? ClearVolume(changed_item)
+                           : FillFromBackup(ctx, claim, item_from_backup, changed_item, result));
+      changed |= rewritten;
+    }
+    if (changed) {
+      result.item = std::move(changed_item);
+    }
+    return result;
+  }
+
+  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
+                                                     absl::string_view operation_id,
+                                                     const Json& restore_json) override {
+    const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
+    if (!operation.ok()) {
+      velero::OperationProgress progress;
+      progress.completed = true;
+      progress.error = std::string(operation.status().message());
+      return progress;
+    }
+    const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_json);
+    return CheckClaim(ctx, env_, *operation,
+                      restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
+  }
+
+  // Nothing of ours runs: the claim goes on waiting for its volume.
+  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
+                      const Json& /*restore*/) override {
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& ctx,
+                                               const std::vector<velero::ResourceIdentifier>& items,
+                                               const Json& restore_json) override {
+    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
+    for (const velero::ResourceIdentifier& item : items) {
+      if (item.resource != csi::VolumeSnapshotType().plural) {
+        continue;
+      }
+      absl::StatusOr<Json> snapshot = env_.api.Get(
+          ctx, csi::VolumeSnapshotKey(restore.MapNamespace(item.namespace_name),
+                                      velero::RestoredSnapshotName(restore.uid, item.name)));
+      if (!snapshot.ok()) {
+        continue;
+      }
+      ASSIGN_OR_RETURN(const ContentState state, LookAtContent(ctx, env_, *snapshot));
+      if (state.kind == ContentState::Kind::kPending) {
+        ASSIGN_OR_RETURN(const bool long_enough, WaitedLongEnough(ctx, *snapshot));
+        if (!long_enough) {
+          return false;
+        }
+      }
+      if (state.kind == ContentState::Kind::kGone) {
+        return absl::NotFoundError(absl::StrCat("volumesnapshot ", item.namespace_name, "/",
+                                                item.name, ": the driver has no snapshot ",
+                                                state.handle, ": ", state.message));
+      }
+    }
+    return true;
+  }
+
+ private:
+  absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const ClaimRestore& claim) {
+    const absl::Status status = env_.api
+                                    .Get(ctx, {.type = csi::PersistentVolumeClaimType(),
+                                               .namespace_name = claim.target_namespace,
+                                               .name = claim.claim_name})
+                                    .status();
+    if (status.ok() || absl::IsNotFound(status)) {
+      return status.ok();
+    }
+    return status;
+  }
+
+  // No answer in time is no answer: the claim is made. The host would make an error of it.
+  absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const Json& snapshot) {
+    ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
+    const auto made = csi::FromRfc3339(GetString(snapshot, {"metadata", "creationTimestamp"}));
+    return made.has_value() && env_.clock.Now() >= *made + config.restore_content_wait;
+  }
+
+  // The user wants the claim without its data.
+  static absl::StatusOr<bool> ClearVolume(Json& item) {
+    bool changed = false;
+    for (const char* field : {"volumeName", "dataSource", "dataSourceRef"}) {
+      changed |= EraseSpec(item, field);
+    }
+    return changed;
+  }
+
+  // A data mover holds the data: its own actions restore it.
+  absl::StatusOr<bool> IsMoved(const CallContext& ctx, const ClaimRestore& claim,
+                               const Json& item_from_backup) {
+    if (csi::Annotation(item_from_backup, velero::kDataUploadNameAnnotation).empty()) {
+      return false;
+    }
+    ASSIGN_OR_RETURN(const Json object,
+                     env_.api.Get(ctx, {.type = csi::BackupType(),
+                                        .namespace_name = claim.restore.namespace_name,
+                                        .name = claim.restore.backup_name}));
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(object));
+    return backup.snapshot_move_data;
+  }
+
+  absl::StatusOr<bool> FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
+                                      const Json& item_from_backup, Json& item,
+                                      velero::RestoreItemResult& result) {
+    ASSIGN_OR_RETURN(const bool moved, IsMoved(ctx, claim, item_from_backup));
+    if (moved) {
+      return false;
+    }
+    return FillFromSnapshot(ctx, claim, item, result);
+  }
+
+  // Makes the VolumeSnapshot the claim's source. Returns whether the item changed.
+  absl::StatusOr<bool> FillFromSnapshot(const CallContext& ctx, const ClaimRestore& claim,
+                                        Json& item, velero::RestoreItemResult& result) {
+    std::string source = SourceSetByVelero(item, claim);
+    const bool by_velero = !source.empty();
+    bool changed = StripBinding(item);
+    if (!by_velero) {
+      source = velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
+      SetJson(item, {"spec", "dataSource"},
+              Json{{"apiGroup", kSnapshotGroup}, {"kind", "VolumeSnapshot"}, {"name", source}});
+      result.additional_items.push_back({.group = kSnapshotGroup,
+                                         .resource = csi::VolumeSnapshotType().plural,
+                                         .namespace_name = claim.original_namespace,
+                                         .name = claim.original_snapshot});
+      changed = true;
+    }
+    result.operation_id = EncodeOperation({.namespace_name = claim.target_namespace,
+                                           .claim_name = claim.claim_name,
+                                           .snapshot_name = source});
+    const absl::StatusOr<Json> snapshot =
+        env_.api.Get(ctx, csi::VolumeSnapshotKey(claim.target_namespace, source));
+    if (absl::IsNotFound(snapshot.status())) {
+      // It comes as additional item, after this call.
+      ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
+      result.wait_for_additional_items = !result.additional_items.empty();
+      result.additional_items_ready_timeout = config.restore_content_wait + kReadyTimeoutSlack;
+      return changed;
+    }
+    RETURN_IF_ERROR(snapshot.status());
+    changed |= RaiseRequest(*snapshot, item);
+    RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));
+    return changed;
+  }
+
+  // Fails when the driver says that it has no such snapshot. When it says nothing in time, the
+  // claim is made all the same and its operation goes on looking.
+  absl::Status RequireSnapshot(const CallContext& ctx, const ClaimRestore& claim,
+                               const Json& snapshot) {
+    ASSIGN_OR_RETURN(ContentState state, LookAtContent(ctx, env_, snapshot));
+    if (state.kind == ContentState::Kind::kPending) {
+      ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
+      ASSIGN_OR_RETURN(state,
+                       AwaitContent(ctx.WithTimeout(config.restore_content_wait), env_, snapshot));
+    }
+    if (state.kind != ContentState::Kind::kGone) {
+      return absl::OkStatus();
+    }
+    const std::string message = absl::StrCat(
+        "persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
+        " cannot be restored: the driver has no snapshot ", state.handle, ": ", state.message);
+    const absl::Status emitted = k8s::EmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning,
+                                                kSnapshotGoneReason, message);
+    if (!emitted.ok()) {
+      CSIDELTA_LOG(kInfo, "the event about a missing snapshot could not be written",
+                   {"error", emitted.ToString()});
+    }
+    return absl::NotFoundError(message);
+  }
+
+  const csi::Environment env_;
+};
+
+}  // namespace
+
+std::unique_ptr<velero::RestoreItemAction> MakePvcAction(const csi::Environment& env) {
+  return std::make_unique<PvcAction>(env);
+}
+
+}  // namespace csidelta::restoreitemactions

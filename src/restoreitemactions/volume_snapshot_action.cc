@@ -1,0 +1,137 @@
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "restoreitemactions/actions.h"
+#include "restoreitemactions/synchronous_action.h"
+#include "velero/backup.h"
+#include "velero/labels.h"
+
+namespace csidelta::restoreitemactions {
+namespace {
+
+constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
+
+// Velero's own action has bound the item to a restored content: one that the backup does not name.
+bool IsBoundByVelero(const Json& item, const Json& item_from_backup) {
+  const std::string content = GetString(item, {"spec", "source", "volumeSnapshotContentName"});
+  return !content.empty() && csi::SourceClaimName(item).empty() &&
+         content != GetString(item_from_backup, {"spec", "source", "volumeSnapshotContentName"});
+}
+
+// The VolumeSnapshot was archived before the driver had cut anything, or after it failed to: no
+// handle is known, and its status says so. Its content in the archive, if any, is of no use.
+bool WasNeverCut(const Json& from_backup) {
+  const Json* ready = FindJson(from_backup, {"status", "readyToUse"});
+  return csi::BoundContentName(from_backup).empty() ||
+         (ready != nullptr && *ready == false &&
+          FindJson(from_backup, {"status", "creationTime"}) == nullptr &&
+          csi::Annotation(from_backup, velero::kVolumeSnapshotHandleAnnotation).empty());
+}
+
+class VolumeSnapshotAction : public SynchronousAction {
+ public:
+  explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    velero::ResourceSelector selector;
+    selector.included_resources = {"volumesnapshots.snapshot.storage.k8s.io"};
+    return selector;
+  }
+
+  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                    const Json& item_from_backup,
+                                                    const Json& restore_json) override {
+    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
+    velero::RestoreItemResult result;
+    if (restore.restore_pvs.has_value() && !*restore.restore_pvs) {
+      result.skip_restore = true;
+      return result;
+    }
+    if (WasNeverCut(item_from_backup)) {
+      CSIDELTA_LOG(kWarn, "left out a volume snapshot that was not cut when it was backed up",
+                   {"namespace", csi::Namespace(item_from_backup)},
+                   {"volume_snapshot", csi::Name(item_from_backup)});
+      result.skip_restore = true;
+      return result;
+    }
+    Json changed_item = item;
+    bool changed = csi::StripMarks(changed_item);
+    if (!IsBoundByVelero(item, item_from_backup)) {
+      Rewrite(velero::RestoredSnapshotName(restore.uid, csi::Name(item_from_backup)), changed_item);
+      result.additional_items.push_back({.group = kSnapshotGroup,
+                                         .resource = csi::VolumeSnapshotContentType().plural,
+                                         .namespace_name = "",
+                                         .name = csi::BoundContentName(item_from_backup)});
+      changed = true;
+    }
+    ASSIGN_OR_RETURN(const bool made, EnsureContent(ctx, restore, item_from_backup, changed_item));
+    if (made) {
+      result.additional_items.clear();
+    }
+    if (changed) {
+      result.item = std::move(changed_item);
+    }
+    return result;
+  }
+
+ private:
+  static void Rewrite(const std::string& new_name, Json& item) {
+    SetJson(item, {"metadata", "name"}, new_name);
+    SetJson(item, {"metadata", "annotations", velero::kDeletionPolicyAnnotation}, "Retain");
+    SetJson(item, {"spec", "source"}, Json{{"volumeSnapshotContentName", new_name}});
+    EraseJson(item, {"spec", "volumeSnapshotClassName"});
+  }
+
+  // Archives of older Velero hold a content that nothing can bind to any more, and a filter of the
+  // restore can leave the content out. The VolumeSnapshot's own annotations are enough to make one.
+  // Returns whether it did.
+  absl::StatusOr<bool> EnsureContent(const CallContext& ctx, const velero::Restore& restore,
+                                     const Json& from_backup, const Json& item) {
+    const std::string name = GetString(item, {"spec", "source", "volumeSnapshotContentName"});
+    csi::StaticContent content;
+    content.handle = csi::Annotation(from_backup, velero::kVolumeSnapshotHandleAnnotation);
+    content.driver = csi::Annotation(from_backup, velero::kDriverNameAnnotation);
+    if (content.handle.empty() || content.driver.empty()) {
+      return false;
+    }
+    const absl::Status found = env_.api.Get(ctx, csi::VolumeSnapshotContentKey(name)).status();
+    if (!absl::IsNotFound(found)) {
+      RETURN_IF_ERROR(found);
+      return false;
+    }
+    ASSIGN_OR_RETURN(const std::vector<Json> classes, csi::ListSnapshotClasses(ctx, env_));
+    content.name = name;
+    content.snapshot_namespace = restore.MapNamespace(csi::Namespace(from_backup));
+    content.snapshot_name = csi::Name(item);
+    content.deletion_policy = "Retain";
+    content.class_name = csi::ClassOfDriver(
+        classes, content.driver, GetString(from_backup, {"spec", "volumeSnapshotClassName"}));
+    content.labels = {
+        {velero::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
+        {velero::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
+    };
+    content.annotations = csi::DeletionSecretAnnotations(from_backup);
+    const absl::Status created =
+        env_.api.Create(ctx, csi::VolumeSnapshotContentType(), "", csi::MakeStaticContent(content))
+            .status();
+    if (!created.ok() && !absl::IsAlreadyExists(created)) {
+      return Annotate(created, absl::StrCat("restore snapshot ", content.handle));
+    }
+    return true;
+  }
+
+  const csi::Environment env_;
+};
+
+}  // namespace
+
+std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotAction(const csi::Environment& env) {
+  return std::make_unique<VolumeSnapshotAction>(env);
+}
+
+}  // namespace csidelta::restoreitemactions

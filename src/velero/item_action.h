@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+
+namespace csidelta::velero {
+
+struct ResourceIdentifier {
+  std::string group;     // "" for the core group
+  std::string resource;  // canonical plural
+  std::string namespace_name;
+  std::string name;
+
+  bool operator==(const ResourceIdentifier&) const = default;
+};
+
+// Which items an action wants. Empty lists mean everything.
+struct ResourceSelector {
+  std::vector<std::string> included_namespaces;
+  std::vector<std::string> excluded_namespaces;
+  std::vector<std::string> included_resources;  // "plural" or "plural.group"
+  std::vector<std::string> excluded_resources;
+  std::string label_selector;
+};
+
+// How far an asynchronous operation is. The host ignores `error` unless completed, and counts a
+// completed operation with an empty `error` as a success.
+struct OperationProgress {
+  bool completed = false;
+  std::string error;
+  int64_t completed_units = 0;
+  int64_t total_units = 0;
+  std::string units;
+  std::string description;
+  std::optional<absl::Time> started;
+  std::optional<absl::Time> updated;
+};
+
+struct BackupItemResult {
+  std::optional<Json> item;  // absent: the item goes back byte for byte
+  std::vector<ResourceIdentifier> additional_items;
+  std::string operation_id;  // "": no asynchronous operation
+  std::vector<ResourceIdentifier> post_operation_items;
+};
+
+struct RestoreItemResult {
+  std::optional<Json> item;  // absent: the item goes back byte for byte
+  std::vector<ResourceIdentifier> additional_items;
+  bool skip_restore = false;
+  std::string operation_id;
+  bool wait_for_additional_items = false;
+  absl::Duration additional_items_ready_timeout =
+      absl::ZeroDuration();  // zero: the server's default
+};
+
+// How long an answer to Progress may take when the API server gives none. The host sets no deadline
+// and asks about one operation after the other.
+inline constexpr absl::Duration kProgressTimeMax = absl::Seconds(5);
+
+// The four kinds of Velero item actions. One object serves every call of its kind and name; calls
+// come concurrently and from several backups at once, so implementations are thread-safe and keep
+// no state that matters. ctx ends when the process is asked to shut down; the host itself sets no
+// deadline, so actions bound their own waits. An error fails the item (backup, restore), or is
+// logged (delete). Execute is never asked to be quick; Progress answers at once, is given
+// kProgressTimeMax at most, and reports trouble that may pass as "not completed".
+class BackupItemAction {
+ public:
+  virtual ~BackupItemAction() = default;
+  virtual ResourceSelector AppliesTo() const = 0;
+  virtual absl::StatusOr<BackupItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                   const Json& backup) = 0;
+  virtual absl::StatusOr<OperationProgress> Progress(const CallContext& ctx,
+                                                     absl::string_view operation_id,
+                                                     const Json& backup) = 0;
+  virtual absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
+                              const Json& backup) = 0;
+};
+
+class RestoreItemAction {
+ public:
+  virtual ~RestoreItemAction() = default;
+  virtual ResourceSelector AppliesTo() const = 0;
+  // `item` as the host and the actions before rewrote it; `item_from_backup` as it stands in the
+  // archive.
+  virtual absl::StatusOr<RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                    const Json& item_from_backup,
+                                                    const Json& restore) = 0;
+  virtual absl::StatusOr<OperationProgress> Progress(const CallContext& ctx,
+                                                     absl::string_view operation_id,
+                                                     const Json& restore) = 0;
+  virtual absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
+                              const Json& restore) = 0;
+  virtual absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& ctx,
+                                                       const std::vector<ResourceIdentifier>& items,
+                                                       const Json& restore) = 0;
+};
+
+class DeleteItemAction {
+ public:
+  virtual ~DeleteItemAction() = default;
+  virtual ResourceSelector AppliesTo() const = 0;
+  virtual absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup) = 0;
+};
+
+class ItemBlockAction {
+ public:
+  virtual ~ItemBlockAction() = default;
+  virtual ResourceSelector AppliesTo() const = 0;
+  virtual absl::StatusOr<std::vector<ResourceIdentifier>> GetRelatedItems(const CallContext& ctx,
+                                                                          const Json& item,
+                                                                          const Json& backup) = 0;
+};
+
+}  // namespace csidelta::velero

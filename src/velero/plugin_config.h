@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/json.h"
+
+namespace csidelta::velero {
+
+// The settings of this plugin: one ConfigMap in Velero's namespace. Every field has a key of the
+// same meaning in PluginConfigKeys() and in docs/configuration.md.
+struct PluginConfig {
+  // Remove what failed backups left behind, once per backup.
+  bool sweep_orphans = true;
+  // How long nothing may have been seen of a Backup before its volume snapshots count as orphans.
+  absl::Duration orphan_grace_period = absl::Hours(24);
+  // How long a restore waits to hear whether the driver still has the snapshot.
+  absl::Duration restore_content_wait = absl::Minutes(1);
+  // How long a delete action waits for a snapshot to be gone from the driver.
+  absl::Duration deletion_wait = absl::Minutes(1);
+
+  // One line per unknown key, naming the nearest known one.
+  std::vector<std::string> warnings;
+};
+
+// One setting, as the documentation shows it.
+struct PluginConfigKey {
+  absl::string_view name;
+  absl::string_view default_text;
+  absl::string_view legal_form;
+  absl::string_view meaning;
+};
+
+// Every key, in the order of the documentation.
+const std::vector<PluginConfigKey>& PluginConfigKeys();
+
+// Reads the `data` of a ConfigMap. INVALID_ARGUMENT naming key, value and legal form when a known
+// key has a wrong value. Unknown keys become warnings. Pure.
+absl::StatusOr<PluginConfig> ParsePluginConfig(const Json& config_map);
+
+// The one ConfigMap among `config_maps` that carries both of our labels, whatever their values;
+// null when there is none. Borrowed from `config_maps`. INVALID_ARGUMENT naming all of them when
+// there are more. Pure.
+absl::StatusOr<const Json*> SelectPluginConfig(const std::vector<Json>& config_maps);
+
+}  // namespace csidelta::velero

@@ -1,0 +1,234 @@
+#include "velero/volume_decision.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "velero/labels.h"
+
+namespace csidelta::velero {
+namespace {
+
+constexpr char kSnapshotsOff[] = "spec.snapshotVolumes of the backup is false";
+
+// What the value of our parameter wants for a volume.
+enum class Wish { kSnapshot, kMove, kAsBackupSays };
+
+VolumeDecision LeaveAlone(std::string reason) {
+  return {.kind = VolumeDecision::Kind::kLeaveAlone, .reason = std::move(reason)};
+}
+
+VolumeDecision LeaveAloneAndWarn(std::string reason) {
+  VolumeDecision decision = LeaveAlone(std::move(reason));
+  decision.warn = true;
+  return decision;
+}
+
+std::string ClaimName(const Json& pvc) {
+  return absl::StrCat("PersistentVolumeClaim ", GetString(pvc, {"metadata", "namespace"}), "/",
+                      GetString(pvc, {"metadata", "name"}));
+}
+
+// What Velero's own action leaves on a claim whose volume it took. Its label with the backup's
+// name is the raw name; ours is the one that fits a label.
+std::optional<VolumeDecision> FindEarlierSnapshot(const DecisionInput& input) {
+  const std::string snapshot =
+      GetString(input.pvc, {"metadata", "labels", kVolumeSnapshotNameLabel});
+  const std::string backup = GetString(input.pvc, {"metadata", "labels", kBackupNameLabel});
+  if (input.ignore_claim_labels || snapshot.empty() ||
+      (backup != input.backup.name && backup != ValidLabelValue(input.backup.name))) {
+    return std::nullopt;
+  }
+  return VolumeDecision{.kind = VolumeDecision::Kind::kAlreadyDone,
+                        .reason = "another action took this volume in this backup",
+                        .volume_snapshot_name = snapshot};
+}
+
+absl::StatusOr<Wish> ReadWish(const Json& pvc, const PolicyMatch& match, const std::string& value) {
+  if (value == kCsiDeltaSnapshot) {
+    return Wish::kSnapshot;
+  }
+  if (value == kCsiDeltaMove) {
+    return Wish::kMove;
+  }
+  if (value == kCsiDeltaTrue) {
+    return Wish::kAsBackupSays;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(ClaimName(pvc), ": ", match.rule, ": parameter ", kCsiDeltaParameter, ": \"",
+                   absl::CHexEscape(value.substr(0, 64)), "\" is not ", kCsiDeltaSnapshot, ", ",
+                   kCsiDeltaMove, " or \"", kCsiDeltaTrue, "\""));
+}
+
+absl::Status NoMover(const Json& pvc, absl::string_view asked_by) {
+  return absl::UnimplementedError(absl::StrCat(
+      ClaimName(pvc), ": ", asked_by, " asks for data movement by ", kDataMoverName,
+      ", which this release cannot do; a local volume snapshot would not be a substitute"));
+}
+
+// `decision`, to snapshot a volume that no policy gives to us, where the backup's data movement
+// does not stand in the way.
+absl::StatusOr<VolumeDecision> HeedDataMovement(const DecisionInput& input,
+                                                VolumeDecision decision) {
+  if (!input.backup.snapshot_move_data) {
+    return decision;
+  }
+  const std::string& mover = input.backup.data_mover;
+  if (mover == kDataMoverName) {
+    return NoMover(input.pvc, absl::StrCat("Backup ", input.backup.name));
+  }
+  return LeaveAloneAndWarn(
+      absl::StrCat("data movement by \"", mover.empty() ? "velero" : mover,
+                   "\" was asked for, and nothing in this backup shows that it took this volume"));
+}
+
+VolumeDecision Snapshot(const DecisionInput& input, Json pv, std::string reason,
+                        std::string snapshot_class, bool is_ours) {
+  const std::string phase = GetString(input.pvc, {"status", "phase"});
+  if (phase != "Bound" || GetString(input.pvc, {"spec", "volumeName"}).empty() || pv.is_null()) {
+    return LeaveAlone(absl::StrCat("the claim has no volume: its phase is \"",
+                                   absl::CHexEscape(phase.substr(0, 64)), "\""));
+  }
+  const Json* csi = FindJson(pv, {"spec", "csi"});
+  if (csi == nullptr || !csi->is_object()) {
+    const std::string problem = "the volume is not a CSI volume";
+    return is_ours ? LeaveAloneAndWarn(absl::StrCat(problem, ", though ", reason))
+                   : LeaveAlone(problem);
+  }
+  return VolumeDecision{.kind = VolumeDecision::Kind::kSnapshot,
+                        .reason = std::move(reason),
+                        .snapshot_class = std::move(snapshot_class),
+                        .pv = std::move(pv)};
+}
+
+// A rule of type `custom`.
+absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const PolicyMatch& match,
+                                            Json pv) {
+  const auto value = match.parameters.find(kCsiDeltaParameter);
+  if (value == match.parameters.end()) {
+    return LeaveAlone(absl::StrCat(match.rule, " gives this volume to somebody else"));
+  }
+  ASSIGN_OR_RETURN(const Wish wish, ReadWish(input.pvc, match, value->second));
+  const auto snapshot_class = match.parameters.find(kSnapshotClassParameter);
+  VolumeDecision decision =
+      Snapshot(input, std::move(pv), absl::StrCat(match.rule, " gives this volume to us"),
+               snapshot_class == match.parameters.end() ? "" : snapshot_class->second, true);
+  const bool move =
+      wish == Wish::kMove || (wish == Wish::kAsBackupSays && input.backup.snapshot_move_data);
+  if (decision.kind == VolumeDecision::Kind::kSnapshot && move) {
+    return NoMover(input.pvc,
+                   wish == Wish::kMove ? match.rule : absl::StrCat("Backup ", input.backup.name));
+  }
+  return decision;
+}
+
+absl::StatusOr<VolumeDecision> DecideBySnapshotRule(const DecisionInput& input,
+                                                    const PolicyMatch& match, Json pv) {
+  const auto snapshot_class = match.parameters.find(kSnapshotClassParameter);
+  VolumeDecision decision =
+      Snapshot(input, std::move(pv), absl::StrCat(match.rule, " asks for a volume snapshot"),
+               snapshot_class == match.parameters.end() ? "" : snapshot_class->second, false);
+  return decision.kind == VolumeDecision::Kind::kSnapshot
+             ? HeedDataMovement(input, std::move(decision))
+             : std::move(decision);
+}
+
+absl::StatusOr<VolumeDecision> DecideByRule(const DecisionInput& input, const PolicyMatch& match,
+                                            Json pv) {
+  switch (match.action) {
+    case PolicyAction::kSkip:
+      return LeaveAlone(absl::StrCat(match.rule, " skips this volume"));
+    case PolicyAction::kFsBackup:
+      return LeaveAlone(absl::StrCat(match.rule, " gives this volume to file-system backup"));
+    case PolicyAction::kCustom:
+      return DecideCustom(input, match, std::move(pv));
+    case PolicyAction::kSnapshot:
+      break;
+  }
+  return DecideBySnapshotRule(input, match, std::move(pv));
+}
+
+absl::StatusOr<VolumeDecision> DecideByFlags(const DecisionInput& input,
+                                             const VolumeQueries& queries, Json pv) {
+  VolumeDecision decision =
+      Snapshot(input, std::move(pv), "the backup snapshots its volumes", "", false);
+  if (decision.kind != VolumeDecision::Kind::kSnapshot) {
+    return decision;
+  }
+  ASSIGN_OR_RETURN(const auto pods, queries.pods());
+  const std::string claim = GetString(input.pvc, {"metadata", "name"});
+  for (const Json& pod : *pods) {
+    if (FsBackupTakesClaim(input.backup, pod, claim)) {
+      return LeaveAlone(absl::StrCat("file-system backup takes this volume in pod ",
+                                     GetString(pod, {"metadata", "name"})));
+    }
+  }
+  return HeedDataMovement(input, std::move(decision));
+}
+
+bool NamesVolume(const std::map<std::string, std::string>& annotations, const char* key,
+                 const std::string& volume) {
+  const auto found = annotations.find(key);
+  if (found == annotations.end()) {
+    return false;
+  }
+  const std::vector<std::string> names = absl::StrSplit(found->second, ',');
+  return std::find(names.begin(), names.end(), volume) != names.end();
+}
+
+}  // namespace
+
+bool FsBackupTakesClaim(const Backup& backup, const Json& pod, absl::string_view claim_name) {
+  const Json* volumes = FindJson(pod, {"spec", "volumes"});
+  if (volumes == nullptr || !volumes->is_array()) {
+    return false;
+  }
+  const auto annotations = GetStringMap(pod, {"metadata", "annotations"});
+  const bool opt_out = backup.default_volumes_to_fs_backup.value_or(false);
+  return std::any_of(volumes->begin(), volumes->end(), [&](const Json& volume) {
+    if (GetString(volume, {"persistentVolumeClaim", "claimName"}) != claim_name) {
+      return false;
+    }
+    const std::string name = GetString(volume, {"name"});
+    return opt_out ? !NamesVolume(annotations, kVolumesToExcludeAnnotation, name)
+                   : NamesVolume(annotations, kVolumesToBackupAnnotation, name);
+  });
+}
+
+absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
+                                            const VolumeQueries& queries) {
+  if (!input.enable_csi) {
+    return LeaveAlone("the server runs without the feature EnableCSI");
+  }
+  if (input.backup.Finalizing()) {
+    return LeaveAlone("the backup is being finalized");
+  }
+  if (std::optional<VolumeDecision> done = FindEarlierSnapshot(input); done.has_value()) {
+    return *std::move(done);
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const VolumePolicies> policies, queries.policies());
+  const bool snapshots_off = input.backup.snapshot_volumes == false;
+  if (snapshots_off && policies->size() == 0) {
+    return LeaveAlone(kSnapshotsOff);
+  }
+  ASSIGN_OR_RETURN(Json pv, queries.pv());
+  const PolicyMatch match = policies->Match({.pvc = input.pvc, .pv = pv.is_null() ? nullptr : &pv});
+  switch (match.kind) {
+    case PolicyMatch::Kind::kUndecidable:
+      return LeaveAloneAndWarn(absl::StrCat(match.reason, ", so this volume is left alone"));
+    case PolicyMatch::Kind::kRule:
+      return DecideByRule(input, match, std::move(pv));
+    case PolicyMatch::Kind::kNoMatch:
+      break;
+  }
+  return snapshots_off ? LeaveAlone(kSnapshotsOff) : DecideByFlags(input, queries, std::move(pv));
+}
+
+}  // namespace csidelta::velero

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/json.h"
+#include "velero/backup.h"
+#include "velero/volume_policy.h"
+
+namespace csidelta::velero {
+
+// The key of `parameters` by which a policy of type `custom` gives a volume to us, and its values.
+inline constexpr char kCsiDeltaParameter[] = "csi-delta";
+inline constexpr char kCsiDeltaSnapshot[] = "snapshot";  // a local volume snapshot
+inline constexpr char kCsiDeltaMove[] = "move";          // our data mover
+inline constexpr char kCsiDeltaTrue[] = "true";          // what spec.snapshotMoveData says
+// With type `snapshot`, or with ours: the VolumeSnapshotClass to use.
+inline constexpr char kSnapshotClassParameter[] = "snapshotClass";
+// The data mover that is ours, in spec.datamover.
+inline constexpr char kDataMoverName[] = "csi-delta";
+
+// How the decision learns what costs a request. Each is called at most once per decision, and only
+// when the answer depends on it; an error is returned as it is. All must be set.
+struct VolumeQueries {
+  // The policies of the backup, the global ones at the end; never null.
+  std::function<absl::StatusOr<std::shared_ptr<const VolumePolicies>>()> policies;
+  // The claim's PersistentVolume; JSON null when it has none or it is gone.
+  std::function<absl::StatusOr<Json>()> pv;
+  // Pods of the claim's namespace; others than those using the claim do no harm. Never null.
+  std::function<absl::StatusOr<std::shared_ptr<const std::vector<Json>>>()> pods;
+};
+
+struct VolumeDecision {
+  enum class Kind {
+    kLeaveAlone,   // not ours, or nothing to do
+    kAlreadyDone,  // another action took the volume in this backup
+    kSnapshot,     // ours take a local volume snapshot
+  };
+  Kind kind = Kind::kLeaveAlone;
+  // For people: why. Logged once per volume.
+  std::string reason{};
+  // The reason is a warning: nobody else may save this volume either.
+  bool warn = false;
+  // kAlreadyDone: the VolumeSnapshot that the claim names, in the claim's namespace.
+  std::string volume_snapshot_name{};
+  // kSnapshot: the class that the policy asks for; "" for none.
+  std::string snapshot_class{};
+  // kSnapshot: the PersistentVolume, as `queries.pv` returned it.
+  Json pv = nullptr;
+};
+
+struct DecisionInput {
+  const Backup& backup;
+  const Json& pvc;  // as the host hands it over, after the actions before ours
+  bool enable_csi = false;
+  // The claim's labels may be older than this backup, when a restored claim kept them. A caller
+  // that found the VolumeSnapshot they name gone or of another backup asks again with true.
+  bool ignore_claim_labels = false;
+};
+
+// Decides what this plugin does with a claim's volume in a backup; see docs/volume-policies.md for
+// the table. Pure but for `queries`.
+//   INVALID_ARGUMENT  a policy gives the volume to us with a value that we do not know; the
+//                     message names the claim, the rule and the legal values.
+//   UNIMPLEMENTED     data movement by us is asked for. A local snapshot in its place would be
+//                     restored as an empty volume, so the claim fails.
+absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
+                                            const VolumeQueries& queries);
+
+// Whether Velero's file-system backup takes this claim's volume in `pod` without any policy: by
+// the pod's annotations, opt-in or opt-out as the backup says. Pure.
+bool FsBackupTakesClaim(const Backup& backup, const Json& pod, absl::string_view claim_name);
+
+}  // namespace csidelta::velero

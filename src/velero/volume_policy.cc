@@ -1,0 +1,465 @@
+#include "velero/volume_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "base/yaml.h"
+#include "velero/quantity.h"
+
+namespace csidelta::velero {
+
+// One rule as it was read. A condition that was not given is empty and holds.
+struct VolumeRule {
+  // Inclusive; an upper bound of 0 means none.
+  struct CapacityRange {
+    int64_t lower_bytes = 0;
+    int64_t upper_bytes = 0;
+  };
+  struct Nfs {
+    std::string server, path;  // "" for any
+  };
+  struct Csi {
+    std::string driver;  // "" for any
+    std::map<std::string, std::string> volume_attributes;
+  };
+
+  std::string name;
+  std::optional<CapacityRange> capacity;
+  std::vector<std::string> storage_classes;
+  std::optional<Nfs> nfs;
+  std::optional<Csi> csi;
+  std::vector<std::string> volume_types;
+  std::map<std::string, std::string> pvc_labels;
+  std::vector<std::string> pvc_phases;
+  std::string pvc_volume_mode;
+  std::set<std::string> pvc_access_modes;
+  PolicyAction action = PolicyAction::kSkip;
+  std::map<std::string, std::string> parameters;
+  std::string not_understood;  // "" when the whole rule is
+};
+
+namespace {
+
+// Fields of a PersistentVolume's spec and what policies call them, in the order in which Velero
+// looks.
+struct VolumeType {
+  absl::string_view field;
+  absl::string_view name;
+};
+constexpr std::array<VolumeType, 22> kVolumeTypes = {
+    {{"awsElasticBlockStore", "awsElasticBlockStore"},
+     {"azureDisk", "azureDisk"},
+     {"azureFile", "azureFile"},
+     {"cephfs", "cephfs"},
+     {"cinder", "cinder"},
+     {"csi", "csi"},
+     {"fc", "fc"},
+     {"flocker", "flocker"},
+     {"flexVolume", "flexVolume"},
+     {"gcePersistentDisk", "gcePersistentDisk"},
+     {"glusterfs", "glusterfs"},
+     {"hostPath", "hostPath"},
+     {"iscsi", "iscsi"},
+     {"local", "local"},
+     {"nfs", "nfs"},
+     {"photonPersistentDisk", "photonPersistentDisk"},
+     {"portworxVolume", "portworxVolume"},
+     {"quobyte", "quobyte"},
+     {"rbd", "rbd"},
+     {"scaleIO", "scaleIO"},
+     {"storageos", "storageOS"},
+     {"vsphereVolume", "vsphereVolume"}}};
+
+std::string Quote(absl::string_view text) {
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, 64)), "\"");
+}
+
+absl::Status WrongValue(absl::string_view key, absl::string_view legal) {
+  return absl::InvalidArgumentError(absl::StrCat(key, ": not ", legal));
+}
+
+// The readers below take YAML's null for "not given", as Go does.
+
+absl::StatusOr<std::string> ReadText(const Json& value, absl::string_view key) {
+  if (value.is_null()) {
+    return std::string();
+  }
+  if (!value.is_string()) {
+    return WrongValue(key, "a text");
+  }
+  return value.get<std::string>();
+}
+
+absl::StatusOr<std::vector<std::string>> ReadTexts(const Json& value, absl::string_view key) {
+  std::vector<std::string> texts;
+  if (value.is_null()) {
+    return texts;
+  }
+  if (!value.is_array()) {
+    return WrongValue(key, "a list of texts");
+  }
+  for (const Json& element : value) {
+    ASSIGN_OR_RETURN(std::string text, ReadText(element, key));
+    if (!element.is_null()) {
+      texts.push_back(std::move(text));
+    }
+  }
+  return texts;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ReadTextMap(const Json& value,
+                                                               absl::string_view key) {
+  std::map<std::string, std::string> map;
+  if (value.is_null()) {
+    return map;
+  }
+  if (!value.is_object()) {
+    return WrongValue(key, "a map of texts");
+  }
+  for (const auto& [name, member] : value.items()) {
+    ASSIGN_OR_RETURN(map[name], ReadText(member, absl::StrCat(key, ".", name)));
+  }
+  return map;
+}
+
+absl::StatusOr<int64_t> ReadBound(absl::string_view text) {
+  text = absl::StripAsciiWhitespace(text);
+  if (text.empty()) {
+    return 0;
+  }
+  return ParseQuantity(text);
+}
+
+absl::Status ReadCapacity(const Json& value, VolumeRule& rule) {
+  ASSIGN_OR_RETURN(const std::string text, ReadText(value, "capacity"));
+  if (text.empty()) {
+    return absl::OkStatus();
+  }
+  const std::vector<std::string> bounds = absl::StrSplit(text, ',');
+  if (bounds.size() != 2) {
+    return WrongValue("capacity", "\"lowest,highest\", such as \"10Gi,100Gi\" or \"10Gi,\"");
+  }
+  VolumeRule::CapacityRange range;
+  absl::StatusOr<int64_t> lower = ReadBound(bounds[0]);
+  RETURN_IF_ERROR(Annotate(lower.status(), "capacity"));
+  absl::StatusOr<int64_t> upper = ReadBound(bounds[1]);
+  RETURN_IF_ERROR(Annotate(upper.status(), "capacity"));
+  range.lower_bytes = *lower;
+  range.upper_bytes = *upper;
+  if (range.upper_bytes < range.lower_bytes && range.upper_bytes != 0) {
+    return WrongValue("capacity", "a range: the highest is below the lowest");
+  }
+  rule.capacity = range;
+  return absl::OkStatus();
+}
+
+void NotUnderstood(VolumeRule& rule, std::string what) {
+  if (rule.not_understood.empty()) {
+    rule.not_understood = std::move(what);
+  }
+}
+
+void NoteUnknownKeys(const Json& map, std::initializer_list<absl::string_view> known,
+                     absl::string_view where, VolumeRule& rule) {
+  for (const auto& [key, value] : map.items()) {
+    if (std::find(known.begin(), known.end(), absl::string_view(key)) == known.end()) {
+      NotUnderstood(rule, absl::StrCat("key ", Quote(key), " of ", where, " is not known"));
+    }
+  }
+}
+
+absl::Status ReadNfs(const Json& value, VolumeRule& rule) {
+  if (value.is_null()) {
+    return absl::OkStatus();
+  }
+  if (!value.is_object()) {
+    return WrongValue("nfs", "a map with server and path");
+  }
+  NoteUnknownKeys(value, {"server", "path"}, "nfs", rule);
+  VolumeRule::Nfs nfs;
+  ASSIGN_OR_RETURN(nfs.server, ReadText(value.value("server", Json()), "nfs.server"));
+  ASSIGN_OR_RETURN(nfs.path, ReadText(value.value("path", Json()), "nfs.path"));
+  rule.nfs = nfs;
+  return absl::OkStatus();
+}
+
+absl::Status ReadCsi(const Json& value, VolumeRule& rule) {
+  if (value.is_null()) {
+    return absl::OkStatus();
+  }
+  if (!value.is_object()) {
+    return WrongValue("csi", "a map with driver and volumeAttributes");
+  }
+  NoteUnknownKeys(value, {"driver", "volumeAttributes"}, "csi", rule);
+  VolumeRule::Csi csi;
+  const Json attributes = value.value("volumeAttributes", Json());
+  ASSIGN_OR_RETURN(csi.driver, ReadText(value.value("driver", Json()), "csi.driver"));
+  ASSIGN_OR_RETURN(csi.volume_attributes, ReadTextMap(attributes, "csi.volumeAttributes"));
+  if (csi.driver.empty() && !attributes.is_null()) {
+    return absl::InvalidArgumentError("csi: volumeAttributes need a driver");
+  }
+  rule.csi = csi;
+  return absl::OkStatus();
+}
+
+absl::Status ReadPvcLabels(const Json& value, VolumeRule& rule) {
+  if (!value.is_object()) {
+    return WrongValue("pvcLabels", "a map of texts");
+  }
+  ASSIGN_OR_RETURN(rule.pvc_labels, ReadTextMap(value, "pvcLabels"));
+  return absl::OkStatus();
+}
+
+absl::Status ReadCondition(const std::string& key, const Json& value, VolumeRule& rule) {
+  if (key == "capacity") {
+    return ReadCapacity(value, rule);
+  }
+  if (key == "nfs") {
+    return ReadNfs(value, rule);
+  }
+  if (key == "csi") {
+    return ReadCsi(value, rule);
+  }
+  if (key == "pvcLabels") {
+    return ReadPvcLabels(value, rule);
+  }
+  if (key == "storageClass") {
+    ASSIGN_OR_RETURN(rule.storage_classes, ReadTexts(value, key));
+  } else if (key == "volumeTypes") {
+    ASSIGN_OR_RETURN(rule.volume_types, ReadTexts(value, key));
+  } else if (key == "pvcPhase") {
+    ASSIGN_OR_RETURN(rule.pvc_phases, ReadTexts(value, key));
+  } else if (key == "pvcVolumeMode") {
+    ASSIGN_OR_RETURN(rule.pvc_volume_mode, ReadText(value, key));
+  } else if (key == "pvcAccessModes") {
+    ASSIGN_OR_RETURN(const std::vector<std::string> modes, ReadTexts(value, key));
+    rule.pvc_access_modes.insert(modes.begin(), modes.end());
+  } else {
+    NotUnderstood(rule, absl::StrCat("condition ", Quote(key), " is not known"));
+  }
+  return absl::OkStatus();
+}
+
+// The text of a parameter. What is no text is shown as JSON: nobody takes it for a legal value.
+std::string ParameterText(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : DumpJson(value);
+}
+
+absl::Status ReadAction(const Json& action, VolumeRule& rule) {
+  if (!action.is_object()) {
+    return WrongValue("action", "a map with type and parameters");
+  }
+  NoteUnknownKeys(action, {"type", "parameters"}, "action", rule);
+  ASSIGN_OR_RETURN(const std::string type, ReadText(action.value("type", Json()), "action.type"));
+  if (type.empty()) {
+    return absl::InvalidArgumentError("action.type: missing");
+  }
+  if (type == "skip") {
+    rule.action = PolicyAction::kSkip;
+  } else if (type == "snapshot") {
+    rule.action = PolicyAction::kSnapshot;
+  } else if (type == "fs-backup") {
+    rule.action = PolicyAction::kFsBackup;
+  } else if (type == "custom") {
+    rule.action = PolicyAction::kCustom;
+  } else {
+    NotUnderstood(rule, absl::StrCat("action type ", Quote(type), " is not known"));
+  }
+  const Json parameters = action.value("parameters", Json::object());
+  if (!parameters.is_object() && !parameters.is_null()) {
+    return WrongValue("action.parameters", "a map");
+  }
+  for (const auto& [key, value] : parameters.items()) {
+    rule.parameters[key] = ParameterText(value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRule(const Json& object, VolumeRule& rule) {
+  if (!object.is_object()) {
+    return absl::InvalidArgumentError("not a map with conditions and action");
+  }
+  NoteUnknownKeys(object, {"conditions", "action"}, "the rule", rule);
+  const Json conditions = object.value("conditions", Json());
+  if (!conditions.is_object() && !conditions.is_null()) {
+    return WrongValue("conditions", "a map");
+  }
+  for (const auto& [key, value] : conditions.items()) {
+    RETURN_IF_ERROR(ReadCondition(key, value, rule));
+  }
+  return ReadAction(object.value("action", Json()), rule);
+}
+
+// --- Matching -----------------------------------------------------------------------------------
+
+bool Contains(const std::vector<std::string>& texts, absl::string_view text) {
+  return std::find(texts.begin(), texts.end(), text) != texts.end();
+}
+
+bool IsSubset(const std::map<std::string, std::string>& subset,
+              const std::map<std::string, std::string>& whole) {
+  return std::all_of(subset.begin(), subset.end(), [&whole](const auto& member) {
+    const auto found = whole.find(member.first);
+    return found != whole.end() && found->second == member.second;
+  });
+}
+
+const Json* FindSource(const Json& pv, absl::string_view field) {
+  const Json* source = FindJson(pv, {"spec", field});
+  return source != nullptr && source->is_object() ? source : nullptr;
+}
+
+absl::string_view VolumeTypeOf(const Json& pv) {
+  for (const VolumeType& type : kVolumeTypes) {
+    if (FindSource(pv, type.field) != nullptr) {
+      return type.name;
+    }
+  }
+  return "";
+}
+
+bool CapacityHolds(const VolumeRule& rule, const Json& pv) {
+  if (!rule.capacity.has_value()) {
+    return true;
+  }
+  const std::string text = GetString(pv, {"spec", "capacity", "storage"});
+  const absl::StatusOr<int64_t> bytes = text.empty() ? 0 : ParseQuantity(text);
+  const auto& [lower, upper] = *rule.capacity;
+  return bytes.ok() && *bytes >= lower && (upper == 0 || *bytes <= upper);
+}
+
+bool NfsHolds(const VolumeRule& rule, const Json& pv) {
+  if (!rule.nfs.has_value()) {
+    return true;
+  }
+  const Json* source = FindSource(pv, "nfs");
+  return source != nullptr &&
+         (rule.nfs->server.empty() || rule.nfs->server == GetString(*source, {"server"})) &&
+         (rule.nfs->path.empty() || rule.nfs->path == GetString(*source, {"path"}));
+}
+
+// Unlike a label, an attribute that the volume lacks equals "", if it has any at all.
+bool AttributesHold(const std::map<std::string, std::string>& wanted,
+                    const std::map<std::string, std::string>& attributes) {
+  return wanted.empty() ||
+         (!attributes.empty() &&
+          std::all_of(wanted.begin(), wanted.end(), [&attributes](const auto& member) {
+            const auto found = attributes.find(member.first);
+            return member.second == (found == attributes.end() ? "" : found->second);
+          }));
+}
+
+bool CsiHolds(const VolumeRule& rule, const Json& pv) {
+  if (!rule.csi.has_value()) {
+    return true;
+  }
+  const Json* source = FindSource(pv, "csi");
+  if (source == nullptr || rule.csi->driver.empty()) {
+    return source != nullptr;
+  }
+  return rule.csi->driver == GetString(*source, {"driver"}) &&
+         AttributesHold(rule.csi->volume_attributes, GetStringMap(*source, {"volumeAttributes"}));
+}
+
+bool AccessModesHold(const VolumeRule& rule, const Json& pvc) {
+  if (rule.pvc_access_modes.empty()) {
+    return true;
+  }
+  std::set<std::string> modes;
+  const Json* list = FindJson(pvc, {"spec", "accessModes"});
+  if (list != nullptr && list->is_array()) {
+    for (const Json& mode : *list) {
+      modes.insert(mode.is_string() ? mode.get<std::string>() : std::string());
+    }
+  }
+  return modes == rule.pvc_access_modes;
+}
+
+bool VolumeHolds(const VolumeRule& rule, const Json& pv) {
+  const std::string storage_class = GetString(pv, {"spec", "storageClassName"});
+  return CapacityHolds(rule, pv) && NfsHolds(rule, pv) && CsiHolds(rule, pv) &&
+         (rule.storage_classes.empty() ||
+          (!storage_class.empty() && Contains(rule.storage_classes, storage_class))) &&
+         (rule.volume_types.empty() || Contains(rule.volume_types, VolumeTypeOf(pv)));
+}
+
+bool ClaimHolds(const VolumeRule& rule, const Json& pvc) {
+  const std::string phase = GetString(pvc, {"status", "phase"});
+  return IsSubset(rule.pvc_labels, GetStringMap(pvc, {"metadata", "labels"})) &&
+         (rule.pvc_phases.empty() || (!phase.empty() && Contains(rule.pvc_phases, phase))) &&
+         (rule.pvc_volume_mode.empty() ||
+          rule.pvc_volume_mode == GetString(pvc, {"spec", "volumeMode"})) &&
+         AccessModesHold(rule, pvc);
+}
+
+}  // namespace
+
+absl::StatusOr<VolumePolicies> VolumePolicies::Parse(absl::string_view yaml,
+                                                     absl::string_view source) {
+  absl::StatusOr<Json> document = ParseYaml(yaml);
+  RETURN_IF_ERROR(Annotate(document.status(), source));
+  if (!document->is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": not a map"));
+  }
+  if (GetString(*document, {"version"}) != "v1") {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": version: not v1"));
+  }
+  const Json rules = document->value("volumePolicies", Json::array());
+  if (!rules.is_array() && !rules.is_null()) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": volumePolicies: not a list"));
+  }
+  VolumePolicies policies;
+  for (const Json& object : rules) {
+    auto rule = std::make_shared<VolumeRule>();
+    rule->name = absl::StrCat("volume policy ", policies.rules_.size() + 1, " of ", source);
+    RETURN_IF_ERROR(Annotate(ReadRule(object, *rule), rule->name));
+    policies.rules_.push_back(std::move(rule));
+  }
+  return policies;
+}
+
+absl::StatusOr<VolumePolicies> VolumePolicies::FromConfigMap(const Json& config_map) {
+  const std::string source =
+      absl::StrCat("ConfigMap ", GetString(config_map, {"metadata", "namespace"}), "/",
+                   GetString(config_map, {"metadata", "name"}));
+  const Json* data = FindJson(config_map, {"data"});
+  if (data == nullptr || !data->is_object() || data->size() != 1 || !data->begin()->is_string()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, ": volume policies are the text of exactly one key of its data"));
+  }
+  return Parse(data->begin()->get<std::string>(), source);
+}
+
+VolumePolicies VolumePolicies::FollowedBy(const VolumePolicies& global) const {
+  VolumePolicies both = *this;
+  both.rules_.insert(both.rules_.end(), global.rules_.begin(), global.rules_.end());
+  return both;
+}
+
+PolicyMatch VolumePolicies::Match(const VolumeFacts& volume) const {
+  const Json none;
+  const Json& pv = volume.pv != nullptr ? *volume.pv : none;
+  for (const auto& rule : rules_) {
+    if (!ClaimHolds(*rule, volume.pvc) || !VolumeHolds(*rule, pv)) {
+      continue;
+    }
+    PolicyMatch match{.rule = rule->name, .action = rule->action, .parameters = rule->parameters};
+    match.kind =
+        rule->not_understood.empty() ? PolicyMatch::Kind::kRule : PolicyMatch::Kind::kUndecidable;
+    if (!rule->not_understood.empty()) {
+      match.reason = absl::StrCat(rule->name, ": ", rule->not_understood);
+    }
+    return match;
+  }
+  return PolicyMatch{};
+}
+
+}  // namespace csidelta::velero

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "base/random.h"
+#include "csi/environment.h"
+#include "csi/snapshot_types.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_snapshot_controller.h"
+#include "velero/item_action.h"
+
+namespace csidelta::backupitemactions {
+
+// A cluster with one namespace, "app", one bound CSI claim in it, "data", one class for its driver,
+// and a backup, "nightly", whose policy gives every CSI volume to us.
+class ActionTest : public testing::Test {
+ protected:
+  ActionTest() : api_(clock_), controller_(api_) {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    api_.Seed(csi::PersistentVolumeType(),
+              {{"metadata", {{"name", "pv-data"}}},
+               {"spec",
+                {{"capacity", {{"storage", "1Gi"}}},
+                 {"csi", {{"driver", "d.example.com"}, {"volumeHandle", "volume-1"}}}}}});
+    api_.Seed(csi::VolumeSnapshotClassType(),
+              {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
+    SetPolicy("{csi-delta: snapshot}");
+    claim_ = api_.Seed(csi::PersistentVolumeClaimType(),
+                       {{"metadata", {{"name", "data"}, {"namespace", "app"}}},
+                        {"spec",
+                         {{"volumeName", "pv-data"},
+                          {"storageClassName", "std"},
+                          {"resources", {{"requests", {{"storage", "16Mi"}}}}}}},
+                        {"status", {{"phase", "Bound"}}}});
+    backup_ = {{"metadata", {{"name", "nightly"}, {"namespace", "velero"}, {"uid", "backup-uid"}}},
+               {"spec",
+                {{"csiSnapshotTimeout", "10m0s"},
+                 {"resourcePolicy", {{"kind", "configmap"}, {"name", "policies"}}}}},
+               {"status", {{"phase", "InProgress"}}}};
+  }
+
+  // The one rule of the backup's policy is for CSI volumes and has these parameters.
+  void SetPolicy(const std::string& parameters) {
+    api_.Seed(csi::ConfigMapType(),
+              {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
+               {"data",
+                {{"policy.yaml",
+                  "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: custom, "
+                  "parameters: " +
+                      parameters + "}\n"}}}});
+  }
+
+  void Finalizing() { SetJson(backup_, {"status", "phase"}, "Finalizing"); }
+
+  // Requests that change something.
+  int Writes() const {
+    int count = 0;
+    for (const char* verb : {"create", "update", "patch", "delete"}) {
+      count += api_.CallCount(verb, "*");
+    }
+    return count;
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_;
+  support::FakeSnapshotController controller_;
+  csi::Environment env_{.api = api_,
+                        .clock = clock_,
+                        .random = Random::Real(),
+                        .velero_namespace = "velero",
+                        .enable_csi = true};
+  CallContext ctx_;
+  Json claim_;
+  Json backup_;
+};
+
+}  // namespace csidelta::backupitemactions

@@ -1,0 +1,270 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "csi/snapshot_types.h"
+#include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class PvcActionTest : public ActionTest {
+ protected:
+  absl::StatusOr<velero::BackupItemResult> Execute() {
+    return MakePvcAction(env_)->Execute(ctx_, claim_, backup_);
+  }
+
+  void ExpectUntouched() {
+    const auto result = Execute();
+    ASSERT_THAT(result, IsOk());
+    EXPECT_FALSE(result->item.has_value());
+    EXPECT_THAT(result->additional_items, IsEmpty());
+    EXPECT_EQ(Writes(), 0);
+    EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  }
+};
+
+TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  ASSERT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(1));
+  const std::string name = csi::Name(api_.All(csi::VolumeSnapshotType()).front());
+  ASSERT_TRUE(result->item.has_value());
+  EXPECT_EQ(csi::Label(*result->item, "velero.io/volume-snapshot-name"), name);
+  EXPECT_EQ(csi::Label(*result->item, "velero.io/backup-name"), "nightly");
+  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/volume-snapshot-name"), name);
+  EXPECT_EQ(csi::Annotation(*result->item, "backup.velero.io/must-include-additional-items"),
+            "true");
+  EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
+  ASSERT_THAT(result->additional_items, SizeIs(1));
+  EXPECT_EQ(
+      result->additional_items[0],
+      (velero::ResourceIdentifier{"snapshot.storage.k8s.io", "volumesnapshots", "app", name}));
+  EXPECT_EQ(result->operation_id, "");
+  EXPECT_THAT(result->post_operation_items, IsEmpty());
+  // The claim in the cluster stays as it is.
+  EXPECT_EQ(*api_.Find({csi::PersistentVolumeClaimType(), "app", "data"}), claim_);
+}
+
+TEST_F(PvcActionTest, AnUnknownSizeChangesNoRequest) {
+  controller_.restore_size_bytes = 0;
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "16Mi");
+}
+
+TEST_F(PvcActionTest, ALargerRequestStays) {
+  SetJson(claim_, {"spec", "resources", "requests", "storage"}, "1Gi");
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "1Gi");
+}
+
+TEST_F(PvcActionTest, FieldsThatNobodyKnowsSurvive) {
+  SetJson(claim_, {"spec", "future"}, Json{{"big", 9007199254740993}});
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ((*result->item)["spec"]["future"]["big"], 9007199254740993);
+}
+
+TEST_F(PvcActionTest, HandsOffWithoutTheFeature) {
+  env_.enable_csi = false;
+  ExpectUntouched();
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(PvcActionTest, HandsOffWhileFinalizing) {
+  Finalizing();
+  ExpectUntouched();
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(PvcActionTest, HandsOffWhereVeleroTookTheVolumeWithoutARequest) {
+  SetJson(claim_, {"metadata", "labels", "velero.io/volume-snapshot-name"}, "velero-data-x");
+  SetJson(claim_, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+  ExpectUntouched();
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(PvcActionTest, StaleLabelsOfARestoredClaimDoNotCount) {
+  SetJson(claim_, {"metadata", "labels", "velero.io/volume-snapshot-name"}, "gone");
+  SetJson(claim_, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+  SetJson(claim_, {"metadata", "labels", "velero.io/restore-name"}, "r");
+  SetJson(claim_, {"metadata", "annotations", "velero.io/data-upload-name"}, "velero/old");
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  ASSERT_TRUE(result->item.has_value());
+  EXPECT_NE(csi::Label(*result->item, "velero.io/volume-snapshot-name"), "gone");
+  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/data-upload-name"), "");
+}
+
+// Velero up to 1.17 copies the labels of a restored claim to the VolumeSnapshot that it takes.
+TEST_F(PvcActionTest, HandsOffARestoredClaimWhoseVolumeVeleroTook) {
+  SetJson(claim_, {"metadata", "labels", "velero.io/volume-snapshot-name"}, "velero-data-x");
+  SetJson(claim_, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+  SetJson(claim_, {"metadata", "labels", "velero.io/restore-name"}, "r");
+  SetJson(backup_, {"metadata", "creationTimestamp"}, "2023-11-14T22:13:20Z");
+  Json taken = {{"metadata", {{"name", "velero-data-x"}, {"namespace", "app"}}},
+                {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}}};
+  SetJson(taken, {"metadata", "labels"}, *FindJson(claim_, {"metadata", "labels"}));
+  SetJson(taken, {"metadata", "creationTimestamp"}, "2023-11-14T22:13:20Z");
+  api_.Seed(csi::VolumeSnapshotType(), taken);
+  ExpectUntouched();
+
+  SetJson(taken, {"metadata", "creationTimestamp"}, "2023-11-13T22:13:20Z");
+  api_.Seed(csi::VolumeSnapshotType(), taken);
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_TRUE(result->item.has_value()) << "a VolumeSnapshot from before the backup";
+}
+
+TEST_F(PvcActionTest, HandsOffSomebodyElsesVolume) {
+  SetPolicy("{somebody: else}");
+  ExpectUntouched();
+}
+
+TEST_F(PvcActionTest, HandsOffUnboundClaims) {
+  SetJson(claim_, {"status", "phase"}, "Pending");
+  EraseJson(claim_, {"spec", "volumeName"});
+  ExpectUntouched();
+}
+
+TEST_F(PvcActionTest, AWrongValueNamesClaimAndLegalOnes) {
+  SetPolicy("{csi-delta: snapshoot}");
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                  AllOf(HasSubstr("app/data"), HasSubstr("snapshot, move"))));
+}
+
+TEST_F(PvcActionTest, MovingFailsTheClaimAndNothingElse) {
+  SetPolicy("{csi-delta: move}");
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("app/data")));
+  EXPECT_EQ(Writes(), 0);
+}
+
+TEST_F(PvcActionTest, AMissingClassSaysWhatToDo) {
+  api_.Remove({csi::VolumeSnapshotClassType(), "", "fast"});
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  AllOf(HasSubstr("app/data"), HasSubstr("create one"))));
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+}
+
+TEST_F(PvcActionTest, TheClaimsAnnotationChoosesTheClass) {
+  api_.Seed(csi::VolumeSnapshotClassType(),
+            {{"metadata", {{"name", "slow"}}}, {"driver", "d.example.com"}});
+  SetJson(claim_, {"metadata", "annotations", "velero.io/csi-volumesnapshot-class"}, "slow");
+  ASSERT_THAT(Execute(), IsOk());
+  EXPECT_EQ(
+      GetString(api_.All(csi::VolumeSnapshotType()).front(), {"spec", "volumeSnapshotClassName"}),
+      "slow");
+}
+
+TEST_F(PvcActionTest, TheDriversErrorReachesTheUser) {
+  controller_.gives_handle = false;
+  controller_.error = "quota used up";
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                  AllOf(HasSubstr("app/data"), HasSubstr("quota used up"))));
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+}
+
+TEST_F(PvcActionTest, WrongSettingsFailOnlyVolumesOfOurs) {
+  api_.Seed(csi::ConfigMapType(),
+            {{"metadata",
+              {{"name", "settings"},
+               {"namespace", "velero"},
+               {"labels", {{"velero.io/plugin-config", ""}, {"velero.io/csi-delta", ""}}}}},
+             {"data", {{"sweepOrphans", "maybe"}}}});
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sweepOrphans")));
+  SetPolicy("{somebody: else}");
+  EXPECT_THAT(Execute(), IsOk());
+}
+
+TEST_F(PvcActionTest, ARefusalNamesTheClaim) {
+  for (const char* plural : {"configmaps", "persistentvolumes", "leases", "volumesnapshots"}) {
+    api_.Forbid("*", plural);
+    EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kPermissionDenied,
+                                    AllOf(HasSubstr("app/data"), HasSubstr(plural))));
+    api_.ClearFaults();
+  }
+}
+
+TEST_F(PvcActionTest, GarbageIsRefused) {
+  const auto action = MakePvcAction(env_);
+  for (const Json& backup :
+       {Json::object(), Json("x"), Json::array(), Json{{"metadata", {{"name", 5}}}}}) {
+    EXPECT_THAT(action->Execute(ctx_, claim_, backup),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  for (const Json& item :
+       {Json::object(), Json{{"metadata", "x"}}, Json{{"spec", {{"volumeName", 7}}}}}) {
+    const auto result = action->Execute(ctx_, item, backup_);
+    EXPECT_TRUE(!result.ok() || !result->item.has_value());
+  }
+  EXPECT_EQ(Writes(), 0);
+}
+
+TEST_F(PvcActionTest, ReadsOncePerBackupWhatHoldsForAllOfIt) {
+  const auto action = MakePvcAction(env_);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&, i] {
+      Json claim = claim_;
+      SetJson(claim, {"metadata", "name"}, absl::StrCat("data-", i));
+      SetJson(claim, {"metadata", "uid"}, absl::StrCat("uid-", i));
+      EXPECT_THAT(action->Execute(ctx_, claim, backup_), IsOk());
+    });
+  }
+  threads.clear();
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(16));
+  EXPECT_EQ(api_.CallCount("get", "configmaps"), 1);
+  EXPECT_EQ(api_.CallCount("list", "configmaps"), 1);
+  EXPECT_EQ(api_.CallCount("list", "volumesnapshotclasses"), 1);
+  EXPECT_EQ(api_.CallCount("list", "pods"), 0);
+}
+
+TEST_F(PvcActionTest, KnowsNoOperations) {
+  const auto progress = MakePvcAction(env_)->Progress(ctx_, "odd", backup_);
+  ASSERT_THAT(progress, IsOk());
+  EXPECT_TRUE(progress->completed);
+  EXPECT_NE(progress->error, "");
+  EXPECT_TRUE(progress->started.has_value());
+}
+
+// Whatever call fails, a claim that fails leaves nothing in driver or API.
+TEST_F(PvcActionTest, NoFailingCallLeavesAnythingBehind) {
+  int n = 1;
+  for (bool hit = true; hit; ++n) {
+    SCOPED_TRACE(absl::StrCat("call ", n));
+    api_.FailCall(n, absl::UnavailableError("injected"));
+    const auto result = Execute();
+    hit = api_.sweep_hit();
+    api_.ClearFaults();
+    if (!result.ok()) {
+      EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+      EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+      EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+    }
+    EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
+    for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
+      EXPECT_THAT(api_.Delete(ctx_, csi::VolumeSnapshotKey("app", csi::Name(snapshot)), {}),
+                  IsOk());
+    }
+  }
+  EXPECT_GT(n, 10);
+}
+
+}  // namespace
+}  // namespace csidelta::backupitemactions

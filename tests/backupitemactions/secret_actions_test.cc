@@ -1,0 +1,104 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backupitemactions/actions.h"
+#include "csi/snapshot_types.h"
+#include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+using support::IsOk;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class SecretActionsTest : public ActionTest {
+ protected:
+  // The content of the VolumeSnapshot that the claim's action took.
+  Json TakeContent() {
+    EXPECT_THAT(MakePvcAction(env_)->Execute(ctx_, claim_, backup_), IsOk());
+    api_.ClearCalls();
+    return api_.All(csi::VolumeSnapshotContentType()).front();
+  }
+
+  velero::BackupItemResult Execute(const Json& content) {
+    const auto result = MakeVolumeSnapshotContentAction(env_)->Execute(ctx_, content, backup_);
+    EXPECT_THAT(result, IsOk());
+    return *result;
+  }
+};
+
+const velero::ResourceIdentifier kSecret{"", "secrets", "vault", "key"};
+
+void NameSecret(Json& content) {
+  SetJson(content,
+          {"metadata", "annotations", "snapshot.storage.kubernetes.io/deletion-secret-name"},
+          "key");
+  SetJson(content,
+          {"metadata", "annotations", "snapshot.storage.kubernetes.io/deletion-secret-namespace"},
+          "vault");
+}
+
+TEST_F(SecretActionsTest, AContentsSecretGoesAlong) {
+  Json content = TakeContent();
+  SetJson(content, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+  NameSecret(content);
+  const velero::BackupItemResult result = Execute(content);
+  EXPECT_THAT(result.additional_items, ElementsAre(kSecret));
+  EXPECT_EQ(csi::Annotation(*result.item, "backup.velero.io/must-include-additional-items"),
+            "true");
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(SecretActionsTest, AClassesSecretGoesAlong) {
+  const Json snapshot_class = {
+      {"metadata", {{"name", "fast"}}},
+      {"parameters",
+       {{"csi.storage.k8s.io/snapshotter-list-secret-name", "key"},
+        {"csi.storage.k8s.io/snapshotter-list-secret-namespace", "vault"}}}};
+  const auto result = MakeVolumeSnapshotClassAction(env_)->Execute(ctx_, snapshot_class, backup_);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items, ElementsAre(kSecret));
+}
+
+TEST_F(SecretActionsTest, NothingToBringChangesNothing) {
+  Json content = TakeContent();
+  SetJson(content, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+  EXPECT_FALSE(Execute(content).item.has_value());
+  NameSecret(content);
+  Finalizing();
+  EXPECT_FALSE(Execute(content).item.has_value());
+  env_.enable_csi = false;
+  EXPECT_FALSE(Execute(content).item.has_value());
+}
+
+TEST_F(SecretActionsTest, AForgottenLabelIsWritten) {
+  const Json content = TakeContent();
+  const velero::BackupItemResult result = Execute(content);
+  EXPECT_EQ(csi::Label(*result.item, "velero.io/backup-name"), "nightly");
+  EXPECT_EQ(csi::Label(api_.All(csi::VolumeSnapshotContentType()).front(), "velero.io/backup-name"),
+            "nightly");
+}
+
+TEST_F(SecretActionsTest, OtherContentsGetNoLabel) {
+  Json content = TakeContent();
+  SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");
+  EXPECT_FALSE(Execute(content).item.has_value());
+  content["spec"]["source"] = {{"snapshotHandle", "h"}};
+  EXPECT_FALSE(Execute(content).item.has_value());
+  EXPECT_EQ(Writes(), 0);
+}
+
+TEST_F(SecretActionsTest, OwnersInNamespacesAreTakenOffBothCopies) {
+  const Json owner = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", "p"}, {"uid", "u"}};
+  const Json content = TakeContent();
+  const auto key = csi::VolumeSnapshotContentKey(csi::Name(content));
+  api_.Mutate(key, [&](Json& c) { c["metadata"]["ownerReferences"] = Json::array({owner}); });
+  const velero::BackupItemResult result = Execute(*api_.Find(key));
+  EXPECT_FALSE((*result.item)["metadata"].contains("ownerReferences"));
+  EXPECT_FALSE((*api_.Find(key))["metadata"].contains("ownerReferences"));
+}
+
+}  // namespace
+}  // namespace csidelta::backupitemactions

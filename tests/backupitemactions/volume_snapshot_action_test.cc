@@ -1,0 +1,315 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/snapshot_operation.h"
+#include "csi/snapshot_types.h"
+#include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class VolumeSnapshotActionTest : public ActionTest {
+ protected:
+  // What the claim's action made.
+  Json Take() {
+    EXPECT_THAT(MakePvcAction(env_)->Execute(ctx_, claim_, backup_), IsOk());
+    api_.ClearCalls();
+    return api_.All(csi::VolumeSnapshotType()).front();
+  }
+
+  // A VolumeSnapshot that a user made, with a content if it is bound.
+  Json SeedUsers(const std::string& content) {
+    Json snapshot = {{"metadata", {{"name", "by-hand"}, {"namespace", "app"}}},
+                     {"spec",
+                      {{"volumeSnapshotClassName", "fast"},
+                       {"source", {{"persistentVolumeClaimName", "data"}}}}}};
+    if (!content.empty()) {
+      SetJson(snapshot, {"status", "boundVolumeSnapshotContentName"}, content);
+    }
+    return api_.Seed(csi::VolumeSnapshotType(), snapshot);
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Execute(const Json& item) {
+    return MakeVolumeSnapshotAction(env_)->Execute(ctx_, item, backup_);
+  }
+
+  velero::OperationProgress Progress(const std::string& id) {
+    const auto progress = MakeVolumeSnapshotAction(env_)->Progress(ctx_, id, backup_);
+    EXPECT_THAT(progress, IsOk());
+    EXPECT_TRUE(progress->started.has_value());
+    return *progress;
+  }
+
+  Json Content() const { return api_.All(csi::VolumeSnapshotContentType()).front(); }
+};
+
+// Velero up to 1.13: nobody but us looks after the VolumeSnapshot.
+TEST_F(VolumeSnapshotActionTest, AloneDoesAllThatStockDoes) {
+  const Json snapshot = Take();
+  const auto result = Execute(snapshot);
+  ASSERT_THAT(result, IsOk());
+  const std::string handle = csi::SnapshotHandle(Content());
+  for (const Json& object : {*result->item, api_.All(csi::VolumeSnapshotType()).front()}) {
+    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-volumesnapshot-handle"), handle);
+    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-driver-name"), "d.example.com");
+    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-vsc-deletion-policy"), "Delete");
+    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-volumesnapshot-restore-size"), "64Mi");
+    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20.5Z");
+  }
+  EXPECT_EQ(csi::Annotation(*result->item, "backup.velero.io/must-include-additional-items"),
+            "true");
+  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-delta-asked-at"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(csi::Label(Content(), "velero.io/backup-name"), "nightly");
+  ASSERT_THAT(result->additional_items, SizeIs(2));
+  EXPECT_EQ(result->additional_items[0].resource, "volumesnapshotclasses");
+  EXPECT_EQ(result->additional_items[1].name, csi::Name(Content()));
+  ASSERT_THAT(result->post_operation_items, SizeIs(2));
+  EXPECT_EQ(result->post_operation_items[0].resource, "volumesnapshots");
+  EXPECT_EQ(result->post_operation_items[1].resource, "volumesnapshotcontents");
+  EXPECT_TRUE(Progress(result->operation_id).completed);
+}
+
+TEST_F(VolumeSnapshotActionTest, AfterVelerosActionOnlyTimesAreAdded) {
+  Json snapshot = Take();
+  SetJson(snapshot, {"metadata", "annotations", "velero.io/csi-volumesnapshot-handle"}, "h");
+  SetJson(snapshot, {"metadata", "annotations", "velero.io/csi-volumesnapshot-restore-size"}, "0");
+  const auto result = Execute(snapshot);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items, IsEmpty());
+  EXPECT_EQ(result->operation_id, "");
+  EXPECT_THAT(api_.calls(), IsEmpty());
+  ASSERT_TRUE(result->item.has_value());
+  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(FindJson(*result->item,
+                     {"metadata", "annotations", "velero.io/csi-volumesnapshot-restore-size"}),
+            nullptr);
+}
+
+TEST_F(VolumeSnapshotActionTest, VelerosOwnGoesBackByteForByte) {
+  Json snapshot = SeedUsers("content");
+  SetJson(snapshot, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+  SetJson(snapshot, {"metadata", "annotations", "velero.io/csi-volumesnapshot-handle"}, "h");
+  const auto result = Execute(snapshot);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(result->item.has_value());
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(VolumeSnapshotActionTest, AUsersGoesAlongUntouched) {
+  const Json snapshot = SeedUsers("content");
+  controller_.Bind(snapshot);
+  const Json bound = api_.All(csi::VolumeSnapshotType()).front();
+  const auto result = Execute(bound);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items, SizeIs(2));
+  EXPECT_EQ(result->operation_id, "");
+  EXPECT_THAT(result->post_operation_items, IsEmpty());
+  EXPECT_EQ(Writes(), 0);
+  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-volumesnapshot-handle"),
+            csi::SnapshotHandle(Content()));
+  Finalizing();
+  const auto finalized = Execute(bound);
+  ASSERT_THAT(finalized, IsOk());
+  EXPECT_FALSE(finalized->item.has_value());
+  EXPECT_EQ(Writes(), 0);
+}
+
+TEST_F(VolumeSnapshotActionTest, AUsersWithoutContentIsArchivedAsItIs) {
+  for (const char* content : {"", "gone"}) {
+    const auto result = Execute(SeedUsers(content));
+    ASSERT_THAT(result, IsOk());
+    EXPECT_FALSE(result->item.has_value());
+    EXPECT_THAT(result->additional_items, IsEmpty());
+  }
+}
+
+TEST_F(VolumeSnapshotActionTest, FinalizeKeepsTheSnapshotAndNothingElse) {
+  const Json snapshot = Take();
+  ASSERT_THAT(Execute(snapshot), IsOk());
+  Finalizing();
+  const Json annotated = api_.All(csi::VolumeSnapshotType()).front();
+  const auto result = Execute(annotated);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  ASSERT_TRUE(result->item.has_value());
+  EXPECT_EQ(csi::BoundContentName(*result->item), csi::BoundContentName(annotated));
+  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(result->operation_id, "");
+}
+
+TEST_F(VolumeSnapshotActionTest, FinalizeLeavesToVeleroWhatVeleroLooksAfter) {
+  const Json snapshot = Take();
+  Finalizing();
+  ASSERT_THAT(Execute(snapshot), IsOk());
+  EXPECT_THAT(api_.calls(), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(1));
+}
+
+TEST_F(VolumeSnapshotActionTest, AnUnknownSizeIsNotArchivedAsZeroAtTheEndEither) {
+  for (Json item : {Take(), SeedUsers("")}) {
+    SetJson(item, {"metadata", "labels", velero::kBackupNameLabel}, "nightly");
+    SetJson(item, {"metadata", "annotations", velero::kRestoreSizeAnnotation}, "0");
+    Finalizing();
+    const auto result = Execute(item);
+    ASSERT_THAT(result, IsOk());
+    ASSERT_TRUE(result->item.has_value());
+    EXPECT_EQ(csi::Annotation(*result->item, velero::kRestoreSizeAnnotation), "");
+    SetJson(backup_, {"status", "phase"}, "InProgress");
+  }
+}
+
+TEST_F(VolumeSnapshotActionTest, AnotherBackupsIsNotRetained) {
+  ASSERT_THAT(Execute(Take()), IsOk());
+  Finalizing();
+  SetJson(backup_, {"metadata", "uid"}, "another-uid");
+  ASSERT_THAT(Execute(api_.All(csi::VolumeSnapshotType()).front()), IsOk());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(1));
+}
+
+TEST_F(VolumeSnapshotActionTest, HandsOffWithoutTheFeature) {
+  const Json snapshot = Take();
+  env_.enable_csi = false;
+  const auto result = Execute(snapshot);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(result->item.has_value());
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+// Whatever call fails: either all is done, or nothing is left.
+TEST_F(VolumeSnapshotActionTest, NoFailingCallLeavesHalf) {
+  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
+    int n = 1;
+    for (bool hit = true; hit; ++n) {
+      SCOPED_TRACE(absl::StrCat("call ", n));
+      const Json snapshot = Take();
+      api_.FailCall(n, absl::InternalError("injected"), fault);
+      const auto result = Execute(snapshot);
+      hit = api_.sweep_hit();
+      api_.ClearFaults();
+      EXPECT_EQ(result.ok(), !hit);
+      if (result.ok()) {
+        EXPECT_THAT(api_.Delete(ctx_, csi::VolumeSnapshotKey("app", csi::Name(snapshot)), {}),
+                    IsOk());
+      }
+      EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+      EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+      EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+    }
+    EXPECT_GE(n, 3);
+  }
+}
+
+// --- The operation
+
+TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
+  controller_.ready = false;
+  const auto result = Execute(Take());
+  ASSERT_THAT(result, IsOk());
+  velero::OperationProgress progress = Progress(result->operation_id);
+  EXPECT_FALSE(progress.completed);
+  EXPECT_THAT(progress.description, HasSubstr("not ready yet"));
+  EXPECT_THAT(progress.description, HasSubstr("2023-11-14T22:13:20.5Z"));
+
+  const auto key = csi::VolumeSnapshotContentKey(csi::Name(Content()));
+  api_.Mutate(key, [](Json& c) { SetJson(c, {"status", "error", "message"}, "copying"); });
+  progress = Progress(result->operation_id);
+  EXPECT_FALSE(progress.completed);
+  EXPECT_THAT(progress.description, HasSubstr("copying"));
+
+  clock_.Advance(absl::Minutes(10));
+  progress = Progress(result->operation_id);
+  EXPECT_TRUE(progress.completed);
+  EXPECT_THAT(progress.error, HasSubstr("copying"));
+
+  api_.Mutate(key, [](Json& c) { SetJson(c, {"status", "readyToUse"}, true); });
+  progress = Progress(result->operation_id);
+  EXPECT_TRUE(progress.completed);
+  EXPECT_EQ(progress.error, "");
+}
+
+TEST_F(VolumeSnapshotActionTest, TroubleThatPassesIsNotAnEnd) {
+  const auto result = Execute(Take());
+  ASSERT_THAT(result, IsOk());
+  for (const char* plural : {"volumesnapshots", "volumesnapshotcontents"}) {
+    for (const absl::Status& status :
+         {absl::UnavailableError("down"), absl::PermissionDeniedError("no"),
+          absl::DeadlineExceededError("slow"), absl::InternalError("odd")}) {
+      api_.FailNext("get", plural, status);
+      const velero::OperationProgress progress = Progress(result->operation_id);
+      EXPECT_FALSE(progress.completed);
+      EXPECT_THAT(progress.description, HasSubstr("not known"));
+    }
+  }
+}
+
+TEST_F(VolumeSnapshotActionTest, AVanishedSnapshotIsAFailure) {
+  const auto result = Execute(Take());
+  ASSERT_THAT(result, IsOk());
+  const Json content = Content();
+  api_.Remove(csi::VolumeSnapshotContentKey(csi::Name(content)));
+  EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
+  const Json snapshot = api_.All(csi::VolumeSnapshotType()).front();
+  api_.Remove(csi::VolumeSnapshotKey("app", csi::Name(snapshot)));
+  EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
+  // The same name, another object.
+  Json other = snapshot;
+  SetJson(other, {"metadata", "uid"}, "other");
+  api_.Seed(csi::VolumeSnapshotType(), other);
+  EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
+}
+
+TEST_F(VolumeSnapshotActionTest, OddOperationIdsFail) {
+  for (const char* id : {"", "x", "2/a/b/c/2023-11-14T22:13:20Z", "1/a/b/c", "1//b/c/d",
+                         "1/a/b/c/today", "app/vs/2023-11-14T22:13:20Z"}) {
+    const velero::OperationProgress progress = Progress(id);
+    EXPECT_TRUE(progress.completed) << id;
+    EXPECT_THAT(progress.error, HasSubstr("no operation id of ours")) << id;
+  }
+}
+
+TEST_F(VolumeSnapshotActionTest, OperationIdsOfTheFirstFormStayReadable) {
+  const auto operation = DecodeOperationId("1/app/velero-data-0123/uid-1/2023-11-14T22:13:20.5Z");
+  ASSERT_THAT(operation, IsOk());
+  EXPECT_EQ(operation->namespace_name, "app");
+  EXPECT_EQ(operation->snapshot_name, "velero-data-0123");
+  EXPECT_EQ(operation->snapshot_uid, "uid-1");
+  EXPECT_EQ(EncodeOperationId(*operation), "1/app/velero-data-0123/uid-1/2023-11-14T22:13:20.5Z");
+}
+
+TEST_F(VolumeSnapshotActionTest, CancelRemovesWhatIsNotReady) {
+  controller_.ready = false;
+  const auto result = Execute(Take());
+  ASSERT_THAT(result, IsOk());
+  const auto action = MakeVolumeSnapshotAction(env_);
+  EXPECT_THAT(action->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(action->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(action->Cancel(ctx_, "odd", backup_), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(VolumeSnapshotActionTest, CancelKeepsWhatIsReady) {
+  const auto result = Execute(Take());
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(MakeVolumeSnapshotAction(env_)->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace csidelta::backupitemactions

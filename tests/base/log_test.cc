@@ -1,0 +1,35 @@
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace csidelta {
+namespace {
+
+TEST(LogTest, LineIsHclogJson) {
+  const Json line = *ParseJson(FormatLogLine(LogLevel::kWarn, "src/a.cc:7", "two\nlines",
+                                             {{"namespace", "ns"}, {"n", "1"}}));
+  EXPECT_EQ(GetString(line, {"@level"}), "warn");
+  EXPECT_EQ(GetString(line, {"@message"}), "two\nlines");
+  EXPECT_EQ(GetString(line, {"logSource"}), "src/a.cc:7");
+  EXPECT_EQ(GetString(line, {"namespace"}), "ns");
+  EXPECT_FALSE(line.contains("@timestamp"));
+}
+
+TEST(LogTest, LineFitsTheHostsBuffer) {
+  const std::string huge(1 << 20, '\x01');
+  const std::string line = FormatLogLine(LogLevel::kInfo, "a:1", huge, {{"a", huge}, {"b", huge}});
+  EXPECT_LT(line.size(), 64u << 10);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+}
+
+TEST(LogTest, KnowsLogrusLevels) {
+  EXPECT_EQ(ParseLogLevel("warning"), LogLevel::kWarn);
+  EXPECT_EQ(ParseLogLevel("PANIC"), LogLevel::kError);
+  EXPECT_EQ(ParseLogLevel("debug"), LogLevel::kDebug);
+  EXPECT_EQ(ParseLogLevel("no such level"), LogLevel::kInfo);
+}
+
+}  // namespace
+}  // namespace csidelta

@@ -1,0 +1,487 @@
+#include "csi/snapshot_lifecycle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "csi/snapshot_types.h"
+#include "csi/volume_turn.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Le;
+using testing::SizeIs;
+
+class SnapshotLifecycleTest : public testing::Test {
+ protected:
+  SnapshotLifecycleTest() : api_(clock_), controller_(api_) {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    backup_.name = "nightly";
+    backup_.uid = "backup-uid";
+    backup_.namespace_name = "velero";
+    backup_.csi_snapshot_timeout = absl::Minutes(10);
+  }
+
+  SnapshotRequest Request(const std::string& claim = "data") const {
+    return {.backup = backup_,
+            .claim_namespace = "app",
+            .claim_name = claim,
+            .claim_uid = claim + "-uid",
+            .class_name = "fast"};
+  }
+
+  absl::StatusOr<TakenSnapshot> Take() { return TakeSnapshot(ctx_, env_, Request()); }
+
+  k8s::ObjectKey Key() const { return VolumeSnapshotKey("app", SnapshotName(Request())); }
+
+  void ExpectNothingLeft() {
+    EXPECT_EQ(api_.object_count(), 0);
+    EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  }
+
+  // Somebody else's VolumeSnapshot of the same claim, not cut yet.
+  Json SeedOther(const std::string& name, absl::Duration age = absl::ZeroDuration()) {
+    Json other = {{"metadata", {{"name", name}, {"namespace", "app"}}},
+                  {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}}};
+    SetJson(other, {"metadata", "creationTimestamp"}, ToRfc3339(clock_.Now() - age));
+    return api_.Seed(VolumeSnapshotType(), other);
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_;
+  support::FakeSnapshotController controller_;
+  Environment env_{.api = api_,
+                   .clock = clock_,
+                   .random = Random::Real(),
+                   .velero_namespace = "velero",
+                   .enable_csi = true};
+  velero::Backup backup_;
+  CallContext ctx_;
+};
+
+TEST_F(SnapshotLifecycleTest, ReturnsWhatTheDriverCut) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_THAT(controller_.driver_snapshots(), testing::ElementsAre(SnapshotHandle(taken->content)));
+  const Json snapshot = *api_.Find(Key());
+  EXPECT_TRUE(IsOurs(snapshot, backup_));
+  EXPECT_EQ(Label(snapshot, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(Label(snapshot, velero::kCsiDeltaLabel), "velero");
+  EXPECT_EQ(Annotation(snapshot, velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(GetString(snapshot, {"spec", "volumeSnapshotClassName"}), "fast");
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+  EXPECT_THAT(api_.calls(), SizeIs(Le(7)));
+}
+
+TEST_F(SnapshotLifecycleTest, NamesAreLabelsAndDependOnBackupAndClaim) {
+  SnapshotRequest request = Request("a.long.name-" + std::string(241, 'x'));
+  const std::string name = SnapshotName(request);
+  EXPECT_THAT(name, SizeIs(Le(63)));
+  EXPECT_THAT(name, testing::MatchesRegex("[a-z0-9]([a-z0-9-]*[a-z0-9])?"));
+  EXPECT_EQ(SnapshotName(request), name);
+  request.claim_uid = "another";
+  EXPECT_NE(SnapshotName(request), name);
+  request.claim_name = "x-";
+  EXPECT_THAT(SnapshotName(request), testing::MatchesRegex("velero-x--[0-9a-f]+"));
+}
+
+TEST_F(SnapshotLifecycleTest, TakesUpWhatAnInterruptedCallLeft) {
+  ASSERT_THAT(Take(), IsOk());
+  const auto again = Take();
+  ASSERT_THAT(again, IsOk());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+}
+
+TEST_F(SnapshotLifecycleTest, LeavesAloneWhatStandsUnderTheName) {
+  Json other = SeedOther(SnapshotName(Request()));
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("app/data")));
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+TEST_F(SnapshotLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
+  controller_.gives_handle = false;
+  controller_.error = "pool is full";
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               testing::AllOf(HasSubstr("pool is full"), HasSubstr("app/data"),
+                                              HasSubstr("10m"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(SnapshotLifecycleTest, TimeoutWithoutBindingLeavesNothing) {
+  controller_.binds = false;
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ExpectNothingLeft();
+}
+
+TEST_F(SnapshotLifecycleTest, AContentThatComesLateGoesToo) {
+  controller_.binds = false;
+  controller_.class_policy = "Retain";
+  // The controller binds at the very moment of the deletion, unseen by the first look.
+  api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
+      controller_.Bind(event.object);
+    }
+  });
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ExpectNothingLeft();
+}
+
+TEST_F(SnapshotLifecycleTest, RetainingClassesLeaveNothingEither) {
+  controller_.class_policy = "Retain";
+  controller_.gives_handle = false;
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ExpectNothingLeft();
+}
+
+TEST_F(SnapshotLifecycleTest, CancelLeavesNothing) {
+  controller_.gives_handle = false;
+  clock_.SetAutoAdvance(false);
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  std::jthread call([&] { EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kCancelled)); });
+  api_.AwaitWatches(1);
+  stop.request_stop();
+  call.join();
+  ExpectNothingLeft();
+}
+
+TEST_F(SnapshotLifecycleTest, SomebodyDeletesItMeanwhile) {
+  controller_.binds = false;
+  clock_.SetAutoAdvance(false);
+  std::jthread call([&] {
+    EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by somebody")));
+  });
+  api_.AwaitWatches(1);
+  EXPECT_THAT(api_.Delete(ctx_, Key(), {}), IsOk());
+  call.join();
+  ExpectNothingLeft();
+}
+
+TEST_F(SnapshotLifecycleTest, KeepsItsTurnWhileTheDriverIsSlow) {
+  controller_.gives_handle = false;
+  int renewals = 0;
+  api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 5) {
+      controller_.Cut(*api_.Find(Key()));
+    }
+  });
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_EQ(renewals, 5);
+}
+
+TEST_F(SnapshotLifecycleTest, AnApiServerThatStartsRefusesOnlyForAMoment) {
+  for (const absl::Status& status :
+       {absl::PermissionDeniedError("starting"), absl::UnauthenticatedError("starting"),
+        absl::UnavailableError("starting"), absl::NotFoundError("no such kind yet")}) {
+    api_.OnEvent("volumesnapshots", [&](support::FakeApiClient& api, const k8s::WatchEvent&) {
+      api.FailNext("list", "volumesnapshotcontents", status, 5);
+      api.FailNext("get", "volumesnapshotcontents", status, 5);
+    });
+    EXPECT_THAT(Take(), IsOk()) << status;
+    api_.ClearFaults();
+  }
+}
+
+TEST_F(SnapshotLifecycleTest, ARefusalThatLastsEndsTheWait) {
+  api_.Forbid("list", "volumesnapshotcontents");
+  api_.Forbid("get", "volumesnapshotcontents");
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_LT(clock_.Now() - before, absl::Minutes(1));
+  api_.ClearFaults();
+  ExpectNothingLeft();
+}
+
+TEST_F(SnapshotLifecycleTest, WaitsForAPersonsSnapshotOfTheSameVolume) {
+  clock_.SetAutoAdvance(false);
+  const Json other = SeedOther("by-hand");
+  std::jthread call([&] { EXPECT_THAT(Take(), IsOk()); });
+  api_.AwaitWatches(1);
+  EXPECT_FALSE(api_.Find(Key()).has_value());
+  controller_.Bind(other);
+  call.join();
+  EXPECT_TRUE(api_.Find(Key()).has_value());
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(2));
+}
+
+struct OtherCase {
+  const char* name;
+  void (*change)(Json& snapshot);
+  absl::Duration age = absl::ZeroDuration();
+};
+class OthersNotWaitedForTest : public SnapshotLifecycleTest,
+                               public testing::WithParamInterface<OtherCase> {};
+
+TEST_P(OthersNotWaitedForTest, GoesOnAtOnce) {
+  const Json other = SeedOther("by-hand", GetParam().age);
+  api_.Mutate(VolumeSnapshotKey("app", "by-hand"), GetParam().change);
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_EQ(clock_.Now(), before);
+  EXPECT_EQ(Uid(*api_.Find(VolumeSnapshotKey("app", "by-hand"))), Uid(other));
+}
+
+const OtherCase kOtherCases[] = {
+    {"Cut",
+     [](Json& s) {
+       SetJson(s, {"status", "creationTime"}, "2023-11-14T22:13:20Z");
+     }},
+    {"Ready",
+     [](Json& s) {
+       SetJson(s, {"status", "readyToUse"}, true);
+     }},
+    {"Failed",
+     [](Json& s) {
+       SetJson(s, {"status", "error", "message"}, "no");
+     }},
+    {"OfAnotherClaim",
+     [](Json& s) {
+       SetJson(s, {"spec", "source", "persistentVolumeClaimName"}, "other");
+     }},
+    {"PreProvisioned",
+     [](Json& s) {
+       s["spec"]["source"] = {{"volumeSnapshotContentName", "c"}};
+     }},
+    {"TooOld", [](Json&) {}, kOthersAgeMax},
+};
+INSTANTIATE_TEST_SUITE_P(Table, OthersNotWaitedForTest, testing::ValuesIn(kOtherCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(SnapshotLifecycleTest, AStuckSnapshotOfAPersonIsWaitedForOnlySoLong) {
+  SeedOther("stuck");
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_EQ(clock_.Now() - before, kOthersAgeMax);
+}
+
+TEST_F(SnapshotLifecycleTest, KeepsItsTurnWhileAPersonsSnapshotIsBeingMade) {
+  SeedOther("stuck");
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_GE(api_.CallCount("update", "leases"), kOthersAgeMax / kTurnRenewAfter - 1);
+}
+
+TEST_F(SnapshotLifecycleTest, ATurnLostWhileWaitingForOthersIsTakenAgain) {
+  SeedOther("stuck");
+  int renewals = 0;
+  api_.OnEvent("leases", [&](support::FakeApiClient& api, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
+      api.Mutate({LeaseType(), "velero", Name(event.object)}, [](Json& lease) {
+        SetJson(lease, {"spec", "holderIdentity"}, "quicker");
+      });
+    }
+  });
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_EQ(api_.CallCount("create", "leases"), 2);
+  EXPECT_EQ(api_.CallCount("create", "volumesnapshots"), 1);
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+TEST_F(SnapshotLifecycleTest, ADriverThatRefusesForGoodIsNotWaitedForToTheEnd) {
+  controller_.gives_handle = false;
+  controller_.error = "rpc error: code = ResourceExhausted desc = 8 snapshots are the most";
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               testing::AllOf(HasSubstr("8 snapshots"), HasSubstr("app/data"))));
+  EXPECT_LT(clock_.Now() - before, absl::Minutes(2));
+  ExpectNothingLeft();
+}
+
+TEST_F(SnapshotLifecycleTest, ARefusalThatPassesIsForgotten) {
+  controller_.gives_handle = false;
+  controller_.error = "rpc error: code = ResourceExhausted desc = too many calls";
+  int renewals = 0;
+  api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
+      controller_.Cut(*api_.Find(Key()));
+    }
+  });
+  EXPECT_THAT(Take(), IsOk());
+}
+
+TEST_F(SnapshotLifecycleTest, WhatEnteredTheArchiveIsNotCleanedUp) {
+  ASSERT_THAT(Take(), IsOk());
+  api_.Mutate(Key(), [](Json& snapshot) {
+    SetJson(snapshot, {"metadata", "annotations", velero::kVolumeSnapshotHandleAnnotation}, "h");
+  });
+  api_.FailNext("get", "volumesnapshots", absl::InternalError("injected"));
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal));
+  EXPECT_TRUE(api_.Find(Key()).has_value());
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+}
+
+TEST_F(SnapshotLifecycleTest, ACopyOfOursIsNotOurs) {
+  ASSERT_THAT(Take(), IsOk());
+  Json copy = *api_.Find(Key());
+  EXPECT_TRUE(IsMadeByUs(copy));
+  SetJson(copy, {"metadata", "name"}, "my-copy");
+  EXPECT_FALSE(IsOurs(copy, backup_));
+  EXPECT_FALSE(IsMadeByUs(copy));
+  copy = *api_.Find(Key());
+  copy["spec"]["source"] = {{"volumeSnapshotContentName", "c"}};
+  EXPECT_FALSE(IsMadeByUs(copy));
+}
+
+TEST_F(SnapshotLifecycleTest, TurnsOrderSixteenBackupsOfOneVolume) {
+  clock_.SetAutoAdvance(false);
+  std::atomic<int> being_cut = 0;
+  controller_.gives_handle = false;
+  api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kAdded) {
+      EXPECT_EQ(++being_cut, 1);
+      std::this_thread::yield();
+      --being_cut;
+      controller_.Cut(event.object);
+    }
+  });
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([this, i] {
+      velero::Backup backup = backup_;
+      backup.uid = absl::StrCat("backup-", i);
+      const SnapshotRequest request{.backup = backup,
+                                    .claim_namespace = "app",
+                                    .claim_name = "data",
+                                    .claim_uid = "data-uid",
+                                    .class_name = "fast"};
+      EXPECT_THAT(TakeSnapshot(ctx_, env_, request), IsOk());
+    });
+  }
+  threads.clear();
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(16));
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+// Every request fails once, in both ways, with what passes and with what stays: whatever the
+// outcome, either the snapshot is there whole or nothing is left.
+TEST_F(SnapshotLifecycleTest, NoFailingCallLeavesAnythingBehind) {
+  backup_.csi_snapshot_timeout = absl::Seconds(20);
+  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
+    for (const absl::Status& status :
+         {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
+      for (const bool fails : {false, true}) {
+        controller_.gives_handle = !fails;
+        int n = 1;
+        for (bool hit = true; hit; ++n) {
+          SCOPED_TRACE(absl::StrCat("call ", n, " ", status.ToString(), " fails ", fails,
+                                    fault == Fault::kRefused ? " refused" : " answer lost"));
+          api_.FailCall(n, status, fault);
+          const auto taken = Take();
+          hit = api_.sweep_hit();
+          api_.ClearFaults();
+          if (taken.ok()) {
+            EXPECT_FALSE(fails);
+            EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(taken->snapshot)), IsOk());
+          }
+          // A Lease whose deletion failed for good runs out by itself and goes with the next one.
+          clock_.Advance(absl::Minutes(30));
+          if (absl::IsInternal(status)) {
+            controller_.gives_handle = true;
+            if (const auto left = api_.Find(Key()); left.has_value()) {
+              controller_.Cut(*left);
+            }
+            const auto next = Take();
+            ASSERT_THAT(next, IsOk());
+            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(next->snapshot)), IsOk());
+            controller_.gives_handle = !fails;
+          }
+          ExpectNothingLeft();
+        }
+        EXPECT_GE(n, 8);
+      }
+    }
+  }
+}
+
+TEST_F(SnapshotLifecycleTest, RemoveTakesOnlyTheOneMeant) {
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), "another-uid"), IsOk());
+  EXPECT_TRUE(api_.Find(Key()).has_value());
+  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(*api_.Find(Key()))), IsOk());
+  ExpectNothingLeft();
+  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), "gone"), IsOk());
+}
+
+TEST_F(SnapshotLifecycleTest, RemoveLeavesTheContentOfAnother) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  Json others = taken->content;
+  SetJson(others, {"metadata", "name"}, "others");
+  SetJson(others, {"spec", "deletionPolicy"}, "Retain");
+  SetJson(others, {"spec", "volumeSnapshotRef", "uid"}, "another");
+  api_.Seed(VolumeSnapshotContentType(), others);
+  api_.Mutate(Key(), [](Json& object) {
+    SetJson(object, {"status", "boundVolumeSnapshotContentName"}, "others");
+  });
+  const k8s::ObjectKey content = VolumeSnapshotContentKey("others");
+  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(taken->snapshot)), IsOk());
+  EXPECT_FALSE(api_.Find(Key()).has_value());
+  EXPECT_EQ(GetString(*api_.Find(content), {"spec", "deletionPolicy"}), "Retain");
+}
+
+TEST_F(SnapshotLifecycleTest, RetainedSnapshotsOutliveTheirObjects) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
+  EXPECT_EQ(api_.object_count(), 0);
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
+}
+
+TEST_F(SnapshotLifecycleTest, NoFailingCallLosesARetainedSnapshot) {
+  int n = 1;
+  for (bool hit = true; hit; ++n) {
+    SCOPED_TRACE(absl::StrCat("call ", n));
+    const auto taken = Take();
+    ASSERT_THAT(taken, IsOk());
+    api_.FailCall(n, absl::InternalError("injected"), n % 2 ? Fault::kRefused : Fault::kAnswerLost);
+    const absl::Status forgotten = RetainAndForget(ctx_, api_, taken->snapshot);
+    hit = api_.sweep_hit();
+    api_.ClearFaults();
+    EXPECT_EQ(forgotten.ok(), !hit);
+    EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+    EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
+    EXPECT_EQ(api_.object_count(), 0);
+    // For the next round, the driver forgets.
+    controller_.Bind(api_.Seed(VolumeSnapshotType(), taken->snapshot));
+    EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(taken->snapshot)), IsOk());
+    ExpectNothingLeft();
+  }
+  EXPECT_GT(n, 3);
+}
+
+TEST_F(SnapshotLifecycleTest, DoesNotForgetWhatIsNotRetained) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  // The content belongs to another VolumeSnapshot by now.
+  api_.Mutate(VolumeSnapshotContentKey(Name(taken->content)), [](Json& content) {
+    SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");
+  });
+  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_TRUE(api_.Find(Key()).has_value());
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace csidelta::csi

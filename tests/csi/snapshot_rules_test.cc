@@ -1,0 +1,202 @@
+// The pure rules about volume snapshots: which class, which Secrets, which owners.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "csi/namespace_pods.h"
+#include "csi/owner_references.h"
+#include "csi/snapshot_class.h"
+#include "csi/snapshot_secrets.h"
+#include "csi/snapshot_types.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::csi {
+namespace {
+
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+Json Class(const char* name, const char* driver, const char* mark = "") {
+  Json made = {{"metadata", {{"name", name}}}, {"driver", driver}};
+  if (std::string(mark) == "label") {
+    SetJson(made, {"metadata", "labels", "velero.io/csi-volumesnapshot-class"}, "");
+  } else if (std::string(mark) == "default" || std::string(mark) == "no default") {
+    SetJson(made, {"metadata", "annotations", "snapshot.storage.kubernetes.io/is-default-class"},
+            std::string(mark) == "default" ? "true" : "false");
+  }
+  return made;
+}
+
+struct ClassCase {
+  const char* name;
+  SnapshotClassWish wish;
+  std::vector<Json> classes;
+  const char* want;  // "" for an error
+  int ungranted = 0;
+};
+class ChooseSnapshotClassTest : public testing::TestWithParam<ClassCase> {};
+
+TEST_P(ChooseSnapshotClassTest, Picks) {
+  const auto choice = ChooseSnapshotClass(GetParam().wish, GetParam().classes);
+  if (std::string(GetParam().want).empty()) {
+    EXPECT_THAT(choice, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("velero.io/csi-volumesnapshot-class")));
+    return;
+  }
+  ASSERT_THAT(choice, support::IsOk());
+  EXPECT_EQ(choice->name, GetParam().want);
+  EXPECT_THAT(choice->ungranted, SizeIs(GetParam().ungranted));
+}
+
+const ClassCase kClassCases[] = {
+    {"None", {"d", "", "", ""}, {}, ""},
+    {"OtherDriverOnly", {"d", "", "", ""}, {Class("a", "other", "label")}, ""},
+    {"Single", {"d", "", "", ""}, {Class("a", "d"), Class("b", "other")}, "a"},
+    {"TwoUnmarked", {"d", "", "", ""}, {Class("a", "d"), Class("b", "d")}, ""},
+    {"Default", {"d", "", "", ""}, {Class("a", "d"), Class("b", "d", "default")}, "b"},
+    {"NotReallyDefault", {"d", "", "", ""}, {Class("a", "d"), Class("b", "d", "no default")}, ""},
+    {"LabelBeforeDefault",
+     {"d", "", "", ""},
+     {Class("a", "d", "default"), Class("b", "d", "label")},
+     "b"},
+    {"FirstLabelled", {"d", "", "", ""}, {Class("b", "d", "label"), Class("a", "d", "label")}, "b"},
+    {"BackupBeforeLabel", {"d", "", "", "c"}, {Class("b", "d", "label"), Class("c", "d")}, "c"},
+    {"PolicyBeforeBackup", {"d", "", "p", "c"}, {Class("c", "d"), Class("p", "d")}, "p"},
+    {"ClaimBeforePolicy", {"d", "x", "p", "c"}, {Class("x", "d"), Class("p", "d")}, "x"},
+    {"NamesWithoutCase", {"D.example", "CLASS", "", ""}, {Class("class", "d.EXAMPLE")}, "class"},
+    {"NamedOneIsGone", {"d", "gone", "", ""}, {Class("a", "d")}, "a", 1},
+    {"NamedOneIsOfAnotherDriver",
+     {"d", "x", "y", ""},
+     {Class("a", "d"), Class("x", "other")},
+     "a",
+     2},
+    {"NothingButOddities", {"d", "x", "", ""}, {Json(), Json::array(), Json("d")}, ""},
+};
+INSTANTIATE_TEST_SUITE_P(Table, ChooseSnapshotClassTest, testing::ValuesIn(kClassCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(SnapshotSecretsTest, ContentNamesTheSecretsForDeletion) {
+  const Json content = {{"metadata",
+                         {{"annotations",
+                           {{"snapshot.storage.kubernetes.io/deletion-secret-name", "key"},
+                            {"snapshot.storage.kubernetes.io/deletion-secret-namespace", "vault"},
+                            {"csi.storage.k8s.io/snapshotter-secret-name", "key"},
+                            {"csi.storage.k8s.io/snapshotter-secret-namespace", "vault"}}}}}};
+  const auto secrets = SecretsOfContent(content);
+  ASSERT_THAT(secrets, SizeIs(1));
+  EXPECT_EQ(secrets[0], (velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
+}
+
+TEST(SnapshotSecretsTest, HalfANameIsNone) {
+  EXPECT_THAT(SecretsOfContent(
+                  {{"metadata",
+                    {{"annotations", {{"csi.storage.k8s.io/snapshotter-secret-name", "key"}}}}}}),
+              IsEmpty());
+  EXPECT_THAT(SecretsOfContent(Json::object()), IsEmpty());
+}
+
+TEST(SnapshotSecretsTest, ClassNamesSecretsByAnnotationAndParameter) {
+  const Json snapshot_class = {
+      {"metadata",
+       {{"annotations",
+         {{"csi.storage.k8s.io/snapshotter-list-secret-name", "list"},
+          {"csi.storage.k8s.io/snapshotter-list-secret-namespace", "vault"}}}}},
+      {"parameters",
+       {{"csi.storage.k8s.io/snapshotter-secret-name", "cut"},
+        {"csi.storage.k8s.io/snapshotter-secret-namespace", "vault"}}}};
+  EXPECT_THAT(SecretsOfClass(snapshot_class), SizeIs(2));
+}
+
+TEST(SnapshotSecretsTest, TemplatesNameNoSecret) {
+  EXPECT_THAT(
+      SecretsOfClass(
+          {{"parameters",
+            {{"csi.storage.k8s.io/snapshotter-secret-name", "key"},
+             {"csi.storage.k8s.io/snapshotter-secret-namespace", "${volumesnapshot.namespace}"}}}}),
+      IsEmpty());
+}
+
+Json Owner(const char* api_version, const char* kind) {
+  return {{"apiVersion", api_version}, {"kind", kind}, {"name", "o"}, {"uid", "u"}};
+}
+
+struct OwnerCase {
+  const char* name;
+  const char* namespace_name;
+  Json owner;
+  bool stripped;
+  const char* label = "";
+};
+class StripForeignOwnersTest : public testing::TestWithParam<OwnerCase> {};
+
+TEST_P(StripForeignOwnersTest, Strips) {
+  const OwnerCase& test = GetParam();
+  Json object = {{"metadata", {{"name", "x"}, {"ownerReferences", Json::array({test.owner})}}}};
+  if (std::string(test.namespace_name) != "") {
+    SetJson(object, {"metadata", "namespace"}, test.namespace_name);
+  }
+  EXPECT_EQ(StripForeignOwners("velero", object), test.stripped);
+  EXPECT_EQ(FindJson(object, {"metadata", "ownerReferences"}) == nullptr, test.stripped);
+  if (std::string(test.label) != "") {
+    EXPECT_EQ(Label(object, test.label), "o");
+  }
+}
+
+const OwnerCase kOwnerCases[] = {
+    {"ClusterScopedByNamespaced", "", Owner("snapshot.storage.k8s.io/v1", "VolumeSnapshot"), true},
+    {"ClusterScopedByBackup", "", Owner("velero.io/v1", "Backup"), true, "velero.io/backup-name"},
+    {"ClusterScopedByUnknown", "", Owner("example.com/v1", "Thing"), true},
+    {"ClusterScopedByClusterScoped", "",
+     Owner("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshotContent"), false},
+    {"OtherNamespacesBackup", "app", Owner("velero.io/v1", "Backup"), true,
+     "velero.io/backup-name"},
+    {"OtherNamespacesRestore", "app", Owner("velero.io/v1", "Restore"), true,
+     "velero.io/restore-name"},
+    {"SameNamespacesBackup", "velero", Owner("velero.io/v1", "Backup"), false},
+    {"SameNamespace", "app", Owner("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshot"),
+     false},
+    {"NotAnOwner", "", Json("odd"), true},
+};
+INSTANTIATE_TEST_SUITE_P(Table, StripForeignOwnersTest, testing::ValuesIn(kOwnerCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(StripForeignOwnersTest, KeepsTheOthers) {
+  Json object = {{"metadata",
+                  {{"ownerReferences", Json::array({Owner("velero.io/v1", "Backup"),
+                                                    Owner("v1", "PersistentVolume")})}}}};
+  EXPECT_TRUE(StripForeignOwners("velero", object));
+  EXPECT_EQ(object["metadata"]["ownerReferences"], Json::array({Owner("v1", "PersistentVolume")}));
+  EXPECT_FALSE(StripForeignOwners("velero", object));
+}
+
+TEST(NamespacePodsTest, ListsOnceAndKeepsWhatCounts) {
+  support::FakeApiClient api;
+  const Json claim = {{"claimName", "data"}};
+  Json pod = {{"metadata", {{"name", "p"}, {"namespace", "app"}}},
+              {"spec",
+               {{"containers", Json::array({"big"})},
+                {"volumes", Json::array({{{"name", "v"}, {"persistentVolumeClaim", claim}}})}}},
+              {"status", {{"phase", "Running"}}}};
+  api.Seed(PodType(), pod);
+  pod["metadata"]["name"] = "without";
+  pod["spec"].erase("volumes");
+  api.Seed(PodType(), pod);
+  NamespacePods pods(api);
+  for (int i = 0; i < 3; ++i) {
+    const auto found = pods.Get({}, "b", "app");
+    ASSERT_THAT(found, support::IsOk());
+    ASSERT_THAT(**found, SizeIs(1));
+    EXPECT_TRUE(UsesClaim((*found)->front(), "data"));
+    EXPECT_FALSE(UsesClaim((*found)->front(), "other"));
+    EXPECT_FALSE((*found)->front()["spec"].contains("containers"));
+  }
+  EXPECT_EQ(api.CallCount("list", "pods"), 1);
+}
+
+}  // namespace
+}  // namespace csidelta::csi

@@ -1,0 +1,117 @@
+#include "tests/support/csi_driver/control_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::csi_driver {
+namespace {
+
+using support::IsOk;
+using testing::HasSubstr;
+
+class ControlServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = testing::TempDir() + "csi-control-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    store_ = *Store::Open(folder_ + "/state", clock_, Random::Real());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Json Ask(const std::string& request) {
+    return HandleControl(*ParseJson(request), faults_, *store_);
+  }
+
+  std::string folder_;
+  support::FakeClock clock_;
+  Faults faults_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(ControlServerTest, AddsAllRulesOrNone) {
+  EXPECT_TRUE(GetBool(Ask(R"({"op":"add","rules":[{"code":"INTERNAL"}]})"), {"ok"}));
+  faults_.Clear();
+  const Json answer = Ask(R"({"op":"add","rules":[{"code":"INTERNAL"},{"cod":"INTERNAL"}]})");
+  EXPECT_FALSE(GetBool(answer, {"ok"}, true));
+  EXPECT_THAT(GetString(answer, {"error"}), HasSubstr("cod"));
+  EXPECT_THAT(faults_.Enter({"Probe", "", {}}, [] { return false; }).before, IsOk());
+}
+
+TEST_F(ControlServerTest, ShowsVolumesAndSnapshots) {
+  const VolumeRecord volume =
+      *store_->CreateVolume({.name = "a", .size = {}, .mode = {}, .source = {}});
+  const SnapshotRecord snapshot = *store_->CreateSnapshot("s", volume.id);
+  const Json volumes = Ask(R"({"op":"volumes"})");
+  EXPECT_EQ(GetString(volumes["volumes"][0], {"id"}), volume.id);
+  EXPECT_EQ(GetString(volumes["volumes"][0], {"mode"}), "block");
+  EXPECT_EQ(GetString(volumes["volumes"][0], {"path"}), store_->VolumePath(volume.id));
+  const Json snapshots = Ask(R"({"op":"snapshots"})");
+  EXPECT_EQ(GetString(snapshots["snapshots"][0], {"volume"}), volume.id);
+  EXPECT_EQ(GetInt(snapshots["snapshots"][0], {"size_bytes"}), kVolumeBytesDefault);
+
+  EXPECT_TRUE(GetBool(Ask(R"({"op":"delete_snapshot","id":")" + snapshot.id + "\"}"), {"ok"}));
+  EXPECT_EQ(Ask(R"({"op":"snapshots"})")["snapshots"].size(), 0u);
+}
+
+TEST_F(ControlServerTest, CountsAndWaits) {
+  faults_.Enter({"Probe", "", {}}, [] { return false; });
+  EXPECT_EQ(GetInt(Ask(R"({"op":"count"})"), {"calls", "Probe", "started"}), 1);
+  EXPECT_TRUE(GetBool(Ask(R"({"op":"wait","method":"Probe","started":1})"), {"ok"}));
+  const Json late = Ask(R"({"op":"wait","method":"Probe","finished":1,"timeout_ms":0})");
+  EXPECT_FALSE(GetBool(late, {"ok"}, true));
+  EXPECT_THAT(GetString(late, {"error"}), HasSubstr("\"started\":1"));
+}
+
+TEST_F(ControlServerTest, RefusesWhatItDoesNotKnow) {
+  for (const char* request :
+       {R"({"op":"no such"})", R"({})", R"({"op":"add"})", R"({"op":"add","rules":{}})"}) {
+    const Json answer = Ask(request);
+    EXPECT_FALSE(GetBool(answer, {"ok"}, true)) << request;
+    EXPECT_NE(GetString(answer, {"error"}), "") << request;
+  }
+}
+
+TEST_F(ControlServerTest, SpeaksLinesOverItsSocket) {
+  const std::string path = folder_ + "/control.sock";
+  absl::StatusOr<std::unique_ptr<ControlServer>> server =
+      ControlServer::Start(path, faults_, *store_);
+  ASSERT_THAT(server, IsOk());
+  const UniqueFd client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(path.size(), sizeof address.sun_path);
+  std::memcpy(address.sun_path, path.data(), path.size());
+  ASSERT_EQ(connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+
+  const std::string requests = "{\"op\":\"volumes\"}\nnot JSON\n{\"op\":\"count\"}\n";
+  ASSERT_EQ(send(client.get(), requests.data(), requests.size(), 0),
+            static_cast<ssize_t>(requests.size()));
+  std::string answers;
+  std::array<char, 4096> buffer;
+  while (std::count(answers.begin(), answers.end(), '\n') < 3) {
+    const ssize_t count = read(client.get(), buffer.data(), buffer.size());
+    ASSERT_GT(count, 0);
+    answers.append(buffer.data(), static_cast<size_t>(count));
+  }
+  EXPECT_THAT(answers,
+              testing::MatchesRegex(".*\"ok\":true.*\n.*\"ok\":false.*\n.*\"ok\":true.*\n"));
+  // An idle connection does not keep the server from stopping.
+  server->reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace csidelta::csi_driver

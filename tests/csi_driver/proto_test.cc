@@ -1,0 +1,142 @@
+// Every name, number and type in our csi.proto beside the file that the protocol publishes.
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "csi.pb.h"
+#include "tests/support/csi_driver/files.h"
+
+namespace csidelta::csi_driver {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::DescriptorPool;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::FileDescriptor;
+using google::protobuf::MethodDescriptor;
+using google::protobuf::ServiceDescriptor;
+
+constexpr char kModule[] = "github.com/container-storage-interface/spec";
+constexpr char kVersion[] = "v1.12.0";
+
+std::string OutputOf(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string output;
+  std::array<char, 1024> buffer;
+  while (pipe != nullptr && fgets(buffer.data(), buffer.size(), pipe.get()) != nullptr) {
+    output += buffer.data();
+  }
+  return std::string(absl::StripAsciiWhitespace(output));
+}
+
+// A field's type in words; two fields of one type have the same words.
+std::string TypeOf(const FieldDescriptor& field) {
+  std::string type = absl::StrCat(field.is_repeated() ? "repeated " : "", field.type_name());
+  if (field.type() == FieldDescriptor::TYPE_MESSAGE) {
+    absl::StrAppend(&type, " ", field.message_type()->full_name());
+  }
+  if (field.type() == FieldDescriptor::TYPE_ENUM) {
+    absl::StrAppend(&type, " ", field.enum_type()->full_name());
+  }
+  if (field.containing_oneof() != nullptr) {
+    absl::StrAppend(&type, " in oneof ", field.containing_oneof()->name());
+  }
+  return type;
+}
+
+class CsiProtoTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string folder =
+        OutputOf(absl::StrCat("cd '", CSIDELTA_CSI_MODULE, "' && GOPROXY=off go list -m -f ",
+                              "'{{if eq .Version \"", kVersion, "\"}}{{.Dir}}{{end}}' ", kModule));
+    ASSERT_NE(folder, "") << kModule << " " << kVersion
+                          << " is not in the Go module cache; `go mod download` in "
+                          << CSIDELTA_CSI_MODULE << " brings it";
+    const std::string set_path = absl::StrCat(testing::TempDir(), "csi-", getpid(), ".pb");
+    OutputOf(absl::StrCat("protoc -I '", folder, "' -I /usr/include --include_imports ",
+                          "--descriptor_set_out='", set_path, "' csi.proto"));
+    const absl::StatusOr<std::string> bytes = ReadFile(set_path);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_TRUE(RemoveFile(set_path).ok());
+    google::protobuf::FileDescriptorSet set;
+    ASSERT_TRUE(set.ParseFromString(*bytes));
+    for (const auto& file : set.file()) {
+      published_ = pool_.BuildFile(file);  // The last one is the one that imports the others.
+    }
+    ASSERT_NE(published_, nullptr);
+  }
+
+  void CompareMessage(const Descriptor& ours) {
+    const Descriptor* const theirs = pool_.FindMessageTypeByName(ours.full_name());
+    ASSERT_NE(theirs, nullptr) << ours.full_name();
+    for (int i = 0; i < ours.field_count(); ++i) {
+      const FieldDescriptor& field = *ours.field(i);
+      const FieldDescriptor* const twin = theirs->FindFieldByName(field.name());
+      ASSERT_NE(twin, nullptr) << field.full_name();
+      EXPECT_EQ(field.number(), twin->number()) << field.full_name();
+      EXPECT_EQ(TypeOf(field), TypeOf(*twin)) << field.full_name();
+      ++fields_;
+    }
+    for (int i = 0; i < ours.nested_type_count(); ++i) {
+      CompareMessage(*ours.nested_type(i));
+    }
+    for (int i = 0; i < ours.enum_type_count(); ++i) {
+      CompareEnum(*ours.enum_type(i));
+    }
+  }
+
+  void CompareEnum(const EnumDescriptor& ours) {
+    const EnumDescriptor* const theirs = pool_.FindEnumTypeByName(ours.full_name());
+    ASSERT_NE(theirs, nullptr) << ours.full_name();
+    for (int i = 0; i < ours.value_count(); ++i) {
+      const auto* const twin = theirs->FindValueByName(ours.value(i)->name());
+      ASSERT_NE(twin, nullptr) << ours.value(i)->full_name();
+      EXPECT_EQ(ours.value(i)->number(), twin->number()) << ours.value(i)->full_name();
+    }
+  }
+
+  void CompareService(const ServiceDescriptor& ours) {
+    const ServiceDescriptor* const theirs = pool_.FindServiceByName(ours.full_name());
+    ASSERT_NE(theirs, nullptr) << ours.full_name();
+    for (int i = 0; i < ours.method_count(); ++i) {
+      const MethodDescriptor& method = *ours.method(i);
+      const MethodDescriptor* const twin = theirs->FindMethodByName(method.name());
+      ASSERT_NE(twin, nullptr) << method.full_name();
+      EXPECT_EQ(method.input_type()->full_name(), twin->input_type()->full_name());
+      EXPECT_EQ(method.output_type()->full_name(), twin->output_type()->full_name());
+      EXPECT_EQ(method.client_streaming(), twin->client_streaming()) << method.full_name();
+      EXPECT_EQ(method.server_streaming(), twin->server_streaming()) << method.full_name();
+    }
+  }
+
+  DescriptorPool pool_;
+  const FileDescriptor* published_ = nullptr;
+  int fields_ = 0;
+};
+
+TEST_F(CsiProtoTest, AgreesWithThePublishedFile) {
+  const FileDescriptor& ours = *::csi::v1::CreateVolumeRequest::descriptor()->file();
+  EXPECT_EQ(ours.package(), published_->package());
+  for (int i = 0; i < ours.message_type_count(); ++i) {
+    CompareMessage(*ours.message_type(i));
+  }
+  for (int i = 0; i < ours.service_count(); ++i) {
+    CompareService(*ours.service(i));
+  }
+  EXPECT_GT(fields_, 100);
+  EXPECT_EQ(ours.service_count(), 3);
+}
+
+}  // namespace
+}  // namespace csidelta::csi_driver

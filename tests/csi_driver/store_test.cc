@@ -1,0 +1,324 @@
+#include "tests/support/csi_driver/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/csi_driver/files.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::csi_driver {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+VolumeSpec BlockSpec(const std::string& name, int64_t size_bytes = 4 * kMiB) {
+  VolumeSpec spec;
+  spec.name = name;
+  spec.size.required_bytes = size_bytes;
+  return spec;
+}
+
+void WriteAt(const std::string& path, int64_t offset_bytes, const std::string& text) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offset_bytes);
+  file << text;
+}
+
+std::string Bytes(const std::string& path) {
+  absl::StatusOr<std::string> bytes = ReadFile(path);
+  EXPECT_THAT(bytes, IsOk());
+  return bytes.ok() ? *std::move(bytes) : "";
+}
+
+int64_t AllocatedBytes(const std::string& path) {
+  struct stat stat_of_file;
+  return stat(path.c_str(), &stat_of_file) == 0 ? stat_of_file.st_blocks * int64_t{512} : -1;
+}
+
+class StoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = testing::TempDir() + "csi-store-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    Reopen();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void Reopen() {
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_, clock_, Random::Real());
+    ASSERT_THAT(store, IsOk());
+    store_ = *std::move(store);
+  }
+  std::string CreateVolume(const VolumeSpec& spec) {
+    const absl::StatusOr<VolumeRecord> volume = store_->CreateVolume(spec);
+    EXPECT_THAT(volume, IsOk());
+    return volume.ok() ? volume->id : "";
+  }
+  std::string CreateSnapshot(const std::string& name, const std::string& volume_id) {
+    const absl::StatusOr<SnapshotRecord> snapshot = store_->CreateSnapshot(name, volume_id);
+    EXPECT_THAT(snapshot, IsOk());
+    return snapshot.ok() ? snapshot->id : "";
+  }
+
+  std::string folder_;
+  support::FakeClock clock_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(StoreTest, BlockVolumeIsASparseFileOfZeros) {
+  const std::string path = store_->VolumePath(CreateVolume(BlockSpec("a", 64 * kMiB)));
+  EXPECT_EQ(std::filesystem::file_size(path), static_cast<uintmax_t>(64 * kMiB));
+  EXPECT_LT(AllocatedBytes(path), kMiB);
+}
+
+TEST_F(StoreTest, FilesystemVolumeIsAnExt4Image) {
+  VolumeSpec spec = BlockSpec("a");
+  spec.mode = VolumeMode::kFilesystem;
+  const std::string bytes = Bytes(store_->VolumePath(CreateVolume(spec)));
+  EXPECT_EQ(bytes.size(), static_cast<size_t>(4 * kMiB));
+  EXPECT_EQ(bytes.substr(1024 + 0x38, 2), "\x53\xef");  // The magic number of ext4's superblock.
+}
+
+TEST_F(StoreTest, SameNameGivesSameVolume) {
+  const std::string id = CreateVolume(BlockSpec("a"));
+  EXPECT_EQ(CreateVolume(BlockSpec("a")), id);
+  EXPECT_NE(CreateVolume(BlockSpec("b")), id);
+  EXPECT_THAT(store_->CreateVolume(BlockSpec("a", 8 * kMiB)),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+  VolumeSpec other_mode = BlockSpec("a");
+  other_mode.mode = VolumeMode::kFilesystem;
+  EXPECT_THAT(store_->CreateVolume(other_mode), StatusIs(absl::StatusCode::kAlreadyExists));
+}
+
+TEST_F(StoreTest, NewObjectOfAnOldNameHasAnotherId) {
+  const std::string id = CreateVolume(BlockSpec("a"));
+  EXPECT_THAT(store_->DeleteVolume(id), IsOk());
+  EXPECT_NE(CreateVolume(BlockSpec("a")), id);
+}
+
+TEST_F(StoreTest, SnapshotHoldsTheBytesOfItsMoment) {
+  const std::string volume_id = CreateVolume(BlockSpec("a", 64 * kMiB));
+  const std::string volume = store_->VolumePath(volume_id);
+  WriteAt(volume, 0, "first");
+  WriteAt(volume, 40 * kMiB + 5, "second");
+  const std::string before = Bytes(volume);
+  const std::string snapshot = store_->SnapshotPath(CreateSnapshot("s", volume_id));
+  WriteAt(volume, 0, "later");
+  EXPECT_TRUE(Bytes(snapshot) == before);
+  EXPECT_LT(AllocatedBytes(snapshot), kMiB);
+}
+
+TEST_F(StoreTest, SnapshotOutlivesItsVolume) {
+  const std::string volume_id = CreateVolume(BlockSpec("a"));
+  WriteAt(store_->VolumePath(volume_id), 7, "kept");
+  const std::string snapshot_id = CreateSnapshot("s", volume_id);
+  ASSERT_THAT(store_->DeleteVolume(volume_id), IsOk());
+  EXPECT_EQ(Bytes(store_->SnapshotPath(snapshot_id)).substr(7, 4), "kept");
+}
+
+TEST_F(StoreTest, SnapshotNamesBelongToOneVolume) {
+  const std::string first = CreateVolume(BlockSpec("a"));
+  const std::string second = CreateVolume(BlockSpec("b"));
+  const std::string snapshot_id = CreateSnapshot("s", first);
+  EXPECT_EQ(CreateSnapshot("s", first), snapshot_id);
+  EXPECT_THAT(store_->CreateSnapshot("s", second), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(store_->CreateSnapshot("t", "vol-gone"), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(StoreTest, VolumeFromASnapshotIsItsCopyAndMayBeLarger) {
+  const std::string volume_id = CreateVolume(BlockSpec("a"));
+  WriteAt(store_->VolumePath(volume_id), 3 * kMiB, "bytes");
+  VolumeSpec spec = BlockSpec("b", 6 * kMiB);
+  spec.source.snapshot_id = CreateSnapshot("s", volume_id);
+  const std::string restored = Bytes(store_->VolumePath(CreateVolume(spec)));
+  EXPECT_EQ(restored.size(), static_cast<size_t>(6 * kMiB));
+  EXPECT_TRUE(restored.substr(0, 4 * kMiB) == Bytes(store_->VolumePath(volume_id)));
+}
+
+TEST_F(StoreTest, VolumeFromAVolumeIsItsCopy) {
+  VolumeSpec spec = BlockSpec("b");
+  spec.source.volume_id = CreateVolume(BlockSpec("a"));
+  WriteAt(store_->VolumePath(spec.source.volume_id), 9, "bytes");
+  EXPECT_TRUE(Bytes(store_->VolumePath(CreateVolume(spec))) ==
+              Bytes(store_->VolumePath(spec.source.volume_id)));
+}
+
+TEST_F(StoreTest, SourcesMustExistAndFit) {
+  VolumeSpec spec = BlockSpec("b", 2 * kMiB);
+  spec.source.snapshot_id = "snap-gone";
+  EXPECT_THAT(store_->CreateVolume(spec), StatusIs(absl::StatusCode::kNotFound));
+  spec.source.snapshot_id = "../records/volumes/a";
+  EXPECT_THAT(store_->CreateVolume(spec), StatusIs(absl::StatusCode::kNotFound));
+  spec.source.snapshot_id = CreateSnapshot("s", CreateVolume(BlockSpec("a")));
+  spec.size.limit_bytes = 2 * kMiB;
+  EXPECT_THAT(store_->CreateVolume(spec), StatusIs(absl::StatusCode::kOutOfRange));
+}
+
+TEST_F(StoreTest, ExpandGrowsAndNeverShrinks) {
+  const std::string id = CreateVolume(BlockSpec("a"));
+  WriteAt(store_->VolumePath(id), 0, "kept");
+  EXPECT_EQ(store_->ExpandVolume(id, {8 * kMiB, 0})->size_bytes, 8 * kMiB);
+  EXPECT_EQ(store_->ExpandVolume(id, {4 * kMiB, 0})->size_bytes, 8 * kMiB);
+  EXPECT_EQ(store_->GetVolume(id)->size_bytes, 8 * kMiB);
+  EXPECT_EQ(Bytes(store_->VolumePath(id)).size(), static_cast<size_t>(8 * kMiB));
+  EXPECT_EQ(Bytes(store_->VolumePath(id)).substr(0, 4), "kept");
+  EXPECT_THAT(store_->ExpandVolume("vol-gone", {}), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(StoreTest, DeletingTwiceIsSuccess) {
+  const std::string volume_id = CreateVolume(BlockSpec("a"));
+  const std::string snapshot_id = CreateSnapshot("s", volume_id);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(store_->DeleteSnapshot(snapshot_id), IsOk());
+    EXPECT_THAT(store_->DeleteVolume(volume_id), IsOk());
+  }
+  EXPECT_FALSE(std::filesystem::exists(store_->VolumePath(volume_id)));
+  EXPECT_FALSE(std::filesystem::exists(store_->SnapshotPath(snapshot_id)));
+  EXPECT_THAT(store_->DeleteSnapshot("../lock"), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/lock"));
+}
+
+TEST_F(StoreTest, EverythingSurvivesARestart) {
+  const std::string volume_id = CreateVolume(BlockSpec("a"));
+  const std::string snapshot_id = CreateSnapshot("s", volume_id);
+  Reopen();
+  EXPECT_EQ(CreateVolume(BlockSpec("a")), volume_id);
+  const absl::StatusOr<Page<SnapshotRecord>> page = store_->ListSnapshots({}, {});
+  ASSERT_THAT(page, IsOk());
+  ASSERT_EQ(page->records.size(), 1u);
+  EXPECT_EQ(page->records[0].id, snapshot_id);
+  EXPECT_EQ(page->records[0].volume_id, volume_id);
+  EXPECT_EQ(page->records[0].size_bytes, 4 * kMiB);
+  EXPECT_EQ(page->records[0].created_at, clock_.Now());
+}
+
+TEST_F(StoreTest, OpenSweepsWhatAKilledProcessLeft) {
+  const std::string id = CreateVolume(BlockSpec("a"));
+  for (const std::string& left :
+       {store_->VolumePath("vol-0-0"), store_->SnapshotPath("snap-0-0"), folder_ + "/partial/x"}) {
+    ASSERT_THAT(WriteFileDurably(left, "half"), IsOk());
+  }
+  Reopen();
+  EXPECT_FALSE(std::filesystem::exists(store_->VolumePath("vol-0-0")));
+  EXPECT_FALSE(std::filesystem::exists(store_->SnapshotPath("snap-0-0")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/partial"));
+  EXPECT_TRUE(std::filesystem::exists(store_->VolumePath(id)));
+}
+
+TEST_F(StoreTest, PagesCoverEverythingOnceWhileObjectsGo) {
+  const std::string volume_id = CreateVolume(BlockSpec("a"));
+  std::set<std::string> want;
+  for (int i = 0; i < 7; ++i) {
+    want.insert(CreateSnapshot("s" + std::to_string(i), volume_id));
+  }
+  std::set<std::string> got;
+  std::string token;
+  do {
+    const absl::StatusOr<Page<SnapshotRecord>> page = store_->ListSnapshots({}, {3, token});
+    ASSERT_THAT(page, IsOk());
+    ASSERT_LE(page->records.size(), 3u);
+    for (const SnapshotRecord& snapshot : page->records) {
+      EXPECT_TRUE(got.insert(snapshot.id).second) << snapshot.id;
+      EXPECT_THAT(store_->DeleteSnapshot(snapshot.id), IsOk());
+    }
+    token = page->next_token;
+  } while (!token.empty());
+  EXPECT_EQ(got, want);
+}
+
+TEST_F(StoreTest, ListingsFilterAndRefuseForeignTokens) {
+  const std::string first = CreateVolume(BlockSpec("a"));
+  const std::string second = CreateVolume(BlockSpec("b"));
+  const std::string of_first = CreateSnapshot("s", first);
+  CreateSnapshot("t", second);
+  EXPECT_EQ(store_->ListSnapshots({.id = "", .volume_id = first}, {})->records.size(), 1u);
+  EXPECT_EQ(store_->ListSnapshots({.id = of_first, .volume_id = ""}, {})->records.size(), 1u);
+  EXPECT_EQ(store_->ListSnapshots({.id = of_first, .volume_id = second}, {})->records.size(), 0u);
+  EXPECT_THAT(store_->ListSnapshots({}, {0, "invalid-token"}),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("invalid-token")));
+  EXPECT_THAT(store_->ListVolumes({0, of_first}), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(store_->ListVolumes({-1, ""}), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(StoreTest, TwoStoresOnOneFolderAgree) {
+  absl::StatusOr<std::unique_ptr<Store>> other = Store::Open(folder_, clock_, Random::Real());
+  ASSERT_THAT(other, IsOk());
+  constexpr int kNames = 10;
+  std::vector<std::string> ids[2];
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 2; ++i) {
+      Store& store = i == 0 ? *store_ : **other;
+      threads.emplace_back([&store, &mine = ids[i]] {
+        for (int name = 0; name < kNames; ++name) {
+          const absl::StatusOr<VolumeRecord> volume =
+              store.CreateVolume(BlockSpec(std::to_string(name), kMiB));
+          mine.push_back(volume.ok() ? volume->id : volume.status().ToString());
+        }
+      });
+    }
+  }
+  EXPECT_EQ(ids[0], ids[1]);
+  EXPECT_EQ(store_->ListVolumes({})->records.size(), static_cast<size_t>(kNames));
+}
+
+TEST(StoreOpenTest, WantsAnAbsolutePath) {
+  EXPECT_THAT(Store::Open("state", Clock::Real(), Random::Real()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("state")));
+}
+
+struct SizeCase {
+  const char* name;
+  SizeRange range;
+  int64_t bytes_min;
+  int64_t want;  // -1: OUT_OF_RANGE.
+};
+class ChooseSizeTest : public testing::TestWithParam<SizeCase> {};
+
+TEST_P(ChooseSizeTest, PicksTheSmallestThatFits) {
+  const absl::StatusOr<int64_t> size = ChooseSize(GetParam().range, GetParam().bytes_min);
+  if (GetParam().want < 0) {
+    EXPECT_THAT(size, StatusIs(absl::StatusCode::kOutOfRange));
+  } else {
+    EXPECT_THAT(size, support::IsOkAndHolds(GetParam().want));
+  }
+}
+
+const SizeCase kSizeCases[] = {
+    {"NothingAsked", {0, 0}, 0, kVolumeBytesDefault},
+    {"LimitBelowTheDefault", {0, 8 * kMiB}, 0, 8 * kMiB},
+    {"LimitAboveTheDefault", {0, 8 * kVolumeBytesDefault}, 0, kVolumeBytesDefault},
+    {"RoundedUp", {4 * kMiB + 1, 0}, 0, 4 * kMiB + 4096},
+    {"AtLeastTheMinimum", {1, 0}, 0, kMiB},
+    {"SourceDecides", {0, 0}, 3 * kMiB, 3 * kMiB},
+    {"LargerThanItsSource", {5 * kMiB, 0}, 3 * kMiB, 5 * kMiB},
+    {"Largest", {kVolumeBytesMax, 0}, 0, kVolumeBytesMax},
+    {"TooLarge", {kVolumeBytesMax + 1, 0}, 0, -1},
+    {"Negative", {-1, 0}, 0, -1},
+    {"NegativeLimit", {0, -1}, 0, -1},
+    {"LimitBelowTheMinimum", {0, 4096}, 0, -1},
+    {"LimitBelowWhatIsRequired", {4 * kMiB, 2 * kMiB}, 0, -1},
+    {"RoundingPassesTheLimit", {4 * kMiB + 1, 4 * kMiB + 2}, 0, -1},
+    {"LimitBelowTheSource", {0, 2 * kMiB}, 3 * kMiB, -1},
+};
+INSTANTIATE_TEST_SUITE_P(Table, ChooseSizeTest, testing::ValuesIn(kSizeCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace csidelta::csi_driver

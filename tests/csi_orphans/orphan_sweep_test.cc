@@ -1,0 +1,406 @@
+#include "csi/orphan_sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+using support::ActionBed;
+using support::IsOk;
+using support::MakeBackupObject;
+using support::MakeContentObject;
+using support::MakeSnapshotObject;
+using support::StatusIs;
+
+// What the store holds about one backup called "nightly", and what the sweep must do.
+struct SweepCase {
+  const char* name;
+  std::string phase;  // of the Backup; "" when there is none
+  std::string backup_uid = "uid-1";
+  bool archived = true;  // the VolumeSnapshot entered the archive
+  bool unseen_before = false;
+  bool owned_before = false;
+  absl::Duration unseen_for = absl::ZeroDuration();
+  std::string policy = "Delete";
+  bool swept = false;
+  bool finished = false;
+};
+std::ostream& operator<<(std::ostream& out, const SweepCase& test) { return out << test.name; }
+
+// Of the VolumeSnapshot that a backup with uid-1 takes of the claim "data".
+std::string OurName() {
+  velero::Backup backup;
+  backup.uid = "uid-1";
+  return SnapshotName({.backup = backup,
+                       .claim_namespace = "shop",
+                       .claim_name = "data",
+                       .claim_uid = "data-uid",
+                       .class_name = ""});
+}
+
+class OrphanSweepTest : public testing::TestWithParam<SweepCase> {
+ protected:
+  support::Strings LabelsOf(const std::string& backup) const {
+    return {{velero::kCsiDeltaLabel, support::kVeleroNamespace},
+            {velero::kBackupNameLabel, velero::ValidLabelValue(backup)},
+            {velero::kBackupUidLabel, "uid-1"},
+            {velero::kPvcUidLabel, "data-uid"}};
+  }
+
+  // The backup that calls is one of this Velero's.
+  void SetUp() override {
+    bed_.api.Seed(BackupType(), MakeBackupObject("today", "InProgress", "today-uid"));
+  }
+
+  void SeedSnapshot(const support::Strings& labels, const support::Strings& annotations,
+                    const std::string& policy = "Delete") {
+    bed_.api.Seed(VolumeSnapshotType(),
+                  MakeSnapshotObject("shop", OurName(), "content", labels, annotations));
+    Json content = MakeContentObject("content", "shop", OurName(), "handle-1");
+    SetJson(content, {"spec", "deletionPolicy"}, policy);
+    bed_.api.Seed(VolumeSnapshotContentType(), content);
+  }
+
+  SweepResult Sweep(const velero::PluginConfig& config = {}) {
+    velero::Backup running;
+    running.name = "today";
+    running.namespace_name = support::kVeleroNamespace;
+    const absl::StatusOr<SweepResult> result = SweepOrphans(bed_.ctx, bed_.env, running, config);
+    EXPECT_THAT(result, IsOk());
+    return result.value_or(SweepResult());
+  }
+
+  bool SnapshotStands() const {
+    return bed_.api.Find(VolumeSnapshotKey("shop", OurName())).has_value();
+  }
+  std::string ContentPolicy() const {
+    return GetString(*bed_.api.Find(VolumeSnapshotContentKey("content")),
+                     {"spec", "deletionPolicy"});
+  }
+
+  std::optional<std::string> policy_at_the_end_;  // of a content that was deleted
+  ActionBed bed_;
+};
+
+TEST_P(OrphanSweepTest, FollowsTheTable) {
+  const SweepCase& test = GetParam();
+  support::Strings annotations;
+  if (test.archived) {
+    annotations[velero::kVolumeSnapshotHandleAnnotation] = "handle-1";
+  }
+  if (test.unseen_before) {
+    annotations[kBackupMissingSinceAnnotation] = ToRfc3339(bed_.clock.Now() - test.unseen_for);
+  }
+  if (test.owned_before) {
+    annotations[kOwnedByBackupAnnotation] = "true";
+  }
+  SeedSnapshot(LabelsOf("nightly"), annotations, test.policy);
+  if (!test.phase.empty()) {
+    bed_.api.Seed(BackupType(), MakeBackupObject("nightly", test.phase, test.backup_uid));
+  }
+  bed_.api.OnEvent("volumesnapshotcontents",
+                   [this](support::FakeApiClient&, const k8s::WatchEvent& event) {
+                     if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
+                       policy_at_the_end_ = GetString(event.object, {"spec", "deletionPolicy"});
+                     }
+                   });
+
+  const SweepResult result = Sweep();
+
+  EXPECT_EQ(SnapshotStands(), !test.swept && !test.finished);
+  EXPECT_EQ(result.swept, test.swept ? 1 : 0);
+  EXPECT_EQ(result.finished, test.finished ? 1 : 0);
+  EXPECT_EQ(result.kept, test.swept || test.finished ? 0 : 1);
+  const std::string kept_policy = test.finished ? "Retain" : test.policy;
+  EXPECT_EQ(policy_at_the_end_.value_or(kept_policy), kept_policy);
+  if (!test.finished) {
+    EXPECT_EQ(ContentPolicy(), test.swept ? "Delete" : test.policy);
+  }
+}
+
+const SweepCase kCases[] = {
+    {.name = "CompletedOwns", .phase = "Completed", .finished = true},
+    {.name = "PartiallyFailedOwns", .phase = "PartiallyFailed", .finished = true},
+    {.name = "CompletedUnderANewUid", .phase = "Completed", .backup_uid = "uid-2"},
+    {.name = "CompletedOwnsRetained", .phase = "Completed", .policy = "Retain", .finished = true},
+    {.name = "ItemDiedInAPartialBackup",
+     .phase = "PartiallyFailed",
+     .archived = false,
+     .swept = true},
+    {.name = "Failed", .phase = "Failed", .swept = true},
+    {.name = "FailedWithRetainingClass", .phase = "Failed", .policy = "Retain", .swept = true},
+    {.name = "FailedUnarchived", .phase = "Failed", .archived = false, .swept = true},
+    {.name = "FailedSameNameOtherUid", .phase = "Failed", .backup_uid = "uid-2"},
+    {.name = "FailedOtherUidUnarchived",
+     .phase = "Failed",
+     .backup_uid = "uid-2",
+     .archived = false,
+     .swept = true},
+    {.name = "StillRunning", .phase = "InProgress", .archived = false},
+    {.name = "StillWaiting", .phase = "WaitingForPluginOperations"},
+    {.name = "StillFinalizing", .phase = "Finalizing"},
+    {.name = "BeingDeleted", .phase = "Deleting"},
+    {.name = "PhaseOfTheFuture", .phase = "Dreaming"},
+    {.name = "UnseenForTheFirstTime", .phase = ""},
+    {.name = "UnseenForAnHour", .phase = "", .unseen_before = true, .unseen_for = absl::Hours(1)},
+    {.name = "UnseenForADay",
+     .phase = "",
+     .unseen_before = true,
+     .unseen_for = absl::Hours(24),
+     .swept = true},
+    {.name = "UnseenButOwned",
+     .phase = "",
+     .unseen_before = true,
+     .owned_before = true,
+     .unseen_for = absl::Hours(100)},
+    {.name = "UnseenButRetained",
+     .phase = "",
+     .unseen_before = true,
+     .unseen_for = absl::Hours(100),
+     .policy = "Retain"},
+};
+INSTANTIATE_TEST_SUITE_P(Table, OrphanSweepTest, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(OrphanSweepTest, NamespaceOfVeleroDeletedAndCreatedAgain) {
+  SeedSnapshot(LabelsOf("nightly"), {{velero::kVolumeSnapshotHandleAnnotation, "handle-1"}});
+  bed_.clock.Advance(absl::Hours(100));  // Old, but nobody has missed its Backup yet.
+
+  Sweep();
+  EXPECT_TRUE(SnapshotStands());
+
+  // The Backup is read again from the object store, under a new uid.
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Completed", "uid-2"));
+  bed_.clock.Advance(absl::Hours(100));
+  Sweep();
+  EXPECT_TRUE(SnapshotStands());
+
+  // From now on it is known as owned, even if the store is lost for good.
+  bed_.api.Remove({BackupType(), support::kVeleroNamespace, "nightly"});
+  for (int day = 0; day < 5; ++day) {
+    bed_.clock.Advance(absl::Hours(100));
+    Sweep();
+  }
+  EXPECT_TRUE(SnapshotStands());
+}
+
+TEST_F(OrphanSweepTest, AbsenceIsInterruptedByASighting) {
+  SeedSnapshot(LabelsOf("nightly"), {});
+  Sweep();
+  bed_.clock.Advance(absl::Hours(23));
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "InProgress", "uid-1"));
+  Sweep();
+  bed_.api.Remove({BackupType(), support::kVeleroNamespace, "nightly"});
+  bed_.clock.Advance(absl::Hours(2));
+  Sweep();
+  EXPECT_TRUE(SnapshotStands());
+  bed_.clock.Advance(absl::Hours(24));
+  Sweep();
+  EXPECT_FALSE(SnapshotStands());
+}
+
+TEST_F(OrphanSweepTest, GracePeriodIsASetting) {
+  SeedSnapshot(LabelsOf("nightly"), {});
+  velero::PluginConfig config;
+  config.orphan_grace_period = absl::Minutes(5);
+  Sweep(config);
+  bed_.clock.Advance(absl::Minutes(6));
+  Sweep(config);
+  EXPECT_FALSE(SnapshotStands());
+}
+
+TEST_F(OrphanSweepTest, CanBeSwitchedOff) {
+  SeedSnapshot(LabelsOf("nightly"), {});
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
+  velero::PluginConfig config;
+  config.sweep_orphans = false;
+  Sweep(config);
+  EXPECT_TRUE(SnapshotStands());
+  EXPECT_TRUE(bed_.api.calls().empty());
+}
+
+TEST_F(OrphanSweepTest, LongBackupNameIsFoundByItsHash) {
+  const std::string name(80, 'n');
+  SeedSnapshot(LabelsOf(name), {{velero::kVolumeSnapshotHandleAnnotation, "handle-1"}});
+  bed_.api.Seed(BackupType(), MakeBackupObject(name, "Completed", "uid-2"));
+  bed_.clock.Advance(absl::Hours(100));
+  Sweep();
+  EXPECT_EQ(
+      Annotation(*bed_.api.Find(VolumeSnapshotKey("shop", OurName())), kOwnedByBackupAnnotation),
+      "true");
+}
+
+TEST_F(OrphanSweepTest, LeavesTheRunningBackupAlone) {
+  SeedSnapshot(LabelsOf("today"), {});
+  Sweep();
+  EXPECT_TRUE(SnapshotStands());
+  EXPECT_EQ(bed_.api.calls().size(), 1u);
+}
+
+// A second cluster on the same storage, and a second Velero in the same cluster: what they hold is
+// restored, or labelled for another namespace.
+TEST_F(OrphanSweepTest, LeavesRestoredAndForeignSnapshotsAlone) {
+  support::Strings restored = LabelsOf("nightly");
+  restored[velero::kRestoreNameLabel] = "r1";
+  support::Strings foreign = LabelsOf("nightly");
+  foreign[velero::kCsiDeltaLabel] = "velero-2";
+  support::Strings by_velero = LabelsOf("nightly");
+  by_velero.erase(velero::kCsiDeltaLabel);
+  int number = 0;
+  for (const support::Strings& labels : {restored, foreign, by_velero}) {
+    bed_.api.Seed(VolumeSnapshotType(),
+                  MakeSnapshotObject(absl::StrCat("s", number++), OurName(), "content", labels));
+  }
+  // As somebody makes who edits a copy of ours.
+  bed_.api.Seed(VolumeSnapshotType(),
+                MakeSnapshotObject("shop", "my-copy", "content", LabelsOf("nightly")));
+  Json bound_statically = MakeSnapshotObject("shop", OurName(), "content", LabelsOf("nightly"));
+  SetJson(bound_statically, {"spec", "source"}, Json{{"volumeSnapshotContentName", "content"}});
+  bed_.api.Seed(VolumeSnapshotType(), bound_statically);
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
+
+  const SweepResult result = Sweep();
+
+  EXPECT_EQ(result.swept, 0);
+  EXPECT_EQ(bed_.api.All(VolumeSnapshotType()).size(), 5u);
+}
+
+TEST_F(OrphanSweepTest, ContentWithoutItsVolumeSnapshotIsNeverTouched) {
+  bed_.api.Seed(VolumeSnapshotContentType(),
+                MakeContentObject("content", "shop", OurName(), "handle-1", LabelsOf("nightly")));
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
+  Sweep();
+  EXPECT_EQ(ContentPolicy(), "Delete");
+  EXPECT_EQ(bed_.api.CallCount("patch", "volumesnapshotcontents"), 0);
+}
+
+TEST_F(OrphanSweepTest, ReleasesARestoredSnapshotOnceItsClaimIsFilled) {
+  SeedSnapshot(
+      {{velero::kCsiDeltaLabel, support::kVeleroNamespace}, {velero::kRestoreNameLabel, "r1"}},
+      {{kDeleteWhenFilledAnnotation, "true"}});
+  Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
+  SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", OurName()}});
+  SetJson(claim, {"status", "phase"}, "Pending");
+  bed_.api.Seed(PersistentVolumeClaimType(), claim);
+  EXPECT_EQ(Sweep().kept, 1);
+  EXPECT_TRUE(SnapshotStands());
+
+  bed_.api.Mutate({PersistentVolumeClaimType(), "shop", "data"}, [](Json& object) {
+    SetJson(object, {"status", "phase"}, "Bound");
+  });
+  EXPECT_EQ(Sweep().released, 1);
+  EXPECT_FALSE(SnapshotStands());
+}
+
+TEST_F(OrphanSweepTest, AMarkWithoutADeletedBackupIsNotObeyed) {
+  SeedSnapshot(
+      {{velero::kCsiDeltaLabel, support::kVeleroNamespace}, {velero::kRestoreNameLabel, "r1"}},
+      {{kDeleteWhenFilledAnnotation, "true"}}, "Retain");
+  EXPECT_EQ(Sweep().kept, 1);
+  EXPECT_TRUE(SnapshotStands());
+  EXPECT_EQ(ContentPolicy(), "Retain");
+}
+
+TEST_F(OrphanSweepTest, ReleasesNothingWhileAnotherClaimIsFilledFromTheSameHandle) {
+  const support::Strings labels = {{velero::kCsiDeltaLabel, support::kVeleroNamespace},
+                                   {velero::kRestoreNameLabel, "r1"}};
+  const support::Strings marks = {{kDeleteWhenFilledAnnotation, "true"},
+                                  {velero::kVolumeSnapshotHandleAnnotation, "handle-1"}};
+  for (const std::string space : {"a", "b"}) {
+    bed_.api.Seed(VolumeSnapshotType(),
+                  MakeSnapshotObject(space, OurName(), "content-" + space, labels, marks));
+    bed_.api.Seed(VolumeSnapshotContentType(),
+                  MakeContentObject("content-" + space, space, OurName(), "handle-1"));
+  }
+  Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "b", "data");
+  SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", OurName()}});
+  bed_.api.Seed(PersistentVolumeClaimType(), claim);
+  EXPECT_EQ(Sweep().kept, 2);
+
+  bed_.api.Remove({PersistentVolumeClaimType(), "b", "data"});
+  EXPECT_EQ(Sweep().released, 2);
+  EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
+}
+
+TEST_F(OrphanSweepTest, DecidesOnWhatTheVolumeSnapshotIsAfterTheBackupsWereListed) {
+  SeedSnapshot(LabelsOf("nightly"), {});
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Completed", "uid-2"));
+  bed_.api.SetInterceptor([this](const support::ApiCall& call, const Json*) {
+    if (call.verb == "list" && call.plural == "backups") {
+      bed_.api.Mutate(VolumeSnapshotKey("shop", OurName()), [](Json& snapshot) {
+        SetJson(snapshot, {"metadata", "annotations", velero::kVolumeSnapshotHandleAnnotation},
+                "handle-1");
+      });
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(Sweep().kept, 1);
+  EXPECT_TRUE(SnapshotStands());
+}
+
+TEST_F(OrphanSweepTest, WithoutTheRunningBackupAmongThemTheBackupsProveNothing) {
+  SeedSnapshot(LabelsOf("nightly"), {});
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
+  bed_.api.Remove({BackupType(), support::kVeleroNamespace, "today"});
+  velero::Backup running;
+  running.name = "today";
+  EXPECT_THAT(SweepOrphans(bed_.ctx, bed_.env, running, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_TRUE(SnapshotStands());
+}
+
+// Whatever call fails, nothing that must stay is lost, and the next sweep finishes the work.
+TEST_F(OrphanSweepTest, SurvivesAnyFailingCall) {
+  for (int call = 1;; ++call) {
+    ActionBed bed;
+    bed.api.Seed(VolumeSnapshotType(),
+                 MakeSnapshotObject("shop", OurName(), "content", LabelsOf("nightly")));
+    Json content = MakeContentObject("content", "shop", OurName(), "handle-1");
+    SetJson(content, {"spec", "deletionPolicy"}, "Retain");
+    bed.api.Seed(VolumeSnapshotContentType(), content);
+    bed.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
+    bed.api.Seed(BackupType(), MakeBackupObject("today", "InProgress"));
+    velero::Backup running;
+    running.name = "today";
+    bed.api.FailCall(call, absl::PermissionDeniedError("not allowed"));
+    (void)SweepOrphans(bed.ctx, bed.env, running, {});
+    if (!bed.api.sweep_hit()) {
+      EXPECT_GT(call, 4);
+      return;
+    }
+    bed.api.ClearFaults();
+    EXPECT_THAT(SweepOrphans(bed.ctx, bed.env, running, {}), IsOk());
+    EXPECT_FALSE(bed.api.Find(VolumeSnapshotKey("shop", OurName())).has_value()) << call;
+    EXPECT_EQ(
+        GetString(*bed.api.Find(VolumeSnapshotContentKey("content")), {"spec", "deletionPolicy"}),
+        "Delete");
+  }
+}
+
+TEST_F(OrphanSweepTest, AClusterWithoutSnapshotsHasNoOrphans) {
+  bed_.api.RemoveType("volumesnapshots");
+  EXPECT_EQ(Sweep().swept, 0);
+}
+
+TEST_F(OrphanSweepTest, FailedListingIsReturned) {
+  SeedSnapshot(LabelsOf("nightly"), {});
+  bed_.api.Forbid("list", "backups");
+  velero::Backup running;
+  running.name = "today";
+  EXPECT_THAT(SweepOrphans(bed_.ctx, bed_.env, running, {}),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_TRUE(SnapshotStands());
+}
+
+}  // namespace
+}  // namespace csidelta::csi

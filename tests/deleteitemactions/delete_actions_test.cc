@@ -1,0 +1,355 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "csi/content_deletion.h"
+#include "csi/orphan_sweep.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "deleteitemactions/actions.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::deleteitemactions {
+namespace {
+
+using csi::VolumeSnapshotContentKey;
+using csi::VolumeSnapshotContentType;
+using csi::VolumeSnapshotKey;
+using csi::VolumeSnapshotType;
+using support::ActionBed;
+using support::FakeApiClient;
+using support::IsOk;
+using support::MakeContentObject;
+using support::MakeSnapshotObject;
+using testing::HasSubstr;
+
+// Plays the snapshot controller and a driver's sidecar: what a deleted content with its handle in
+// the status and the policy Delete means to the driver's snapshots.
+class Sidecar {
+ public:
+  explicit Sidecar(FakeApiClient& api) {
+    api.OnEvent("volumesnapshotcontents", [this](FakeApiClient& client, const auto& event) {
+      if (event.kind != k8s::WatchEvent::Kind::kDeleted) {
+        Sync(client, event.object);
+      }
+    });
+  }
+
+  void Sync(FakeApiClient& api, const Json& content) {
+    const bool unbound = GetString(content, {"spec", "volumeSnapshotRef", "uid"}).empty();
+    const bool told =
+        !csi::Annotation(content, "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted")
+             .empty();
+    if (!csi::BeingDeleted(content) || !(unbound || told)) {
+      return;
+    }
+    if (GetString(content, {"spec", "deletionPolicy"}) == "Delete" &&
+        !csi::SnapshotHandle(content).empty()) {
+      if (refuses) {
+        return;
+      }
+      snapshots.erase(csi::SnapshotHandle(content));
+    }
+    api.Mutate(VolumeSnapshotContentKey(csi::Name(content)), [](Json& object) {
+      EraseJson(object, {"metadata", "finalizers"});
+    });
+  }
+
+  std::set<std::string> snapshots = {"handle-1", "handle-2"};
+  bool refuses = false;
+};
+
+class DeleteActionsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
+    log().clear();
+    bed_.clock.SetAutoAdvance(true);
+  }
+  void TearDown() override { SetLogSink(nullptr); }
+
+  static std::string& log() {
+    static std::string text;
+    return text;
+  }
+
+  static Json Archived(const std::string& handle = "handle-1") {
+    return MakeContentObject("content", "shop", "snap", handle,
+                             {{velero::kBackupNameLabel, "nightly"}});
+  }
+
+  // A content that a restore of the backup made, with its VolumeSnapshot.
+  void SeedRestored() {
+    Json snapshot = MakeSnapshotObject(
+        "shop-2", "restored", "restored",
+        {{velero::kBackupNameLabel, "nightly"}, {velero::kRestoreNameLabel, "r1"}});
+    SetJson(snapshot, {"spec", "source"}, Json{{"volumeSnapshotContentName", "restored"}});
+    bed_.api.Seed(VolumeSnapshotType(), snapshot);
+    Json content = MakeContentObject(
+        "restored", "shop-2", "restored", "handle-1",
+        {{velero::kBackupNameLabel, "nightly"}, {velero::kRestoreNameLabel, "r1"}});
+    SetJson(content, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
+    SetJson(content, {"spec", "deletionPolicy"}, "Retain");
+    SetJson(content, {"metadata", "finalizers"},
+            Json::array({velero::kContentBoundProtectionFinalizer}));
+    bed_.api.Seed(VolumeSnapshotContentType(), content);
+  }
+
+  void SeedClaim(const std::string& phase) {
+    Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop-2", "data");
+    SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "restored"}});
+    SetJson(claim, {"status", "phase"}, phase);
+    bed_.api.Seed(csi::PersistentVolumeClaimType(), claim);
+  }
+
+  absl::Status Delete(const Json& content) {
+    return MakeVolumeSnapshotContentAction(bed_.env)->Execute(
+        bed_.ctx, content, support::MakeBackupObject("nightly", "Deleting"));
+  }
+
+  std::size_t Contents() { return bed_.api.All(VolumeSnapshotContentType()).size(); }
+
+  ActionBed bed_;
+  Sidecar sidecar_{bed_.api};
+};
+
+TEST_F(DeleteActionsTest, DriverHoldsTheSnapshotNoMore) {
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_EQ(sidecar_.snapshots, std::set<std::string>{"handle-2"});
+  EXPECT_EQ(Contents(), 0u);
+}
+
+TEST_F(DeleteActionsTest, TemporaryContentCarriesAllThatDeletionNeeds) {
+  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("slow", "other.driver"));
+  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
+  Json archived = Archived();
+  SetJson(archived, {"metadata", "annotations", velero::kSnapshotterSecretName}, "key");
+  SetJson(archived, {"metadata", "annotations", velero::kSnapshotterSecretNamespace}, "vault");
+  SetJson(archived, {"metadata", "labels", velero::kManagedByLabel}, "node-7");
+  Json made;
+  bed_.api.OnCreate("volumesnapshotcontents",
+                    [&made](FakeApiClient&, const Json& object) { made = object; });
+
+  EXPECT_THAT(Delete(archived), IsOk());
+
+  EXPECT_EQ(csi::Name(made), csi::DeletionContentName(support::kDriver, "handle-1"));
+  EXPECT_EQ(GetString(made, {"spec", "deletionPolicy"}), "Delete");
+  EXPECT_EQ(GetString(made, {"spec", "source", "snapshotHandle"}), "handle-1");
+  EXPECT_EQ(GetString(made, {"spec", "volumeSnapshotClassName"}), "fast");
+  EXPECT_EQ(GetString(made, {"spec", "volumeSnapshotRef", "uid"}), "");
+  EXPECT_EQ(csi::Annotation(made, velero::kDeletionSecretNameAnnotation), "key");
+  EXPECT_EQ(csi::Annotation(made, velero::kDeletionSecretNamespaceAnnotation), "vault");
+  EXPECT_EQ(csi::Label(made, velero::kManagedByLabel), "node-7");
+  EXPECT_EQ((*FindJson(made, {"metadata", "finalizers"}))[0],
+            velero::kContentBoundProtectionFinalizer);
+}
+
+TEST_F(DeleteActionsTest, LeavesAloneWhatIsNotTheBackups) {
+  Json foreign = Archived();
+  SetJson(foreign, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+  Json unlabelled = Archived();
+  EraseJson(unlabelled, {"metadata", "labels"});
+  const Json without_handle = Archived("");
+  for (const Json& content : {foreign, unlabelled, without_handle}) {
+    EXPECT_THAT(Delete(content), IsOk());
+  }
+  EXPECT_EQ(sidecar_.snapshots.size(), 2u);
+  EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
+}
+
+TEST_F(DeleteActionsTest, DeletesTheOriginalThatWasLeftOver) {
+  bed_.api.Seed(VolumeSnapshotContentType(), Archived());
+  bed_.api.Seed(VolumeSnapshotType(), MakeSnapshotObject("shop", "snap", "content"));
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 0u);
+  EXPECT_EQ(Contents(), 0u);
+  EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
+}
+
+TEST_F(DeleteActionsTest, RestoredContentsGoToo) {
+  SeedRestored();
+  SeedClaim("Bound");
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 0u);
+  EXPECT_EQ(Contents(), 0u);
+  EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
+}
+
+TEST_F(DeleteActionsTest, ContentOfAnotherHandStays) {
+  Json other = MakeContentObject("mine", "shop", "mine", "handle-1");
+  SetJson(other, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
+  bed_.api.Seed(VolumeSnapshotContentType(), other);
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey("mine")).has_value());
+}
+
+TEST_F(DeleteActionsTest, ClaimBeingFilledKeepsItsSnapshotForNow) {
+  SeedRestored();
+  SeedClaim("Pending");
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 1u);
+  const Json snapshot = *bed_.api.Find(VolumeSnapshotKey("shop-2", "restored"));
+  EXPECT_EQ(csi::Annotation(snapshot, csi::kDeleteWhenFilledAnnotation), "true");
+  EXPECT_EQ(csi::Label(snapshot, velero::kCsiDeltaLabel), support::kVeleroNamespace);
+  EXPECT_EQ(
+      GetString(*bed_.api.Find(VolumeSnapshotContentKey("restored")), {"spec", "deletionPolicy"}),
+      "Delete");
+}
+
+TEST_F(DeleteActionsTest, NothingElseTakesTheSnapshotFromAClaimBeingFilled) {
+  bed_.api.Seed(VolumeSnapshotContentType(), Archived());
+  bed_.api.Seed(VolumeSnapshotType(), MakeSnapshotObject("shop", "snap", "content"));
+  SeedRestored();
+  SeedClaim("Pending");
+  std::map<std::string, std::string> policies;  // of the contents that went, at their end
+  bed_.api.OnEvent("volumesnapshotcontents", [&](FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
+      policies[csi::Name(event.object)] = GetString(event.object, {"spec", "deletionPolicy"});
+    }
+  });
+
+  EXPECT_THAT(Delete(Archived()), IsOk());
+
+  EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 1u);
+  EXPECT_EQ(policies, (std::map<std::string, std::string>{{"content", "Retain"}}));
+  const std::vector<Json> left = bed_.api.All(VolumeSnapshotType());
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(csi::Annotation(left[0], csi::kDeleteWhenFilledAnnotation), "true");
+}
+
+TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
+  sidecar_.refuses = true;
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  ASSERT_EQ(Contents(), 1u);
+  const Json content = bed_.api.All(VolumeSnapshotContentType())[0];
+  EXPECT_TRUE(csi::BeingDeleted(content));
+  EXPECT_THAT(log(), HasSubstr("handle-1"));
+  EXPECT_THAT(log(), HasSubstr(support::kDriver));
+
+  sidecar_.refuses = false;
+  sidecar_.Sync(bed_.api, content);
+  EXPECT_EQ(Contents(), 0u);
+  EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 0u);
+}
+
+TEST_F(DeleteActionsTest, SlowDriverIsWaitedForInFullOnlyOnce) {
+  sidecar_.refuses = true;
+  const auto action = MakeVolumeSnapshotContentAction(bed_.env);
+  const Json backup = support::MakeBackupObject("nightly", "Deleting");
+  const absl::Time start = bed_.clock.Now();
+  EXPECT_THAT(action->Execute(bed_.ctx, Archived("handle-1"), backup), IsOk());
+  const absl::Time first = bed_.clock.Now();
+  EXPECT_THAT(action->Execute(bed_.ctx, Archived("handle-2"), backup), IsOk());
+  EXPECT_GE(first - start, absl::Seconds(30));
+  EXPECT_LE(bed_.clock.Now() - first, absl::Seconds(10));
+}
+
+TEST_F(DeleteActionsTest, DoesNothingWhileVelerosDeletionIsVisible) {
+  sidecar_.refuses = true;
+  Json in_tree = MakeContentObject("vsc-1234", "ns-uid", "name-uid", "handle-1",
+                                   {{velero::kBackupNameLabel, "nightly"}});
+  SetJson(in_tree, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
+  EraseJson(in_tree, {"spec", "volumeSnapshotRef", "uid"});
+  SetJson(in_tree, {"metadata", "finalizers"},
+          Json::array({velero::kContentBoundProtectionFinalizer}));
+  SetJson(in_tree, {"metadata", "deletionTimestamp"}, "2026-01-01T00:00:00Z");
+  bed_.api.Seed(VolumeSnapshotContentType(), in_tree);
+
+  EXPECT_THAT(Delete(Archived()), IsOk());
+
+  EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
+  EXPECT_EQ(bed_.api.CallCount("delete", "volumesnapshotcontents"), 0);
+  EXPECT_EQ(Contents(), 1u);
+}
+
+TEST_F(DeleteActionsTest, WithoutTheRightToWriteStatusWaitsForTheSidecar) {
+  bed_.api.SetInterceptor([](const support::ApiCall& call, const Json*) {
+    return call.subresource == "status" ? absl::PermissionDeniedError("no") : absl::OkStatus();
+  });
+  bed_.api.OnCreate("volumesnapshotcontents", [](FakeApiClient& api, const Json& object) {
+    api.Mutate(VolumeSnapshotContentKey(csi::Name(object)), [](Json& content) {
+      SetJson(content, {"status", "snapshotHandle"}, "handle-1");
+    });
+  });
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 0u);
+}
+
+TEST_F(DeleteActionsTest, IsIdempotent) {
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_EQ(Contents(), 0u);
+}
+
+// Whatever call fails, the snapshot is deleted at once or when Velero asks again.
+TEST_F(DeleteActionsTest, SurvivesAnyFailingCall) {
+  for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
+    for (int call = 1;; ++call) {
+      ActionBed bed;
+      bed.clock.SetAutoAdvance(true);
+      Sidecar sidecar(bed.api);
+      bed.api.Seed(VolumeSnapshotContentType(), Archived());
+      const auto action = MakeVolumeSnapshotContentAction(bed.env);
+      const Json backup = support::MakeBackupObject("nightly", "Deleting");
+      bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
+      const absl::Status status = action->Execute(bed.ctx, Archived(), backup);
+      if (!bed.api.sweep_hit()) {
+        EXPECT_GT(call, 7);
+        break;
+      }
+      bed.api.ClearFaults();
+      if (!status.ok()) {
+        EXPECT_THAT(action->Execute(bed.ctx, Archived(), backup), IsOk()) << call;
+      }
+      EXPECT_EQ(sidecar.snapshots.count("handle-1"), 0u) << call;
+      EXPECT_TRUE(bed.api.All(VolumeSnapshotContentType()).empty()) << call;
+    }
+  }
+}
+
+class VolumeSnapshotDeleteTest : public DeleteActionsTest {
+ protected:
+  absl::Status DeleteSnapshot(const Json& snapshot) {
+    return MakeVolumeSnapshotAction(bed_.env)->Execute(
+        bed_.ctx, snapshot, support::MakeBackupObject("nightly", "Deleting"));
+  }
+};
+
+TEST_F(VolumeSnapshotDeleteTest, RemovesTheVeryObjectThatWasArchived) {
+  const Json snapshot =
+      MakeSnapshotObject("shop", "snap", "content", {{velero::kBackupNameLabel, "nightly"}});
+  bed_.api.Seed(VolumeSnapshotType(), snapshot);
+  bed_.api.Seed(VolumeSnapshotContentType(), Archived());
+  EXPECT_THAT(DeleteSnapshot(snapshot), IsOk());
+  EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
+  EXPECT_THAT(DeleteSnapshot(snapshot), IsOk());
+}
+
+TEST_F(VolumeSnapshotDeleteTest, LeavesOthersAlone) {
+  const support::Strings ours = {{velero::kBackupNameLabel, "nightly"}};
+  Json other_uid = MakeSnapshotObject("shop", "a", "content", ours);
+  bed_.api.Seed(VolumeSnapshotType(), other_uid);
+  SetJson(other_uid, {"metadata", "uid"}, "another");
+  const Json user_made = MakeSnapshotObject("shop", "b", "content");
+  const Json foreign =
+      MakeSnapshotObject("shop", "c", "content", {{velero::kBackupNameLabel, "weekly"}});
+  const Json restored = MakeSnapshotObject(
+      "shop", "d", "content",
+      {{velero::kBackupNameLabel, "nightly"}, {velero::kRestoreNameLabel, "r1"}});
+  for (const Json& snapshot : {user_made, foreign, restored}) {
+    bed_.api.Seed(VolumeSnapshotType(), snapshot);
+  }
+  for (const Json& snapshot : {other_uid, user_made, foreign, restored}) {
+    EXPECT_THAT(DeleteSnapshot(snapshot), IsOk());
+  }
+  EXPECT_EQ(bed_.api.All(VolumeSnapshotType()).size(), 4u);
+}
+
+}  // namespace
+}  // namespace csidelta::deleteitemactions

@@ -1,0 +1,763 @@
+#!/usr/bin/python3
+"""A whole cluster as plain processes: API server, CSI driver, Velero and S3, for the scenarios.
+
+    bed.py up     --state DIR [--velero 1.18.1|1.13.1] [--namespace NS] [--csi-driver PATH]
+                  [--plugin]
+    bed.py exec   --state DIR -- COMMAND...    runs a command inside, with KUBECONFIG and PATH set
+    bed.py env    --state DIR                  prints those settings
+    bed.py status --state DIR                  prints each component with its process id
+    bed.py down   --state DIR
+
+Tests use the class Bed instead; README.md beside this file says how, and why it is built this way.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import secrets as randomness
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import yaml
+
+import build
+import cluster_api
+import components
+import csi_drivers
+import objects
+import pki
+import processes
+from processes import BedError, ProcessId
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PLUGIN_NAME = "velero-plugin-for-csi-delta"
+VELERO_MODULES = {"1.18.1": "velero118", "1.13.1": "velero113"}
+SHARED_MEMORY = pathlib.Path("/dev/shm")  # Sockets and etcd: short paths, and no fsync to wait for.
+COMMAND_SECONDS_MAX = 300
+STOP_SECONDS = 5.0
+ENDED = ("Completed", "PartiallyFailed", "Failed", "FailedValidation")
+
+
+def plugin_path():
+    """The plugin under test: CSI_DELTA_PLUGIN, or what the release preset builds."""
+    return pathlib.Path(os.environ.get("CSI_DELTA_PLUGIN")
+                        or REPOSITORY / "build/release/bin" / PLUGIN_NAME)
+
+
+def driver_path():
+    """The CSI driver to run: CSI_DELTA_CSI_DRIVER, or the project's own."""
+    return pathlib.Path(os.environ.get("CSI_DELTA_CSI_DRIVER")
+                        or REPOSITORY / "build/dev/bin/csi-delta-test-driver")
+
+
+@dataclasses.dataclass
+class Settings:
+    """What a bed is made of. All of it can be written to a file, for `Bed.attach`."""
+
+    velero: str = "1.18.1"
+    namespace: str = "velero"  # Velero's own.
+    csi_driver: str = dataclasses.field(default_factory=lambda: str(driver_path()))
+    plugin: bool = False  # Is ours in the plugin folder when Velero starts?
+    server_args: list = dataclasses.field(default_factory=lambda: ["--features=EnableCSI"])
+    server_env: dict = dataclasses.field(default_factory=dict)
+
+
+class Bed:
+    """One cluster with its storage. Make it with `Bed.up()`, end it with `down()`, or use `with`.
+
+    Owns its network namespace, its folders and every process in the namespace. A bed dies with the
+    process that made it unless `detached`: the next bed anywhere on the machine cleans up then.
+    Methods raise BedError, ApiError or CalledProcessError. Not thread-safe, except `api`.
+
+    With `storage_of` it is a second cluster on the storage of another bed: its own etcd, API server
+    and Velero, but the CSI driver and the bucket of the other one, which must outlive it.
+    """
+
+    def __init__(self, record, state, settings, storage_of=None):
+        self.record = record
+        self.name = record.name
+        self.state = pathlib.Path(state)
+        self.scratch = SHARED_MEMORY / self.name
+        self.settings = settings
+        self.pki = self.state / "pki"
+        self.plugin_dir = self.state / "plugins"
+        self.plugin_kubeconfig = self.state / "plugin.conf"
+        self.audit_log = self.state / "audit.log"
+        self.server_args = list(settings.server_args)
+        self.server_env = dict(settings.server_env)
+        self.owns_storage = storage_of is None
+        if self.owns_storage:
+            self.s3_dir = self.state / "s3"
+            self.driver = csi_drivers.make_driver(
+                settings.csi_driver, self.state / "driver", self.scratch)
+        else:
+            self.s3_dir, self.driver = storage_of.s3_dir, storage_of.driver
+        self.up_seconds = None  # How long the start took, without building.
+        self._programs = {}
+        self._children = {}
+        self._refusals = []  # Parts of the audit log, from and to, in which the plugin had no rights.
+        self._plugin_roles = []  # Pairs of plural and name.
+        self._plugin_bindings = []  # Pairs of plural and object.
+        self._api = None
+
+    # -- Life --------------------------------------------------------------------------------------
+
+    @classmethod
+    def up(cls, settings=None, *, state=None, detached=False, storage_of=None):
+        """Starts everything and waits until it is ready. Cleans up behind killed runs first."""
+        if os.geteuid() != 0:
+            raise BedError("the test bed makes network namespaces and must run as root")
+        processes.wipe_orphans()
+        settings = settings or Settings()
+        if storage_of is None and not os.access(settings.csi_driver, os.X_OK):
+            raise BedError(f"CSI driver {settings.csi_driver} is not built")
+        for module in ("kube", "csi", "awsplugin", "s3", VELERO_MODULES[settings.velero]):
+            build.build(module)
+        start = time.monotonic()
+        name = f"csd-{randomness.token_hex(4)}"
+        if state is None:
+            state = tempfile.mkdtemp(prefix=f"{name}-")
+        state = pathlib.Path(state).resolve()
+        for record in processes.records():
+            if str(state) in record.folders:  # A bed that was not taken down.
+                record.wipe()
+        owner = None if detached else ProcessId.of(os.getpid())
+        record = processes.Record(name, [str(state), str(SHARED_MEMORY / name)], owner)
+        record.save()
+        bed = cls(record, state, settings, storage_of)
+        try:
+            bed._start_everything()
+        except BaseException:
+            build.say(f"bed: logs kept in {bed.save_logs()}")
+            bed.down()
+            raise
+        bed.up_seconds = time.monotonic() - start
+        build.say(f"bed: up in {bed.up_seconds:.1f} s, in network namespace {bed.name}")
+        return bed
+
+    @classmethod
+    def attach(cls, state):
+        """The running bed of a state folder, as another process started it."""
+        state = pathlib.Path(state).resolve()
+        for record in processes.records():
+            if str(state) in record.folders:
+                settings = Settings(**json.loads((state / "bed.json").read_text()))
+                return cls(record, state, settings)
+        raise BedError(f"no bed is up in {state}")
+
+    def down(self):
+        """Ends and deletes everything. May be called twice, and in any state."""
+        for name in reversed(components.ORDER):
+            child = self._children.get(name)
+            if child and child.poll() is None:
+                child.kill()
+        self.record.wipe()
+        for child in self._children.values():
+            child.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        if failure:
+            build.say(f"bed: logs kept in {self.save_logs()}")
+        self.down()
+
+    def _start_everything(self):
+        for folder in (self.state, self.scratch, self.scratch / "home", self.scratch / "tmp",
+                       self.state / "logs", self.plugin_dir, self.s3_dir / objects.BUCKET,
+                       self.s3_dir.parent / "s3-versions", self.driver.state_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+        (self.state / "bed.json").write_text(json.dumps(dataclasses.asdict(self.settings)))
+        pki.make_pki(self.pki)
+        processes.add_netns(self.name)
+        self._fill_plugin_dir()
+        early = ["etcd", "s3"] + (["csi-driver"] if self.owns_storage else [])
+        for name in early:
+            self._spawn(name)
+        for name in early:
+            self._await_ready(name)
+        self.start("kube-apiserver")
+        self._spawn("kube-controller-manager")
+        self._create_kinds()
+        for name in ("snapshot-controller", *components.DRIVER_CLIENTS):
+            self._spawn(name)
+        self._create_objects()
+        self.start("velero")
+        self._await_ready("kube-controller-manager")
+
+    def _fill_plugin_dir(self):
+        shutil.copy2(self.program("awsplugin", "velero-plugin-for-aws"), self.plugin_dir)
+        if self.settings.plugin:
+            self._copy_plugin()
+
+    def _copy_plugin(self):
+        source = plugin_path()
+        if not os.access(source, os.X_OK):
+            raise BedError(f"plugin {source} is not built")
+        scratch = self.state / "plugin.new"
+        shutil.copy2(source, scratch)
+        scratch.rename(self.plugin_dir / PLUGIN_NAME)
+
+    def _create_kinds(self):
+        names = []
+        for module in ("csi", VELERO_MODULES[self.settings.velero]):
+            for kind in json.loads((self.product(module) / "share/crds.json").read_text()):
+                self.api.create("customresourcedefinitions", kind)
+                names.append(kind["metadata"]["name"])
+
+        def pending():
+            kinds = self.api.list("customresourcedefinitions")
+            return [k["metadata"]["name"] for k in kinds if not any(
+                c["type"] == "Established" and c["status"] == "True"
+                for c in k.get("status", {}).get("conditions") or [])]
+        self.wait_for(lambda: not pending(), 30, lambda: f"kinds to be served: {pending()}")
+        # Established comes a moment before the paths are served.
+        probe = cluster_api.path("serverstatusrequests", namespace=self.namespace)
+        self.wait_for(lambda: self.api.raw("GET", probe)[0] == 200, 30, "Velero's paths")
+        probe_csi = cluster_api.path("volumesnapshots")
+        self.wait_for(lambda: self.api.raw("GET", probe_csi)[0] == 200, 30,
+                      "the volume snapshots' paths")
+
+    def _create_objects(self):
+        for plural, obj in objects.storage_objects(self.driver.name):
+            self.api.create(plural, obj)
+        self._create_velero_objects()
+
+    def _create_velero_objects(self):
+        self.api.create("namespaces", objects.namespace(self.namespace))
+        for plural, obj in objects.velero_objects(self.namespace):
+            self.api.create(plural, obj)
+        self.api.create("deployments", self._velero_deployment())
+        self._grant_plugin_rights()
+
+    def recreate_velero_namespace(self):
+        """Deletes Velero's namespace with everything in it and sets Velero up again, as after a mishap."""
+        self.stop("velero")
+        for backup in self.api.list("backups", self.namespace):
+            self.api.delete("backups", backup["metadata"]["name"], self.namespace)
+        self.delete_namespace(self.namespace)
+        self._take_plugin_rights()
+        for plural, name in self._plugin_roles:
+            self.api.delete(plural, name)
+        self._create_velero_objects()
+        self.start("velero")
+
+    def _velero_deployment(self):
+        """What `velero install` would create, without replicas: restores look for it."""
+        listing = self.run(
+            [self.velero_program, "install", "--dry-run", "-o", "json", "--namespace",
+             self.namespace, "--no-secret", "--no-default-backup-location",
+             "--use-volume-snapshots=false",
+             "--plugins", "velero/velero-plugin-for-aws:v1.14.2"]).stdout
+        for obj in json.loads(listing)["items"]:
+            if obj["kind"] == "Deployment":
+                obj["spec"]["replicas"] = 0
+                return obj
+        raise BedError("velero install names no Deployment")
+
+    def _grant_plugin_rights(self):
+        """Gives our plugin's account what deploy/rbac.yaml lists, and a kubeconfig with its token."""
+        rules = REPOSITORY / "deploy" / "rbac.yaml"
+        documents = [d for d in yaml.safe_load_all(rules.read_text()) if d]
+        self._plugin_roles, self._plugin_bindings = [], []
+        for document in documents:
+            if document["kind"] == "ClusterRole":
+                self.api.create("clusterroles", document)
+                self._plugin_roles.append(("clusterroles", document["metadata"]["name"]))
+            elif document["kind"] == "Role":
+                document["metadata"]["namespace"] = self.namespace
+                self.api.create("roles", document)
+            else:
+                continue
+            self._plugin_bindings.append(objects.binding(
+                document["kind"], document["metadata"]["name"], self.namespace))
+        self._bind_plugin_rights()
+        self.renew_plugin_token()
+
+    def _bind_plugin_rights(self):
+        for plural, binding in self._plugin_bindings:
+            self.api.create(plural, binding)
+
+    def _take_plugin_rights(self):
+        for plural, binding in self._plugin_bindings:
+            meta = binding["metadata"]
+            self.api.delete(plural, meta["name"], meta.get("namespace"))
+
+    @contextlib.contextmanager
+    def plugin_without_rights(self):
+        """While the body runs, the API server refuses everything that our plugin asks for."""
+        start = self.audit_position()
+        self._take_plugin_rights()
+        try:
+            yield
+        finally:
+            self._bind_plugin_rights()
+            self._refusals.append((start, self.audit_position()))
+
+    def renew_plugin_token(self):
+        """Writes a kubeconfig with a fresh token of the plugin's account."""
+        url = cluster_api.path("serviceaccounts", objects.PLUGIN_ACCOUNT, self.namespace, "token")
+        answer = self.api.request("POST", url, {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 86400}})
+        pki.write_kubeconfig(self.plugin_kubeconfig, self.pki / "ca.crt",
+                             {"token": answer["status"]["token"]}, self.namespace)
+
+    # -- Components --------------------------------------------------------------------------------
+
+    def product(self, module):
+        """The folder of a built module; builds it when need be."""
+        if module not in self._programs:
+            self._programs[module] = build.build(module)
+        return self._programs[module]
+
+    def program(self, module, name):
+        return str(self.product(module) / "bin" / name)
+
+    @property
+    def velero_program(self):
+        return self.program(VELERO_MODULES[self.settings.velero], "velero")
+
+    def log_path(self, name):
+        return self.state / "logs" / f"{name}.log"
+
+    def log(self, name):
+        """All that a component has written so far."""
+        path = self.log_path(name)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def pid(self, name):
+        """The process id of a component, or None when it is not running."""
+        process = self.record.processes.get(name)
+        return process.pid if process and process.alive() else None
+
+    def alive(self, name):
+        return self.pid(name) is not None
+
+    def dead(self):
+        """The components that were started and have ended by themselves."""
+        return [n for n in components.ORDER if n in self.record.processes and not self.alive(n)]
+
+    def _spawn(self, name):
+        if self.alive(name):
+            raise BedError(f"{name} is running already")
+        if name == "csi-driver":
+            if not self.owns_storage:
+                raise BedError("the CSI driver belongs to the other cluster")
+            self.driver.socket.unlink(missing_ok=True)
+        command = ["/usr/bin/nsenter", f"--net={processes.NAMESPACES / self.name}", "--",
+                   *components.COMMANDS[name](self)]
+        with open(self.log_path(name), "ab") as log:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.state,
+                env=components.environment(self, name), start_new_session=True)
+        self._children[name] = child
+        self.record.processes[name] = ProcessId.of(child.pid) or ProcessId(child.pid, -1)
+        self.record.save()
+
+    def _await_ready(self, name):
+        ready = components.READY.get(name)
+        if ready is None:
+            return
+
+        def probe():
+            if not self.alive(name):
+                tail = self.log(name)[-1500:]
+                raise BedError(f"{name} ended while starting; {self.log_path(name)} ends:\n{tail}")
+            with contextlib.suppress(OSError):
+                return ready(self)
+        processes.wait_until(probe, components.READY_SECONDS_MAX, f"{name} ready")
+
+    def start(self, name):
+        """Starts a component and waits until it is ready."""
+        self._spawn(name)
+        self._await_ready(name)
+
+    def stop(self, name, kill=False):
+        """Ends a component and its children, at once with `kill`; returns when they are gone.
+
+        The plugin processes of a Velero server end with it, as they would with its container.
+        """
+        process = self.record.processes.pop(name, None)
+        if process is None:
+            return
+        family = [p for p in processes.processes_in(self.name)
+                  if _session(p.pid) == process.pid and p != process]
+        processes.end_all([process], 0.0 if kill else STOP_SECONDS)
+        processes.end_all(family)
+        child = self._children.pop(name, None)
+        if child:
+            child.wait()
+        self.record.save()
+
+    def restart(self, name, kill=False):
+        """Stops and starts a component; with the CSI driver, also what depends on it."""
+        dependents = components.DRIVER_CLIENTS if name == "csi-driver" else ()
+        for other in dependents:
+            self.stop(other)
+        self.stop(name, kill)
+        self.start(name)
+        for other in dependents:
+            self.start(other)
+
+    def plugin_processes(self):
+        """The running processes of our plugin: Velero starts one per backup, restore or delete."""
+        path = str(self.plugin_dir / PLUGIN_NAME)
+        return [p for p in processes.processes_in(self.name) if _first_argument(p.pid) == path]
+
+    def set_plugin(self, present):
+        """Puts our plugin into the plugin folder or takes it out; a change restarts Velero."""
+        if (self.plugin_dir / PLUGIN_NAME).exists() == present:
+            return
+        if present:
+            self._copy_plugin()
+        else:
+            (self.plugin_dir / PLUGIN_NAME).unlink()
+        self.restart("velero")
+
+    def configure_velero(self, server_args=None, server_env=None):
+        """Restarts Velero with other flags or environment, if they are other ones."""
+        args = self.settings.server_args if server_args is None else server_args
+        env = self.settings.server_env if server_env is None else server_env
+        if (args, env) != (self.server_args, self.server_env):
+            self.server_args, self.server_env = list(args), dict(env)
+            self.restart("velero")
+
+    def configure_driver(self, *args):
+        """Restarts the CSI driver with other flags, if they are other ones."""
+        if list(args) != self.driver.args:
+            self.driver.args = list(args)
+            self.restart("csi-driver")
+
+    # -- Programs ----------------------------------------------------------------------------------
+
+    @property
+    def namespace(self):
+        """Velero's namespace."""
+        return self.settings.namespace
+
+    def environment(self):
+        """What a person or a test needs to use the bed's programs."""
+        folders = [self.product(m) / "bin"
+                   for m in ("kube", "csi", VELERO_MODULES[self.settings.velero])]
+        return {"KUBECONFIG": str(self.pki / "admin.conf"), "VELERO_NAMESPACE": self.namespace,
+                "PATH": os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])}
+
+    def inside(self, command):
+        """A command line that runs another one in the bed's network."""
+        return ["/usr/bin/nsenter", f"--net={processes.NAMESPACES / self.name}", "--",
+                *map(str, command)]
+
+    def run(self, command, *, check=True, stdin=None, timeout_seconds=COMMAND_SECONDS_MAX):
+        """Runs a program inside; returns the CompletedProcess with text. BedError if it fails."""
+        done = subprocess.run(
+            self.inside(command), input=stdin, capture_output=True, text=True,
+            timeout=timeout_seconds, check=False,
+            env={**os.environ, **self.environment(), "HOME": f"{self.scratch}/home"})
+        if check and done.returncode != 0:
+            raise BedError(f"`{' '.join(map(str, command))}` ended with {done.returncode}:\n"
+                           f"{done.stdout}{done.stderr}")
+        return done
+
+    def kubectl(self, *arguments, **kwargs):
+        return self.run([self.program("kube", "kubectl"), *arguments], **kwargs)
+
+    def velero(self, *arguments, **kwargs):
+        return self.run([self.velero_program, "--namespace", self.namespace, *arguments], **kwargs)
+
+    @property
+    def api(self):
+        """The API server as the administrator; see cluster_api.ClusterApi."""
+        if self._api is None:
+            self._api = cluster_api.ClusterApi(self.name, self.pki)
+        return self._api
+
+    # -- Waiting and looking -----------------------------------------------------------------------
+
+    def wait_for(self, condition, timeout_seconds, what):
+        """Returns the first truthy value of `condition`. The error names what died meanwhile."""
+        try:
+            return processes.wait_until(condition, timeout_seconds, what)
+        except BedError as error:
+            raise BedError(f"{error}; ended by themselves: {self.dead() or 'none'}") from None
+
+    def audit_events(self, user=None, since=None, until=None):
+        """The API server's audit log as a list of dicts, in order.
+
+        `user` keeps the events of one user name ("velero-server", or `plugin_user`); `since` and
+        `until` are `audit_position()`s.
+        """
+        events = []
+        with open(self.audit_log, "rb") as log:
+            log.seek(since or 0)
+            text = log.read() if until is None else log.read(until - log.tell())
+            for line in text.splitlines(keepends=True):
+                if line.endswith(b"\n"):
+                    event = json.loads(line)
+                    if user is None or event["user"].get("username") == user:
+                        events.append(event)
+        return events
+
+    def plugin_events(self):
+        """The audit events of our plugin, but those from while it had no rights."""
+        found, position = [], 0
+        for start, end in [*self._refusals, (self.audit_position(), None)]:
+            found += self.audit_events(self.plugin_user, position, start)
+            position = end
+        return found
+
+    def audit_position(self):
+        return self.audit_log.stat().st_size
+
+    @property
+    def plugin_user(self):
+        return f"system:serviceaccount:{self.namespace}:{objects.PLUGIN_ACCOUNT}"
+
+    def driver_control(self, request):
+        """Sends one request to the control socket of the test driver; returns its answer."""
+        return self.driver.control(request)
+
+    def save_logs(self, target=None):
+        """Copies all logs to a folder that outlives the bed; returns it."""
+        root = os.environ.get("CSI_DELTA_E2E_LOGS") or REPOSITORY / "build" / "e2e-logs"
+        target = pathlib.Path(target or pathlib.Path(root) / self.name)
+        if (self.state / "logs").is_dir():
+            shutil.copytree(self.state / "logs", target, dirs_exist_ok=True)
+        if self.audit_log.exists():
+            shutil.copy2(self.audit_log, target)
+        return target
+
+    # -- Volumes -----------------------------------------------------------------------------------
+
+    def create_namespace(self, name, labels=None):
+        return self.api.create("namespaces", objects.namespace(name, labels))
+
+    def delete_namespace(self, name, timeout_seconds=60, empty_is_enough=False):
+        """Deletes a namespace and waits until it, and the volumes of its claims, are gone.
+
+        What has finalizers goes first: when the namespace controller meets some, it looks again
+        only after 8 s. An empty namespace still takes it 5 s; with `empty_is_enough` these are not
+        waited for, which is right when the name is not used again.
+        """
+        volumes = [c["spec"]["volumeName"] for c in self.api.list("persistentvolumeclaims", name)
+                   if c["spec"].get("volumeName")]
+        # Claims first: a snapshot deleted while a claim waits to be filled from it is looked at again
+        # by the snapshot controller only after 15 minutes.
+        for plural in ("persistentvolumeclaims", "volumesnapshots"):
+            self.api.request("DELETE", cluster_api.path(plural, namespace=name))
+            self.wait_for(lambda: not self.api.list(plural, name), timeout_seconds,
+                          f"end of the {plural} in namespace {name}")
+        self.api.delete("namespaces", name)
+        self.wait_for(lambda: not any(self.api.get("persistentvolumes", v) for v in volumes),
+                      timeout_seconds, f"end of the volumes of namespace {name}")
+        if not empty_is_enough:
+            self.wait_for(lambda: self.api.get("namespaces", name) is None, timeout_seconds,
+                          f"end of namespace {name}")
+
+    def create_claim(self, name, namespace, size_bytes, **kwargs):
+        """Creates a PersistentVolumeClaim (arguments of objects.claim) and waits until it is bound.
+
+        For a class that waits for a consumer, the only node is selected, as a scheduler would.
+        """
+        claim = objects.claim(name, namespace, size_bytes, **kwargs)
+        if claim["spec"]["storageClassName"] == objects.CLASS_WAIT:
+            claim["metadata"]["annotations"] = {
+                **claim["metadata"]["annotations"],
+                "volume.kubernetes.io/selected-node": objects.NODE}
+        self.api.create("persistentvolumeclaims", claim)
+        return self.wait_bound(name, namespace)
+
+    def create_claims(self, names, namespace, size_bytes, timeout_seconds=180, **kwargs):
+        """Creates many claims at once and waits until all are bound."""
+        for name in names:
+            self.api.create("persistentvolumeclaims",
+                            objects.claim(name, namespace, size_bytes, **kwargs))
+        self.wait_for(lambda: all(c["status"].get("phase") == "Bound"
+                                  for c in self.api.list("persistentvolumeclaims", namespace)),
+                      timeout_seconds, f"{len(names)} claims bound")
+
+    def wait_snapshot_ready(self, name, namespace, timeout_seconds=60):
+        """Waits until a VolumeSnapshot is ready to use; returns it."""
+        def ready():
+            snapshot = self.api.get("volumesnapshots", name, namespace)
+            return snapshot and snapshot.get("status", {}).get("readyToUse") and snapshot
+        return self.wait_for(ready, timeout_seconds, f"volume snapshot {namespace}/{name} ready")
+
+    def delete_claim(self, name, namespace, timeout_seconds=60):
+        """Deletes a claim and waits until it and its volume are gone."""
+        claim = self.api.get("persistentvolumeclaims", name, namespace)
+        volume = claim["spec"].get("volumeName", "none")
+        self.api.delete("persistentvolumeclaims", name, namespace)
+        self.wait_for(lambda: not self.api.get("persistentvolumeclaims", name, namespace)
+                      and not self.api.get("persistentvolumes", volume),
+                      timeout_seconds, f"end of claim {namespace}/{name}")
+
+    def wait_bound(self, name, namespace, timeout_seconds=60):
+        """Waits until a claim is bound; returns it."""
+        def bound():
+            claim = self.api.get("persistentvolumeclaims", name, namespace)
+            return claim and claim.get("status", {}).get("phase") == "Bound" and claim
+        return self.wait_for(bound, timeout_seconds, f"claim {namespace}/{name} bound")
+
+    def volume_handle(self, name, namespace):
+        """The CSI handle of the volume that a bound claim has."""
+        claim = self.api.get("persistentvolumeclaims", name, namespace)
+        volume = self.api.get("persistentvolumes", claim["spec"]["volumeName"])
+        return volume["spec"]["csi"]["volumeHandle"]
+
+    def volume_path(self, name, namespace):
+        """The host's file with the bytes of a block volume."""
+        return self.driver.volume_path(self.volume_handle(name, namespace))
+
+    def contents_of(self, handle):
+        """The VolumeSnapshotContents that stand for one snapshot of the driver."""
+        return [c for c in self.api.list("volumesnapshotcontents")
+                if handle in (c.get("status", {}).get("snapshotHandle"),
+                              c["spec"]["source"].get("snapshotHandle"))]
+
+    # -- Backups -----------------------------------------------------------------------------------
+
+    def backup(self, name, *flags, expect="Completed", timeout_seconds=COMMAND_SECONDS_MAX):
+        """`velero backup create NAME FLAGS --wait`; returns the Backup, which must end as expected.
+
+        With `expect=None` any end is fine.
+        """
+        return self._create_and_wait("backup", name, flags, expect, timeout_seconds)
+
+    def restore(self, name, *flags, expect="Completed", timeout_seconds=COMMAND_SECONDS_MAX):
+        """`velero restore create NAME FLAGS --wait`; returns the Restore, as `backup` does."""
+        return self._create_and_wait("restore", name, flags, expect, timeout_seconds)
+
+    def wait_phase(self, plural, name, phases, timeout_seconds=COMMAND_SECONDS_MAX):
+        """Waits until a Velero object, like ("backups", name), is in one of `phases`; returns it.
+
+        `phases` may be ENDED: any phase after which a backup or restore does not change any more.
+        """
+        def arrived():
+            obj = self.api.get(plural, name, self.namespace)
+            return obj and obj.get("status", {}).get("phase") in phases and obj
+        return self.wait_for(arrived, timeout_seconds, f"{plural} {name} in one of {phases}")
+
+    def inventory(self):
+        """What a backup can leave behind, as a dict of sorted lists: compare before and after."""
+        found = {plural: sorted(f"{o['metadata'].get('namespace', '')}/{o['metadata']['name']}"
+                                for o in self.api.list(plural))
+                 for plural in ("persistentvolumes", "volumesnapshots", "volumesnapshotcontents",
+                                "backups", "deletebackuprequests", "datauploads", "datadownloads")}
+        backups = self.s3_dir / objects.BUCKET / "backups"
+        found["leases"] = sorted(o["metadata"]["name"]
+                                 for o in self.api.list("leases", self.namespace))
+        found["driver volumes"] = self.driver.volumes()
+        found["driver snapshots"] = self.driver.snapshots()
+        found["bucket"] = sorted(p.name for p in backups.iterdir()) if backups.is_dir() else []
+        return found
+
+    def _create_and_wait(self, kind, name, flags, expect, timeout_seconds):
+        self.velero(kind, "create", name, *flags, "--wait", timeout_seconds=timeout_seconds)
+        obj = self.api.get(f"{kind}s", name, self.namespace)
+        phase = obj["status"].get("phase")
+        if expect is not None and phase != expect:
+            lines = self.velero(kind, "logs", name, check=False).stdout.splitlines()
+            bad = [line for line in lines if "level=error" in line or "level=warning" in line]
+            raise BedError(f"{kind} {name} is {phase}, not {expect}: {json.dumps(obj['status'])}\n"
+                           + "\n".join(bad[-20:]))
+        return obj
+
+    def assert_clean(self, kind, obj):
+        """Fails, with what `velero describe` says, if a backup or restore had errors or warnings."""
+        status = obj["status"]
+        if status.get("errors", 0) or status.get("warnings", 0):
+            raise AssertionError(self.velero(kind, "describe", obj["metadata"]["name"]).stdout)
+
+    def delete_backup(self, name, timeout_seconds=60):
+        """`velero backup delete`, and waits until the Backup is gone."""
+        self.velero("backup", "delete", name, "--confirm")
+        self.wait_for(lambda: self.api.get("backups", name, self.namespace) is None,
+                      timeout_seconds, f"end of backup {name}")
+
+    def drop_backup(self, name):
+        """Makes a backup vanish without Velero's deletion: what it snapshotted stays."""
+        shutil.rmtree(self.s3_dir / objects.BUCKET / "backups" / name)
+        self.api.delete("backups", name, self.namespace)
+
+    def sync_backup(self, name, timeout_seconds=60):
+        """Makes Velero find a backup that another cluster put into the bucket; returns it.
+
+        A restart, because Velero looks when it starts, and after that only once a minute.
+        """
+        if not self.api.get("backups", name, self.namespace):
+            self.restart("velero")
+        return self.wait_for(lambda: self.api.get("backups", name, self.namespace),
+                             timeout_seconds, f"backup {name} found in the bucket")
+
+
+def _session(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[3])
+
+
+def _first_argument(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+    except OSError:
+        return None
+
+
+def _parse(arguments):
+    parser = argparse.ArgumentParser(prog="bed.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb in ("up", "down", "env", "status", "exec"):
+        sub = verbs.add_parser(verb)
+        sub.add_argument("--state", required=True, help="the bed's folder; `down` deletes it")
+        if verb == "up":
+            sub.add_argument("--velero", choices=sorted(VELERO_MODULES), default="1.18.1")
+            sub.add_argument("--namespace", default="velero", help="Velero's namespace")
+            sub.add_argument("--csi-driver", default=str(driver_path()))
+            sub.add_argument("--plugin", action="store_true", help="with our plugin")
+        if verb == "exec":
+            sub.add_argument("command", nargs="+")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = _parse(arguments)
+    if options.verb == "up":
+        Bed.up(Settings(velero=options.velero, namespace=options.namespace,
+                        csi_driver=options.csi_driver, plugin=options.plugin),
+               state=options.state, detached=True)
+        return 0
+    if options.verb == "down":
+        processes.wipe_orphans()
+        with contextlib.suppress(BedError):  # Nothing there is what `down` is for.
+            Bed.attach(options.state).down()
+        return 0
+    bed = Bed.attach(options.state)
+    if options.verb == "env":
+        for key, value in bed.environment().items():
+            print(f"export {key}='{value}'")
+        print(f"# network namespace: {bed.name}")
+        return 0
+    if options.verb == "status":
+        for name in bed.record.processes:
+            print(f"{name:24} {bed.pid(name) or 'ended'}")
+        return 1 if bed.dead() else 0
+    return subprocess.run(bed.inside(options.command), check=False,
+                          env={**os.environ, **bed.environment()}).returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (BedError, FileNotFoundError) as failure:
+        sys.exit(f"bed: {failure}")

@@ -1,0 +1,196 @@
+#!/usr/bin/python3
+"""Builds the programs of the test bed from the Go modules below modules/, once.
+
+    build.py [--update] [module...]
+
+Without a name it builds all modules. The products go to a cache outside the checkout,
+
+    ${CSI_DELTA_CACHE:-~/.cache/csi-delta}/bed/<module>-<sha256 of its inputs>/{bin,share}/
+
+so a second call, and a second checkout, finds them. Progress goes to stderr, the path of each
+product folder to stdout. A build happens in a temporary folder that is renamed when it is whole,
+and under a lock, so callers may run side by side and may be killed.
+
+--update lets Go complete go.mod and go.sum ("-mod=mod"); needed once after a version changed.
+"""
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+HEARTBEAT_SECONDS = 20
+LAYOUT = 1  # Raise it when the content of a product folder changes: old products are not used then.
+
+KUBE_VERSION = "v1.33.13"
+KUBE_FLAGS = " ".join(
+    f"-X k8s.io/component-base/version.{key}={value}"
+    for key, value in (("gitVersion", KUBE_VERSION), ("gitMajor", "1"), ("gitMinor", "33")))
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One Go module: what to build in it, and what to make of the products."""
+
+    name: str
+    packages: tuple  # Arguments of `go build`.
+    ldflags: str = ""
+    links: tuple = ()  # Further names of the one program of the module.
+
+
+MODULES = {
+    module.name: module for module in (
+        Module("kube", (".",), KUBE_FLAGS,
+               ("kube-apiserver", "kube-controller-manager", "kubectl")),
+        Module("csi", ("tool",), "-X main.version=v0.0.0-e2e"),
+        Module("velero118", ("tool",),
+               "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),
+        Module("awsplugin", ("tool",)),
+        Module("s3", ("tool",)),
+        Module("velero113", ("tool",),
+               "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.13.1"),
+    )
+}
+
+
+def cache_dir():
+    """The folder that holds every product of the bed; outside the checkout."""
+    root = os.environ.get("CSI_DELTA_CACHE") or os.path.expanduser("~/.cache/csi-delta")
+    return pathlib.Path(root) / "bed"
+
+
+def go_environment(update):
+    """The environment of every Go call. GOPROXY stays as the machine has it."""
+    env = dict(os.environ)
+    env.update(GOTOOLCHAIN="local", CGO_ENABLED="0", GOGC="400", GOWORK="off",
+               GOFLAGS="-trimpath" + (" -mod=mod" if update else ""))
+    return env
+
+
+def go_version():
+    """The version of the toolchain, which is an input of every product."""
+    return subprocess.run(["go", "env", "GOVERSION"], env=go_environment(False), check=True,
+                          capture_output=True, text=True).stdout.strip()
+
+
+def input_digest(module):
+    """Names one state of everything that a product depends on."""
+    digest = hashlib.sha256()
+    digest.update(repr((module, go_version(), LAYOUT)).encode())
+    folder = HERE / "modules" / module.name
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"\0{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def product_dir(name):
+    """Where the product of a module is, or will be, for its present inputs."""
+    module = MODULES[name]
+    return cache_dir() / f"{name}-{input_digest(module)}"
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_with_heartbeat(name, command, **kwargs):
+    """Runs one long command; says every now and then that it is still at it."""
+    start = time.monotonic()
+    process = subprocess.Popen(command, **kwargs)
+    while True:
+        try:
+            code = process.wait(timeout=HEARTBEAT_SECONDS)
+            break
+        except subprocess.TimeoutExpired:
+            say(f"bed: {name}: building, {time.monotonic() - start:.0f} s")
+    if code != 0:
+        raise SystemExit(f"bed: {name}: `{' '.join(map(str, command))}` failed with code {code}")
+    return time.monotonic() - start
+
+
+def write_json_list(path, documents):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([d for d in documents if d], indent=1))
+
+
+def add_shared_files(module, source, target):
+    """CRDs that the module ships, as one JSON list: a bed then starts without Go and YAML."""
+    if module.name == "csi":
+        client = subprocess.run(
+            ["go", "list", "-m", "-f", "{{.Dir}}",
+             "github.com/kubernetes-csi/external-snapshotter/client/v8"],
+            cwd=source, env=go_environment(False), check=True, capture_output=True, text=True)
+        crds = pathlib.Path(client.stdout.strip()) / "config" / "crd"
+        documents = [yaml.safe_load(path.read_text())
+                     for path in sorted(crds.glob("*snapshot.storage.k8s.io_*.yaml"))]
+        write_json_list(target / "share" / "crds.json", documents)
+    if module.name.startswith("velero"):
+        listing = subprocess.run(
+            [target / "bin" / "velero", "install", "--crds-only", "--dry-run", "-o", "json"],
+            check=True, capture_output=True, text=True,
+            env={**os.environ, "KUBECONFIG": "/dev/null"})
+        documents = json.loads(listing.stdout)
+        write_json_list(target / "share" / "crds.json", documents["items"])
+
+
+def build_into(module, target, update):
+    """Builds one module into an empty folder; returns the seconds it took."""
+    source = HERE / "modules" / module.name
+    (target / "bin").mkdir(parents=True)
+    command = ["go", "build", "-p", "2", "-ldflags", f"-s -w {module.ldflags}".strip(),
+               "-o", f"{target}/bin/", *module.packages]
+    seconds = run_with_heartbeat(module.name, command, cwd=source, env=go_environment(update))
+    for link in module.links:
+        (target / "bin" / link).symlink_to(module.name)
+    add_shared_files(module, source, target)
+    return seconds
+
+
+def build(name, update=False):
+    """Makes sure that the product of one module exists; returns its folder."""
+    module = MODULES[name]
+    cache = cache_dir()
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / f"{name}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        product = product_dir(name)
+        if product.is_dir() and not update:
+            return product
+        for stale in cache.glob(f"{name}.tmp-*"):  # Left by a killed build; we hold the lock.
+            shutil.rmtree(stale)
+        say(f"bed: {name}: building")
+        scratch = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}.tmp-", dir=cache))
+        seconds = build_into(module, scratch, update)
+        scratch.chmod(0o755)
+        product = product_dir(name)  # --update may have changed an input.
+        if product.is_dir():
+            shutil.rmtree(scratch)
+        else:
+            scratch.rename(product)
+        say(f"bed: {name}: built in {seconds:.0f} s")
+        return product
+
+
+def main(arguments):
+    update = "--update" in arguments
+    names = [a for a in arguments if a != "--update"] or list(MODULES)
+    unknown = [n for n in names if n not in MODULES]
+    if unknown:
+        raise SystemExit(f"bed: no such module: {' '.join(unknown)}; there are {' '.join(MODULES)}")
+    for name in names:
+        print(build(name, update), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

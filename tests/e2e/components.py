@@ -1,0 +1,207 @@
+"""The programs of a bed: how each is called, and how one sees that it is ready.
+
+A component is started by `Bed.start`. Ready means that the next component may rely on it, seen from
+outside: a port answers, an endpoint says ok, a socket exists.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import time
+
+import objects
+import processes
+
+# How long a component may take until it is ready, on a machine that is busy with other things.
+READY_SECONDS_MAX = 60
+
+# In the order in which a bed starts them; it stops them in reverse.
+ORDER = ("etcd", "s3", "csi-driver", "kube-apiserver", "kube-controller-manager",
+         "snapshot-controller", "csi-snapshotter", "csi-provisioner", "velero")
+
+# Those that end when the driver's connection is lost, and so are started again with it.
+DRIVER_CLIENTS = ("csi-snapshotter", "csi-provisioner")
+
+KCM_CONTROLLERS = (
+    "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
+    "root-ca-certificate-publisher-controller", "garbage-collector-controller",
+    "persistentvolume-binder-controller", "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller", "persistentvolume-expander-controller",
+    "deployment-controller", "replicaset-controller")
+
+AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+                "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
+
+CLIENT_RATE = ["--kube-api-qps=200", "--kube-api-burst=400"]
+
+
+def etcd_command(bed):
+    client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+    return ["/usr/bin/etcd", f"--data-dir={bed.scratch}/etcd",
+            f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}", "--log-level=warn"]
+
+
+def s3_command(bed):
+    return [bed.program("s3", "versitygw"), "--access", objects.ACCESS_KEY,
+            "--secret", objects.SECRET_KEY, "--region", objects.REGION, "--port", "127.0.0.1:7070",
+            "posix", "--versioning-dir", str(bed.s3_dir.parent / "s3-versions"), str(bed.s3_dir)]
+
+
+def apiserver_command(bed):
+    policy = bed.state / "audit-policy.json"
+    policy.write_text(json.dumps(AUDIT_POLICY))
+    return [bed.program("kube", "kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379",
+            "--bind-address=127.0.0.1", "--secure-port=6443", "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+            f"--tls-cert-file={bed.pki}/apiserver.crt",
+            f"--tls-private-key-file={bed.pki}/apiserver.key",
+            f"--client-ca-file={bed.pki}/ca.crt",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={bed.pki}/sa.pub",
+            f"--service-account-signing-key-file={bed.pki}/sa.key",
+            "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16",
+            "--allow-privileged=true", "--profiling=false",
+            f"--audit-policy-file={policy}", f"--audit-log-path={bed.audit_log}"]
+
+
+def manager_command(bed):
+    config = f"{bed.pki}/kcm.conf"
+    return [bed.program("kube", "kube-controller-manager"), f"--kubeconfig={config}",
+            f"--authentication-kubeconfig={config}", f"--authorization-kubeconfig={config}",
+            "--bind-address=127.0.0.1", "--leader-elect=false",
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={bed.pki}/sa.key",
+            f"--root-ca-file={bed.pki}/ca.crt", "--pvclaimbinder-sync-period=2s",
+            "--controllers=" + ",".join(KCM_CONTROLLERS), *CLIENT_RATE]
+
+
+def controller_command(bed):
+    return [bed.program("csi", "snapshot-controller"),
+            f"--kubeconfig={bed.pki}/snapshot-controller.conf", "--leader-election=false",
+            *CLIENT_RATE, "-v=4"]
+
+
+def snapshotter_command(bed):
+    return [bed.program("csi", "csi-snapshotter"), f"--kubeconfig={bed.pki}/csi-snapshotter.conf",
+            f"--csi-address={bed.driver.socket}", "--leader-election=false",
+            "--extra-create-metadata", *CLIENT_RATE, "-v=4"]
+
+
+def provisioner_command(bed):
+    return [bed.program("csi", "csi-provisioner"), f"--kubeconfig={bed.pki}/csi-provisioner.conf",
+            f"--csi-address={bed.driver.socket}", "--leader-election=false",
+            "--extra-create-metadata", "--retry-interval-max=5s", "--default-fstype=ext4",
+            "--snapshot-orphan-sweep-interval=2s",  # A claim deleted while it waits leaves a finalizer.
+            *CLIENT_RATE, "-v=4"]
+
+
+def driver_command(bed):
+    # In a mount namespace of its own: what the driver mounts ends with it.
+    return ["/usr/bin/unshare", "--mount", "--propagation", "private", *bed.driver.command()]
+
+
+def velero_command(bed):
+    return [bed.velero_program, "server", f"--kubeconfig={bed.pki}/velero.conf",
+            f"--namespace={bed.namespace}", f"--plugin-dir={bed.plugin_dir}",
+            "--metrics-address=127.0.0.1:8085", "--profiler-address=", "--log-level=debug",
+            "--backup-sync-period=5s", "--store-validation-frequency=5s",
+            "--item-operation-sync-frequency=2s", "--garbage-collection-frequency=10s",
+            "--resource-timeout=1m", "--terminating-resource-timeout=1m", *bed.server_args]
+
+
+def velero_environment(bed):
+    """What the plugin processes inherit, too."""
+    return {"KUBECONFIG": f"{bed.pki}/velero.conf", "VELERO_NAMESPACE": bed.namespace,
+            "VELERO_SCRATCH_DIR": f"{bed.scratch}/tmp", "AWS_EC2_METADATA_DISABLED": "true",
+            "CSI_SNAPSHOT_EARLY_FREQUENT_POLLING": "true",
+            "CSI_DELTA_KUBECONFIG": str(bed.plugin_kubeconfig), **bed.server_env}
+
+
+COMMANDS = {
+    "etcd": etcd_command, "s3": s3_command, "csi-driver": driver_command,
+    "kube-apiserver": apiserver_command, "kube-controller-manager": manager_command,
+    "snapshot-controller": controller_command, "csi-snapshotter": snapshotter_command,
+    "csi-provisioner": provisioner_command, "velero": velero_command,
+}
+
+
+# --------------------------------------------------------------------------------------------------
+# Readiness
+
+def port_open(bed, port):
+    with processes.inside(bed.name):
+        link = socket.socket(socket.AF_INET)
+    with link:
+        link.settimeout(1)
+        return link.connect_ex(("127.0.0.1", port)) == 0
+
+
+def etcd_ready(bed):
+    if not port_open(bed, 2379):
+        return False
+    with processes.inside(bed.name):
+        connection = http.client.HTTPConnection("127.0.0.1", 2379, timeout=2)
+        connection.connect()  # Here, because a socket belongs to the namespace it is made in.
+    with contextlib.closing(connection):
+        connection.request("GET", "/health")
+        return json.loads(connection.getresponse().read()).get("health") == "true"
+
+
+def apiserver_ready(bed):
+    try:
+        return bed.api.raw("GET", "/readyz")[0] == 200
+    except OSError:
+        return False
+
+
+def socket_ready(path):
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(1)
+        return link.connect_ex(str(path)) == 0
+
+
+def _status_request_answered(bed):
+    """Asks the running server for its version and waits for the answer: it works on requests."""
+    name = f"ready-{time.monotonic_ns()}"
+    bed.api.create("serverstatusrequests", {
+        "apiVersion": "velero.io/v1", "kind": "ServerStatusRequest",
+        "metadata": {"name": name, "namespace": bed.namespace}, "spec": {}})
+    try:
+        def answered():
+            if not bed.alive("velero"):
+                raise processes.BedError(f"velero ended; see {bed.log_path('velero')}")
+            request = bed.api.get("serverstatusrequests", name, bed.namespace)
+            return request and request.get("status", {}).get("phase") == "Processed"
+        return processes.wait_until(answered, READY_SECONDS_MAX, "Velero to answer a request")
+    finally:
+        bed.api.delete("serverstatusrequests", name, bed.namespace)
+
+
+def velero_ready(bed):
+    location = bed.api.get("backupstoragelocations", "default", bed.namespace)
+    status = location.get("status", {})
+    validated = status.get("phase") == "Available" and status.get("lastValidationTime")
+    return validated and _status_request_answered(bed)
+
+
+READY = {
+    "etcd": etcd_ready,
+    "s3": lambda bed: port_open(bed, 7070),
+    "csi-driver": lambda bed: socket_ready(bed.driver.socket),
+    "kube-apiserver": apiserver_ready,
+    "kube-controller-manager": lambda bed: port_open(bed, 10257),
+    "velero": velero_ready,
+}
+
+
+def environment(bed, name):
+    """The whole environment of a component; nothing of ours leaks into it."""
+    base = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+            "HOME": f"{bed.scratch}/home", "TMPDIR": f"{bed.scratch}/tmp"}
+    if name == "velero":
+        base.update(velero_environment(bed))
+    return base

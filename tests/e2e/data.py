@@ -1,0 +1,37 @@
+"""Known bytes: what tests write to volumes and look for after a restore."""
+
+import hashlib
+import os
+import random
+
+CHUNK_BYTES = 4 << 20
+
+
+def fill(path, seed, length_bytes, offset_bytes=0):
+    """Writes the bytes that `seed` stands for into a file, durably; returns their SHA-256."""
+    source = random.Random(seed)
+    digest = hashlib.sha256()
+    with open(path, "r+b") as target:
+        target.seek(offset_bytes)
+        for start in range(0, length_bytes, CHUNK_BYTES):
+            chunk = source.randbytes(min(CHUNK_BYTES, length_bytes - start))
+            digest.update(chunk)
+            target.write(chunk)
+        target.flush()
+        os.fsync(target.fileno())
+    return digest.hexdigest()
+
+
+def checksum(path, length_bytes=None, offset_bytes=0):
+    """The SHA-256 of a part of a file or device; of all of it by default."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as source:
+        source.seek(offset_bytes)
+        left = length_bytes
+        while left is None or left > 0:
+            chunk = source.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
+            if not chunk:
+                break
+            digest.update(chunk)
+            left = None if left is None else left - len(chunk)
+    return digest.hexdigest()

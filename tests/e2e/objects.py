@@ -1,0 +1,111 @@
+"""The cluster objects that every bed starts with, and builders for those that tests make."""
+
+import base64
+import hashlib
+
+BUCKET = "velero"
+CLASS_IMMEDIATE = "bed-immediate"
+CLASS_WAIT = "bed-wait"
+SNAPSHOT_CLASS = "bed-snapshots"
+NODE = "n1"
+ACCESS_KEY, SECRET_KEY, REGION = "bedaccess", "bedsecret", "us-east-1"
+S3_URL = "http://127.0.0.1:7070"
+PLUGIN_ACCOUNT = "csi-delta-plugin"
+
+
+def namespace(name, labels=None):
+    return {"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": labels or {}}}
+
+
+def storage_class(name, driver, binding_mode):
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+            "provisioner": driver, "reclaimPolicy": "Delete", "volumeBindingMode": binding_mode,
+            "allowVolumeExpansion": True}
+
+
+def snapshot_class(name, driver, deletion_policy="Delete", labels=None):
+    """A VolumeSnapshotClass; by default with the label that makes Velero choose it."""
+    if labels is None:
+        labels = {"velero.io/csi-volumesnapshot-class": "true"}
+    return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
+            "metadata": {"name": name, "labels": labels}, "driver": driver,
+            "deletionPolicy": deletion_policy}
+
+
+def storage_objects(driver):
+    """Pairs of (plural, object): what a cluster administrator would have set up for the driver."""
+    return [
+        ("csidrivers", {
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": driver},
+            "spec": {"attachRequired": False, "podInfoOnMount": True,
+                     "volumeLifecycleModes": ["Persistent"]}}),
+        ("storageclasses", storage_class(CLASS_IMMEDIATE, driver, "Immediate")),
+        ("storageclasses", storage_class(CLASS_WAIT, driver, "WaitForFirstConsumer")),
+        ("volumesnapshotclasses", snapshot_class(SNAPSHOT_CLASS, driver)),
+        # Nobody schedules here: a test selects this node for a WaitForFirstConsumer claim.
+        ("nodes", {"apiVersion": "v1", "kind": "Node",
+                   "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE,
+                                                         "kubernetes.io/os": "linux"}}}),
+    ]
+
+
+def velero_objects(velero_namespace):
+    """Pairs of (plural, object): credentials, storage location and the plugin's account."""
+    credentials = (f"[default]\naws_access_key_id={ACCESS_KEY}\n"
+                   f"aws_secret_access_key={SECRET_KEY}\n").encode()
+    meta = {"namespace": velero_namespace}
+    return [
+        ("secrets", {
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {"name": "cloud-credentials", **meta},
+            "data": {"cloud": base64.b64encode(credentials).decode()}}),
+        ("backupstoragelocations", {
+            "apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
+            "metadata": {"name": "default", **meta},
+            "spec": {"provider": "aws", "default": True, "objectStorage": {"bucket": BUCKET},
+                     "credential": {"name": "cloud-credentials", "key": "cloud"},
+                     "config": {"region": REGION, "s3ForcePathStyle": "true", "s3Url": S3_URL}},
+            # Velero looks for backups in the bucket when it starts, then once a minute. The first
+            # look is skipped unless the location is known to be available by then.
+            "status": {"phase": "Available"}}),
+        ("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
+                             "metadata": {"name": PLUGIN_ACCOUNT, **meta}}),
+    ]
+
+
+def binding(kind, role, velero_namespace):
+    """The pair (plural, object) that gives the plugin's account a ClusterRole or a Role."""
+    meta = {"name": role}
+    if kind == "Role":
+        meta["namespace"] = velero_namespace
+    return f"{kind.lower()}bindings", {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": f"{kind}Binding", "metadata": meta,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": PLUGIN_ACCOUNT,
+                      "namespace": velero_namespace}]}
+
+
+def claim(name, claim_namespace, size_bytes, *, mode="Block", storage_class_name=CLASS_IMMEDIATE,
+          labels=None, annotations=None):
+    """A PersistentVolumeClaim; `mode` is Block or Filesystem."""
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": claim_namespace, "labels": labels or {},
+                         "annotations": annotations or {}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": mode,
+                     "storageClassName": storage_class_name,
+                     "resources": {"requests": {"storage": str(size_bytes)}}}}
+
+
+def left_over_snapshot(claim_name, claim_namespace, velero_namespace, backup):
+    """A VolumeSnapshot as our plugin makes it for a backup, which then never got to its end."""
+    backup_uid, claim_uid = "0b3c6a1e-uid-of-another-life", "5d2f8b70-claim-of-another-life"
+    digest = hashlib.sha256(f"{backup_uid}/{claim_uid}".encode()).hexdigest()[:20]
+    return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+            "metadata": {"name": f"velero-{claim_name}-{digest}", "namespace": claim_namespace,
+                         "labels": {"velero.io/backup-name": backup,
+                                    "velero.io/backup-uid": backup_uid,
+                                    "velero.io/pvc-uid": claim_uid,
+                                    "velero.io/csi-delta": velero_namespace}},
+            "spec": {"volumeSnapshotClassName": SNAPSHOT_CLASS,
+                     "source": {"persistentVolumeClaimName": claim_name}}}

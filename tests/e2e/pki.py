@@ -1,0 +1,66 @@
+"""Keys, certificates and kubeconfig files of a bed, made with openssl."""
+
+import json
+import pathlib
+import subprocess
+
+SERVER = "https://127.0.0.1:6443"
+DAYS = "7"
+EC_CURVE = "ec_paramgen_curve:P-256"
+EC_KEY = ("-newkey", "ec", "-pkeyopt", EC_CURVE)
+
+# Name of the identity to its subject. All are clients but the first.
+IDENTITIES = {
+    "apiserver": "/CN=kube-apiserver",
+    "admin": "/O=system:masters/CN=admin",
+    "kcm": "/CN=system:kube-controller-manager",
+    "velero": "/O=system:masters/CN=velero-server",
+    "snapshot-controller": "/O=system:masters/CN=snapshot-controller",
+    "csi-snapshotter": "/O=system:masters/CN=csi-snapshotter",
+    "csi-provisioner": "/O=system:masters/CN=csi-provisioner",
+}
+SERVER_NAMES = ("DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
+                "IP:127.0.0.1,IP:10.96.0.1")
+
+
+def _openssl(*arguments):
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def _make_leaf(folder, name, subject):
+    usage = (["-addext", "extendedKeyUsage=serverAuth", "-addext", f"subjectAltName={SERVER_NAMES}"]
+             if name == "apiserver" else ["-addext", "extendedKeyUsage=clientAuth"])
+    _openssl("req", "-x509", *EC_KEY, "-nodes", "-keyout", f"{folder}/{name}.key",
+             "-out", f"{folder}/{name}.crt", "-days", DAYS, "-subj", subject,
+             "-CA", f"{folder}/ca.crt", "-CAkey", f"{folder}/ca.key",
+             "-addext", "basicConstraints=critical,CA:FALSE", *usage)
+
+
+def make_pki(folder):
+    """Fills an empty folder with the CA, every identity's pair, and the service account pair."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(mode=0o700)
+    _openssl("req", "-x509", *EC_KEY, "-nodes", "-keyout", f"{folder}/ca.key",
+             "-out", f"{folder}/ca.crt", "-days", DAYS, "-subj", "/CN=bed-ca",
+             "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature")
+    for name, subject in IDENTITIES.items():
+        _make_leaf(folder, name, subject)
+    _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", EC_CURVE, "-out", f"{folder}/sa.key")
+    _openssl("pkey", "-in", f"{folder}/sa.key", "-pubout", "-out", f"{folder}/sa.pub")
+    for name in list(IDENTITIES)[1:]:
+        write_kubeconfig(folder / f"{name}.conf", folder / "ca.crt", {
+            "client-certificate": f"{folder}/{name}.crt", "client-key": f"{folder}/{name}.key"})
+
+
+def write_kubeconfig(path, ca, user, namespace="default"):
+    """Writes a kubeconfig with one context. JSON is YAML, so no YAML writer is needed."""
+    path = pathlib.Path(path)
+    path.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Config", "current-context": "bed",
+        "clusters": [{"name": "bed",
+                      "cluster": {"server": SERVER, "certificate-authority": str(ca)}}],
+        "users": [{"name": "bed", "user": user}],
+        "contexts": [{"name": "bed",
+                      "context": {"cluster": "bed", "user": "bed", "namespace": namespace}}],
+    }, indent=1))
+    path.chmod(0o600)

@@ -1,0 +1,80 @@
+"""What a deleted backup leaves behind: nothing, not in the bucket, the driver or the API."""
+
+import pytest
+
+import data
+import objects
+import policy
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def saved(bed, workspace):
+    """A claim and a backup of it: (backup name, snapshot handle)."""
+    return _save(bed, workspace)
+
+
+def _save(bed, workspace, *flags):
+    before = set(bed.driver.snapshots())
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    data.fill(bed.volume_path("data", app), 1, MIB)
+    chosen = workspace.policy(bed, policy.rule("snapshot"))
+    backup = workspace.backup(bed, "--include-namespaces", app,
+                              "--resource-policies-configmap", chosen, *flags)
+    handle, = set(bed.driver.snapshots()) - before
+    return app, backup["metadata"]["name"], handle
+
+
+def _await_nothing_left(bed, backup, handle):
+    bed.wait_for(lambda: bed.api.get("backups", backup, bed.namespace) is None, 60,
+                 f"end of backup {backup}")
+    bed.wait_for(lambda: handle not in bed.driver.snapshots(), 60, f"end of snapshot {handle}")
+    bed.wait_for(lambda: not bed.contents_of(handle), 60,
+                 lambda: f"no content of {handle}, but: {bed.contents_of(handle)}")
+    assert not (bed.s3_dir / objects.BUCKET / "backups" / backup).exists()
+
+
+def test_backup_delete(bed, workspace, saved):
+    app, backup, handle = saved
+    copy = workspace.name("copy")
+    workspace.expect_namespace(bed, copy)
+    bed.restore(workspace.name("restore"), "--from-backup", backup,
+                "--namespace-mappings", f"{app}:{copy}")
+    bed.wait_bound("data", copy)
+    assert bed.contents_of(handle), "the restore made a content of its own"
+    bed.delete_backup(backup)
+    _await_nothing_left(bed, backup, handle)
+
+
+def test_time_to_live(bed, workspace):
+    _, backup, handle = _save(bed, workspace, "--ttl", "30s")
+    _await_nothing_left(bed, backup, handle)
+
+
+@pytest.mark.own_driver("needs a driver that refuses a call")
+def test_refusing_driver(bed, workspace, saved):
+    _, backup, handle = saved
+    refusal = {"method": "DeleteSnapshot", "match": handle, "code": "FAILED_PRECONDITION",
+               "message": "kept by the array"}
+    with bed.driver.faults(refusal):
+        bed.velero("backup", "delete", backup, "--confirm")
+        bed.wait_for(lambda: bed.api.get("backups", backup, bed.namespace) is None, 180,
+                     f"end of backup {backup}")
+        assert handle in bed.driver.snapshots()
+        contents = bed.contents_of(handle)
+        assert contents and all(c["metadata"].get("finalizers") for c in contents)
+        assert all("deletionTimestamp" in c["metadata"] for c in contents)
+        lines = [line for line in bed.log("velero").splitlines()
+                 if handle in line and bed.driver.name in line and "level=warning" in line]
+        assert lines, "the log names driver and handle"
+    _await_nothing_left(bed, backup, handle)
+
+
+@pytest.mark.own_driver("needs a snapshot removed behind the driver's back")
+def test_snapshot_already_gone(bed, workspace, saved):
+    _, backup, handle = saved
+    bed.driver.remove_snapshot(handle)
+    bed.delete_backup(backup)
+    _await_nothing_left(bed, backup, handle)

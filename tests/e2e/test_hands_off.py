@@ -1,0 +1,145 @@
+"""Volumes and snapshots of somebody else: our plugin does nothing to them."""
+
+import pytest
+
+import objects
+import policy
+
+MIB = 1 << 20
+SOMEBODY = {"conditions": {}, "action": {"type": "custom", "parameters": {"their-mover": "true"}}}
+
+
+def _pod(name, namespace, claim, annotations=None):
+    return {"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
+            "spec": {"containers": [{"name": "c", "image": "none", "volumeMounts": [
+                {"name": "data", "mountPath": "/data"}]}],
+                     "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}}
+
+
+def _csi_claim(bed, app):
+    bed.create_claim("data", app, MIB)
+
+
+def _claim_in_pod(annotations=None):
+    def prepare(bed, app):
+        bed.create_claim("data", app, 8 * MIB, mode="Filesystem")
+        bed.api.create("pods", _pod("user", app, "data", annotations))
+    return prepare
+
+
+def _host_path_claim(bed, app):
+    """A claim on a volume that no CSI driver has; the volume goes with the namespace."""
+    bed.api.create("persistentvolumes", {
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"host-{app}"},
+        "spec": {"capacity": {"storage": str(MIB)}, "accessModes": ["ReadWriteOnce"],
+                 "storageClassName": "", "hostPath": {"path": "/nowhere"},
+                 "persistentVolumeReclaimPolicy": "Retain",
+                 "claimRef": {"namespace": app, "name": "data"}}})
+    claim = objects.claim("data", app, MIB, mode="Filesystem", storage_class_name="")
+    claim["spec"]["volumeName"] = f"host-{app}"
+    bed.api.create("persistentvolumeclaims", claim)
+    bed.wait_bound("data", app)
+
+
+def _unbound_claim(bed, app):
+    bed.api.create("persistentvolumeclaims",
+                   objects.claim("data", app, MIB, storage_class_name=objects.CLASS_WAIT))
+
+
+# name, what there is, the policy's rule or None, flags of the backup
+CASES = {
+    "snapshotVolumes-false": (_csi_claim, None, ["--snapshot-volumes=false"]),
+    "not-csi": (_host_path_claim, policy.rule("snapshot"), []),
+    "file-backup-opt-in": (
+        _claim_in_pod({"backup.velero.io/backup-volumes": "data"}), None, []),
+    "file-backup-opt-out": (_claim_in_pod(), None, ["--default-volumes-to-fs-backup"]),
+    "file-backup-by-policy": (_claim_in_pod(), policy.plain_rule("fs-backup"), []),
+    "unbound": (_unbound_claim, None, []),
+    "policy-skip": (_csi_claim, policy.plain_rule("skip"), []),
+    "custom-of-somebody-else": (_csi_claim, SOMEBODY, []),
+}
+
+
+def _back_up(bed, workspace, case):
+    """Backs up as the case says; returns (namespace, handles taken)."""
+    prepare, rule, flags = CASES[case]
+    app = workspace.namespace(bed)
+    prepare(bed, app)
+    if rule:
+        flags = [*flags, "--resource-policies-configmap", workspace.policy(bed, rule)]
+    before = set(bed.driver.snapshots())
+    workspace.backup(bed, "--include-namespaces", app, *flags, expect=None)
+    return app, set(bed.driver.snapshots()) - before
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_hands_off(bed, workspace, case):
+    try:
+        app, taken = _back_up(bed, workspace, case)
+        assert taken == set()
+        assert bed.api.list("volumesnapshots", app) == []
+    finally:
+        for volume in bed.api.list("persistentvolumes"):
+            if volume["metadata"]["name"].startswith("host-"):
+                bed.api.delete("persistentvolumes", volume["metadata"]["name"])
+
+
+def test_csi_feature_off(bed, workspace):
+    bed.configure_velero(server_args=[])
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    chosen = workspace.policy(bed, policy.rule("snapshot"))
+    before = set(bed.driver.snapshots())
+    workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap", chosen)
+    assert set(bed.driver.snapshots()) == before
+
+
+def make_user_snapshots(bed, app):
+    """A VolumeSnapshot that a person took, and one that was imported; returns uids by name."""
+    kind = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot"}
+    bed.api.create("volumesnapshots", {
+        **kind, "metadata": {"name": "taken", "namespace": app},
+        "spec": {"volumeSnapshotClassName": objects.SNAPSHOT_CLASS,
+                 "source": {"persistentVolumeClaimName": "data"}}})
+    taken = bed.wait_snapshot_ready("taken", app)
+    content = bed.api.get("volumesnapshotcontents",
+                          taken["status"]["boundVolumeSnapshotContentName"])
+    handle = content["status"]["snapshotHandle"]
+    bed.api.create("volumesnapshotcontents", {
+        "apiVersion": kind["apiVersion"], "kind": "VolumeSnapshotContent",
+        "metadata": {"name": f"imported-{app}"},
+        "spec": {"deletionPolicy": "Retain", "driver": bed.driver.name,
+                 "source": {"snapshotHandle": handle},
+                 "volumeSnapshotRef": {"name": "imported", "namespace": app}}})
+    bed.api.create("volumesnapshots", {
+        **kind, "metadata": {"name": "imported", "namespace": app},
+        "spec": {"source": {"volumeSnapshotContentName": f"imported-{app}"}}})
+    bed.wait_snapshot_ready("imported", app)
+    return user_snapshot_uids(bed, app)
+
+
+def user_snapshot_uids(bed, app):
+    """The uids of what make_user_snapshots made, and of the contents."""
+    uids = {}
+    for name in ("taken", "imported"):
+        snapshot = bed.api.get("volumesnapshots", name, app)
+        bound = snapshot["status"]["boundVolumeSnapshotContentName"]
+        content = bed.api.get("volumesnapshotcontents", bound)
+        uids[name] = (snapshot["metadata"]["uid"], content["metadata"]["uid"])
+    return uids
+
+
+def test_user_made_snapshots_keep_their_uid(bed, workspace):
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    uids = make_user_snapshots(bed, app)
+    try:
+        chosen = workspace.policy(bed, policy.rule("snapshot"))
+        before = set(bed.driver.snapshots())
+        workspace.backup(bed, "--include-namespaces", app,
+                         "--resource-policies-configmap", chosen)
+        assert len(set(bed.driver.snapshots()) - before) == 1
+        assert user_snapshot_uids(bed, app) == uids
+    finally:
+        bed.api.delete("volumesnapshotcontents", f"imported-{app}")

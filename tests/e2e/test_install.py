@@ -1,0 +1,42 @@
+"""How the plugin gets into a Velero server, and what the server says of it."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+
+import image  # noqa: E402  pylint: disable=wrong-import-position
+
+ACTIONS = {
+    ("velero.io/csi-pvc", "BackupItemActionV2"),
+    ("velero.io/csi-vs", "BackupItemActionV2"),
+    ("velero.io/csi-vsc", "BackupItemActionV2"),
+    ("velero.io/csi-vsclass", "BackupItemActionV2"),
+    ("velero.io/csi-pvc", "RestoreItemActionV2"),
+    ("velero.io/csi-vs", "RestoreItemActionV2"),
+    ("velero.io/csi-vsc", "RestoreItemActionV2"),
+    ("velero.io/csi-vsclass", "RestoreItemActionV2"),
+    ("velero.io/csi-vs", "DeleteItemAction"),
+    ("velero.io/csi-vsc", "DeleteItemAction"),
+    ("velero.io/csi-pvc", "ItemBlockAction"),
+}
+
+
+def test_plugin_add(bed):
+    name = f"registry.example/csi-delta/{image.PLUGIN}:v{image.project_version()}"
+    bed.velero("plugin", "add", name, "--confirm")
+    try:
+        deployment = bed.api.get("deployments", "velero", bed.namespace)
+        container, = (c for c in deployment["spec"]["template"]["spec"]["initContainers"]
+                      if c["image"] == name)
+        assert "command" not in container and "args" not in container
+        # So the image's own entry point runs, and what it writes to is what Velero shares.
+        mount, = container["volumeMounts"]
+        assert mount == {"mountPath": image.ENTRY_POINT[-1], "name": "plugins"}
+    finally:
+        bed.velero("plugin", "remove", name)
+
+
+def test_plugin_get(bed):
+    listed = {tuple(line.split()) for line in bed.velero("plugin", "get").stdout.splitlines()}
+    assert ACTIONS <= listed

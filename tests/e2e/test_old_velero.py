@@ -1,0 +1,108 @@
+"""Velero 1.13.1 has no CSI actions: without our plugin its restores come back as zeros."""
+
+import signal
+
+import pytest
+
+import bed as bed_module
+import data
+import objects
+import policy
+from test_hands_off import make_user_snapshots, user_snapshot_uids
+
+MIB = 1 << 20
+
+
+def test_snapshot_to_delete(old_bed, workspace):
+    bed = old_bed
+    before = set(bed.driver.snapshots())
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, 8 * MIB)
+    written = data.fill(bed.volume_path("data", app), 1, 8 * MIB)
+
+    backup = workspace.backup(bed, "--include-namespaces", app)
+    name = backup["metadata"]["name"]
+    assert backup["status"].get("errors", 0) == 0
+    assert backup["status"].get("warnings", 0) == 0
+    taken, = set(bed.driver.snapshots()) - before
+    assert taken in bed.velero("backup", "describe", name, "--details").stdout
+
+    settings = bed_module.Settings(velero="1.13.1", namespace="velero-two", plugin=True)
+    with bed_module.Bed.up(settings, storage_of=bed) as other:
+        other.sync_backup(name)
+        other.restore("restored", "--from-backup", name)
+        other.wait_bound("data", app)
+        assert data.checksum(other.volume_path("data", app)) == written
+        other.delete_namespace(app)
+
+    bed.delete_namespace(app)
+    restore = bed.restore(workspace.name("restore"), "--from-backup", name)
+    assert restore["status"].get("errors", 0) == 0
+    bed.wait_bound("data", app)
+    assert data.checksum(bed.volume_path("data", app)) == written
+
+    bed.delete_backup(name)
+    bed.wait_for(lambda: set(bed.driver.snapshots()) == before, 60,
+                 lambda: f"the driver to hold {before}, not {bed.driver.snapshots()}")
+    bed.wait_for(lambda: not [c for c in bed.api.list("volumesnapshotcontents")
+                              if c.get("status", {}).get("snapshotHandle") == taken],
+                 60, "no content of the deleted backup")
+
+
+@pytest.mark.own_driver("needs a snapshot that never becomes ready")
+def test_plugin_killed_in_progress(old_bed, workspace):
+    bed = old_bed
+    before = bed.inventory()
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    name = workspace.name("killed")
+    workspace.expect_backup(bed, name)
+    with bed.driver.faults({"method": "*", "lie": "not_ready"}):
+        bed.velero("backup", "create", name, "--include-namespaces", app)
+        bed.wait_phase("backups", name, ("WaitingForPluginOperations",))
+
+        def killed_until_ended():
+            processes = bed.plugin_processes()  # Before the phase: none is of a later one.
+            phase = bed.api.get("backups", name, bed.namespace)["status"]["phase"]
+            if phase == "WaitingForPluginOperations":
+                for process in processes:
+                    process.signal(signal.SIGKILL)
+            return phase in bed_module.ENDED and phase
+        phase = bed.wait_for(killed_until_ended, 60, f"end of backup {name}")
+    assert phase == "PartiallyFailed"
+    assert "velero.io/csi-vs" in bed.velero("backup", "describe", name, "--details").stdout
+    workspace.backup(bed, "--include-namespaces", app)
+    bed.wait_for(lambda: not bed.api.list("volumesnapshots", app), 30,  # The controller lets go.
+                 lambda: f"no volume snapshot of {bed.api.list('volumesnapshots', app)}")
+    workspace.clear()
+    bed.wait_for(lambda: bed.inventory() == before, 90,
+                 lambda: f"nothing left behind: {before} == {bed.inventory()}")
+
+
+def test_user_made_snapshots_keep_their_uid(old_bed, workspace):
+    bed = old_bed
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    uids = make_user_snapshots(bed, app)
+    try:
+        workspace.backup(bed, "--include-namespaces", app)
+        assert user_snapshot_uids(bed, app) == uids
+    finally:
+        bed.api.delete("volumesnapshotcontents", f"imported-{app}")
+
+
+def test_policy_and_a_claim_without_volume(old_bed, workspace):
+    """The server fails such a claim as soon as an action runs under a name of its CSI plugin."""
+    bed = old_bed
+    before = set(bed.driver.snapshots())
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    bed.api.create("persistentvolumeclaims", objects.claim(
+        "unbound", app, MIB, storage_class_name=objects.CLASS_WAIT))
+    rule = policy.plain_rule("skip", storageClass=["another"])
+    backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap",
+                              workspace.policy(bed, rule))
+    assert backup["status"].get("errors", 0) == 0
+    assert len(set(bed.driver.snapshots()) - before) == 1
+    name = backup["metadata"]["name"]
+    assert f"- {app}/unbound\n" in bed.velero("backup", "describe", name, "--details").stdout

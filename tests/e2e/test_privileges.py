@@ -1,0 +1,100 @@
+"""Least privilege: what deploy/rbac.yaml lists is enough for the plugin, and nothing in it is unused.
+
+Runs last, and judges everything that the plugin asked for in the whole run.
+"""
+
+import collections
+
+import pytest
+
+import objects
+import policy
+import rights
+
+MIB = 1 << 20
+SOMEBODY = "somebody-else"
+
+
+def _flags(bed, workspace, app):
+    return ["--include-namespaces", app, "--resource-policies-configmap",
+            workspace.policy(bed, policy.rule("snapshot"))]
+
+
+def _back_up_restore_delete(bed, workspace):
+    """The everyday road, for a claim of ours and one that says of itself that a data mover took it."""
+    app = workspace.namespace(bed)
+    bed.create_claim("ours", app, MIB, labels={"for": "us"})
+    bed.create_claim("moved", app, MIB, annotations={"velero.io/data-upload-name": "velero/old"})
+    chosen = workspace.policy(bed, policy.rule("snapshot", pvcLabels={"for": "us"}))
+    backup = workspace.backup(bed, "--include-namespaces", app,
+                              "--resource-policies-configmap", chosen)["metadata"]["name"]
+    bed.delete_namespace(app)
+    bed.restore(workspace.name("restore"), "--from-backup", backup)
+    for name in ("ours", "moved"):
+        bed.wait_bound(name, app)
+    bed.delete_backup(backup)
+
+
+def _restore_what_is_gone(bed, workspace):
+    """A restore that fails, with an event that says so."""
+    before = set(bed.driver.snapshots())
+    app = workspace.namespace(bed, "gone")
+    bed.create_claim("data", app, MIB)
+    backup = workspace.backup(bed, *_flags(bed, workspace, app), stem="gone")["metadata"]["name"]
+    handle, = set(bed.driver.snapshots()) - before
+    bed.delete_namespace(app)
+    bed.driver.remove_snapshot(handle)
+    bed.restore(workspace.name("gone"), "--from-backup", backup, expect="PartiallyFailed")
+
+
+def _take_turns(bed, workspace):
+    """A volume whose turn is somebody's, then ours for long, and that is touched meanwhile.
+
+    The backup also meets a VolumeSnapshot of a backup that nobody has seen.
+    """
+    app = workspace.namespace(bed, "turns")
+    bed.create_claim("data", app, MIB)
+    left_over = bed.api.create("volumesnapshots", objects.left_over_snapshot(
+        "data", app, bed.namespace, "never-seen"))
+    bed.wait_snapshot_ready(left_over["metadata"]["name"], app)
+    claim = bed.api.get("persistentvolumeclaims", "data", app)["metadata"]["uid"]
+    lease = f"csi-delta-{claim}"
+    bed.api.create("leases", {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": lease, "namespace": bed.namespace},
+        "spec": {"holderIdentity": SOMEBODY, "leaseDurationSeconds": 20}})
+    name = workspace.name("turns")
+    workspace.expect_backup(bed, name)
+    start, held = bed.audit_position(), bed.driver.calls("CreateSnapshot")["held"]
+
+    def asked(verb):
+        requests = rights.requests_of(bed.audit_events(bed.plugin_user, start))
+        return any(r.right == rights.Right(verb, "coordination.k8s.io", "leases") for r in requests)
+    with bed.driver.faults({"method": "CreateSnapshot", "hold": True}):
+        bed.velero("backup", "create", name, *_flags(bed, workspace, app))
+        bed.wait_for(lambda: asked("watch"), 30, "the plugin waiting for its turn")
+        bed.api.delete("leases", lease, bed.namespace)
+        bed.driver.await_calls("CreateSnapshot", held=held + 1)
+        bed.api.patch("leases", lease, {"metadata": {"labels": {"touched": "yes"}}}, bed.namespace)
+        bed.wait_for(lambda: asked("update") and asked("get"), 30, "the plugin renewing its turn")
+    bed.wait_phase("backups", name, ("Completed",))
+
+
+def _refused(requests):
+    return dict(collections.Counter(r.right for r in requests if r.code == 403))
+
+
+def test_documented_verbs_are_enough(beds, workspace):
+    _back_up_restore_delete(beds.get(), workspace)
+    assert not _refused(beds.plugin_requests())
+
+
+@pytest.mark.own_driver("needs a driver that holds a call, and a snapshot that vanishes")
+def test_no_documented_verb_is_unused(beds, workspace):
+    bed = beds.get()
+    _back_up_restore_delete(bed, workspace)
+    _restore_what_is_gone(bed, workspace)
+    _take_turns(bed, workspace)
+    assert not _refused(beds.plugin_requests())
+    unused = rights.listed() - {r.right for r in beds.plugin_requests()}
+    assert not unused, f"listed in deploy/rbac.yaml and never used: {sorted(map(str, unused))}"

@@ -1,0 +1,70 @@
+"""Where a backup can be restored to: other namespaces, an occupied one, another cluster."""
+
+import pytest
+
+import bed as bed_module
+import data
+import policy
+from bed import ENDED
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def saved(bed, workspace):
+    """A namespace with two written claims and a backup of it: (namespace, checksums, backup name)."""
+    app = workspace.namespace(bed)
+    written = {}
+    for seed, name in enumerate(("one", "two")):
+        bed.create_claim(name, app, 4 * MIB)
+        written[name] = data.fill(bed.volume_path(name, app), seed, 4 * MIB)
+    chosen = workspace.policy(bed, policy.rule("snapshot"))
+    backup = workspace.backup(bed, "--include-namespaces", app,
+                              "--resource-policies-configmap", chosen)
+    return app, written, backup["metadata"]["name"]
+
+
+def _assert_bytes(bed, namespace, written):
+    for name, checksum in written.items():
+        bed.wait_bound(name, namespace)
+        assert data.checksum(bed.volume_path(name, namespace)) == checksum
+
+
+def test_two_mapped_namespaces_at_once(bed, workspace, saved):
+    app, written, backup = saved
+    bed.delete_claim("two", app)
+    targets = {workspace.name(f"restore-{i}"): workspace.name(f"copy-{i}") for i in (1, 2)}
+    for restore, target in targets.items():
+        workspace.expect_namespace(bed, target)
+        bed.velero("restore", "create", restore, "--from-backup", backup,
+                   "--namespace-mappings", f"{app}:{target}")
+    for restore, target in targets.items():
+        ended = bed.wait_phase("restores", restore, ENDED)
+        assert ended["status"]["phase"] == "Completed", ended["status"]
+        _assert_bytes(bed, target, written)
+    _assert_bytes(bed, app, {"one": written["one"]})
+    assert bed.api.get("persistentvolumeclaims", "two", app) is None
+
+
+def test_over_an_existing_namespace(bed, workspace, saved):
+    app, written, backup = saved
+    changed = data.fill(bed.volume_path("one", app), 99, 4 * MIB)
+    kept = bed.api.get("persistentvolumeclaims", "one", app)["metadata"]["uid"]
+    bed.delete_claim("two", app)
+
+    restore = bed.restore(workspace.name("restore"), "--from-backup", backup)
+    assert restore["status"].get("errors", 0) == 0
+    assert bed.api.get("persistentvolumeclaims", "one", app)["metadata"]["uid"] == kept
+    _assert_bytes(bed, app, {"one": changed, "two": written["two"]})
+
+
+def test_second_cluster(bed, workspace, saved):
+    app, written, backup = saved
+    settings = bed_module.Settings(namespace="velero-two", plugin=True)
+    with bed_module.Bed.up(settings, storage_of=bed) as other:
+        other.sync_backup(backup)
+        restore = other.restore("restored", "--from-backup", backup)
+        assert restore["status"].get("errors", 0) == 0
+        _assert_bytes(other, app, written)
+        other.delete_namespace(app)
+    _assert_bytes(bed, app, written)

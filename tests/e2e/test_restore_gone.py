@@ -1,0 +1,67 @@
+"""Restores of a snapshot that the storage does not have any more: said early, and nothing deleted."""
+
+import datetime
+
+import pytest
+
+import data
+import objects
+import policy
+
+MIB = 1 << 20
+
+pytestmark = pytest.mark.own_driver("needs a snapshot removed behind the driver's back")
+
+
+def _saved_and_gone(bed, workspace, **claim):
+    """A backup whose snapshot has vanished: (namespace, backup name, handle)."""
+    before = set(bed.driver.snapshots())
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB, **claim)
+    data.fill(bed.volume_path("data", app), 1, MIB)
+    chosen = workspace.policy(bed, policy.rule("snapshot"))
+    backup = workspace.backup(bed, "--include-namespaces", app,
+                              "--resource-policies-configmap", chosen)["metadata"]["name"]
+    handle, = set(bed.driver.snapshots()) - before
+    bed.delete_namespace(app)
+    bed.driver.remove_snapshot(handle)
+    return app, backup, handle
+
+
+def _restore(bed, workspace, backup, expect):
+    """Restores; returns what `velero restore describe --details` shows."""
+    name = workspace.name("restore")
+    bed.restore(name, "--from-backup", backup, expect=expect)
+    return bed.velero("restore", "describe", name, "--details").stdout
+
+
+def test_driver_lists_snapshots(bed, workspace):
+    app, backup, handle = _saved_and_gone(bed, workspace)
+    shown = _restore(bed, workspace, backup, "PartiallyFailed")
+    assert handle in shown
+    assert bed.api.get("persistentvolumeclaims", "data", app) is None
+
+
+def test_driver_does_not_list_snapshots(bed, workspace):
+    bed.configure_driver("--no-list-snapshots")
+    app, backup, handle = _saved_and_gone(bed, workspace)
+    shown = _restore(bed, workspace, backup, "PartiallyFailed")
+    claim = bed.api.get("persistentvolumeclaims", "data", app)
+    assert claim["status"]["phase"] == "Pending"
+    events = [e for e in bed.api.list("events", app)
+              if e["involvedObject"]["uid"] == claim["metadata"]["uid"]]
+    refusal = next(e for e in events if "code = NotFound" in e["message"])
+    ours, = (e for e in events if e["source"].get("component") == "velero-plugin-for-csi-delta")
+    assert handle in ours["message"] and f"{app}/data" in ours["message"]
+    assert ours["message"] in shown
+    waited = (datetime.datetime.fromisoformat(ours["firstTimestamp"])
+              - datetime.datetime.fromisoformat(refusal["firstTimestamp"]))
+    assert waited.total_seconds() <= 30
+
+
+def test_waits_for_first_consumer(bed, workspace):
+    bed.configure_driver("--no-list-snapshots")
+    app, backup, _ = _saved_and_gone(bed, workspace, storage_class_name=objects.CLASS_WAIT)
+    shown = _restore(bed, workspace, backup, "Completed")
+    assert "not checked" in shown
+    assert bed.api.get("persistentvolumeclaims", "data", app)["status"]["phase"] == "Pending"

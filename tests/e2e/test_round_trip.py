@@ -1,0 +1,39 @@
+"""The main promise: what the policy gives to us is snapshotted, shown, and comes back byte for byte."""
+
+import data
+import policy
+
+MIB = 1 << 20
+TEXT = b"the quick brown fox\n" * 1000
+
+
+def test_policy_snapshot(bed, workspace):
+    app = workspace.namespace(bed)
+    written = {}
+    for seed, name in enumerate(("block-a", "block-b")):
+        bed.create_claim(name, app, 16 * MIB)
+        written[name] = data.fill(bed.volume_path(name, app), seed, 16 * MIB)
+    bed.create_claim("files", app, 32 * MIB, mode="Filesystem")
+    bed.driver.write_file(bed.volume_handle("files", app), "fox.txt", TEXT)
+    before = set(bed.driver.snapshots())
+
+    chosen = workspace.policy(bed, policy.rule("snapshot"))
+    backup = workspace.backup(bed, "--include-namespaces", app,
+                              "--resource-policies-configmap", chosen)
+    bed.assert_clean("backup", backup)
+    taken = set(bed.driver.snapshots()) - before
+    assert len(taken) == 3
+    shown = bed.velero("backup", "describe", backup["metadata"]["name"], "--details").stdout
+    for handle in taken:
+        assert f"Storage Snapshot ID: {handle}" in shown
+    assert "Snapshot Size (bytes): 0" not in shown
+
+    bed.delete_namespace(app)
+    assert set(bed.driver.snapshots()) >= taken, "a snapshot went with its namespace"
+    restore = bed.restore(workspace.name("restore"), "--from-backup", backup["metadata"]["name"])
+    assert restore["status"].get("errors", 0) == 0
+    for name, checksum in written.items():
+        bed.wait_bound(name, app)
+        assert data.checksum(bed.volume_path(name, app)) == checksum
+    bed.wait_bound("files", app)
+    assert bed.driver.read_file(bed.volume_handle("files", app), "fox.txt") == TEXT

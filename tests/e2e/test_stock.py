@@ -1,0 +1,147 @@
+"""The bed itself: stock Velero backs up and restores in it, and it goes away without a trace.
+
+If this file fails, no other scenario means anything.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import bed as bed_module
+import data
+import processes
+
+MIB = 1 << 20
+HERE = pathlib.Path(__file__).resolve().parent
+
+# A run that makes a bed with a claim, a mount and a loop device, and then is killed.
+KILLED_RUN = """
+import pathlib, subprocess, sys, time
+import bed, processes
+processes.RECORDS = pathlib.Path(sys.argv[1])
+b = bed.Bed.up()
+b.create_namespace("app")
+b.create_claim("data", "app", 1 << 20)
+image, mounted = b.state / "image", b.state / "mounted"
+with open(image, "wb") as file:
+    file.truncate(16 << 20)
+mounted.mkdir()
+subprocess.run(["mkfs.ext4", "-q", image], check=True)
+device = subprocess.run(["losetup", "--find", "--show", image], check=True, capture_output=True,
+                        text=True).stdout.strip()
+subprocess.run(["mount", device, mounted], check=True)
+print(b.name, b.state, flush=True)
+time.sleep(3600)
+"""
+
+
+def test_bed_is_up_within_a_minute(stock_bed):
+    assert stock_bed.up_seconds < 60
+
+
+def test_stock_backup_and_restore_of_a_block_volume(stock_bed, workspace):
+    bed = stock_bed
+    before = bed.inventory()
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, 64 * MIB)
+    written = data.fill(bed.volume_path("data", app), seed=1, length_bytes=64 * MIB)
+
+    backup = workspace.backup(bed, "--include-namespaces", app)
+    assert backup["status"]["csiVolumeSnapshotsCompleted"] == 1
+    assert backup["status"].get("errors", 0) == 0
+    assert len(bed.driver.snapshots()) == len(before["driver snapshots"]) + 1
+
+    bed.delete_namespace(app)
+    restore = bed.restore(workspace.name("restore"), "--from-backup", backup["metadata"]["name"])
+    assert restore["status"].get("errors", 0) == 0
+    bed.wait_bound("data", app)
+    assert data.checksum(bed.volume_path("data", app)) == written
+
+    workspace.clear()
+    # Stock leaves the content that its restore made; there is no snapshot behind it any more.
+    for content in bed.api.list("volumesnapshotcontents"):
+        assert content["spec"]["deletionPolicy"] == "Retain"
+        bed.api.delete("volumesnapshotcontents", content["metadata"]["name"])
+    bed.wait_for(lambda: bed.inventory() == before, 30,
+                 lambda: f"what was there before, {before}, not {bed.inventory()}")
+
+
+def test_components_restart_and_the_bed_goes_on(stock_bed, workspace):
+    bed = stock_bed
+    app = workspace.namespace(bed)
+    for name in ("kube-apiserver", "csi-driver", "velero"):
+        before = bed.pid(name)
+        bed.restart(name, kill=True)
+        assert bed.pid(name) not in (None, before)
+    bed.create_claim("data", app, MIB)
+    workspace.backup(bed, "--include-namespaces", app)
+    assert bed.dead() == []
+
+
+def test_audit_log_tells_who_asked_for_what(stock_bed):
+    bed = stock_bed
+    position = bed.audit_position()
+    bed.velero("backup", "get")
+    bed.wait_for(lambda: any(e["verb"] == "list" and e["objectRef"]["resource"] == "backups"
+                             and e["responseStatus"]["code"] == 200
+                             for e in bed.audit_events(user="admin", since=position)),
+                 10, "the audit event of `velero backup get`")
+
+
+def test_second_cluster_sees_the_backups_of_the_first(stock_bed, workspace):
+    bed = stock_bed
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    written = data.fill(bed.volume_path("data", app), seed=2, length_bytes=MIB)
+    backup = workspace.backup(bed, "--include-namespaces", app)["metadata"]["name"]
+    settings = bed_module.Settings(namespace="velero-two")
+    with bed_module.Bed.up(settings, storage_of=bed) as other:
+        other.sync_backup(backup)
+        other.restore("r", "--from-backup", backup)
+        other.wait_bound("data", app)
+        assert data.checksum(other.volume_path("data", app)) == written
+        other.delete_namespace(app)
+    assert processes.traces(other.name, [other.state]) == []
+
+
+def test_down_leaves_nothing():
+    with bed_module.Bed.up() as bed:
+        bed.create_namespace("app")
+        bed.create_claim("data", "app", MIB)
+        name, state = bed.name, bed.state
+        assert processes.traces(name, [state]) != []
+    assert processes.traces(name, [state]) == []
+
+
+def test_killed_run_is_cleaned_up_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "RECORDS", tmp_path)  # So that no other run cleans up first.
+    run = subprocess.Popen([sys.executable, "-c", KILLED_RUN, tmp_path], stdout=subprocess.PIPE,
+                           text=True, env={**os.environ, "PYTHONPATH": str(HERE)})
+    with run:
+        name, state = run.stdout.readline().split()
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    left = processes.traces(name, [state])
+    assert any(t.startswith("process") for t in left), left
+    assert any(t.startswith("mount") for t in left), left
+    assert any(t.startswith("loop device") for t in left), left
+
+    assert name in processes.wipe_orphans()
+    assert processes.traces(name, [state]) == []
+
+
+def test_an_orphan_record_never_ends_a_stranger(tmp_path, monkeypatch):
+    """The pid of a dead component may be somebody else's by now; its start time tells."""
+    monkeypatch.setattr(processes, "RECORDS", tmp_path)
+    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with stranger:
+        real = processes.ProcessId.of(stranger.pid)
+        earlier = processes.ProcessId(real.pid, real.start_ticks - 1)
+        record = processes.Record("csd-stranger", [], owner=earlier, processes={"etcd": earlier})
+        record.save()
+        assert record.orphaned()
+        record.wipe()
+        assert stranger.poll() is None
+        stranger.communicate(b"\n")

@@ -1,0 +1,32 @@
+// A kubeconfig as anybody may write it: reading it neither crashes nor runs away, and what comes
+// out can be used for a request.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "base/check.h"
+#include "k8s/config.h"
+#include "net/proxy.h"
+#include "net/url.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
+  const absl::string_view text(reinterpret_cast<const char*>(data), bytes);
+  const auto read_file = [](const std::string& path) -> absl::StatusOr<std::string> {
+    return "content of " + path;
+  };
+  const absl::StatusOr<csidelta::k8s::ClusterConfig> config =
+      csidelta::k8s::ParseKubeconfig(text, "", "/directory", read_file);
+  if (!config.ok()) {
+    CSIDELTA_CHECK(config.status().code() == absl::StatusCode::kInvalidArgument);
+    return 0;
+  }
+  const absl::StatusOr<csidelta::net::Url> url = csidelta::net::ParseUrl(config->server);
+  CSIDELTA_CHECK(url.ok());
+  csidelta::net::ProxySettings proxy;
+  proxy.https_proxy = config->proxy_url;
+  proxy.no_proxy = config->tls_server_name;
+  csidelta::net::ProxyFor(*url, proxy).status().IgnoreError();
+  return 0;
+}

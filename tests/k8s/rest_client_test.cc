@@ -1,0 +1,457 @@
+#include "k8s/rest_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "k8s/event_recorder.h"
+#include "k8s/rate_limiter.h"
+#include "k8s/wait.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::k8s {
+namespace {
+
+using support::ApiTestServer;
+using support::FakeApiClient;
+using support::FakeClock;
+using support::IsOk;
+using support::ServedConnection;
+using support::ServedRequest;
+using support::StatusIs;
+using testing::HasSubstr;
+
+const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
+const ResourceType kEvents{"", "v1", "events", "Event", true};
+const ResourceType kNodes{"", "v1", "nodes", "Node", false};
+const ObjectKey kKey{kConfigMaps, "ns", "one"};
+
+Json ConfigMap(const std::string& name) {
+  return Json{{"apiVersion", "v1"},
+              {"kind", "ConfigMap"},
+              {"metadata", {{"name", name}, {"namespace", "ns"}}},
+              {"data", {{"key", "value"}}}};
+}
+
+void WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+}
+
+// A client and a server that speaks for a fake. `fault` may answer instead; it sees every request.
+// The clock jumps over every pause.
+class RestClientTest : public testing::Test {
+ protected:
+  using Fault = ApiTestServer::Fault;
+
+  void Start(Fault fault = nullptr, const std::string& user = "{token: abc}") {
+    clock_.SetAutoAdvance(true);
+    ctx_.clock = &clock_;
+    server_ = std::make_unique<ApiTestServer>(
+        fake_, std::vector<ResourceType>{kConfigMaps, kEvents, kNodes},
+        support::TestServerOptions{},
+        [this, fault](const ServedRequest& request, ServedConnection& connection) {
+          {
+            std::scoped_lock lock(mutex_);
+            requests_.push_back(request);
+          }
+          return fault && fault(request, connection);
+        });
+    WriteText(path_, server_->Kubeconfig(user));
+    settings_.own_kubeconfig = path_;
+    client_ = MakeClient(settings_);
+  }
+
+  void TearDown() override { unlink(path_.c_str()); }
+
+  // The first `times` requests are answered by `answer`.
+  static Fault FirstTimes(int times, std::function<void(ServedConnection&)> answer) {
+    auto left = std::make_shared<std::atomic<int>>(times);
+    return [left, answer](const ServedRequest&, ServedConnection& connection) {
+      if ((*left)-- <= 0) {
+        return false;
+      }
+      answer(connection);
+      return true;
+    };
+  }
+
+  std::vector<ServedRequest> requests() {
+    std::scoped_lock lock(mutex_);
+    return requests_;
+  }
+
+  const std::string path_ = testing::TempDir() + "rest-kubeconfig-" + std::to_string(getpid());
+  FakeApiClient fake_;
+  FakeClock clock_;
+  CallContext ctx_;
+  ClientSettings settings_;
+  std::mutex mutex_;
+  std::vector<ServedRequest> requests_;
+  std::unique_ptr<ApiTestServer> server_;
+  std::unique_ptr<ApiClient> client_;
+};
+
+TEST_F(RestClientTest, MakingAClientReadsNothing) {
+  settings_.own_kubeconfig = path_ + "-missing";
+  const std::unique_ptr<ApiClient> client = MakeClient(settings_);
+  EXPECT_THAT(client->Get({}, kKey),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path_ + "-missing")));
+}
+
+TEST_F(RestClientTest, SaysWhoItIs) {
+  settings_.version = "1.2.3";
+  Start();
+  fake_.Seed(kConfigMaps, ConfigMap("one"));
+  ASSERT_THAT(client_->Get(ctx_, kKey), IsOk());
+  EXPECT_EQ(requests()[0].headers["user-agent"], "velero-plugin-for-csi-delta/1.2.3");
+  EXPECT_EQ(requests()[0].headers["authorization"], "Bearer abc");
+  EXPECT_EQ(requests()[0].headers["accept"], "application/json");
+}
+
+TEST_F(RestClientTest, TellsItsPasswordWhenItHasNoToken) {
+  Start(nullptr, "{username: u, password: p}");
+  client_->Get(ctx_, kKey).status().IgnoreError();
+  EXPECT_EQ(requests()[0].headers["authorization"], "Basic dTpw");
+}
+
+TEST_F(RestClientTest, UnknownFieldsAndLargeNumbersSurvive) {
+  Start();
+  Json object = ConfigMap("one");
+  object["unknown"] = {{"large", int64_t{9007199254740993}}, {"max", UINT64_MAX}};
+  ASSERT_THAT(client_->Create(ctx_, kConfigMaps, "ns", object), IsOk());
+  const absl::StatusOr<Json> read = client_->Get(ctx_, kKey);
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ((*read)["unknown"], object["unknown"]);
+}
+
+TEST_F(RestClientTest, PagesAreJoined) {
+  settings_.page_items_max = 3;
+  Start();
+  for (int i = 0; i < 10; ++i) {
+    fake_.Seed(kConfigMaps, ConfigMap("c" + std::to_string(i)));
+  }
+  const absl::StatusOr<ObjectList> list = client_->List(ctx_, kConfigMaps, "ns", {});
+  ASSERT_THAT(list, IsOk());
+  EXPECT_EQ(list->items.size(), 10u);
+  EXPECT_EQ(requests().size(), 4u);
+}
+
+TEST_F(RestClientTest, AListThatGrewOldIsReadAtOnce) {
+  settings_.page_items_max = 3;
+  Start([](const ServedRequest& request, ServedConnection& connection) {
+    if (request.target.find("continue=") == std::string::npos) {
+      return false;
+    }
+    connection.Send(410, R"({"kind":"Status","code":410,"reason":"Expired"})");
+    return true;
+  });
+  for (int i = 0; i < 10; ++i) {
+    fake_.Seed(kConfigMaps, ConfigMap("c" + std::to_string(i)));
+  }
+  const absl::StatusOr<ObjectList> list = client_->List(ctx_, kConfigMaps, "ns", {});
+  ASSERT_THAT(list, IsOk());
+  EXPECT_EQ(list->items.size(), 10u);
+}
+
+TEST_F(RestClientTest, WaitsAsLongAsTheServerAsks) {
+  for (const int status : {429, 500, 503}) {
+    Start(FirstTimes(2, [status](ServedConnection& connection) {
+      connection.Send(status, "", {{"Retry-After", "7"}});
+    }));
+    const absl::Time start = clock_.Now();
+    EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("c" + std::to_string(status))),
+                IsOk());
+    EXPECT_EQ(clock_.Now() - start, absl::Seconds(14));
+  }
+}
+
+TEST_F(RestClientTest, DoesNotWaitBeyondTheDeadline) {
+  Start(FirstTimes(100, [](ServedConnection& connection) {
+    connection.Send(429, R"({"message":"slow down"})", {{"Retry-After", "3600"}});
+  }));
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(client_->Get(ctx_.WithTimeout(absl::Seconds(30)), kKey),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("slow down")));
+  EXPECT_EQ(clock_.Now(), start);
+  EXPECT_EQ(requests().size(), 1u);
+}
+
+TEST_F(RestClientTest, GivesUpWhenTheBudgetIsSpent) {
+  Start(FirstTimes(1000, [](ServedConnection& connection) { connection.Send(500, ""); }));
+  EXPECT_THAT(client_->Get(ctx_, kKey),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("configmaps ns/one")));
+  EXPECT_EQ(requests().size(), 12u);
+}
+
+TEST_F(RestClientTest, TriesAgainWhatMayBeDoneTwice) {
+  const auto cut = [](ServedConnection& connection) {
+    connection.Raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"half\":");
+    connection.Cut();
+  };
+  Start(FirstTimes(3, cut));
+  fake_.Seed(kConfigMaps, ConfigMap("one"));
+  EXPECT_THAT(client_->Get(ctx_, kKey), IsOk());
+  EXPECT_EQ(requests().size(), 4u);
+}
+
+TEST_F(RestClientTest, DoesNotCreateTwiceAfterALostAnswer) {
+  Start(FirstTimes(1, [](ServedConnection& connection) { connection.Cut(); }));
+  EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("one")),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("create configmaps ns/one")));
+  EXPECT_EQ(requests().size(), 1u);
+}
+
+TEST_F(RestClientTest, DoesNotRepeatAJsonPatch) {
+  Start(FirstTimes(1, [](ServedConnection& connection) { connection.Send(500, ""); }));
+  EXPECT_THAT(client_->Patch(ctx_, kKey, PatchKind::kJson, Json::array(), ""),
+              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(requests().size(), 1u);
+}
+
+TEST_F(RestClientTest, CreatesOnceTheServerListens) {
+  Start();
+  const std::string kubeconfig = server_->Kubeconfig();
+  server_.reset();
+  EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("one")),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1")));
+  EXPECT_GT(clock_.Now(), absl::FromUnixSeconds(1'700'000'020));  // It tried for a while.
+}
+
+TEST_F(RestClientTest, AnAnswerThatIsNoObjectIsUnavailable) {
+  for (const char* body : {"", "<html>", "[1]", "{\"cut\":"}) {
+    Start(FirstTimes(1, [body](ServedConnection& connection) { connection.Send(200, body); }));
+    EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kUnavailable)) << body;
+  }
+}
+
+TEST_F(RestClientTest, ReadsTheTokenAgainWhenRefused) {
+  const std::string token_path = path_ + "-token";
+  WriteText(token_path, "old\n");
+  Start(
+      [&](const ServedRequest& request, ServedConnection& connection) {
+        if (request.headers.at("authorization") == "Bearer new") {
+          return false;
+        }
+        WriteText(token_path, "new\n");
+        connection.Send(401, R"({"message":"Unauthorized"})");
+        return true;
+      },
+      "{tokenFile: " + token_path + "}");
+  fake_.Seed(kConfigMaps, ConfigMap("one"));
+  EXPECT_THAT(client_->Get(ctx_, kKey), IsOk());
+  EXPECT_EQ(requests().size(), 2u);
+  unlink(token_path.c_str());
+}
+
+TEST_F(RestClientTest, ReadsTheTokenAgainWhenItIsOld) {
+  const std::string token_path = path_ + "-token";
+  WriteText(token_path, "old");
+  Start(nullptr, "{tokenFile: " + token_path + "}");
+  client_->Get(ctx_, kKey).status().IgnoreError();
+  WriteText(token_path, "new");
+  client_->Get(ctx_, kKey).status().IgnoreError();
+  clock_.Advance(absl::Minutes(1));
+  client_->Get(ctx_, kKey).status().IgnoreError();
+  unlink(token_path.c_str());
+  clock_.Advance(absl::Minutes(1));
+  client_->Get(ctx_, kKey).status().IgnoreError();
+  std::vector<std::string> tokens;
+  for (ServedRequest& request : requests_) {
+    tokens.push_back(request.headers["authorization"]);
+  }
+  EXPECT_THAT(tokens, testing::ElementsAre("Bearer old", "Bearer old", "Bearer new", "Bearer new"));
+}
+
+TEST_F(RestClientTest, AsksOnlyOnceForAnotherToken) {
+  Start(FirstTimes(100, [](ServedConnection& connection) { connection.Send(401, ""); }));
+  EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_EQ(requests().size(), 1u);
+}
+
+TEST_F(RestClientTest, WatchesAskForBookmarksAndAnEnd) {
+  Start();
+  fake_.SendBookmarks();
+  EXPECT_THAT(client_->Watch(ctx_, kConfigMaps, "ns", {"a=b", "metadata.name=one", "1000"},
+                             [](const WatchEvent& event) {
+                               EXPECT_EQ(event.kind, WatchEvent::Kind::kBookmark);
+                               return false;
+                             }),
+              IsOk());
+  const std::string target = requests()[0].target;
+  for (const char* part : {"watch=true", "allowWatchBookmarks=true", "timeoutSeconds=2",
+                           "resourceVersion=1000", "labelSelector=a%3Db"}) {
+    EXPECT_THAT(target, HasSubstr(part));
+  }
+}
+
+class WatchFaultTest : public RestClientTest {
+ protected:
+  absl::Status WatchOnce(const std::function<void(ServedConnection&)>& answer, int* events) {
+    Start(FirstTimes(1, answer));
+    return client_->Watch(ctx_, kConfigMaps, "ns", {"", "", "1000"}, [&](const WatchEvent&) {
+      ++*events;
+      return true;
+    });
+  }
+  static constexpr char kAdded[] = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{}}}\n";
+};
+
+TEST_F(WatchFaultTest, TheServersEndIsOk) {
+  int events = 0;
+  EXPECT_THAT(WatchOnce(
+                  [](ServedConnection& connection) {
+                    connection.StartStream(200);
+                    connection.Chunk(kAdded);
+                    connection.EndStream();
+                  },
+                  &events),
+              IsOk());
+  EXPECT_EQ(events, 1);
+}
+
+TEST_F(WatchFaultTest, ACutStreamIsUnavailable) {
+  int events = 0;
+  EXPECT_THAT(WatchOnce(
+                  [](ServedConnection& connection) {
+                    connection.StartStream(200);
+                    connection.Chunk(kAdded);
+                    connection.Cut();
+                  },
+                  &events),
+              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(events, 1);
+  EXPECT_EQ(requests().size(), 1u);
+}
+
+TEST_F(WatchFaultTest, TooOldIsOutOfRangeInBothForms) {
+  int events = 0;
+  const std::string gone = R"({"kind":"Status","code":410,"reason":"Expired","message":"too old"})";
+  EXPECT_THAT(WatchOnce([&](ServedConnection& connection) { connection.Send(410, gone); }, &events),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("watch configmaps: too old")));
+  EXPECT_THAT(WatchOnce(
+                  [&](ServedConnection& connection) {
+                    connection.StartStream(200);
+                    connection.Chunk(kAdded);
+                    connection.Chunk("{\"type\":\"ERROR\",\"object\":" + gone + "}\n");
+                    connection.EndStream();
+                  },
+                  &events),
+              StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(events, 1);
+}
+
+TEST_F(WatchFaultTest, GarbageIsUnavailable) {
+  int events = 0;
+  EXPECT_THAT(WatchOnce(
+                  [](ServedConnection& connection) {
+                    connection.StartStream(200);
+                    connection.Chunk("<html>\n");
+                    connection.EndStream();
+                  },
+                  &events),
+              StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(WatchFaultTest, AnEndlessLineEndsTheWatch) {
+  int events = 0;
+  EXPECT_THAT(WatchOnce(
+                  [](ServedConnection& connection) {
+                    connection.StartStream(200);
+                    const std::string piece(std::size_t{1} << 20, 'x');
+                    for (int i = 0; i < 64 && connection.Chunk(piece); ++i) {
+                    }
+                    connection.Cut();
+                  },
+                  &events),
+              StatusIs(absl::StatusCode::kInternal));
+}
+
+TEST_F(WatchFaultTest, WaitForSurvivesThemAll) {
+  const std::string gone = R"({"kind":"Status","code":410,"reason":"Expired"})";
+  std::atomic<int> watches = 0;
+  Start([&](const ServedRequest& request, ServedConnection& connection) {
+    if (request.target.find("watch=true") == std::string::npos) {
+      return false;
+    }
+    switch (++watches) {
+      case 1:
+        connection.Cut();
+        return true;
+      case 2:
+        connection.Send(410, gone);
+        return true;
+      case 3:
+        connection.StartStream(200);
+        connection.Chunk("garbage\n");
+        connection.Cut();
+        return true;
+      case 4:
+        connection.Send(429, "", {{"Retry-After", "1"}});
+        return true;
+      default:
+        fake_.Seed(kConfigMaps, ConfigMap("one"));
+        return false;
+    }
+  });
+  EXPECT_THAT(WaitFor(ctx_, *client_, kKey, [](const Json* object) { return object != nullptr; }),
+              IsOk());
+}
+
+TEST_F(RestClientTest, EventsNameTheirObject) {
+  Start();
+  const Json object = fake_.Seed(kConfigMaps, ConfigMap("one"));
+  const std::string message = std::string(1023, 'x') + "ä tail";
+  ASSERT_THAT(EmitEvent(ctx_, *client_, object, EventType::kWarning, "SnapshotGone", message),
+              IsOk());
+  const Json node = fake_.Seed(kNodes, Json{{"metadata", {{"name", "n1"}}}});
+  ASSERT_THAT(EmitEvent(ctx_, *client_, node, EventType::kNormal, "Seen", "hello"), IsOk());
+  const std::vector<Json> events = fake_.All(kEvents);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(GetString(events[0], {"metadata", "namespace"}), "default");
+  EXPECT_EQ(GetString(events[0], {"type"}), "Normal");
+  EXPECT_EQ(GetString(events[1], {"metadata", "namespace"}), "ns");
+  EXPECT_EQ(GetString(events[1], {"involvedObject", "uid"}),
+            GetString(object, {"metadata", "uid"}));
+  EXPECT_EQ(GetString(events[1], {"type"}), "Warning");
+  EXPECT_EQ(GetString(events[1], {"message"}), std::string(1023, 'x'));
+}
+
+TEST(RateLimiterTest, LetsABurstPassAndThenItsRate) {
+  FakeClock clock;
+  clock.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock;
+  RateLimiter limiter(10, 5);
+  const absl::Time start = clock.Now();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(limiter.Take(ctx), IsOk());
+  }
+  EXPECT_EQ(clock.Now(), start);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_THAT(limiter.Take(ctx), IsOk());
+  }
+  EXPECT_EQ(clock.Now() - start, absl::Seconds(1));
+  EXPECT_THAT(limiter.Take(ctx.WithTimeout(absl::Milliseconds(50))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  RateLimiter unlimited(0, 0);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_THAT(unlimited.Take(ctx), IsOk());
+  }
+  EXPECT_EQ(clock.Now() - start, absl::Seconds(1));
+}
+
+}  // namespace
+}  // namespace csidelta::k8s

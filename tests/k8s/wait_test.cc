@@ -1,0 +1,183 @@
+#include "k8s/wait.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::k8s {
+namespace {
+
+using support::FakeApiClient;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+
+const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
+const ObjectKey kKey{kConfigMaps, "ns", "thing"};
+
+Json Thing(const std::string& state) {
+  return Json{{"metadata", {{"namespace", "ns"}, {"name", "thing"}}}, {"data", {{"state", state}}}};
+}
+
+absl::StatusOr<bool> IsReady(const Json* object) {
+  return object != nullptr && GetString(*object, {"data", "state"}) == "ready";
+}
+
+absl::StatusOr<bool> IsGone(const Json* object) { return object == nullptr; }
+
+void SetState(FakeApiClient& api, const std::string& state) {
+  api.Mutate(kKey, [&](Json& object) { SetJson(object, {"data", "state"}, state); });
+}
+
+class WaitForTest : public testing::Test {
+ protected:
+  // Runs WaitFor beside `meanwhile`, which starts once the wait watches.
+  absl::Status WaitWhile(const std::function<void()>& meanwhile,
+                         absl::StatusOr<bool> (*done)(const Json*)) {
+    std::jthread other([&] {
+      api_.AwaitWatches(1);
+      meanwhile();
+    });
+    return WaitFor(CallContext().WithTimeout(absl::Seconds(30)), api_, kKey, done);
+  }
+
+  FakeApiClient api_;
+};
+
+TEST_F(WaitForTest, ReturnsAtOnceWhenTheObjectIsAsWanted) {
+  api_.Seed(kConfigMaps, Thing("ready"));
+  EXPECT_THAT(WaitFor({}, api_, kKey, IsReady), IsOk());
+  EXPECT_EQ(api_.CallCount("watch", "*"), 0);
+}
+
+TEST_F(WaitForTest, WaitsForAnObjectThatDoesNotExistYet) {
+  EXPECT_THAT(WaitWhile([&] { api_.Seed(kConfigMaps, Thing("ready")); }, IsReady), IsOk());
+  EXPECT_EQ(api_.CallCount("list", "*"), 1);
+  EXPECT_EQ(api_.CallCount("watch", "*"), 1);
+}
+
+TEST_F(WaitForTest, SeesAChange) {
+  api_.Seed(kConfigMaps, Thing("new"));
+  EXPECT_THAT(WaitWhile([&] { SetState(api_, "ready"); }, IsReady), IsOk());
+}
+
+TEST_F(WaitForTest, GoesOnFromWhatIsKnown) {
+  const Json known = api_.Seed(kConfigMaps, Thing("new"));
+  SetState(api_, "ready");  // Before the watch begins, after the object was seen.
+  EXPECT_THAT(WaitFor({}, api_, kKey, IsReady, &known), IsOk());
+  EXPECT_EQ(api_.CallCount("list", "*"), 0);
+  EXPECT_EQ(api_.CallCount("watch", "*"), 1);
+}
+
+TEST_F(WaitForTest, ReadsAgainWhenWhatIsKnownIsTooOld) {
+  const Json known = api_.Seed(kConfigMaps, Thing("new"));
+  SetState(api_, "ready");
+  api_.FailNext("watch", "*", absl::OutOfRangeError("too old"));
+  EXPECT_THAT(WaitFor({}, api_, kKey, IsReady, &known), IsOk());
+  EXPECT_EQ(api_.CallCount("list", "*"), 1);
+}
+
+TEST_F(WaitForTest, GetsNullWhenTheObjectGoes) {
+  api_.Seed(kConfigMaps, Thing("new"));
+  EXPECT_THAT(WaitWhile([&] { api_.Remove(kKey); }, IsGone), IsOk());
+}
+
+TEST_F(WaitForTest, EndsWithThePredicatesError) {
+  api_.Seed(kConfigMaps, Thing("new"));
+  const auto refuse = [](const Json* object) -> absl::StatusOr<bool> {
+    if (GetString(*object, {"data", "state"}) == "broken") {
+      return absl::FailedPreconditionError("driver said no");
+    }
+    return false;
+  };
+  EXPECT_THAT(WaitWhile([&] { SetState(api_, "broken"); }, refuse),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("driver said no")));
+}
+
+TEST_F(WaitForTest, WatchesAgainWhenTheWatchEnds) {
+  api_.Seed(kConfigMaps, Thing("new"));
+  const auto meanwhile = [&] {
+    api_.EndWatches();
+    while (api_.CallCount("watch", "*") < 2) {
+      std::this_thread::yield();
+    }
+    SetState(api_, "ready");
+  };
+  EXPECT_THAT(WaitWhile(meanwhile, IsReady), IsOk());
+}
+
+TEST_F(WaitForTest, ListsAgainWhenTheWatchIsTooOldOrBreaks) {
+  for (const absl::Status& fault :
+       {absl::OutOfRangeError("too old"), absl::UnavailableError("connection lost")}) {
+    FakeApiClient api;
+    api.Seed(kConfigMaps, Thing("new"));
+    api.FailNext("watch", "*", fault);
+    std::jthread other([&] {
+      api.AwaitWatches(1);
+      SetState(api, "ready");
+    });
+    EXPECT_THAT(WaitFor({}, api, kKey, IsReady), IsOk());
+    EXPECT_EQ(api.CallCount("list", "*"), 2);
+  }
+}
+
+TEST_F(WaitForTest, PollsWhereWatchingIsForbidden) {
+  support::FakeClock clock;
+  clock.SetAutoAdvance(true);
+  api_.Forbid("watch", "*");
+  api_.Seed(kConfigMaps, Thing("new"));
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "get" && api_.CallCount("get", "*") == 3) {
+      SetState(api_, "ready");
+    }
+    return absl::OkStatus();
+  });
+  CallContext ctx;
+  ctx.clock = &clock;
+  const absl::Time start = clock.Now();
+  EXPECT_THAT(WaitFor(ctx, api_, kKey, IsReady), IsOk());
+  EXPECT_EQ(clock.Now() - start, absl::Seconds(2));
+}
+
+TEST_F(WaitForTest, GetsAndWatchesWhereListingIsForbidden) {
+  api_.Forbid("list", "*");
+  api_.Seed(kConfigMaps, Thing("new"));
+  EXPECT_THAT(WaitWhile([&] { SetState(api_, "ready"); }, IsReady), IsOk());
+}
+
+TEST_F(WaitForTest, EndsWithOtherErrors) {
+  api_.RemoveType("configmaps");
+  EXPECT_THAT(WaitFor({}, api_, kKey, IsReady),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("wait for configmaps ns/thing")));
+}
+
+TEST_F(WaitForTest, EndsAtTheDeadline) {
+  support::FakeClock clock;
+  clock.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock;
+  EXPECT_THAT(WaitFor(ctx.WithTimeout(absl::Minutes(10)), api_, kKey, IsReady),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(WaitForTest, EndsWhenStopped) {
+  std::stop_source stop;
+  CallContext ctx;
+  ctx.stop = stop.get_token();
+  std::jthread other([&] {
+    api_.AwaitWatches(1);
+    stop.request_stop();
+  });
+  EXPECT_THAT(WaitFor(ctx, api_, kKey, IsReady), StatusIs(absl::StatusCode::kCancelled));
+}
+
+}  // namespace
+}  // namespace csidelta::k8s

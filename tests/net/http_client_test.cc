@@ -1,0 +1,364 @@
+#include "net/http_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "net/resolver.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/http_test_server.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::net {
+namespace {
+
+using support::Credentials;
+using support::HttpTestServer;
+using support::IsOk;
+using support::ServedConnection;
+using support::ServedRequest;
+using support::StatusIs;
+using support::TestServerOptions;
+using testing::HasSubstr;
+
+void Echo(const ServedRequest& request, ServedConnection& connection) {
+  connection.Send(200, request.method + " " + request.target + " " + request.body,
+                  {{"X-Connection", std::to_string(request.connection)}});
+}
+
+class HttpClientTest : public testing::Test {
+ protected:
+  void Start(HttpTestServer::Handler handler, TestServerOptions options = {}) {
+    server_ = std::make_unique<HttpTestServer>(std::move(handler), std::move(options));
+    options_.tls.ca_pem = server_->authority().ca_pem();
+  }
+
+  HttpClient& client() {
+    if (client_ == nullptr) {
+      client_ = std::make_unique<HttpClient>(options_);
+    }
+    return *client_;
+  }
+
+  HttpRequest Request(const std::string& method, const std::string& path,
+                      const std::string& host = "127.0.0.1") const {
+    return {.method = method,
+            .url = *ParseUrl(server_->url(host) + path),
+            .headers = {{"X-Test", "yes"}},
+            .body = method == "POST" ? "body" : ""};
+  }
+
+  absl::StatusOr<HttpResponse> Get(const std::string& path = "/") {
+    return client().Send(ctx_, Request("GET", path));
+  }
+
+  HttpClientOptions options_;
+  CallContext ctx_ = CallContext().WithTimeout(absl::Seconds(60));
+  std::unique_ptr<HttpTestServer> server_;
+  std::unique_ptr<HttpClient> client_;
+};
+
+TEST_F(HttpClientTest, SendsAndReceives) {
+  Start([](const ServedRequest& request, ServedConnection& connection) {
+    EXPECT_EQ(request.headers.at("x-test"), "yes");
+    Echo(request, connection);
+  });
+  const auto response = client().Send(ctx_, Request("POST", "/a?b=c"));
+  ASSERT_THAT(response, IsOk());
+  EXPECT_EQ(response->status, 200);
+  EXPECT_EQ(response->body, "POST /a?b=c body");
+  EXPECT_EQ(response->headers.at("x-connection"), "1");
+}
+
+TEST_F(HttpClientTest, KeepsConnections) {
+  Start(Echo, {.tls = true});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(Get(), IsOk());
+  }
+  EXPECT_EQ(server_->connection_count(), 1);
+}
+
+TEST_F(HttpClientTest, ServesThreadsAtOnce) {
+  Start(Echo, {.tls = true});
+  HttpClient& shared = client();
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, path = "/" + std::to_string(i)] {
+      for (int round = 0; round < 10; ++round) {
+        const auto response = shared.Send(ctx_, Request("GET", path));
+        ASSERT_THAT(response, IsOk());
+        EXPECT_EQ(response->body, "GET " + path + " ");
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_LE(server_->connection_count(), 8);
+}
+
+TEST_F(HttpClientTest, SendsAgainWhenAKeptConnectionIsClosed) {
+  std::atomic<int> requests = 0;
+  Start([&](const ServedRequest& request, ServedConnection& connection) {
+    // The second request on a connection meets a server that has just gone.
+    if (++requests == 2) {
+      connection.Cut();
+    } else {
+      Echo(request, connection);
+    }
+  });
+  EXPECT_THAT(Get(), IsOk());
+  EXPECT_THAT(Get(), IsOk());
+  EXPECT_EQ(server_->connection_count(), 2);
+}
+
+TEST_F(HttpClientTest, DoesNotSendAPostTwice) {
+  std::atomic<int> posts = 0;
+  Start([&](const ServedRequest& request, ServedConnection& connection) {
+    if (request.method == "POST") {
+      ++posts;
+      connection.Cut();
+    } else {
+      Echo(request, connection);
+    }
+  });
+  EXPECT_THAT(Get(), IsOk());
+  const absl::Status status = client().Send(ctx_, Request("POST", "/")).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_FALSE(SurelyNotSent(status));
+  EXPECT_EQ(posts, 1);
+}
+
+TEST_F(HttpClientTest, ARefusedConnectionIsSurelyNotSent) {
+  Start(Echo);
+  const HttpRequest request = Request("POST", "/");
+  server_.reset();
+  const absl::Status status = client().Send(ctx_, request).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1")));
+  EXPECT_TRUE(SurelyNotSent(status));
+}
+
+TEST_F(HttpClientTest, ReadsEveryFormOfBody) {
+  Start([](const ServedRequest& request, ServedConnection& connection) {
+    if (request.target == "/chunks") {
+      connection.StartStream(200);
+      connection.Chunk("one ");
+      connection.Chunk("two");
+      connection.EndStream();
+    } else if (request.target == "/close") {
+      connection.Raw("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nuntil the end");
+      connection.Cut();
+    } else if (request.target == "/interim") {
+      connection.Raw("HTTP/1.1 100 Continue\r\n\r\n");
+      connection.Send(200, "after");
+    } else {
+      connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
+    }
+  });
+  EXPECT_EQ(Get("/chunks")->body, "one two");
+  EXPECT_EQ(Get("/interim")->body, "after");
+  EXPECT_EQ(Get("/none")->status, 204);
+  EXPECT_EQ(Get("/close")->body, "until the end");
+}
+
+TEST_F(HttpClientTest, BrokenAnswersAreUnavailable) {
+  const char* const answers[] = {
+      "",
+      "garbage\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nab",
+      "HTTP/1.1 200 OK\r\nContent-Le",
+  };
+  for (const bool tls : {false, true}) {
+    for (const char* answer : answers) {
+      client_.reset();
+      Start(
+          [answer](const ServedRequest&, ServedConnection& connection) {
+            connection.Raw(answer);
+            connection.Cut();
+          },
+          {.tls = tls});
+      EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kUnavailable)) << answer;
+    }
+  }
+}
+
+TEST_F(HttpClientTest, LimitsBodyAndHeader) {
+  options_.limits.body_bytes_max = 100;
+  options_.limits.header_bytes_max = 1000;
+  Start([](const ServedRequest& request, ServedConnection& connection) {
+    if (request.target == "/body") {
+      connection.Send(200, std::string(101, 'x'));
+    } else {
+      connection.Send(200, "", {{"X-Large", std::string(1000, 'x')}});
+    }
+  });
+  EXPECT_THAT(Get("/body"), StatusIs(absl::StatusCode::kInternal, HasSubstr("100 bytes")));
+  EXPECT_FALSE(Get("/header").ok());
+}
+
+TEST_F(HttpClientTest, StreamsBytesAsTheyCome) {
+  std::stop_source delivered;  // Requested when the first piece has arrived.
+  Start([&](const ServedRequest&, ServedConnection& connection) {
+    connection.StartStream(200);
+    connection.Chunk("first");
+    while (!delivered.stop_requested() && !connection.stop().stop_requested()) {
+      std::this_thread::yield();
+    }
+    connection.Chunk("second");
+    connection.EndStream();
+  });
+  std::string got;
+  EXPECT_THAT(client().Stream(ctx_, Request("GET", "/"),
+                              [&](absl::string_view bytes) {
+                                got.append(bytes.data(), bytes.size());
+                                delivered.request_stop();
+                                return true;
+                              }),
+              IsOk());
+  EXPECT_EQ(got, "firstsecond");
+}
+
+TEST_F(HttpClientTest, StreamKeepsTheBodyOfAnError) {
+  Start([](const ServedRequest&, ServedConnection& connection) { connection.Send(410, "gone"); });
+  const auto response =
+      client().Stream(ctx_, Request("GET", "/"), [](absl::string_view) { return true; });
+  ASSERT_THAT(response, IsOk());
+  EXPECT_EQ(response->status, 410);
+  EXPECT_EQ(response->body, "gone");
+}
+
+// A server that takes the request and never answers.
+void Silent(const ServedRequest&, ServedConnection& connection) {
+  while (!connection.stop().stop_requested() && !connection.PeerIsGone()) {
+    std::this_thread::yield();
+  }
+  connection.Cut();
+}
+
+TEST_F(HttpClientTest, ASlowServerMeetsTheDeadline) {
+  Start(Silent);
+  EXPECT_THAT(client().Send(ctx_.WithTimeout(absl::Milliseconds(50)), Request("GET", "/")),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {
+  Start(Silent);
+  support::FakeClock clock;
+  CallContext ctx;
+  ctx.clock = &clock;
+  ctx = ctx.WithTimeout(absl::Seconds(10));
+  std::jthread mover([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      clock.Advance(absl::Seconds(1));
+    }
+  });
+  EXPECT_THAT(client().Send(ctx, Request("GET", "/")), testing::Not(IsOk()));
+}
+
+TEST_F(HttpClientTest, AStopIsNoticedAtOnce) {
+  std::stop_source stop;
+  absl::Time stopped_at;
+  Start([&](const ServedRequest& request, ServedConnection& connection) {
+    stopped_at = Clock::Real().Now();
+    stop.request_stop();
+    Silent(request, connection);
+  });
+  CallContext ctx = ctx_;
+  ctx.stop = stop.get_token();
+  EXPECT_THAT(client().Send(ctx, Request("GET", "/")), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_LT(Clock::Real().Now() - stopped_at, absl::Seconds(5));
+}
+
+TEST_F(HttpClientTest, VerifiesTheServer) {
+  Start(Echo, {.tls = true, .names = "DNS:elsewhere.test"});
+  EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("mismatch")));
+  options_.tls.server_name = "elsewhere.test";
+  EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")), IsOk());
+  options_.tls.ca_pem = support::TestAuthority().ca_pem();
+  EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not trusted")));
+  options_.tls.insecure_skip_verify = true;
+  EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")), IsOk());
+}
+
+TEST_F(HttpClientTest, ShowsItsCertificate) {
+  Start([](const ServedRequest& request,
+           ServedConnection& connection) { connection.Send(200, request.client_common_name); },
+        {.tls = true, .ask_for_client_certificate = true});
+  EXPECT_FALSE(HttpClient(options_).Send(ctx_, Request("GET", "/")).ok());
+  const Credentials own = server_->authority().IssueClient("velero");
+  options_.tls.client_certificate_pem = own.certificate_pem;
+  options_.tls.client_key_pem = own.key_pem;
+  const auto response = HttpClient(options_).Send(ctx_, Request("GET", "/"));
+  ASSERT_THAT(response, IsOk());
+  EXPECT_EQ(response->body, "velero");
+}
+
+TEST_F(HttpClientTest, SaysWhichPemIsMalformed) {
+  Start(Echo, {.tls = true});
+  options_.tls.ca_pem = "not PEM";
+  EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("CA")));
+  options_.tls.ca_pem = server_->authority().ca_pem();
+  const Credentials own = server_->authority().IssueClient("velero");
+  options_.tls.client_certificate_pem = own.certificate_pem;
+  options_.tls.client_key_pem = server_->authority().IssueClient("other").key_pem;
+  EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("client key")));
+}
+
+TEST_F(HttpClientTest, GoesThroughTheProxy) {
+  Start(Echo, {.tls = true});
+  std::string asked;
+  std::string authorization;
+  HttpTestServer proxy([&](const ServedRequest& request, ServedConnection& connection) {
+    asked = request.method + " " + request.target;
+    authorization = request.headers.at("proxy-authorization");
+    connection.Raw("HTTP/1.1 200 Connection established\r\n\r\n");
+    connection.Tunnel(server_->port());
+  });
+  options_.proxy.https_proxy = "http://user:secret@127.0.0.1:" + std::to_string(proxy.port());
+  const auto response = client().Send(ctx_, Request("GET", "/x", "api.test"));
+  ASSERT_THAT(response, IsOk());
+  EXPECT_EQ(response->body, "GET /x ");
+  EXPECT_EQ(asked, "CONNECT api.test:" + std::to_string(server_->port()));
+  EXPECT_EQ(authorization, "Basic dXNlcjpzZWNyZXQ=");
+  client_.reset();  // Ends the tunnel.
+}
+
+TEST_F(HttpClientTest, SaysWhatTheProxyRefused) {
+  Start(Echo, {.tls = true});
+  int status = 407;
+  HttpTestServer proxy([&](const ServedRequest&, ServedConnection& connection) {
+    connection.Send(status, "");
+    connection.Cut();
+  });
+  options_.proxy.always = "http://127.0.0.1:" + std::to_string(proxy.port());
+  EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("password")));
+  status = 503;
+  EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("503")));
+}
+
+TEST(ResolveHostTest, AddressesAndTheHostsFileNeedNoServer) {
+  EXPECT_THAT(ResolveHost({}, "10.1.2.3"), support::IsOkAndHolds(testing::ElementsAre("10.1.2.3")));
+  EXPECT_THAT(ResolveHost({}, "fd00::1"), support::IsOkAndHolds(testing::ElementsAre("fd00::1")));
+  EXPECT_THAT(ResolveHost({}, "localhost"), support::IsOkAndHolds(testing::Contains("127.0.0.1")));
+}
+
+TEST(ResolveHostTest, AStopEndsIt) {
+  std::stop_source stop;
+  stop.request_stop();
+  CallContext ctx;
+  ctx.stop = stop.get_token();
+  EXPECT_THAT(ResolveHost(ctx, "no-such-host.invalid"),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("no-such-host.invalid")));
+}
+
+}  // namespace
+}  // namespace csidelta::net

@@ -1,0 +1,80 @@
+#include "plugin/handshake.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+
+namespace csidelta::plugin {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+EnvironmentLookup From(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::string() : found->second;
+  };
+}
+
+TEST(HandshakeTest, LineIsExactlyWhatTheHostReads) {
+  EXPECT_EQ(FormatHandshakeLine("/tmp/plugin1"), "1|2|unix|/tmp/plugin1|grpc|\n");
+}
+
+TEST(HandshakeTest, OnlyTheCookieOfTheHostCounts) {
+  EXPECT_TRUE(IsStartedByHost(From({{"VELERO_PLUGIN", "hello"}})));
+  EXPECT_FALSE(IsStartedByHost(From({{"VELERO_PLUGIN", "hell"}})));
+  EXPECT_FALSE(IsStartedByHost(From({})));
+}
+
+TEST(HandshakeTest, ProtocolVersionIsChecked) {
+  EXPECT_TRUE(CheckProtocolVersions(From({})).ok());
+  EXPECT_TRUE(CheckProtocolVersions(From({{"PLUGIN_PROTOCOL_VERSIONS", "2"}})).ok());
+  EXPECT_TRUE(CheckProtocolVersions(From({{"PLUGIN_PROTOCOL_VERSIONS", "1,2,3"}})).ok());
+  const absl::Status refused = CheckProtocolVersions(From({{"PLUGIN_PROTOCOL_VERSIONS", "1,22"}}));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("1,22"));
+}
+
+TEST(HandshakeTest, SocketFolderIsTheHostsThenTmpdirThenTmp) {
+  Random& random = Random::Real();
+  EXPECT_THAT(*ChooseSocketPath(From({{"PLUGIN_UNIX_SOCKET_DIR", "/a"}, {"TMPDIR", "/b"}}), random),
+              StartsWith("/a/plugin"));
+  EXPECT_THAT(*ChooseSocketPath(From({{"TMPDIR", "/b"}}), random), StartsWith("/b/plugin"));
+  EXPECT_THAT(*ChooseSocketPath(From({}), random), StartsWith("/tmp/plugin"));
+}
+
+TEST(HandshakeTest, TwoProcessesNeverShareASocket) {
+  Random& random = Random::Real();
+  EXPECT_NE(*ChooseSocketPath(From({}), random), *ChooseSocketPath(From({}), random));
+}
+
+TEST(HandshakeTest, FolderTooLongForASocketIsPassedOverOrRefused) {
+  const std::string folder = "/" + std::string(kSocketPathBytesMax, 'x');
+  EXPECT_THAT(*ChooseSocketPath(From({{"TMPDIR", folder}}), Random::Real()),
+              StartsWith("/tmp/plugin"));
+  EXPECT_EQ(
+      ChooseSocketPath(From({{"PLUGIN_UNIX_SOCKET_DIR", folder}}), Random::Real()).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+TEST(HandshakeTest, SocketIsSharedOnlyWithAGroupThatExists) {
+  EXPECT_TRUE(ShareSocketWithGroup("/no/such", From({})).ok());
+  EXPECT_EQ(ShareSocketWithGroup("/no/such", From({{"PLUGIN_UNIX_SOCKET_GROUP", "no such group"}}))
+                .code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_FALSE(ShareSocketWithGroup("/no/such", From({{"PLUGIN_UNIX_SOCKET_GROUP", "0"}})).ok());
+}
+
+TEST(HandshakeTest, ExplanationSaysWhatToDo) {
+  const std::string text = ExplainHandStart("prog");
+  EXPECT_THAT(text, StartsWith("prog is a plugin of Velero"));
+  EXPECT_THAT(text, HasSubstr("velero plugin add"));
+  EXPECT_THAT(text, HasSubstr("install"));
+}
+
+}  // namespace
+}  // namespace csidelta::plugin

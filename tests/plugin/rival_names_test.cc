@@ -1,0 +1,114 @@
+#include "plugin/rival_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace csidelta::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr char kName[] = "velero.io/csi-pvc-backupper";
+constexpr char kOtherName[] = "velero.io/csi-pvc-restorer";
+constexpr char kMachineCode[] =
+    "\x7f"
+    "ELF";
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // What is read at once.
+
+class RivalNamesTest : public testing::Test {
+ protected:
+  RivalNamesTest() {
+    std::string pattern = (fs::temp_directory_path() / "rivals-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    Write("own", absl::StrCat(kMachineCode, kName, kOtherName));
+  }
+  ~RivalNamesTest() override { fs::remove_all(folder_); }
+
+  void Write(const std::string& path, const std::string& bytes, fs::perms mode = fs::perms(0755)) {
+    fs::create_directories(fs::path(folder_ + "/" + path).parent_path());
+    std::ofstream(folder_ + "/" + path, std::ios::binary) << bytes;
+    fs::permissions(folder_ + "/" + path, mode);
+  }
+
+  absl::Status Check() { return CheckNamesAreFree(folder_ + "/own", {kName, kOtherName}); }
+
+  std::string folder_;
+};
+
+TEST_F(RivalNamesTest, OursAlone) { EXPECT_TRUE(Check().ok()) << Check(); }
+
+TEST_F(RivalNamesTest, OthersThatHoldNone) {
+  Write("aws", absl::StrCat(kMachineCode, "velero.io/aws"));
+  Write("deep/er/gcp", absl::StrCat(kMachineCode, std::string(3 * kPieceBytes, 'v')));
+  Write("notes.txt", kName, fs::perms(0644));
+  fs::create_symlink(folder_ + "/aws", folder_ + "/link");
+  EXPECT_TRUE(Check().ok()) << Check();
+}
+
+TEST_F(RivalNamesTest, ALinkToOursIsOurs) {
+  fs::create_symlink(folder_ + "/own", folder_ + "/link");
+  fs::create_hard_link(folder_ + "/own", folder_ + "/twin");
+  EXPECT_TRUE(Check().ok()) << Check();
+}
+
+TEST_F(RivalNamesTest, AnyNameInAnyFileThatTheHostStarts) {
+  for (const char* path : {"csi", "deep/er/csi"}) {
+    for (const char* name : {kName, kOtherName}) {
+      Write(path, absl::StrCat(kMachineCode, "...", name, "..."), fs::perms(0501));
+      EXPECT_EQ(Check().code(), absl::StatusCode::kAlreadyExists);
+      EXPECT_THAT(std::string(Check().message()), HasSubstr(absl::StrCat(path, " holds ", name)));
+      fs::remove(folder_ + "/" + path);
+    }
+  }
+  Write("hidden", absl::StrCat(kMachineCode, kName), fs::perms(0644));
+  fs::create_symlink(folder_ + "/hidden", folder_ + "/link");
+  EXPECT_EQ(Check().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(RivalNamesTest, ANameAcrossTwoPieces) {
+  for (std::size_t before = kPieceBytes - 30; before <= kPieceBytes; ++before) {
+    std::string bytes(before, '-');
+    bytes.replace(0, 4, kMachineCode);
+    Write("csi", bytes + kName);
+    EXPECT_EQ(Check().code(), absl::StatusCode::kAlreadyExists) << before;
+  }
+}
+
+TEST_F(RivalNamesTest, DoubtIsNo) {
+  const auto expect_doubt = [&](const std::string& path) {
+    EXPECT_EQ(Check().code(), absl::StatusCode::kFailedPrecondition) << path;
+    EXPECT_THAT(std::string(Check().message()), HasSubstr(path));
+    fs::remove(folder_ + path);
+  };
+  Write("script", "#!/bin/sh\nexec /opt/csi\n");
+  expect_doubt("/script");
+  Write("empty", "");
+  expect_doubt("/empty");
+  fs::create_symlink(folder_ + "/none", folder_ + "/dangling");
+  expect_doubt("/dangling");
+  fs::create_directory_symlink(fs::temp_directory_path(), folder_ + "/folder");
+  expect_doubt("/folder");
+  ASSERT_EQ(mkfifo((folder_ + "/pipe").c_str(), 0755), 0);
+  expect_doubt("/pipe");
+  for (int i = 0; i < kPluginFolderEntriesMax; ++i) {
+    Write(absl::StrCat("many/", i), "", fs::perms(0644));
+  }
+  expect_doubt("too many entries");
+}
+
+TEST_F(RivalNamesTest, AFolderThatIsNotKnownIsDoubt) {
+  EXPECT_EQ(CheckNamesAreFree("own", {kName}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CheckNamesAreFree(folder_ + "/none/own", {kName}).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace csidelta::plugin

@@ -1,0 +1,3 @@
+module e2e.test/pluginmanager
+
+go 1.26

@@ -1,0 +1,28 @@
+//go:build itemblock
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/vmware-tanzu/velero/pkg/plugin/clientmgmt"
+)
+
+// checkItemBlock covers the kind that hosts know from Velero 1.15 on.
+func checkItemBlock(m clientmgmt.Manager) {
+	action, err := m.GetItemBlockAction(scripted)
+	checkNoError(err, "get the item block action")
+	checkSelector(action.AppliesTo())
+	related, err := action.GetRelatedItems(wish(""), newBackup())
+	checkNoError(err, "GetRelatedItems")
+	check(describe(related) == "persistentvolumes//pv1 datauploads.velero.io/velero/du1", "related %s", describe(related))
+	_, err = action.GetRelatedItems(wish("fail"), newBackup())
+	checkError(err, "asked to fail")
+}
+
+func checkProductItemBlock(m clientmgmt.Manager) {
+	action, err := m.GetItemBlockAction(ours[0].name)
+	checkNoError(err, ours[0].name)
+	selector, err := action.AppliesTo()
+	check(err == nil && fmt.Sprint(selector.IncludedResources) == "["+ours[0].resource+"]", "item block: %v %v", selector, err)
+}

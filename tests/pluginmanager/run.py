@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""Starts the plugin with Velero's own plugin manager, in the releases that matter.
+
+    run.py [--version 118]... [--product FILE] [--scripted FILE] [--update] [--build-only]
+
+For each Velero release a harness is built once (`harness/`, one module file per release) into
+
+    ${CSI_DELTA_CACHE:-~/.cache/csi-delta}/pluginmanager/<release>-<sha256 of its inputs>/harness
+
+and run over two plugins: the scripted one of tests/plugin, whose actions do what a case asks for,
+and the product. Prints the harness's PASS and FAIL lines, each with release, plugin and command line
+before the name of the case, and as the last line `N passed, N failed`. Exits non-zero unless everything passed.
+
+Without --product or --scripted the binaries are those of build/release and build/dev. --update lets
+Go complete the module files; needed once after a version changed.
+"""
+
+import argparse
+import dataclasses
+import fcntl
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SOURCE = HERE / "harness"
+RUN_SECONDS_MAX = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """One release of Velero and what differs in the harness built against it."""
+
+    name: str
+    version: str
+    minor: int
+    tags: str = ""
+
+
+RELEASES = {
+    release.name: release for release in (
+        Release("118", "v1.18.1", 18, "itemblock"),
+        Release("116", "v1.16.2", 16, "itemblock"),
+        Release("114", "v1.14.0", 14),
+        Release("113", "v1.13.1", 13),
+    )
+}
+
+# What an administrator may have written after `velero server`. Up to 1.14 the manager takes the
+# features out of it and writes a command line of its own; later ones pass it on as it is.
+COMMAND_LINES = {
+    "plain": (),
+    "csi": ("--features=EnableCSI", "--log-level=debug", "--uploader-type=kopia"),
+    "words": ("--log-level", "info", "--features", "EnableCSI"),
+}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def cache_dir():
+    root = os.environ.get("CSI_DELTA_CACHE") or os.path.expanduser("~/.cache/csi-delta")
+    return pathlib.Path(root) / "pluginmanager"
+
+
+def go_environment(update):
+    """The environment of every Go call. GOPROXY stays as the machine has it."""
+    env = dict(os.environ)
+    env.update(GOTOOLCHAIN="local", CGO_ENABLED="0", GOGC="400", GOWORK="off",
+               GOFLAGS="-trimpath" + (" -mod=mod" if update else ""))
+    return env
+
+
+def input_digest(release):
+    """Names one state of everything that a harness depends on."""
+    version = subprocess.run(["go", "env", "GOVERSION"], env=go_environment(False), check=True,
+                             capture_output=True, text=True).stdout.strip()
+    digest = hashlib.sha256(repr((release, version)).encode())
+    inputs = sorted(SOURCE.glob("*.go")) + [SOURCE / f"velero{release.name}{end}"
+                                            for end in (".mod", ".sum")]
+    for path in inputs:
+        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def build(release, update=False):
+    """Makes sure that the harness of one release exists; returns its path."""
+    cache = cache_dir()
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / f"{release.name}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        product = cache / f"{release.name}-{input_digest(release)}"
+        if product.is_dir() and not update:
+            return product / "harness"
+        for stale in cache.glob(f"{release.name}.tmp-*"):  # Of a killed build; we hold the lock.
+            shutil.rmtree(stale)
+        say(f"pluginmanager: building against Velero {release.version}")
+        scratch = pathlib.Path(tempfile.mkdtemp(prefix=f"{release.name}.tmp-", dir=cache))
+        start = time.monotonic()
+        subprocess.run(["go", "build", "-p", "2", "-tags", release.tags, "-ldflags", "-s -w",
+                        "-modfile", f"velero{release.name}.mod", "-o", scratch / "harness", "."],
+                       cwd=SOURCE, env=go_environment(update), check=True)
+        scratch.chmod(0o755)
+        if update:  # The module files may have changed.
+            product = cache / f"{release.name}-{input_digest(release)}"
+        shutil.rmtree(product, ignore_errors=True)
+        scratch.rename(product)
+        say(f"pluginmanager: built in {time.monotonic() - start:.0f} s")
+        return product / "harness"
+
+
+def run_harness(harness, release, suite, plugin, line):
+    """One run over one plugin; (passed, failed)."""
+    with tempfile.TemporaryDirectory(prefix="pm-") as folder:
+        plugins, scratch = pathlib.Path(folder, "plugins"), pathlib.Path(folder, "tmp")
+        plugins.mkdir()
+        scratch.mkdir()
+        shutil.copy2(plugin, plugins)
+        env = {"PATH": os.environ["PATH"], "HOME": folder, "TMPDIR": str(scratch),
+               "HARNESS_VELERO": str(release.minor), "HARNESS_SUITE": suite,
+               "HARNESS_PLUGIN_DIR": str(plugins),
+               "HARNESS_PREFIX": f"{release.version[1:]}/{suite}/{line}/",
+               # Nothing listens there: what our actions leave alone they leave without asking.
+               "CSI_DELTA_KUBECONFIG": f"{folder}/none"}
+        try:
+            done = subprocess.run([harness, "server", *COMMAND_LINES[line]], env=env, cwd=folder, text=True,
+                                  stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                  timeout=RUN_SECONDS_MAX, check=False)
+        except subprocess.TimeoutExpired:
+            print(f"FAIL {release.version[1:]}/{suite}/{line}: no end within {RUN_SECONDS_MAX} s")
+            return 0, 1
+        cases, _, summary = done.stdout.rstrip("\n").rpartition("\n")
+        counts = re.match(r"(\d+) passed, (\d+) failed$", summary)
+        print(cases if counts else done.stdout, flush=True)
+        if not counts or (done.returncode == 0) != (counts[2] == "0"):
+            print(f"FAIL {release.version[1:]}/{suite}/{line}: ended with code {done.returncode}")
+            return 0, 1
+        return int(counts[1]), int(counts[2])
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="append", choices=list(RELEASES), default=[])
+    parser.add_argument("--product", type=pathlib.Path,
+                        default=ROOT / "build/release/bin/velero-plugin-for-csi-delta")
+    parser.add_argument("--scripted", type=pathlib.Path,
+                        default=ROOT / "build/dev/bin/plugin_under_test")
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--build-only", action="store_true")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    releases = [RELEASES[name] for name in arguments.version] or list(RELEASES.values())
+    harnesses = [(release, build(release, arguments.update)) for release in releases]
+    if arguments.build_only:
+        return 0
+    for binary in (arguments.product, arguments.scripted):
+        if not binary.is_file():
+            raise SystemExit(f"pluginmanager: no {binary}: build it first")
+    passed = failed = 0
+    for release, harness in harnesses:
+        for suite, plugin in (("scripted", arguments.scripted), ("product", arguments.product)):
+            for line in COMMAND_LINES:
+                result = run_harness(harness, release, suite, plugin, line)
+                passed, failed = passed + result[0], failed + result[1]
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,554 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "csi/snapshot_types.h"
+#include "restoreitemactions/actions.h"
+#include "restoreitemactions/claim_operation.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::restoreitemactions {
+namespace {
+
+using csi::VolumeSnapshotContentKey;
+using csi::VolumeSnapshotContentType;
+using csi::VolumeSnapshotType;
+using support::ActionBed;
+using support::IsOk;
+using support::MakeContentObject;
+using support::MakeRestoreObject;
+using support::MakeSnapshotObject;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using velero::ResourceIdentifier;
+using velero::RestoreItemResult;
+
+constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
+
+std::string Restored(const std::string& snapshot) {
+  return velero::RestoredSnapshotName("restore-uid", snapshot);
+}
+
+// The claim as the backup's actions left it in the archive.
+Json ArchivedClaim() {
+  Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data",
+                                   {{"app", "db"}, {velero::kVolumeSnapshotNameLabel, "snap"}},
+                                   {{velero::kVolumeSnapshotNameAnnotation, "snap"},
+                                    {velero::kBindCompletedAnnotation, "yes"},
+                                    {"mine", "kept"}});
+  SetJson(claim, {"spec"},
+          Json{{"storageClassName", "fast"},
+               {"volumeName", "pv-1"},
+               {"resources", {{"requests", {{"storage", "1Gi"}}}}}});
+  return claim;
+}
+
+class RestoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
+    log().clear();
+    bed_.clock.SetAutoAdvance(true);
+    restore_ = MakeRestoreObject("r1", "nightly");
+  }
+  void TearDown() override { SetLogSink(nullptr); }
+  static std::string& log() {
+    static std::string text;
+    return text;
+  }
+
+  RestoreItemResult Run(velero::RestoreItemAction& action, const Json& item,
+                        const Json& from_backup) {
+    const auto result = action.Execute(bed_.ctx, item, from_backup, restore_);
+    EXPECT_THAT(result, IsOk());
+    return result.value_or(RestoreItemResult());
+  }
+
+  // The restored VolumeSnapshot and its content stand in `namespace_name`.
+  void SeedRestored(const std::string& namespace_name, const std::string& restore_size = "",
+                    const std::string& error = "", bool ready = true) {
+    const std::string name = Restored("snap");
+    Json snapshot = MakeSnapshotObject(namespace_name, name, "");
+    SetJson(snapshot, {"spec", "source"}, Json{{"volumeSnapshotContentName", name}});
+    if (!restore_size.empty()) {
+      SetJson(snapshot, {"metadata", "annotations", velero::kRestoreSizeAnnotation}, restore_size);
+    }
+    bed_.api.Seed(VolumeSnapshotType(), snapshot);
+    Json content = MakeContentObject(name, namespace_name, name, "");
+    SetJson(content, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
+    SetJson(content, {"status", "readyToUse"}, ready);
+    if (!error.empty()) {
+      SetJson(content, {"status", "error", "message"}, error);
+    }
+    bed_.api.Seed(VolumeSnapshotContentType(), content);
+  }
+
+  ActionBed bed_;
+  Json restore_;
+};
+
+// --- Claims
+
+class PvcRestoreTest : public RestoreTest {
+ protected:
+  std::unique_ptr<velero::RestoreItemAction> action_ = MakePvcAction(bed_.env);
+};
+
+TEST_F(PvcRestoreTest, DoesEverythingWhereVeleroDoesNothing) {
+  SeedRestored("shop", "3Gi");
+  Json item = ArchivedClaim();
+  SetJson(item, {"spec", "selector", "matchLabels", "a"}, "b");
+  SetJson(item, {"spec", "dataSourceRef"}, Json{{"kind", "VolumePopulator"}});
+
+  const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
+
+  ASSERT_TRUE(result.item.has_value());
+  const Json expected_source = {
+      {"apiGroup", kSnapshotGroup}, {"kind", "VolumeSnapshot"}, {"name", Restored("snap")}};
+  EXPECT_EQ(*FindJson(*result.item, {"spec", "dataSource"}), expected_source);
+  for (const char* field : {"dataSourceRef", "volumeName", "selector"}) {
+    EXPECT_EQ(FindJson(*result.item, {"spec", field}), nullptr) << field;
+  }
+  EXPECT_EQ(GetString(*result.item, {"spec", "resources", "requests", "storage"}), "3Gi");
+  EXPECT_EQ(GetStringMap(*result.item, {"metadata", "annotations"}),
+            (support::Strings{{"mine", "kept"}}));
+  EXPECT_THAT(result.additional_items,
+              ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshots", "shop", "snap"}));
+  EXPECT_EQ(result.operation_id, "claim/shop/data/" + Restored("snap"));
+  EXPECT_FALSE(result.wait_for_additional_items);
+}
+
+TEST_F(PvcRestoreTest, LeavesWhatVeleroDidAsItIs) {
+  SeedRestored("shop", "1Gi");
+  Json item = ArchivedClaim();
+  SetJson(item, {"metadata", "annotations"}, Json{{"mine", "kept"}});
+  SetJson(item, {"spec", "volumeName"}, "");
+  SetJson(
+      item, {"spec", "dataSource"},
+      Json{{"apiGroup", kSnapshotGroup}, {"kind", "VolumeSnapshot"}, {"name", Restored("snap")}});
+  const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_THAT(result.additional_items, IsEmpty());
+  EXPECT_EQ(result.operation_id, "claim/shop/data/" + Restored("snap"));
+}
+
+TEST_F(PvcRestoreTest, OldNameThatVelero114GaveStays) {
+  Json item = ArchivedClaim();
+  SetJson(item, {"metadata", "annotations"}, Json::object());
+  EraseJson(item, {"spec", "volumeName"});
+  SetJson(item, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "snap"}});
+  const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_EQ(result.operation_id, "claim/shop/data/snap");
+}
+
+TEST_F(PvcRestoreTest, RaisesTheRequestThatAnOldBackupLeftTooSmall) {
+  SeedRestored("shop");
+  bed_.api.Mutate(csi::VolumeSnapshotKey("shop", Restored("snap")), [](Json& snapshot) {
+    SetJson(snapshot, {"metadata", "annotations", velero::kMisspeltRestoreSizeAnnotation}, "2Gi");
+  });
+  Json item = ArchivedClaim();
+  EraseJson(item, {"spec", "volumeName"});
+  SetJson(item, {"spec", "dataSource"},
+          Json{{"kind", "VolumeSnapshot"}, {"name", Restored("snap")}});
+  const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(GetString(*result.item, {"spec", "resources", "requests", "storage"}), "2Gi");
+}
+
+TEST_F(PvcRestoreTest, MappedNamespace) {
+  SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
+  SeedRestored("shop-2");
+  const RestoreItemResult result = Run(*action_, ArchivedClaim(), ArchivedClaim());
+  EXPECT_EQ(result.operation_id, "claim/shop-2/data/" + Restored("snap"));
+  EXPECT_EQ(result.additional_items[0].namespace_name, "shop");
+}
+
+TEST_F(PvcRestoreTest, WaitsForAVolumeSnapshotThatIsNotThereYet) {
+  const RestoreItemResult result = Run(*action_, ArchivedClaim(), ArchivedClaim());
+  EXPECT_TRUE(result.wait_for_additional_items);
+  EXPECT_GT(result.additional_items_ready_timeout, absl::ZeroDuration());
+
+  const auto ready = [&] {
+    return action_->AreAdditionalItemsReady(bed_.ctx, result.additional_items, restore_);
+  };
+  SeedRestored("shop", "", "", false);
+  EXPECT_THAT(ready(), support::IsOkAndHolds(false));
+  SeedRestored("shop", "", "can not find snapshot for snapshotID handle-1", false);
+  EXPECT_THAT(ready(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("handle-1")));
+  SeedRestored("shop");
+  EXPECT_THAT(ready(), support::IsOkAndHolds(true));
+}
+
+TEST_F(PvcRestoreTest, FailsWhenTheDriverHasNoSuchSnapshot) {
+  SeedRestored("shop", "",
+               "Failed to check and update snapshot content: failed to list snapshot for content "
+               "x: \"can not find snapshot for snapshotID handle-1\"",
+               false);
+  const auto result = action_->Execute(bed_.ctx, ArchivedClaim(), ArchivedClaim(), restore_);
+  EXPECT_THAT(result, StatusIs(absl::StatusCode::kNotFound,
+                               testing::AllOf(HasSubstr("shop/data"), HasSubstr("handle-1"))));
+  EXPECT_EQ(bed_.api.CallCount("create", "events"), 1);
+  EXPECT_EQ(bed_.api.CallCount("delete", "volumesnapshots"), 0);
+}
+
+TEST_F(PvcRestoreTest, GoesOnWhenTheDriverSaysNothingInTime) {
+  SeedRestored("shop", "", "rpc error: code = Unavailable desc = busy", false);
+  const absl::Time start = bed_.clock.Now();
+  bed_.api.Forbid("watch", "volumesnapshotcontents");  // Polls, so that the clock moves.
+  const RestoreItemResult result = Run(*action_, ArchivedClaim(), ArchivedClaim());
+  EXPECT_TRUE(result.item.has_value());
+  EXPECT_FALSE(result.operation_id.empty());
+  EXPECT_GE(bed_.clock.Now() - start, absl::Seconds(30));
+}
+
+TEST_F(PvcRestoreTest, ExistingClaimIsLeftAlone) {
+  bed_.api.Seed(csi::PersistentVolumeClaimType(), ArchivedClaim());
+  const RestoreItemResult result = Run(*action_, ArchivedClaim(), ArchivedClaim());
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_TRUE(result.operation_id.empty());
+  EXPECT_THAT(log(), HasSubstr("exists already"));
+}
+
+TEST_F(PvcRestoreTest, WithoutVolumesOnRequest) {
+  SetJson(restore_, {"spec", "restorePVs"}, false);
+  Json item = ArchivedClaim();
+  SetJson(item, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "x"}});
+  const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(FindJson(*result.item, {"spec", "dataSource"}), nullptr);
+  EXPECT_EQ(FindJson(*result.item, {"spec", "volumeName"}), nullptr);
+  EXPECT_TRUE(result.operation_id.empty());
+}
+
+TEST_F(PvcRestoreTest, ClaimWithoutSnapshotIsNotTouchedAndCostsNothing) {
+  Json claim = ArchivedClaim();
+  EraseJson(claim, {"metadata", "annotations"});
+  const RestoreItemResult result = Run(*action_, claim, claim);
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+TEST_F(PvcRestoreTest, AnnotationOfAnEarlierBackupDoesNotCount) {
+  Json item = ArchivedClaim();
+  SetJson(item, {"metadata", "labels", velero::kBackupNameLabel}, "long-ago");
+  const RestoreItemResult result = Run(*action_, item, item);
+  EXPECT_EQ(result.operation_id, "");
+  EXPECT_THAT(result.additional_items, IsEmpty());
+}
+
+TEST_F(PvcRestoreTest, TheNodeOfTheOldClusterIsForgotten) {
+  SeedRestored("shop", "1Gi");
+  Json item = ArchivedClaim();
+  SetJson(item, {"metadata", "annotations", velero::kSelectedNodeAnnotation}, "node-1");
+  const RestoreItemResult result = Run(*action_, item, item);
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(csi::Annotation(*result.item, velero::kSelectedNodeAnnotation), "");
+}
+
+TEST_F(PvcRestoreTest, ContentThatSaysNothingIsNotWaitedForToTheHostsError) {
+  SeedRestored("shop", "", "", false);
+  const std::vector<ResourceIdentifier> items = {
+      {kSnapshotGroup, "volumesnapshots", "shop", "snap"}};
+  const auto ready = [&] { return action_->AreAdditionalItemsReady(bed_.ctx, items, restore_); };
+  EXPECT_THAT(ready(), support::IsOkAndHolds(false));
+  bed_.clock.Advance(absl::Minutes(1));
+  EXPECT_THAT(ready(), support::IsOkAndHolds(true));
+}
+
+TEST_F(PvcRestoreTest, MovedDataIsLeftToTheMover) {
+  Json claim = ArchivedClaim();
+  SetJson(claim, {"metadata", "annotations", velero::kDataUploadNameAnnotation}, "velero/du-1");
+  Json backup = support::MakeBackupObject("nightly", "Completed");
+  SetJson(backup, {"spec", "snapshotMoveData"}, true);
+  bed_.api.Seed(csi::BackupType(), backup);
+  Json item = claim;
+  SetJson(item, {"spec", "selector", "matchLabels", velero::kDynamicPvRestoreLabel}, "x");
+  const RestoreItemResult result = Run(*action_, item, claim);
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_TRUE(result.operation_id.empty());
+}
+
+TEST_F(PvcRestoreTest, MarksOfTheBackupDoNotComeBack) {
+  Json claim = ArchivedClaim();
+  EraseJson(claim, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation});
+  SetJson(claim, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+  SetJson(claim, {"metadata", "labels", velero::kVolumeSnapshotNameLabel}, std::string(64, 'x'));
+  const RestoreItemResult result = Run(*action_, claim, claim);
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(csi::Annotation(*result.item, velero::kMustIncludeAnnotation), "");
+  EXPECT_EQ(csi::Label(*result.item, velero::kVolumeSnapshotNameLabel), "");
+  EXPECT_EQ(csi::Label(*result.item, "app"), "db");
+}
+
+// --- VolumeSnapshots
+
+class SnapshotRestoreTest : public RestoreTest {
+ protected:
+  static Json Archived() {
+    return MakeSnapshotObject("shop", "snap", "content",
+                              {{velero::kBackupNameLabel, "nightly"},
+                               {velero::kBackupUidLabel, "u"},
+                               {velero::kCsiDeltaLabel, "velero"}},
+                              {{velero::kVolumeSnapshotHandleAnnotation, "handle-1"},
+                               {velero::kDriverNameAnnotation, support::kDriver}});
+  }
+  void SeedContent() {
+    bed_.api.Seed(VolumeSnapshotContentType(),
+                  MakeContentObject(Restored("snap"), "shop", Restored("snap"), "handle-1"));
+  }
+  std::unique_ptr<velero::RestoreItemAction> action_ = MakeVolumeSnapshotAction(bed_.env);
+};
+
+TEST_F(SnapshotRestoreTest, BindsToTheRestoredContent) {
+  SeedContent();
+  const RestoreItemResult result = Run(*action_, Archived(), Archived());
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(csi::Name(*result.item), Restored("snap"));
+  EXPECT_EQ(*FindJson(*result.item, {"spec"}),
+            (Json{{"source", {{"volumeSnapshotContentName", Restored("snap")}}}}));
+  EXPECT_EQ(csi::Annotation(*result.item, velero::kDeletionPolicyAnnotation), "Retain");
+  EXPECT_EQ(csi::Label(*result.item, velero::kCsiDeltaLabel), "");
+  EXPECT_EQ(csi::Label(*result.item, velero::kBackupUidLabel), "");
+  EXPECT_THAT(
+      result.additional_items,
+      ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshotcontents", "", "content"}));
+}
+
+TEST_F(SnapshotRestoreTest, LeavesWhatVeleroDidAsItIs) {
+  SeedContent();
+  Json item = MakeSnapshotObject("shop", Restored("snap"), "");
+  SetJson(item, {"spec"}, Json{{"source", {{"volumeSnapshotContentName", Restored("snap")}}}});
+  const RestoreItemResult result = Run(*action_, item, Archived());
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_THAT(result.additional_items, IsEmpty());
+  EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
+}
+
+// An archive of older Velero, or a restore whose filters leave the content out.
+TEST_F(SnapshotRestoreTest, MakesTheContentWhereThereIsNone) {
+  SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
+  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
+  Json archived = Archived();
+  SetJson(archived, {"metadata", "annotations", velero::kDeleteSecretNameAnnotation}, "key");
+  SetJson(archived, {"metadata", "annotations", velero::kDeleteSecretNamespaceAnnotation}, "vault");
+
+  const RestoreItemResult result = Run(*action_, archived, archived);
+
+  const Json content = *bed_.api.Find(VolumeSnapshotContentKey(Restored("snap")));
+  EXPECT_EQ(GetString(content, {"spec", "source", "snapshotHandle"}), "handle-1");
+  EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Retain");
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotClassName"}), "fast");
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "namespace"}), "shop-2");
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "name"}), Restored("snap"));
+  EXPECT_EQ(csi::Label(content, velero::kRestoreNameLabel), "r1");
+  EXPECT_EQ(csi::Label(content, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(csi::Annotation(content, velero::kDeletionSecretNameAnnotation), "key");
+  EXPECT_THAT(result.additional_items, IsEmpty());
+}
+
+TEST_F(SnapshotRestoreTest, WithoutAnnotationsTheArchivedContentIsAskedFor) {
+  Json archived = Archived();
+  EraseJson(archived, {"metadata", "annotations"});
+  const RestoreItemResult result = Run(*action_, archived, archived);
+  EXPECT_TRUE(result.item.has_value());
+  EXPECT_EQ(result.additional_items.size(), 1u);
+  EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
+}
+
+TEST_F(SnapshotRestoreTest, SnapshotThatNeverHadAContentIsLeftOut) {
+  const Json archived = MakeSnapshotObject("shop", "snap", "");
+  EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);
+  EXPECT_THAT(log(), HasSubstr("left out"));
+}
+
+TEST_F(SnapshotRestoreTest, SnapshotStillInCreationIsLeftOut) {
+  Json archived = Archived();
+  EraseJson(archived, {"metadata", "annotations"});
+  SetJson(archived, {"status", "readyToUse"}, false);
+  EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);
+  SetJson(archived, {"status", "creationTime"}, "2024-01-02T03:04:05Z");
+  EXPECT_FALSE(Run(*action_, archived, archived).skip_restore);
+}
+
+TEST_F(SnapshotRestoreTest, PreProvisionedOneOfAUserIsBoundAnew) {
+  Json archived = MakeSnapshotObject("shop", "snap", "content");
+  SetJson(archived, {"spec", "source"}, Json{{"volumeSnapshotContentName", "content"}});
+  const RestoreItemResult result = Run(*action_, archived, archived);
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(GetString(*result.item, {"spec", "source", "volumeSnapshotContentName"}),
+            Restored("snap"));
+}
+
+TEST_F(SnapshotRestoreTest, WithoutVolumesOnRequest) {
+  SetJson(restore_, {"spec", "restorePVs"}, false);
+  EXPECT_TRUE(Run(*action_, Archived(), Archived()).skip_restore);
+}
+
+// --- Contents
+
+class ContentRestoreTest : public RestoreTest {
+ protected:
+  static Json Archived() {
+    return MakeContentObject("content", "shop", "snap", "handle-1",
+                             {{velero::kBackupNameLabel, "nightly"}});
+  }
+  std::unique_ptr<velero::RestoreItemAction> action_ = MakeVolumeSnapshotContentAction(bed_.env);
+};
+
+TEST_F(ContentRestoreTest, IsMadeForTheDriversExistingSnapshot) {
+  SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
+  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("other", "x.driver"));
+  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("slow", support::kDriver));
+  Json item = Archived();
+  EraseJson(item, {"status"});
+  SetJson(
+      item,
+      {"metadata", "annotations", "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted"},
+      "yes");
+
+  const RestoreItemResult result = Run(*action_, item, Archived());
+
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(csi::Name(*result.item), Restored("snap"));
+  const Json expected = {
+      {"deletionPolicy", "Retain"},
+      {"driver", support::kDriver},
+      {"source", {{"snapshotHandle", "handle-1"}}},
+      {"volumeSnapshotClassName", "slow"},
+      {"volumeSnapshotRef", {{"namespace", "shop-2"}, {"name", Restored("snap")}}}};
+  EXPECT_EQ(*FindJson(*result.item, {"spec"}), expected);
+  EXPECT_TRUE(GetStringMap(*result.item, {"metadata", "annotations"}).empty());
+}
+
+TEST_F(ContentRestoreTest, LeavesWhatVeleroDidAsItIs) {
+  Json item = MakeContentObject(Restored("snap"), "shop", Restored("snap"), "");
+  SetJson(item, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
+  const RestoreItemResult result = Run(*action_, item, Archived());
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+TEST_F(ContentRestoreTest, GivesBackTheClassThatVelero1180TookAway) {
+  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
+  Json item = MakeContentObject(Restored("snap"), "shop", Restored("snap"), "");
+  EraseJson(item, {"spec", "volumeSnapshotClassName"});
+  const RestoreItemResult result = Run(*action_, item, Archived());
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(GetString(*result.item, {"spec", "volumeSnapshotClassName"}), "fast");
+}
+
+TEST_F(ContentRestoreTest, ClassThatIsNotInThisClusterIsDropped) {
+  const RestoreItemResult result = Run(*action_, Archived(), Archived());
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(FindJson(*result.item, {"spec", "volumeSnapshotClassName"}), nullptr);
+}
+
+TEST_F(ContentRestoreTest, CopyThatOlderVeleroMadeIsNotTakenForIt) {
+  Json item = Archived();
+  SetJson(item, {"metadata", "managedFields"}, Json::array({Json::object()}));
+  bed_.api.Seed(VolumeSnapshotContentType(), Archived());
+
+  const RestoreItemResult result = Run(*action_, item, Archived());
+
+  EXPECT_TRUE(result.skip_restore);
+  const Json made = *bed_.api.Find(VolumeSnapshotContentKey(Restored("snap")));
+  EXPECT_EQ(GetString(made, {"spec", "source", "snapshotHandle"}), "handle-1");
+  EXPECT_EQ(GetString(made, {"spec", "deletionPolicy"}), "Retain");
+  EXPECT_EQ(csi::Label(made, velero::kRestoreNameLabel), "r1");
+  EXPECT_EQ(csi::Label(made, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(FindJson(made, {"metadata", "managedFields"}), nullptr);
+  EXPECT_TRUE(Run(*action_, item, Archived()).skip_restore);
+}
+
+TEST_F(ContentRestoreTest, ParkedContentOfOlderVeleroIsLeftOut) {
+  Json parked = Archived();
+  SetJson(parked, {"spec", "volumeSnapshotRef"},
+          Json{{"namespace", "ns-1234"}, {"name", "name-1234"}});
+  EXPECT_TRUE(Run(*action_, parked, parked).skip_restore);
+}
+
+TEST_F(ContentRestoreTest, HandleLostIsAnErrorForABackupsContentOnly) {
+  Json archived =
+      MakeContentObject("content", "shop", "snap", "", {{velero::kBackupNameLabel, "nightly"}});
+  EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("content")));
+  EraseJson(archived, {"metadata", "labels"});
+  EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);
+}
+
+TEST_F(ContentRestoreTest, SecretsComeAlongWhenTheArchiveHasThem) {
+  Json archived = Archived();
+  SetJson(archived, {"metadata", "annotations", velero::kDeletionSecretNameAnnotation}, "key");
+  SetJson(archived, {"metadata", "annotations", velero::kDeletionSecretNamespaceAnnotation},
+          "vault");
+  EXPECT_THAT(Run(*action_, archived, archived).additional_items, IsEmpty());
+  SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+  EXPECT_THAT(Run(*action_, archived, archived).additional_items,
+              ElementsAre(ResourceIdentifier{"", "secrets", "vault", "key"}));
+}
+
+// --- Classes
+
+class ClassRestoreTest : public RestoreTest {
+ protected:
+  std::unique_ptr<velero::RestoreItemAction> action_ = MakeVolumeSnapshotClassAction(bed_.env);
+};
+
+TEST_F(ClassRestoreTest, PassesThroughWithItsSecrets) {
+  Json archived = support::MakeClassObject("fast", support::kDriver);
+  EXPECT_FALSE(Run(*action_, archived, archived).item.has_value());
+  SetJson(archived, {"metadata", "annotations", velero::kSnapshotterListSecretName}, "key");
+  SetJson(archived, {"metadata", "annotations", velero::kSnapshotterListSecretNamespace}, "vault");
+  EXPECT_THAT(Run(*action_, archived, archived).additional_items,
+              ElementsAre(ResourceIdentifier{"", "secrets", "vault", "key"}));
+  SetJson(restore_, {"spec", "restorePVs"}, false);
+  EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);
+}
+
+// --- All of them
+
+// Whatever call fails: an error, or a result as good as without the failure; a second try succeeds.
+TEST_F(RestoreTest, ClaimSurvivesAnyFailingCall) {
+  for (int call = 1;; ++call) {
+    SeedRestored("shop", "3Gi");
+    const auto action = MakePvcAction(bed_.env);
+    bed_.api.FailCall(call, absl::UnavailableError("connection lost"));
+    const auto result = action->Execute(bed_.ctx, ArchivedClaim(), ArchivedClaim(), restore_);
+    if (!bed_.api.sweep_hit()) {
+      EXPECT_GT(call, 2);
+      return;
+    }
+    bed_.api.ClearFaults();
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnavailable)) << call;
+    EXPECT_TRUE(Run(*action, ArchivedClaim(), ArchivedClaim()).item.has_value()) << call;
+  }
+}
+
+TEST_F(RestoreTest, HostileItemsAreErrorsOrEchoes) {
+  const Json odd[] = {
+      Json::object(),
+      Json{{"metadata", 7}},
+      Json{{"metadata", {{"annotations", {{velero::kVolumeSnapshotNameAnnotation, 7}}}}}},
+      Json{{"metadata", {{"name", "a"}, {"labels", Json::array({1})}}}, {"spec", "text"}},
+      Json{{"spec", {{"source", Json::array()}, {"dataSource", 3}}}, {"status", "x"}},
+  };
+  for (const auto make : {MakePvcAction, MakeVolumeSnapshotAction, MakeVolumeSnapshotContentAction,
+                          MakeVolumeSnapshotClassAction}) {
+    const auto action = make(bed_.env);
+    for (const Json& item : odd) {
+      (void)action->Execute(bed_.ctx, item, item, restore_);
+      EXPECT_THAT(action->Execute(bed_.ctx, item, item, Json(3)),
+                  StatusIs(absl::StatusCode::kInvalidArgument));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::restoreitemactions

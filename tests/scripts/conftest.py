@@ -1,0 +1,7 @@
+"""Lets the tests import the scripts that they test."""
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "dev")]

@@ -1,0 +1,74 @@
+"""Includes only point down: one table of includes that are allowed and one of those that are not."""
+
+import check_layers
+import pytest
+
+ROOT = check_layers.pathlib.Path(check_layers.__file__).resolve().parents[1]
+
+
+def tree(tmp_path, path, line):
+    source = tmp_path / "src" / path
+    source.parent.mkdir(parents=True)
+    source.write_text(f"#pragma once\n{line}\n")
+    message = tmp_path / "proto" / "velero" / "PluginLister.proto"
+    message.parent.mkdir(parents=True)
+    message.write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize("path,line", [
+    ("csi/a.cc", '#include "k8s/api_client.h"'),
+    ("csi/a.cc", '#include "csi/b.h"'),
+    ("csi/a.cc", "#include <string>"),
+    ("csi/a.cc", '#include "absl/status/status.h"'),
+    ("cmd/a.cc", '#include "plugin/server.h"'),
+    ("cmd/a.cc", '#include "cli/backup.h"'),
+    ("base/json.h", "#include <nlohmann/json.hpp>"),
+    ("net/a.cc", "#include <boost/asio.hpp>"),
+    ("net/a.cc", "#include <openssl/ssl.h>"),
+    ("base/crypto.cc", "#include <openssl/evp.h>"),
+    ("plugin/lister.h", '#include "PluginLister.grpc.pb.h"'),
+    ("incremental/csi_metadata_source.cc", "#include <grpcpp/grpcpp.h>"),
+])
+def test_allowed(tmp_path, path, line):
+    assert check_layers.check(tree(tmp_path, path, line)) == ([], 1)
+
+
+@pytest.mark.parametrize("path,line,words", [
+    ("k8s/a.h", '#include "csi/environment.h"', "k8s may not include csi"),
+    ("k8s/a.h", '  #  include "csi/environment.h"', "k8s may not include csi"),
+    ("velero/a.h", '#include "net/http_client.h"', "velero may not include net"),
+    ("net/a.h", '#include "velero/backup.h"', "net may not include velero"),
+    ("base/a.h", '#include "velero/backup.h"', "base may not include velero"),
+    ("plugin/a.cc", '#include "backupitemactions/actions.h"', "plugin may not include backupitemactions"),
+    ("backupitemactions/a.cc", '#include "restoreitemactions/actions.h"', "may not include"),
+    ("backupitemactions/a.cc", '#include "plugin/server.h"', "may not include plugin"),
+    ("csi/a.cc", '#include "cmd/a.h"', "csi may not include cmd"),
+    ("csi/a.cc", '#include "PluginLister.pb.h"', "may not include messages of proto/velero"),
+    ("csi/a.cc", '#include "proto/velero/PluginLister.pb.h"', "may not include messages of proto/velero"),
+    ("csi/a.cc", "#include <nlohmann/json.hpp>", "has its home in base/json.h"),
+    ("base/crypto.cc", "#include <openssl/ssl.h>", "has its home in net"),
+    ("k8s/a.cc", "#include <boost/asio.hpp>", "has its home in net"),
+    ("backupitemactions/a.cc", "#include <yaml-cpp/yaml.h>", "has its home in base/yaml.cc"),
+    ("attic/a.cc", "#include <string>", "not in the table"),
+])
+def test_not_allowed(tmp_path, path, line, words):
+    faults, _ = check_layers.check(tree(tmp_path, path, line))
+    assert len(faults) == 1
+    assert faults[0].startswith(f"src/{path}:2: ")
+    assert words in faults[0]
+
+
+def test_the_table_itself_points_down():
+    order = list(check_layers.ALLOWED)
+    for folder, allowed in check_layers.ALLOWED.items():
+        if folder not in ("cli", "cmd"):
+            assert all(order.index(below) < order.index(folder) for below in allowed), folder
+
+
+def test_an_empty_tree_is_not_a_pass(tmp_path):
+    assert check_layers.main([str(tmp_path)]) == 1
+
+
+def test_this_project(capsys):
+    assert check_layers.main([str(ROOT)]) == 0, capsys.readouterr().out

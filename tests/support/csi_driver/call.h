@@ -1,0 +1,49 @@
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "tests/support/csi_driver/faults.h"
+
+namespace csidelta::csi_driver {
+
+inline grpc::Status ToGrpcStatus(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+template <typename Request>
+CallFacts MakeCallFacts(const char* method, const Request& request) {
+  CallFacts facts{.method = method, .request = request.SerializeAsString(), .secrets = {}};
+  if constexpr (requires { request.secrets(); }) {
+    facts.secrets.insert(request.secrets().begin(), request.secrets().end());
+  }
+  return facts;
+}
+
+// Serves one call: the faults that a test asked for, then `work`, an absl::Status(const
+// std::set<Lie>&), then one line of log.
+template <typename Request, typename Work>
+grpc::Status ServeCall(Faults& faults, const char* method, grpc::ServerContext* context,
+                       const Request& request, Work work) {
+  const absl::Time start = Clock::Real().Now();
+  const Verdict verdict =
+      faults.Enter(MakeCallFacts(method, request), [context] { return context->IsCancelled(); });
+  absl::Status status = verdict.before;
+  if (status.ok()) {
+    status = work(verdict.lies);
+    status.Update(verdict.after);
+  }
+  faults.Leave(method, status);
+  const int64_t duration_ms = absl::ToInt64Milliseconds(Clock::Real().Now() - start);
+  CSIDELTA_LOG(kInfo, "call", {"method", method}, {"status", status.ToString()},
+               {"duration_ms", std::to_string(duration_ms)});
+  return ToGrpcStatus(status);
+}
+
+}  // namespace csidelta::csi_driver

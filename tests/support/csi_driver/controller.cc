@@ -1,0 +1,277 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tests/support/csi_driver/call.h"
+#include "tests/support/csi_driver/filesystem.h"
+#include "tests/support/csi_driver/services.h"
+
+namespace csidelta::csi_driver {
+namespace {
+
+namespace pb = ::csi::v1;
+
+absl::Status Require(const std::string& value, absl::string_view member) {
+  return value.empty() ? absl::InvalidArgumentError(absl::StrCat(member, " is missing"))
+                       : absl::OkStatus();
+}
+
+SizeRange ToSizeRange(const pb::CapacityRange& range) {
+  return {.required_bytes = range.required_bytes(), .limit_bytes = range.limit_bytes()};
+}
+
+VolumeMode ModeOf(const pb::VolumeCapability& capability) {
+  return capability.has_block() ? VolumeMode::kBlock : VolumeMode::kFilesystem;
+}
+
+// INVALID_ARGUMENT unless there are capabilities and they agree on one mode.
+absl::StatusOr<VolumeMode> ModeOfAll(
+    const google::protobuf::RepeatedPtrField<pb::VolumeCapability>& capabilities) {
+  if (capabilities.empty()) {
+    return absl::InvalidArgumentError("volume_capabilities is missing");
+  }
+  for (const pb::VolumeCapability& capability : capabilities) {
+    RETURN_IF_ERROR(CheckCapability(capability));
+    if (ModeOf(capability) != ModeOf(capabilities[0])) {
+      return absl::InvalidArgumentError("a volume cannot be a block device and a file system");
+    }
+  }
+  return ModeOf(capabilities[0]);
+}
+
+absl::StatusOr<VolumeSpec> ToSpec(const pb::CreateVolumeRequest& request) {
+  RETURN_IF_ERROR(Require(request.name(), "name"));
+  ASSIGN_OR_RETURN(const VolumeMode mode, ModeOfAll(request.volume_capabilities()));
+  VolumeSpec spec{.name = request.name(),
+                  .size = ToSizeRange(request.capacity_range()),
+                  .mode = mode,
+                  .source = {}};
+  if (request.has_volume_content_source()) {
+    const pb::VolumeContentSource& source = request.volume_content_source();
+    spec.source = {.snapshot_id = source.snapshot().snapshot_id(),
+                   .volume_id = source.volume().volume_id()};
+    if (spec.source.empty()) {
+      return absl::InvalidArgumentError("volume_content_source names no source");
+    }
+  }
+  return spec;
+}
+
+void FillVolume(const VolumeRecord& record, pb::Volume* volume) {
+  volume->set_volume_id(record.id);
+  volume->set_capacity_bytes(record.size_bytes);
+  if (!record.source.snapshot_id.empty()) {
+    volume->mutable_content_source()->mutable_snapshot()->set_snapshot_id(
+        record.source.snapshot_id);
+  } else if (!record.source.volume_id.empty()) {
+    volume->mutable_content_source()->mutable_volume()->set_volume_id(record.source.volume_id);
+  }
+}
+
+void FillSnapshot(const SnapshotRecord& record, const std::set<Lie>& lies, pb::Snapshot* snapshot) {
+  const int64_t created_at_ns = absl::ToUnixNanos(record.created_at);
+  snapshot->set_snapshot_id(lies.contains(Lie::kWrongHandle) ? "snap-of-somebody-else" : record.id);
+  snapshot->set_source_volume_id(record.volume_id);
+  snapshot->set_size_bytes(lies.contains(Lie::kZeroSize) ? 0 : record.size_bytes);
+  snapshot->set_ready_to_use(!lies.contains(Lie::kNotReady));
+  snapshot->mutable_creation_time()->set_seconds(created_at_ns / 1'000'000'000);
+  snapshot->mutable_creation_time()->set_nanos(static_cast<int32_t>(created_at_ns % 1'000'000'000));
+}
+
+class ControllerService final : public pb::Controller::Service {
+ public:
+  ControllerService(const DriverOptions& options, Faults& faults, Store& store)
+      : options_(options), faults_(faults), store_(store) {}
+
+  grpc::Status CreateVolume(grpc::ServerContext* context, const pb::CreateVolumeRequest* request,
+                            pb::CreateVolumeResponse* response) override {
+    return ServeCall(faults_, "CreateVolume", context, *request,
+                     [&](const std::set<Lie>&) -> absl::Status {
+                       ASSIGN_OR_RETURN(const VolumeSpec spec, ToSpec(*request));
+                       ASSIGN_OR_RETURN(const VolumeRecord volume, store_.CreateVolume(spec));
+                       FillVolume(volume, response->mutable_volume());
+                       return absl::OkStatus();
+                     });
+  }
+
+  grpc::Status DeleteVolume(grpc::ServerContext* context, const pb::DeleteVolumeRequest* request,
+                            pb::DeleteVolumeResponse*) override {
+    return ServeCall(faults_, "DeleteVolume", context, *request,
+                     [&](const std::set<Lie>&) -> absl::Status {
+                       RETURN_IF_ERROR(Require(request->volume_id(), "volume_id"));
+                       return store_.DeleteVolume(request->volume_id());
+                     });
+  }
+
+  grpc::Status ValidateVolumeCapabilities(
+      grpc::ServerContext* context, const pb::ValidateVolumeCapabilitiesRequest* request,
+      pb::ValidateVolumeCapabilitiesResponse* response) override {
+    return ServeCall(faults_, "ValidateVolumeCapabilities", context, *request,
+                     [&](const std::set<Lie>&) { return Validate(*request, response); });
+  }
+
+  grpc::Status ListVolumes(grpc::ServerContext* context, const pb::ListVolumesRequest* request,
+                           pb::ListVolumesResponse* response) override {
+    return ServeCall(
+        faults_, "ListVolumes", context, *request, [&](const std::set<Lie>&) -> absl::Status {
+          ASSIGN_OR_RETURN(const Page<VolumeRecord> page,
+                           store_.ListVolumes({request->max_entries(), request->starting_token()}));
+          for (const VolumeRecord& volume : page.records) {
+            FillVolume(volume, response->add_entries()->mutable_volume());
+          }
+          response->set_next_token(page.next_token);
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::Status GetCapacity(grpc::ServerContext* context, const pb::GetCapacityRequest* request,
+                           pb::GetCapacityResponse* response) override {
+    return ServeCall(faults_, "GetCapacity", context, *request,
+                     [&](const std::set<Lie>&) -> absl::Status {
+                       ASSIGN_OR_RETURN(const int64_t available, store_.AvailableBytes());
+                       response->set_available_capacity(available);
+                       return absl::OkStatus();
+                     });
+  }
+
+  grpc::Status ControllerGetCapabilities(grpc::ServerContext* context,
+                                         const pb::ControllerGetCapabilitiesRequest* request,
+                                         pb::ControllerGetCapabilitiesResponse* response) override {
+    return ServeCall(
+        faults_, "ControllerGetCapabilities", context, *request, [&](const std::set<Lie>&) {
+          using Rpc = pb::ControllerServiceCapability::RPC;
+          std::vector<Rpc::Type> types = {Rpc::CREATE_DELETE_VOLUME, Rpc::CREATE_DELETE_SNAPSHOT,
+                                          Rpc::CLONE_VOLUME,         Rpc::EXPAND_VOLUME,
+                                          Rpc::LIST_VOLUMES,         Rpc::GET_CAPACITY};
+          if (options_.list_snapshots) {
+            types.push_back(Rpc::LIST_SNAPSHOTS);
+          }
+          for (const Rpc::Type type : types) {
+            response->add_capabilities()->mutable_rpc()->set_type(type);
+          }
+          return absl::OkStatus();
+        });
+  }
+
+  grpc::Status CreateSnapshot(grpc::ServerContext* context,
+                              const pb::CreateSnapshotRequest* request,
+                              pb::CreateSnapshotResponse* response) override {
+    return ServeCall(faults_, "CreateSnapshot", context, *request,
+                     [&](const std::set<Lie>& lies) -> absl::Status {
+                       RETURN_IF_ERROR(Require(request->name(), "name"));
+                       RETURN_IF_ERROR(Require(request->source_volume_id(), "source_volume_id"));
+                       ASSIGN_OR_RETURN(
+                           const SnapshotRecord snapshot,
+                           store_.CreateSnapshot(request->name(), request->source_volume_id()));
+                       FillSnapshot(snapshot, lies, response->mutable_snapshot());
+                       return absl::OkStatus();
+                     });
+  }
+
+  grpc::Status DeleteSnapshot(grpc::ServerContext* context,
+                              const pb::DeleteSnapshotRequest* request,
+                              pb::DeleteSnapshotResponse*) override {
+    return ServeCall(faults_, "DeleteSnapshot", context, *request,
+                     [&](const std::set<Lie>&) -> absl::Status {
+                       RETURN_IF_ERROR(Require(request->snapshot_id(), "snapshot_id"));
+                       return store_.DeleteSnapshot(request->snapshot_id());
+                     });
+  }
+
+  grpc::Status ListSnapshots(grpc::ServerContext* context, const pb::ListSnapshotsRequest* request,
+                             pb::ListSnapshotsResponse* response) override {
+    return ServeCall(faults_, "ListSnapshots", context, *request,
+                     [&](const std::set<Lie>& lies) { return List(*request, lies, response); });
+  }
+
+  grpc::Status ControllerExpandVolume(grpc::ServerContext* context,
+                                      const pb::ControllerExpandVolumeRequest* request,
+                                      pb::ControllerExpandVolumeResponse* response) override {
+    return ServeCall(faults_, "ControllerExpandVolume", context, *request,
+                     [&](const std::set<Lie>&) { return Expand(*request, response); });
+  }
+
+ private:
+  absl::Status Validate(const pb::ValidateVolumeCapabilitiesRequest& request,
+                        pb::ValidateVolumeCapabilitiesResponse* response) {
+    RETURN_IF_ERROR(Require(request.volume_id(), "volume_id"));
+    if (request.volume_capabilities().empty()) {
+      return absl::InvalidArgumentError("volume_capabilities is missing");
+    }
+    ASSIGN_OR_RETURN(const VolumeRecord volume, store_.GetVolume(request.volume_id()));
+    const absl::StatusOr<VolumeMode> mode = ModeOfAll(request.volume_capabilities());
+    if (!mode.ok() || *mode != volume.mode) {
+      response->set_message(mode.ok() ? "the volume has the other mode"
+                                      : std::string(mode.status().message()));
+      return absl::OkStatus();
+    }
+    *response->mutable_confirmed()->mutable_volume_capabilities() = request.volume_capabilities();
+    *response->mutable_confirmed()->mutable_volume_context() = request.volume_context();
+    *response->mutable_confirmed()->mutable_parameters() = request.parameters();
+    return absl::OkStatus();
+  }
+
+  absl::Status List(const pb::ListSnapshotsRequest& request, const std::set<Lie>& lies,
+                    pb::ListSnapshotsResponse* response) {
+    if (!options_.list_snapshots) {
+      return absl::UnimplementedError("this driver does not list snapshots");
+    }
+    if (lies.contains(Lie::kHidden)) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(
+        const Page<SnapshotRecord> page,
+        store_.ListSnapshots({.id = request.snapshot_id(), .volume_id = request.source_volume_id()},
+                             {request.max_entries(), request.starting_token()}));
+    for (const SnapshotRecord& snapshot : page.records) {
+      FillSnapshot(snapshot, lies, response->add_entries()->mutable_snapshot());
+    }
+    response->set_next_token(page.next_token);
+    return absl::OkStatus();
+  }
+
+  absl::Status Expand(const pb::ControllerExpandVolumeRequest& request,
+                      pb::ControllerExpandVolumeResponse* response) {
+    RETURN_IF_ERROR(Require(request.volume_id(), "volume_id"));
+    if (!request.has_capacity_range()) {
+      return absl::InvalidArgumentError("capacity_range is missing");
+    }
+    ASSIGN_OR_RETURN(
+        const VolumeRecord volume,
+        store_.ExpandVolume(request.volume_id(), ToSizeRange(request.capacity_range())));
+    response->set_capacity_bytes(volume.size_bytes);
+    response->set_node_expansion_required(volume.mode == VolumeMode::kFilesystem);
+    return absl::OkStatus();
+  }
+
+  const DriverOptions& options_;
+  Faults& faults_;
+  Store& store_;
+};
+
+}  // namespace
+
+absl::Status CheckCapability(const pb::VolumeCapability& capability) {
+  if (capability.access_mode().mode() == pb::VolumeCapability::AccessMode::UNKNOWN) {
+    return absl::InvalidArgumentError("access_mode is missing");
+  }
+  if (capability.has_block()) {
+    return absl::OkStatus();
+  }
+  if (!capability.has_mount()) {
+    return absl::InvalidArgumentError("access_type is missing");
+  }
+  const std::string& fs_type = capability.mount().fs_type();
+  if (!fs_type.empty() && fs_type != kFilesystemType) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no file system but ", kFilesystemType, ": ", fs_type));
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<pb::Controller::Service> MakeController(const DriverOptions& options,
+                                                        Faults& faults, Store& store) {
+  return std::make_unique<ControllerService>(options, faults, store);
+}
+
+}  // namespace csidelta::csi_driver

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace csidelta::csi_driver {
+
+// Owns one file descriptor; closed on destruction. Not thread-safe.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd();
+
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+// The functions below return the errno's status code and name the path. They are stateless.
+
+// open(2) with O_CLOEXEC added.
+absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags);
+
+absl::Status MakeFolder(const std::string& path);
+
+// The names in a folder, sorted, without "." and "..".
+absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
+
+// NOT_FOUND when there is no such file.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// After a crash the file has either its old bytes or `text`: written beside it, synced, renamed.
+absl::Status WriteFileDurably(const std::string& path, absl::string_view text);
+
+// Renames and syncs the folder of `to`.
+absl::Status RenameDurably(const std::string& from, const std::string& to);
+
+// A file that is not there is success.
+absl::Status RemoveFile(const std::string& path);
+
+// Makes `path` a file of `size_bytes` zero bytes that takes no space.
+absl::Status CreateSparse(const std::string& path, int64_t size_bytes);
+
+// Sets the length of an existing file; new bytes are zero and take no space.
+absl::Status ResizeFile(const std::string& path, int64_t size_bytes);
+
+// Makes `to` a copy of `from` that shares its blocks where the file system can (FICLONE), and
+// otherwise copies what is allocated, leaving holes as holes. Synced before it returns.
+absl::Status CopySparse(const std::string& from, const std::string& to);
+
+// Holds flock(2) on `path` exclusively from Take() to destruction, against other processes and
+// against other threads of this one. Blocks while somebody else holds it.
+class FileLock {
+ public:
+  static absl::StatusOr<FileLock> Take(const std::string& path);
+
+ private:
+  explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  UniqueFd fd_;
+};
+
+}  // namespace csidelta::csi_driver

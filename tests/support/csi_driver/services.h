@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "csi.grpc.pb.h"
+#include "tests/support/csi_driver/faults.h"
+#include "tests/support/csi_driver/store.h"
+
+namespace csidelta::csi_driver {
+
+struct DriverOptions {
+  std::string endpoint;     // unix:///path/to/socket
+  std::string state_dir;    // Absolute.
+  std::string driver_name;  // As StorageClasses name it.
+  std::string node_id;
+  std::string control_socket;  // Empty: none.
+  bool list_snapshots = true;  // Whether the driver says that it can.
+};
+
+// The services of a CSI driver, as gRPC calls them: from many threads. The owner keeps all
+// arguments alive.
+std::unique_ptr<::csi::v1::Identity::Service> MakeIdentity(const DriverOptions& options,
+                                                           Faults& faults);
+std::unique_ptr<::csi::v1::Controller::Service> MakeController(const DriverOptions& options,
+                                                               Faults& faults, Store& store);
+std::unique_ptr<::csi::v1::Node::Service> MakeNode(const DriverOptions& options, Faults& faults,
+                                                   Store& store);
+
+// INVALID_ARGUMENT unless the capability has an access type that this driver has and an access
+// mode.
+absl::Status CheckCapability(const ::csi::v1::VolumeCapability& capability);
+
+}  // namespace csidelta::csi_driver

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/random.h"
+
+namespace csidelta::csi_driver {
+
+inline constexpr int64_t kVolumeBytesDefault = int64_t{1} << 30;
+inline constexpr int64_t kVolumeBytesMax = int64_t{8} << 40;  // Sparse; ext4 takes 16 TiB files.
+inline constexpr int64_t kVolumeBytesMin = int64_t{1} << 20;  // mkfs.ext4 wants some room.
+inline constexpr int64_t kVolumeBytesAlign = 4096;
+
+enum class VolumeMode { kBlock, kFilesystem };
+
+// Where a new volume's bytes come from; both empty: zeros, or an empty file system.
+struct ContentSource {
+  std::string snapshot_id;
+  std::string volume_id;
+
+  bool empty() const { return snapshot_id.empty() && volume_id.empty(); }
+  bool operator==(const ContentSource&) const = default;
+};
+
+// What is wanted of a volume's size. 0: no such bound.
+struct SizeRange {
+  int64_t required_bytes = 0;
+  int64_t limit_bytes = 0;
+};
+
+struct VolumeSpec {
+  std::string name;
+  SizeRange size;
+  VolumeMode mode = VolumeMode::kBlock;
+  ContentSource source;
+};
+
+struct VolumeRecord {
+  std::string id;
+  std::string name;
+  int64_t size_bytes = 0;
+  VolumeMode mode = VolumeMode::kBlock;
+  ContentSource source;
+};
+
+struct SnapshotRecord {
+  std::string id;
+  std::string name;
+  std::string volume_id;
+  int64_t size_bytes = 0;
+  absl::Time created_at;
+};
+
+// One page of a listing. `next_token` is empty on the last one.
+template <typename Record>
+struct Page {
+  std::vector<Record> records;
+  std::string next_token;
+};
+
+struct PageRequest {
+  int32_t entries_max = 0;  // 0: all of them.
+  std::string token;        // Empty: from the start.
+};
+
+// Empty members match everything.
+struct SnapshotFilter {
+  std::string id;
+  std::string volume_id;
+};
+
+// Chooses a size inside `range`, at least `bytes_min`. OUT_OF_RANGE when there is none.
+absl::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t bytes_min);
+
+// The driver's volumes and volume snapshots, in one folder:
+//
+//   volumes/<id>, snapshots/<id>            the bytes; plain, sparse files
+//   records/{volumes,snapshots}/<id>.json   what exists; written last, removed first
+//   partial/                                bytes on the way; swept by Open()
+//   lock                                    held while anything changes
+//
+// Nothing is remembered in memory: several processes may work on one folder, and a process that is
+// killed leaves either a whole object or none. A new object of an old name gets another id.
+//
+// A volume may be written through its file or through loop devices while a volume snapshot of it is
+// made; what was synced before is in it, and it is no instant: writes during the copy may be torn.
+//
+// Thread-safe. Ids that were never given out are NOT_FOUND. The owner keeps `clock` and `random`
+// alive.
+class Store {
+ public:
+  // Makes the folder when there is none. INVALID_ARGUMENT unless `folder` is an absolute path.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& folder, const Clock& clock,
+                                                     Random& random);
+
+  // The same name and the same wishes give the same volume. ALREADY_EXISTS when the wishes differ,
+  // NOT_FOUND when the source is gone, OUT_OF_RANGE when the size cannot be.
+  absl::StatusOr<VolumeRecord> CreateVolume(const VolumeSpec& spec);
+
+  // FAILED_PRECONDITION while a loop device holds the volume. An unknown id is success.
+  absl::Status DeleteVolume(const std::string& id);
+
+  // Never shrinks. Loop devices see the new size at once; file systems are grown by the node.
+  absl::StatusOr<VolumeRecord> ExpandVolume(const std::string& id, const SizeRange& size);
+
+  absl::StatusOr<VolumeRecord> GetVolume(const std::string& id) const;
+
+  // In the order of ids. ABORTED when the token is none of ours.
+  absl::StatusOr<Page<VolumeRecord>> ListVolumes(const PageRequest& page) const;
+
+  // The same name and volume give the same snapshot; ALREADY_EXISTS for another volume.
+  absl::StatusOr<SnapshotRecord> CreateSnapshot(const std::string& name,
+                                                const std::string& volume_id);
+
+  // An unknown id is success.
+  absl::Status DeleteSnapshot(const std::string& id);
+
+  // In the order of ids. ABORTED when the token is none of ours.
+  absl::StatusOr<Page<SnapshotRecord>> ListSnapshots(const SnapshotFilter& filter,
+                                                     const PageRequest& page) const;
+
+  // Bytes that the file system below still has room for.
+  absl::StatusOr<int64_t> AvailableBytes() const;
+
+  std::string VolumePath(absl::string_view id) const;
+  std::string SnapshotPath(absl::string_view id) const;
+
+ private:
+  Store(std::string folder, const Clock& clock, Random& random)
+      : folder_(std::move(folder)), clock_(clock), random_(random) {}
+
+  std::string Path(absl::string_view part, absl::string_view id) const;
+  std::string NewId(absl::string_view name_prefix) const;
+  absl::StatusOr<VolumeRecord> MakeVolume(const VolumeSpec& spec, absl::string_view name_prefix);
+  absl::Status FillVolume(const VolumeRecord& volume, const std::string& path) const;
+  absl::StatusOr<int64_t> SourceBytes(const ContentSource& source) const;
+  absl::Status Sweep() const;
+  absl::Status SweepPart(const std::string& part) const;
+
+  const std::string folder_;
+  const Clock& clock_;
+  Random& random_;
+};
+
+}  // namespace csidelta::csi_driver

@@ -1,0 +1,199 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::support {
+
+// One request as the server saw it. `verb` is get, list, watch, create, update, patch or delete.
+struct ApiCall {
+  std::string verb;
+  std::string plural;
+  std::string namespace_name;
+  std::string name;  // "" for list, watch and create by generateName
+  std::string subresource;
+
+  bool operator==(const ApiCall&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const ApiCall& call);
+
+// Whether a failing call did its work: a refused one did nothing, a lost answer hides a success.
+enum class Fault { kRefused, kAnswerLost };
+
+// An API server in memory: the fake behind the ApiClient seam; passes the same contract suite as
+// RestClient. Has resourceVersions, uids, generateName, creationTimestamp, generation, selectors,
+// merge and JSON patches, preconditions, finalizers with deletionTimestamp, the status subresource,
+// and watches that wake at once. Checks names, labels and the like as a real server does. Does not
+// collect garbage and does not run controllers: tests play them with the hooks.
+//
+// Every kind exists until RemoveType(). Thread-safe; hooks run without any lock held, in the thread
+// of the call that caused them, before that call returns.
+class FakeApiClient : public k8s::ApiClient {
+ public:
+  // Stamps objects with `clock`'s time.
+  explicit FakeApiClient(const Clock& clock = Clock::Real());
+
+  absl::StatusOr<Json> Get(const CallContext& ctx, const k8s::ObjectKey& key) override;
+  absl::StatusOr<k8s::ObjectList> List(const CallContext& ctx, const k8s::ResourceType& type,
+                                       absl::string_view namespace_name,
+                                       const k8s::ListOptions& options) override;
+  absl::StatusOr<Json> Create(const CallContext& ctx, const k8s::ResourceType& type,
+                              absl::string_view namespace_name, const Json& object) override;
+  absl::StatusOr<Json> Update(const CallContext& ctx, const k8s::ObjectKey& key,
+                              const Json& object) override;
+  absl::StatusOr<Json> Patch(const CallContext& ctx, const k8s::ObjectKey& key, k8s::PatchKind kind,
+                             const Json& patch, absl::string_view subresource) override;
+  absl::Status Delete(const CallContext& ctx, const k8s::ObjectKey& key,
+                      const k8s::DeleteOptions& options) override;
+  absl::Status Watch(const CallContext& ctx, const k8s::ResourceType& type,
+                     absl::string_view namespace_name, const k8s::WatchOptions& options,
+                     absl::FunctionRef<bool(const k8s::WatchEvent&)> sink) override;
+
+  // --- What tests do beside the API. None of it counts as a call, fails by injection or runs
+  // hooks.
+
+  // Stores `object` as given, status included, over an older one. Fills in what is missing of
+  // apiVersion, kind, uid, creationTimestamp; returns it as stored.
+  Json Seed(const k8s::ResourceType& type, Json object);
+  std::optional<Json> Find(const k8s::ObjectKey& key) const;
+  std::vector<Json> All(const k8s::ResourceType& type) const;
+  // Changes a stored object in place, status included, as a controller with all rights; watchers
+  // see it. Removing the last finalizer of a deleted object removes it. False when it does not
+  // exist.
+  bool Mutate(const k8s::ObjectKey& key, const std::function<void(Json&)>& change);
+  // Removes an object whatever its finalizers say.
+  bool Remove(const k8s::ObjectKey& key);
+
+  // The kind is not served any more, as if its CRD were missing: NOT_FOUND.
+  void RemoveType(const std::string& plural);
+  // Whether the kind has a status subresource (persistentvolumeclaims, volumesnapshots and the like
+  // have by default): then writes to the object leave the status alone, and the other way round.
+  void SetStatusSubresource(const std::string& plural, bool on);
+  // Creating in a namespace that is not there (as object of kind Namespace) is NOT_FOUND.
+  void RequireNamespaces();
+  // Watches from a resourceVersion before now get OUT_OF_RANGE, as after a compaction.
+  void CompactHistory();
+  // Ends every watch that runs now with OK, as the server's timeout does.
+  void EndWatches();
+  // Sends every watcher a bookmark with the newest resourceVersion.
+  void SendBookmarks();
+  // Blocks until at least `count` watches are running.
+  void AwaitWatches(int count);
+  // Objects held; what a test of clean-up compares.
+  int object_count() const;
+
+  // --- Hooks
+
+  // Runs after every successful create of `plural`, with the object as stored.
+  using ObjectHook = std::function<void(FakeApiClient& api, const Json& object)>;
+  void OnCreate(const std::string& plural, ObjectHook hook);
+  // Runs after every change of `plural` through the API: created, modified, deleted.
+  using EventHook = std::function<void(FakeApiClient& api, const k8s::WatchEvent& event)>;
+  void OnEvent(const std::string& plural, EventHook hook);
+
+  // --- Failing. Verb and plural may be "*".
+
+  // The next `times` matching calls fail with `status`; several injections are used up in order.
+  void FailNext(const std::string& verb, const std::string& plural, const absl::Status& status,
+                int times = 1, Fault fault = Fault::kRefused);
+  // The `n`th call of any kind from now on (1 is the next) fails once. For sweeps: raise n until
+  // sweep_hit() stays false.
+  void FailCall(int n, const absl::Status& status, Fault fault = Fault::kRefused);
+  bool sweep_hit() const;
+  // All matching calls fail with PERMISSION_DENIED, as without the RBAC rule.
+  void Forbid(const std::string& verb, const std::string& plural);
+  // Asked before every call, without a lock held; an error is the call's answer. `body` is the
+  // object or patch sent, or null.
+  using Interceptor = std::function<absl::Status(const ApiCall& call, const Json* body)>;
+  void SetInterceptor(Interceptor interceptor);
+  void ClearFaults();
+
+  // --- The log of calls, in order of arrival.
+
+  std::vector<ApiCall> calls() const;
+  int CallCount(const std::string& verb, const std::string& plural) const;
+  void ClearCalls();
+
+ private:
+  using TypeKey = std::pair<std::string, std::string>;     // group, plural
+  using ObjectName = std::pair<std::string, std::string>;  // namespace, name
+  struct Change {
+    int64_t revision;
+    TypeKey type;
+    std::optional<Json> before;  // absent: created
+    std::optional<Json> after;   // absent: deleted; both absent: bookmark
+  };
+  struct Injection {
+    std::string verb, plural;
+    absl::Status status;
+    int times;
+    Fault fault;
+  };
+  // What Begin() decided about one call.
+  struct Admission {
+    absl::Status refused;      // not OK: the answer
+    absl::Status lost_answer;  // not OK: do the work, then answer with this
+  };
+  struct Hooks {
+    std::vector<ObjectHook> on_create;
+    std::vector<EventHook> on_event;
+  };
+
+  Admission Begin(const CallContext& ctx, const ApiCall& call, const Json* body);
+  void RunHooks(const k8s::ResourceType& type, k8s::WatchEvent::Kind kind, const Json& object);
+  absl::StatusOr<Json> PrepareNew(const k8s::ResourceType& type, absl::string_view namespace_name,
+                                  const Json& object);
+  using Edit = std::function<absl::StatusOr<Json>(const Json& stored)>;
+  absl::StatusOr<k8s::WatchEvent> Modify(const k8s::ObjectKey& key, absl::string_view subresource,
+                                         const Edit& edit);
+  absl::StatusOr<k8s::WatchEvent> Save(const k8s::ObjectKey& key, Json object);
+  Json Store(const TypeKey& type, const ObjectName& name, Json object);
+  Json Drop(const TypeKey& type, const ObjectName& name);
+  const Json* FindLocked(const TypeKey& type, const ObjectName& name) const;
+  bool HasStatusSubresource(const std::string& plural) const;
+  std::string NextUid();
+  std::optional<k8s::WatchEvent> EventFor(const Change& change, const k8s::ResourceType& type,
+                                          absl::string_view namespace_name,
+                                          const k8s::WatchOptions& options) const;
+
+  absl::StatusOr<int64_t> StartOfWatch(const k8s::WatchOptions& options) const;
+  absl::Status AwaitNews(const CallContext& ctx, std::unique_lock<std::mutex>& lock,
+                         const std::function<bool()>& news);
+
+  const Clock& clock_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any changed_;
+  std::map<TypeKey, std::map<ObjectName, Json>> objects_;
+  std::vector<Change> history_;
+  int64_t revision_ = 1000;
+  int64_t compacted_revision_ = 0;
+  int64_t uids_ = 0;
+  int64_t watch_epoch_ = 0;
+  int watches_ = 0;
+  bool require_namespaces_ = false;
+  std::set<std::string> removed_types_;
+  std::map<std::string, bool> status_subresource_;
+  std::map<std::string, Hooks> hooks_;
+  std::vector<Injection> injections_;
+  std::vector<std::pair<std::string, std::string>> forbidden_;
+  std::optional<std::pair<int, Injection>> sweep_;
+  bool sweep_hit_ = false;
+  Interceptor interceptor_;
+  std::vector<ApiCall> calls_;
+};
+
+}  // namespace csidelta::support

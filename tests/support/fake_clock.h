@@ -1,0 +1,70 @@
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace csidelta::support {
+
+// A clock that stands still until the test moves it. Sleepers wake when Advance() reaches their
+// time. With auto-advance on, a sleep moves the clock itself and returns at once: for code that
+// polls. Thread-safe.
+class FakeClock : public Clock {
+ public:
+  explicit FakeClock(absl::Time start = absl::FromUnixSeconds(1'700'000'000)) : now_(start) {}
+
+  absl::Time Now() const override {
+    std::scoped_lock lock(mutex_);
+    return now_;
+  }
+
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    std::unique_lock lock(mutex_);
+    if (stop.stop_requested()) {
+      return false;
+    }
+    if (auto_advance_ && wake_at != absl::InfiniteFuture()) {
+      now_ = wake_at > now_ ? wake_at : now_;
+      changed_.notify_all();
+      return true;
+    }
+    ++sleepers_;
+    changed_.notify_all();
+    changed_.wait(lock, stop, [&] { return now_ >= wake_at; });
+    --sleepers_;
+    return !stop.stop_requested();
+  }
+
+  void Advance(absl::Duration step) {
+    std::scoped_lock lock(mutex_);
+    now_ += step;
+    changed_.notify_all();
+  }
+
+  // Blocks until at least `count` threads sleep on this clock.
+  void AwaitSleepers(int count) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return sleepers_ >= count; });
+  }
+
+  void SetAutoAdvance(bool on) {
+    std::scoped_lock lock(mutex_);
+    auto_advance_ = on;
+  }
+  bool auto_advance() const {
+    std::scoped_lock lock(mutex_);
+    return auto_advance_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any changed_;
+  mutable absl::Time now_;
+  mutable int sleepers_ = 0;
+  bool auto_advance_ = false;
+};
+
+}  // namespace csidelta::support

@@ -1,0 +1,280 @@
+#include "tests/support/http_test_server.h"
+
+#include <arpa/inet.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+
+namespace csidelta::support {
+namespace {
+
+constexpr int kPollIntervalMs = 20;  // How late a stop is noticed.
+
+int ConnectTo(uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CSIDELTA_CHECK(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  return fd;
+}
+
+// Moves what is there from one socket to the other; false at the end.
+bool Pump(int from, int to) {
+  std::array<char, 16384> bytes;
+  const ssize_t count = recv(from, bytes.data(), bytes.size(), 0);
+  return count > 0 &&
+         send(to, bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL) == count;
+}
+
+std::string HeadLines(int status, const Headers& headers) {
+  std::string head = absl::StrCat("HTTP/1.1 ", status, " Text\r\n");
+  for (const auto& [name, value] : headers) {
+    absl::StrAppend(&head, name, ": ", value, "\r\n");
+  }
+  return head;
+}
+
+SSL_CTX* MakeServerContext(TestAuthority& authority, const TestServerOptions& options) {
+  const Credentials own = authority.IssueServer(options.names);
+  SSL_CTX* context = SSL_CTX_new(TLS_server_method());
+  BIO* certificate_bio = BIO_new_mem_buf(own.certificate_pem.data(), -1);
+  BIO* key_bio = BIO_new_mem_buf(own.key_pem.data(), -1);
+  X509* certificate = PEM_read_bio_X509(certificate_bio, nullptr, nullptr, nullptr);
+  EVP_PKEY* key = PEM_read_bio_PrivateKey(key_bio, nullptr, nullptr, nullptr);
+  CSIDELTA_CHECK(SSL_CTX_use_certificate(context, certificate) == 1);
+  CSIDELTA_CHECK(SSL_CTX_use_PrivateKey(context, key) == 1);
+  if (options.ask_for_client_certificate) {
+    const std::string ca_pem = authority.ca_pem();
+    BIO* ca_bio = BIO_new_mem_buf(ca_pem.data(), -1);
+    X509* ca = PEM_read_bio_X509(ca_bio, nullptr, nullptr, nullptr);
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context), ca);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+    X509_free(ca);
+    BIO_free(ca_bio);
+  }
+  X509_free(certificate);
+  EVP_PKEY_free(key);
+  BIO_free(certificate_bio);
+  BIO_free(key_bio);
+  return context;
+}
+
+std::string PeerCommonName(SSL* tls) {
+  X509* peer = tls == nullptr ? nullptr : SSL_get1_peer_certificate(tls);
+  if (peer == nullptr) {
+    return "";
+  }
+  std::array<char, 256> name{};
+  X509_NAME_get_text_by_NID(X509_get_subject_name(peer), NID_commonName, name.data(),
+                            static_cast<int>(name.size()));
+  X509_free(peer);
+  return name.data();
+}
+
+}  // namespace
+
+ServedConnection::ServedConnection(int fd, ssl_st* tls, std::stop_token stop)
+    : fd_(fd), tls_(tls), stop_(std::move(stop)) {}
+
+bool ServedConnection::Raw(const std::string& bytes) {
+  std::size_t sent = 0;
+  while (!is_cut_ && sent < bytes.size()) {
+    const std::size_t left = std::min(bytes.size() - sent, std::size_t{1} << 20);
+    const ssize_t count = tls_ != nullptr
+                              ? SSL_write(tls_, bytes.data() + sent, static_cast<int>(left))
+                              : send(fd_, bytes.data() + sent, left, MSG_NOSIGNAL);
+    if (count <= 0) {
+      is_cut_ = true;
+      break;
+    }
+    sent += static_cast<std::size_t>(count);
+  }
+  return !is_cut_;
+}
+
+void ServedConnection::Send(int status, const std::string& body, const Headers& headers) {
+  Raw(absl::StrCat(HeadLines(status, headers), "Content-Length: ", body.size(), "\r\n\r\n", body));
+}
+
+void ServedConnection::StartStream(int status, const Headers& headers) {
+  Raw(absl::StrCat(HeadLines(status, headers), "Transfer-Encoding: chunked\r\n\r\n"));
+}
+
+bool ServedConnection::Chunk(const std::string& bytes) {
+  return Raw(absl::StrCat(absl::Hex(bytes.size()), "\r\n", bytes, "\r\n"));
+}
+
+void ServedConnection::EndStream() { Raw("0\r\n\r\n"); }
+
+void ServedConnection::Cut() { is_cut_ = true; }
+
+bool ServedConnection::PeerIsGone() {
+  pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
+  char byte = 0;
+  return is_cut_ || (poll(&entry, 1, 0) > 0 && recv(fd_, &byte, 1, MSG_PEEK) <= 0);
+}
+
+void ServedConnection::Tunnel(uint16_t port) {
+  const int other = ConnectTo(port);
+  bool is_open = true;
+  while (is_open && !stop_.stop_requested()) {
+    std::array<pollfd, 2> polls{pollfd{.fd = fd_, .events = POLLIN, .revents = 0},
+                                pollfd{.fd = other, .events = POLLIN, .revents = 0}};
+    poll(polls.data(), polls.size(), kPollIntervalMs);
+    if (polls[0].revents != 0) {
+      is_open = Pump(fd_, other);
+    }
+    if (is_open && polls[1].revents != 0) {
+      is_open = Pump(other, fd_);
+    }
+  }
+  close(other);
+  is_cut_ = true;
+}
+
+bool ServedConnection::ReadMore() {
+  while (!stop_.stop_requested() && !is_cut_) {
+    pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
+    const bool is_ready =
+        (tls_ != nullptr && SSL_pending(tls_) > 0) || poll(&entry, 1, kPollIntervalMs) > 0;
+    if (!is_ready) {
+      continue;
+    }
+    std::array<char, 16384> bytes;
+    const ssize_t count = tls_ != nullptr
+                              ? SSL_read(tls_, bytes.data(), static_cast<int>(bytes.size()))
+                              : recv(fd_, bytes.data(), bytes.size(), 0);
+    if (count <= 0) {
+      return false;
+    }
+    input_.append(bytes.data(), static_cast<std::size_t>(count));
+    return true;
+  }
+  return false;
+}
+
+bool ServedConnection::ReadRequest(ServedRequest& request) {
+  std::size_t head_end = 0;
+  while ((head_end = input_.find("\r\n\r\n")) == std::string::npos) {
+    if (!ReadMore()) {
+      return false;
+    }
+  }
+  const std::vector<std::string> lines = absl::StrSplit(input_.substr(0, head_end), "\r\n");
+  input_.erase(0, head_end + 4);
+  const std::vector<std::string> words = absl::StrSplit(lines.front(), ' ');
+  CSIDELTA_CHECK(words.size() == 3);
+  request.method = words[0];
+  request.target = words[1];
+  for (auto line = lines.begin() + 1; line != lines.end(); ++line) {
+    const std::vector<std::string> parts = absl::StrSplit(*line, absl::MaxSplits(": ", 1));
+    request.headers[absl::AsciiStrToLower(parts.front())] = parts.back();
+  }
+  std::size_t body_bytes = 0;
+  if (const auto length = request.headers.find("content-length"); length != request.headers.end()) {
+    CSIDELTA_CHECK(absl::SimpleAtoi(length->second, &body_bytes));
+  }
+  while (input_.size() < body_bytes) {
+    if (!ReadMore()) {
+      return false;
+    }
+  }
+  request.body = input_.substr(0, body_bytes);
+  input_.erase(0, body_bytes);
+  return true;
+}
+
+HttpTestServer::HttpTestServer(Handler handler, TestServerOptions options)
+    : handler_(std::move(handler)), options_(std::move(options)) {
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to sockets that the client has closed.
+  if (options_.tls) {
+    tls_ = MakeServerContext(authority_, options_);
+  }
+  listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t address_bytes = sizeof(address);
+  auto* plain = reinterpret_cast<sockaddr*>(&address);
+  CSIDELTA_CHECK(bind(listener_, plain, address_bytes) == 0);
+  CSIDELTA_CHECK(listen(listener_, 64) == 0);
+  CSIDELTA_CHECK(getsockname(listener_, plain, &address_bytes) == 0);
+  port_ = ntohs(address.sin_port);
+  acceptor_ = std::jthread([this](const std::stop_token& stop) { Accept(stop); });
+}
+
+HttpTestServer::~HttpTestServer() {
+  acceptor_.request_stop();
+  acceptor_.join();
+  {
+    std::scoped_lock lock(mutex_);
+    for (const int fd : open_) {
+      shutdown(fd, SHUT_RDWR);  // Wakes handlers that block in a write.
+    }
+  }
+  connections_.clear();
+  close(listener_);
+  SSL_CTX_free(tls_);
+}
+
+std::string HttpTestServer::url(const std::string& host) const {
+  return absl::StrCat(options_.tls ? "https" : "http", "://", host, ":", port_);
+}
+
+void HttpTestServer::Accept(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    pollfd entry{.fd = listener_, .events = POLLIN, .revents = 0};
+    if (poll(&entry, 1, kPollIntervalMs) <= 0) {
+      continue;
+    }
+    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) {
+      continue;
+    }
+    const int number = ++connection_count_;
+    std::scoped_lock lock(mutex_);
+    open_.push_back(fd);
+    connections_.emplace_back(
+        [this, fd, number](const std::stop_token& own_stop) { Serve(fd, number, own_stop); });
+  }
+}
+
+void HttpTestServer::Serve(int fd, int number, const std::stop_token& stop) {
+  SSL* tls = nullptr;
+  bool is_open = true;
+  if (tls_ != nullptr) {
+    tls = SSL_new(tls_);
+    SSL_set_fd(tls, fd);
+    is_open = SSL_accept(tls) == 1;
+  }
+  ServedConnection connection(fd, tls, stop);
+  while (is_open && !connection.is_cut_) {
+    ServedRequest request;
+    request.connection = number;
+    request.client_common_name = PeerCommonName(tls);
+    is_open = connection.ReadRequest(request);
+    if (is_open) {
+      handler_(request, connection);
+    }
+  }
+  SSL_free(tls);
+  std::scoped_lock lock(mutex_);
+  std::erase(open_, fd);
+  close(fd);
+}
+
+}  // namespace csidelta::support

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "base/json.h"
+#include "csi/environment.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+
+// The objects that actions on volume snapshots meet, as small as they can be.
+namespace csidelta::support {
+
+inline constexpr char kVeleroNamespace[] = "velero";
+inline constexpr char kDriver[] = "hostpath.csi.k8s.io";
+
+using Strings = std::map<std::string, std::string>;
+
+inline Json MakeObject(const std::string& api_version, const std::string& kind,
+                       const std::string& namespace_name, const std::string& name,
+                       const Strings& labels = {}, const Strings& annotations = {}) {
+  Json object = {{"apiVersion", api_version}, {"kind", kind}, {"metadata", {{"name", name}}}};
+  if (!namespace_name.empty()) {
+    SetJson(object, {"metadata", "namespace"}, namespace_name);
+  }
+  if (!labels.empty()) {
+    SetJson(object, {"metadata", "labels"}, labels);
+  }
+  if (!annotations.empty()) {
+    SetJson(object, {"metadata", "annotations"}, annotations);
+  }
+  return object;
+}
+
+inline Json MakeBackupObject(const std::string& name, const std::string& phase,
+                             const std::string& uid = "backup-uid") {
+  Json backup = MakeObject("velero.io/v1", "Backup", kVeleroNamespace, name);
+  SetJson(backup, {"metadata", "uid"}, uid);
+  SetJson(backup, {"spec"}, Json::object());
+  SetJson(backup, {"status", "phase"}, phase);
+  return backup;
+}
+
+inline Json MakeRestoreObject(const std::string& name, const std::string& backup_name) {
+  Json restore = MakeObject("velero.io/v1", "Restore", kVeleroNamespace, name);
+  SetJson(restore, {"metadata", "uid"}, "restore-uid");
+  SetJson(restore, {"spec", "backupName"}, backup_name);
+  SetJson(restore, {"status", "phase"}, "InProgress");
+  return restore;
+}
+
+// A VolumeSnapshot of the claim "data", bound to `content`.
+inline Json MakeSnapshotObject(const std::string& namespace_name, const std::string& name,
+                               const std::string& content, const Strings& labels = {},
+                               const Strings& annotations = {}) {
+  Json snapshot = MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshot", namespace_name, name,
+                             labels, annotations);
+  SetJson(snapshot, {"metadata", "uid"}, name + "-uid");
+  SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, "data");
+  SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, "fast");
+  if (!content.empty()) {
+    SetJson(snapshot, {"status", "boundVolumeSnapshotContentName"}, content);
+  }
+  return snapshot;
+}
+
+// A content that the driver cut for the VolumeSnapshot `snapshot`.
+inline Json MakeContentObject(const std::string& name, const std::string& namespace_name,
+                              const std::string& snapshot, const std::string& handle,
+                              const Strings& labels = {}) {
+  Json content =
+      MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshotContent", "", name, labels);
+  SetJson(content, {"metadata", "uid"}, name + "-uid");
+  SetJson(content, {"spec"},
+          Json{{"deletionPolicy", "Delete"},
+               {"driver", kDriver},
+               {"source", {{"volumeHandle", "volume-1"}}},
+               {"volumeSnapshotClassName", "fast"},
+               {"volumeSnapshotRef",
+                {{"namespace", namespace_name},
+                 {"name", snapshot},
+                 {"uid", snapshot + "-uid"},
+                 {"resourceVersion", "77"}}}});
+  if (!handle.empty()) {
+    SetJson(content, {"status", "snapshotHandle"}, handle);
+    SetJson(content, {"status", "readyToUse"}, true);
+  }
+  return content;
+}
+
+inline Json MakeClassObject(const std::string& name, const std::string& driver) {
+  Json snapshot_class = MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshotClass", "", name);
+  SetJson(snapshot_class, {"driver"}, driver);
+  SetJson(snapshot_class, {"deletionPolicy"}, "Delete");
+  return snapshot_class;
+}
+
+// An API server, a clock and the environment of an action that uses them.
+struct ActionBed {
+  FakeClock clock;
+  FakeApiClient api{clock};
+  csi::Environment env{.api = api,
+                       .clock = clock,
+                       .random = Random::Real(),
+                       .velero_namespace = kVeleroNamespace,
+                       .enable_csi = true};
+  CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
+};
+
+}  // namespace csidelta::support

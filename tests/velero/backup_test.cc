@@ -1,0 +1,198 @@
+#include "velero/backup.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::velero {
+namespace {
+
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kFullBackup[] = R"({
+  "kind": "Backup", "apiVersion": "velero.io/v1", "future": 9007199254740993,
+  "metadata": {"name": "nightly", "namespace": "velero", "uid": "u-1",
+    "labels": {"velero.io/schedule-name": "s"},
+    "annotations": {"velero.io/resource-timeout": "5m0s",
+                    "velero.io/global-backup-volume-policy-configmap": "global"}},
+  "spec": {"snapshotVolumes": false, "snapshotMoveData": true, "datamover": "csi-delta",
+    "storageLocation": "default", "volumeGroupSnapshotLabelKey": "group",
+    "csiSnapshotTimeout": "20m0s", "itemOperationTimeout": "8h0m0s",
+    "defaultVolumesToFsBackup": true, "includedNamespaces": ["a", "b"],
+    "excludedResources": ["secrets"], "includeClusterResources": true,
+    "resourcePolicy": {"apiGroup": null, "kind": "ConfigMap", "name": "policies"}},
+  "status": {"phase": "InProgress"}})";
+
+TEST(ParseBackupTest, ReadsEveryField) {
+  const auto backup = ParseBackup(*ParseJson(kFullBackup));
+  ASSERT_TRUE(backup.ok()) << backup.status();
+  EXPECT_EQ(backup->name, "nightly");
+  EXPECT_EQ(backup->namespace_name, "velero");
+  EXPECT_EQ(backup->uid, "u-1");
+  EXPECT_EQ(backup->phase, "InProgress");
+  EXPECT_EQ(backup->labels.at("velero.io/schedule-name"), "s");
+  EXPECT_EQ(backup->snapshot_volumes, false);
+  EXPECT_TRUE(backup->snapshot_move_data);
+  EXPECT_EQ(backup->data_mover, "csi-delta");
+  EXPECT_EQ(backup->storage_location, "default");
+  EXPECT_EQ(backup->volume_group_label_key, "group");
+  EXPECT_EQ(backup->csi_snapshot_timeout, absl::Minutes(20));
+  EXPECT_EQ(backup->item_operation_timeout, absl::Hours(8));
+  EXPECT_EQ(backup->resource_timeout, absl::Minutes(5));
+  EXPECT_EQ(backup->default_volumes_to_fs_backup, true);
+  EXPECT_EQ(backup->resource_policy_config_map, "policies");
+  EXPECT_EQ(backup->global_policy_config_map, "global");
+  EXPECT_THAT(backup->included_namespaces, ElementsAre("a", "b"));
+  EXPECT_THAT(backup->excluded_resources, ElementsAre("secrets"));
+  EXPECT_EQ(backup->include_cluster_resources, true);
+  EXPECT_FALSE(backup->Finalizing());
+}
+
+TEST(ParseBackupTest, FillsInVelerosDefaults) {
+  const auto backup = ParseBackup(*ParseJson(
+      R"({"metadata":{"name":"b","namespace":"v"},
+          "spec":{"csiSnapshotTimeout":"0s","itemOperationTimeout":null,"labelSelector":null}})"));
+  ASSERT_TRUE(backup.ok()) << backup.status();
+  EXPECT_EQ(backup->snapshot_volumes, std::nullopt);
+  EXPECT_FALSE(backup->snapshot_move_data);
+  EXPECT_EQ(backup->csi_snapshot_timeout, absl::Minutes(10));
+  EXPECT_EQ(backup->item_operation_timeout, absl::Hours(4));
+  EXPECT_EQ(backup->resource_timeout, absl::Minutes(10));
+  EXPECT_EQ(backup->default_volumes_to_fs_backup, std::nullopt);
+  EXPECT_EQ(backup->resource_policy_config_map, "");
+}
+
+TEST(ParseBackupTest, ReadsTheOldNameOfTheFsBackupFlag) {
+  const auto backup = ParseBackup(*ParseJson(
+      R"({"metadata":{"name":"b","namespace":"v"},"spec":{"defaultVolumesToRestic":true}})"));
+  ASSERT_TRUE(backup.ok()) << backup.status();
+  EXPECT_EQ(backup->default_volumes_to_fs_backup, true);
+}
+
+TEST(ParseBackupTest, OnlyConfigMapsHoldPolicies) {
+  const auto backup = ParseBackup(*ParseJson(
+      R"({"metadata":{"name":"b","namespace":"v"},
+          "spec":{"resourcePolicy":{"kind":"secret","name":"p"}}})"));
+  ASSERT_TRUE(backup.ok()) << backup.status();
+  EXPECT_EQ(backup->resource_policy_config_map, "");
+}
+
+struct PhaseCase {
+  const char* phase;
+  bool finalizing, finished;
+};
+class BackupPhaseTest : public testing::TestWithParam<PhaseCase> {};
+
+TEST_P(BackupPhaseTest, IsUnderstood) {
+  Backup backup;
+  backup.phase = GetParam().phase;
+  EXPECT_EQ(backup.Finalizing(), GetParam().finalizing);
+  EXPECT_EQ(backup.Finished(), GetParam().finished);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, BackupPhaseTest,
+                         testing::ValuesIn(std::vector<PhaseCase>{
+                             {"", false, false},
+                             {"New", false, false},
+                             {"InProgress", false, false},
+                             {"WaitingForPluginOperations", false, false},
+                             {"WaitingForPluginOperationsPartiallyFailed", false, false},
+                             {"Finalizing", true, false},
+                             {"FinalizingPartiallyFailed", true, false},
+                             {"Completed", false, true},
+                             {"PartiallyFailed", false, true},
+                             {"Failed", false, true},
+                             {"FailedValidation", false, true},
+                             {"Deleting", false, false},
+                         }));
+
+struct BadObjectCase {
+  const char* name;
+  std::string text;
+  const char* want_message;
+};
+class BadBackupTest : public testing::TestWithParam<BadObjectCase> {};
+
+TEST_P(BadBackupTest, IsInvalidArgument) {
+  EXPECT_THAT(ParseBackup(*ParseJson(GetParam().text)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().want_message)));
+}
+
+std::string WithSpec(const std::string& spec) {
+  return R"({"metadata":{"name":"b","namespace":"v"},"spec":{)" + spec + "}}";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadBackupTest,
+    testing::ValuesIn(std::vector<BadObjectCase>{
+        {"Null", "null", "not an object"},
+        {"List", "[]", "not an object"},
+        {"Empty", "{}", "metadata.name: missing"},
+        {"NoNamespace", R"({"metadata":{"name":"b"}})", "metadata.namespace: missing"},
+        {"NameNumber", R"({"metadata":{"name":1,"namespace":"v"}})", "metadata.name: is not"},
+        {"LabelsList", R"({"metadata":{"name":"b","namespace":"v","labels":[]}})",
+         "metadata.labels: is not a map"},
+        {"LabelNumber", R"({"metadata":{"name":"b","namespace":"v","labels":{"a":1}}})",
+         "metadata.labels: is not a map"},
+        {"FlagText", WithSpec(R"("snapshotVolumes":"false")"), "spec.snapshotVolumes: is not"},
+        {"FlagNumber", WithSpec(R"("snapshotMoveData":1)"), "spec.snapshotMoveData: is not"},
+        {"MoverList", WithSpec(R"("datamover":[])"), "spec.datamover: is not a string"},
+        {"TimeoutNumber", WithSpec(R"("csiSnapshotTimeout":600)"), "spec.csiSnapshotTimeout: is"},
+        {"TimeoutText", WithSpec(R"("csiSnapshotTimeout":"soon")"), "spec.csiSnapshotTimeout"},
+        {"TimeoutNegative", WithSpec(R"("itemOperationTimeout":"-1s")"), "negative"},
+        {"TimeoutHuge", WithSpec(R"("itemOperationTimeout":"99999999h")"), "itemOperationTimeout"},
+        {"ResourceTimeout",
+         R"({"metadata":{"name":"b","namespace":"v",
+             "annotations":{"velero.io/resource-timeout":"x"}}})",
+         "annotation velero.io/resource-timeout"},
+        {"NamespacesText", WithSpec(R"("includedNamespaces":"a")"), "is not a list"},
+        {"NamespacesNumbers", WithSpec(R"("includedNamespaces":[1])"), "not a string"},
+        {"PolicyNameNumber", WithSpec(R"("resourcePolicy":{"kind":"configmap","name":3})"),
+         "spec.resourcePolicy.name"},
+    }),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(ParseRestoreTest, ReadsEveryField) {
+  const auto restore = ParseRestore(*ParseJson(R"({
+    "metadata": {"name": "r", "namespace": "velero", "uid": "u-2",
+                 "annotations": {"velero.io/resource-timeout": "1m"}},
+    "spec": {"backupName": "nightly", "restorePVs": false, "itemOperationTimeout": "2h0m0s",
+             "namespaceMapping": {"a": "b"}},
+    "status": {"phase": "InProgress"}})"));
+  ASSERT_TRUE(restore.ok()) << restore.status();
+  EXPECT_EQ(restore->name, "r");
+  EXPECT_EQ(restore->uid, "u-2");
+  EXPECT_EQ(restore->phase, "InProgress");
+  EXPECT_EQ(restore->backup_name, "nightly");
+  EXPECT_EQ(restore->restore_pvs, false);
+  EXPECT_EQ(restore->item_operation_timeout, absl::Hours(2));
+  EXPECT_EQ(restore->resource_timeout, absl::Minutes(1));
+  EXPECT_EQ(restore->MapNamespace("a"), "b");
+  EXPECT_EQ(restore->MapNamespace("c"), "c");
+}
+
+class BadRestoreTest : public testing::TestWithParam<BadObjectCase> {};
+
+TEST_P(BadRestoreTest, IsInvalidArgument) {
+  EXPECT_THAT(ParseRestore(*ParseJson(GetParam().text)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().want_message)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadRestoreTest,
+    testing::ValuesIn(std::vector<BadObjectCase>{
+        {"Text", "\"restore\"", "not an object"},
+        {"Empty", "{}", "metadata.name: missing"},
+        {"FlagText", WithSpec(R"("restorePVs":"no")"), "spec.restorePVs"},
+        {"MappingList", WithSpec(R"("namespaceMapping":["a"])"), "spec.namespaceMapping"},
+        {"MappingNumber", WithSpec(R"("namespaceMapping":{"a":1})"), "spec.namespaceMapping"},
+        {"BackupNameMap", WithSpec(R"("backupName":{})"), "spec.backupName"},
+    }),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace csidelta::velero

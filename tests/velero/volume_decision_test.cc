@@ -1,0 +1,463 @@
+#include "velero/volume_decision.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::velero {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr auto kLeaveAlone = VolumeDecision::Kind::kLeaveAlone;
+constexpr auto kSnapshot = VolumeDecision::Kind::kSnapshot;
+constexpr auto kAlreadyDone = VolumeDecision::Kind::kAlreadyDone;
+
+Backup MakeBackup(const std::string& name) {
+  Backup backup;
+  backup.name = name;
+  return backup;
+}
+
+// A bound claim with a CSI volume in a backup without flags and policies; tests change parts.
+struct Scene {
+  Backup backup = MakeBackup("nightly");
+  Json pvc = Json::parse(R"({"metadata":{"name":"data","namespace":"app"},
+      "spec":{"volumeName":"pv-1","storageClassName":"fast"},"status":{"phase":"Bound"}})");
+  Json pv = Json::parse(R"({"spec":{"storageClassName":"fast","csi":{"driver":"d"}}})");
+  std::vector<Json> pods;
+  std::string policies;  // the rules; "" for none
+  bool enable_csi = true;
+  bool ignore_claim_labels = false;
+  // How often each query was made.
+  int policy_queries = 0, pv_queries = 0, pod_queries = 0;
+
+  absl::StatusOr<VolumeDecision> Decide() {
+    const VolumeQueries queries = {
+        .policies = [this]() -> absl::StatusOr<std::shared_ptr<const VolumePolicies>> {
+          ++policy_queries;
+          auto parsed = VolumePolicies::Parse("version: v1\nvolumePolicies: [" + policies + "]",
+                                              "ConfigMap velero/p");
+          if (!parsed.ok()) {
+            return parsed.status();
+          }
+          return std::make_shared<const VolumePolicies>(*std::move(parsed));
+        },
+        .pv = [this]() -> absl::StatusOr<Json> {
+          ++pv_queries;
+          return pv;
+        },
+        .pods = [this]() -> absl::StatusOr<std::shared_ptr<const std::vector<Json>>> {
+          ++pod_queries;
+          return std::make_shared<const std::vector<Json>>(pods);
+        }};
+    return DecideVolume({.backup = backup,
+                         .pvc = pvc,
+                         .enable_csi = enable_csi,
+                         .ignore_claim_labels = ignore_claim_labels},
+                        queries);
+  }
+};
+
+Json Pod(const Json& annotations) {
+  return {{"metadata", {{"name", "db-0"}, {"annotations", annotations}}},
+          {"spec",
+           {{"volumes",
+             {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}},
+              {{"name", "w"}, {"persistentVolumeClaim", {{"claimName", "other"}}}},
+              {{"name", "e"}, {"emptyDir", Json::object()}}}}}}};
+}
+
+const Json kOptIn = {{"backup.velero.io/backup-volumes", "e,v"}};
+const Json kOptOut = {{"backup.velero.io/backup-volumes-excludes", "v"}};
+
+std::string Custom(const std::string& value) {
+  return "{action: {type: custom, parameters: {csi-delta: " + value + "}}}";
+}
+
+struct DecisionCase {
+  const char* name;
+  void (*change)(Scene&);
+  VolumeDecision::Kind want;
+  const char* want_reason;
+  bool want_warn = false;
+};
+class VolumeDecisionTest : public testing::TestWithParam<DecisionCase> {};
+
+TEST_P(VolumeDecisionTest, FollowsTheTable) {
+  Scene scene;
+  GetParam().change(scene);
+  const auto decision = scene.Decide();
+  ASSERT_THAT(decision, IsOk());
+  EXPECT_EQ(decision->kind, GetParam().want) << decision->reason;
+  EXPECT_THAT(decision->reason, HasSubstr(GetParam().want_reason));
+  EXPECT_EQ(decision->warn, GetParam().want_warn) << decision->reason;
+  EXPECT_EQ(decision->pv.is_null(), decision->kind != kSnapshot);
+  EXPECT_LE(scene.policy_queries, 1);
+  EXPECT_LE(scene.pv_queries, 1);
+  EXPECT_LE(scene.pod_queries, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ours, VolumeDecisionTest,
+    testing::ValuesIn(std::vector<DecisionCase>{
+        {"NoFlagsNoPolicy", [](Scene&) {}, kSnapshot, "the backup snapshots its volumes"},
+        {"SnapshotVolumesTrue", [](Scene& s) { s.backup.snapshot_volumes = true; }, kSnapshot, ""},
+        {"RuleSnapshot", [](Scene& s) { s.policies = "{action: {type: snapshot}}"; }, kSnapshot,
+         "volume policy 1 of ConfigMap velero/p asks for a volume snapshot"},
+        {"RuleSnapshotBeatsFlag",
+         [](Scene& s) {
+           s.policies = "{action: {type: snapshot}}";
+           s.backup.snapshot_volumes = false;
+         },
+         kSnapshot, "asks for a volume snapshot"},
+        {"RuleSnapshotBeatsFsBackup",
+         [](Scene& s) {
+           s.policies = "{action: {type: snapshot}}";
+           s.pods = {Pod(kOptIn)};
+         },
+         kSnapshot, "asks for a volume snapshot"},
+        {"RuleDoesNotMatch",
+         [](Scene& s) { s.policies = "{conditions: {nfs: {}}, action: {type: skip}}"; }, kSnapshot,
+         "the backup snapshots its volumes"},
+        {"CustomSnapshot", [](Scene& s) { s.policies = Custom("snapshot"); }, kSnapshot,
+         "gives this volume to us"},
+        {"CustomSnapshotBeatsFlag",
+         [](Scene& s) {
+           s.policies = Custom("snapshot");
+           s.backup.snapshot_volumes = false;
+         },
+         kSnapshot, "gives this volume to us"},
+        {"CustomSnapshotBeatsMoveData",
+         [](Scene& s) {
+           s.policies = Custom("snapshot");
+           s.backup.snapshot_move_data = true;
+         },
+         kSnapshot, "gives this volume to us"},
+        {"CustomTrueWithoutMoveData", [](Scene& s) { s.policies = Custom("\"true\""); }, kSnapshot,
+         "gives this volume to us"},
+        {"CustomTrueUnquoted", [](Scene& s) { s.policies = Custom("true"); }, kSnapshot,
+         "gives this volume to us"},
+    }),
+    [](const auto& test) { return std::string(test.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    OursDespitePodsAndLabels, VolumeDecisionTest,
+    testing::ValuesIn(std::vector<DecisionCase>{
+        {"PodWithoutAnnotation", [](Scene& s) { s.pods = {Pod(Json::object())}; }, kSnapshot, ""},
+        {"OptedInOtherVolume",
+         [](Scene& s) {
+           s.pods = {Pod({{"backup.velero.io/backup-volumes", "w,e"}})};
+         },
+         kSnapshot, ""},
+        {"OptInIsNotTrimmed",
+         [](Scene& s) {
+           s.pods = {Pod({{"backup.velero.io/backup-volumes", "e, v"}})};
+         },
+         kSnapshot, ""},
+        {"OptedOut",
+         [](Scene& s) {
+           s.backup.default_volumes_to_fs_backup = true;
+           s.pods = {Pod(kOptOut)};
+         },
+         kSnapshot, ""},
+        {"FsBackupByDefaultWithoutPods",
+         [](Scene& s) { s.backup.default_volumes_to_fs_backup = true; }, kSnapshot, ""},
+        {"LabelsOfAnotherBackup",
+         [](Scene& s) {
+           s.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "vs"},
+                                          {"velero.io/backup-name", "older"}};
+         },
+         kSnapshot, ""},
+        {"StaleAnnotations",
+         [](Scene& s) {
+           s.pvc["metadata"]["annotations"] = {{"velero.io/volume-snapshot-name", "vs"},
+                                               {"velero.io/data-upload-name", "velero/du"}};
+         },
+         kSnapshot, ""},
+        {"BackupLabelAlone",
+         [](Scene& s) {
+           s.pvc["metadata"]["labels"] = {{"velero.io/backup-name", "nightly"}};
+         },
+         kSnapshot, ""},
+        {"LabelsFoundStale",
+         [](Scene& s) {
+           s.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "vs"},
+                                          {"velero.io/backup-name", "nightly"}};
+           s.ignore_claim_labels = true;
+         },
+         kSnapshot, ""},
+    }),
+    [](const auto& test) { return std::string(test.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    HandsOff, VolumeDecisionTest,
+    testing::ValuesIn(std::vector<DecisionCase>{
+        {"EnableCsiOff", [](Scene& s) { s.enable_csi = false; }, kLeaveAlone, "EnableCSI"},
+        {"EnableCsiOffBeatsPolicy",
+         [](Scene& s) {
+           s.enable_csi = false;
+           s.policies = Custom("move");
+         },
+         kLeaveAlone, "EnableCSI"},
+        {"Finalizing", [](Scene& s) { s.backup.phase = "FinalizingPartiallyFailed"; }, kLeaveAlone,
+         "finalized"},
+        {"SnapshotVolumesFalse", [](Scene& s) { s.backup.snapshot_volumes = false; }, kLeaveAlone,
+         "snapshotVolumes"},
+        {"SnapshotVolumesFalseWithOtherRules",
+         [](Scene& s) {
+           s.backup.snapshot_volumes = false;
+           s.policies = "{conditions: {nfs: {}}, action: {type: snapshot}}";
+         },
+         kLeaveAlone, "snapshotVolumes"},
+        {"Skip", [](Scene& s) { s.policies = "{action: {type: skip}}"; }, kLeaveAlone, "skips"},
+        {"FsBackupRule", [](Scene& s) { s.policies = "{action: {type: fs-backup}}"; }, kLeaveAlone,
+         "file-system backup"},
+        {"CustomOfSomebodyElse",
+         [](Scene& s) { s.policies = "{action: {type: custom, parameters: {acme: yes}}}"; },
+         kLeaveAlone, "somebody else"},
+        {"CustomWithoutParameters", [](Scene& s) { s.policies = "{action: {type: custom}}"; },
+         kLeaveAlone, "somebody else"},
+        {"ParameterKeyCase",
+         [](Scene& s) { s.policies = "{action: {type: custom, parameters: {CSI-Delta: move}}}"; },
+         kLeaveAlone, "somebody else"},
+        {"FirstRuleWins",
+         [](Scene& s) { s.policies = "{action: {type: skip}}, " + Custom("snapshot"); },
+         kLeaveAlone, "skips"},
+        {"OurParameterOnOtherType",
+         [](Scene& s) { s.policies = "{action: {type: skip, parameters: {csi-delta: move}}}"; },
+         kLeaveAlone, "skips"},
+    }),
+    [](const auto& test) { return std::string(test.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    HandsOffForOtherReasons, VolumeDecisionTest,
+    testing::ValuesIn(std::vector<DecisionCase>{
+        {"Undecidable",
+         [](Scene& s) { s.policies = "{conditions: {moon: full}, action: {type: snapshot}}"; },
+         kLeaveAlone, "condition \"moon\" is not known, so this volume is left alone", true},
+        {"OptedInToFsBackup",
+         [](Scene& s) {
+           s.pods = {Json(), Pod(kOptIn)};
+         },
+         kLeaveAlone, "file-system backup takes this volume in pod db-0"},
+        {"FsBackupByDefault",
+         [](Scene& s) {
+           s.backup.default_volumes_to_fs_backup = true;
+           s.pods = {Pod(Json::object())};
+         },
+         kLeaveAlone, "file-system backup takes this volume in pod db-0"},
+        {"FsBackupDespiteMoveData",
+         [](Scene& s) {
+           s.backup.snapshot_move_data = true;
+           s.backup.data_mover = "csi-delta";
+           s.pods = {Pod(kOptIn)};
+         },
+         kLeaveAlone, "file-system backup"},
+        {"Pending", [](Scene& s) { s.pvc["status"]["phase"] = "Pending"; }, kLeaveAlone,
+         "phase is \"Pending\""},
+        {"Lost", [](Scene& s) { s.pvc["status"]["phase"] = "Lost"; }, kLeaveAlone,
+         "phase is \"Lost\""},
+        {"NoPhase", [](Scene& s) { s.pvc.erase("status"); }, kLeaveAlone, "no volume"},
+        {"NoVolumeName", [](Scene& s) { s.pvc["spec"].erase("volumeName"); }, kLeaveAlone,
+         "no volume"},
+        {"VolumeGone", [](Scene& s) { s.pv = nullptr; }, kLeaveAlone, "no volume"},
+        {"PendingThoughOurs",
+         [](Scene& s) {
+           s.policies = Custom("snapshot");
+           s.pvc["status"]["phase"] = "Pending";
+         },
+         kLeaveAlone, "no volume"},
+        {"PendingThoughMove",
+         [](Scene& s) {
+           s.policies = Custom("move");
+           s.pvc["status"]["phase"] = "Pending";
+         },
+         kLeaveAlone, "no volume"},
+    }),
+    [](const auto& test) { return std::string(test.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(HandsOffWhatWeCannotTake, VolumeDecisionTest,
+                         testing::ValuesIn(std::vector<DecisionCase>{
+                             {"NotCsi",
+                              [](Scene& s) {
+                                s.pv = {{"spec", {{"awsElasticBlockStore", Json::object()}}}};
+                              },
+                              kLeaveAlone, "not a CSI volume"},
+                             {"NotCsiThoughOurs",
+                              [](Scene& s) {
+                                s.policies = Custom("snapshot");
+                                s.pv = {{"spec", {{"hostPath", Json::object()}}}};
+                              },
+                              kLeaveAlone, "not a CSI volume", true},
+                             {"NotCsiThoughSnapshotRule",
+                              [](Scene& s) {
+                                s.policies = "{action: {type: snapshot}}";
+                                s.pv = {{"spec", {{"csi", "text"}}}};
+                              },
+                              kLeaveAlone, "not a CSI volume"},
+                             {"VelerosMoverDidNotTakeIt",
+                              [](Scene& s) { s.backup.snapshot_move_data = true; }, kLeaveAlone,
+                              "data movement by \"velero\" was asked for", true},
+                             {"VelerosMoverDidNotTakeItByRule",
+                              [](Scene& s) {
+                                s.policies = "{action: {type: snapshot}}";
+                                s.backup.snapshot_move_data = true;
+                                s.backup.data_mover = "velero-block";
+                              },
+                              kLeaveAlone, "data movement by \"velero-block\" was asked for", true},
+                             {"SomeonesMoverDidNotTakeIt",
+                              [](Scene& s) {
+                                s.backup.snapshot_move_data = true;
+                                s.backup.data_mover = "acme";
+                              },
+                              kLeaveAlone, "data movement by \"acme\" was asked for", true},
+                         }),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(DecideVolumeTest, FindsWhatAnotherActionDidAndAsksNothing) {
+  for (const std::string& backup : {std::string("nightly"), std::string(80, 'b')}) {
+    for (const std::string& label : {backup, ValidLabelValue(backup)}) {
+      Scene scene;
+      scene.backup.name = backup;
+      scene.policies = Custom("wrong");
+      scene.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "velero-data-x"},
+                                         {"velero.io/backup-name", label}};
+      const auto decision = scene.Decide();
+      ASSERT_THAT(decision, IsOk());
+      EXPECT_EQ(decision->kind, kAlreadyDone);
+      EXPECT_EQ(decision->volume_snapshot_name, "velero-data-x");
+      EXPECT_EQ(scene.policy_queries + scene.pv_queries + scene.pod_queries, 0);
+    }
+  }
+}
+
+TEST(DecideVolumeTest, AsksOnlyWhatTheAnswerDependsOn) {
+  Scene off;
+  off.backup.snapshot_volumes = false;
+  ASSERT_THAT(off.Decide(), IsOk());
+  EXPECT_EQ(off.pv_queries, 0) << "no rule can want it";
+
+  Scene ruled;
+  ruled.policies = Custom("snapshot");
+  ASSERT_THAT(ruled.Decide(), IsOk());
+  EXPECT_EQ(ruled.pod_queries, 0) << "pods matter only without a rule";
+
+  Scene not_csi;
+  not_csi.pv = {{"spec", Json::object()}};
+  ASSERT_THAT(not_csi.Decide(), IsOk());
+  EXPECT_EQ(not_csi.pod_queries, 0);
+}
+
+TEST(DecideVolumeTest, HandsOverVolumeAndSnapshotClass) {
+  for (const char* type : {"snapshot", "custom"}) {
+    Scene scene;
+    scene.policies = std::string("{action: {type: ") + type +
+                     ", parameters: {csi-delta: snapshot, snapshotClass: gold}}}";
+    const auto decision = scene.Decide();
+    ASSERT_THAT(decision, IsOk());
+    EXPECT_EQ(decision->snapshot_class, "gold");
+    EXPECT_EQ(decision->pv, scene.pv);
+  }
+}
+
+struct RefusalCase {
+  const char* name;
+  void (*change)(Scene&);
+  absl::StatusCode want;
+  const char* want_message;
+};
+class RefusedVolumeTest : public testing::TestWithParam<RefusalCase> {};
+
+TEST_P(RefusedVolumeTest, NamesTheClaim) {
+  Scene scene;
+  GetParam().change(scene);
+  EXPECT_THAT(scene.Decide(),
+              StatusIs(GetParam().want, AllOf(HasSubstr("PersistentVolumeClaim app/data: "),
+                                              HasSubstr(GetParam().want_message))));
+}
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
+constexpr char kLegal[] = "is not snapshot, move or \"true\"";
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, RefusedVolumeTest,
+    testing::ValuesIn(std::vector<RefusalCase>{
+        {"ValueFalse", [](Scene& s) { s.policies = Custom("\"false\""); }, kInvalid, kLegal},
+        {"ValueEmpty", [](Scene& s) { s.policies = Custom("\"\""); }, kInvalid, kLegal},
+        {"ValueNull", [](Scene& s) { s.policies = Custom(""); }, kInvalid, kLegal},
+        {"ValueCase", [](Scene& s) { s.policies = Custom("Snapshot"); }, kInvalid, kLegal},
+        {"ValueTrueCase", [](Scene& s) { s.policies = Custom("True"); }, kInvalid, kLegal},
+        {"ValueYes", [](Scene& s) { s.policies = Custom("yes"); }, kInvalid, kLegal},
+        {"ValueSpace", [](Scene& s) { s.policies = Custom("\"move \""); }, kInvalid, kLegal},
+        {"ValueList", [](Scene& s) { s.policies = Custom("[snapshot]"); }, kInvalid, kLegal},
+        {"ValueMap", [](Scene& s) { s.policies = Custom("{snapshot: move}"); }, kInvalid, kLegal},
+        {"ValueNumber", [](Scene& s) { s.policies = Custom("1"); }, kInvalid, "\"1\" is not"},
+        {"NamesTheRule", [](Scene& s) { s.policies = Custom("x"); }, kInvalid,
+         "volume policy 1 of ConfigMap velero/p: parameter csi-delta"},
+        {"WrongValueOfUnboundClaim",
+         [](Scene& s) {
+           s.policies = Custom("x");
+           s.pvc["status"]["phase"] = "Pending";
+         },
+         kInvalid, kLegal},
+        {"Move", [](Scene& s) { s.policies = Custom("move"); }, kUnimplemented,
+         "volume policy 1 of ConfigMap velero/p asks for data movement by csi-delta"},
+        {"TrueWithMoveData",
+         [](Scene& s) {
+           s.policies = Custom("\"true\"");
+           s.backup.snapshot_move_data = true;
+         },
+         kUnimplemented, "Backup nightly asks for data movement"},
+        {"OurMoverWithoutRule",
+         [](Scene& s) {
+           s.backup.snapshot_move_data = true;
+           s.backup.data_mover = "csi-delta";
+         },
+         kUnimplemented, "Backup nightly asks for data movement"},
+        {"OurMoverWithSnapshotRule",
+         [](Scene& s) {
+           s.policies = "{action: {type: snapshot}}";
+           s.backup.snapshot_move_data = true;
+           s.backup.data_mover = "csi-delta";
+         },
+         kUnimplemented, "Backup nightly asks for data movement"},
+    }),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(DecideVolumeTest, ReturnsTheErrorsOfQueriesUnchanged) {
+  const absl::Status down = absl::UnavailableError("down");
+  const Backup backup = MakeBackup("b");
+  const Json pvc = Scene().pvc;
+  VolumeQueries queries = {.policies = [] { return std::make_shared<const VolumePolicies>(); },
+                           .pv = [] { return Scene().pv; },
+                           .pods = [] { return std::make_shared<const std::vector<Json>>(); }};
+  const DecisionInput input = {.backup = backup, .pvc = pvc, .enable_csi = true};
+  ASSERT_THAT(DecideVolume(input, queries), IsOk());
+  queries.pods = [down] { return down; };
+  EXPECT_EQ(DecideVolume(input, queries).status(), down);
+  queries.pv = [down] { return down; };
+  EXPECT_EQ(DecideVolume(input, queries).status(), down);
+  queries.policies = [down] { return down; };
+  EXPECT_EQ(DecideVolume(input, queries).status(), down);
+}
+
+TEST(FsBackupTakesClaimTest, ToleratesStrangePods) {
+  Backup backup = MakeBackup("b");
+  backup.default_volumes_to_fs_backup = true;
+  for (const char* text : {"null", "[]", "{}", R"({"spec":{"volumes":{}}})",
+                           R"({"spec":{"volumes":[null,7,{"persistentVolumeClaim":"data"}]}})"}) {
+    EXPECT_FALSE(FsBackupTakesClaim(backup, *ParseJson(text), "data")) << text;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::velero
