@@ -1,8 +1,12 @@
 """The two lists that people write by hand agree with each other."""
 
+import re
+
 import mutants
+import pytest
 import results
 import scenarios
+from console import ROOT
 
 
 def test_the_list_of_scenarios_parses():
@@ -22,3 +26,21 @@ def test_every_scenario_has_a_mutant():
 
 def test_what_is_optional_has_reasons():
     assert all(results.OptionalTests.read().reasons.values())
+
+
+def _declared(test):
+    """Is the test of a scenario written down where its name says? Cheaper to know before anything is built."""
+    where, name = test.split("::")
+    if where.endswith(".py"):
+        return f"def {name.split('[')[0]}(" in (ROOT / where).read_text()
+    suite, case = name.split("/")[-1].split(".")
+    for listing in (ROOT / "tests").glob("*/CMakeLists.txt"):
+        if re.search(rf"csidelta_test\(NAME {where}\b", listing.read_text()):
+            return any(re.search(rf"TEST(_F|_P)?\(\s*{suite},\s*{case}\)", source.read_text())
+                       for source in listing.parent.glob("*.cc"))
+    return False
+
+
+@pytest.mark.parametrize("scenario", scenarios.read(), ids=lambda scenario: scenario.id)
+def test_a_scenario_names_a_test_that_is_there(scenario):
+    assert _declared(scenario.test), scenario.test
