@@ -84,7 +84,7 @@ function(csidelta_test)
   if("slow" IN_LIST ARG_LABELS)
     add_dependencies(csidelta_real_tests ${ARG_NAME})
   endif()
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 120)
 endfunction()
 
 # csidelta_static_executable(target): one file that runs in an empty root: no interpreter, no shared library.

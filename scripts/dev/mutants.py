@@ -137,9 +137,13 @@ def _run_manager(scratch):
 
 
 def outcome_of(test, tests):
-    """What became of one test among those that ran: passed, failed, skipped, or None if it did not run."""
+    """What became of one test among those that ran: passed, failed, skipped, or None if it did not run.
+
+    One whose set-up failed did not run: a bed that does not start says nothing about a promise.
+    """
     mine = [one.outcome for one in tests
-            if one.id == test or one.id.startswith(f"{test}[") or one.id.startswith(f"{test}/")]
+            if (one.id == test or one.id.startswith(f"{test}[") or one.id.startswith(f"{test}/"))
+            and not one.reason.startswith("failed on setup")]
     for outcome in (results.FAILED, results.PASSED, results.SKIPPED):
         if outcome in mine:
             return outcome

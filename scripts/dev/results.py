@@ -20,7 +20,7 @@ class Test:
 
     id: str  # "json_test::JsonTest.Parses", "tests/e2e/test_stock.py::test_x[1]", ...
     outcome: str
-    reason: str = ""  # Of a skip.
+    reason: str = ""  # Of a skip, or of a failure outside the test itself.
 
 
 @dataclasses.dataclass
@@ -49,8 +49,11 @@ def _cases(path):
 
 
 def _outcome(case):
-    if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
+    if case.find("failure") is not None or case.get("status") == "fail":
         return FAILED, ""
+    error = case.find("error")
+    if error is not None:
+        return FAILED, error.get("message") or ""
     skipped = case.find("skipped")
     if skipped is not None or case.get("status") in ("notrun", "disabled"):
         return SKIPPED, (skipped.get("message") or "") if skipped is not None else "disabled"

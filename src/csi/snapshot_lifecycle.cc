@@ -84,10 +84,29 @@ class Waiter {
   Waiter(const CallContext& ctx, const Environment& env, VolumeTurn& turn)
       : ctx_(ctx), env_(env), turn_(turn) {}
 
+  using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
+
   // As k8s::WaitFor.
-  absl::Status WaitFor(const k8s::ObjectKey& key,
-                       absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
-                       const Json* known = nullptr) {
+  absl::Status WaitFor(const k8s::ObjectKey& key, Predicate done, const Json* known = nullptr) {
+    return Wait(done, [&](const CallContext& slice, Predicate judge) {
+      return k8s::WaitFor(slice, env_.api, key, judge, std::exchange(known, nullptr));
+    });
+  }
+
+  // As k8s::WaitForExisting.
+  absl::Status WaitForExisting(const k8s::ObjectKey& key, Predicate done) {
+    bool exists = true;
+    return Wait(done, [&](const CallContext& slice, Predicate judge) {
+      return std::exchange(exists, false) ? k8s::WaitForExisting(slice, env_.api, key, judge)
+                                          : k8s::WaitFor(slice, env_.api, key, judge);
+    });
+  }
+
+ private:
+  // `once` waits for as long as it is told to, and may be called again.
+  absl::Status Wait(
+      Predicate done,
+      absl::FunctionRef<absl::Status(const CallContext& slice, Predicate judge)> once) {
     absl::Time refused_since = absl::InfiniteFuture();
     while (true) {
       CallContext slice = ctx_;
@@ -100,8 +119,7 @@ class Waiter {
         verdict = judged.status();
         return judged;
       };
-      const absl::Status status =
-          k8s::WaitFor(slice, env_.api, key, judge, std::exchange(known, nullptr));
+      const absl::Status status = once(slice, judge);
       if (status.ok() || !verdict.ok()) {
         return status;
       }
@@ -118,7 +136,6 @@ class Waiter {
     }
   }
 
- private:
   void Renew() {
     if (turn_.lost() || ctx_.clock->Now() < turn_.renew_at()) {
       return;
@@ -238,7 +255,7 @@ absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environm
     return word.AddTo(status);
   }
   const std::string content_name = BoundContentName(taken.snapshot);
-  status = waiter.WaitFor(
+  status = waiter.WaitForExisting(
       VolumeSnapshotContentKey(content_name), [&](const Json* object) -> absl::StatusOr<bool> {
         if (object == nullptr) {
           return absl::NotFoundError(

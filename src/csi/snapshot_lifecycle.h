@@ -15,15 +15,16 @@
 // The life of a volume snapshot that a backup takes. docs/design/0001-snapshot-life-cycle.md says
 // why.
 //
-//                TakeSnapshot                       driver                  RetainAndForget
-//   (nothing) ----------------> VolumeSnapshot ----------------> ready --------------------->
-//   handle only
-//                 |             + content with handle                |    (objects removed, the
-//                 driver | error, timeout, cancel                           |     keeps the
-//                 snapshot; the v                                                  v     archive
-//                 holds the objects)
-//             RemoveSnapshot                                    RemoveSnapshot
-//             (everything made is gone)                         (operation cancelled)
+//   (nothing)
+//       |  TakeSnapshot
+//       v
+//   VolumeSnapshot, and content with the driver's handle --error, timeout, cancel-+
+//       |  the driver                                                             |
+//       v                                                               RemoveSnapshot
+//   ready --operation cancelled-------------------------------------------------+
+//       |  RetainAndForget                                                        v
+//       v                                                         everything made is gone
+//   the driver's snapshot alone; the archive holds the objects
 namespace csidelta::csi {
 
 // How long what was made in vain may take to remove, after the call itself was stopped or ran out.

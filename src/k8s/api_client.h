@@ -62,7 +62,7 @@ struct WatchEvent {
 struct WatchOptions {
   std::string label_selector;
   std::string field_selector;
-  std::string resource_version;  // where to start: that of the list before
+  std::string resource_version;  // where to start: that of the list before; "": what is there first
 };
 
 // Answers: what does the API server hold, and change it. The seam to Kubernetes; RestClient is the
@@ -73,16 +73,17 @@ struct WatchOptions {
 // Thread-safe. Calls block until answered, at most until ctx.deadline. Errors:
 //   NOT_FOUND            404: the object, or the kind, is not there
 //   ALREADY_EXISTS       409 on create
-//   ABORTED              409 on update, patch or delete: resourceVersion or precondition; read
-//   again INVALID_ARGUMENT     400, 422: the server refused the object UNAUTHENTICATED      401
+//   ABORTED              409 on update, patch or delete: read again
+//   INVALID_ARGUMENT     400, 422: the server refused the object
+//   UNAUTHENTICATED      401
 //   PERMISSION_DENIED    403
 //   OUT_OF_RANGE         410: resourceVersion too old: list again
 //   RESOURCE_EXHAUSTED   429
-//   UNAVAILABLE          5xx, connection lost. The real client retries these two inside, with
-//   backoff
-//                        and Retry-After, while the deadline and its budget allow
+//   UNAVAILABLE          5xx, connection lost
 //   DEADLINE_EXCEEDED · CANCELLED   from ctx
-// Messages name verb, kind, namespace and name, and the server's own message.
+// After a 429 or a 5xx the real client tries again, with backoff and Retry-After, while the
+// deadline and its budget allow. Messages name verb, kind, namespace and name, and the server's own
+// message.
 class ApiClient {
  public:
   virtual ~ApiClient() = default;

@@ -40,6 +40,7 @@ struct Call {
   std::string body;
   bool may_be_repeated = true;
   absl::Duration time_max = kRequestTimeMax;
+  RateLimiter::Kind kind = RateLimiter::Kind::kBegins;
 };
 
 // What an attempt came to, and what may follow.
@@ -194,7 +195,8 @@ class RestClient : public ApiClient {
                     Call{.method = "DELETE",
                          .target = "",
                          .content_type = "application/json",
-                         .body = DumpJson(body)})
+                         .body = DumpJson(body),
+                         .kind = RateLimiter::Kind::kGoesOn})
         .status();
   }
 
@@ -213,7 +215,8 @@ class RestClient : public ApiClient {
                     .target = TargetOf(type, namespace_name, "", "", query),
                     .content_type = "",
                     .body = "",
-                    .time_max = absl::Seconds(seconds) + kWatchGrace};
+                    .time_max = absl::Seconds(seconds) + kWatchGrace,
+                    .kind = RateLimiter::Kind::kGoesOn};
     WatchDecoder decoder;
     absl::Status decoded;
     const auto identified = [&](const WatchEvent& event) {
@@ -306,7 +309,7 @@ class RestClient : public ApiClient {
     Backoff backoff(kRetryBackoff, random_);
     bool refreshed = false;
     while (true) {
-      RETURN_IF_ERROR(limiter_.Take(ctx));
+      RETURN_IF_ERROR(limiter_.Take(ctx, call.kind));
       ASSIGN_OR_RETURN(const std::string token, backend->tokens.Token(*ctx.clock));
       Attempt attempt = TryOnce(ctx, *backend, call, token, sink);
       if (attempt.status.ok()) {

@@ -30,15 +30,17 @@ struct Look {
 // One waiter's state: what it waits for and how it has gone so far.
 class Waiter {
  public:
-  Waiter(const CallContext& ctx, ApiClient& client, const ObjectKey& key, Predicate done,
-         const Json* known)
-      : ctx_(ctx), client_(client), key_(key), done_(done), known_(known) {}
+  Waiter(const CallContext& ctx, ApiClient& client, const ObjectKey& key, Predicate done)
+      : ctx_(ctx), client_(client), key_(key), done_(done) {}
 
-  absl::Status Run() {
+  // `known` and `exists` each spare the first read.
+  absl::Status Run(const Json* known, bool exists) {
+    known_ = known;
+    exists_ = exists;
     Backoff backoff(kWatchAgainBackoff, Random::Real());
     while (true) {
       RETURN_IF_ERROR(ctx_.Check());
-      ASSIGN_OR_RETURN(const Look look, known_ != nullptr ? LookAtKnown() : LookByList());
+      ASSIGN_OR_RETURN(const Look look, LookOnce());
       if (look.done) {
         return absl::OkStatus();
       }
@@ -58,6 +60,13 @@ class Waiter {
   }
 
  private:
+  absl::StatusOr<Look> LookOnce() {
+    if (std::exchange(exists_, false)) {
+      return Look{};  // A watch from nowhere begins with what is there.
+    }
+    return known_ != nullptr ? LookAtKnown() : LookByList();
+  }
+
   absl::StatusOr<Look> LookAtKnown() {
     const Json* known = std::exchange(known_, nullptr);
     ASSIGN_OR_RETURN(const bool done, done_(known));
@@ -140,7 +149,8 @@ class Waiter {
   ApiClient& client_;
   const ObjectKey& key_;
   const Predicate done_;
-  const Json* known_;  // until it was looked at
+  const Json* known_ = nullptr;  // until it was looked at
+  bool exists_ = false;          // until a watch has looked
   std::string last_resource_version_;
   bool saw_event_ = false;
   bool finished_ = false;
@@ -152,7 +162,13 @@ class Waiter {
 absl::Status WaitFor(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
                      absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
                      const Json* known) {
-  return Annotate(Waiter(ctx, client, key, done, known).Run(),
+  return Annotate(Waiter(ctx, client, key, done).Run(known, false),
+                  absl::StrCat("wait for ", ToString(key)));
+}
+
+absl::Status WaitForExisting(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
+                             absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done) {
+  return Annotate(Waiter(ctx, client, key, done).Run(nullptr, true),
                   absl::StrCat("wait for ", ToString(key)));
 }
 

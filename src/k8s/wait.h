@@ -18,4 +18,9 @@ absl::Status WaitFor(const CallContext& ctx, ApiClient& client, const ObjectKey&
                      absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
                      const Json* known = nullptr);
 
+// The same for an object that the caller was just told of: the watch is the first request, and
+// brings the object as it is. That it has gone meanwhile is noticed when the watch ends.
+absl::Status WaitForExisting(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
+                             absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done);
+
 }  // namespace csidelta::k8s

@@ -7,7 +7,7 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "restoreitemactions/actions.h"
-#include "restoreitemactions/synchronous_action.h"
+#include "restoreitemactions/snapshot_object_action.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -33,32 +33,23 @@ bool WasNeverCut(const Json& from_backup) {
           csi::Annotation(from_backup, velero::kVolumeSnapshotHandleAnnotation).empty());
 }
 
-class VolumeSnapshotAction : public SynchronousAction {
+class VolumeSnapshotAction : public SnapshotObjectAction {
  public:
-  explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
+  explicit VolumeSnapshotAction(const csi::Environment& env)
+      : SnapshotObjectAction("volumesnapshots.snapshot.storage.k8s.io"), env_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"volumesnapshots.snapshot.storage.k8s.io"};
-    return selector;
-  }
-
-  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                    const Json& item_from_backup,
-                                                    const Json& restore_json) override {
-    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
-    velero::RestoreItemResult result;
-    if (restore.restore_pvs.has_value() && !*restore.restore_pvs) {
-      result.skip_restore = true;
-      return result;
-    }
+ private:
+  absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& ctx,
+                                                          const velero::Restore& restore,
+                                                          const Json& item,
+                                                          const Json& item_from_backup) override {
     if (WasNeverCut(item_from_backup)) {
       CSIDELTA_LOG(kWarn, "left out a volume snapshot that was not cut when it was backed up",
                    {"namespace", csi::Namespace(item_from_backup)},
                    {"volume_snapshot", csi::Name(item_from_backup)});
-      result.skip_restore = true;
-      return result;
+      return Skip();
     }
+    velero::RestoreItemResult result;
     Json changed_item = item;
     bool changed = csi::StripMarks(changed_item);
     if (!IsBoundByVelero(item, item_from_backup)) {
@@ -79,7 +70,6 @@ class VolumeSnapshotAction : public SynchronousAction {
     return result;
   }
 
- private:
   static void Rewrite(const std::string& new_name, Json& item) {
     SetJson(item, {"metadata", "name"}, new_name);
     SetJson(item, {"metadata", "annotations", velero::kDeletionPolicyAnnotation}, "Retain");

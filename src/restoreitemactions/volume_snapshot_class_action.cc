@@ -2,30 +2,24 @@
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
 #include "restoreitemactions/actions.h"
-#include "restoreitemactions/synchronous_action.h"
+#include "restoreitemactions/snapshot_object_action.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
 
-class VolumeSnapshotClassAction : public SynchronousAction {
+class VolumeSnapshotClassAction : public SnapshotObjectAction {
  public:
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"volumesnapshotclasses.snapshot.storage.k8s.io"};
-    return selector;
-  }
+  VolumeSnapshotClassAction()
+      : SnapshotObjectAction("volumesnapshotclasses.snapshot.storage.k8s.io") {}
 
-  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& /*ctx*/, const Json& item,
-                                                    const Json& item_from_backup,
-                                                    const Json& restore_json) override {
-    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
+ private:
+  absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& /*ctx*/,
+                                                          const velero::Restore& /*restore*/,
+                                                          const Json& item,
+                                                          const Json& item_from_backup) override {
     velero::RestoreItemResult result;
-    if (restore.restore_pvs.has_value() && !*restore.restore_pvs) {
-      result.skip_restore = true;
-      return result;
-    }
     // The archive holds the Secrets only when an action of the backup asked for them.
     if (csi::Annotation(item_from_backup, velero::kMustIncludeAnnotation) == "true" ||
         !csi::Annotation(item_from_backup, velero::kSnapshotterListSecretName).empty()) {

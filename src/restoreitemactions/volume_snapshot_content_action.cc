@@ -9,7 +9,7 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "restoreitemactions/actions.h"
-#include "restoreitemactions/synchronous_action.h"
+#include "restoreitemactions/snapshot_object_action.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -29,32 +29,26 @@ bool HasSecretsInArchive(const Json& content) {
          !csi::Annotation(content, velero::kSnapshotterSecretName).empty();
 }
 
-class VolumeSnapshotContentAction : public SynchronousAction {
+class VolumeSnapshotContentAction : public SnapshotObjectAction {
  public:
-  explicit VolumeSnapshotContentAction(const csi::Environment& env) : env_(env) {}
+  explicit VolumeSnapshotContentAction(const csi::Environment& env)
+      : SnapshotObjectAction("volumesnapshotcontents.snapshot.storage.k8s.io"), env_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"volumesnapshotcontents.snapshot.storage.k8s.io"};
-    return selector;
-  }
-
-  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                    const Json& item_from_backup,
-                                                    const Json& restore_json) override {
-    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
-    velero::RestoreItemResult result;
-    if ((restore.restore_pvs.has_value() && !*restore.restore_pvs) || IsParked(item_from_backup)) {
-      result.skip_restore = true;
-      return result;
+ private:
+  absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& ctx,
+                                                          const velero::Restore& restore,
+                                                          const Json& item,
+                                                          const Json& item_from_backup) override {
+    if (IsParked(item_from_backup)) {
+      return Skip();
     }
     if (csi::HandleOf(item_from_backup).empty() &&
         csi::Label(item_from_backup, velero::kBackupNameLabel).empty()) {
       CSIDELTA_LOG(kWarn, "left out a content that had no snapshot when it was backed up",
                    {"volume_snapshot_content", csi::Name(item_from_backup)});
-      result.skip_restore = true;
-      return result;
+      return Skip();
     }
+    velero::RestoreItemResult result;
     Json changed_item = item;
     ASSIGN_OR_RETURN(const bool changed, Converge(ctx, restore, item_from_backup, changed_item));
     if (changed) {
@@ -71,7 +65,6 @@ class VolumeSnapshotContentAction : public SynchronousAction {
     return result;
   }
 
- private:
   // Velero <= 1.15 copies the contents of backups that it reads from the object store into the
   // cluster, and, looking for an existing object by the archived name, takes such a copy for the
   // one to restore. Where there is one, the content is created here. Returns whether it was.

@@ -203,6 +203,7 @@ TEST_F(SnapshotLifecycleTest, AnApiServerThatStartsRefusesOnlyForAMoment) {
 }
 
 TEST_F(SnapshotLifecycleTest, ARefusalThatLastsEndsTheWait) {
+  api_.Forbid("watch", "volumesnapshotcontents");
   api_.Forbid("list", "volumesnapshotcontents");
   api_.Forbid("get", "volumesnapshotcontents");
   const absl::Time before = clock_.Now();

@@ -10,6 +10,7 @@ SNAPSHOT_CLASS = "bed-snapshots"
 NODE = "n1"
 ACCESS_KEY, SECRET_KEY, REGION = "bedaccess", "bedsecret", "us-east-1"
 S3_URL = "http://127.0.0.1:7070"
+NATIVE_LOCATION = "native"
 PLUGIN_ACCOUNT = "csi-delta-plugin"
 
 
@@ -72,6 +73,14 @@ def velero_objects(velero_namespace):
         ("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
                              "metadata": {"name": PLUGIN_ACCOUNT, **meta}}),
     ]
+
+
+def native_location(velero_namespace):
+    """A place for native snapshots of volumes, which are not CSI's."""
+    return {"apiVersion": "velero.io/v1", "kind": "VolumeSnapshotLocation",
+            "metadata": {"name": NATIVE_LOCATION, "namespace": velero_namespace},
+            "spec": {"provider": "aws", "config": {"region": REGION},
+                     "credential": {"name": "cloud-credentials", "key": "cloud"}}}
 
 
 def binding(kind, role, velero_namespace):

@@ -2,10 +2,12 @@
 
 import pytest
 
+import ec2
 import objects
 import policy
 
 MIB = 1 << 20
+STATIC = "static-volume"
 SOMEBODY = {"conditions": {}, "action": {"type": "custom", "parameters": {"their-mover": "true"}}}
 
 
@@ -28,18 +30,21 @@ def _claim_in_pod(annotations=None):
     return prepare
 
 
-def _host_path_claim(bed, app):
-    """A claim on a volume that no CSI driver has; the volume goes with the namespace."""
-    bed.api.create("persistentvolumes", {
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"host-{app}"},
-        "spec": {"capacity": {"storage": str(MIB)}, "accessModes": ["ReadWriteOnce"],
-                 "storageClassName": "", "hostPath": {"path": "/nowhere"},
-                 "persistentVolumeReclaimPolicy": "Retain",
-                 "claimRef": {"namespace": app, "name": "data"}}})
-    claim = objects.claim("data", app, MIB, mode="Filesystem", storage_class_name="")
-    claim["spec"]["volumeName"] = f"host-{app}"
-    bed.api.create("persistentvolumeclaims", claim)
-    bed.wait_bound("data", app)
+def _claim_on(source):
+    """A claim on a volume that no CSI driver has; the test deletes the volume."""
+    def prepare(bed, app):
+        bed.api.create("persistentvolumes", {
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": f"static-{app}", "labels": {STATIC: "true"}},
+            "spec": {"capacity": {"storage": str(MIB)}, "accessModes": ["ReadWriteOnce"],
+                     "storageClassName": "", **source,
+                     "persistentVolumeReclaimPolicy": "Retain",
+                     "claimRef": {"namespace": app, "name": "data"}}})
+        claim = objects.claim("data", app, MIB, mode="Filesystem", storage_class_name="")
+        claim["spec"]["volumeName"] = f"static-{app}"
+        bed.api.create("persistentvolumeclaims", claim)
+        bed.wait_bound("data", app)
+    return prepare
 
 
 def _unbound_claim(bed, app):
@@ -50,7 +55,7 @@ def _unbound_claim(bed, app):
 # name, what there is, the policy's rule or None, flags of the backup
 CASES = {
     "snapshotVolumes-false": (_csi_claim, None, ["--snapshot-volumes=false"]),
-    "not-csi": (_host_path_claim, policy.rule("snapshot"), []),
+    "not-csi": (_claim_on({"hostPath": {"path": "/nowhere"}}), policy.rule("snapshot"), []),
     "file-backup-opt-in": (
         _claim_in_pod({"backup.velero.io/backup-volumes": "data"}), None, []),
     "file-backup-opt-out": (_claim_in_pod(), None, ["--default-volumes-to-fs-backup"]),
@@ -73,16 +78,39 @@ def _back_up(bed, workspace, case):
     return app, set(bed.driver.snapshots()) - before
 
 
+@pytest.fixture
+def static_volumes(bed):
+    """Deletes the volumes that a test made by hand."""
+    yield
+    for volume in bed.api.list("persistentvolumes", labelSelector=STATIC):
+        bed.api.delete("persistentvolumes", volume["metadata"]["name"])
+
+
+@pytest.mark.usefixtures("static_volumes")
 @pytest.mark.parametrize("case", CASES)
 def test_hands_off(bed, workspace, case):
+    app, taken = _back_up(bed, workspace, case)
+    assert taken == set()
+    assert bed.api.list("volumesnapshots", app) == []
+
+
+@pytest.mark.usefixtures("static_volumes")
+def test_native_snapshotter(bed, workspace):
+    """Velero's own way, by the AWS plugin: one snapshot by it, none by ours."""
+    bed.configure_velero(server_env={"AWS_ENDPOINT_URL_EC2": ec2.URL})
+    bed.api.create("volumesnapshotlocations", objects.native_location(bed.namespace))
     try:
-        app, taken = _back_up(bed, workspace, case)
-        assert taken == set()
-        assert bed.api.list("volumesnapshots", app) == []
+        with ec2.running(bed) as cloud:
+            app = workspace.namespace(bed)
+            _claim_on({"awsElasticBlockStore": {"volumeID": "vol-1"}})(bed, app)
+            before = set(bed.driver.snapshots())
+            workspace.backup(bed, "--include-namespaces", app)
+            assert cloud.snapshot_of == ["vol-1"]
+            assert set(bed.driver.snapshots()) == before
+            assert bed.api.list("volumesnapshots", app) == []
+            workspace.clear()
     finally:
-        for volume in bed.api.list("persistentvolumes"):
-            if volume["metadata"]["name"].startswith("host-"):
-                bed.api.delete("persistentvolumes", volume["metadata"]["name"])
+        bed.api.delete("volumesnapshotlocations", objects.NATIVE_LOCATION, bed.namespace)
 
 
 def test_csi_feature_off(bed, workspace):

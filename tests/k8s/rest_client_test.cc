@@ -435,22 +435,44 @@ TEST(RateLimiterTest, LetsABurstPassAndThenItsRate) {
   CallContext ctx;
   ctx.clock = &clock;
   RateLimiter limiter(10, 5);
+  using enum RateLimiter::Kind;
   const absl::Time start = clock.Now();
   for (int i = 0; i < 5; ++i) {
-    EXPECT_THAT(limiter.Take(ctx), IsOk());
+    EXPECT_THAT(limiter.Take(ctx, kBegins), IsOk());
   }
   EXPECT_EQ(clock.Now(), start);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_THAT(limiter.Take(ctx), IsOk());
+    EXPECT_THAT(limiter.Take(ctx, kBegins), IsOk());
   }
   EXPECT_EQ(clock.Now() - start, absl::Seconds(1));
-  EXPECT_THAT(limiter.Take(ctx.WithTimeout(absl::Milliseconds(50))),
+  EXPECT_THAT(limiter.Take(ctx.WithTimeout(absl::Milliseconds(50)), kBegins),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   RateLimiter unlimited(0, 0);
   for (int i = 0; i < 1000; ++i) {
-    EXPECT_THAT(unlimited.Take(ctx), IsOk());
+    EXPECT_THAT(unlimited.Take(ctx, kBegins), IsOk());
   }
   EXPECT_EQ(clock.Now() - start, absl::Seconds(1));
+}
+
+TEST(RateLimiterTest, WhatGoesOnDoesNotWaitBehindWhatBegins) {
+  FakeClock clock;
+  clock.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock;
+  RateLimiter limiter(10, 2);
+  using enum RateLimiter::Kind;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(limiter.Take(ctx, kBegins), IsOk());
+  }
+  const absl::Time start = clock.Now();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(limiter.Take(ctx, kGoesOn), IsOk());
+  }
+  EXPECT_EQ(clock.Now(), start);
+  EXPECT_THAT(limiter.Take(ctx, kGoesOn), IsOk());
+  EXPECT_EQ(clock.Now() - start, absl::Milliseconds(100)) << "they wait for each other";
+  EXPECT_THAT(limiter.Take(ctx, kBegins), IsOk());
+  EXPECT_EQ(clock.Now() - start, absl::Milliseconds(400)) << "and were counted";
 }
 
 }  // namespace

@@ -85,6 +85,22 @@ TEST_F(WaitForTest, ReadsAgainWhenWhatIsKnownIsTooOld) {
   EXPECT_EQ(api_.CallCount("list", "*"), 1);
 }
 
+TEST_F(WaitForTest, BeginsWithTheWatchWhenTheObjectExists) {
+  api_.Seed(kConfigMaps, Thing("ready"));
+  EXPECT_THAT(WaitForExisting({}, api_, kKey, IsReady), IsOk());
+  EXPECT_EQ(api_.CallCount("list", "*"), 0);
+  EXPECT_EQ(api_.CallCount("watch", "*"), 1);
+}
+
+TEST_F(WaitForTest, NoticesAfterTheWatchThatTheObjectHadGone) {
+  std::jthread other([&] {
+    api_.AwaitWatches(1);
+    api_.EndWatches();
+  });
+  EXPECT_THAT(WaitForExisting({}, api_, kKey, IsGone), IsOk());
+  EXPECT_EQ(api_.CallCount("list", "*"), 1);
+}
+
 TEST_F(WaitForTest, GetsNullWhenTheObjectGoes) {
   api_.Seed(kConfigMaps, Thing("new"));
   EXPECT_THAT(WaitWhile([&] { api_.Remove(kKey); }, IsGone), IsOk());

@@ -33,6 +33,11 @@ def test_outcome_of_the_named_test_only(outcomes, want):
     assert mutants.outcome_of("t", [Test(name, outcome) for name, outcome in outcomes]) == want
 
 
+def test_a_set_up_that_failed_is_no_outcome():
+    assert mutants.outcome_of("t", [Test("t", FAILED, 'failed on setup with "BedError"')]) is None
+    assert mutants.outcome_of("t", [Test("t", FAILED, 'failed on teardown with "BedError"')]) == FAILED
+
+
 @pytest.fixture
 def scratch(tmp_path, monkeypatch):
     """A scratch copy of a small tree; git and the build are not needed for it."""
