@@ -157,7 +157,8 @@ absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
                          const SnapshotRequest& request, VolumeTurn& turn) {
   const k8s::ListOptions options{
       .label_selector = turn.taken_over() ? "" : absl::StrCat("!", velero::kCsiDeltaLabel),
-      .field_selector = ""};
+      .field_selector = "",
+      .may_be_old = true};  // Somebody else may come a moment later just as well.
   ASSIGN_OR_RETURN(const k8s::ObjectList all,
                    env.api.List(ctx, VolumeSnapshotType(), request.claim_namespace, options));
   for (const Json& other : all.items) {

@@ -38,6 +38,9 @@ std::string ToString(const ObjectKey& key);
 struct ListOptions {
   std::string label_selector;
   std::string field_selector;
+  // As the API server remembers it, maybe a moment ago. Else it reads every object of the namespace
+  // anew, whatever the selectors leave of them.
+  bool may_be_old = false;
 };
 
 struct ObjectList {

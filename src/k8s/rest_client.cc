@@ -271,6 +271,7 @@ class RestClient : public ApiClient {
       }
       const Query query = {{"limit", page_items_max > 0 ? std::to_string(page_items_max) : ""},
                            {"continue", next},
+                           {"resourceVersion", options.may_be_old && next.empty() ? "0" : ""},
                            {"labelSelector", options.label_selector},
                            {"fieldSelector", options.field_selector}};
       ASSIGN_OR_RETURN(Json page,
