@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grpc/support/log.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -29,6 +30,8 @@ namespace {
 
 constexpr char kProgramName[] = "velero-plugin-for-csi-delta";
 constexpr char kInstallFolder[] = "/target";
+// More would leave each thread with memory of its own that it seldom needs.
+constexpr int kMallocArenasMax = 2;
 constexpr absl::Duration kEndPatience = absl::Milliseconds(1500);  // The host waits for 2 s.
 
 std::string GetEnvironment(const char* name) {
@@ -58,6 +61,7 @@ void LogFromGrpc(gpr_log_func_args* line) {
 }
 
 void PrepareProcess() {
+  mallopt(M_ARENA_MAX, kMallocArenasMax);
   std::signal(SIGPIPE, SIG_IGN);  // A closed pipe or socket is an error of the write.
   std::signal(SIGINT, SIG_IGN);   // The host's terminal is not ours.
   std::set_terminate(ReportAndAbort);
