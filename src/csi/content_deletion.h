@@ -23,9 +23,8 @@ enum class DeletionResult {
 // Sees to it that the driver holds the snapshot of `archived_content`, a VolumeSnapshotContent from
 // the archive of `backup`, no more. What happens, in this order:
 //
-//   1. A content that Velero's own delete action made for the same handle is being deleted: wait
-//   for
-//      it, at most `wait`; when it stays, it is that content which finishes the work (kInProgress).
+//   1. A content that Velero's own delete action made for the same handle is being deleted: wait at
+//      most `wait` until it is gone; when it stays, that content finishes the work (kInProgress).
 //   2. Contents of the handle that belong to the backup, the original and those that restores of it
 //      made, are set to Delete and deleted, with the VolumeSnapshots bound to them. When a claim is
 //      still being filled from one, its VolumeSnapshot is marked instead, the others go without the

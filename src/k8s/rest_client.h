@@ -12,19 +12,17 @@ namespace csidelta::k8s {
 // which then reports what is wrong with the configuration; a later call tries again.
 //
 // What it does beside the seam's contract:
-//   - Keeps connections; sends settings.qps requests per second at most, watches not counted twice.
-//   - Tries again, with jittered backoff and at least the server's Retry-After, at most 12 times
-//   and
-//     only while the deadline allows: whatever the server turned away unseen (429, any 5xx with
+//   - Keeps connections; sends settings.qps requests per second at most. Watches and deletions go
+//     on with work that is under way, and do not wait behind requests that begin more.
+//   - Tries again, with jittered backoff and at least the server's Retry-After, up to 12 times and
+//     while the deadline allows: whatever the server turned away unseen (429, any 5xx with
 //     Retry-After), and after other 5xx or a lost connection everything that may be done twice:
 //     get, list, watch, update, merge patch, delete. So delete may say NOT_FOUND of an object that
 //     it deleted, and update ABORTED though it was done.
-//   - After a lost connection create and JSON patch return UNAVAILABLE without knowing whether they
-//   were
-//     done: create again under the same name and take ALREADY_EXISTS for an answer.
+//   - After a lost connection create and JSON patch return UNAVAILABLE, and nobody knows whether
+//     they were done: create again under the same name and take ALREADY_EXISTS for an answer.
 //   - Reads a token file again when it is 10 s old, and once when the server says 401.
-//   - Gives one request at most a minute; a watch ends after about five, as its caller expects
-//   anyway.
+//   - Gives one request at most a minute; a watch ends after about five, as callers expect anyway.
 std::unique_ptr<ApiClient> MakeClient(ClientSettings settings, Random& random = Random::Real());
 
 }  // namespace csidelta::k8s

@@ -28,8 +28,7 @@ class PluginProcess {
   PluginProcess(const PluginProcess&) = delete;
   PluginProcess& operator=(const PluginProcess&) = delete;
 
-  // The first line of stdout, with its newline; what there is at the end of the output or after 10
-  // s.
+  // The first line of stdout, with its newline; what there is when the output ends or after 10 s.
   std::string ReadHandshake();
   // The socket that the handshake names; "" when there was none.
   std::string SocketPath();
