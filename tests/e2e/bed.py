@@ -639,10 +639,14 @@ class Bed:
         """Waits until a Velero object, like ("backups", name), is in one of `phases`; returns it.
 
         `phases` may be ENDED: any phase after which a backup or restore does not change any more.
+        One that it ended in instead is an error at once.
         """
         def arrived():
             obj = self.api.get(plural, name, self.namespace)
-            return obj and obj.get("status", {}).get("phase") in phases and obj
+            phase = obj and obj.get("status", {}).get("phase")
+            if phase in ENDED and phase not in phases:
+                raise BedError(f"{plural} {name} ended {phase}, instead of {phases}")
+            return phase in phases and obj
         return self.wait_for(arrived, timeout_seconds, f"{plural} {name} in one of {phases}")
 
     def inventory(self):
