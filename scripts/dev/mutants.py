@@ -25,6 +25,7 @@ from console import ROOT, Failure, say, stage
 FOLDER = ROOT / "tests" / "mutants"
 PYTHON = "/usr/bin/python3"
 TEST_SECONDS_MAX = 1200
+GTEST_SECONDS_MAX = 120  # As in CMake: a test that hangs has failed.
 HEADERS = ("Scenario", "Test", "Breaks")
 
 
@@ -123,9 +124,13 @@ def _run_gtest(scratch, test):
     report = results.results_folder() / "mutant" / f"{program}.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
-    console.execute([scratch.program("dev", program), f"--gtest_filter={case}:{case}/*",
-                     f"--gtest_output=xml:{report}"], cwd=scratch.root, limit_seconds=TEST_SECONDS_MAX)
-    return results.read_gtest(report)
+    command = [scratch.program("dev", program), f"--gtest_filter={case}:{case}/*", f"--gtest_output=xml:{report}"]
+    try:
+        console.execute(command, cwd=scratch.root, limit_seconds=GTEST_SECONDS_MAX)
+    except console.OutOfTime:
+        return [results.Test(test, results.FAILED)]
+    # Without a report the program crashed.
+    return results.read_gtest(report) if report.is_file() else [results.Test(test, results.FAILED)]
 
 
 def _run_manager(scratch):
