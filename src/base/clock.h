@@ -14,6 +14,10 @@ class Clock {
 
   virtual absl::Time Now() const = 0;
 
+  // Time that no one can set, since some moment in the past: for measuring how long. A fake whose
+  // time only goes forward need not say anything else.
+  virtual absl::Duration Uptime() const { return Now() - absl::UnixEpoch(); }
+
   // Blocks until `wake_at` or until `stop` is requested. Returns true when the time was reached.
   virtual bool SleepUntil(absl::Time wake_at, std::stop_token stop) const = 0;
 
