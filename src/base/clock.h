@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stop_token>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -20,6 +21,11 @@ class Clock {
 
   // Blocks until `wake_at` or until `stop` is requested. Returns true when the time was reached.
   virtual bool SleepUntil(absl::Time wake_at, std::stop_token stop) const = 0;
+
+  // The same for a length of time, which no one can stretch by setting the clock.
+  virtual bool SleepFor(absl::Duration duration, std::stop_token stop) const {
+    return SleepUntil(Now() + duration, std::move(stop));
+  }
 
   // The system's clock; lives for ever.
   static const Clock& Real();

@@ -33,4 +33,12 @@ class Sha256Hasher {
   std::unique_ptr<Context> context_;
 };
 
+// HMAC-SHA-256 (RFC 2104) of `message`. The digest is raw bytes, so that it may be the next key.
+Sha256Digest HmacSha256(absl::string_view key, absl::string_view message);
+
+// The bytes of `digest`, borrowed.
+inline absl::string_view AsBytes(const Sha256Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
 }  // namespace csidelta

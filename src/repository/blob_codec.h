@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "base/random.h"
 #include "repository/blob.h"
+#include "repository/byte_buffer.h"
 #include "repository/compression.h"
 #include "repository/sealer.h"
 
@@ -28,7 +29,7 @@ class BlobCodec {
   // `handle.id`, and `out` is then as before. INVALID_ARGUMENT for a length beyond format.h's
   // limits.
   absl::StatusOr<BlobSpan> AppendSealed(const BlobHandle& handle, absl::string_view plaintext,
-                                        std::string& out);
+                                        ByteBuffer& out);
 
   // The plaintext of an envelope, proven by its hash; valid until the next call. DATA_LOSS when
   // MAC, frame, length or hash are wrong.

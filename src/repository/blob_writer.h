@@ -40,7 +40,7 @@ struct BlobWriterCounts {
 };
 
 struct TreePlace {
-  BlobId tree;
+  BlobId tree;  // Or the data blob.
   BlobLocation location;
 };
 
@@ -67,12 +67,19 @@ class BlobWriter {
   // Whether a blob need not be added.
   bool IsKnown(const BlobHandle& handle) const;
 
+  // Has tree_places() list also this data blob, which is added later.
+  void RememberPlace(const BlobId& data_blob);
+
+  // Lists what is stored so far in an index file, so that the next run finds it: for a run that is
+  // about to be stopped, which is why it takes a context of its own. Works after an error.
+  absl::Status Checkpoint(const CallContext& ctx);
+
   // Uploads all open packs, then the last index. After OK every blob added is durable and listed.
   absl::Status Flush();
 
   BlobWriterCounts counts() const;
 
-  // Where the trees went that this writer wrote. After Flush().
+  // Where the trees went that this writer wrote, and the blobs of RememberPlace(). After Flush().
   const std::vector<TreePlace>& tree_places() const;
 
  private:

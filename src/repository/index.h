@@ -37,9 +37,10 @@ class BlobIndex {
   BlobIndex(BlobIndex&&) noexcept;
   BlobIndex& operator=(BlobIndex&&) noexcept;
 
-  // Adds all blobs of a pack. A pack that was added already with the same blobs is left alone;
-  // with other blobs: DATA_LOSS naming it, and the first listing stays. RESOURCE_EXHAUSTED beyond
-  // 2^31 packs or entries.
+  // Adds all blobs of a pack. A pack that was added already with the same blobs is left alone. With
+  // other blobs they are added as well, since a copy proves itself when it is read, and the result
+  // is DATA_LOSS naming the pack: such a repository is damaged. RESOURCE_EXHAUSTED beyond 2^31
+  // packs or entries.
   absl::Status AddPack(const IndexedPack& pack);
 
   // Every copy, in no order; empty when there is none.
@@ -60,6 +61,9 @@ class BlobIndex {
 
  private:
   struct State;
+
+  absl::Status Append(const IndexedPack& pack);
+
   std::unique_ptr<State> state_;
 };
 

@@ -93,7 +93,11 @@ struct LockOptions {
   // False: the store is read-only, or we only read: a PERMISSION_DENIED from it means that there is
   // no lock, which held() tells.
   bool required = true;
+  // False: who holds the lock calls Refresh() each kLockRefreshEvery.
+  bool refresh_by_thread = true;
 };
+
+class ForeignLocks;
 
 // The right to use a repository, as restic knows it: a file under locks/ that is replaced every
 // five minutes by a thread of its own. Before acquiring, locks whose owners are proven dead are
@@ -128,15 +132,18 @@ class Lock {
  private:
   Lock(Repository& repository, LockOptions options, const Clock& clock);
   void RefreshLoop(const std::stop_token& stop);
-  absl::Status WriteOwn(const CallContext& ctx, Id& id);
+  absl::StatusOr<Id> WriteOwn(const CallContext& ctx);
+  absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);
+  absl::Status CheckStillThere(const CallContext& ctx, const Id& id);
 
   Repository& repository_;
   const LockOptions options_;
   const Clock& clock_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // Held while the lock's file is replaced or looked at.
   bool held_ = false;
+  bool lost_ = false;
   Id id_;
-  absl::Duration refreshed_at_;  // Of the clock's Uptime().
+  absl::Duration refreshed_at_;  // By the clock's Uptime().
   std::jthread refresher_;
 };
 

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "repository/blob.h"
 #include "repository/blob_codec.h"
+#include "repository/byte_buffer.h"
 #include "repository/sealer.h"
 
 namespace csidelta::repository {
@@ -19,7 +20,7 @@ namespace csidelta::repository {
 // A finished pack, as it is stored.
 struct Pack {
   PackId id;
-  std::string bytes;
+  ByteBuffer bytes;
   std::vector<PackEntry> entries;
 };
 
@@ -33,7 +34,7 @@ class PackBuilder {
   PackBuilder(BlobType type, BlobCodec& codec) : type_(type), codec_(&codec) {}
 
   // Memory for the pack to grow in, such as that of a pack that was uploaded.
-  void UseBuffer(std::string buffer, int64_t reserve_bytes);
+  void UseBuffer(ByteBuffer buffer, int64_t reserve_bytes);
 
   // Appends a blob. DATA_LOSS when `id` is not that of `plaintext`, or when what was sealed does
   // not read back: memory or processor are not to be trusted; the pack is then as before the call.
@@ -60,9 +61,12 @@ class PackBuilder {
   const std::vector<PackEntry>& entries() const { return entries_; }
 
  private:
+  void Count(const PackEntry& entry);
+
   BlobType type_;
   BlobCodec* codec_;
-  std::string bytes_;
+  ByteBuffer bytes_;
+  int64_t header_bytes_ = 0;  // Of the plaintext header, so far.
   std::vector<PackEntry> entries_;
   Sha256Hasher hasher_;
 };

@@ -111,10 +111,11 @@ class Repository {
 
   // --- Index and blobs ---
   // Reads every index file, once: later calls return at once. A file that does not read is
-  // DATA_LOSS, named.
+  // DATA_LOSS, named. Packs that two files list differently are noted, not an error.
   absl::Status LoadIndex(const CallContext& ctx);
   // REQUIRES that LoadIndex() returned OK.
   const BlobIndex& index() const { return index_; }
+  const std::vector<PackId>& packs_listed_differently() const { return index_conflicts_; }
   // For a writer that is done: what it wrote is found from then on.
   BlobIndex& mutable_index() { return index_; }
 
@@ -145,7 +146,10 @@ class Repository {
   Repository(storage::ObjectStore& store, const Environment& environment)
       : store_(store), environment_(environment) {}
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password);
-  absl::Status LoadConfig(const CallContext& ctx);
+  absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
+  absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
+                                absl::FunctionRef<std::string(const Id&)> key_of,
+                                int64_t* stored_bytes);
   absl::StatusOr<Id> SaveKey(const CallContext& ctx, absl::string_view password);
 
   storage::ObjectStore& store_;
@@ -155,6 +159,7 @@ class Repository {
   Id key_id_;
   std::mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
   BlobIndex index_;
+  std::vector<PackId> index_conflicts_;
   bool index_loaded_ = false;
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "repository/blob.h"
@@ -25,8 +26,6 @@ struct Node {
   std::optional<BlobId> subtree;               // Directories; one without it is damaged.
   std::string link_target;                     // Symbolic links.
 };
-
-inline constexpr uint64_t kTreeNodesMax = 64 << 20;
 
 // The canonical text of a tree with our constant metadata: a blob's plaintext. REQUIRES nodes of
 // type file or dir, strictly ascending by name, names of [0-9a-z._-].

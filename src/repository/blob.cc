@@ -1,0 +1,67 @@
+#include "repository/blob.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/crypto.h"
+#include "repository/format.h"
+
+namespace csidelta::repository {
+namespace {
+
+constexpr char kDigits[] = "0123456789abcdef";
+
+// The value of a lower-case hexadecimal digit, or -1.
+int DigitValue(char c) {
+  if (c >= '0' && c <= '9') {
+    return c - '0';
+  }
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+}  // namespace
+
+absl::StatusOr<Id> Id::Parse(absl::string_view hex) {
+  if (hex.size() != kHexDigits) {
+    return absl::InvalidArgumentError("an id has 64 hexadecimal digits");
+  }
+  std::array<uint8_t, kBytes> bytes;
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    const int high = DigitValue(hex[2 * i]);
+    const int low = DigitValue(hex[2 * i + 1]);
+    if (high < 0 || low < 0) {
+      return absl::InvalidArgumentError("an id has lower-case hexadecimal digits only");
+    }
+    bytes[i] = static_cast<uint8_t>(high * 16 + low);
+  }
+  return Id(bytes);
+}
+
+Id Id::Of(absl::string_view bytes) { return Id(Sha256(bytes)); }
+
+void Id::WriteHex(char* out) const {
+  for (const uint8_t byte : bytes_) {
+    *out++ = kDigits[byte >> 4];
+    *out++ = kDigits[byte & 15];
+  }
+}
+
+std::string Id::Hex() const {
+  std::string hex(kHexDigits, '0');
+  WriteHex(hex.data());
+  return hex;
+}
+
+absl::string_view BlobTypeName(BlobType type) { return type == BlobType::kTree ? "tree" : "data"; }
+
+std::string Describe(const BlobHandle& handle) {
+  return absl::StrCat(BlobTypeName(handle.type), " blob ", handle.id.ShortHex());
+}
+
+uint32_t BlobSpan::plaintext_bytes() const {
+  if (compressed()) {
+    return uncompressed_bytes;
+  }
+  return sealed_bytes < kEnvelopeBytes ? 0 : sealed_bytes - uint32_t{kEnvelopeBytes};
+}
+
+}  // namespace csidelta::repository
