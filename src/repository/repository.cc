@@ -312,8 +312,14 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_v
 
 absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
                                         absl::string_view json, int64_t* stored_bytes) {
-  return SaveSealed(
-      ctx, json, [kind](const Id& id) { return FileKey(kind, id); }, stored_bytes);
+  std::string key;
+  const absl::StatusOr<Id> id = SaveSealed(
+      ctx, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); }, stored_bytes);
+  if (!id.ok() && kind == FileKind::kLock && !key.empty()) {
+    // It may have been stored all the same, and would lock everyone out until it runs out.
+    store_.Delete(ctx, key).IgnoreError();
+  }
+  return id;
 }
 
 absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
