@@ -78,17 +78,20 @@ struct BlobIndex::State {
     ++copy_count;
   }
 
-  // Calls `visit` for each copy of `handle` until it returns false.
+  // Calls `visit` with the ordinal of each copy of `handle` until it returns false.
   template <typename Visit>
-  void ForEachCopy(const BlobHandle& handle, Visit visit) const {
+  void ForEachOrdinal(const BlobHandle& handle, Visit visit) const {
     const std::size_t mask = slots.size() - 1;
     for (std::size_t slot = static_cast<std::size_t>(handle.id.Prefix64()) & mask; slots[slot] != 0;
          slot = (slot + 1) & mask) {
-      const Copy& copy = At(slots[slot] - 1);
-      if (copy.Is(handle) && !visit(BlobLocation{.pack = packs[copy.pack()], .span = copy.span})) {
+      if (At(slots[slot] - 1).Is(handle) && !visit(slots[slot] - 1)) {
         return;
       }
     }
+  }
+
+  BlobLocation LocationOf(uint32_t ordinal) const {
+    return {.pack = packs[At(ordinal).pack()], .span = At(ordinal).span};
   }
 };
 
@@ -133,8 +136,8 @@ absl::Status BlobIndex::Append(const IndexedPack& pack) {
 
 std::vector<BlobLocation> BlobIndex::Lookup(const BlobHandle& handle) const {
   std::vector<BlobLocation> locations;
-  state_->ForEachCopy(handle, [&](const BlobLocation& location) {
-    locations.push_back(location);
+  state_->ForEachOrdinal(handle, [&](uint32_t ordinal) {
+    locations.push_back(state_->LocationOf(ordinal));
     return true;
   });
   return locations;
@@ -147,12 +150,19 @@ bool BlobIndex::Contains(const BlobHandle& handle) const {
 
 bool BlobIndex::FindAny(const BlobHandle& handle, BlobLocation& location) const {
   bool found = false;
-  state_->ForEachCopy(handle, [&](const BlobLocation& copy) {
-    location = copy;
+  state_->ForEachOrdinal(handle, [&](uint32_t ordinal) {
+    location = state_->LocationOf(ordinal);
     found = true;
     return false;
   });
   return found;
+}
+
+void BlobIndex::ForEachCopy(
+    const BlobHandle& handle,
+    absl::FunctionRef<bool(uint32_t copy, uint32_t pack_ordinal)> visit) const {
+  state_->ForEachOrdinal(
+      handle, [&](uint32_t ordinal) { return visit(ordinal, state_->At(ordinal).pack()); });
 }
 
 bool BlobIndex::ContainsPack(const PackId& pack) const {

@@ -50,6 +50,11 @@ class BlobIndex {
   // Any copy; false when there is none.
   bool FindAny(const BlobHandle& handle, BlobLocation& location) const;
 
+  // Calls `visit` for each copy, with the number that ForEach() would count up to at it and the
+  // ordinal of its pack, until it returns false.
+  void ForEachCopy(const BlobHandle& handle,
+                   absl::FunctionRef<bool(uint32_t copy, uint32_t pack_ordinal)> visit) const;
+
   bool ContainsPack(const PackId& pack) const;
 
   // All packs, and all entries with the ordinal of their pack. In the order they were added.
