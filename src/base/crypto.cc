@@ -36,33 +36,6 @@ Sha256Digest Sha256(absl::string_view bytes) {
   return digest;
 }
 
-struct Sha256Hasher::Context {
-  EVP_MD_CTX* md = EVP_MD_CTX_new();
-
-  Context() { Start(); }
-  ~Context() { EVP_MD_CTX_free(md); }
-
-  void Start() const {
-    CSIDELTA_CHECK(md != nullptr && EVP_DigestInit_ex2(md, Sha256Algorithm(), nullptr) == 1);
-  }
-};
-
-Sha256Hasher::Sha256Hasher() : context_(std::make_unique<Context>()) {}
-Sha256Hasher::~Sha256Hasher() = default;
-Sha256Hasher::Sha256Hasher(Sha256Hasher&&) noexcept = default;
-Sha256Hasher& Sha256Hasher::operator=(Sha256Hasher&&) noexcept = default;
-
-void Sha256Hasher::Update(absl::string_view bytes) {
-  CSIDELTA_CHECK(EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()) == 1);
-}
-
-Sha256Digest Sha256Hasher::Finish() {
-  Sha256Digest digest;
-  CSIDELTA_CHECK(EVP_DigestFinal_ex(context_->md, digest.data(), nullptr) == 1);
-  context_->Start();
-  return digest;
-}
-
 Sha256Digest HmacSha256(absl::string_view key, absl::string_view message) {
   Sha256Digest digest;
   CSIDELTA_CHECK(HMAC(Sha256Algorithm(), key.data(), static_cast<int>(key.size()),

@@ -38,6 +38,11 @@ absl::StatusOr<Id> Id::Parse(absl::string_view hex) {
 
 Id Id::Of(absl::string_view bytes) { return Id(Sha256(bytes)); }
 
+std::pair<Id, Id> Id::OfTwo(absl::string_view first, absl::string_view second) {
+  const auto [of_first, of_second] = Sha256OfTwo(first, second);
+  return {Id(of_first), Id(of_second)};
+}
+
 void Id::WriteHex(char* out) const {
   for (const uint8_t byte : bytes_) {
     *out++ = kDigits[byte >> 4];

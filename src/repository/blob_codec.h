@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/crypto.h"
 #include "base/random.h"
 #include "repository/blob.h"
 #include "repository/byte_buffer.h"
@@ -27,9 +28,10 @@ class BlobCodec {
   // begins in `out`. Data is compressed where that makes it shorter, trees always. The envelope is
   // opened, decompressed and hashed again before it counts: DATA_LOSS when it does not come back as
   // `handle.id`, and `out` is then as before. INVALID_ARGUMENT for a length beyond format.h's
-  // limits.
+  // limits. `pack_hasher` takes in the envelope, because that costs little beside the other hash;
+  // after an error it has taken in anything or nothing.
   absl::StatusOr<BlobSpan> AppendSealed(const BlobHandle& handle, absl::string_view plaintext,
-                                        ByteBuffer& out);
+                                        ByteBuffer& out, Sha256Hasher& pack_hasher);
 
   // The plaintext of an envelope, proven by its hash; valid until the next call. DATA_LOSS when
   // MAC, frame, length or hash are wrong.
@@ -44,6 +46,10 @@ class BlobCodec {
   Sealer& sealer() { return sealer_; }
 
  private:
+  // All of DecodeInto() but the hash.
+  absl::Status Unseal(const BlobHandle& handle, const BlobSpan& span, absl::string_view envelope,
+                      absl::Span<uint8_t> out);
+
   Sealer sealer_;
   int data_level_;
   Compressor data_compressor_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,79 +11,91 @@
 #include "absl/types/span.h"
 #include "base/call_context.h"
 #include "repository/lock.h"
+#include "repository/maintenance.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 
+// Which repository snapshots stay, by rules with restic's meaning, and the removal of the rest.
 namespace csidelta::repository {
 
-// A length of time by the calendar, such as "1y5m7d2h".
+// A length of time by the calendar: "2y5m7d3h". All zero: none.
 struct CalendarSpan {
   int years = 0;
   int months = 0;
   int days = 0;
   int hours = 0;
 
-  bool IsZero() const { return years == 0 && months == 0 && days == 0 && hours == 0; }
+  bool IsZero() const { return *this == CalendarSpan(); }
+  friend bool operator==(const CalendarSpan&, const CalendarSpan&) = default;
 };
 
-// INVALID_ARGUMENT unless `text` is numbers with y, m, d or h, each unit once at most.
+// INVALID_ARGUMENT unless `text` is one or more of <number>y, m, d, h in any order, each once.
 absl::StatusOr<CalendarSpan> ParseCalendarSpan(absl::string_view text);
+std::string FormatCalendarSpan(const CalendarSpan& span);
 
 inline constexpr int kKeepAll = -1;
 
-// Which snapshots to keep: those that any rule wants. Zero and empty: the rule is not there. A rule
-// with a count keeps the newest snapshot of that many hours, days, ... that have any; while it
-// has counts left it keeps the oldest of all, too. Hours and days are those of UTC.
-struct KeepPolicy {
+// A snapshot stays when any rule keeps it. Of each hour (day, week by ISO 8601, month, year) that
+// has snapshots the newest counts, back until the number is used up; while a number is not, the
+// oldest snapshot stays too. Spans count back from the newest snapshot that is not of the future.
+struct KeepRules {
+  // Numbers, or kKeepAll.
   int last = 0;
   int hourly = 0;
   int daily = 0;
-  int weekly = 0;  // ISO 8601
+  int weekly = 0;
   int monthly = 0;
   int yearly = 0;
-  // Before the newest snapshot of the group: all, or one for each hour, day, ...
+  // All within the span, and one of each hour (day, …) within the span.
   CalendarSpan within;
   CalendarSpan within_hourly;
   CalendarSpan within_daily;
   CalendarSpan within_weekly;
   CalendarSpan within_monthly;
   CalendarSpan within_yearly;
-  // Those with all tags of one of the lists.
+  // Snapshots that have every tag of any of these lists.
   std::vector<std::vector<std::string>> tags;
+  // In whose hours and days to count.
+  absl::TimeZone zone = absl::UTCTimeZone();
 
   bool IsEmpty() const;
 };
 
-struct KeepDecision {
-  StoredSnapshot snapshot;
-  bool keep = false;
-  std::vector<std::string> reasons;  // "last snapshot", "daily snapshot", ...
-};
-
-// Decides on one group, in any order; the result is newest first. An empty policy keeps everything.
-std::vector<KeepDecision> ApplyPolicy(std::vector<StoredSnapshot> snapshots,
-                                      const KeepPolicy& policy);
-
-// By what snapshots are grouped before a policy is applied.
-struct Grouping {
+// Which snapshots compete with each other.
+struct SnapshotGrouping {
   bool by_host = true;
   bool by_paths = true;
   bool by_tags = false;
 };
 
-struct SnapshotGroup {
-  std::string hostname;
-  std::vector<std::string> paths;  // Sorted, as are the tags.
-  std::vector<std::string> tags;
-  std::vector<StoredSnapshot> snapshots;
+// INVALID_ARGUMENT unless `text` is "" or a list of host, paths and tags with commas.
+absl::StatusOr<SnapshotGrouping> ParseGrouping(absl::string_view text);
+
+struct KeptSnapshot {
+  StoredSnapshot snapshot;
+  std::vector<std::string> reasons;  // "daily snapshot", "within 7d", "oldest yearly snapshot".
 };
 
-// Ascending by hostname, paths, tags; fields that do not count are empty.
-std::vector<SnapshotGroup> GroupSnapshots(absl::Span<const StoredSnapshot> snapshots,
-                                          const Grouping& grouping);
+struct ForgetGroup {
+  // What the snapshots have in common; empty where it is not grouped by.
+  std::string hostname;
+  std::vector<std::string> paths;
+  std::vector<std::string> tags;
+  // Newest first.
+  std::vector<KeptSnapshot> keep;
+  std::vector<StoredSnapshot> remove;
+};
 
-// Removes snapshots and their sidecars; their data stays until a prune. `lock` is exclusive.
-absl::Status ForgetSnapshots(const CallContext& ctx, Repository& repository, Lock& lock,
-                             absl::Span<const Id> ids);
+// Sorts snapshots into groups and decides about each. Pure. FAILED_PRECONDITION when rules are
+// empty, or would leave a group without any snapshot: who wants that removes snapshots by id.
+absl::StatusOr<std::vector<ForgetGroup>> DecideForget(absl::Span<const StoredSnapshot> snapshots,
+                                                      const KeepRules& rules,
+                                                      const SnapshotGrouping& grouping,
+                                                      absl::Time now);
+
+// Removes these snapshots, then their sidecars; the data goes with the next prune. One that is gone
+// already is no error. REQUIRES that `lock` is exclusive. An error leaves the rest in place.
+absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Lock& lock,
+                             absl::Span<const Id> ids, const ProgressReporter& progress = nullptr);
 
 }  // namespace csidelta::repository

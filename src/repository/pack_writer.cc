@@ -19,8 +19,13 @@ void PackBuilder::UseBuffer(ByteBuffer buffer, int64_t reserve_bytes) {
 
 absl::Status PackBuilder::Add(const BlobId& id, absl::string_view plaintext) {
   const BlobHandle handle = {.type = type_, .id = id};
-  ASSIGN_OR_RETURN(const BlobSpan span, codec_->AppendSealed(handle, plaintext, bytes_));
-  Count({.handle = handle, .span = span});
+  const absl::StatusOr<BlobSpan> span = codec_->AppendSealed(handle, plaintext, bytes_, hasher_);
+  if (!span.ok()) {
+    hasher_.Finish();
+    hasher_.Update(bytes_.view());
+    return span.status();
+  }
+  Count({.handle = handle, .span = *span});
   return absl::OkStatus();
 }
 
@@ -29,6 +34,7 @@ void PackBuilder::AddSealed(const PackEntry& entry, absl::string_view envelope) 
   PackEntry moved = entry;
   moved.span.offset_bytes = static_cast<uint32_t>(bytes_.size());
   bytes_.Append(envelope);
+  hasher_.Update(envelope);
   Count(moved);
 }
 
@@ -39,9 +45,7 @@ void PackBuilder::Append(PackBuilder& other) {
   other.Clear();
 }
 
-// The last bytes of bytes_ are the entry's envelope.
 void PackBuilder::Count(const PackEntry& entry) {
-  hasher_.Update(bytes_.view().substr(entry.span.offset_bytes));
   header_bytes_ += entry.span.compressed() ? kCompressedEntryBytes : kPlainEntryBytes;
   entries_.push_back(entry);
 }

@@ -25,13 +25,14 @@ class BlobCodecTest : public testing::Test {
   FakeSecureRandom random_;
   const SealKey key_ = MakeMasterKey(random_);
   BlobCodec codec_{key_, kDataCompressionLevel, random_};
+  Sha256Hasher hasher_;
 };
 
 TEST_F(BlobCodecTest, BlobsComeBackIntoTheCallersBuffer) {
   for (const std::string& blob : {std::string("x"), Prose(524288, 1), Noise(524288, 2)}) {
     const BlobHandle handle = {.type = BlobType::kData, .id = Id::Of(blob)};
     ByteBuffer sealed;
-    const absl::StatusOr<BlobSpan> span = codec_.AppendSealed(handle, blob, sealed);
+    const absl::StatusOr<BlobSpan> span = codec_.AppendSealed(handle, blob, sealed, hasher_);
     ASSERT_THAT(span, IsOk());
     std::string out(blob.size(), '\0');
     const absl::Span<uint8_t> bytes(reinterpret_cast<uint8_t*>(out.data()), out.size());
@@ -46,8 +47,8 @@ TEST_F(BlobCodecTest, LevelNoneCompressesTreesOnly) {
   BlobCodec codec(key_, kNoCompression, random_);
   const std::string blob = Prose(10'000, 1);
   ByteBuffer sealed;
-  const auto data = codec.AppendSealed({BlobType::kData, Id::Of(blob)}, blob, sealed);
-  const auto tree = codec.AppendSealed({BlobType::kTree, Id::Of(blob)}, blob, sealed);
+  const auto data = codec.AppendSealed({BlobType::kData, Id::Of(blob)}, blob, sealed, hasher_);
+  const auto tree = codec.AppendSealed({BlobType::kTree, Id::Of(blob)}, blob, sealed, hasher_);
   ASSERT_THAT(data, IsOk());
   ASSERT_THAT(tree, IsOk());
   EXPECT_FALSE(data->compressed());
@@ -59,7 +60,7 @@ TEST_F(BlobCodecTest, AnotherContentIsDamage) {
   const std::string blob = Prose(10'000, 1);
   ByteBuffer sealed;
   const BlobHandle handle = {.type = BlobType::kData, .id = Id::Of(blob)};
-  const absl::StatusOr<BlobSpan> span = codec_.AppendSealed(handle, blob, sealed);
+  const absl::StatusOr<BlobSpan> span = codec_.AppendSealed(handle, blob, sealed, hasher_);
   ASSERT_THAT(span, IsOk());
   EXPECT_THAT(codec_.Decode({BlobType::kData, Id::Of("other")}, *span, sealed.view()),
               StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("hash")));
@@ -73,7 +74,7 @@ TEST_F(BlobCodecTest, AnotherContentIsDamage) {
 TEST_F(BlobCodecTest, ABlobBeyondTheLimitIsRefused) {
   ByteBuffer sealed;
   const std::string blob(static_cast<std::size_t>(kDataBlobBytesMax) + 1, 'x');
-  EXPECT_THAT(codec_.AppendSealed({BlobType::kData, Id::Of(blob)}, blob, sealed),
+  EXPECT_THAT(codec_.AppendSealed({BlobType::kData, Id::Of(blob)}, blob, sealed, hasher_),
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(sealed.size(), 0U);
 }

@@ -1,0 +1,144 @@
+#include "base/sha256_blocks.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#else
+#include "base/check.h"
+#endif
+
+namespace csidelta {
+
+#if defined(__x86_64__)
+namespace {
+
+alignas(16) constexpr std::array<uint32_t, 64> kRoundConstants = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+// Four rounds each.
+constexpr int kRoundGroups = 16;
+
+// A state in the order that the instructions want: (a, b, e, f) and (c, d, g, h).
+struct Registers {
+  __m128i abef;
+  __m128i cdgh;
+};
+
+[[gnu::target("sha,sse4.1")]] inline Registers Load(const Sha256State& state) {
+  const auto* words = reinterpret_cast<const __m128i*>(state.data());
+  const __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xB1);
+  const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1B);
+  return {.abef = _mm_alignr_epi8(cdab, efgh, 8), .cdgh = _mm_blend_epi16(efgh, cdab, 0xF0)};
+}
+
+[[gnu::target("sha,sse4.1")]] inline void Store(const Registers& registers, Sha256State& state) {
+  auto* words = reinterpret_cast<__m128i*>(state.data());
+  const __m128i feba = _mm_shuffle_epi32(registers.abef, 0x1B);
+  const __m128i dchg = _mm_shuffle_epi32(registers.cdgh, 0xB1);
+  _mm_storeu_si128(words, _mm_blend_epi16(feba, dchg, 0xF0));
+  _mm_storeu_si128(words + 1, _mm_alignr_epi8(dchg, feba, 8));
+}
+
+// The words of the last four groups, in a ring.
+struct Schedule {
+  __m128i words[4];
+};
+
+// Rounds 4 * group and the three after it, of all lanes in turn.
+template <std::size_t kLanes>
+[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void AddGroup(
+    int group, const std::array<const uint8_t*, kLanes>& block,
+    std::array<Schedule, kLanes>& schedules, std::array<Registers, kLanes>& registers) {
+  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  const __m128i constants =
+      _mm_load_si128(reinterpret_cast<const __m128i*>(kRoundConstants.data()) + group);
+  const auto index = static_cast<std::size_t>(group) % 4;
+#pragma GCC unroll 2
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    __m128i(&w)[4] = schedules[lane].words;
+    if (group < 4) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block[lane]) + group);
+      w[index] = _mm_shuffle_epi8(bytes, big_endian);
+    } else {
+      // The schedule: w[index] still holds the words of four groups before.
+      const __m128i before = w[(index + 3) % 4];
+      const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[index], w[(index + 1) % 4]),
+                                        _mm_alignr_epi8(before, w[(index + 2) % 4], 4));
+      w[index] = _mm_sha256msg2_epu32(sum, before);
+    }
+    Registers& r = registers[lane];
+    const __m128i input = _mm_add_epi32(w[index], constants);
+    r.cdgh = _mm_sha256rnds2_epu32(r.cdgh, r.abef, input);
+    r.abef = _mm_sha256rnds2_epu32(r.abef, r.cdgh, _mm_shuffle_epi32(input, 0x0E));
+  }
+}
+
+template <std::size_t kLanes>
+[[gnu::target("sha,sse4.1")]] void AddBlocks(const std::array<Sha256Lane, kLanes>& lanes,
+                                             std::size_t count) {
+  std::array<Registers, kLanes> registers;
+  std::array<const uint8_t*, kLanes> block;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    registers[lane] = Load(*lanes[lane].state);
+    block[lane] = lanes[lane].blocks;
+  }
+  std::array<Schedule, kLanes> schedules;
+  for (; count > 0; --count) {
+    const std::array<Registers, kLanes> before = registers;
+#pragma GCC unroll 16
+    for (int group = 0; group < kRoundGroups; ++group) {
+      AddGroup<kLanes>(group, block, schedules, registers);
+    }
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      registers[lane].abef = _mm_add_epi32(registers[lane].abef, before[lane].abef);
+      registers[lane].cdgh = _mm_add_epi32(registers[lane].cdgh, before[lane].cdgh);
+      block[lane] += kSha256BlockBytes;
+    }
+  }
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    Store(registers[lane], *lanes[lane].state);
+  }
+}
+
+// CPUID's leaf 7: bit 29 of EBX.
+bool AskProcessor() {
+  unsigned int eax = 0;
+  unsigned int ebx = 0;
+  unsigned int ecx = 0;
+  unsigned int edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx >> 29 & 1) != 0 &&
+         __builtin_cpu_supports("sse4.1") != 0;
+}
+
+}  // namespace
+
+bool HasSha256Instructions() {
+  static const bool has = AskProcessor();
+  return has;
+}
+
+void AddSha256Blocks(const Sha256Lane& lane, std::size_t count) { AddBlocks<1>({lane}, count); }
+
+void AddSha256Blocks(const Sha256Lane& first, const Sha256Lane& second, std::size_t count) {
+  AddBlocks<2>({first, second}, count);
+}
+
+#else
+
+// Other processors: OpenSSL alone.
+bool HasSha256Instructions() { return false; }
+void AddSha256Blocks(const Sha256Lane&, std::size_t) { CSIDELTA_CHECK(HasSha256Instructions()); }
+void AddSha256Blocks(const Sha256Lane&, const Sha256Lane&, std::size_t) {
+  CSIDELTA_CHECK(HasSha256Instructions());
+}
+
+#endif
+
+}  // namespace csidelta
