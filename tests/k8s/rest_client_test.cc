@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/rate_limiter.h"
 #include "k8s/event_recorder.h"
-#include "k8s/rate_limiter.h"
 #include "k8s/wait.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
