@@ -142,10 +142,10 @@ class BlobWriter::Impl {
     ByteBuffer buffer;
     {
       std::scoped_lock lock(mutex_);
-      std::vector<std::unique_ptr<Lane>>& free = FreeLanes(type);
-      if (!free.empty()) {
-        lane = std::move(free.back());
-        free.pop_back();
+      std::vector<std::unique_ptr<Lane>>& lanes = FreeLanes(type);
+      if (!lanes.empty()) {
+        lane = std::move(lanes.back());
+        lanes.pop_back();
       }
       if ((lane == nullptr || lane->builder.empty()) && !buffers_.empty()) {
         buffer = std::move(buffers_.back());
@@ -212,7 +212,7 @@ class BlobWriter::Impl {
       queue_.pop_front();
       lock.unlock();
       if (const absl::Status status = Upload(pack); !status.ok()) {
-        SetError(status);
+        SetError(status).IgnoreError();  // The callers get it.
       }
     }
   }

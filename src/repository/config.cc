@@ -1,5 +1,6 @@
 #include "repository/config.h"
 
+#include <array>
 #include <bit>
 
 #include "absl/strings/numbers.h"

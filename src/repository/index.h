@@ -28,8 +28,8 @@ std::string EncodeIndex(absl::Span<const IndexedPack> packs);
 absl::Status DecodeIndex(absl::string_view json,
                          absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
 
-// Answers: in which packs does a blob lie? All copies count. Holds 48 bytes per copy and about six
-// more for the table. Filled by one thread, then read by any number: thread-compatible.
+// Answers: in which packs does a blob lie? All copies count. Holds 48 bytes per copy and five
+// to eleven more for the table. Filled by one thread, then read by any number: thread-compatible.
 class BlobIndex {
  public:
   BlobIndex();

@@ -92,7 +92,7 @@ absl::string_view JsonReader::String() {
   if (at_ < text_.size() && text_[at_] == '"') {
     return text_.substr(begin, at_++ - begin);
   }
-  scratch_.assign(text_.substr(begin, at_ - begin));
+  scratch_ = std::string(text_.substr(begin, at_ - begin));
   while (at_ < text_.size() && text_[at_] != '"') {
     if (text_[at_] != '\\') {
       scratch_.push_back(text_[at_++]);

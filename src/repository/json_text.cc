@@ -150,7 +150,7 @@ std::string JsonText(absl::string_view text) {
       // The line separators that JavaScript does not take in a string.
       out.append(character == "\xE2\x80\xA8" ? "\\u2028" : "\\u2029");
     } else {
-      out.append(character);
+      absl::StrAppend(&out, character);
     }
     text.remove_prefix(length == 0 ? 1 : length);
   }

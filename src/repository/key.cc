@@ -105,7 +105,7 @@ absl::StatusOr<KeyFile> DecodeKeyFile(absl::string_view json_text) {
   }
   file.username = GetString(json, {"username"});
   file.hostname = GetString(json, {"hostname"});
-  if (const auto created = ParseTime(GetString(json, {"created"})); created.ok()) {
+  if (const auto created = ParseRfc3339(GetString(json, {"created"})); created.ok()) {
     file.created = *created;  // For people only.
   }
   return file;
@@ -113,7 +113,7 @@ absl::StatusOr<KeyFile> DecodeKeyFile(absl::string_view json_text) {
 
 std::string EncodeKeyFile(const KeyFile& file) {
   return absl::StrCat(
-      "{\"created\":\"", FormatTime(file.created), "\",\"username\":", JsonText(file.username),
+      "{\"created\":\"", FormatRfc3339(file.created), "\",\"username\":", JsonText(file.username),
       ",\"hostname\":", JsonText(file.hostname), ",\"kdf\":\"scrypt\",\"N\":", file.scrypt.n,
       ",\"r\":", file.scrypt.r, ",\"p\":", file.scrypt.p, ",\"salt\":\"",
       absl::Base64Escape(file.salt), "\",\"data\":\"", absl::Base64Escape(file.data), "\"}");

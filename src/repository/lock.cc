@@ -28,7 +28,7 @@ std::string DescribeOwner(const ForeignLock& lock) {
   }
   return absl::StrCat(lock.file.exclusive ? "exclusive lock " : "lock ", lock.id.ShortHex(), " of ",
                       lock.file.username, " on ", lock.file.hostname, ", process ", lock.file.pid,
-                      ", since ", FormatTime(lock.file.time));
+                      ", since ", FormatRfc3339(lock.file.time));
 }
 
 }  // namespace

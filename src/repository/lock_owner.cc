@@ -94,7 +94,7 @@ std::optional<LockOwner> DecodeLockHostname(absl::string_view hostname) {
 }
 
 std::string EncodeLock(const LockFile& lock) {
-  return absl::StrCat("{\"time\":\"", FormatTime(lock.time),
+  return absl::StrCat("{\"time\":\"", FormatRfc3339(lock.time),
                       "\",\"exclusive\":", lock.exclusive ? "true" : "false",
                       ",\"hostname\":", JsonText(lock.hostname),
                       ",\"username\":", JsonText(lock.username), ",\"pid\":", lock.pid, "}");
@@ -103,7 +103,7 @@ std::string EncodeLock(const LockFile& lock) {
 absl::StatusOr<LockFile> DecodeLock(absl::string_view text) {
   ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
   LockFile lock;
-  ASSIGN_OR_RETURN(lock.time, ParseTime(GetString(json, {"time"})));
+  ASSIGN_OR_RETURN(lock.time, ParseRfc3339(GetString(json, {"time"})));
   lock.exclusive = GetBool(json, {"exclusive"});
   lock.hostname = GetString(json, {"hostname"});
   lock.username = GetString(json, {"username"});
@@ -112,15 +112,15 @@ absl::StatusOr<LockFile> DecodeLock(absl::string_view text) {
 }
 
 std::optional<uint64_t> StartTicksOf(int64_t pid) {
-  const std::string stat = ReadProcFile(absl::StrCat("/proc/", pid, "/stat"));
-  const std::size_t name_end = stat.rfind(") ");
+  const std::string text = ReadProcFile(absl::StrCat("/proc/", pid, "/stat"));
+  const std::size_t name_end = text.rfind(") ");
   if (name_end == std::string::npos) {
     // Also what a /proc that hides foreign processes shows: the kernel knows better.
     const bool gone = kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
     return gone ? std::optional<uint64_t>(0) : std::nullopt;
   }
   const std::vector<absl::string_view> fields =
-      absl::StrSplit(absl::string_view(stat).substr(name_end + 2), ' ');
+      absl::StrSplit(absl::string_view(text).substr(name_end + 2), ' ');
   uint64_t ticks = 0;
   if (fields.size() <= kStartTicksField || !absl::SimpleAtoi(fields[kStartTicksField], &ticks) ||
       ticks == 0) {

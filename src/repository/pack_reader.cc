@@ -95,7 +95,7 @@ std::string EncodePackHeader(absl::Span<const PackEntry> entries) {
     if (compressed) {
       AppendLe32(header, entry.span.uncompressed_bytes);
     }
-    header.append(AsText(entry.handle.id.bytes()));
+    absl::StrAppend(&header, AsText(entry.handle.id.bytes()));
   }
   return header;
 }

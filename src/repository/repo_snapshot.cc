@@ -5,14 +5,19 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/civil_time.h"
 #include "base/status_macros.h"
 #include "repository/json_text.h"
 
 namespace csidelta::repository {
 namespace {
+
+constexpr std::size_t kTimeBytesMin = 20;  // 1970-01-01T00:00:00Z
+constexpr std::size_t kTimeBytesMax = 64;
 
 constexpr std::array<absl::string_view, 13> kKnownMembers = {
     "time", "parent",   "tree", "paths",    "hostname",        "username", "uid",
@@ -48,9 +53,9 @@ void AppendNumber(std::string& out, absl::string_view name, Number value) {
 
 std::string EncodeSummary(const SnapshotSummary& summary) {
   return absl::StrCat(
-      absl::StrCat("{\"backup_start\":\"", FormatTime(summary.backup_start), "\",\"backup_end\":\"",
-                   FormatTime(summary.backup_end), "\",\"files_new\":", summary.files_new,
-                   ",\"files_changed\":", summary.files_changed,
+      absl::StrCat("{\"backup_start\":\"", FormatRfc3339(summary.backup_start),
+                   "\",\"backup_end\":\"", FormatRfc3339(summary.backup_end), "\",\"files_new\":",
+                   summary.files_new, ",\"files_changed\":", summary.files_changed,
                    ",\"files_unmodified\":", summary.files_unmodified,
                    ",\"dirs_new\":", summary.dirs_new, ",\"dirs_changed\":", summary.dirs_changed,
                    ",\"dirs_unmodified\":", summary.dirs_unmodified),
@@ -98,8 +103,8 @@ absl::StatusOr<std::optional<Id>> GetId(const Json& json, const std::string& nam
 
 SnapshotSummary DecodeSummary(const Json& json) {
   SnapshotSummary summary;
-  summary.backup_start = ParseTime(GetString(json, {"backup_start"})).value_or(absl::Time());
-  summary.backup_end = ParseTime(GetString(json, {"backup_end"})).value_or(absl::Time());
+  summary.backup_start = ParseRfc3339(GetString(json, {"backup_start"})).value_or(absl::Time());
+  summary.backup_end = ParseRfc3339(GetString(json, {"backup_end"})).value_or(absl::Time());
   summary.files_new = GetUnsigned(json, {"files_new"});
   summary.files_changed = GetUnsigned(json, {"files_changed"});
   summary.files_unmodified = GetUnsigned(json, {"files_unmodified"});
@@ -128,16 +133,22 @@ absl::Status DecodeIds(const Json& json, RepoSnapshot& snapshot) {
 
 }  // namespace
 
-std::string FormatTime(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E*SZ", time, absl::UTCTimeZone());
+std::string FormatRfc3339(absl::Time time) {
+  return absl::FormatTime("%E4Y-%m-%d%ET%H:%M:%E*SZ", time, absl::UTCTimeZone());
 }
 
-absl::StatusOr<absl::Time> ParseTime(absl::string_view text) {
+absl::StatusOr<absl::Time> ParseRfc3339(absl::string_view text) {
+  // The library's parser also takes blanks, names of time zones and years of any length.
   absl::Time time;
   std::string error;
-  if (text.size() < 20 || text.size() > 64 || text[4] != '-' ||
+  if (text.size() < kTimeBytesMin || text.size() > kTimeBytesMax || text[4] != '-' ||
+      !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ||
       !absl::ParseTime(absl::RFC3339_full, text, &time, &error)) {
     return absl::InvalidArgumentError("not a time of RFC 3339");
+  }
+  const absl::civil_year_t year = absl::ToCivilYear(time, absl::UTCTimeZone()).year();
+  if (year < 1 || year > 9999) {
+    return absl::InvalidArgumentError("a time of no year from 1 to 9999");
   }
   return time;
 }
@@ -153,7 +164,7 @@ std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name) {
 }
 
 std::string EncodeSnapshot(const RepoSnapshot& snapshot) {
-  std::string out = absl::StrCat("{\"time\":\"", FormatTime(snapshot.time), "\"");
+  std::string out = absl::StrCat("{\"time\":\"", FormatRfc3339(snapshot.time), "\"");
   if (snapshot.parent.has_value()) {
     absl::StrAppend(&out, ",\"parent\":\"", snapshot.parent->Hex(), "\"");
   }
@@ -182,7 +193,7 @@ std::string EncodeSnapshot(const RepoSnapshot& snapshot) {
 absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view text) {
   ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
   RepoSnapshot snapshot;
-  ASSIGN_OR_RETURN(snapshot.time, ParseTime(GetString(json, {"time"})));
+  ASSIGN_OR_RETURN(snapshot.time, ParseRfc3339(GetString(json, {"time"})));
   RETURN_IF_ERROR(DecodeIds(json, snapshot));
   snapshot.paths = GetList(json, {"paths"});
   snapshot.hostname = GetString(json, {"hostname"});

@@ -64,9 +64,9 @@ std::string EncodeSnapshot(const RepoSnapshot& snapshot);
 absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view json);
 
 // RFC 3339 as restic writes it: nanoseconds without trailing zeros, "Z" for UTC.
-std::string FormatTime(absl::Time time);
+std::string FormatRfc3339(absl::Time time);
 
 // INVALID_ARGUMENT unless `text` is RFC 3339.
-absl::StatusOr<absl::Time> ParseTime(absl::string_view text);
+absl::StatusOr<absl::Time> ParseRfc3339(absl::string_view text);
 
 }  // namespace csidelta::repository

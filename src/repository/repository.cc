@@ -292,7 +292,7 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_v
     plain.push_back(kCompressedMarker);
     plain.append(Compressor(kMetadataCompressionLevel).Compress(text));
   } else {
-    plain.assign(text);
+    plain = std::string(text);
   }
   Sealer sealer(master_key_, *environment_.random);
   const std::string sealed = sealer.Seal(plain);
@@ -435,10 +435,9 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   index_ = BlobIndex();
   index_conflicts_.clear();
   std::mutex mutex;
-  RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, [&](std::size_t i) -> absl::Status {
-    const absl::StatusOr<std::string> text = LoadFile(ctx, FileKind::kIndex, files[i].id);
-    RETURN_IF_ERROR(text.status());
-    const absl::Status decoded = DecodeIndex(*text, [&](const IndexedPack& pack) {
+  const auto load = [&](std::size_t i) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kIndex, files[i].id));
+    const absl::Status decoded = DecodeIndex(text, [&](const IndexedPack& pack) {
       std::scoped_lock adding(mutex);
       const absl::Status added = index_.AddPack(pack);
       if (absl::IsDataLoss(added)) {
@@ -452,7 +451,8 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
           absl::StrCat(Describe(FileKind::kIndex, files[i].id), ": ", decoded.message()));
     }
     return decoded;
-  }));
+  };
+  RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
   index_loaded_ = true;
   return absl::OkStatus();
 }

@@ -21,10 +21,10 @@ enum class NodeType { kFile, kDir, kSymlink, kOther };
 struct Node {
   std::string name;  // As bytes on disk, unescaped.
   NodeType type = NodeType::kOther;
-  uint64_t size_bytes = 0;                     // Files.
-  std::optional<std::vector<BlobId>> content;  // Files; a file without it is damaged.
-  std::optional<BlobId> subtree;               // Directories; one without it is damaged.
-  std::string link_target;                     // Symbolic links.
+  uint64_t size_bytes = 0;                          // Files.
+  std::optional<std::vector<BlobId>> content = {};  // Files; a file without it is damaged.
+  std::optional<BlobId> subtree = {};               // Directories; one without it is damaged.
+  std::string link_target = {};                     // Symbolic links.
 };
 
 // The canonical text of a tree with our constant metadata: a blob's plaintext. REQUIRES nodes of

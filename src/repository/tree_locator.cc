@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "repository/format.h"
 #include "repository/little_endian.h"
 #include "repository/sealer.h"
@@ -24,7 +25,7 @@ Id ReadId(absl::string_view bytes, std::size_t at) {
   return Id(id);
 }
 
-void AppendId(std::string& out, const Id& id) { out.append(AsText(id.bytes())); }
+void AppendId(std::string& out, const Id& id) { absl::StrAppend(&out, AsText(id.bytes())); }
 
 absl::Status Malformed() { return absl::InvalidArgumentError("tree locator: malformed"); }
 

@@ -1,5 +1,6 @@
 #include "repository/volume_layout.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>

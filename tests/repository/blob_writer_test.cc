@@ -71,7 +71,7 @@ TEST_F(BlobWriterTest, ManyThreadsWriteAndEverythingComesBack) {
   EXPECT_EQ(counts.packs, static_cast<int64_t>(KeysBelow("data/").size()));
   EXPECT_EQ(counts.index_files, 1);
   int64_t stored = 0;
-  for (const std::string& prefix : {"data/", "index/"}) {
+  for (const char* prefix : {"data/", "index/"}) {
     for (const std::string& key : KeysBelow(prefix)) {
       stored += static_cast<int64_t>(store_.objects().at(key).size());
     }

@@ -167,7 +167,7 @@ TEST(BlobIndexTest, APackListedTwice) {
 TEST(BlobIndexTest, StaysCompact) {
   BlobIndex index;
   for (int number = 0; number < 1000; ++number) {
-    ASSERT_THAT(index.AddPack(TestPack(number, 200)), IsOk());
+    ASSERT_THAT(index.AddPack(TestPack(number, 262)), IsOk());
   }
   EXPECT_LT(index.memory_bytes() / index.entry_count(), 64);
 }

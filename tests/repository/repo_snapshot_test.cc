@@ -62,7 +62,7 @@ TEST(RepoSnapshotTest, TakesTheLeastThatResticWrites) {
       absl::StrCat("{\"time\":\"2026-08-01T10:00:00.123456789+02:00\",\"parent\":null,\"tree\":\"",
                    Id::Of("t").Hex(), "\",\"paths\":null,\"uid\":1000}"));
   ASSERT_THAT(read, IsOk());
-  EXPECT_EQ(FormatTime(read->time), "2026-08-01T08:00:00.123456789Z");
+  EXPECT_EQ(FormatRfc3339(read->time), "2026-08-01T08:00:00.123456789Z");
   EXPECT_EQ(read->uid, 1000U);
   EXPECT_FALSE(read->parent.has_value());
   EXPECT_TRUE(read->paths.empty());

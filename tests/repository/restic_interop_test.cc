@@ -40,7 +40,7 @@ struct Outcome {
   std::string output;  // Both streams.
 };
 
-Outcome Run(const std::string& command) {
+Outcome Shell(const std::string& command) {
   FILE* pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
   Outcome outcome;
   std::array<char, 4096> buffer;
@@ -71,7 +71,7 @@ std::string TestImage() {
 class ResticInteropTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (Run("restic version").exit_code != 0) {
+    if (Shell("restic version").exit_code != 0) {
       GTEST_SKIP() << "restic is not installed: ./dev setup";
     }
     std::string name = testing::TempDir() + "/csi-delta-interop-XXXXXX";
@@ -87,7 +87,7 @@ class ResticInteropTest : public testing::Test {
   }
 
   Outcome Restic(const std::string& arguments) const {
-    return Run(absl::StrCat("RESTIC_PASSWORD=", kPassword, " RESTIC_CACHE_DIR=", folder_.string(),
+    return Shell(absl::StrCat("RESTIC_PASSWORD=", kPassword, " RESTIC_CACHE_DIR=", folder_.string(),
                             "/cache restic -r ", folder_.string(), "/repo ", arguments));
   }
 
@@ -221,7 +221,7 @@ TEST_F(ResticInteropTest, KeysOfEitherOpenForBoth) {
   ExpectRestic("key add --new-password-file " + (folder_ / "password").string());
   std::unique_ptr<Repository> repository = Open("another");
   ASSERT_THAT(repository->AddKey(ctx_, "third"), IsOk());
-  EXPECT_EQ(Run(absl::StrCat("RESTIC_PASSWORD=third restic --no-cache -r ", folder_.string(),
+  EXPECT_EQ(Shell(absl::StrCat("RESTIC_PASSWORD=third restic --no-cache -r ", folder_.string(),
                              "/repo snapshots"))
                 .exit_code,
             0);
