@@ -51,60 +51,82 @@ struct Schedule {
   __m128i words[4];
 };
 
-// Rounds 4 * group and the three after it, of all lanes in turn.
-template <std::size_t kLanes>
-[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void AddGroup(
-    int group, const std::array<const uint8_t*, kLanes>& block,
-    std::array<Schedule, kLanes>& schedules, std::array<Registers, kLanes>& registers) {
-  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-  const __m128i constants =
-      _mm_load_si128(reinterpret_cast<const __m128i*>(kRoundConstants.data()) + group);
-  const auto index = static_cast<std::size_t>(group) % 4;
-#pragma GCC unroll 2
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    __m128i(&w)[4] = schedules[lane].words;
-    if (group < 4) {
-      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block[lane]) + group);
-      w[index] = _mm_shuffle_epi8(bytes, big_endian);
-    } else {
-      // The schedule: w[index] still holds the words of four groups before.
-      const __m128i before = w[(index + 3) % 4];
-      const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[index], w[(index + 1) % 4]),
-                                        _mm_alignr_epi8(before, w[(index + 2) % 4], 4));
-      w[index] = _mm_sha256msg2_epu32(sum, before);
-    }
-    Registers& r = registers[lane];
-    const __m128i input = _mm_add_epi32(w[index], constants);
-    r.cdgh = _mm_sha256rnds2_epu32(r.cdgh, r.abef, input);
-    r.abef = _mm_sha256rnds2_epu32(r.abef, r.cdgh, _mm_shuffle_epi32(input, 0x0E));
+// Everything about one message while blocks go in.
+struct Message {
+  Registers registers;
+  Registers before;  // As they were before the block.
+  Schedule schedule;
+  const uint8_t* block;
+};
+
+// Four rounds. Which ones is a template argument, so that the schedule stays in registers.
+template <int kGroup>
+[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void AddGroup(Message& message) {
+  __m128i(&w)[4] = message.schedule.words;
+  constexpr int kIndex = kGroup % 4;
+  if constexpr (kGroup < 4) {
+    const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    const auto* words = reinterpret_cast<const __m128i*>(message.block) + kGroup;
+    w[kIndex] = _mm_shuffle_epi8(_mm_loadu_si128(words), big_endian);
+  } else {
+    // w[kIndex] still holds the words of four groups before.
+    const __m128i before = w[(kIndex + 3) % 4];
+    const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[kIndex], w[(kIndex + 1) % 4]),
+                                      _mm_alignr_epi8(before, w[(kIndex + 2) % 4], 4));
+    w[kIndex] = _mm_sha256msg2_epu32(sum, before);
+  }
+  const auto* constants = reinterpret_cast<const __m128i*>(kRoundConstants.data()) + kGroup;
+  const __m128i input = _mm_add_epi32(w[kIndex], _mm_load_si128(constants));
+  Registers& r = message.registers;
+  r.cdgh = _mm_sha256rnds2_epu32(r.cdgh, r.abef, input);
+  r.abef = _mm_sha256rnds2_epu32(r.abef, r.cdgh, _mm_shuffle_epi32(input, 0x0E));
+}
+
+// The groups from kGroup on, of one message, or of two in turn.
+template <int kGroup, bool kTwo>
+[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void AddGroups(Message& first,
+                                                                        Message& second) {
+  AddGroup<kGroup>(first);
+  if constexpr (kTwo) {
+    AddGroup<kGroup>(second);
+  }
+  if constexpr (kGroup + 1 < kRoundGroups) {
+    AddGroups<kGroup + 1, kTwo>(first, second);
   }
 }
 
-template <std::size_t kLanes>
-[[gnu::target("sha,sse4.1")]] void AddBlocks(const std::array<Sha256Lane, kLanes>& lanes,
-                                             std::size_t count) {
-  std::array<Registers, kLanes> registers;
-  std::array<const uint8_t*, kLanes> block;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    registers[lane] = Load(*lanes[lane].state);
-    block[lane] = lanes[lane].blocks;
-  }
-  std::array<Schedule, kLanes> schedules;
+[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void EndBlock(Message& message) {
+  message.registers.abef = _mm_add_epi32(message.registers.abef, message.before.abef);
+  message.registers.cdgh = _mm_add_epi32(message.registers.cdgh, message.before.cdgh);
+  message.before = message.registers;
+  message.block += kSha256BlockBytes;
+}
+
+[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline Message Begin(const Sha256Lane& lane) {
+  const Registers registers = Load(*lane.state);
+  return {.registers = registers, .before = registers, .schedule = {}, .block = lane.blocks};
+}
+
+[[gnu::target("sha,sse4.1")]] void AddToOne(const Sha256Lane& lane, std::size_t count) {
+  Message message = Begin(lane);
   for (; count > 0; --count) {
-    const std::array<Registers, kLanes> before = registers;
-#pragma GCC unroll 16
-    for (int group = 0; group < kRoundGroups; ++group) {
-      AddGroup<kLanes>(group, block, schedules, registers);
-    }
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      registers[lane].abef = _mm_add_epi32(registers[lane].abef, before[lane].abef);
-      registers[lane].cdgh = _mm_add_epi32(registers[lane].cdgh, before[lane].cdgh);
-      block[lane] += kSha256BlockBytes;
-    }
+    AddGroups<0, false>(message, message);
+    EndBlock(message);
   }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    Store(registers[lane], *lanes[lane].state);
+  Store(message.registers, *lane.state);
+}
+
+[[gnu::target("sha,sse4.1")]] void AddToTwo(const Sha256Lane& lane, const Sha256Lane& other_lane,
+                                            std::size_t count) {
+  Message message = Begin(lane);
+  Message other = Begin(other_lane);
+  for (; count > 0; --count) {
+    AddGroups<0, true>(message, other);
+    EndBlock(message);
+    EndBlock(other);
   }
+  Store(message.registers, *lane.state);
+  Store(other.registers, *other_lane.state);
 }
 
 // CPUID's leaf 7: bit 29 of EBX.
@@ -124,10 +146,10 @@ bool HasSha256Instructions() {
   return has;
 }
 
-void AddSha256Blocks(const Sha256Lane& lane, std::size_t count) { AddBlocks<1>({lane}, count); }
+void AddSha256Blocks(const Sha256Lane& lane, std::size_t count) { AddToOne(lane, count); }
 
 void AddSha256Blocks(const Sha256Lane& first, const Sha256Lane& second, std::size_t count) {
-  AddBlocks<2>({first, second}, count);
+  AddToTwo(first, second, count);
 }
 
 #else
