@@ -338,25 +338,27 @@ TEST(BackupResultTest, HasTheFieldsThatAreContracts) {
 
 TEST(BlockUploaderTest, AnyFailureOfTheStoreLeavesARepositoryThatTheNextRunUses) {
   constexpr int64_t kSize = 20 * kChunk + 1;
+  SmallVolume v(kSize);
+  v.device.Store(17, "changed");
+  const auto objects = v.volume.store().objects();
+  const std::string image = v.device.Load(0, kSize);
   for (int64_t call = 1;; ++call) {
-    SmallVolume v(kSize);
-    v.device.Store(17, "changed");
-    const repository::StoredSnapshot parent = v.volume.Stored(v.first->snapshot);
-    ExtentListSource source({Data(17, 7)});
+    v.volume.store().SetObjects(objects);
+    v.volume.Reopen();
     UploadOptions options = VolumeFixture::Options();
-    options.parent = parent;
+    options.parent = v.volume.Stored(v.first->snapshot);
+    ExtentListSource source({Data(17, 7)});
     v.volume.store().Restart();
     v.volume.store().AddFault(
         {.first_call = call, .last_call = call, .status = absl::UnavailableError("fault")});
     const auto failed = v.volume.Backup(v.device, source, options);
     const bool reached = v.volume.store().call_count() >= call;
     v.volume.store().Restart();
-    v.volume.Reopen();
     const auto second = v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(17, 7)});
     ASSERT_THAT(second, IsOk()) << "call " << call;
-    v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSize));
+    v.volume.ExpectRestores(second->snapshot, image);
     if (failed.ok()) {
-      v.volume.ExpectRestores(failed->snapshot, v.device.Load(0, kSize));
+      v.volume.ExpectRestores(failed->snapshot, image);
     }
     if (!reached) {
       EXPECT_THAT(failed, IsOk());

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
@@ -120,8 +122,9 @@ class VolumeFixture {
 inline std::string RandomBytes(int64_t length_bytes, uint64_t seed) {
   std::mt19937_64 engine(seed);
   std::string bytes(static_cast<std::size_t>(length_bytes), '\0');
-  for (char& byte : bytes) {
-    byte = static_cast<char>(engine());
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+    const uint64_t number = engine();
+    std::memcpy(bytes.data() + at, &number, std::min(sizeof(number), bytes.size() - at));
   }
   return bytes;
 }
