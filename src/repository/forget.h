@@ -47,14 +47,14 @@ struct KeepRules {
   int monthly = 0;
   int yearly = 0;
   // All within the span, and one of each hour (day, …) within the span.
-  CalendarSpan within;
-  CalendarSpan within_hourly;
-  CalendarSpan within_daily;
-  CalendarSpan within_weekly;
-  CalendarSpan within_monthly;
-  CalendarSpan within_yearly;
+  CalendarSpan within = {};
+  CalendarSpan within_hourly = {};
+  CalendarSpan within_daily = {};
+  CalendarSpan within_weekly = {};
+  CalendarSpan within_monthly = {};
+  CalendarSpan within_yearly = {};
   // Snapshots that have every tag of any of these lists.
-  std::vector<std::vector<std::string>> tags;
+  std::vector<std::vector<std::string>> tags = {};
   // In whose hours and days to count.
   absl::TimeZone zone = absl::UTCTimeZone();
 

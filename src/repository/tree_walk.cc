@@ -1,99 +1,99 @@
 #include "repository/tree_walk.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "repository/parallel.h"
-#include "repository/tree.h"
+#include "repository/blob_fetcher.h"
 
 namespace csidelta::repository {
 namespace {
 
-constexpr std::size_t kWalkThreads = 8;
-// Trees of one level that are asked for before the next ones are looked at.
-constexpr std::size_t kWalkBatch = 1024;
+// Trees that are read before the ones below them are looked at. The leaves of 1 TiB are 8192.
+constexpr std::size_t kBatchTrees = 1024;
 
 class Walk {
  public:
-  Walk(const CallContext& ctx, const Repository& repository, const TreeWalkVisitor& visitor)
-      : ctx_(ctx), repository_(repository), visitor_(visitor) {}
+  Walk(const CallContext& ctx, const Repository& repository, BlobMarks& visited, TreeReader read)
+      : ctx_(ctx), repository_(repository), visited_(visited), read_(read) {}
 
   absl::Status Run(absl::Span<const BlobId> roots) {
-    for (const BlobId& root : roots) {
-      Push(root);
-    }
+    RETURN_IF_ERROR(Push(roots));
     while (!open_.empty()) {
-      const std::size_t count = std::min(open_.size(), kWalkBatch);
-      const std::vector<BlobId> batch(open_.end() - static_cast<std::ptrdiff_t>(count),
-                                      open_.end());
+      RETURN_IF_ERROR(ctx_.Check());
+      const std::size_t count = std::min(open_.size(), kBatchTrees);
+      std::vector<BlobToFetch> batch(open_.end() - static_cast<std::ptrdiff_t>(count), open_.end());
       open_.resize(open_.size() - count);
-      RETURN_IF_ERROR(
-          ParallelFor(count, kWalkThreads, [&](std::size_t i) { return Visit(batch[i]); }));
+      RETURN_IF_ERROR(FetchBlobs(
+          ctx_, repository_, std::move(batch),
+          [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
+            return Take(handle.id, text);
+          }));
+      const std::vector<BlobId> found = std::exchange(found_, {});
+      RETURN_IF_ERROR(Push(found));
     }
     return absl::OkStatus();
   }
 
  private:
-  // REQUIRES mutex_, or no other thread.
-  void Push(const BlobId& tree) {
-    if (seen_.insert(tree).second) {
-      open_.push_back(tree);
-    }
-  }
-
-  absl::Status Visit(const BlobId& tree) {
-    RETURN_IF_ERROR(ctx_.Check());
-    const absl::StatusOr<std::string> text =
-        repository_.LoadBlob(ctx_, {.type = BlobType::kTree, .id = tree});
+  absl::Status Take(const BlobId& tree, const absl::StatusOr<absl::string_view>& text) {
+    std::vector<BlobId> below;
+    RETURN_IF_ERROR(read_(tree, text, below));
     std::scoped_lock lock(mutex_);
-    visitor_.blob({.type = BlobType::kTree, .id = tree});
-    if (!text.ok()) {
-      return Damage(tree, text.status());
-    }
-    absl::Status incomplete;
-    const absl::Status decoded = DecodeTree(*text, [&](Node& node) -> absl::Status {
-      if ((node.type == NodeType::kDir && !node.subtree.has_value()) ||
-          (node.type == NodeType::kFile && !node.content.has_value())) {
-        incomplete.Update(absl::DataLossError(absl::StrCat(node.name, " has no content")));
-      }
-      if (node.subtree.has_value()) {
-        Push(*node.subtree);
-      }
-      for (const BlobId& id : node.content.value_or(std::vector<BlobId>())) {
-        visitor_.blob({.type = BlobType::kData, .id = id});
-      }
-      return absl::OkStatus();
-    });
-    incomplete.Update(decoded);
-    return incomplete.ok() ? incomplete : Damage(tree, incomplete);
+    found_.insert(found_.end(), below.begin(), below.end());
+    return absl::OkStatus();
   }
 
-  absl::Status Damage(const BlobId& tree, const absl::Status& status) const {
-    const bool transient = IsRetryable(status) || absl::IsCancelled(status) ||
-                           absl::IsDeadlineExceeded(status) || absl::IsPermissionDenied(status);
-    if (transient || visitor_.damage == nullptr) {
-      return Annotate(status, absl::StrCat("tree ", tree.ShortHex()));
+  absl::Status Push(absl::Span<const BlobId> trees) {
+    for (const BlobId& tree : trees) {
+      const BlobHandle handle = {.type = BlobType::kTree, .id = tree};
+      const BlobMarks::Outcome outcome = visited_.Mark(handle);
+      BlobToFetch next = {.handle = handle, .location = {}};
+      if (outcome == BlobMarks::Outcome::kNew &&
+          repository_.index().FindAny(handle, next.location)) {
+        open_.push_back(next);
+      } else if (outcome == BlobMarks::Outcome::kNotInIndex) {
+        std::vector<BlobId> nothing;
+        RETURN_IF_ERROR(read_(
+            tree, absl::NotFoundError(absl::StrCat(Describe(handle), " is in no index")), nothing));
+      }
     }
-    return visitor_.damage(tree, status);
+    return absl::OkStatus();
   }
 
   const CallContext& ctx_;
   const Repository& repository_;
-  const TreeWalkVisitor& visitor_;
+  BlobMarks& visited_;
+  TreeReader read_;
+  std::vector<BlobToFetch> open_;
   std::mutex mutex_;
-  absl::flat_hash_set<BlobId> seen_;
-  std::vector<BlobId> open_;
+  std::vector<BlobId> found_;  // Below the trees of this batch; guarded by mutex_.
 };
 
 }  // namespace
 
 absl::Status WalkTrees(const CallContext& ctx, const Repository& repository,
-                       absl::Span<const BlobId> roots, const TreeWalkVisitor& visitor) {
-  return Walk(ctx, repository, visitor).Run(roots);
+                       absl::Span<const BlobId> roots, BlobMarks& visited, TreeReader read) {
+  return Walk(ctx, repository, visited, read).Run(roots);
+}
+
+absl::Status ReadTreeNodes(absl::string_view text, std::vector<BlobId>& below,
+                           absl::FunctionRef<absl::Status(const Node&)> visit) {
+  return DecodeTree(text, [&](Node& node) -> absl::Status {
+    if (node.type == NodeType::kDir && !node.subtree.has_value()) {
+      return absl::DataLossError(absl::StrCat("directory \"", node.name, "\" has no tree"));
+    }
+    if (node.type == NodeType::kFile && !node.content.has_value()) {
+      return absl::DataLossError(absl::StrCat("file \"", node.name, "\" has no content"));
+    }
+    if (node.subtree.has_value()) {
+      below.push_back(*node.subtree);
+    }
+    return visit(node);
+  });
 }
 
 }  // namespace csidelta::repository
