@@ -59,9 +59,9 @@ struct Message {
   const uint8_t* block;
 };
 
-// Four rounds. Which ones is a template argument, so that the schedule stays in registers.
+// The words of group kGroup, in the place of those of four groups before.
 template <int kGroup>
-[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void AddGroup(Message& message) {
+[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void Expand(Message& message) {
   __m128i(&w)[4] = message.schedule.words;
   constexpr int kIndex = kGroup % 4;
   if constexpr (kGroup < 4) {
@@ -69,16 +69,25 @@ template <int kGroup>
     const auto* words = reinterpret_cast<const __m128i*>(message.block) + kGroup;
     w[kIndex] = _mm_shuffle_epi8(_mm_loadu_si128(words), big_endian);
   } else {
-    // w[kIndex] still holds the words of four groups before.
     const __m128i before = w[(kIndex + 3) % 4];
     const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[kIndex], w[(kIndex + 1) % 4]),
                                       _mm_alignr_epi8(before, w[(kIndex + 2) % 4], 4));
     w[kIndex] = _mm_sha256msg2_epu32(sum, before);
   }
+}
+
+// Four rounds. Which ones is a template argument, so that the schedule stays in registers. The
+// words of the next group are made between the rounds, where the processor would wait.
+template <int kGroup>
+[[gnu::target("sha,sse4.1"), gnu::always_inline]] inline void AddGroup(Message& message) {
   const auto* constants = reinterpret_cast<const __m128i*>(kRoundConstants.data()) + kGroup;
-  const __m128i input = _mm_add_epi32(w[kIndex], _mm_load_si128(constants));
+  const __m128i input =
+      _mm_add_epi32(message.schedule.words[kGroup % 4], _mm_load_si128(constants));
   Registers& r = message.registers;
   r.cdgh = _mm_sha256rnds2_epu32(r.cdgh, r.abef, input);
+  if constexpr (kGroup + 1 < kRoundGroups) {
+    Expand<kGroup + 1>(message);
+  }
   r.abef = _mm_sha256rnds2_epu32(r.abef, r.cdgh, _mm_shuffle_epi32(input, 0x0E));
 }
 
@@ -110,6 +119,7 @@ template <int kGroup, bool kTwo>
 [[gnu::target("sha,sse4.1")]] void AddToOne(const Sha256Lane& lane, std::size_t count) {
   Message message = Begin(lane);
   for (; count > 0; --count) {
+    Expand<0>(message);
     AddGroups<0, false>(message, message);
     EndBlock(message);
   }
@@ -121,6 +131,8 @@ template <int kGroup, bool kTwo>
   Message message = Begin(lane);
   Message other = Begin(other_lane);
   for (; count > 0; --count) {
+    Expand<0>(message);
+    Expand<0>(other);
     AddGroups<0, true>(message, other);
     EndBlock(message);
     EndBlock(other);

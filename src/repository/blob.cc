@@ -9,14 +9,20 @@ namespace csidelta::repository {
 namespace {
 
 constexpr char kDigits[] = "0123456789abcdef";
+constexpr uint8_t kNoDigit = 16;
 
-// The value of a lower-case hexadecimal digit, or -1.
-int DigitValue(char c) {
-  if (c >= '0' && c <= '9') {
-    return c - '0';
+// The value of each character as a lower-case hexadecimal digit. Index files are half digits.
+constexpr std::array<uint8_t, 256> MakeDigitValues() {
+  std::array<uint8_t, 256> values{};
+  for (uint8_t& value : values) {
+    value = kNoDigit;
   }
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  for (uint8_t digit = 0; digit < kNoDigit; ++digit) {
+    values[static_cast<uint8_t>(kDigits[digit])] = digit;
+  }
+  return values;
 }
+constexpr std::array<uint8_t, 256> kDigitValues = MakeDigitValues();
 
 }  // namespace
 
@@ -25,13 +31,15 @@ absl::StatusOr<Id> Id::Parse(absl::string_view hex) {
     return absl::InvalidArgumentError("an id has 64 hexadecimal digits");
   }
   std::array<uint8_t, kBytes> bytes;
+  uint8_t seen = 0;
   for (std::size_t i = 0; i < kBytes; ++i) {
-    const int high = DigitValue(hex[2 * i]);
-    const int low = DigitValue(hex[2 * i + 1]);
-    if (high < 0 || low < 0) {
-      return absl::InvalidArgumentError("an id has lower-case hexadecimal digits only");
-    }
-    bytes[i] = static_cast<uint8_t>(high * 16 + low);
+    const uint8_t high = kDigitValues[static_cast<uint8_t>(hex[2 * i])];
+    const uint8_t low = kDigitValues[static_cast<uint8_t>(hex[2 * i + 1])];
+    seen = static_cast<uint8_t>(seen | high | low);
+    bytes[i] = static_cast<uint8_t>(high << 4 | low);
+  }
+  if ((seen & kNoDigit) != 0) {
+    return absl::InvalidArgumentError("an id has lower-case hexadecimal digits only");
   }
   return Id(bytes);
 }

@@ -73,7 +73,7 @@ struct LockWitnesses {
   ProcessIdentity self = OwnProcess();
   std::function<std::optional<uint64_t>(int64_t pid)> start_ticks_of = StartTicksOf;
   // Whether a Pod is known to be gone; null where nobody knows.
-  std::function<bool(const std::string& pod_uid)> pod_is_gone;
+  std::function<bool(const std::string& pod_uid)> pod_is_gone = nullptr;
 };
 
 // Whether the owner is dead beyond doubt: same boot, same PID namespace, and its pid is gone or was
@@ -89,7 +89,7 @@ struct LockOptions {
   std::string username = "csi-delta";
   LockWitnesses witnesses;
   // Called once for each conflicting lock that we wait for, with a sentence for people.
-  std::function<void(const std::string&)> on_wait;
+  std::function<void(const std::string&)> on_wait = nullptr;
   // False: the store is read-only, or we only read: a PERMISSION_DENIED from it means that there is
   // no lock, which held() tells.
   bool required = true;
