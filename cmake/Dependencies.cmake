@@ -10,6 +10,7 @@ set(ZLIB_USE_STATIC_LIBS ON)
 find_package(ZLIB REQUIRED)           # gRPC's message compression
 find_package(nlohmann_json REQUIRED)  # JSON that keeps unknown fields and 64-bit integers
 find_package(yaml-cpp REQUIRED)       # volume policies, kubeconfig
+find_package(CLI11 REQUIRED)         # verbs with flags of their own, which Abseil's flags do not know (headers)
 find_package(Boost 1.81 REQUIRED)     # Beast and Asio (headers): HTTP that links statically
 if(CSIDELTA_BUILD_TESTS)
   find_package(GTest REQUIRED)
@@ -33,6 +34,18 @@ target_link_libraries(csidelta_cares INTERFACE "${CARES_LIBRARY}")
 find_library(YAML_CPP_LIBRARY NAMES libyaml-cpp.a REQUIRED)
 add_library(csidelta_yaml INTERFACE)
 target_link_libraries(csidelta_yaml INTERFACE "${YAML_CPP_LIBRARY}")
+
+find_library(EXPAT_LIBRARY NAMES libexpat.a REQUIRED)  # the XML of S3's answers
+add_library(csidelta_expat INTERFACE)
+target_link_libraries(csidelta_expat INTERFACE "${EXPAT_LIBRARY}")
+
+find_library(ZSTD_LIBRARY NAMES libzstd.a REQUIRED)  # blobs and metadata in restic's format
+add_library(csidelta_zstd INTERFACE)
+target_link_libraries(csidelta_zstd INTERFACE "${ZSTD_LIBRARY}")
+
+find_library(URING_LIBRARY NAMES liburing.a REQUIRED)  # many reads of a device in flight
+add_library(csidelta_uring INTERFACE)
+target_link_libraries(csidelta_uring INTERFACE "${URING_LIBRARY}")
 
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 

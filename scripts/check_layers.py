@@ -50,7 +50,10 @@ HOMES = (
     (r"yaml-cpp/", ("base/yaml.cc",)),
     (r"boost/", ("net",)),
     (r"ares(_\w+)?\.h", ("net",)),
+    (r"expat", ("storage/s3_xml.cc",)),
+    (r"CLI/", ("cli/command_line.cc",)),
     (r"zstd", ("repository",)),
+    (r"liburing", ("incremental",)),
     (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "incremental/csi_metadata_source")),
 )
 

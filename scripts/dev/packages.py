@@ -17,11 +17,12 @@ PACKAGES = {
     "toolchain": ("g++-12", "binutils", "cmake", "ninja-build", "ccache", "mold", "git"),
     "libraries": ("libgrpc++-dev", "libgrpc-dev", "protobuf-compiler-grpc", "protobuf-compiler",
                   "libprotobuf-dev", "libabsl-dev", "libyaml-cpp-dev", "nlohmann-json3-dev",
-                  "libboost1.81-dev", "libssl-dev", "libc-ares-dev", "libre2-dev", "zlib1g-dev",
+                  "libboost1.81-dev", "libcli11-dev", "libssl-dev", "libc-ares-dev",
+                  "libexpat1-dev", "libre2-dev", "zlib1g-dev", "libzstd-dev", "liburing-dev",
                   "libgtest-dev", "libgmock-dev"),
     "second opinion": ("clang-14", "clang-tidy-14", "clang-format-14", "libclang-rt-14-dev", "shellcheck"),
     "test bed": ("etcd-server", "iproute2", "util-linux", "mount", "e2fsprogs", "procps", "openssl",
-                 "ca-certificates", "python3-pytest", "python3-yaml"),
+                 "ca-certificates", "python3-pytest", "python3-yaml", "restic"),
 }
 
 

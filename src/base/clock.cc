@@ -16,6 +16,23 @@ class RealClock : public Clock {
  public:
   absl::Time Now() const override { return absl::Now(); }
 
+  absl::Duration Uptime() const override {
+    return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+  }
+
+  bool SleepFor(absl::Duration duration, std::stop_token stop) const override {
+    std::mutex mutex;
+    std::condition_variable_any wakeup;
+    std::unique_lock lock(mutex);
+    const absl::Duration wake_at = Uptime() + duration;
+    for (absl::Duration left = duration; left > absl::ZeroDuration() && !stop.stop_requested();
+         left = wake_at - Uptime()) {
+      const auto slice = absl::ToChronoNanoseconds(std::min(left, kWaitSliceMax));
+      wakeup.wait_for(lock, stop, slice, [] { return false; });
+    }
+    return !stop.stop_requested();
+  }
+
   bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
     std::mutex mutex;
     std::condition_variable_any wakeup;

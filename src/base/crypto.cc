@@ -1,10 +1,13 @@
 #include "base/crypto.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 
 #include <array>
 
 #include "absl/strings/escaping.h"
+#include "base/check.h"
 
 namespace csidelta {
 
@@ -13,6 +16,32 @@ std::string Sha256Hex(absl::string_view bytes) {
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
+}
+
+namespace {
+
+// Fetched once: the library's one-shot function searches by name each time.
+const EVP_MD* Sha256Algorithm() {
+  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  CSIDELTA_CHECK(algorithm != nullptr);
+  return algorithm;
+}
+
+}  // namespace
+
+Sha256Digest Sha256(absl::string_view bytes) {
+  Sha256Digest digest;
+  CSIDELTA_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, Sha256Algorithm(),
+                            nullptr) == 1);
+  return digest;
+}
+
+Sha256Digest HmacSha256(absl::string_view key, absl::string_view message) {
+  Sha256Digest digest;
+  CSIDELTA_CHECK(HMAC(Sha256Algorithm(), key.data(), static_cast<int>(key.size()),
+                      reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                      digest.data(), nullptr) != nullptr);
+  return digest;
 }
 
 }  // namespace csidelta

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 
@@ -8,5 +12,43 @@ namespace csidelta {
 
 // SHA-256 of `bytes` as 64 lower-case hexadecimal digits.
 std::string Sha256Hex(absl::string_view bytes);
+
+using Sha256Digest = std::array<uint8_t, 32>;
+
+Sha256Digest Sha256(absl::string_view bytes);
+
+// SHA-256 of bytes that come piece by piece. Thread-compatible.
+class Sha256Hasher {
+ public:
+  Sha256Hasher();
+  ~Sha256Hasher();
+  Sha256Hasher(Sha256Hasher&&) noexcept;
+  Sha256Hasher& operator=(Sha256Hasher&&) noexcept;
+
+  void Update(absl::string_view bytes);
+
+  // Update(bytes), and returns the digest of `message`, which has nothing to do with it: for the
+  // price of little more than one of them, where the processor can take two at a time.
+  Sha256Digest UpdateBeside(absl::string_view bytes, absl::string_view message);
+
+  // The digest of all since the last Finish(); starts over.
+  Sha256Digest Finish();
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
+
+// SHA-256 of two messages, for the price of little more than one.
+std::pair<Sha256Digest, Sha256Digest> Sha256OfTwo(absl::string_view first,
+                                                  absl::string_view second);
+
+// HMAC-SHA-256 (RFC 2104) of `message`. The digest is raw bytes, so that it may be the next key.
+Sha256Digest HmacSha256(absl::string_view key, absl::string_view message);
+
+// The bytes of `digest`, borrowed.
+inline absl::string_view AsBytes(const Sha256Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
 
 }  // namespace csidelta

@@ -1,7 +1,11 @@
 #include "base/random.h"
 
+#include <openssl/rand.h>
+
 #include <mutex>
 #include <random>
+
+#include "base/check.h"
 
 namespace csidelta {
 namespace {
@@ -18,10 +22,22 @@ class RealRandom : public Random {
   std::mt19937_64 engine_{std::random_device{}()};
 };
 
+class RealSecureRandom : public SecureRandom {
+ public:
+  void Fill(absl::Span<uint8_t> bytes) override {
+    CSIDELTA_CHECK(RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1);
+  }
+};
+
 }  // namespace
 
 Random& Random::Real() {
   static RealRandom random;
+  return random;
+}
+
+SecureRandom& SecureRandom::Real() {
+  static RealSecureRandom random;
   return random;
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
+
 namespace csidelta {
 
 // Where chance comes from, as a parameter. Thread-safe.
@@ -14,6 +16,19 @@ class Random {
 
   // Seeded by the system; lives for ever.
   static Random& Real();
+};
+
+// Bytes that nobody can guess, for keys and IVs. A parameter for the sake of test vectors only.
+// Thread-safe.
+class SecureRandom {
+ public:
+  virtual ~SecureRandom() = default;
+
+  virtual void Fill(absl::Span<uint8_t> bytes) = 0;
+
+  // The crypto library's generator; lives for ever. Stops the process when it fails: there is no
+  // going on with bytes that can be guessed.
+  static SecureRandom& Real();
 };
 
 }  // namespace csidelta

@@ -1,5 +1,6 @@
 #include "base/status_macros.h"
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace csidelta {
@@ -8,7 +9,11 @@ absl::Status Annotate(const absl::Status& status, absl::string_view context) {
   if (status.ok()) {
     return status;
   }
-  return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));
+  absl::Status annotated(status.code(), absl::StrCat(context, ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view type_url, const absl::Cord& payload) {
+    annotated.SetPayload(type_url, payload);
+  });
+  return annotated;
 }
 
 bool IsRetryable(const absl::Status& status) {

@@ -8,8 +8,9 @@
 
 namespace csidelta {
 
-// Returns `status` with "`context`: " before its message; an OK status is returned as it is. Add
-// context once per layer, naming the thing: Annotate(status, "get volumesnapshot ns/name").
+// Returns `status`, payloads included, with "`context`: " before its message; an OK status is
+// returned as it is. Add context once per layer, naming the thing: Annotate(status, "get
+// volumesnapshot ns/name").
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
 // Whether the same call may succeed when made again later: UNAVAILABLE, RESOURCE_EXHAUSTED,

@@ -12,8 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "base/backoff.h"
 #include "base/log.h"
+#include "base/rate_limiter.h"
 #include "base/status_macros.h"
-#include "k8s/rate_limiter.h"
 #include "k8s/token_source.h"
 #include "k8s/watch_decoder.h"
 #include "net/http_client.h"
@@ -310,7 +310,7 @@ class RestClient : public ApiClient {
     Backoff backoff(kRetryBackoff, random_);
     bool refreshed = false;
     while (true) {
-      RETURN_IF_ERROR(limiter_.Take(ctx, call.kind));
+      RETURN_IF_ERROR(limiter_.Take(ctx, 1, call.kind));
       ASSIGN_OR_RETURN(const std::string token, backend->tokens.Token(*ctx.clock));
       Attempt attempt = TryOnce(ctx, *backend, call, token, sink);
       if (attempt.status.ok()) {

@@ -14,6 +14,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <boost/beast/http/span_body.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
 #include <chrono>
 #include <stop_token>
@@ -35,7 +36,9 @@ namespace http = boost::beast::http;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
-constexpr std::size_t kReadBytesMax = std::size_t{16} << 10;  // One TLS record.
+constexpr std::size_t kReadBytesMax = std::size_t{64} << 10;
+// How long an answer may take that comes although the request could not be sent.
+constexpr absl::Duration kEarlyAnswerTimeMax = absl::Seconds(2);
 // How long one of several addresses may keep us from the next.
 constexpr absl::Duration kAddressTimeMax = absl::Seconds(5);
 constexpr int kProbeAfterSeconds = 30;
@@ -49,17 +52,24 @@ absl::Status Lost(absl::string_view what, const error_code& error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", error.message()));
 }
 
-http::request<http::string_body> BuildMessage(const HttpRequest& request) {
-  http::request<http::string_body> message;
+absl::Status TooLarge(int64_t body_bytes_max) {
+  return absl::InternalError(absl::StrCat("answer larger than ", body_bytes_max, " bytes"));
+}
+
+// The body is borrowed from `request`.
+http::request<http::span_body<const char>> BuildMessage(const HttpRequest& request) {
+  const absl::string_view body =
+      request.borrowed_body.empty() ? absl::string_view(request.body) : request.borrowed_body;
+  http::request<http::span_body<const char>> message;
   message.version(11);
   message.method_string(request.method);
   message.target(request.url.target);
-  message.set(http::field::host, request.url.Authority());
+  message.set(http::field::host, request.url.HostHeader());
   for (const auto& [name, value] : request.headers) {
     message.set(name, value);
   }
-  message.body() = request.body;
-  if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+  message.body() = {body.data(), body.size()};
+  if (!body.empty() || request.method == "POST" || request.method == "PUT") {
     message.prepare_payload();
   }
   return message;
@@ -70,7 +80,9 @@ http::request<http::string_body> BuildMessage(const HttpRequest& request) {
 class Connection::Impl {
  public:
   explicit Impl(const Destination& destination)
-      : destination_(destination), socket_(io_), chunk_(kReadBytesMax) {}
+      : destination_(destination), socket_(io_), chunk_(kReadBytesMax) {
+    buffer_.reserve(kReadBytesMax);  // Beast reads no more at once than has room already.
+  }
 
   ~Impl() {
     error_code ignored;
@@ -90,18 +102,29 @@ class Connection::Impl {
                                         const HttpLimits& limits,
                                         const absl::FunctionRef<bool(absl::string_view)>* sink,
                                         Progress& progress) {
-    const http::request<http::string_body> message = BuildMessage(request);
-    RETURN_IF_ERROR(Await(ctx, "send", [&](auto handler) {
-      WithStream([&](auto& stream) { http::async_write(stream, message, std::move(handler)); });
-    }));
+    silence_max_ = limits.silence_max;
+    const absl::Status sent = Send(ctx, request);
+    if (!sent.ok() && !absl::IsUnavailable(sent)) {
+      return sent;
+    }
     std::optional<Parser> reader;
     do {  // Interim answers (1xx) come before the real one.
       reader.emplace();
       reader->header_limit(static_cast<uint32_t>(limits.header_bytes_max));
       reader->body_limit(boost::none);
-      RETURN_IF_ERROR(ReadHeader(ctx, *reader, progress));
+      reader->skip(request.method == "HEAD");
+      const absl::Status read =
+          ReadHeader(sent.ok() ? ctx : ctx.WithTimeout(kEarlyAnswerTimeMax), *reader, progress);
+      if (!read.ok()) {
+        return sent.ok() ? read : sent;
+      }
     } while (reader->get().result_int() < 200);
-    return ReadAnswer(ctx, *reader, limits, sink, progress);
+    const int64_t body_bytes_max =
+        request.answer_bytes_max >= 0 ? request.answer_bytes_max : limits.body_bytes_max;
+    absl::StatusOr<HttpResponse> response =
+        ReadAnswer(ctx, *reader, body_bytes_max, sink, progress);
+    progress.may_be_kept = progress.may_be_kept && sent.ok();
+    return response;
   }
 
   bool IsQuiet() {
@@ -112,8 +135,21 @@ class Connection::Impl {
  private:
   using Parser = http::response_parser<http::buffer_body>;
 
+  // In pieces, so that a request which moves is told from one that hangs.
+  absl::Status Send(const CallContext& ctx, const HttpRequest& request) {
+    http::request<http::span_body<const char>> message = BuildMessage(request);
+    http::request_serializer<http::span_body<const char>> serializer(message);
+    while (!serializer.is_done()) {
+      RETURN_IF_ERROR(Await(ctx, "send", [&](auto handler) {
+        WithStream(
+            [&](auto& stream) { http::async_write_some(stream, serializer, std::move(handler)); });
+      }));
+    }
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<HttpResponse> ReadAnswer(const CallContext& ctx, Parser& parser,
-                                          const HttpLimits& limits,
+                                          int64_t body_bytes_max,
                                           const absl::FunctionRef<bool(absl::string_view)>* sink,
                                           Progress& progress) {
     HttpResponse response;
@@ -123,6 +159,13 @@ class Connection::Impl {
           field.name_string().data(), field.name_string().size()))] = std::string(field.value());
     }
     const bool streams = sink != nullptr && response.status == 200;
+    if (!streams && !parser.is_done()) {
+      const uint64_t promised_bytes = parser.content_length_remaining().value_or(0);
+      if (promised_bytes > static_cast<uint64_t>(body_bytes_max)) {
+        return TooLarge(body_bytes_max);
+      }
+      response.body.reserve(promised_bytes);
+    }
     bool more = true;
     while (more && !parser.is_done()) {
       ASSIGN_OR_RETURN(const absl::string_view bytes, ReadBody(ctx, parser));
@@ -131,9 +174,8 @@ class Connection::Impl {
       } else {
         response.body.append(bytes.data(), bytes.size());
       }
-      if (static_cast<int64_t>(response.body.size()) > limits.body_bytes_max) {
-        return absl::InternalError(
-            absl::StrCat("answer larger than ", limits.body_bytes_max, " bytes"));
+      if (std::ssize(response.body) > body_bytes_max) {
+        return TooLarge(body_bytes_max);
       }
     }
     progress.may_be_kept = parser.is_done() && parser.get().keep_alive();
@@ -277,15 +319,16 @@ class Connection::Impl {
       done = true;
     });
     absl::Status over;
+    const absl::Time silent_since = ctx.clock->Now();
     const std::stop_callback wake(ctx.stop, [this] { asio::post(io_, [] {}); });
     // NOLINTNEXTLINE(bugprone-infinite-loop): run_one_for() calls the handler that ends it.
     while (!done) {
-      if (over.ok() && !(over = ctx.Check()).ok()) {
+      if (over.ok() && !(over = CheckMoving(ctx, silent_since)).ok()) {
         error_code ignored;
         socket_.close(ignored);
       }
       io_.restart();
-      io_.run_one_for(absl::ToChronoMilliseconds(WaitTime(ctx)));
+      io_.run_one_for(absl::ToChronoMilliseconds(WaitTime(ctx, silent_since + silence_max_)));
     }
     if (!over.ok()) {
       return over;
@@ -296,15 +339,26 @@ class Connection::Impl {
     return absl::OkStatus();
   }
 
-  static absl::Duration WaitTime(const CallContext& ctx) {
+  absl::Status CheckMoving(const CallContext& ctx, absl::Time silent_since) const {
+    RETURN_IF_ERROR(ctx.Check());
+    if (ctx.clock->Now() - silent_since >= silence_max_) {
+      return absl::UnavailableError(
+          absl::StrCat("the server was silent for ", absl::FormatDuration(silence_max_)));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Duration WaitTime(const CallContext& ctx, absl::Time silence_ends) {
     if (ctx.clock != &Clock::Real()) {
       return kForeignClockLookInterval;
     }
-    const absl::Duration left = ctx.deadline - ctx.clock->Now() + absl::Milliseconds(1);
+    const absl::Duration left =
+        std::min(ctx.deadline, silence_ends) - ctx.clock->Now() + absl::Milliseconds(1);
     return std::clamp(left, absl::Milliseconds(1), kWaitMax);
   }
 
   const Destination destination_;
+  absl::Duration silence_max_ = absl::InfiniteDuration();  // Of the running exchange.
   asio::io_context io_;
   tcp::socket socket_;
   std::unique_ptr<asio::ssl::context> tls_context_;

@@ -33,6 +33,8 @@ struct HttpLimits {
   int idle_connections_max = 16;               // kept per server
   absl::Duration idle_time_max = absl::Seconds(60);
   absl::Duration connect_time_max = absl::Seconds(15);  // name, TCP, proxy and TLS together
+  // How long not one byte may move in either direction of a request.
+  absl::Duration silence_max = absl::InfiniteDuration();
 };
 
 struct HttpClientOptions {
@@ -46,6 +48,11 @@ struct HttpRequest {
   Url url;
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
+  // Sent instead of `body` when not empty; borrowed until the call returns. For bodies that are too
+  // large to be copied.
+  absl::string_view borrowed_body = {};
+  // Takes the place of HttpLimits::body_bytes_max when it is not negative.
+  int64_t answer_bytes_max = -1;
 };
 
 struct HttpResponse {
@@ -60,7 +67,7 @@ struct HttpResponse {
 //
 // Calls block until answered, at most until ctx is over; a stop is noticed within 100 ms.
 // Thread-safe: each running request has a connection of its own. Errors:
-//   UNAVAILABLE          not connected, connection lost, or an answer that is not HTTP
+//   UNAVAILABLE          not connected, connection lost, silence, or an answer that is not HTTP
 //   NOT_FOUND            no such host
 //   FAILED_PRECONDITION  TLS refused: the certificate is not one that we trust
 //   INVALID_ARGUMENT     certificates, key or proxy of ours are malformed
@@ -75,7 +82,7 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // The whole answer in memory.
+  // The whole answer in memory. That to HEAD has no body, whatever its headers say.
   absl::StatusOr<HttpResponse> Send(const CallContext& ctx, const HttpRequest& request);
 
   // Returns what Send() does when the status is not 200. Else feeds `sink` the body's bytes as they

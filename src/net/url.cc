@@ -23,6 +23,12 @@ bool HasControlOrSpace(absl::string_view text) {
                      [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; });
 }
 
+uint16_t DefaultPort(absl::string_view scheme) { return scheme == "https" ? 443 : 80; }
+
+std::string Bracketed(const std::string& host) {
+  return absl::StrContains(host, ":") ? absl::StrCat("[", host, "]") : host;
+}
+
 // Cuts "host:port" into its parts; brackets around IPv6.
 absl::Status SplitAuthority(absl::string_view authority, Url& url) {
   absl::string_view port;
@@ -41,7 +47,7 @@ absl::Status SplitAuthority(absl::string_view authority, Url& url) {
   if (url.host.empty()) {
     return absl::InvalidArgumentError("URL without a host");
   }
-  url.port = url.scheme == "https" ? 443 : 80;
+  url.port = DefaultPort(url.scheme);
   if (port.empty() || port == ":") {
     return absl::OkStatus();
   }
@@ -56,9 +62,10 @@ absl::Status SplitAuthority(absl::string_view authority, Url& url) {
 
 }  // namespace
 
-std::string Url::Authority() const {
-  const bool is_ipv6 = absl::StrContains(host, ":");
-  return absl::StrCat(is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", ":", port);
+std::string Url::Authority() const { return absl::StrCat(Bracketed(host), ":", port); }
+
+std::string Url::HostHeader() const {
+  return port == DefaultPort(scheme) ? Bracketed(host) : Authority();
 }
 
 absl::StatusOr<Url> ParseUrl(absl::string_view text) {

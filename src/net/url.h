@@ -20,6 +20,8 @@ struct Url {
   bool operator==(const Url&) const = default;
   // "host:port", IPv6 in brackets.
   std::string Authority() const;
+  // The same as the Host header has it: without a port that the scheme implies.
+  std::string HostHeader() const;
 };
 
 // INVALID_ARGUMENT unless `text` is an absolute http or https URL with a host. Pure. The message

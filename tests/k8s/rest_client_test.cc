@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/rate_limiter.h"
 #include "k8s/event_recorder.h"
-#include "k8s/rate_limiter.h"
 #include "k8s/wait.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
@@ -435,21 +435,20 @@ TEST(RateLimiterTest, LetsABurstPassAndThenItsRate) {
   CallContext ctx;
   ctx.clock = &clock;
   RateLimiter limiter(10, 5);
-  using enum RateLimiter::Kind;
   const absl::Time start = clock.Now();
   for (int i = 0; i < 5; ++i) {
-    EXPECT_THAT(limiter.Take(ctx, kBegins), IsOk());
+    EXPECT_THAT(limiter.Take(ctx), IsOk());
   }
   EXPECT_EQ(clock.Now(), start);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_THAT(limiter.Take(ctx, kBegins), IsOk());
+    EXPECT_THAT(limiter.Take(ctx), IsOk());
   }
   EXPECT_EQ(clock.Now() - start, absl::Seconds(1));
-  EXPECT_THAT(limiter.Take(ctx.WithTimeout(absl::Milliseconds(50)), kBegins),
+  EXPECT_THAT(limiter.Take(ctx.WithTimeout(absl::Milliseconds(50))),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   RateLimiter unlimited(0, 0);
   for (int i = 0; i < 1000; ++i) {
-    EXPECT_THAT(unlimited.Take(ctx, kBegins), IsOk());
+    EXPECT_THAT(unlimited.Take(ctx), IsOk());
   }
   EXPECT_EQ(clock.Now() - start, absl::Seconds(1));
 }
@@ -460,18 +459,18 @@ TEST(RateLimiterTest, WhatGoesOnDoesNotWaitBehindWhatBegins) {
   CallContext ctx;
   ctx.clock = &clock;
   RateLimiter limiter(10, 2);
-  using enum RateLimiter::Kind;
+  constexpr auto kGoesOn = RateLimiter::Kind::kGoesOn;
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(limiter.Take(ctx, kBegins), IsOk());
+    EXPECT_THAT(limiter.Take(ctx), IsOk());
   }
   const absl::Time start = clock.Now();
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(limiter.Take(ctx, kGoesOn), IsOk());
+    EXPECT_THAT(limiter.Take(ctx, 1, kGoesOn), IsOk());
   }
   EXPECT_EQ(clock.Now(), start);
-  EXPECT_THAT(limiter.Take(ctx, kGoesOn), IsOk());
+  EXPECT_THAT(limiter.Take(ctx, 1, kGoesOn), IsOk());
   EXPECT_EQ(clock.Now() - start, absl::Milliseconds(100)) << "they wait for each other";
-  EXPECT_THAT(limiter.Take(ctx, kBegins), IsOk());
+  EXPECT_THAT(limiter.Take(ctx), IsOk());
   EXPECT_EQ(clock.Now() - start, absl::Milliseconds(400)) << "and were counted";
 }
 

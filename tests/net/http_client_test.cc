@@ -233,6 +233,78 @@ TEST_F(HttpClientTest, StreamKeepsTheBodyOfAnError) {
   EXPECT_EQ(response->body, "gone");
 }
 
+TEST_F(HttpClientTest, HeadHasNoBody) {
+  Start([](const ServedRequest& request, ServedConnection& connection) {
+    if (request.method == "HEAD") {
+      connection.Raw("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n");
+    } else {
+      Echo(request, connection);
+    }
+  });
+  for (int i = 0; i < 2; ++i) {
+    const auto response = client().Send(ctx_, Request("HEAD", "/"));
+    ASSERT_THAT(response, IsOk());
+    EXPECT_EQ(response->headers.at("content-length"), "1000000000000");
+    EXPECT_EQ(response->body, "");
+    EXPECT_THAT(Get(), IsOk());
+  }
+  EXPECT_EQ(server_->connection_count(), 1);
+}
+
+TEST_F(HttpClientTest, SendsLargeBodiesFromWhereTheyAre) {
+  std::string large(std::size_t{20} << 20, 'x');
+  large.back() = 'y';
+  for (const bool tls : {false, true}) {
+    client_.reset();
+    Start(
+        [&](const ServedRequest& request, ServedConnection& connection) {
+          connection.Send(200, request.body == large ? "same" : "other");
+        },
+        {.tls = tls});
+    HttpRequest request = Request("PUT", "/");
+    request.borrowed_body = large;
+    const auto response = client().Send(ctx_, request);
+    ASSERT_THAT(response, IsOk());
+    EXPECT_EQ(response->body, "same");
+  }
+}
+
+TEST_F(HttpClientTest, ARequestMayHaveALimitOfItsOwn) {
+  options_.limits.body_bytes_max = 100;
+  Start([](const ServedRequest& request, ServedConnection& connection) {
+    if (request.target == "/chunks") {
+      connection.StartStream(200);
+      connection.Chunk(std::string(1000, 'x'));
+      connection.EndStream();
+    } else {
+      connection.Send(200, std::string(1000, 'x'));
+    }
+  });
+  for (const char* path : {"/", "/chunks"}) {
+    HttpRequest request = Request("GET", path);
+    request.answer_bytes_max = 1000;
+    EXPECT_THAT(client().Send(ctx_, request), IsOk());
+    request.answer_bytes_max = 999;
+    EXPECT_THAT(client().Send(ctx_, request),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("999 bytes")));
+  }
+}
+
+TEST_F(HttpClientTest, HearsAnAnswerThatComesBeforeTheBodyIsSent) {
+  Start(
+      [](const ServedRequest&, ServedConnection& connection) {
+        connection.Send(403, "no");
+        connection.Cut();
+      },
+      {.leave_body = true});
+  const std::string large(std::size_t{64} << 20, 'x');
+  HttpRequest request = Request("PUT", "/");
+  request.borrowed_body = large;
+  const auto response = client().Send(ctx_, request);
+  ASSERT_THAT(response, IsOk());
+  EXPECT_EQ(response->status, 403);
+}
+
 // A server that takes the request and never answers.
 void Silent(const ServedRequest&, ServedConnection& connection) {
   while (!connection.stop().stop_requested() && !connection.PeerIsGone()) {
@@ -245,6 +317,12 @@ TEST_F(HttpClientTest, ASlowServerMeetsTheDeadline) {
   Start(Silent);
   EXPECT_THAT(client().Send(ctx_.WithTimeout(absl::Milliseconds(50)), Request("GET", "/")),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(HttpClientTest, ASilentServerIsUnavailable) {
+  options_.limits.silence_max = absl::Milliseconds(50);
+  Start(Silent);
+  EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("silent")));
 }
 
 TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {

@@ -60,5 +60,12 @@ TEST(UrlTest, AuthorityPutsBracketsAroundIpv6) {
   EXPECT_EQ((Url{"https", "", "h", 1, "/"}).Authority(), "h:1");
 }
 
+TEST(UrlTest, TheHostHeaderLeavesImpliedPortsOut) {
+  EXPECT_EQ((Url{"https", "", "::1", 443, "/"}).HostHeader(), "[::1]");
+  EXPECT_EQ((Url{"http", "", "h", 80, "/"}).HostHeader(), "h");
+  EXPECT_EQ((Url{"http", "", "h", 443, "/"}).HostHeader(), "h:443");
+  EXPECT_EQ((Url{"https", "", "h", 9000, "/"}).HostHeader(), "h:9000");
+}
+
 }  // namespace
 }  // namespace csidelta::net

@@ -167,7 +167,7 @@ bool ServedConnection::ReadMore() {
   return false;
 }
 
-bool ServedConnection::ReadRequest(ServedRequest& request) {
+bool ServedConnection::ReadRequest(ServedRequest& request, bool leave_body) {
   std::size_t head_end = 0;
   while ((head_end = input_.find("\r\n\r\n")) == std::string::npos) {
     if (!ReadMore()) {
@@ -183,6 +183,9 @@ bool ServedConnection::ReadRequest(ServedRequest& request) {
   for (auto line = lines.begin() + 1; line != lines.end(); ++line) {
     const std::vector<std::string> parts = absl::StrSplit(*line, absl::MaxSplits(": ", 1));
     request.headers[absl::AsciiStrToLower(parts.front())] = parts.back();
+  }
+  if (leave_body) {
+    return true;
   }
   std::size_t body_bytes = 0;
   if (const auto length = request.headers.find("content-length"); length != request.headers.end()) {
@@ -266,7 +269,7 @@ void HttpTestServer::Serve(int fd, int number, const std::stop_token& stop) {
     ServedRequest request;
     request.connection = number;
     request.client_common_name = PeerCommonName(tls);
-    is_open = connection.ReadRequest(request);
+    is_open = connection.ReadRequest(request, options_.leave_body);
     if (is_open) {
       handler_(request, connection);
     }

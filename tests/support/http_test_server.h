@@ -55,7 +55,7 @@ class ServedConnection {
   ServedConnection(int fd, ssl_st* tls, std::stop_token stop);
 
   bool ReadMore();
-  bool ReadRequest(ServedRequest& request);
+  bool ReadRequest(ServedRequest& request, bool leave_body);
 
   int fd_;
   ssl_st* tls_;
@@ -68,6 +68,7 @@ struct TestServerOptions {
   bool tls = false;
   std::string names = "DNS:localhost,DNS:api.test,IP:127.0.0.1";  // in the certificate
   bool ask_for_client_certificate = false;
+  bool leave_body = false;  // the handler answers without the body being read, and cuts
 };
 
 // An HTTP/1.1 server on a port of 127.0.0.1 that the system chose. Each connection has a thread, in

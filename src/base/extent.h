@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace csidelta {
+
+// A range of bytes of a volume: [offset_bytes, offset_bytes + length_bytes).
+struct Extent {
+  int64_t offset_bytes = 0;
+  int64_t length_bytes = 0;
+
+  // REQUIRES IsWellFormed(): the sum fits.
+  int64_t end_bytes() const { return offset_bytes + length_bytes; }
+
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+// "[offset, end)", also for an extent that is not well-formed: for messages.
+std::string Describe(const Extent& extent);
+std::ostream& operator<<(std::ostream& out, const Extent& extent);
+
+// Whether the offset is not negative, the length positive, and their sum an int64_t. Everything
+// that comes from outside is asked this first; the functions below REQUIRE it of each extent.
+bool IsWellFormed(const Extent& extent);
+
+// A list is normal when its extents ascend and neither overlap nor touch.
+bool IsNormal(const std::vector<Extent>& extents);
+
+// The same bytes as a normal list. Takes any order, overlaps and duplicates.
+std::vector<Extent> MergeExtents(std::vector<Extent> extents);
+
+// The bytes of `from` that are not in `removed`. REQUIRES both normal; the result is.
+std::vector<Extent> SubtractExtents(const std::vector<Extent>& from,
+                                    const std::vector<Extent>& removed);
+
+// The part of `extent` inside [0, size_bytes); nothing when there is none. REQUIRES size_bytes >=
+// 0.
+std::optional<Extent> ClipExtent(const Extent& extent, int64_t size_bytes);
+
+// The smallest extent that holds `extent` and begins and ends at multiples of `unit_bytes`, which
+// is positive. OUT_OF_RANGE when its end is no int64_t.
+absl::StatusOr<Extent> AlignOutwards(const Extent& extent, int64_t unit_bytes);
+
+// Bytes in all extents. REQUIRES the list normal.
+int64_t TotalBytes(const std::vector<Extent>& extents);
+
+}  // namespace csidelta

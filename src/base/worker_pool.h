@@ -1,0 +1,82 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/call_context.h"
+
+namespace csidelta {
+
+// A fixed number of threads that share one fate: the first error of any stops all, and so does the
+// caller's own stop token.
+//
+//   WorkerPool pool(ctx);
+//   pool.Start(4, [&](const CallContext& worker_ctx, int worker) { ... return absl::OkStatus(); });
+//   ... the owner's own part, under pool.context() ...
+//   RETURN_IF_ERROR(pool.Join());
+//
+// Start() and Join() belong to one thread; Fail() and context() are thread-safe. The destructor
+// stops and joins.
+class WorkerPool {
+ public:
+  using Body = std::function<absl::Status(const CallContext& ctx, int worker)>;
+
+  explicit WorkerPool(const CallContext& ctx)
+      : context_(ctx), relay_(ctx.stop, [this] { stop_.request_stop(); }) {
+    context_.stop = stop_.get_token();
+  }
+
+  ~WorkerPool() {
+    stop_.request_stop();
+    threads_.clear();
+  }
+
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // The caller's context, which also ends when the pool does.
+  const CallContext& context() const { return context_; }
+
+  // Starts `threads` more threads; each runs `body` once, with its number from 0.
+  void Start(int threads, const Body& body) {
+    for (int worker = 0; worker < threads; ++worker) {
+      threads_.emplace_back([this, body, worker] { Fail(body(context_, worker)); });
+    }
+  }
+
+  // Stops all when `status` is an error. The first one is what Join() returns.
+  void Fail(const absl::Status& status) {
+    if (status.ok()) {
+      return;
+    }
+    {
+      std::scoped_lock lock(mutex_);
+      if (first_.ok()) {
+        first_ = status;
+      }
+    }
+    stop_.request_stop();
+  }
+
+  // Blocks until every thread has returned. The first error, else OK. A pool may be used again
+  // after an OK.
+  absl::Status Join() {
+    threads_.clear();
+    std::scoped_lock lock(mutex_);
+    return first_;
+  }
+
+ private:
+  std::stop_source stop_;
+  CallContext context_;
+  std::stop_callback<std::function<void()>> relay_;
+  std::mutex mutex_;
+  absl::Status first_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace csidelta

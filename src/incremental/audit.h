@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "incremental/audit_plan.h"
+#include "incremental/backup_result.h"
+#include "incremental/block_device.h"
+#include "incremental/chunk_plan.h"
+#include "incremental/chunk_reader.h"
+#include "incremental/tree_fetcher.h"
+#include "incremental/volume_record.h"
+
+namespace csidelta::incremental {
+
+struct AuditResult {
+  std::vector<AuditKindResult> kinds;  // those that have candidates
+  int64_t read_bytes = 0;
+  bool mismatch = false;
+  bool parent_failed = false;  // with an error: the parent's trees could not be read
+};
+
+struct AuditInput {
+  repository::VolumeLayout layout;
+  const ChunkLedger& ledger;
+  const VolumeRecord* parent = nullptr;  // null: what was unlisted is said to be zero
+  TreeFetcher* fetcher = nullptr;        // of the parent
+  ChunkReaderOptions reader;
+  uint64_t seed = 0;
+};
+
+// Reads again some of the chunks that a run did not read, and compares them with what was said of
+// them: unchanged ones with the parent's ids, unlisted and zeroed ones with zeros. Ends at the
+// first that differs. `result.parent_failed` is set also when this fails.
+absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditInput& input,
+                      AuditResult& result);
+
+}  // namespace csidelta::incremental

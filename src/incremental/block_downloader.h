@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "incremental/backup_result.h"
+#include "incremental/block_device.h"
+#include "incremental/memory_plan.h"
+#include "incremental/volume_record.h"
+#include "repository/repository.h"
+
+namespace csidelta::incremental {
+
+struct DownloadProgress {
+  int64_t done_bytes = 0;
+  int64_t total_bytes = 0;
+};
+
+struct DownloadOptions {
+  // The target reads as zeros already: checked on a sample before anything is written.
+  bool target_is_zero = false;
+  int64_t memory_budget_bytes = kMemoryBudgetBytes;
+  int workers = 0;  // 0: from the number of cores
+  std::function<StoreNumbers()> store_numbers = nullptr;
+  std::function<void(const DownloadProgress&)> on_progress = nullptr;  // on the caller's thread
+};
+
+struct RestoreResult {
+  repository::Id snapshot;
+  std::string engine;
+  int64_t logical_bytes = 0;
+  int64_t written_bytes = 0;   // of blobs, to the target
+  int64_t zero_bytes = 0;      // made zero, or left so
+  int64_t fetched_bytes = 0;   // of packs
+  int64_t damaged_copies = 0;  // blobs that another copy replaced
+  StoreNumbers store = {};
+  std::map<std::string, int64_t> duration_ms = {};
+  int64_t peak_memory_bytes = 0;
+};
+
+Json ToJson(const RestoreResult& result);
+
+// Writes a volume back: one level-1 tree at a time, so that memory does not follow the volume.
+// Every blob is proven by its hash before it is written; where one copy is damaged, another is
+// taken. What was zero is made zero, whatever the target held, unless the target is zero already.
+// Bytes of a larger target behind the volume are left as they are. Durable when Run() returns OK.
+//
+// Loads the whole index. Errors, beside those of device and repository:
+//   OUT_OF_RANGE         the target is smaller than the volume; nothing was written
+//   FAILED_PRECONDITION  target_is_zero, and it is not; nothing was written
+//   DATA_LOSS            a blob has no copy that proves itself; the target is incomplete
+class BlockDownloader {
+ public:
+  BlockDownloader(repository::Repository& repository, BlockDevice& target, Random& random)
+      : repository_(repository), target_(target), random_(random) {}
+
+  absl::StatusOr<RestoreResult> Run(const CallContext& ctx, const VolumeRecord& record,
+                                    const DownloadOptions& options);
+
+ private:
+  repository::Repository& repository_;
+  BlockDevice& target_;
+  Random& random_;
+};
+
+}  // namespace csidelta::incremental

@@ -1,0 +1,506 @@
+#include "incremental/block_uploader.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "incremental/audit.h"
+#include "incremental/chunk_plan.h"
+#include "incremental/chunk_reader.h"
+#include "incremental/full_scan_source.h"
+#include "incremental/image_builder.h"
+#include "incremental/tree_fetcher.h"
+#include "incremental/validating_source.h"
+#include "incremental/volume_record.h"
+#include "repository/blob_writer.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using repository::BlobId;
+using repository::BlobType;
+using repository::BlobWriter;
+using repository::Repository;
+using repository::VolumeLayout;
+
+constexpr char kFallbackPayload[] = "csi-delta/fallback-refused";
+constexpr char kFullScan[] = "full-scan";
+// 18 MiB of ids at most; beyond it a blob that comes again is stored again.
+constexpr int64_t kRememberedBlobsMax = 250'000;
+
+absl::Status FallbackRefused(absl::string_view reason) {
+  absl::Status status = absl::FailedPreconditionError(
+      absl::StrCat("this backup would read the whole volume (", reason, "), which is not allowed"));
+  status.SetPayload(kFallbackPayload, absl::Cord());
+  return status;
+}
+
+// The stages' clock: how long each took, in the order of the run.
+class StageTimer {
+ public:
+  StageTimer(const Clock& clock, BackupResult& result)
+      : clock_(clock), result_(result), began_(clock.Uptime()), stage_began_(began_) {}
+
+  void End(const std::string& stage) {
+    const absl::Duration now = clock_.Uptime();
+    result_.duration_ms[stage] += absl::ToInt64Milliseconds(now - stage_began_);
+    result_.duration_ms["total"] = absl::ToInt64Milliseconds(now - began_);
+    stage_began_ = now;
+  }
+
+ private:
+  const Clock& clock_;
+  BackupResult& result_;
+  const absl::Duration began_;
+  absl::Duration stage_began_;
+};
+
+// One run of the uploader, with all its state.
+class UploadRun {
+ public:
+  UploadRun(const CallContext& ctx, Repository& repository, BlockDevice& device,
+            ChangedBlockSource& source, Random& random, const UploadOptions& options)
+      : ctx_(ctx),
+        repository_(repository),
+        device_(device),
+        source_(source),
+        random_(random),
+        options_(options),
+        timer_(*ctx.clock, result_),
+        began_(ctx.clock->Now()) {}
+
+  absl::StatusOr<BackupResult> Do();
+
+ private:
+  // How a pass over the volume ended.
+  enum class PassEnd { kDone, kSourceRefused, kParentFailed };
+
+  absl::Status OpenParent();
+  absl::Status ChooseLayout();
+  absl::Status StartWriter();
+  absl::StatusOr<PassEnd> Pass(ChangedBlockSource& source, absl::string_view stage);
+  absl::Status Feed(ChangedBlockSource& source, absl::string_view stage, ImageBuilder& builder,
+                    absl::Status& of_source);
+  // Gives up what a list promised and reads everything.
+  absl::Status Rescan(absl::string_view reason);
+  absl::Status Transfer();
+  absl::Status Audit();
+  absl::Status Commit();
+  repository::RepoSnapshot MakeSnapshot(const BlobId& root) const;
+  repository::TreeLocator MakeLocator() const;
+  std::string MakeManifest() const;
+  void DropParent();
+  ChunkReaderOptions ReaderOptions() const;
+  StoreNumbers Numbers() const;
+  void Report(absl::string_view stage, int64_t done_bytes) const;
+
+  const CallContext& ctx_;
+  Repository& repository_;
+  BlockDevice& device_;
+  ChangedBlockSource& source_;
+  Random& random_;
+  const UploadOptions& options_;
+  BackupResult result_;
+  StageTimer timer_;
+  const absl::Time began_;
+
+  StoreNumbers numbers_before_;
+  MemoryPlan plan_;
+  std::optional<VolumeLayout> layout_;
+  std::unique_ptr<VolumeRecord> parent_;
+  std::optional<TreeFetcher> fetcher_;
+  std::optional<ChunkLedger> ledger_;
+  std::optional<BlobWriter> writer_;
+  BlobId image_tree_;
+  BlobId manifest_blob_;
+  ImageCounts counts_;
+  absl::flat_hash_set<BlobId> replaced_;
+};
+
+StoreNumbers UploadRun::Numbers() const {
+  return options_.store_numbers ? options_.store_numbers() : StoreNumbers{};
+}
+
+void UploadRun::Report(absl::string_view stage, int64_t done_bytes) const {
+  if (options_.on_progress) {
+    options_.on_progress(
+        {.stage = stage, .done_bytes = done_bytes, .total_bytes = layout_->size_bytes()});
+  }
+}
+
+void UploadRun::DropParent() {
+  fetcher_.reset();
+  parent_.reset();
+}
+
+absl::Status UploadRun::OpenParent() {
+  result_.mode_asked = options_.incremental_asked ? "incremental" : "full";
+  result_.logical_bytes = device_.facts().size_bytes;
+  result_.engine = device_.facts().engine;
+  if (!options_.parent.has_value()) {
+    result_.reason = options_.incremental_asked ? "no-parent" : "asked";
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<VolumeRecord>> parent =
+      OpenVolumeRecord(ctx_, repository_, *options_.parent);
+  if (parent.ok()) {
+    parent_ = *std::move(parent);
+    fetcher_.emplace(repository_, parent_->locator);
+    return absl::OkStatus();
+  }
+  const bool unusable = absl::IsDataLoss(parent.status()) || absl::IsNotFound(parent.status()) ||
+                        absl::IsFailedPrecondition(parent.status()) ||
+                        absl::IsInvalidArgument(parent.status());
+  if (!unusable) {
+    return parent.status();
+  }
+  result_.reason = absl::StrCat("parent-unusable: ", parent.status().message());
+  return options_.fail_on_fallback ? FallbackRefused(result_.reason) : absl::OkStatus();
+}
+
+absl::Status UploadRun::ChooseLayout() {
+  const int64_t size_bytes = device_.facts().size_bytes;
+  if (size_bytes == 0) {
+    return absl::InvalidArgumentError("the volume is empty");
+  }
+  int64_t chunk_bytes = options_.chunk_bytes;
+  if (parent_ != nullptr) {
+    const int64_t parents = parent_->layout.chunk_bytes();
+    if (chunk_bytes != 0 && chunk_bytes != parents && !options_.new_chain) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("this chain has chunks of ", parents, " bytes, not ", chunk_bytes,
+                       "; a new chunk size begins a new chain: --new-chain"));
+    }
+    if (options_.new_chain && chunk_bytes != parents) {
+      DropParent();
+      result_.reason = "chunk-size-changed";
+    } else {
+      chunk_bytes = parents;
+    }
+  }
+  if (chunk_bytes == 0) {
+    chunk_bytes = repository::DefaultChunkBytes(size_bytes);
+  }
+  ASSIGN_OR_RETURN(layout_, VolumeLayout::Make(size_bytes, chunk_bytes));
+  result_.chunk_bytes = chunk_bytes;
+  result_.base = parent_ == nullptr ? "" : parent_->stored.id.Hex();
+  return absl::OkStatus();
+}
+
+absl::Status UploadRun::StartWriter() {
+  MemoryRequest memory = options_.memory;
+  memory.chunk_bytes = layout_->chunk_bytes();
+  if (memory.workers <= 0) {
+    memory.workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  }
+  if (memory.pack_bytes_max <= 0) {
+    memory.pack_bytes_max = repository::kPackTargetBytesLocal;
+  }
+  ASSIGN_OR_RETURN(plan_, PlanMemory(memory));
+  result_.memory_budget_bytes = plan_.budget_bytes;
+  result_.pack_bytes = plan_.pack_bytes;
+  result_.uploads_in_flight = plan_.uploads_in_flight;
+  result_.workers = plan_.workers;
+  writer_.emplace(
+      ctx_, repository_,
+      repository::BlobWriterOptions{.data_compression_level = options_.compression_level,
+                                    .pack_target_bytes = plan_.pack_bytes,
+                                    .uploads_in_flight_max = plan_.uploads_in_flight,
+                                    .upload_bytes_max = plan_.uploads_in_flight * plan_.pack_bytes,
+                                    .known = options_.known,
+                                    .remembered_blobs_max = kRememberedBlobsMax});
+  return absl::OkStatus();
+}
+
+ChunkReaderOptions UploadRun::ReaderOptions() const {
+  return {.chunk_bytes = layout_->chunk_bytes(),
+          .queue_depth = plan_.queue_depth,
+          .workers = plan_.workers,
+          .buffers = plan_.buffers};
+}
+
+// Lists and plans. `of_source` is the source's own error, as opposed to one of what is behind it.
+absl::Status UploadRun::Feed(ChangedBlockSource& source, absl::string_view stage,
+                             ImageBuilder& builder, absl::Status& of_source) {
+  const std::optional<VolumeLayout> parent_layout =
+      parent_ == nullptr ? std::nullopt : std::optional<VolumeLayout>(parent_->layout);
+  const auto take = [&](const Level1Plan& plan) {
+    ledger_->Record(plan);
+    Report(stage, std::min(layout_->size_bytes(),
+                           plan.level1 * repository::kLevel1Chunks * layout_->chunk_bytes()));
+    return builder.AddLevel1(plan);
+  };
+  ChunkPlanner planner(*layout_, parent_layout, take);
+  DiffRequest request{
+      .base = "", .target = options_.target_handle, .size_bytes = layout_->size_bytes()};
+  if (parent_ != nullptr) {
+    request.base = options_.base_handle.empty() ? parent_->stored.id.Hex() : options_.base_handle;
+  }
+  ValidatingSource validated(source);
+  absl::Status of_sink;
+  const absl::Status listed = validated.ListExtents(ctx_, request, [&](const ListedExtent& extent) {
+    if (extent.kind == ExtentKind::kUnknown) {
+      result_.unknown_bytes += extent.extent.length_bytes;
+    }
+    of_sink = planner.Add(extent);
+    return of_sink;
+  });
+  RETURN_IF_ERROR(of_sink);
+  of_source = listed;
+  RETURN_IF_ERROR(listed);
+  return planner.Finish();
+}
+
+absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(ChangedBlockSource& source,
+                                                   absl::string_view stage) {
+  ledger_.emplace(*layout_);
+  result_.source = std::string(source.name());
+  result_.unknown_bytes = 0;
+  ASSIGN_OR_RETURN(std::unique_ptr<ChunkReader> reader,
+                   ChunkReader::Make(ctx_, device_, ReaderOptions()));
+  ImageBuilder builder(*layout_, parent_.get(), fetcher_.has_value() ? &*fetcher_ : nullptr,
+                       *reader, *writer_);
+  // The reader's threads call the builder: they end first.
+  const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
+  absl::Status of_source;
+  const absl::Status fed = Feed(source, stage, builder, of_source);
+  absl::StatusOr<BlobId> image_tree = fed.ok() ? builder.Finish() : fed;
+  result_.read_bytes += reader->read_bytes();
+  if (image_tree.ok()) {
+    image_tree_ = *image_tree;
+    counts_ = builder.counts();
+    replaced_ = builder.replaced_trees();
+    return PassEnd::kDone;
+  }
+  if (absl::IsFailedPrecondition(of_source) || absl::IsNotFound(of_source)) {
+    result_.reason = absl::StrCat("source-refused: ", of_source.message());
+    return PassEnd::kSourceRefused;
+  }
+  if (builder.parent_failed()) {
+    result_.reason = absl::StrCat("parent-unusable: ", image_tree.status().message());
+    return PassEnd::kParentFailed;
+  }
+  return image_tree.status();
+}
+
+absl::Status UploadRun::Rescan(absl::string_view reason) {
+  if (options_.fail_on_fallback) {
+    return FallbackRefused(reason);
+  }
+  FullScanSource everything;
+  ASSIGN_OR_RETURN(PassEnd end, Pass(everything, "rescan"));
+  if (end == PassEnd::kParentFailed) {
+    DropParent();
+    result_.base.clear();
+    ASSIGN_OR_RETURN(end, Pass(everything, "rescan"));
+  }
+  if (end != PassEnd::kDone) {
+    return absl::InternalError(absl::StrCat("full scan: ", result_.reason));
+  }
+  result_.mode_done = "full";
+  timer_.End("rescan");
+  return absl::OkStatus();
+}
+
+absl::Status UploadRun::Transfer() {
+  FullScanSource everything;
+  // A list that is relative to a parent means something else without it.
+  const bool lost_parent = options_.parent.has_value() && parent_ == nullptr;
+  const bool reads_all = options_.parent.has_value() && !options_.incremental_asked;
+  ChangedBlockSource& source =
+      lost_parent || reads_all ? static_cast<ChangedBlockSource&>(everything) : source_;
+  ASSIGN_OR_RETURN(const PassEnd end, Pass(source, "transfer"));
+  timer_.End("transfer");
+  if (end == PassEnd::kParentFailed) {
+    DropParent();
+    result_.base.clear();
+  }
+  if (end != PassEnd::kDone) {
+    const std::string reason = result_.reason;
+    return Rescan(reason);
+  }
+  const bool scanned = source.name() == kFullScan;
+  result_.mode_done = parent_ != nullptr && !scanned ? "incremental" : "full";
+  if (parent_ != nullptr && scanned) {
+    result_.reason = options_.incremental_asked ? "no-changed-block-list" : "asked";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UploadRun::Audit() {
+  const int64_t requests_before = Numbers().requests;
+  // 63 bits: the seed is shown, and some readers have no unsigned numbers.
+  result_.audit_seed = random_.Below(uint64_t{1} << 63);
+  Report("audit", 0);
+  AuditResult audit;
+  const absl::Status status = RunAudit(ctx_, device_,
+                                       {.layout = *layout_,
+                                        .ledger = *ledger_,
+                                        .parent = parent_.get(),
+                                        .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
+                                        .reader = ReaderOptions(),
+                                        .seed = result_.audit_seed},
+                                       audit);
+  if (!status.ok() && !audit.parent_failed) {
+    return Annotate(status, "audit");
+  }
+  result_.audit = std::move(audit.kinds);
+  result_.audit_bytes = audit.read_bytes;
+  result_.audit_mismatch = audit.mismatch;
+  result_.audit_requests = Numbers().requests - requests_before;
+  timer_.End("audit");
+  if (audit.parent_failed) {
+    result_.reason = absl::StrCat("parent-unusable: ", status.message());
+    DropParent();
+    result_.base.clear();
+    return Rescan(absl::StrCat(result_.reason));
+  }
+  if (audit.mismatch) {
+    result_.reason = "audit-mismatch";
+    return Rescan("audit-mismatch");
+  }
+  return absl::OkStatus();
+}
+
+std::string UploadRun::MakeManifest() const {
+  repository::VolumeManifest manifest = options_.manifest;
+  manifest.size_bytes = layout_->size_bytes();
+  manifest.chunk_bytes = layout_->chunk_bytes();
+  manifest.image_tree = image_tree_;
+  manifest.source = result_.source;
+  manifest.kind = result_.mode_done;
+  manifest.parent_snapshot = result_.base;
+  manifest.extents_bytes = counts_.listed_bytes;
+  manifest.read_bytes = result_.read_bytes;
+  manifest.new_bytes = writer_->counts().plaintext_bytes;
+  manifest.zero_chunks = counts_.zero_chunks;
+  manifest.program = options_.snapshot.program_version;
+  manifest.created = repository::FormatRfc3339(began_);
+  return repository::EncodeManifest(manifest);
+}
+
+repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
+  repository::RepoSnapshot snapshot = options_.snapshot;
+  snapshot.tree = root;
+  snapshot.parent.reset();
+  if (parent_ != nullptr) {
+    snapshot.parent = parent_->stored.id;
+  }
+  if (snapshot.time == absl::Time()) {
+    snapshot.time = began_;
+  }
+  snapshot.tags.push_back("mode=block");
+  snapshot.tags.push_back(result_.mode_done == "full" ? "kind=full" : "kind=incr");
+  snapshot.tags.push_back(absl::StrCat("layout=", repository::kLayoutVersion));
+  const repository::BlobWriterCounts counts = writer_->counts();
+  snapshot.summary = repository::SnapshotSummary{
+      .backup_start = began_,
+      .backup_end = ctx_.clock->Now(),
+      .files_changed = static_cast<uint64_t>(counts_.leaves_touched),
+      .files_unmodified = static_cast<uint64_t>(layout_->leaf_count() - counts_.leaves_touched),
+      .data_blobs = counts.data_blobs,
+      .tree_blobs = counts.tree_blobs,
+      .data_added = static_cast<uint64_t>(counts.plaintext_bytes),
+      .data_added_packed = static_cast<uint64_t>(counts.packed_bytes),
+      .total_files_processed = static_cast<uint64_t>(layout_->leaf_count()),
+      .total_bytes_processed = static_cast<uint64_t>(layout_->size_bytes())};
+  return snapshot;
+}
+
+// The parent's places without the trees that were replaced, and with those that were written. A
+// tree that is dropped though it is still in use elsewhere costs a look into the index.
+repository::TreeLocator UploadRun::MakeLocator() const {
+  repository::TreeLocator locator;
+  if (parent_ != nullptr) {
+    locator = parent_->locator;
+    const BlobId& zero_leaf = repository::ZeroLeafTreeId(layout_->chunk_bytes());
+    const BlobId& zero_level1 = repository::ZeroLevel1TreeId(layout_->chunk_bytes());
+    locator.KeepOnly([&](const BlobId& id) {
+      return id == zero_leaf || id == zero_level1 ||
+             (!replaced_.contains(id) && id != parent_->stored.snapshot.tree &&
+              id != parent_->root.manifest_blob);
+    });
+  }
+  for (const repository::TreePlace& place : writer_->tree_places()) {
+    locator.Add(place.tree, place.location);
+  }
+  return locator;
+}
+
+absl::Status UploadRun::Commit() {
+  Report("commit", layout_->size_bytes());
+  const std::string manifest = MakeManifest();
+  manifest_blob_ = BlobId::Of(manifest);
+  writer_->RememberPlace(manifest_blob_);
+  RETURN_IF_ERROR(writer_->AddBlob(BlobType::kData, manifest_blob_, manifest).status());
+  const std::string root_text = repository::EncodeRootTree(image_tree_, manifest_blob_,
+                                                           static_cast<int64_t>(manifest.size()));
+  const BlobId root = BlobId::Of(root_text);
+  RETURN_IF_ERROR(writer_->AddBlob(BlobType::kTree, root, root_text).status());
+  RETURN_IF_ERROR(writer_->Flush());
+  if (options_.fence) {
+    RETURN_IF_ERROR(options_.fence(ctx_));
+  }
+  int64_t snapshot_bytes = 0;
+  ASSIGN_OR_RETURN(result_.snapshot,
+                   repository_.SaveSnapshot(ctx_, MakeSnapshot(root), &snapshot_bytes));
+  // The backup is there. Without its sidecar the next one reads the index instead.
+  int64_t locator_bytes = 0;
+  if (!repository_.SaveLocator(ctx_, result_.snapshot, MakeLocator(), &locator_bytes).ok()) {
+    locator_bytes = 0;
+  }
+  timer_.End("commit");
+
+  const repository::BlobWriterCounts counts = writer_->counts();
+  result_.image_tree = image_tree_;
+  result_.allocated_bytes =
+      std::max<int64_t>(0, layout_->size_bytes() - counts_.zero_chunks * layout_->chunk_bytes());
+  result_.changed_bytes = counts_.listed_bytes;
+  result_.leaves_touched = counts_.leaves_touched;
+  result_.level1_touched = counts_.level1_touched;
+  result_.new_bytes = counts.plaintext_bytes;
+  result_.data_blobs = counts.data_blobs;
+  result_.tree_blobs = counts.tree_blobs;
+  result_.objects = counts.packs + counts.index_files;
+  const StoreNumbers now = Numbers();
+  result_.store = {.requests = now.requests - numbers_before_.requests,
+                   .writes = now.writes - numbers_before_.writes,
+                   .retries = now.retries - numbers_before_.retries,
+                   .put_bytes = now.put_bytes - numbers_before_.put_bytes};
+  result_.stored_bytes = options_.store_numbers
+                             ? result_.store.put_bytes
+                             : counts.stored_bytes + snapshot_bytes + locator_bytes;
+  result_.peak_memory_bytes = PeakMemoryBytes();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BackupResult> UploadRun::Do() {
+  numbers_before_ = Numbers();
+  RETURN_IF_ERROR(OpenParent());
+  RETURN_IF_ERROR(ChooseLayout());
+  RETURN_IF_ERROR(StartWriter());
+  timer_.End("open");
+  RETURN_IF_ERROR(Transfer());
+  RETURN_IF_ERROR(Audit());
+  RETURN_IF_ERROR(Commit());
+  return std::move(result_);
+}
+
+}  // namespace
+
+bool IsFallbackRefused(const absl::Status& status) {
+  return status.GetPayload(kFallbackPayload).has_value();
+}
+
+absl::StatusOr<BackupResult> BlockUploader::Run(const CallContext& ctx,
+                                                const UploadOptions& options) {
+  return UploadRun(ctx, repository_, device_, source_, random_, options).Do();
+}
+
+}  // namespace csidelta::incremental

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/random.h"
+#include "incremental/backup_result.h"
+#include "incremental/block_device.h"
+#include "incremental/changed_block_source.h"
+#include "incremental/memory_plan.h"
+#include "repository/format.h"
+#include "repository/index.h"
+#include "repository/repo_snapshot.h"
+#include "repository/repository.h"
+#include "repository/volume_layout.h"
+
+namespace csidelta::incremental {
+
+struct UploadProgress {
+  absl::string_view stage;  // "transfer", "audit", "rescan", "commit"
+  int64_t done_bytes = 0;   // of the volume, in its order: what was passed over counts
+  int64_t total_bytes = 0;
+};
+
+struct UploadOptions {
+  // The backup to build on. Its chunk size is kept.
+  std::optional<repository::StoredSnapshot> parent;
+  bool incremental_asked = true;  // for mode_asked; false also reads everything
+  int64_t chunk_bytes = 0;        // 0: the parent's, else the rule of the volume's size
+  bool new_chain = false;         // a chunk size other than the parent's makes a full
+  bool fail_on_fallback = false;  // FAILED_PRECONDITION instead of a full that was not asked for
+  std::string base_handle;        // what the source knows the parent by; "" : the parent's id
+  std::string target_handle;
+
+  MemoryRequest memory = {};  // chunk_bytes is filled in; workers 0: one per core
+  int compression_level = repository::kDataCompressionLevel;
+  const repository::BlobIndex* known = nullptr;  // blobs that need not be written again
+
+  // The snapshot's record; parent, tree, summary and the tags of ours are filled in.
+  repository::RepoSnapshot snapshot;
+  repository::VolumeManifest manifest;  // what the caller knows of the volume
+
+  // Called before what cannot be taken back: whether our lock still protects what we reuse.
+  std::function<absl::Status(const CallContext& ctx)> fence;
+  std::function<StoreNumbers()> store_numbers;
+  std::function<void(const UploadProgress&)> on_progress;  // on the caller's thread
+};
+
+// Backs one volume up into a repository: reads what a source lists, writes what is new, audits what
+// was not read, and commits a snapshot.
+//
+//   open parent --> transfer --> audit --(mismatch)--> rescan --> commit
+//
+// The caller holds a lock. Nothing is visible before the commit; what a run that failed has written
+// is found by later ones. Errors, beside those of device, source and repository:
+//   FAILED_PRECONDITION  fail_on_fallback, or another chunk size without new_chain
+//   INVALID_ARGUMENT     the volume is empty, or the budget too small
+// One run at a time for each object; borrows all it is given.
+class BlockUploader {
+ public:
+  BlockUploader(repository::Repository& repository, BlockDevice& device, ChangedBlockSource& source,
+                Random& random)
+      : repository_(repository), device_(device), source_(source), random_(random) {}
+
+  absl::StatusOr<BackupResult> Run(const CallContext& ctx, const UploadOptions& options);
+
+ private:
+  repository::Repository& repository_;
+  BlockDevice& device_;
+  ChangedBlockSource& source_;
+  Random& random_;
+};
+
+// A status of Run() that stands for fail_on_fallback: exit code 21.
+bool IsFallbackRefused(const absl::Status& status);
+
+}  // namespace csidelta::incremental

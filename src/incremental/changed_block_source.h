@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/extent.h"
+
+namespace csidelta::incremental {
+
+// What a source claims of an extent's bytes in the target.
+enum class ExtentKind {
+  kData,     // may hold anything: read it
+  kZero,     // reads as zeros
+  kUnknown,  // the source cannot tell: handled as data, counted apart
+};
+
+// "data", "zero", "unknown".
+absl::string_view ExtentKindName(ExtentKind kind);
+
+struct ListedExtent {
+  Extent extent;
+  ExtentKind kind = ExtentKind::kData;
+
+  friend bool operator==(const ListedExtent&, const ListedExtent&) = default;
+};
+
+// What to compare. `base` and `target` are names that the source understands (snapshot handles);
+// sources that look at one place alone leave them unread.
+struct DiffRequest {
+  std::string base;  // "": no base, list what is allocated
+  std::string target;
+  int64_t size_bytes = 0;  // of the target volume
+};
+
+using ExtentSink = absl::FunctionRef<absl::Status(const ListedExtent&)>;
+
+// Answers one question: which extents differ between two volume snapshots of one volume?
+//
+// A source may over-report (a clean extent costs bandwidth) but must never under-report (a missed
+// one is silent data loss, against which the audit samples). With a base, what is not listed is
+// called unchanged; without one it is called zero. Extents are non-empty, ascending, disjoint and
+// inside the volume; ValidatingSource enforces this. Owns nothing it is given. Thread-safe.
+class ChangedBlockSource {
+ public:
+  virtual ~ChangedBlockSource() = default;
+
+  // "full-scan", "extent-list", "image-extents": for results and messages.
+  virtual absl::string_view name() const = 0;
+
+  // Feeds `sink` every extent of `request.target` that differs from `request.base`, or every
+  // allocated one when there is no base. Blocks until done. An error from `sink` stops the listing
+  // and is returned unchanged. Errors of its own:
+  //   FAILED_PRECONDITION  these two cannot be compared: fall back to a full scan.
+  //   NOT_FOUND            a volume snapshot is gone.
+  //   UNAVAILABLE          transport failed: call again from the end of the last extent delivered.
+  //   INVALID_ARGUMENT     the list itself is malformed.
+  virtual absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
+                                   ExtentSink sink) = 0;
+};
+
+}  // namespace csidelta::incremental

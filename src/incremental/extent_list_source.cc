@@ -1,0 +1,221 @@
+#include "incremental/extent_list_source.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/json.h"
+#include "base/status_macros.h"
+#include "incremental/posix_file.h"
+
+namespace csidelta::incremental {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+// Joining early keeps a list of many duplicates small.
+constexpr std::size_t kCompactFrom = std::size_t{1} << 12;
+// How often a wait for a silent pipe looks at its context.
+constexpr int kPollSliceMs = 200;
+
+absl::StatusOr<int64_t> WholeNumber(const Json& object, absl::string_view member) {
+  const Json* value = FindJson(object, {member});
+  const int64_t number = GetInt(object, {member}, -1);
+  if (value == nullptr || number < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", member, "\" is no whole number from 0 to 2^63-1"));
+  }
+  return number;
+}
+
+absl::Status OnlyMembers(const Json& object, std::initializer_list<absl::string_view> known) {
+  for (const auto& member : object.items()) {
+    if (std::find(known.begin(), known.end(), member.key()) == known.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("unknown member \"", member.key(), "\""));
+    }
+    if (member.key() != "offset" && member.key() != "length" && !member.value().is_boolean()) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", member.key(), "\" is no boolean"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<ListedExtent> MergeKinds(std::vector<Extent> data, std::vector<Extent> zero) {
+  const std::vector<Extent> read = MergeExtents(std::move(data));
+  std::vector<ListedExtent> list;
+  list.reserve(read.size());
+  for (const Extent& extent : read) {
+    list.push_back({.extent = extent, .kind = ExtentKind::kData});
+  }
+  for (const Extent& extent : SubtractExtents(MergeExtents(std::move(zero)), read)) {
+    list.push_back({.extent = extent, .kind = ExtentKind::kZero});
+  }
+  std::sort(list.begin(), list.end(), [](const ListedExtent& left, const ListedExtent& right) {
+    return left.extent.offset_bytes < right.extent.offset_bytes;
+  });
+  return list;
+}
+
+// Reads until the end of input, looking at `ctx` while a pipe is silent.
+absl::Status FeedAll(const CallContext& ctx, int fd, ExtentListReader& reader) {
+  std::array<char, kReadBytes> buffer;
+  while (true) {
+    RETURN_IF_ERROR(ctx.Check());
+    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&waiting, 1, kPollSliceMs);
+    if (ready == 0 || (ready < 0 && errno == EINTR)) {
+      continue;
+    }
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
+      continue;
+    }
+    if (got < 0) {
+      return ErrnoToStatus(errno, "read");
+    }
+    if (got == 0) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(reader.Feed({buffer.data(), static_cast<std::size_t>(got)}));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ExtentListLine> ParseExtentListLine(absl::string_view line) {
+  if (absl::StripAsciiWhitespace(line).empty()) {
+    return ExtentListLine{};
+  }
+  ASSIGN_OR_RETURN(const Json object, ParseJsonObject(line));
+  if (FindJson(object, {"end"}) != nullptr) {
+    RETURN_IF_ERROR(OnlyMembers(object, {"end"}));
+    if (!GetBool(object, {"end"})) {
+      return absl::InvalidArgumentError("\"end\" is not true");
+    }
+    return ExtentListLine{.extent = std::nullopt, .end = true};
+  }
+  RETURN_IF_ERROR(OnlyMembers(object, {"offset", "length", "zero"}));
+  ListedExtent listed;
+  ASSIGN_OR_RETURN(listed.extent.offset_bytes, WholeNumber(object, "offset"));
+  ASSIGN_OR_RETURN(listed.extent.length_bytes, WholeNumber(object, "length"));
+  listed.kind = GetBool(object, {"zero"}) ? ExtentKind::kZero : ExtentKind::kData;
+  if (!IsWellFormed(listed.extent)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("extent ", Describe(listed.extent), " is empty or overflows"));
+  }
+  return ExtentListLine{.extent = listed};
+}
+
+absl::Status ExtentListReader::Feed(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const std::size_t newline = bytes.find('\n');
+    const absl::string_view piece = bytes.substr(0, newline);
+    if (partial_.size() + piece.size() > std::size_t{kExtentListLineBytesMax}) {
+      return absl::InvalidArgumentError(absl::StrCat("line ", line_number_ + 1, " is longer than ",
+                                                     kExtentListLineBytesMax, " bytes"));
+    }
+    partial_.append(piece.data(), piece.size());
+    if (newline == absl::string_view::npos) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(TakeLine(partial_));
+    partial_.clear();
+    bytes.remove_prefix(newline + 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ExtentListReader::TakeLine(absl::string_view text) {
+  ++line_number_;
+  absl::StatusOr<ExtentListLine> line = ParseExtentListLine(text);
+  if (!line.ok()) {
+    return Annotate(line.status(), absl::StrCat("line ", line_number_));
+  }
+  if (ended_ && (line->end || line->extent.has_value())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("line ", line_number_, " stands behind the end of the list"));
+  }
+  ended_ = ended_ || line->end;
+  return line->extent.has_value() ? Add(*line->extent) : absl::OkStatus();
+}
+
+absl::Status ExtentListReader::Add(const ListedExtent& listed) {
+  std::vector<Extent>& list = listed.kind == ExtentKind::kZero ? zero_ : data_;
+  // The common case, a sorted list, never grows by what touches.
+  if (!list.empty() && listed.extent.offset_bytes >= list.back().offset_bytes &&
+      listed.extent.offset_bytes <= list.back().end_bytes()) {
+    Extent& last = list.back();
+    last.length_bytes = std::max(last.end_bytes(), listed.extent.end_bytes()) - last.offset_bytes;
+    return absl::OkStatus();
+  }
+  if (list.size() >= kCompactFrom && list.size() == list.capacity()) {
+    list = MergeExtents(std::move(list));
+  }
+  if (static_cast<int64_t>(data_.size() + zero_.size()) >= extents_max_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", extents_max_, " extents; merge them, or scan"));
+  }
+  list.push_back(listed.extent);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ListedExtent>> ExtentListReader::Finish() {
+  if (!partial_.empty()) {
+    RETURN_IF_ERROR(TakeLine(partial_));
+    partial_.clear();
+  }
+  if (end_required_ && !ended_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the list ends after line ", line_number_,
+                     " without {\"end\":true}; whoever wrote it may have died"));
+  }
+  return MergeKinds(std::move(data_), std::move(zero_));
+}
+
+absl::StatusOr<ExtentListSource> ExtentListSource::Open(const CallContext& ctx,
+                                                        const std::string& path) {
+  const std::string what = absl::StrCat("extent list ", path == "-" ? "from standard input" : path);
+  UniqueFd opened;
+  if (path != "-") {
+    opened = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!opened.valid()) {
+      return ErrnoToStatus(errno, absl::StrCat("open ", what));
+    }
+  }
+  const int fd = path == "-" ? STDIN_FILENO : opened.get();
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) {
+    return ErrnoToStatus(errno, absl::StrCat("stat ", what));
+  }
+  ExtentListReader reader(/*end_required=*/!S_ISREG(facts.st_mode));
+  if (absl::Status status = FeedAll(ctx, fd, reader); !status.ok()) {
+    return Annotate(status, what);
+  }
+  absl::StatusOr<std::vector<ListedExtent>> extents = reader.Finish();
+  if (!extents.ok()) {
+    return Annotate(extents.status(), what);
+  }
+  return ExtentListSource(*std::move(extents));
+}
+
+absl::Status ExtentListSource::ListExtents(const CallContext& ctx, const DiffRequest&,
+                                           ExtentSink sink) {
+  constexpr int64_t kCheckEvery = 4096;
+  int64_t count = 0;
+  for (const ListedExtent& listed : extents_) {
+    if (count++ % kCheckEvery == 0) {
+      RETURN_IF_ERROR(ctx.Check());
+    }
+    RETURN_IF_ERROR(sink(listed));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::incremental

@@ -1,0 +1,253 @@
+#include "incremental/file_block_device.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "incremental/thread_queue.h"
+#include "incremental/uring_queue.h"
+
+namespace csidelta::incremental {
+namespace {
+
+// One call to the kernel, so that a stop is seen between calls.
+constexpr int64_t kZeroSliceBytes = int64_t{1} << 30;
+constexpr int64_t kZeroWriteBytes = int64_t{1} << 20;
+constexpr mode_t kNewFileMode = 0600;
+
+struct Opened {
+  UniqueFd file;
+  bool direct = false;
+  bool created = false;
+};
+
+// Direct where that is possible.
+absl::StatusOr<Opened> OpenPath(const std::string& path, int flags) {
+  for (const bool direct : {true, false}) {
+    const int wanted = flags | O_CLOEXEC | (direct ? O_DIRECT : 0);
+    UniqueFd file(::open(path.c_str(), wanted, kNewFileMode));
+    if (file.valid()) {
+      return Opened{.file = std::move(file), .direct = direct};
+    }
+    if (errno != EINVAL) {
+      return ErrnoToStatus(errno, absl::StrCat("open ", path));
+    }
+  }
+  return ErrnoToStatus(EINVAL, absl::StrCat("open ", path));
+}
+
+// What kind of thing `path` is, as st_mode; 0 when there is nothing.
+absl::StatusOr<mode_t> ModeOf(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0) {
+    return facts.st_mode;
+  }
+  if (errno == ENOENT) {
+    return mode_t{0};
+  }
+  return ErrnoToStatus(errno, absl::StrCat("stat ", path));
+}
+
+absl::StatusOr<Opened> OpenTarget(const std::string& path) {
+  ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
+  if (mode == 0) {
+    ASSIGN_OR_RETURN(Opened made, OpenPath(path, O_RDWR | O_CREAT | O_EXCL));
+    made.created = true;
+    return made;
+  }
+  // On a device O_EXCL asks the kernel whether a mount, a mapping or another program holds it.
+  absl::StatusOr<Opened> opened = OpenPath(path, O_RDWR | (S_ISBLK(mode) ? O_EXCL : 0));
+  if (absl::IsFailedPrecondition(opened.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(opened.status().message(), "; unmount it, or end the program that holds it"));
+  }
+  return opened;
+}
+
+// What direct I/O on a file must be aligned to, by the kernel's word; nearly all file systems take
+// the block size of their device, and every one takes kIoAlignmentBytes.
+int64_t FileAlignment(int fd) {
+#ifdef STATX_DIOALIGN
+  struct statx facts {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 &&
+      (facts.stx_mask & STATX_DIOALIGN) != 0 && facts.stx_dio_offset_align > 0) {
+    return facts.stx_dio_offset_align;
+  }
+#else
+  static_cast<void>(fd);
+#endif
+  return kIoAlignmentBytes;
+}
+
+absl::Status SyncFolderOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const UniqueFd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid() || ::fsync(opened.get()) != 0) {
+    return ErrnoToStatus(errno, absl::StrCat("sync folder ", folder));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status FileBlockDevice::Examine(bool direct, IoEngine engine) {
+  struct stat facts {};
+  if (::fstat(file_.get(), &facts) != 0) {
+    return ErrnoToStatus(errno, absl::StrCat("stat ", path_));
+  }
+  facts_.is_block_device = S_ISBLK(facts.st_mode);
+  if (facts_.is_block_device) {
+    uint64_t size_bytes = 0;
+    int block_bytes = 0;
+    if (::ioctl(file_.get(), BLKGETSIZE64, &size_bytes) != 0 ||
+        ::ioctl(file_.get(), BLKSSZGET, &block_bytes) != 0) {
+      return ErrnoToStatus(errno, absl::StrCat("ask for the size of ", path_));
+    }
+    facts_.size_bytes = static_cast<int64_t>(size_bytes);
+    facts_.alignment_bytes = block_bytes;
+  } else if (S_ISREG(facts.st_mode)) {
+    facts_.size_bytes = facts.st_size;
+    facts_.alignment_bytes = direct ? FileAlignment(file_.get()) : 1;
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat(path_, " is neither device nor image file"));
+  }
+  if (facts_.alignment_bytes < 1 || kIoAlignmentBytes % facts_.alignment_bytes != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(path_, " wants transfers aligned to ",
+                                                      facts_.alignment_bytes, " bytes; at most ",
+                                                      kIoAlignmentBytes, " is possible"));
+  }
+  uring_ = engine != IoEngine::kThreads && UringWorks();
+  if (engine == IoEngine::kUring && !uring_) {
+    return absl::FailedPreconditionError("this kernel does not allow io_uring here");
+  }
+  facts_.engine = absl::StrCat(uring_ ? "io_uring" : "threads", direct ? "" : ", buffered");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForRead(
+    const std::string& path, IoEngine engine) {
+  ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
+  if (mode != 0 && !S_ISREG(mode) && !S_ISBLK(mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
+  }
+  ASSIGN_OR_RETURN(Opened opened, OpenPath(path, O_RDONLY));
+  // Not make_unique: the constructor is private.
+  std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
+  RETURN_IF_ERROR(device->Examine(opened.direct, engine));
+  return device;
+}
+
+absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
+    const std::string& path, int64_t volume_bytes, IoEngine engine) {
+  CSIDELTA_CHECK(volume_bytes >= 0);
+  ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
+  if (mode != 0 && !S_ISREG(mode) && !S_ISBLK(mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
+  }
+  ASSIGN_OR_RETURN(Opened opened, OpenTarget(path));
+  std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
+  device->created_ = opened.created;
+  RETURN_IF_ERROR(device->Examine(opened.direct, engine));
+  DeviceFacts& facts = device->facts_;
+  if (!facts.is_block_device && facts.size_bytes == 0 && volume_bytes > 0) {
+    if (::ftruncate(device->file_.get(), volume_bytes) != 0) {
+      return ErrnoToStatus(errno, absl::StrCat("make ", path, " of ", volume_bytes, " bytes"));
+    }
+    facts.size_bytes = volume_bytes;
+  }
+  if (facts.size_bytes < volume_bytes) {
+    return absl::OutOfRangeError(
+        absl::StrCat(path, " has ", facts.size_bytes, " bytes, the volume ", volume_bytes));
+  }
+  return device;
+}
+
+RawFile FileBlockDevice::Raw() const {
+  return {.fd = file_.get(),
+          .size_bytes = facts_.size_bytes,
+          .alignment_bytes = facts_.alignment_bytes,
+          .is_block_device = facts_.is_block_device};
+}
+
+absl::StatusOr<std::unique_ptr<IoQueue>> FileBlockDevice::OpenQueue(int depth) {
+  CSIDELTA_CHECK(depth >= 1 && depth <= kQueueDepthMax);
+  if (uring_) {
+    ASSIGN_OR_RETURN(std::unique_ptr<IoQueue> queue, UringQueue::Make(Raw(), depth));
+    return queue;
+  }
+  return std::make_unique<ThreadQueue>(Raw(), depth);
+}
+
+// UNIMPLEMENTED when the kernel cannot.
+absl::Status FileBlockDevice::ZeroByKernel(const Extent& extent) {
+  int result = 0;
+  if (facts_.is_block_device) {
+    uint64_t range[2] = {static_cast<uint64_t>(extent.offset_bytes),
+                         static_cast<uint64_t>(extent.length_bytes)};
+    result = ::ioctl(file_.get(), BLKZEROOUT, range);
+  } else {
+    result = ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         extent.offset_bytes, extent.length_bytes);
+  }
+  if (result == 0) {
+    return absl::OkStatus();
+  }
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == ENOTTY) {
+    return absl::UnimplementedError("no kernel call makes zeros here");
+  }
+  return ErrnoToStatus(errno, absl::StrCat("make zeros at offset ", extent.offset_bytes));
+}
+
+absl::Status FileBlockDevice::ZeroByWriting(const CallContext& ctx, const Extent& extent) {
+  AlignedBuffer zeros(std::min(kZeroWriteBytes, extent.length_bytes));
+  std::memset(zeros.data(), 0, static_cast<std::size_t>(zeros.capacity_bytes()));
+  for (int64_t at = extent.offset_bytes; at < extent.end_bytes(); at += kZeroWriteBytes) {
+    RETURN_IF_ERROR(ctx.Check());
+    RETURN_IF_ERROR(
+        DoTransfer(Raw(), {.kind = IoKind::kWrite,
+                           .offset_bytes = at,
+                           .length_bytes = std::min(kZeroWriteBytes, extent.end_bytes() - at),
+                           .memory = zeros.data()}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FileBlockDevice::MakeZero(const CallContext& ctx, const Extent& extent) {
+  CSIDELTA_CHECK(extent.offset_bytes >= 0 && extent.end_bytes() <= facts_.size_bytes);
+  // The kernel takes whole blocks; a tail that is none can only be written.
+  const int64_t tail = extent.end_bytes() == facts_.size_bytes && !facts_.is_block_device
+                           ? 0
+                           : extent.length_bytes % facts_.alignment_bytes;
+  const int64_t end = extent.end_bytes() - tail;
+  for (int64_t at = extent.offset_bytes; at < end; at += kZeroSliceBytes) {
+    RETURN_IF_ERROR(ctx.Check());
+    const Extent slice{at, std::min(kZeroSliceBytes, end - at)};
+    absl::Status status = ZeroByKernel(slice);
+    if (absl::IsUnimplemented(status)) {
+      status = ZeroByWriting(ctx, slice);
+    }
+    RETURN_IF_ERROR(status);
+  }
+  return tail == 0 ? absl::OkStatus() : ZeroByWriting(ctx, {end, tail});
+}
+
+absl::Status FileBlockDevice::Flush(const CallContext& ctx) {
+  RETURN_IF_ERROR(ctx.Check());
+  if (::fsync(file_.get()) != 0) {
+    return ErrnoToStatus(errno, absl::StrCat("sync ", path_));
+  }
+  return created_ ? SyncFolderOf(path_) : absl::OkStatus();
+}
+
+}  // namespace csidelta::incremental

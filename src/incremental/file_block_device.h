@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "incremental/block_device.h"
+#include "incremental/posix_file.h"
+#include "incremental/raw_io.h"
+
+namespace csidelta::incremental {
+
+enum class IoEngine {
+  kBest,   // io_uring where the kernel allows it, else threads
+  kUring,  // FAILED_PRECONDITION where it does not
+  kThreads,
+};
+
+// A block device or an image file of this machine, by direct I/O: the page cache would cost more
+// CPU than hashing does. Where a file system has no direct I/O, by buffered I/O, and the engine's
+// name says so.
+class FileBlockDevice : public BlockDevice {
+ public:
+  // For reading. NOT_FOUND, PERMISSION_DENIED; INVALID_ARGUMENT when it is neither device nor
+  // regular file.
+  static absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenForRead(
+      const std::string& path, IoEngine engine = IoEngine::kBest);
+
+  // For restoring a volume of `volume_bytes` over what is there. A file that is absent or empty is
+  // made of that size; what is larger keeps its size and its bytes behind the volume. Errors,
+  // beside those of reading:
+  //   FAILED_PRECONDITION  the device is mounted, or another program holds it exclusively
+  //   OUT_OF_RANGE         it is smaller than the volume
+  static absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenForWrite(
+      const std::string& path, int64_t volume_bytes, IoEngine engine = IoEngine::kBest);
+
+  const DeviceFacts& facts() const override { return facts_; }
+  absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override;
+  absl::Status MakeZero(const CallContext& ctx, const Extent& extent) override;
+  absl::Status Flush(const CallContext& ctx) override;
+
+ private:
+  FileBlockDevice(std::string path, UniqueFd file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  // Fills facts_ from the open descriptor.
+  absl::Status Examine(bool direct, IoEngine engine);
+  RawFile Raw() const;
+  absl::Status ZeroByKernel(const Extent& extent);
+  absl::Status ZeroByWriting(const CallContext& ctx, const Extent& extent);
+
+  std::string path_;
+  UniqueFd file_;
+  DeviceFacts facts_;
+  bool uring_ = false;
+  bool created_ = false;
+};
+
+}  // namespace csidelta::incremental

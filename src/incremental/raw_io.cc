@@ -1,0 +1,93 @@
+#include "incremental/raw_io.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "incremental/posix_file.h"
+
+namespace csidelta::incremental {
+namespace {
+
+absl::string_view KindName(IoKind kind) { return kind == IoKind::kRead ? "read" : "write"; }
+
+// Moves [done, wanted) of a transfer whose calls may move up to `limit`. Returns how far it came.
+absl::StatusOr<int64_t> Move(const RawFile& file, const IoRequest& request, int64_t limit) {
+  int64_t done = 0;
+  while (done < request.length_bytes && done < limit) {
+    const auto left = static_cast<std::size_t>(limit - done);
+    const off_t at = request.offset_bytes + done;
+    const ssize_t moved = request.kind == IoKind::kRead
+                              ? ::pread(file.fd, request.memory + done, left, at)
+                              : ::pwrite(file.fd, request.memory + done, left, at);
+    if (moved < 0 && errno == EINTR) {
+      continue;
+    }
+    if (moved < 0) {
+      return TransferError(request.kind, at, errno);
+    }
+    done += moved;
+    if (moved == 0 ||
+        (done < request.length_bytes && done < limit && moved % file.alignment_bytes != 0)) {
+      return EarlyEnd(request.kind, request.offset_bytes + done);
+    }
+  }
+  return done;
+}
+
+}  // namespace
+
+absl::Status TransferError(IoKind kind, int64_t offset_bytes, int error) {
+  return ErrnoToStatus(error, absl::StrCat(KindName(kind), " at offset ", offset_bytes));
+}
+
+absl::Status EarlyEnd(IoKind kind, int64_t offset_bytes) {
+  return absl::DataLossError(
+      absl::StrCat(KindName(kind), " ended early, at offset ", offset_bytes));
+}
+
+int64_t DirectLength(const RawFile& file, const IoRequest& request) {
+  return request.kind == IoKind::kRead
+             ? RoundUp(request.length_bytes, file.alignment_bytes)
+             : request.length_bytes - request.length_bytes % file.alignment_bytes;
+}
+
+absl::Status DoTransfer(const RawFile& file, const IoRequest& request) {
+  RETURN_IF_ERROR(Move(file, request, DirectLength(file, request)).status());
+  return request.kind == IoKind::kWrite ? WriteTail(file, request) : absl::OkStatus();
+}
+
+absl::Status WriteTail(const RawFile& file, const IoRequest& request) {
+  const int64_t head = DirectLength(file, request);
+  const int64_t tail = request.length_bytes - head;
+  if (tail == 0) {
+    return absl::OkStatus();
+  }
+  const int64_t at = request.offset_bytes + head;
+  AlignedBuffer block(file.alignment_bytes);
+  std::memset(block.data(), 0, static_cast<std::size_t>(block.capacity_bytes()));
+  const auto block_bytes = static_cast<std::size_t>(file.alignment_bytes);
+  // Short, or nothing, where the file ends: the rest is zeros then.
+  if (::pread(file.fd, block.data(), block_bytes, at) < 0) {
+    return TransferError(IoKind::kRead, at, errno);
+  }
+  std::memcpy(block.data(), request.memory + head, static_cast<std::size_t>(tail));
+  const ssize_t written = ::pwrite(file.fd, block.data(), block_bytes, at);
+  if (written < 0) {
+    return TransferError(IoKind::kWrite, at, errno);
+  }
+  if (static_cast<std::size_t>(written) != block_bytes) {
+    return EarlyEnd(IoKind::kWrite, at + written);
+  }
+  if (!file.is_block_device && at + file.alignment_bytes > file.size_bytes &&
+      ::ftruncate(file.fd, file.size_bytes) != 0) {
+    return TransferError(IoKind::kWrite, file.size_bytes, errno);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::incremental

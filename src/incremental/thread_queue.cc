@@ -1,0 +1,66 @@
+#include "incremental/thread_queue.h"
+
+#include <chrono>
+#include <stop_token>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status_macros.h"
+
+namespace csidelta::incremental {
+namespace {
+
+// How often a wait looks at its context.
+constexpr std::chrono::milliseconds kWaitSlice{200};
+
+}  // namespace
+
+ThreadQueue::ThreadQueue(const RawFile& file, int depth) : file_(file) {
+  CSIDELTA_CHECK(depth >= 1 && depth <= kQueueDepthMax);
+  for (int i = 0; i < depth; ++i) {
+    threads_.emplace_back([this](std::stop_token stop) { Work(std::move(stop)); });
+  }
+}
+
+ThreadQueue::~ThreadQueue() {
+  for (std::jthread& thread : threads_) {
+    thread.request_stop();
+  }
+  threads_.clear();  // Each ends the transfer that it is in.
+}
+
+void ThreadQueue::Work(std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [&] { return !waiting_.empty(); }) && !stop.stop_requested()) {
+    const IoRequest request = waiting_.front();
+    waiting_.pop_front();
+    lock.unlock();
+    absl::Status status = DoTransfer(file_, request);
+    lock.lock();
+    ready_.push_back({.tag = request.tag, .status = std::move(status)});
+    changed_.notify_all();
+  }
+}
+
+void ThreadQueue::Submit(const IoRequest& request) {
+  CSIDELTA_CHECK(in_flight() < depth());
+  CSIDELTA_CHECK(request.length_bytes > 0 && request.length_bytes <= kTransferBytesMax);
+  ++in_flight_;
+  std::scoped_lock lock(mutex_);
+  waiting_.push_back(request);
+  changed_.notify_all();
+}
+
+absl::StatusOr<IoCompletion> ThreadQueue::Wait(const CallContext& ctx) {
+  CSIDELTA_CHECK(in_flight_ > 0);
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, ctx.stop, kWaitSlice, [&] { return !ready_.empty(); })) {
+    RETURN_IF_ERROR(ctx.Check());
+  }
+  IoCompletion done = std::move(ready_.front());
+  ready_.pop_front();
+  --in_flight_;
+  return done;
+}
+
+}  // namespace csidelta::incremental

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "incremental/block_device.h"
+#include "incremental/raw_io.h"
+
+namespace csidelta::incremental {
+
+// Transfers by pread and pwrite, each on one of `depth` threads: where io_uring is forbidden.
+class ThreadQueue : public IoQueue {
+ public:
+  ThreadQueue(const RawFile& file, int depth);
+  ~ThreadQueue() override;
+
+  int depth() const override { return static_cast<int>(threads_.size()); }
+  int in_flight() const override { return in_flight_; }
+  void Submit(const IoRequest& request) override;
+  absl::StatusOr<IoCompletion> Wait(const CallContext& ctx) override;
+
+ private:
+  void Work(std::stop_token stop);
+
+  const RawFile file_;
+  int in_flight_ = 0;  // the owner's
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<IoRequest> waiting_;   // under mutex_
+  std::deque<IoCompletion> ready_;  // under mutex_
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace csidelta::incremental

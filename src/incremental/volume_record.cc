@@ -1,0 +1,131 @@
+#include "incremental/volume_record.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using repository::BlobHandle;
+using repository::BlobId;
+using repository::BlobLocation;
+using repository::BlobType;
+using repository::Repository;
+using repository::VolumeLayout;
+using repository::VolumeManifest;
+
+// volume.json: where the locator says, else through the index.
+absl::StatusOr<std::string> LoadManifestText(const CallContext& ctx, Repository& repository,
+                                             const BlobId& id,
+                                             const repository::TreeLocator& locator) {
+  const BlobHandle handle{BlobType::kData, id};
+  BlobLocation location;
+  if (locator.Find(id, location)) {
+    absl::StatusOr<std::string> text = repository.LoadBlobAt(ctx, handle, location);
+    if (text.ok()) {
+      return text;
+    }
+  }
+  RETURN_IF_ERROR(repository.LoadIndex(ctx));
+  return repository.LoadBlob(ctx, handle);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
+    const CallContext& ctx, Repository& repository, const repository::StoredSnapshot& stored) {
+  const std::string what = absl::StrCat("snapshot ", stored.id.ShortHex());
+  // A cache: whatever is wrong with it, the index knows.
+  absl::StatusOr<repository::TreeLocator> locator = repository.LoadLocator(ctx, stored.id);
+  RETURN_IF_ERROR(ctx.Check());
+  repository::TreeLocator places;
+  if (locator.ok()) {
+    places = *std::move(locator);
+  }
+  absl::StatusOr<std::string> root_text = repository.LoadTree(ctx, stored.snapshot.tree, &places);
+  if (!root_text.ok()) {
+    return Annotate(root_text.status(), what);
+  }
+  absl::StatusOr<repository::RootTree> root = repository::DecodeRootTree(*root_text);
+  if (!root.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, " is no backup of a volume: ", root.status().message()));
+  }
+  ASSIGN_OR_RETURN(const std::string manifest_text,
+                   LoadManifestText(ctx, repository, root->manifest_blob, places));
+  ASSIGN_OR_RETURN(VolumeManifest manifest, repository::DecodeManifest(manifest_text));
+  ASSIGN_OR_RETURN(const VolumeLayout layout,
+                   VolumeLayout::Make(manifest.size_bytes, manifest.chunk_bytes));
+  ASSIGN_OR_RETURN(const std::string image_text,
+                   repository.LoadTree(ctx, root->image_tree, &places));
+  ASSIGN_OR_RETURN(std::vector<BlobId> level1_trees,
+                   repository::DecodeImageTree(image_text, layout.level1_count()));
+  return std::make_unique<VolumeRecord>(VolumeRecord{.stored = stored,
+                                                     .locator = std::move(places),
+                                                     .root = *root,
+                                                     .manifest = std::move(manifest),
+                                                     .layout = layout,
+                                                     .level1_trees = std::move(level1_trees)});
+}
+
+absl::StatusOr<std::vector<BlobId>> LoadLeafIds(const CallContext& ctx, const VolumeRecord& record,
+                                                TreeFetcher& fetcher, int64_t level1) {
+  const VolumeLayout& layout = record.layout;
+  const BlobId& tree = record.level1_trees[static_cast<std::size_t>(level1)];
+  if (tree == repository::ZeroLevel1TreeId(layout.chunk_bytes())) {
+    // Wherever it stands; one that does not fit the volume is found out by its leaves' number.
+    if (layout.LeavesInLevel1(level1) == repository::kFanout) {
+      return std::vector<BlobId>(static_cast<std::size_t>(repository::kFanout),
+                                 repository::ZeroLeafTreeId(layout.chunk_bytes()));
+    }
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, fetcher.Load(ctx, {tree}));
+  absl::StatusOr<std::vector<BlobId>> leaves =
+      repository::DecodeLevel1Tree(texts[0], layout.LeavesInLevel1(level1));
+  if (!leaves.ok()) {
+    return Annotate(leaves.status(), absl::StrCat("level-1 tree ", tree.ShortHex()));
+  }
+  return leaves;
+}
+
+absl::StatusOr<std::vector<std::vector<BlobId>>> LoadChunkIds(const CallContext& ctx,
+                                                              const VolumeRecord& record,
+                                                              TreeFetcher& fetcher,
+                                                              absl::Span<const int64_t> leaves,
+                                                              absl::Span<const BlobId> leaf_trees) {
+  CSIDELTA_CHECK(leaves.size() == leaf_trees.size());
+  const VolumeLayout& layout = record.layout;
+  const BlobId& zero_leaf = repository::ZeroLeafTreeId(layout.chunk_bytes());
+  const auto is_zero = [&](std::size_t i) {
+    return leaf_trees[i] == zero_leaf && layout.ChunksInLeaf(leaves[i]) == repository::kLeafChunks;
+  };
+  std::vector<BlobId> wanted;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (!is_zero(i)) {
+      wanted.push_back(leaf_trees[i]);
+    }
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, fetcher.Load(ctx, wanted));
+  std::vector<std::vector<BlobId>> chunks(leaves.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (is_zero(i)) {
+      chunks[i].assign(static_cast<std::size_t>(repository::kLeafChunks),
+                       repository::ZeroChunkId(layout.chunk_bytes()));
+      continue;
+    }
+    absl::StatusOr<std::vector<BlobId>> decoded = repository::DecodeLeafTree(
+        texts[next++], layout.ChunksInLeaf(leaves[i]), layout.LeafBytes(leaves[i]));
+    if (!decoded.ok()) {
+      return Annotate(decoded.status(), absl::StrCat("tree of leaf ", leaves[i]));
+    }
+    chunks[i] = *std::move(decoded);
+  }
+  return chunks;
+}
+
+}  // namespace csidelta::incremental

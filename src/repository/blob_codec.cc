@@ -1,0 +1,108 @@
+#include "repository/blob_codec.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "repository/format.h"
+
+namespace csidelta::repository {
+namespace {
+
+int64_t PlaintextBytesMax(BlobType type) {
+  return type == BlobType::kTree ? kTreeBlobBytesMax : kDataBlobBytesMax;
+}
+
+// The first `count` bytes of memory that only grows.
+absl::Span<uint8_t> Scratch(std::vector<uint8_t>& memory, std::size_t count) {
+  if (memory.size() < count) {
+    memory.resize(count);
+  }
+  return {memory.data(), count};
+}
+
+absl::Status WrongHash(const BlobHandle& handle) {
+  return absl::DataLossError(absl::StrCat(Describe(handle), ": content does not hash to its id"));
+}
+
+}  // namespace
+
+BlobCodec::BlobCodec(const SealKey& key, int data_level, SecureRandom& random)
+    : sealer_(key, random),
+      data_level_(data_level),
+      data_compressor_(data_level == kNoCompression ? kMetadataCompressionLevel : data_level),
+      tree_compressor_(kMetadataCompressionLevel) {}
+
+absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const BlobHandle& handle,
+                                                 absl::string_view plaintext, ByteBuffer& out,
+                                                 Sha256Hasher& pack_hasher) {
+  if (plaintext.empty() ||
+      static_cast<int64_t>(plaintext.size()) > PlaintextBytesMax(handle.type)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a ", BlobTypeName(handle.type), " blob of ", plaintext.size(), " bytes"));
+  }
+  std::string tree_frame;
+  absl::Span<const uint8_t> frame;
+  if (handle.type == BlobType::kTree) {
+    tree_frame = tree_compressor_.Compress(plaintext);
+    frame = AsBytes(tree_frame);
+  } else if (data_level_ != kNoCompression) {
+    frame = data_compressor_.Shrink(AsBytes(plaintext));
+  }
+  const absl::Span<const uint8_t> payload = frame.empty() ? AsBytes(plaintext) : frame;
+  const std::size_t offset = out.size();
+  const BlobSpan span = {
+      .offset_bytes = static_cast<uint32_t>(offset),
+      .sealed_bytes = static_cast<uint32_t>(payload.size() + kEnvelopeBytes),
+      .uncompressed_bytes = frame.empty() ? 0 : static_cast<uint32_t>(plaintext.size())};
+  const absl::Span<uint8_t> envelope = out.Extend(span.sealed_bytes);
+  sealer_.Seal(payload, envelope);
+  // Read back what others will have to trust.
+  const absl::Span<uint8_t> read = Scratch(plain_, plaintext.size());
+  absl::Status verified = Unseal(handle, span, AsText(envelope), read);
+  if (verified.ok() && Id(pack_hasher.UpdateBeside(AsText(envelope), AsText(read))) != handle.id) {
+    verified = WrongHash(handle);
+  }
+  if (!verified.ok()) {
+    out.Truncate(offset);
+    return Annotate(verified, "reading back what was just sealed");
+  }
+  return span;
+}
+
+absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, const BlobSpan& span,
+                                                    absl::string_view envelope) {
+  if (int64_t{span.plaintext_bytes()} > PlaintextBytesMax(handle.type)) {
+    return absl::DataLossError(absl::StrCat(Describe(handle), ": too long"));
+  }
+  const absl::Span<uint8_t> plaintext = Scratch(plain_, span.plaintext_bytes());
+  RETURN_IF_ERROR(DecodeInto(handle, span, envelope, plaintext));
+  return AsText(plaintext);
+}
+
+absl::Status BlobCodec::DecodeInto(const BlobHandle& handle, const BlobSpan& span,
+                                   absl::string_view envelope, absl::Span<uint8_t> out) {
+  RETURN_IF_ERROR(Unseal(handle, span, envelope, out));
+  return Id::Of(AsText(out)) == handle.id ? absl::OkStatus() : WrongHash(handle);
+}
+
+absl::Status BlobCodec::Unseal(const BlobHandle& handle, const BlobSpan& span,
+                               absl::string_view envelope, absl::Span<uint8_t> out) {
+  if (envelope.size() != span.sealed_bytes || out.size() != span.plaintext_bytes() ||
+      envelope.size() < std::size_t{kEnvelopeBytes}) {
+    return absl::DataLossError(absl::StrCat(Describe(handle), ": wrong length"));
+  }
+  absl::Status status;
+  if (!span.compressed()) {
+    status = sealer_.Open(AsBytes(envelope), out);
+  } else {
+    const absl::Span<uint8_t> frame = Scratch(opened_, envelope.size() - kEnvelopeBytes);
+    status = sealer_.Open(AsBytes(envelope), frame);
+    if (status.ok()) {
+      status = decompressor_.DecompressExactly(frame, out);
+    }
+  }
+  return status.ok() ? status : Annotate(status, Describe(handle));
+}
+
+}  // namespace csidelta::repository

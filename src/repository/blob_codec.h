@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/crypto.h"
+#include "base/random.h"
+#include "repository/blob.h"
+#include "repository/byte_buffer.h"
+#include "repository/compression.h"
+#include "repository/sealer.h"
+
+namespace csidelta::repository {
+
+// Turns plaintext into sealed blobs and back, with contexts and buffers that are kept between
+// calls. Thread-compatible: one per thread.
+class BlobCodec {
+ public:
+  // `data_level`: zstd level for data blobs, kNoCompression for none. Trees are always compressed.
+  BlobCodec(const SealKey& key, int data_level, SecureRandom& random);
+
+  // Appends the envelope of `plaintext` to `out` and returns its lengths; offset_bytes is where it
+  // begins in `out`. Data is compressed where that makes it shorter, trees always. The envelope is
+  // opened, decompressed and hashed again before it counts: DATA_LOSS when it does not come back as
+  // `handle.id`, and `out` is then as before. INVALID_ARGUMENT for a length beyond format.h's
+  // limits. `pack_hasher` takes in the envelope, because that costs little beside the other hash;
+  // after an error it has taken in anything or nothing.
+  absl::StatusOr<BlobSpan> AppendSealed(const BlobHandle& handle, absl::string_view plaintext,
+                                        ByteBuffer& out, Sha256Hasher& pack_hasher);
+
+  // The plaintext of an envelope, proven by its hash; valid until the next call. DATA_LOSS when
+  // MAC, frame, length or hash are wrong.
+  absl::StatusOr<absl::string_view> Decode(const BlobHandle& handle, const BlobSpan& span,
+                                           absl::string_view envelope);
+
+  // The same into `out`, which has exactly span.plaintext_bytes() bytes: for buffers that a device
+  // wants aligned.
+  absl::Status DecodeInto(const BlobHandle& handle, const BlobSpan& span,
+                          absl::string_view envelope, absl::Span<uint8_t> out);
+
+  Sealer& sealer() { return sealer_; }
+
+ private:
+  // All of DecodeInto() but the hash.
+  absl::Status Unseal(const BlobHandle& handle, const BlobSpan& span, absl::string_view envelope,
+                      absl::Span<uint8_t> out);
+
+  Sealer sealer_;
+  int data_level_;
+  Compressor data_compressor_;
+  Compressor tree_compressor_;
+  Decompressor decompressor_;
+  std::vector<uint8_t> opened_;
+  std::vector<uint8_t> plain_;
+};
+
+}  // namespace csidelta::repository

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/index.h"
+#include "repository/repository.h"
+
+namespace csidelta::repository {
+
+struct BlobWriterOptions {
+  int data_compression_level = kDataCompressionLevel;
+  int64_t pack_target_bytes = kPackTargetBytesLocal;
+  int uploads_in_flight_max = 4;  // Threads that put packs.
+  // Finished packs that wait or travel; AddBlob() blocks beyond it. At least one pack is let
+  // through.
+  int64_t upload_bytes_max = int64_t{64} << 20;
+  // Blobs in here are not written again; may be null. Outlives the writer, unchanged.
+  const BlobIndex* known = nullptr;
+  // Ids written by this writer that it remembers, so as not to write them twice; beyond it,
+  // duplicates may be written, which is legal.
+  int64_t remembered_blobs_max = 1'000'000;
+  int64_t index_blobs_target = kIndexBlobsTarget;
+};
+
+struct BlobWriterCounts {
+  int64_t data_blobs = 0;
+  int64_t tree_blobs = 0;
+  int64_t plaintext_bytes = 0;  // Of new blobs, both types.
+  int64_t packed_bytes = 0;     // Sealed bytes of new blobs.
+  int64_t packs = 0;            // Uploaded.
+  int64_t stored_bytes = 0;     // Packs and indexes, as put.
+  int64_t index_files = 0;
+};
+
+struct TreePlace {
+  BlobId tree;  // Or the data blob.
+  BlobLocation location;
+};
+
+// Writes blobs: seals and verifies them in the caller's thread, collects them in packs (data and
+// trees apart), uploads full packs with threads of its own, and lists them in an index file every
+// index_blobs_target blobs. An index file is written only after all its packs are stored.
+//
+// As many packs are open as callers add at the same time; each holds about pack_target_bytes.
+// Memory: callers * (pack_target_bytes + 3 blobs) + upload_bytes_max.
+//
+// AddBlob() may be called by many threads; Flush() once, after the last of them. The first error
+// ends the writer: it is what every later call returns. Destroying a writer that was not flushed
+// stops its uploads; packs that are stored already are found by AdoptOrphanPacks().
+class BlobWriter {
+ public:
+  // The deadline and stop token of `ctx` are those of all uploads.
+  BlobWriter(const CallContext& ctx, Repository& repository, const BlobWriterOptions& options);
+  ~BlobWriter();
+
+  // True when the blob was new to this writer, false when it is known already and nothing was done.
+  // `id` is SHA-256 of `plaintext`. Blocks while too many bytes wait for upload.
+  absl::StatusOr<bool> AddBlob(BlobType type, const BlobId& id, absl::string_view plaintext);
+
+  // Whether a blob need not be added.
+  bool IsKnown(const BlobHandle& handle) const;
+
+  // Has tree_places() list also this data blob, which is added later.
+  void RememberPlace(const BlobId& data_blob);
+
+  // Lists what is stored so far in an index file, so that the next run finds it: for a run that is
+  // about to be stopped, which is why it takes a context of its own. Works after an error.
+  absl::Status Checkpoint(const CallContext& ctx);
+
+  // Uploads all open packs, then the last index. After OK every blob added is durable and listed.
+  absl::Status Flush();
+
+  BlobWriterCounts counts() const;
+
+  // Where the trees went that this writer wrote, and the blobs of RememberPlace(). After Flush().
+  const std::vector<TreePlace>& tree_places() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Packs that are stored and in no index: those of a run that died. Reads their headers and writes
+// an index for those that read; returns how many. REQUIRES a loaded index, to which they are added.
+absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& repository);
+
+}  // namespace csidelta::repository

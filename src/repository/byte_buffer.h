@@ -1,0 +1,70 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace csidelta::repository {
+
+// Bytes that grow at the end, without being zeroed first as a string's are, and that keep their
+// memory when emptied: packs are made of them. Thread-compatible.
+class ByteBuffer {
+ public:
+  ByteBuffer() = default;
+  ByteBuffer(ByteBuffer&& other) noexcept
+      : bytes_(std::move(other.bytes_)),
+        capacity_(std::exchange(other.capacity_, 0)),
+        size_(std::exchange(other.size_, 0)) {}
+  ByteBuffer& operator=(ByteBuffer&& other) noexcept {
+    bytes_ = std::move(other.bytes_);
+    capacity_ = std::exchange(other.capacity_, 0);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+
+  void Reserve(std::size_t capacity) {
+    if (capacity > capacity_) {
+      std::unique_ptr<uint8_t[]> grown(new uint8_t[capacity]);
+      if (size_ > 0) {
+        std::memcpy(grown.get(), bytes_.get(), size_);
+      }
+      bytes_ = std::move(grown);
+      capacity_ = capacity;
+    }
+  }
+
+  // `count` more bytes at the end, of any value. Valid until the next call that grows.
+  absl::Span<uint8_t> Extend(std::size_t count) {
+    if (size_ + count > capacity_) {
+      Reserve(std::max(size_ + count, capacity_ + capacity_ / 2));
+    }
+    size_ += count;
+    return {bytes_.get() + size_ - count, count};
+  }
+
+  void Append(absl::string_view text) {
+    if (!text.empty()) {
+      std::memcpy(Extend(text.size()).data(), text.data(), text.size());
+    }
+  }
+
+  // Keeps the first `size` bytes, of at least as many.
+  void Truncate(std::size_t size) { size_ = std::min(size_, size); }
+
+  std::size_t size() const { return size_; }
+  std::size_t capacity() const { return capacity_; }
+  absl::Span<uint8_t> bytes() { return {bytes_.get(), size_}; }
+  absl::string_view view() const { return {reinterpret_cast<const char*>(bytes_.get()), size_}; }
+
+ private:
+  std::unique_ptr<uint8_t[]> bytes_;
+  std::size_t capacity_ = 0;
+  std::size_t size_ = 0;
+};
+
+}  // namespace csidelta::repository

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/maintenance.h"
+#include "repository/repository.h"
+
+// Proves a repository: that every snapshot can be restored, as far as metadata tell, and on demand
+// that every stored byte is what it should be.
+namespace csidelta::repository {
+
+enum class FindingKind {
+  kIndexUnreadable,
+  kPackListedDifferently,
+  kPackMissing,
+  kPackWrongSize,
+  kPackMixed,      // A note: data and trees in one pack.
+  kPackUnindexed,  // A note: left by a backup that was cut off.
+  kPackDamaged,    // Found by reading it.
+  kSnapshotUnreadable,
+  kTreeUnreadable,
+  kBlobMissing,     // A file names a blob that no index lists.
+  kFileWrongSize,   // A file's size is not that of its content.
+  kVolumeMalformed  // Not the trees that a volume of its manifest's size has.
+};
+
+// "pack-missing", ...: for machines.
+absl::string_view NameOf(FindingKind kind);
+
+struct Finding {
+  FindingKind kind = FindingKind::kIndexUnreadable;
+  bool is_error = true;   // Else a note: nothing is lost.
+  std::string thing;      // "pack 0a1b2c3d..."
+  std::string detail;     // What is wrong with it.
+  std::string next_step;  // What helps.
+};
+
+// Findings beyond it are only counted.
+inline constexpr std::size_t kFindingsMax = 10'000;
+
+struct CheckReport {
+  std::vector<Finding> findings;
+  int64_t errors = 0;  // All, also those beyond kFindingsMax.
+  int64_t notes = 0;
+  int64_t snapshots = 0;
+  int64_t index_files = 0;
+  int64_t packs = 0;
+  int64_t blobs = 0;
+  int64_t trees = 0;
+  int64_t packs_read = 0;
+  int64_t bytes_read = 0;
+  // False when the index does not read: then nothing else was looked at.
+  bool complete = true;
+
+  bool ok() const { return errors == 0; }
+};
+
+// Which packs to read.
+struct ReadNothing {};
+struct ReadEverything {};
+// Part `part` of `parts`, from 1: over all parts each pack is read once, whatever comes and goes.
+struct ReadPart {
+  int64_t part = 1;
+  int64_t parts = 1;
+};
+// Packs drawn at random.
+struct ReadShare {
+  double percent = 100;
+};
+struct ReadBytes {
+  int64_t bytes = 0;
+};
+using DataSubset = std::variant<ReadNothing, ReadEverything, ReadPart, ReadShare, ReadBytes>;
+
+// "2/7", "10%" or "500M". INVALID_ARGUMENT otherwise.
+absl::StatusOr<DataSubset> ParseDataSubset(absl::string_view text);
+
+// Those of `packs` to read, the same ones for the same seed; at least one if there are any, but for
+// a part, which may be empty. Pure.
+std::vector<FileInfo> ChooseSubset(std::vector<FileInfo> packs, const DataSubset& subset,
+                                   uint64_t seed);
+
+struct CheckOptions {
+  DataSubset read_data = ReadNothing{};
+  uint64_t seed = 0;  // Of what is drawn; the caller says which it was.
+  ProgressReporter progress = nullptr;
+};
+
+// Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A
+// lock is the caller's: beside a running prune there is no clean result. Memory beside the index: a
+// few bits per blob, and when reading data kMaintenanceThreads packs.
+absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
+                                            const CheckOptions& options);
+
+}  // namespace csidelta::repository

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace csidelta::repository {
+
+// zstd frames, one per call. Keeps its working memory (about 1 MiB at level 1, more above) between
+// calls. Thread-compatible: one per thread.
+class Compressor {
+ public:
+  // REQUIRES a level from 1 to 19.
+  explicit Compressor(int level);
+  ~Compressor();
+  Compressor(Compressor&&) noexcept;
+  Compressor& operator=(Compressor&&) noexcept;
+
+  // A frame of `plaintext` that is shorter than it, valid until the next call; empty when there is
+  // none.
+  absl::Span<const uint8_t> Shrink(absl::Span<const uint8_t> plaintext);
+
+  // A frame of `plaintext`, whether shorter or not.
+  std::string Compress(absl::string_view plaintext);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The way back, for frames from anyone. Thread-compatible: one per thread.
+class Decompressor {
+ public:
+  Decompressor();
+  ~Decompressor();
+  Decompressor(Decompressor&&) noexcept;
+  Decompressor& operator=(Decompressor&&) noexcept;
+
+  // Fills `out` exactly. DATA_LOSS when the frame is malformed, has another length or is followed
+  // by anything.
+  absl::Status DecompressExactly(absl::Span<const uint8_t> frame, absl::Span<uint8_t> out);
+
+  // The content of frames of unknown length. DATA_LOSS when malformed, RESOURCE_EXHAUSTED when it
+  // is longer than `bytes_max`; never allocates more than about that.
+  absl::StatusOr<std::string> Decompress(absl::string_view frames, int64_t bytes_max);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace csidelta::repository

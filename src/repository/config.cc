@@ -1,0 +1,97 @@
+#include "repository/config.h"
+
+#include <array>
+#include <bit>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/json.h"
+#include "base/status_macros.h"
+#include "repository/format.h"
+
+namespace csidelta::repository {
+namespace {
+
+// What restic makes, too. It is prime, which keeps Rabin's test short.
+constexpr int kPolynomialDegree = 53;
+
+// a * b modulo `polynomial`, whose degree is kPolynomialDegree, over GF(2).
+uint64_t MultiplyModulo(uint64_t a, uint64_t b, uint64_t polynomial) {
+  uint64_t product = 0;
+  for (; b != 0; b >>= 1) {
+    if ((b & 1) != 0) {
+      product ^= a;
+    }
+    a <<= 1;
+    if ((a >> kPolynomialDegree & 1) != 0) {
+      a ^= polynomial;
+    }
+  }
+  return product;
+}
+
+uint64_t RandomUint64(SecureRandom& random) {
+  std::array<uint8_t, 8> bytes;
+  random.Fill(absl::MakeSpan(bytes));
+  uint64_t value = 0;
+  for (const uint8_t byte : bytes) {
+    value = value << 8 | byte;
+  }
+  return value;
+}
+
+}  // namespace
+
+bool IsIrreducible(uint64_t polynomial) {
+  const bool shape = std::bit_width(polynomial) == kPolynomialDegree + 1 && (polynomial & 1) != 0 &&
+                     std::popcount(polynomial) % 2 == 1;
+  if (!shape) {
+    return false;
+  }
+  // The degree is prime, so that x^(2^53) = x is left to prove: a factor of degree 1 is excluded by
+  // the shape.
+  constexpr uint64_t kX = 2;
+  uint64_t power = kX;
+  for (int i = 0; i < kPolynomialDegree; ++i) {
+    power = MultiplyModulo(power, power, polynomial);
+  }
+  return power == kX;
+}
+
+Config MakeConfig(SecureRandom& random) {
+  Config config;
+  config.version = kRepositoryVersion;
+  std::array<uint8_t, Id::kBytes> id;
+  random.Fill(absl::MakeSpan(id));
+  config.id = Id(id);
+  constexpr uint64_t kTop = uint64_t{1} << kPolynomialDegree;
+  do {
+    config.chunker_polynomial = (RandomUint64(random) & (kTop - 1)) | kTop | 1;
+  } while (!IsIrreducible(config.chunker_polynomial));  // About one in 26 is.
+  return config;
+}
+
+absl::StatusOr<Config> DecodeConfig(absl::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
+  Config config;
+  const int64_t version = GetInt(json, {"version"});
+  if (version != 1 && version != kRepositoryVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("config: repository version ", version, " is not known"));
+  }
+  config.version = static_cast<int>(version);
+  ASSIGN_OR_RETURN(config.id, Id::Parse(GetString(json, {"id"})));
+  const std::string polynomial = GetString(json, {"chunker_polynomial"});
+  if (!absl::SimpleHexAtoi(polynomial, &config.chunker_polynomial) ||
+      !IsIrreducible(config.chunker_polynomial)) {
+    return absl::InvalidArgumentError("config: the chunker's polynomial is not irreducible");
+  }
+  return config;
+}
+
+std::string EncodeConfig(const Config& config) {
+  return absl::StrCat("{\"version\":", config.version, ",\"id\":\"", config.id.Hex(),
+                      "\",\"chunker_polynomial\":\"", absl::Hex(config.chunker_polynomial), "\"}");
+}
+
+}  // namespace csidelta::repository

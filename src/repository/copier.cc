@@ -1,0 +1,222 @@
+#include "repository/copier.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "repository/blob_fetcher.h"
+#include "repository/blob_marks.h"
+#include "repository/tree_walk.h"
+
+namespace csidelta::repository {
+namespace {
+
+// Data blobs that are collected before they are read, so that neighbours are read together: 6 MB.
+constexpr std::size_t kBatchBlobs = std::size_t{1} << 16;
+
+Id OriginOf(const StoredSnapshot& stored) { return stored.snapshot.original.value_or(stored.id); }
+
+// Each snapshot behind its parent, if that is among them; else by time.
+std::vector<const StoredSnapshot*> ParentsFirst(absl::Span<const StoredSnapshot> by_time) {
+  absl::flat_hash_map<Id, const StoredSnapshot*> by_id;
+  for (const StoredSnapshot& snapshot : by_time) {
+    by_id.emplace(snapshot.id, &snapshot);
+  }
+  absl::flat_hash_set<Id> placed;
+  std::vector<const StoredSnapshot*> order;
+  for (const StoredSnapshot& snapshot : by_time) {
+    // From the snapshot to its oldest ancestor that has no place yet; a circle ends it as well.
+    std::vector<const StoredSnapshot*> line;
+    const StoredSnapshot* next = &snapshot;
+    while (next != nullptr && placed.insert(next->id).second) {
+      line.push_back(next);
+      const std::optional<Id>& parent = next->snapshot.parent;
+      const auto found = parent.has_value() ? by_id.find(*parent) : by_id.end();
+      next = found != by_id.end() ? found->second : nullptr;
+    }
+    order.insert(order.end(), line.rbegin(), line.rend());
+  }
+  return order;
+}
+
+class Copier {
+ public:
+  Copier(const CallContext& ctx, Repository& from, Repository& to, Lock& lock,
+         const CopyOptions& options)
+      : ctx_(ctx),
+        from_(from),
+        to_(to),
+        lock_(lock),
+        options_(options),
+        visited_(from.index()),
+        copied_(from.index()) {}
+
+  absl::StatusOr<std::vector<CopiedSnapshot>> Run(absl::Span<const StoredSnapshot> snapshots) {
+    RETURN_IF_ERROR(FindExisting());
+    const std::vector<const StoredSnapshot*> order = ParentsFirst(snapshots);
+    std::vector<CopiedSnapshot> result;
+    for (const StoredSnapshot* snapshot : order) {
+      Report(options_.progress, "snapshots", static_cast<int64_t>(result.size()),
+             static_cast<int64_t>(order.size()));
+      ASSIGN_OR_RETURN(const CopiedSnapshot copied, Copy(*snapshot));
+      copies_.emplace(snapshot->id, copied.copy);
+      result.push_back(copied);
+    }
+    return result;
+  }
+
+ private:
+  absl::Status FindExisting() {
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> there, to_.ListSnapshots(ctx_));
+    for (const StoredSnapshot& snapshot : there) {
+      existing_.emplace(std::pair(OriginOf(snapshot), snapshot.snapshot.tree), snapshot.id);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<CopiedSnapshot> Copy(const StoredSnapshot& source) {
+    CopiedSnapshot result = {.source = source.id, .copy = {}, .counts = {}};
+    const auto found = existing_.find(std::pair(OriginOf(source), source.snapshot.tree));
+    if (found != existing_.end()) {
+      result.copy = found->second;
+      result.was_there = true;
+      return result;
+    }
+    BlobWriterOptions writer_options = options_.writer;
+    writer_options.known = &to_.index();
+    BlobWriter writer(ctx_, to_, writer_options);
+    const absl::Status blobs = CopyBlobs(source.snapshot.tree, writer);
+    if (!blobs.ok()) {
+      return Annotate(blobs, absl::StrCat("copy snapshot ", source.id.ShortHex()));
+    }
+    RETURN_IF_ERROR(writer.Flush());
+    RETURN_IF_ERROR(lock_.Fence(ctx_));
+    RepoSnapshot copy = source.snapshot;
+    copy.original = OriginOf(source);
+    copy.parent = std::nullopt;
+    if (source.snapshot.parent.has_value()) {
+      const auto parent = copies_.find(*source.snapshot.parent);
+      copy.parent = parent != copies_.end() ? std::optional<Id>(parent->second) : std::nullopt;
+    }
+    ASSIGN_OR_RETURN(result.copy, to_.SaveSnapshot(ctx_, copy));
+    result.counts = writer.counts();
+    return result;
+  }
+
+  absl::Status CopyBlobs(const BlobId& root, BlobWriter& writer) {
+    RETURN_IF_ERROR(
+        WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), visited_,
+                  [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                      std::vector<BlobId>& below) { return CopyTree(tree, text, below, writer); }));
+    return CopyData(std::exchange(waiting_, {}), writer);
+  }
+
+  absl::Status CopyTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                        std::vector<BlobId>& below, BlobWriter& writer) {
+    RETURN_IF_ERROR(text.status());
+    RETURN_IF_ERROR(writer.AddBlob(BlobType::kTree, tree, *text).status());
+    std::vector<BlobToFetch> wanted;
+    const absl::Status read = ReadTreeNodes(*text, below, [&](const Node& node) {
+      absl::Status status;
+      for (const BlobId& id : node.content.value_or(std::vector<BlobId>())) {
+        status.Update(Want({.type = BlobType::kData, .id = id}, wanted));
+      }
+      return status;
+    });
+    RETURN_IF_ERROR(read);
+    std::vector<BlobToFetch> due;
+    {
+      std::scoped_lock lock(mutex_);
+      waiting_.insert(waiting_.end(), wanted.begin(), wanted.end());
+      if (waiting_.size() >= kBatchBlobs) {
+        due = std::exchange(waiting_, {});
+      }
+    }
+    return CopyData(std::move(due), writer);
+  }
+
+  // Notes a data blob that nobody copied yet and that the target does not have.
+  absl::Status Want(const BlobHandle& blob, std::vector<BlobToFetch>& wanted) {
+    const BlobMarks::Outcome outcome = copied_.Mark(blob);
+    BlobToFetch next = {.handle = blob, .location = {}};
+    if (outcome == BlobMarks::Outcome::kNotInIndex) {
+      return absl::DataLossError(absl::StrCat(Describe(blob), " is in no index"));
+    }
+    if (outcome == BlobMarks::Outcome::kNew && !to_.index().Contains(blob) &&
+        from_.index().FindAny(blob, next.location)) {
+      wanted.push_back(next);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer) {
+    if (blobs.empty()) {
+      return absl::OkStatus();
+    }
+    // One batch at a time: it keeps all threads busy by itself.
+    std::scoped_lock lock(fetch_mutex_);
+    return FetchBlobs(
+        ctx_, from_, std::move(blobs),
+        [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
+          RETURN_IF_ERROR(plaintext.status());
+          Report(options_.progress, "blobs", ++blobs_done_, 0);
+          return writer.AddBlob(handle.type, handle.id, *plaintext).status();
+        });
+  }
+
+  const CallContext& ctx_;
+  Repository& from_;
+  Repository& to_;
+  Lock& lock_;
+  const CopyOptions& options_;
+  absl::flat_hash_map<std::pair<Id, BlobId>, Id> existing_;  // In the target, by origin and tree.
+  absl::flat_hash_map<Id, Id> copies_;                       // From a source to its copy.
+  BlobMarks visited_;
+  BlobMarks copied_;  // Written for this snapshot or an earlier one of this run.
+  std::atomic<int64_t> blobs_done_ = 0;
+  std::mutex fetch_mutex_;
+  std::mutex mutex_;
+  std::vector<BlobToFetch> waiting_;  // Guarded by mutex_.
+};
+
+// The snapshots to copy, oldest first.
+absl::StatusOr<std::vector<StoredSnapshot>> Select(const CallContext& ctx, const Repository& from,
+                                                   absl::Span<const Id> ids) {
+  if (ids.empty()) {
+    return from.ListSnapshots(ctx);
+  }
+  std::vector<StoredSnapshot> selected;
+  for (const Id& id : ids) {
+    ASSIGN_OR_RETURN(RepoSnapshot snapshot, from.LoadSnapshot(ctx, id));
+    selected.push_back({.id = id, .snapshot = std::move(snapshot)});
+  }
+  std::stable_sort(selected.begin(), selected.end(),
+                   [](const StoredSnapshot& left, const StoredSnapshot& right) {
+                     return left.snapshot.time < right.snapshot.time;
+                   });
+  return selected;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<CopiedSnapshot>> CopySnapshots(const CallContext& ctx, Repository& from,
+                                                          Repository& to, Lock& lock,
+                                                          absl::Span<const Id> ids,
+                                                          const CopyOptions& options) {
+  if (from.config().id == to.config().id) {
+    return absl::InvalidArgumentError("source and target are the same repository");
+  }
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots, Select(ctx, from, ids));
+  RETURN_IF_ERROR(from.LoadIndex(ctx));
+  RETURN_IF_ERROR(to.LoadIndex(ctx));
+  return Copier(ctx, from, to, lock, options).Run(snapshots);
+}
+
+}  // namespace csidelta::repository

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "base/random.h"
+
+namespace csidelta::repository {
+
+// What the repository code takes from around it, beside the clock of the call context. Lives longer
+// than what is made with it.
+struct Environment {
+  SecureRandom* random = &SecureRandom::Real();
+  std::string hostname = "csi-delta";  // For key files; locks have their own.
+  std::string username = "csi-delta";
+};
+
+}  // namespace csidelta::repository

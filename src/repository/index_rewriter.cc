@@ -1,0 +1,124 @@
+#include "repository/index_rewriter.h"
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "repository/format.h"
+
+namespace csidelta::repository {
+namespace {
+
+// A file with fewer blobs is merged with others.
+constexpr int64_t kSmallIndexBlobs = kIndexBlobsTarget / 2;
+constexpr char kStage[] = "index files";
+
+int64_t BlobsIn(const std::vector<IndexedPack>& packs) {
+  int64_t blobs = 0;
+  for (const IndexedPack& pack : packs) {
+    blobs += static_cast<int64_t>(pack.entries.size());
+  }
+  return blobs;
+}
+
+bool NamesAny(const std::vector<IndexedPack>& packs, const absl::flat_hash_set<PackId>& dropped) {
+  for (const IndexedPack& pack : packs) {
+    if (dropped.contains(pack.id)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::Status Move(const CallContext& ctx, const Id& file, const std::vector<IndexedPack>& packs,
+                  const absl::flat_hash_set<PackId>& dropped, IndexRewriter& rewriter) {
+  for (const IndexedPack& pack : packs) {
+    if (!dropped.contains(pack.id)) {
+      RETURN_IF_ERROR(rewriter.Add(ctx, pack));
+    }
+  }
+  rewriter.Supersede(file);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status IndexRewriter::Add(const CallContext& ctx, const IndexedPack& pack) {
+  if (pack.entries.empty() || !added_.insert(pack.id).second) {
+    return absl::OkStatus();
+  }
+  pending_blobs_ += static_cast<int64_t>(pack.entries.size());
+  pending_.push_back(pack);
+  return pending_blobs_ >= kIndexBlobsTarget ? Write(ctx) : absl::OkStatus();
+}
+
+absl::Status IndexRewriter::Write(const CallContext& ctx) {
+  if (pending_.empty()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(repository_.SaveFile(ctx, FileKind::kIndex, EncodeIndex(pending_)).status());
+  ++counts_.files_written;
+  pending_.clear();
+  pending_blobs_ = 0;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<IndexRewriteCounts> IndexRewriter::Commit(const CallContext& ctx, Lock& lock) {
+  RETURN_IF_ERROR(Write(ctx));
+  for (const Id& file : superseded_) {
+    RETURN_IF_ERROR(ctx.Check());
+    RETURN_IF_ERROR(lock.Fence(ctx));
+    RETURN_IF_ERROR(repository_.RemoveFile(ctx, FileKind::kIndex, file));
+    ++counts_.files_removed;
+  }
+  superseded_.clear();
+  return counts_;
+}
+
+absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,
+                                                       const Repository& repository,
+                                                       const Id& file) {
+  ASSIGN_OR_RETURN(const std::string text, repository.LoadFile(ctx, FileKind::kIndex, file));
+  std::vector<IndexedPack> packs;
+  const absl::Status decoded = DecodeIndex(text, [&packs](const IndexedPack& pack) {
+    packs.push_back(pack);
+    return absl::OkStatus();
+  });
+  if (!decoded.ok()) {
+    return absl::DataLossError(absl::StrCat("index ", file.ShortHex(), ": ", decoded.message()));
+  }
+  return packs;
+}
+
+absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,
+                                                 Lock& lock,
+                                                 const absl::flat_hash_set<PackId>& dropped,
+                                                 const ProgressReporter& progress) {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
+  IndexRewriter rewriter(repository);
+  std::vector<Id> small;
+  bool rewrites = false;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    RETURN_IF_ERROR(ctx.Check());
+    Report(progress, kStage, static_cast<int64_t>(i), static_cast<int64_t>(files.size()));
+    ASSIGN_OR_RETURN(const std::vector<IndexedPack> packs,
+                     LoadIndexFile(ctx, repository, files[i].id));
+    if (NamesAny(packs, dropped)) {
+      RETURN_IF_ERROR(Move(ctx, files[i].id, packs, dropped, rewriter));
+      rewrites = true;
+    } else if (BlobsIn(packs) < kSmallIndexBlobs) {
+      small.push_back(files[i].id);
+    }
+  }
+  // One small file alone would only become another small file.
+  if (small.size() + (rewrites ? 1 : 0) >= 2) {
+    for (const Id& file : small) {
+      ASSIGN_OR_RETURN(const std::vector<IndexedPack> packs, LoadIndexFile(ctx, repository, file));
+      RETURN_IF_ERROR(Move(ctx, file, packs, dropped, rewriter));
+    }
+  }
+  return rewriter.Commit(ctx, lock);
+}
+
+}  // namespace csidelta::repository

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/index.h"
+#include "repository/lock.h"
+#include "repository/maintenance.h"
+#include "repository/repository.h"
+
+namespace csidelta::repository {
+
+struct IndexRewriteCounts {
+  int64_t files_written = 0;
+  int64_t files_removed = 0;
+};
+
+// Replaces index files: writes all new ones before it deletes the first old one. Between the two,
+// packs are listed twice with the same blobs, which is legal; so a run may die anywhere.
+// Thread-compatible.
+class IndexRewriter {
+ public:
+  explicit IndexRewriter(Repository& repository) : repository_(repository) {}
+
+  // Lists a pack in a new file. One that was added before is left out.
+  absl::Status Add(const CallContext& ctx, const IndexedPack& pack);
+
+  // Has Commit() delete this file.
+  void Supersede(const Id& file) { superseded_.push_back(file); }
+
+  // Writes what is left, then deletes the superseded files. REQUIRES that `lock` is exclusive.
+  absl::StatusOr<IndexRewriteCounts> Commit(const CallContext& ctx, Lock& lock);
+
+ private:
+  absl::Status Write(const CallContext& ctx);
+
+  Repository& repository_;
+  std::vector<Id> superseded_;
+  std::vector<IndexedPack> pending_;
+  int64_t pending_blobs_ = 0;
+  absl::flat_hash_set<PackId> added_;
+  IndexRewriteCounts counts_;
+};
+
+// Takes `dropped` out of the index: rewrites the files that name any of them, and merges files that
+// are far from full when there are several. REQUIRES that `lock` is exclusive and every file reads.
+absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,
+                                                 Lock& lock,
+                                                 const absl::flat_hash_set<PackId>& dropped,
+                                                 const ProgressReporter& progress);
+
+// The packs that one index file lists.
+absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,
+                                                       const Repository& repository,
+                                                       const Id& file);
+
+}  // namespace csidelta::repository

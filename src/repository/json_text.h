@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace csidelta::repository {
+
+// `text` as a JSON string, quotes included, escaped as restic's encoder does it: ids are hashes of
+// text, so that equal content must be equal text. Bytes that are not UTF-8 become U+FFFD.
+std::string JsonText(absl::string_view text);
+
+// A code point as UTF-8. REQUIRES one that is, below 0x110000.
+void AppendUtf8(std::string& out, uint32_t code);
+
+// The bytes of a node's name, which restic writes as the inside of a quoted Go string.
+// False when malformed.
+bool UnquoteName(absl::string_view quoted, std::string& name);
+
+}  // namespace csidelta::repository

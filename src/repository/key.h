@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/cipher.h"
+#include "base/random.h"
+#include "repository/blob.h"
+#include "repository/sealer.h"
+
+namespace csidelta::repository {
+
+// What we write. With a generated password this is ample, and it takes 66 ms and 32 MiB.
+inline constexpr ScryptParameters kScryptWritten = {.n = 32768, .r = 8, .p = 1};
+// What we accept: n * r bounds memory, n * r * p bounds time.
+inline constexpr uint64_t kScryptMemoryBytesMax = uint64_t{1} << 30;
+inline constexpr uint64_t kScryptWorkMax = uint64_t{1} << 28;  // n * r * p
+inline constexpr std::size_t kKeySaltBytes = 64;
+
+// A key file: the master key, sealed with a key derived from a password.
+struct KeyFile {
+  absl::Time created;
+  std::string username;
+  std::string hostname;
+  ScryptParameters scrypt;
+  std::string salt;  // Bytes, not base64.
+  std::string data;  // Likewise: the envelope of the master key.
+};
+
+// INVALID_ARGUMENT when malformed, or when the parameters are out of bounds.
+absl::StatusOr<KeyFile> DecodeKeyFile(absl::string_view json);
+std::string EncodeKeyFile(const KeyFile& file);
+
+struct KeyOwner {
+  std::string username;
+  std::string hostname;
+};
+
+// A new random master key.
+SealKey MakeMasterKey(SecureRandom& random);
+
+// A key file that opens `master` with `password`.
+absl::StatusOr<KeyFile> WrapMasterKey(const SealKey& master, absl::string_view password,
+                                      const KeyOwner& owner, absl::Time created,
+                                      SecureRandom& random);
+
+// UNAUTHENTICATED when the password is not this file's (or the file was tampered with, which cannot
+// be told apart); INVALID_ARGUMENT when what it seals is malformed.
+absl::StatusOr<SealKey> UnwrapMasterKey(const KeyFile& file, absl::string_view password,
+                                        SecureRandom& random);
+
+}  // namespace csidelta::repository

@@ -1,0 +1,310 @@
+#include "repository/lock.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+
+namespace csidelta::repository {
+namespace {
+
+constexpr absl::Duration kRefreshTimeout = absl::Minutes(1);
+constexpr absl::Duration kReleaseTimeout = absl::Seconds(10);
+
+struct ForeignLock {
+  Id id;
+  LockFile file;
+  bool readable = false;
+  absl::Duration first_seen;  // By our clock's Uptime().
+};
+
+std::string DescribeOwner(const ForeignLock& lock) {
+  if (!lock.readable) {
+    return absl::StrCat("lock ", lock.id.ShortHex(), ", which cannot be read");
+  }
+  return absl::StrCat(lock.file.exclusive ? "exclusive lock " : "lock ", lock.id.ShortHex(), " of ",
+                      lock.file.username, " on ", lock.file.hostname, ", process ", lock.file.pid,
+                      ", since ", FormatRfc3339(lock.file.time));
+}
+
+}  // namespace
+
+// The locks of others, as seen from one look to the next. Not thread-safe.
+class ForeignLocks {
+ public:
+  ForeignLocks(Repository& repository, const LockWitnesses& witnesses, const Clock& clock)
+      : repository_(repository), witnesses_(witnesses), clock_(clock) {}
+
+  // Looks at all locks but `own`, removes those whose owners are dead, and returns the rest.
+  absl::StatusOr<std::vector<ForeignLock>> Look(const CallContext& ctx, const Id& own) {
+    ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
+                     repository_.ListFiles(ctx, FileKind::kLock));
+    std::map<Id, ForeignLock> present;
+    for (const FileInfo& file : files) {
+      // A file of no length is a lock that its writer never finished.
+      if (file.id != own && file.size_bytes > 0) {
+        RETURN_IF_ERROR(LookAt(ctx, file.id, present));
+      }
+    }
+    seen_ = std::move(present);
+    std::vector<ForeignLock> alive;
+    for (const auto& [id, lock] : seen_) {
+      if (!IsDead(lock) || !Remove(ctx, lock)) {
+        alive.push_back(lock);
+      }
+    }
+    return alive;
+  }
+
+  // Whether nobody has been told yet that we wait for this one.
+  bool FirstMention(const Id& id) { return mentioned_.insert(id).second; }
+
+  int removed() const { return removed_; }
+
+ private:
+  absl::Status LookAt(const CallContext& ctx, const Id& id, std::map<Id, ForeignLock>& present) {
+    if (const auto found = seen_.find(id); found != seen_.end()) {
+      present.insert(*found);
+      return absl::OkStatus();
+    }
+    ForeignLock lock = {.id = id, .file = {}, .first_seen = clock_.Uptime()};
+    const absl::StatusOr<std::string> text = repository_.LoadFile(ctx, FileKind::kLock, id);
+    if (absl::IsNotFound(text.status())) {
+      return absl::OkStatus();  // Released since the listing.
+    }
+    if (!text.ok() && !absl::IsDataLoss(text.status())) {
+      return text.status();
+    }
+    if (text.ok()) {
+      if (absl::StatusOr<LockFile> file = DecodeLock(*text); file.ok()) {
+        lock.file = *std::move(file);
+        lock.readable = true;
+      }
+    }
+    present.emplace(id, std::move(lock));
+    return absl::OkStatus();
+  }
+
+  bool IsDead(const ForeignLock& lock) const {
+    // Whoever lives replaces a lock by one with another id each five minutes.
+    if (clock_.Uptime() - lock.first_seen >= kLockStaleAfter) {
+      return true;
+    }
+    const std::optional<LockOwner> owner =
+        lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
+    return owner.has_value() && IsProvenDead(*owner, witnesses_);
+  }
+
+  bool Remove(const CallContext& ctx, const ForeignLock& lock) {
+    const absl::Status status = repository_.RemoveFile(ctx, FileKind::kLock, lock.id);
+    if (!status.ok()) {
+      CSIDELTA_LOG(kInfo, "a dead lock stays", {"lock", lock.id.Hex()},
+                   {"error", std::string(status.message())});
+      return false;
+    }
+    ++removed_;
+    CSIDELTA_LOG(kInfo, "removed a lock whose owner is dead", {"lock", DescribeOwner(lock)});
+    return true;
+  }
+
+  Repository& repository_;
+  const LockWitnesses& witnesses_;
+  const Clock& clock_;
+  std::map<Id, ForeignLock> seen_;
+  std::set<Id> mentioned_;
+  int removed_ = 0;
+};
+
+namespace {
+
+// Those of `locks` that stand in the way of a lock of ours.
+std::vector<ForeignLock> Conflicting(const std::vector<ForeignLock>& locks, bool exclusive) {
+  std::vector<ForeignLock> conflicts;
+  for (const ForeignLock& lock : locks) {
+    if (exclusive || lock.file.exclusive || !lock.readable) {
+      conflicts.push_back(lock);
+    }
+  }
+  return conflicts;
+}
+
+absl::Status Conflict(const std::vector<ForeignLock>& conflicts) {
+  return AsLocked(absl::AbortedError(
+      absl::StrCat("the repository is locked: ", DescribeOwner(conflicts.front()))));
+}
+
+// Waiters that met must not meet again and again.
+absl::Duration PollDelay(SecureRandom& random) {
+  std::array<uint8_t, 1> byte;
+  random.Fill(absl::MakeSpan(byte));
+  return kLockPollEvery / 2 + kLockPollEvery / 2 * (byte[0] / 255.0);
+}
+
+}  // namespace
+
+Lock::Lock(Repository& repository, LockOptions options, const Clock& clock)
+    : repository_(repository), options_(std::move(options)), clock_(clock) {}
+
+Lock::~Lock() {
+  refresher_ = std::jthread();  // Stops and joins.
+  CallContext ctx;
+  ctx.clock = &clock_;
+  const absl::Status status = Release(ctx.WithTimeout(kReleaseTimeout));
+  if (!status.ok()) {
+    CSIDELTA_LOG(kInfo, "our lock stays; it runs out by itself",
+                 {"error", std::string(status.message())});
+  }
+}
+
+bool Lock::held() const {
+  std::scoped_lock lock(mutex_);
+  return held_;
+}
+
+absl::StatusOr<Id> Lock::WriteOwn(const CallContext& ctx) {
+  const LockFile file = {.time = clock_.Now(),
+                         .exclusive = options_.exclusive,
+                         .hostname = EncodeLockHostname(options_.owner),
+                         .username = options_.username,
+                         .pid = options_.owner.process.pid};
+  return repository_.SaveFile(ctx, FileKind::kLock, EncodeLock(file));
+}
+
+// Writes our lock and keeps it if nobody else did the same. ABORTED (IsLocked) when others hold
+// conflicting ones.
+absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
+  ASSIGN_OR_RETURN(const std::vector<ForeignLock> before, foreign.Look(ctx, Id()));
+  std::vector<ForeignLock> conflicts = Conflicting(before, options_.exclusive);
+  if (conflicts.empty()) {
+    const absl::Duration written_at = clock_.Uptime();
+    ASSIGN_OR_RETURN(const Id id, WriteOwn(ctx));
+    clock_.SleepFor(kLockSettle, ctx.stop);
+    absl::StatusOr<std::vector<ForeignLock>> after = foreign.Look(ctx, id);
+    conflicts = after.ok() ? Conflicting(*after, options_.exclusive) : std::move(conflicts);
+    if (after.ok() && conflicts.empty()) {
+      std::scoped_lock lock(mutex_);
+      held_ = true;
+      id_ = id;
+      refreshed_at_ = written_at;
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(repository_.RemoveFile(ctx, FileKind::kLock, id));
+    RETURN_IF_ERROR(after.status());
+  }
+  if (options_.wait_max > absl::ZeroDuration() && options_.on_wait != nullptr &&
+      foreign.FirstMention(conflicts.front().id)) {
+    options_.on_wait(absl::StrCat("waiting for ", DescribeOwner(conflicts.front())));
+  }
+  return Conflict(conflicts);
+}
+
+absl::StatusOr<std::unique_ptr<Lock>> Lock::Acquire(const CallContext& ctx, Repository& repository,
+                                                    const LockOptions& options) {
+  std::unique_ptr<Lock> lock(new Lock(repository, options, *ctx.clock));
+  ForeignLocks foreign(repository, lock->options_.witnesses, *ctx.clock);
+  const absl::Duration give_up_at = ctx.clock->Uptime() + options.wait_max;
+  while (true) {
+    const absl::Status status = lock->TryTake(ctx, foreign);
+    if (absl::IsPermissionDenied(status) && !options.required) {
+      return lock;
+    }
+    if (status.ok()) {
+      if (options.refresh_by_thread) {
+        lock->refresher_ = std::jthread(
+            [self = lock.get()](const std::stop_token& stop) { self->RefreshLoop(stop); });
+      }
+      return lock;
+    }
+    const absl::Duration left = give_up_at - ctx.clock->Uptime();
+    if (!IsLocked(status) || left <= absl::ZeroDuration()) {
+      return status;
+    }
+    ctx.clock->SleepFor(std::min(left, PollDelay(*repository.environment().random)), ctx.stop);
+    RETURN_IF_ERROR(ctx.Check());
+  }
+}
+
+// REQUIRES mutex_. Marks the lock lost when its file is gone.
+absl::Status Lock::CheckStillThere(const CallContext& ctx, const Id& id) {
+  const absl::Status status = repository_.store().Stat(ctx, FileKey(FileKind::kLock, id)).status();
+  if (absl::IsNotFound(status)) {
+    lost_ = true;
+  }
+  if (lost_) {
+    return absl::AbortedError("our lock was removed by somebody else");
+  }
+  return status;
+}
+
+absl::Status Lock::Refresh(const CallContext& ctx) {
+  std::scoped_lock lock(mutex_);
+  if (!held_ || lost_) {
+    return absl::AbortedError("our lock was removed by somebody else");
+  }
+  const absl::Duration written_at = clock_.Uptime();
+  ASSIGN_OR_RETURN(const Id next, WriteOwn(ctx));
+  // The old one must still be there when the new one is: between two locks of ours there is no
+  // moment without one.
+  const absl::Status there = CheckStillThere(ctx, id_);
+  if (!there.ok()) {
+    // At worst a lock of a dead process stays, which runs out.
+    repository_.RemoveFile(ctx, FileKind::kLock, next).IgnoreError();
+    return there;
+  }
+  const Id old = std::exchange(id_, next);
+  refreshed_at_ = written_at;
+  return repository_.RemoveFile(ctx, FileKind::kLock, old);
+}
+
+absl::Status Lock::Fence(const CallContext& ctx) {
+  std::scoped_lock lock(mutex_);
+  if (!held_) {
+    return absl::AbortedError("no lock is held");
+  }
+  RETURN_IF_ERROR(CheckStillThere(ctx, id_));
+  if (clock_.Uptime() - refreshed_at_ > kLockFenceAgeMax) {
+    return absl::AbortedError("our lock could not be refreshed for too long");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Lock::Release(const CallContext& ctx) {
+  refresher_ = std::jthread();
+  std::scoped_lock lock(mutex_);
+  if (!held_) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(repository_.RemoveFile(ctx, FileKind::kLock, id_));
+  held_ = false;
+  return absl::OkStatus();
+}
+
+void Lock::RefreshLoop(const std::stop_token& stop) {
+  absl::Duration delay = kLockRefreshEvery;
+  while (clock_.SleepFor(delay, stop)) {
+    CallContext ctx;
+    ctx.stop = stop;
+    ctx.clock = &clock_;
+    const absl::Status status = Refresh(ctx.WithTimeout(kRefreshTimeout));
+    delay = status.ok() ? kLockRefreshEvery : kLockRefreshRetry;
+    if (!status.ok() && !stop.stop_requested()) {
+      CSIDELTA_LOG(kInfo, "refreshing the lock failed", {"error", std::string(status.message())});
+    }
+    if (absl::IsAborted(status)) {
+      return;  // Lost: Fence() will say so.
+    }
+  }
+}
+
+absl::StatusOr<int> RemoveDeadLocks(const CallContext& ctx, Repository& repository,
+                                    const LockWitnesses& witnesses) {
+  ForeignLocks foreign(repository, witnesses, *ctx.clock);
+  RETURN_IF_ERROR(foreign.Look(ctx, Id()).status());
+  return foreign.removed();
+}
+
+}  // namespace csidelta::repository

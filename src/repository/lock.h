@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/repository.h"
+
+namespace csidelta::repository {
+
+inline constexpr absl::Duration kLockRefreshEvery = absl::Minutes(5);
+inline constexpr absl::Duration kLockRefreshRetry = absl::Seconds(15);
+// A lock that was not refreshed for this long no longer protects a commit.
+inline constexpr absl::Duration kLockFenceAgeMax = absl::Minutes(20);
+// A foreign lock that our own clock saw unchanged for this long has no living owner: every writer
+// replaces its lock each five minutes.
+inline constexpr absl::Duration kLockStaleAfter = absl::Minutes(30);
+inline constexpr absl::Duration kLockWaitForStale = absl::Minutes(31);
+inline constexpr absl::Duration kLockSettle = absl::Milliseconds(200);
+inline constexpr absl::Duration kLockPollEvery = absl::Seconds(10);
+
+// Which process, on any machine. Empty or zero where it could not be found out.
+struct ProcessIdentity {
+  std::string boot_id;         // 32 hexadecimal digits, of this start of the kernel.
+  uint64_t pid_namespace = 0;  // Inode number.
+  int64_t pid = 0;             // Inside that namespace.
+  uint64_t start_ticks = 0;    // Since the boot.
+};
+
+// Whose lock: a name for people and what proves the owner dead. In a lock's hostname:
+//   <name>_boot-<boot id>_ns-<pid namespace>_pid-<pid>_start-<ticks>[_pod-<uid>]
+struct LockOwner {
+  std::string name = "csi-delta";  // Without "_".
+  ProcessIdentity process;
+  std::string pod_uid;
+};
+
+std::string EncodeLockHostname(const LockOwner& owner);
+// nullopt when the lock is not one of ours: then nothing is proven.
+std::optional<LockOwner> DecodeLockHostname(absl::string_view hostname);
+
+struct LockFile {
+  absl::Time time;
+  bool exclusive = false;
+  std::string hostname;
+  std::string username;
+  int64_t pid = 0;
+};
+std::string EncodeLock(const LockFile& lock);
+absl::StatusOr<LockFile> DecodeLock(absl::string_view json);
+
+// This process, read from /proc.
+ProcessIdentity OwnProcess();
+
+// When the process `pid` of our own PID namespace was started; 0 when there is none, nullopt when
+// it cannot be told.
+std::optional<uint64_t> StartTicksOf(int64_t pid);
+
+// How to look at processes and Pods. Replaced in tests.
+struct LockWitnesses {
+  ProcessIdentity self = OwnProcess();
+  std::function<std::optional<uint64_t>(int64_t pid)> start_ticks_of = StartTicksOf;
+  // Whether a Pod is known to be gone; null where nobody knows.
+  std::function<bool(const std::string& pod_uid)> pod_is_gone = nullptr;
+};
+
+// Whether the owner is dead beyond doubt: same boot, same PID namespace, and its pid is gone or was
+// started at another time; or its Pod is gone. Anything missing: no proof.
+bool IsProvenDead(const LockOwner& owner, const LockWitnesses& witnesses);
+
+struct LockOptions {
+  bool exclusive = false;
+  // How long to wait for foreign locks that conflict; zero: not at all. To outlast the lock of an
+  // owner that died elsewhere it takes kLockWaitForStale.
+  absl::Duration wait_max;
+  LockOwner owner;
+  std::string username = "csi-delta";
+  LockWitnesses witnesses;
+  // Called once for each conflicting lock that we wait for, with a sentence for people.
+  std::function<void(const std::string&)> on_wait = nullptr;
+  // False: the store is read-only, or we only read: a PERMISSION_DENIED from it means that there is
+  // no lock, which held() tells.
+  bool required = true;
+  // False: who holds the lock calls Refresh() each kLockRefreshEvery.
+  bool refresh_by_thread = true;
+};
+
+class ForeignLocks;
+
+// The right to use a repository, as restic knows it: a file under locks/ that is replaced every
+// five minutes by a thread of its own. Before acquiring, locks whose owners are proven dead are
+// removed, and so are those that our own clock has seen unchanged for kLockStaleAfter.
+//
+//   absent --Acquire--> held --Release--> absent
+//                       held --somebody removed it, or no refresh succeeded--> lost: Fence() fails
+//
+// Thread-safe. The destructor releases, trying for a few seconds.
+class Lock {
+ public:
+  // ABORTED (see IsLocked()) naming the holder when others hold conflicting locks for longer than
+  // `wait_max`. The context is that of the acquisition; refreshing has its own.
+  static absl::StatusOr<std::unique_ptr<Lock>> Acquire(const CallContext& ctx,
+                                                       Repository& repository,
+                                                       const LockOptions& options);
+  ~Lock();
+
+  // False when the store takes no locks and options.required was false.
+  bool held() const;
+
+  // OK when our lock is still in the store and was refreshed in the last kLockFenceAgeMax. Call it
+  // before what cannot be taken back: the snapshot's PUT, deletions. ABORTED otherwise: data that
+  // we reused may be gone.
+  absl::Status Fence(const CallContext& ctx);
+
+  // Replaces the lock's file now. Done by the thread; exposed for tests.
+  absl::Status Refresh(const CallContext& ctx);
+
+  absl::Status Release(const CallContext& ctx);
+
+ private:
+  Lock(Repository& repository, LockOptions options, const Clock& clock);
+  void RefreshLoop(const std::stop_token& stop);
+  absl::StatusOr<Id> WriteOwn(const CallContext& ctx);
+  absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);
+  absl::Status CheckStillThere(const CallContext& ctx, const Id& id);
+
+  Repository& repository_;
+  const LockOptions options_;
+  const Clock& clock_;
+  mutable std::mutex mutex_;  // Held while the lock's file is replaced or looked at.
+  bool held_ = false;
+  bool lost_ = false;
+  Id id_;
+  absl::Duration refreshed_at_;  // By the clock's Uptime().
+  std::jthread refresher_;
+};
+
+// Removes every lock whose owner is proven dead and returns how many. Best effort.
+absl::StatusOr<int> RemoveDeadLocks(const CallContext& ctx, Repository& repository,
+                                    const LockWitnesses& witnesses);
+
+}  // namespace csidelta::repository

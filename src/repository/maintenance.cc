@@ -1,0 +1,95 @@
+#include "repository/maintenance.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "repository/parallel.h"
+
+namespace csidelta::repository {
+namespace {
+
+// Deletions between two looks at the lock.
+constexpr std::size_t kDeletionsPerFence = 256;
+// Beyond it a double does not hold every number of bytes.
+constexpr double kByteSizeMax = 9e15;
+
+// A plain decimal number; no "inf", "nan", signs or exponents.
+bool ParseDecimal(absl::string_view text, double& number) {
+  return !text.empty() && text.find_first_not_of("0123456789.") == absl::string_view::npos &&
+         absl::SimpleAtod(text, &number);
+}
+
+double UnitOf(char letter) {
+  switch (absl::ascii_toupper(static_cast<unsigned char>(letter))) {
+    case 'B':
+      return 1;
+    case 'K':
+      return 1024;
+    case 'M':
+      return 1024.0 * 1024;
+    case 'G':
+      return 1024.0 * 1024 * 1024;
+    case 'T':
+      return 1024.0 * 1024 * 1024 * 1024;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsOutOfRange(status) ||
+         absl::IsInvalidArgument(status);
+}
+
+absl::StatusOr<int64_t> ParseByteSize(absl::string_view text) {
+  absl::string_view digits = text;
+  double unit = 1;
+  if (!digits.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(digits.back()))) {
+    unit = UnitOf(digits.back());
+    digits.remove_suffix(1);
+  }
+  double number = 0;
+  if (unit == 0 || !ParseDecimal(digits, number) || number * unit > kByteSizeMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is no size: write one like 500M or 1.5G"));
+  }
+  return static_cast<int64_t>(std::floor(number * unit));
+}
+
+absl::StatusOr<double> ParsePercent(absl::string_view text) {
+  absl::string_view digits = text;
+  double number = 0;
+  if (!absl::ConsumeSuffix(&digits, "%") || !ParseDecimal(digits, number) || number > 100) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is no percentage like 5%"));
+  }
+  return number;
+}
+
+absl::Status DeletePacks(const CallContext& ctx, Repository& repository, Lock& lock,
+                         absl::Span<const PackId> packs, const ProgressReporter& progress) {
+  std::atomic<int64_t> done = 0;
+  for (std::size_t begin = 0; begin < packs.size(); begin += kDeletionsPerFence) {
+    RETURN_IF_ERROR(lock.Fence(ctx));
+    const absl::Span<const PackId> batch = packs.subspan(begin, kDeletionsPerFence);
+    RETURN_IF_ERROR(ParallelFor(batch.size(), kMaintenanceThreads, [&](std::size_t i) {
+      const absl::Status status = ctx.Check();
+      if (!status.ok()) {
+        return status;
+      }
+      const absl::Status deleted = repository.store().Delete(ctx, PackKey(batch[i]));
+      Report(progress, "deleting packs", ++done, static_cast<int64_t>(packs.size()));
+      return deleted;
+    }));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::repository

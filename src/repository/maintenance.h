@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/lock.h"
+#include "repository/repository.h"
+
+// What forget, prune, check, repair and copy share.
+namespace csidelta::repository {
+
+// Threads of a maintenance run that wait for the store, or compute.
+inline constexpr std::size_t kMaintenanceThreads = 8;
+
+// Told how far a stage ("trees", "packs", ...) is. `total` is 0 while nobody knows it. May be null;
+// called by several threads at the same time.
+using ProgressReporter = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
+
+inline void Report(const ProgressReporter& progress, absl::string_view stage, int64_t done,
+                   int64_t total) {
+  if (progress != nullptr) {
+    progress(stage, done, total);
+  }
+}
+
+// Whether an error speaks of the bytes that were read, not of the way to them: missing, short,
+// malformed or not proving themselves.
+bool IsDamage(const absl::Status& status);
+
+// "500", "10K", "1.5G": bytes, with restic's units, powers of 1024. INVALID_ARGUMENT otherwise.
+absl::StatusOr<int64_t> ParseByteSize(absl::string_view text);
+
+// "5%" as 5. INVALID_ARGUMENT unless it is a number from 0 to 100 with a percent sign.
+absl::StatusOr<double> ParsePercent(absl::string_view text);
+
+// Deletes packs, many at a time. REQUIRES that `lock` is exclusive and no index names them. Looks
+// at the lock from time to time.
+absl::Status DeletePacks(const CallContext& ctx, Repository& repository, Lock& lock,
+                         absl::Span<const PackId> packs, const ProgressReporter& progress);
+
+}  // namespace csidelta::repository

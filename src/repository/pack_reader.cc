@@ -1,0 +1,177 @@
+#include "repository/pack_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "repository/format.h"
+#include "repository/little_endian.h"
+#include "repository/repository.h"
+
+namespace csidelta::repository {
+namespace {
+
+// What the first request fetches: the headers of most small packs, and of ours with 512 KiB chunks.
+constexpr int64_t kTailBytes = 4 << 10;
+
+constexpr uint8_t kTreeBit = 1;
+constexpr uint8_t kCompressedBit = 2;
+
+int64_t EntryBytes(const PackEntry& entry) {
+  return entry.span.compressed() ? kCompressedEntryBytes : kPlainEntryBytes;
+}
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("pack header: ", what));
+}
+
+// Takes one entry from the front of `header`.
+absl::StatusOr<PackEntry> TakeEntry(absl::string_view& header, int64_t offset_bytes) {
+  const auto kind = static_cast<uint8_t>(header[0]);
+  if (kind > (kTreeBit | kCompressedBit)) {
+    return Malformed("unknown type of blob");
+  }
+  const bool compressed = (kind & kCompressedBit) != 0;
+  const int64_t entry_bytes = compressed ? kCompressedEntryBytes : kPlainEntryBytes;
+  if (static_cast<int64_t>(header.size()) < entry_bytes) {
+    return Malformed("ends inside an entry");
+  }
+  PackEntry entry;
+  entry.handle.type = (kind & kTreeBit) != 0 ? BlobType::kTree : BlobType::kData;
+  entry.span.offset_bytes = static_cast<uint32_t>(offset_bytes);
+  entry.span.sealed_bytes = ReadLe32(header, 1);
+  entry.span.uncompressed_bytes = compressed ? ReadLe32(header, 5) : 0;
+  std::array<uint8_t, Id::kBytes> id;
+  std::memcpy(id.data(), header.data() + entry_bytes - Id::kBytes, id.size());
+  entry.handle.id = Id(id);
+  if (entry.span.sealed_bytes < kEnvelopeBytes || (compressed && !entry.span.compressed())) {
+    return Malformed("impossible length of a blob");
+  }
+  header.remove_prefix(static_cast<std::size_t>(entry_bytes));
+  return entry;
+}
+
+// The sealed header at the end of `tail`, or nullopt when `tail` is too short for it.
+absl::StatusOr<std::optional<absl::string_view>> FindHeader(absl::string_view tail,
+                                                            int64_t pack_bytes) {
+  if (static_cast<int64_t>(tail.size()) < kHeaderLengthBytes) {
+    return Malformed("too short");
+  }
+  const int64_t sealed_bytes = ReadLe32(tail, tail.size() - kHeaderLengthBytes);
+  if (sealed_bytes < kEnvelopeBytes + kPlainEntryBytes || sealed_bytes > kPackHeaderBytesMax ||
+      sealed_bytes + kHeaderLengthBytes > pack_bytes) {
+    return Malformed("impossible length");
+  }
+  if (sealed_bytes + kHeaderLengthBytes > static_cast<int64_t>(tail.size())) {
+    return std::optional<absl::string_view>();
+  }
+  tail.remove_suffix(kHeaderLengthBytes);
+  return std::optional(tail.substr(tail.size() - static_cast<std::size_t>(sealed_bytes)));
+}
+
+}  // namespace
+
+int64_t PackBytes(absl::Span<const PackEntry> entries) {
+  int64_t bytes = kEnvelopeBytes + kHeaderLengthBytes;
+  for (const PackEntry& entry : entries) {
+    bytes += entry.span.sealed_bytes + EntryBytes(entry);
+  }
+  return bytes;
+}
+
+std::string EncodePackHeader(absl::Span<const PackEntry> entries) {
+  std::string header;
+  header.reserve(entries.size() * kCompressedEntryBytes);
+  for (const PackEntry& entry : entries) {
+    const bool tree = entry.handle.type == BlobType::kTree;
+    const bool compressed = entry.span.compressed();
+    header.push_back(static_cast<char>((tree ? kTreeBit : 0) | (compressed ? kCompressedBit : 0)));
+    AppendLe32(header, entry.span.sealed_bytes);
+    if (compressed) {
+      AppendLe32(header, entry.span.uncompressed_bytes);
+    }
+    absl::StrAppend(&header, AsText(entry.handle.id.bytes()));
+  }
+  return header;
+}
+
+absl::StatusOr<std::vector<PackEntry>> DecodePackHeader(absl::string_view header,
+                                                        int64_t pack_bytes) {
+  if (header.empty() || static_cast<int64_t>(header.size()) > kPackHeaderBytesMax) {
+    return Malformed("impossible length");
+  }
+  const int64_t blobs_end =
+      pack_bytes - kHeaderLengthBytes - kEnvelopeBytes - static_cast<int64_t>(header.size());
+  std::vector<PackEntry> entries;
+  entries.reserve(header.size() / kPlainEntryBytes);
+  int64_t offset_bytes = 0;
+  while (!header.empty()) {
+    ASSIGN_OR_RETURN(const PackEntry entry, TakeEntry(header, offset_bytes));
+    offset_bytes += entry.span.sealed_bytes;
+    if (offset_bytes > blobs_end) {
+      return Malformed("blobs reach beyond the pack");
+    }
+    entries.push_back(entry);
+  }
+  if (offset_bytes != blobs_end) {
+    return Malformed("a gap between blobs and header");
+  }
+  return entries;
+}
+
+absl::StatusOr<std::vector<PackEntry>> ReadPackHeader(const CallContext& ctx,
+                                                      storage::ObjectStore& store, const PackId& id,
+                                                      int64_t pack_bytes, Sealer& sealer) {
+  if (pack_bytes < kPackBytesMin || pack_bytes > kPackBytesMax) {
+    return absl::DataLossError(absl::StrCat("pack ", id.ShortHex(), ": impossible length"));
+  }
+  int64_t tail_bytes = std::min(kTailBytes, pack_bytes);
+  for (int requests = 0; requests < 2; ++requests) {
+    ASSIGN_OR_RETURN(const std::string tail,
+                     store.GetRange(ctx, PackKey(id), {pack_bytes - tail_bytes, tail_bytes}));
+    ASSIGN_OR_RETURN(const std::optional<absl::string_view> sealed, FindHeader(tail, pack_bytes));
+    if (sealed.has_value()) {
+      ASSIGN_OR_RETURN(const std::string header, sealer.Open(*sealed));
+      return DecodePackHeader(header, pack_bytes);
+    }
+    tail_bytes = kHeaderLengthBytes + ReadLe32(tail, tail.size() - kHeaderLengthBytes);
+  }
+  return Malformed("changed between two requests");
+}
+
+absl::StatusOr<std::vector<PackEntry>> VerifyPack(
+    const PackId& id, absl::string_view bytes, BlobCodec& codec,
+    absl::FunctionRef<void(const PackEntry&, const absl::Status&)> damaged) {
+  const auto pack_bytes = static_cast<int64_t>(bytes.size());
+  ASSIGN_OR_RETURN(const std::optional<absl::string_view> sealed, FindHeader(bytes, pack_bytes));
+  if (!sealed.has_value()) {
+    return Malformed("longer than the pack");
+  }
+  ASSIGN_OR_RETURN(const std::string header, codec.sealer().Open(*sealed));
+  ASSIGN_OR_RETURN(std::vector<PackEntry> entries, DecodePackHeader(header, pack_bytes));
+  int64_t damaged_count = 0;
+  for (const PackEntry& entry : entries) {
+    const absl::string_view envelope =
+        bytes.substr(entry.span.offset_bytes, entry.span.sealed_bytes);
+    const absl::Status status = codec.Decode(entry.handle, entry.span, envelope).status();
+    if (!status.ok()) {
+      damaged(entry, status);
+      ++damaged_count;
+    }
+  }
+  if (damaged_count > 0) {
+    return absl::DataLossError(
+        absl::StrCat("pack ", id.ShortHex(), ": ", damaged_count, " damaged blobs"));
+  }
+  if (Id::Of(bytes) != id) {
+    return absl::DataLossError(absl::StrCat("pack ", id.ShortHex(), " does not hash to its name"));
+  }
+  return entries;
+}
+
+}  // namespace csidelta::repository

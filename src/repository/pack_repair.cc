@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "repository/format.h"
+#include "repository/index_rewriter.h"
+#include "repository/pack_contents.h"
+#include "repository/repairer.h"
+
+namespace csidelta::repository {
+namespace {
+
+class PacksRepair {
+ public:
+  PacksRepair(const CallContext& ctx, Repository& repository, const RepairPacksOptions& options)
+      : ctx_(ctx),
+        repository_(repository),
+        options_(options),
+        codec_(repository.MakeCodec()),
+        writer_(ctx, repository, options.writer) {}
+
+  absl::StatusOr<std::vector<PackRepair>> Run(Lock& lock, absl::Span<const PackId> packs) {
+    ASSIGN_OR_RETURN(const std::vector<uint32_t> ordinals, OrdinalsOf(packs));
+    std::vector<PackRepair> repairs;
+    std::vector<PackId> removed;
+    const auto contents = ContentsOf(repository_.index(), ordinals);
+    for (const uint32_t ordinal : ordinals) {
+      RETURN_IF_ERROR(ctx_.Check());
+      Report(options_.progress, "packs", static_cast<int64_t>(repairs.size()),
+             static_cast<int64_t>(ordinals.size()));
+      ASSIGN_OR_RETURN(PackRepair repair,
+                       Repair(repository_.index().packs()[ordinal], contents.at(ordinal)));
+      if (repair.removed) {
+        removed.push_back(repair.pack);
+      }
+      repairs.push_back(std::move(repair));
+    }
+    RETURN_IF_ERROR(writer_.Flush());
+    RETURN_IF_ERROR(lock.Fence(ctx_));
+    const absl::flat_hash_set<PackId> dropped(removed.begin(), removed.end());
+    RETURN_IF_ERROR(DropFromIndex(ctx_, repository_, lock, dropped, options_.progress).status());
+    RETURN_IF_ERROR(DeletePacks(ctx_, repository_, lock, removed, options_.progress));
+    return repairs;
+  }
+
+ private:
+  absl::StatusOr<std::vector<uint32_t>> OrdinalsOf(absl::Span<const PackId> packs) const {
+    absl::flat_hash_map<PackId, uint32_t> known;
+    const absl::Span<const PackId> indexed = repository_.index().packs();
+    for (uint32_t i = 0; i < indexed.size(); ++i) {
+      known.emplace(indexed[i], i);
+    }
+    std::vector<uint32_t> ordinals;
+    for (const PackId& pack : absl::flat_hash_set<PackId>(packs.begin(), packs.end())) {
+      const auto found = known.find(pack);
+      if (found == known.end()) {
+        return absl::NotFoundError(
+            absl::StrCat("pack ", pack.Hex(), " is in no index: run repair index first"));
+      }
+      ordinals.push_back(found->second);
+    }
+    return ordinals;
+  }
+
+  absl::StatusOr<PackRepair> Repair(const PackId& pack, absl::Span<const NumberedEntry> entries) {
+    PackRepair repair = {.pack = pack, .lost = {}};
+    ASSIGN_OR_RETURN(const std::string bytes, LoadWhatIsLeft(repair.pack));
+    std::vector<PackEntry> intact;
+    absl::flat_hash_map<BlobHandle, std::string> refilled;
+    for (const auto& [copy, entry] : entries) {
+      if (Read(bytes, entry).has_value()) {
+        intact.push_back(entry);
+        continue;
+      }
+      ASSIGN_OR_RETURN(const bool elsewhere, IsElsewhere(entry.handle, repair.pack));
+      if (elsewhere) {
+        ++repair.blobs_elsewhere;
+        continue;
+      }
+      ASSIGN_OR_RETURN(std::optional<std::string> plaintext, Refill(entry.handle));
+      if (plaintext.has_value()) {
+        refilled.emplace(entry.handle, *std::move(plaintext));
+      } else {
+        repair.lost.push_back(entry.handle);
+      }
+    }
+    repair.blobs_intact = static_cast<int64_t>(intact.size());
+    repair.blobs_refilled = static_cast<int64_t>(refilled.size());
+    repair.removed = repair.lost.empty() || options_.drop_lost;
+    if (repair.removed) {
+      RETURN_IF_ERROR(Move(bytes, intact));
+    }
+    // These are worth keeping in any case: the volume may be gone tomorrow.
+    for (const auto& [handle, plaintext] : refilled) {
+      RETURN_IF_ERROR(writer_.AddBlob(handle.type, handle.id, plaintext).status());
+    }
+    return repair;
+  }
+
+  // Nothing when the pack is gone, or does not read at all.
+  absl::StatusOr<std::string> LoadWhatIsLeft(const PackId& pack) {
+    absl::StatusOr<std::string> bytes =
+        repository_.store().Get(ctx_, PackKey(pack), kPackReadBytesMax);
+    return IsDamage(bytes.status()) ? std::string() : std::move(bytes);
+  }
+
+  // Valid until the next call.
+  std::optional<absl::string_view> Read(absl::string_view bytes, const PackEntry& entry) {
+    if (std::size_t{entry.span.offset_bytes} + entry.span.sealed_bytes > bytes.size()) {
+      return std::nullopt;
+    }
+    const absl::StatusOr<absl::string_view> plaintext = codec_->Decode(
+        entry.handle, entry.span, bytes.substr(entry.span.offset_bytes, entry.span.sealed_bytes));
+    return plaintext.ok() ? std::optional(*plaintext) : std::nullopt;
+  }
+
+  absl::Status Move(absl::string_view bytes, const std::vector<PackEntry>& intact) {
+    for (const PackEntry& entry : intact) {
+      const std::optional<absl::string_view> plaintext = Read(bytes, entry);
+      if (!plaintext.has_value()) {
+        return absl::DataLossError(
+            absl::StrCat(Describe(entry.handle), " read a moment ago and does not any more"));
+      }
+      RETURN_IF_ERROR(writer_.AddBlob(entry.handle.type, entry.handle.id, *plaintext).status());
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether a copy in another pack reads. That pack may be one to repair as well: then the copy is
+  // intact there, and moves with it.
+  absl::StatusOr<bool> IsElsewhere(const BlobHandle& handle, const PackId& pack) {
+    for (const BlobLocation& location : repository_.index().Lookup(handle)) {
+      if (location.pack == pack) {
+        continue;
+      }
+      const absl::Status status = repository_.LoadBlobAt(ctx_, handle, location).status();
+      if (status.ok()) {
+        return true;
+      }
+      if (!IsDamage(status)) {
+        return status;
+      }
+    }
+    return false;
+  }
+
+  absl::StatusOr<std::optional<std::string>> Refill(const BlobHandle& handle) {
+    if (options_.refill == nullptr) {
+      return std::optional<std::string>();
+    }
+    absl::StatusOr<std::string> plaintext = options_.refill(ctx_, handle);
+    if (absl::IsNotFound(plaintext.status())) {
+      return std::optional<std::string>();
+    }
+    RETURN_IF_ERROR(plaintext.status());
+    if (Id::Of(*plaintext) != handle.id) {
+      CSIDELTA_LOG(kInfo, "the volume has changed since: not used for repair",
+                   {"blob", handle.id.Hex()});
+      return std::optional<std::string>();
+    }
+    return std::optional<std::string>(*std::move(plaintext));
+  }
+
+  const CallContext& ctx_;
+  Repository& repository_;
+  const RepairPacksOptions& options_;
+  std::unique_ptr<BlobCodec> codec_;
+  BlobWriter writer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<PackRepair>> RepairPacks(const CallContext& ctx, Repository& repository,
+                                                    Lock& lock, absl::Span<const PackId> packs,
+                                                    const RepairPacksOptions& options) {
+  const absl::Status loaded = repository.LoadIndex(ctx);
+  if (IsDamage(loaded)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(loaded.message(), ": run repair index first"));
+  }
+  RETURN_IF_ERROR(loaded);
+  return PacksRepair(ctx, repository, options).Run(lock, packs);
+}
+
+}  // namespace csidelta::repository

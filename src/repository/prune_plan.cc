@@ -1,0 +1,354 @@
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <iterator>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "repository/blob_marks.h"
+#include "repository/pack_reader.h"
+#include "repository/pruner.h"
+#include "repository/tree_walk.h"
+
+namespace csidelta::repository {
+namespace {
+
+constexpr std::size_t kSmallPacksToMerge = 10;
+constexpr char kSidecarFolder[] = "aux/v1/";
+
+absl::Status Refuse(absl::string_view what, absl::string_view next_step) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("not pruning a damaged repository: ", what, "; ", next_step));
+}
+
+// What one pack is made of.
+struct PackUse {
+  int64_t stored_bytes = 0;  // By its entries.
+  int64_t used_bytes = 0;    // Of the copies to keep.
+  uint32_t blobs = 0;
+  uint32_t keepers = 0;
+  bool present = false;  // Stored, with exactly these bytes.
+  bool has_data = false;
+  bool has_tree = false;
+  bool has_plain_tree = false;  // Uncompressed, as format version 1 had them.
+
+  bool mixed() const { return has_data && has_tree; }
+  int64_t unused_bytes() const { return stored_bytes - used_bytes; }
+  // Packs that are written again whatever the limit of unused bytes.
+  bool MustBeRepacked() const { return mixed() || has_plain_tree || (has_tree && keepers < blobs); }
+};
+
+int64_t EntryBytes(const PackEntry& entry) {
+  return PackBytes(absl::MakeConstSpan(&entry, 1)) - PackBytes({});
+}
+
+class Planner {
+ public:
+  Planner(const CallContext& ctx, Repository& repository, const PruneOptions& options)
+      : ctx_(ctx),
+        repository_(repository),
+        options_(options),
+        used_(repository.index()),
+        packs_(repository.index().packs().size()) {}
+
+  absl::StatusOr<PrunePlan> Make() {
+    RETURN_IF_ERROR(FindUsed());
+    RETURN_IF_ERROR(FindSidecars());
+    SumUpPacks();
+    RETURN_IF_ERROR(ComparePacks());
+    RETURN_IF_ERROR(ChooseKeepers());
+    SumUpBlobs();
+    ChoosePacks();
+    return std::move(plan_);
+  }
+
+ private:
+  const BlobIndex& index() const { return repository_.index(); }
+
+  // Marks every blob that a snapshot reaches.
+  absl::Status FindUsed() {
+    std::vector<Id> damaged;
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
+                     repository_.ListSnapshots(
+                         ctx_, [&](const Id& id, const absl::Status&) { damaged.push_back(id); }));
+    if (!damaged.empty()) {
+      return Refuse(absl::StrCat("snapshot ", damaged.front().ShortHex(), " does not read"),
+                    "forget it by its id if it cannot be restored");
+    }
+    std::vector<BlobId> roots;
+    for (const StoredSnapshot& snapshot : snapshots) {
+      roots.push_back(snapshot.snapshot.tree);
+      snapshots_.insert(snapshot.id);
+    }
+    plan_.figures.snapshots = static_cast<int64_t>(snapshots.size());
+    std::atomic<int64_t> trees = 0;
+    return WalkTrees(ctx_, repository_, roots, used_,
+                     [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                         std::vector<BlobId>& below) {
+                       Report(options_.progress, "trees", ++trees, 0);
+                       return MarkContent(tree, text, below);
+                     });
+  }
+
+  absl::Status MarkContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                           std::vector<BlobId>& below) {
+    absl::Status status = text.status();
+    if (status.ok()) {
+      status = ReadTreeNodes(*text, below, [&](const Node& node) -> absl::Status {
+        for (const BlobId& id : node.content.value_or(std::vector<BlobId>())) {
+          const BlobHandle blob = {.type = BlobType::kData, .id = id};
+          if (used_.Mark(blob) == BlobMarks::Outcome::kNotInIndex) {
+            return absl::NotFoundError(absl::StrCat(Describe(blob), " is in no index"));
+          }
+        }
+        return absl::OkStatus();
+      });
+    }
+    return IsDamage(status) ? Refuse(absl::StrCat("tree ", tree.ShortHex(), ": ", status.message()),
+                                     "run check, then repair")
+                            : status;
+  }
+
+  absl::Status FindSidecars() {
+    return repository_.store().List(
+        ctx_, kSidecarFolder, [&](const storage::ObjectInfo& object) -> absl::Status {
+          const absl::StatusOr<Id> id =
+              Id::Parse(absl::string_view(object.key).substr(object.key.rfind('/') + 1));
+          if (id.ok() && !snapshots_.contains(*id) && SidecarKey(*id) == object.key) {
+            plan_.sidecars.push_back(*id);
+          }
+          return absl::OkStatus();
+        });
+  }
+
+  void SumUpPacks() {
+    for (PackUse& pack : packs_) {
+      pack.stored_bytes = PackBytes({});
+    }
+    index().ForEach([&](uint32_t ordinal, const PackEntry& entry) {
+      PackUse& pack = packs_[ordinal];
+      const bool tree = entry.handle.type == BlobType::kTree;
+      pack.stored_bytes += EntryBytes(entry);
+      ++pack.blobs;
+      pack.has_tree |= tree;
+      pack.has_data |= !tree;
+      pack.has_plain_tree |= tree && !entry.span.compressed();
+    });
+  }
+
+  // What is stored against what is indexed.
+  absl::Status ComparePacks() {
+    absl::flat_hash_map<PackId, uint32_t> ordinals;
+    for (uint32_t i = 0; i < packs_.size(); ++i) {
+      ordinals.emplace(index().packs()[i], i);
+    }
+    return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
+      const auto found = ordinals.find(file.id);
+      if (found == ordinals.end()) {
+        plan_.unindexed.push_back(file.id);
+        plan_.figures.bytes_unindexed += file.size_bytes;
+      } else if (packs_[found->second].stored_bytes == file.size_bytes) {
+        packs_[found->second].present = true;
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  void Keep(uint32_t pack_ordinal, std::size_t copy, const PackEntry& entry) {
+    plan_.keepers[copy] = true;
+    ++packs_[pack_ordinal].keepers;
+    packs_[pack_ordinal].used_bytes += EntryBytes(entry);
+  }
+
+  // Chooses one copy of each used blob: where there are several, one in a pack that stays anyway.
+  absl::Status ChooseKeepers() {
+    plan_.keepers.resize(static_cast<std::size_t>(index().entry_count()));
+    BlobMarks present(index());
+    BlobMarks doubled(index());
+    ForEachUsed([&](uint32_t, std::size_t, const PackEntry& entry) {
+      if (present.Mark(entry.handle) == BlobMarks::Outcome::kMarkedBefore) {
+        doubled.Mark(entry.handle);
+      }
+    });
+    if (present.count() != used_.count()) {
+      return Refuse(absl::StrCat(used_.count() - present.count(),
+                                 " used blobs lie only in packs that are missing or cut short"),
+                    "run check, then repair packs");
+    }
+    ForEachUsed([&](uint32_t pack, std::size_t copy, const PackEntry& entry) {
+      if (!doubled.Contains(entry.handle)) {
+        Keep(pack, copy, entry);
+      }
+    });
+    BlobMarks kept(index());
+    for (const bool only_in_used_packs : {true, false}) {
+      if (doubled.count() == 0) {
+        break;
+      }
+      ForEachUsed([&](uint32_t pack, std::size_t copy, const PackEntry& entry) {
+        const bool eligible = packs_[pack].keepers > 0 || !only_in_used_packs;
+        if (eligible && doubled.Contains(entry.handle) &&
+            kept.Mark(entry.handle) == BlobMarks::Outcome::kNew) {
+          Keep(pack, copy, entry);
+        }
+      });
+    }
+    return absl::OkStatus();
+  }
+
+  // Calls `visit` for each stored copy of a used blob, with its pack and its number.
+  template <typename Visit>
+  void ForEachUsed(Visit visit) {
+    std::size_t copy = 0;
+    index().ForEach([&](uint32_t pack, const PackEntry& entry) {
+      if (packs_[pack].present && used_.Contains(entry.handle)) {
+        visit(pack, copy, entry);
+      }
+      ++copy;
+    });
+  }
+
+  void SumUpBlobs() {
+    PruneFigures& figures = plan_.figures;
+    std::size_t copy = 0;
+    index().ForEach([&](uint32_t, const PackEntry& entry) {
+      const bool used = used_.Contains(entry.handle);
+      const bool keeper = plan_.keepers[copy++];
+      ++(keeper ? figures.blobs_used : used ? figures.blobs_duplicate : figures.blobs_unused);
+      (keeper ? figures.bytes_used
+       : used ? figures.bytes_duplicate
+              : figures.bytes_unused) += entry.span.sealed_bytes;
+    });
+  }
+
+  int64_t UnusedMax() const {
+    const UnusedLimit& limit = options_.unused_max;
+    if (limit.bytes >= 0) {
+      return limit.bytes;
+    }
+    if (limit.percent >= 100) {
+      return std::numeric_limits<int64_t>::max();
+    }
+    return static_cast<int64_t>(static_cast<double>(plan_.figures.bytes_used) * limit.percent /
+                                (100 - limit.percent));
+  }
+
+  void ChoosePacks() {
+    std::vector<uint32_t> candidates;
+    std::vector<uint32_t> small[2];  // By type.
+    for (uint32_t i = 0; i < packs_.size(); ++i) {
+      const PackUse& pack = packs_[i];
+      if (pack.keepers == 0) {
+        plan_.removed.push_back(index().packs()[i]);
+        ++(pack.present ? plan_.figures.packs_removed : plan_.figures.packs_missing);
+        plan_.figures.bytes_removed += pack.present ? pack.stored_bytes : 0;
+      } else if (pack.MustBeRepacked() || pack.keepers < pack.blobs) {
+        candidates.push_back(i);
+      } else if (pack.stored_bytes < options_.pack_target_bytes / 4) {
+        small[pack.has_tree ? 1 : 0].push_back(i);
+      }
+    }
+    ChooseRepacked(std::move(candidates));
+    for (const std::vector<uint32_t>& packs : small) {
+      if (options_.merge_small_packs && packs.size() >= kSmallPacksToMerge) {
+        for (const uint32_t pack : packs) {
+          Repack(pack);
+        }
+      }
+    }
+    SumUpPlan();
+  }
+
+  void ChooseRepacked(std::vector<uint32_t> candidates) {
+    std::sort(candidates.begin(), candidates.end(), [&](uint32_t left, uint32_t right) {
+      const auto rank = [&](uint32_t i) {
+        const PackUse& pack = packs_[i];
+        const double share =
+            static_cast<double>(pack.unused_bytes()) / static_cast<double>(pack.stored_bytes);
+        return std::tuple(!pack.MustBeRepacked(), -share, index().packs()[i]);
+      };
+      return rank(left) < rank(right);
+    });
+    int64_t& unused_after = plan_.figures.bytes_unused_after;
+    for (const uint32_t i : candidates) {
+      unused_after += UnusedBlobBytes(packs_[i]);
+    }
+    for (const uint32_t i : candidates) {
+      if (packs_[i].MustBeRepacked() || unused_after > UnusedMax()) {
+        unused_after -= Repack(i) ? UnusedBlobBytes(packs_[i]) : 0;
+      }
+    }
+  }
+
+  static int64_t UnusedBlobBytes(const PackUse& pack) {
+    return pack.unused_bytes() - PackBytes({});
+  }
+
+  // False when the limit is reached.
+  bool Repack(uint32_t pack) {
+    int64_t& repacked = plan_.figures.bytes_repacked;
+    if (packs_[pack].stored_bytes > options_.repack_bytes_max - repacked) {
+      return false;
+    }
+    repacked += packs_[pack].stored_bytes;
+    plan_.repack.push_back(pack);
+    return true;
+  }
+
+  void SumUpPlan() {
+    PruneFigures& figures = plan_.figures;
+    figures.packs_repacked = static_cast<int64_t>(plan_.repack.size());
+    figures.packs_unindexed = static_cast<int64_t>(plan_.unindexed.size());
+    figures.packs_kept = static_cast<int64_t>(packs_.size() - plan_.repack.size()) -
+                         figures.packs_removed - figures.packs_missing;
+    figures.bytes_freed = figures.bytes_removed + figures.bytes_unindexed;
+    for (const uint32_t pack : plan_.repack) {
+      figures.bytes_freed +=
+          packs_[pack].keepers < packs_[pack].blobs ? UnusedBlobBytes(packs_[pack]) : 0;
+    }
+  }
+
+  const CallContext& ctx_;
+  Repository& repository_;
+  const PruneOptions& options_;
+  BlobMarks used_;
+  std::vector<PackUse> packs_;  // By ordinal.
+  absl::flat_hash_set<Id> snapshots_;
+  PrunePlan plan_;
+};
+
+}  // namespace
+
+absl::StatusOr<UnusedLimit> ParseUnusedLimit(absl::string_view text) {
+  UnusedLimit limit;
+  if (text == "unlimited") {
+    limit.percent = 100;
+  } else if (!text.empty() && text.back() == '%') {
+    ASSIGN_OR_RETURN(limit.percent, ParsePercent(text));
+  } else {
+    ASSIGN_OR_RETURN(limit.bytes, ParseByteSize(text));
+  }
+  return limit;
+}
+
+absl::StatusOr<PrunePlan> PlanPrune(const CallContext& ctx, Repository& repository,
+                                    const PruneOptions& options) {
+  const absl::Status loaded = repository.LoadIndex(ctx);
+  if (absl::IsDataLoss(loaded)) {
+    return Refuse(loaded.message(), "run repair index");
+  }
+  RETURN_IF_ERROR(loaded);
+  if (!repository.packs_listed_differently().empty()) {
+    return Refuse(absl::StrCat("pack ", repository.packs_listed_differently().front().ShortHex(),
+                               " is listed differently by two index files"),
+                  "run repair index");
+  }
+  return Planner(ctx, repository, options).Make();
+}
+
+}  // namespace csidelta::repository

@@ -1,0 +1,97 @@
+#include "repository/pruner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "repository/blob_fetcher.h"
+#include "repository/blob_writer.h"
+#include "repository/pack_contents.h"
+
+namespace csidelta::repository {
+namespace {
+
+std::vector<BlobToFetch> BlobsToKeep(const Repository& repository, const PrunePlan& plan,
+                                     absl::Span<const uint32_t> packs) {
+  std::vector<BlobToFetch> blobs;
+  for (const auto& [pack, entries] : ContentsOf(repository.index(), packs)) {
+    for (const NumberedEntry& numbered : entries) {
+      if (plan.keepers[numbered.copy]) {
+        blobs.push_back(
+            {.handle = numbered.entry.handle,
+             .location = {.pack = repository.index().packs()[pack], .span = numbered.entry.span}});
+      }
+    }
+  }
+  return blobs;
+}
+
+absl::Status MoveBlobs(const CallContext& ctx, const Repository& repository,
+                       std::vector<BlobToFetch> blobs, BlobWriter& writer) {
+  return FetchBlobs(
+      ctx, repository, std::move(blobs),
+      [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
+        RETURN_IF_ERROR(plaintext.status());
+        return writer.AddBlob(handle.type, handle.id, *plaintext).status();
+      });
+}
+
+// Writes the blobs to keep of all packs that are repacked, and their index.
+absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, const PrunePlan& plan,
+                         const PruneOptions& options, PruneResult& result) {
+  BlobWriterOptions writer_options;
+  writer_options.data_compression_level = options.data_compression_level;
+  writer_options.pack_target_bytes = options.pack_target_bytes;
+  // Each blob has one keeper: there is nothing to remember.
+  writer_options.remembered_blobs_max = 0;
+  BlobWriter writer(ctx, repository, writer_options);
+  const absl::Span<const uint32_t> packs = plan.repack;
+  for (std::size_t begin = 0; begin < packs.size(); begin += kPacksPerPass) {
+    Report(options.progress, "repacking", static_cast<int64_t>(begin),
+           static_cast<int64_t>(packs.size()));
+    RETURN_IF_ERROR(MoveBlobs(ctx, repository,
+                              BlobsToKeep(repository, plan, packs.subspan(begin, kPacksPerPass)),
+                              writer));
+  }
+  RETURN_IF_ERROR(writer.Flush());
+  result.packs_written = writer.counts().packs;
+  result.index_files_written = writer.counts().index_files;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& repository, Lock& lock,
+                                     const PrunePlan& plan, const PruneOptions& options) {
+  CSIDELTA_CHECK(plan.keepers.size() == static_cast<std::size_t>(repository.index().entry_count()));
+  PruneResult result;
+  // First, since a full disk may need the space. No index names them, and under our lock nobody is
+  // about to write one that does.
+  RETURN_IF_ERROR(DeletePacks(ctx, repository, lock, plan.unindexed, options.progress));
+  if (!plan.repack.empty()) {
+    RETURN_IF_ERROR(RepackBlobs(ctx, repository, plan, options, result));
+  }
+  std::vector<PackId> old_packs = plan.removed;
+  for (const uint32_t pack : plan.repack) {
+    old_packs.push_back(repository.index().packs()[pack]);
+  }
+  RETURN_IF_ERROR(lock.Fence(ctx));
+  const absl::flat_hash_set<PackId> dropped(old_packs.begin(), old_packs.end());
+  ASSIGN_OR_RETURN(const IndexRewriteCounts rewritten,
+                   DropFromIndex(ctx, repository, lock, dropped, options.progress));
+  result.index_files_written += rewritten.files_written;
+  result.index_files_removed = rewritten.files_removed;
+  RETURN_IF_ERROR(DeletePacks(ctx, repository, lock, old_packs, options.progress));
+  result.packs_deleted = static_cast<int64_t>(old_packs.size() + plan.unindexed.size());
+  for (const Id& snapshot : plan.sidecars) {
+    RETURN_IF_ERROR(repository.RemoveLocator(ctx, snapshot));
+  }
+  return result;
+}
+
+}  // namespace csidelta::repository

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/format.h"
+#include "repository/index_rewriter.h"
+#include "repository/lock.h"
+#include "repository/maintenance.h"
+#include "repository/repository.h"
+
+// Frees the space of blobs that no snapshot uses.
+//
+//   PlanPrune:  snapshots --walk--> used blobs --> which packs stay, go, or are repacked
+//   RunPrune:   unindexed packs go -> new packs -> their index -> index without the old packs
+//               -> old index files go -> old packs go -> sidecars of removed snapshots go
+//
+// Dead at any point of this, it leaves a repository that checks clean and that the next prune
+// finishes. Memory beside the index: five bits per copy of a blob, and 48 bytes per pack.
+namespace csidelta::repository {
+
+// How many bytes of what remains may be unused: a share of it, or a number.
+struct UnusedLimit {
+  double percent = 5;
+  int64_t bytes = -1;  // Counts when it is not negative.
+};
+
+// "5%", "2G", "0" or "unlimited".
+absl::StatusOr<UnusedLimit> ParseUnusedLimit(absl::string_view text);
+
+struct PruneOptions {
+  UnusedLimit unused_max = {};
+  // Of the packs that are written again, as they are stored now.
+  int64_t repack_bytes_max = std::numeric_limits<int64_t>::max();
+  // Also merge packs below a quarter of the target, when ten or more of a type have come together.
+  bool merge_small_packs = true;
+  int64_t pack_target_bytes = kPackTargetBytesLocal;
+  int data_compression_level = kDataCompressionLevel;
+  ProgressReporter progress = nullptr;
+};
+
+struct PruneFigures {
+  int64_t snapshots = 0;
+  // Blobs, and their sealed bytes. A duplicate is another copy of a used blob.
+  int64_t blobs_used = 0;
+  int64_t blobs_unused = 0;
+  int64_t blobs_duplicate = 0;
+  int64_t bytes_used = 0;
+  int64_t bytes_unused = 0;
+  int64_t bytes_duplicate = 0;
+  // Packs and their stored bytes.
+  int64_t packs_kept = 0;
+  int64_t packs_removed = 0;
+  int64_t packs_repacked = 0;
+  int64_t packs_unindexed = 0;
+  int64_t packs_missing = 0;  // Indexed, not stored as indexed, and not needed.
+  int64_t bytes_removed = 0;
+  int64_t bytes_repacked = 0;
+  int64_t bytes_unindexed = 0;
+  // What goes in all, and what stays unused because of the limits.
+  int64_t bytes_freed = 0;
+  int64_t bytes_unused_after = 0;
+};
+
+// What a prune would do. Holds for the index it was made with.
+struct PrunePlan {
+  PruneFigures figures;
+  std::vector<uint32_t> repack;   // Ordinals of packs in the index.
+  std::vector<PackId> removed;    // Indexed packs without anything to keep, also missing ones.
+  std::vector<PackId> unindexed;  // Not in any index.
+  std::vector<Id> sidecars;       // Of snapshots that are gone.
+  // Which copies repacking carries over, by their number in the index.
+  std::vector<bool> keepers;
+};
+
+// Reads every tree. FAILED_PRECONDITION, with the next step, when the repository is damaged such
+// that what is used cannot be told: an unreadable snapshot or tree, a used blob that no stored pack
+// holds, packs listed differently by two index files.
+//
+// To be run, the plan must be made under an exclusive lock that is older than the loaded index.
+absl::StatusOr<PrunePlan> PlanPrune(const CallContext& ctx, Repository& repository,
+                                    const PruneOptions& options);
+
+struct PruneResult {
+  int64_t packs_written = 0;
+  int64_t packs_deleted = 0;
+  int64_t index_files_written = 0;
+  int64_t index_files_removed = 0;
+};
+
+// Does it. REQUIRES that `lock` is exclusive and was held when the index was loaded. The index of
+// `repository` is out of date afterwards: open it anew.
+absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& repository, Lock& lock,
+                                     const PrunePlan& plan, const PruneOptions& options);
+
+}  // namespace csidelta::repository

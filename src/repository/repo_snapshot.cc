@@ -1,0 +1,218 @@
+#include "repository/repo_snapshot.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/civil_time.h"
+#include "base/status_macros.h"
+#include "repository/json_text.h"
+
+namespace csidelta::repository {
+namespace {
+
+constexpr std::size_t kTimeBytesMin = 20;  // 1970-01-01T00:00:00Z
+constexpr std::size_t kTimeBytesMax = 64;
+
+constexpr std::array<absl::string_view, 13> kKnownMembers = {
+    "time", "parent",   "tree", "paths",    "hostname",        "username", "uid",
+    "gid",  "excludes", "tags", "original", "program_version", "summary"};
+
+std::string JsonList(const std::vector<std::string>& values) {
+  return absl::StrCat("[",
+                      absl::StrJoin(values, ",",
+                                    [](std::string* out, const std::string& value) {
+                                      out->append(JsonText(value));
+                                    }),
+                      "]");
+}
+
+void AppendText(std::string& out, absl::string_view name, const std::string& value) {
+  if (!value.empty()) {
+    absl::StrAppend(&out, ",\"", name, "\":", JsonText(value));
+  }
+}
+
+void AppendList(std::string& out, absl::string_view name, const std::vector<std::string>& values) {
+  if (!values.empty()) {
+    absl::StrAppend(&out, ",\"", name, "\":", JsonList(values));
+  }
+}
+
+template <typename Number>
+void AppendNumber(std::string& out, absl::string_view name, Number value) {
+  if (value != 0) {
+    absl::StrAppend(&out, ",\"", name, "\":", value);
+  }
+}
+
+std::string EncodeSummary(const SnapshotSummary& summary) {
+  return absl::StrCat(
+      absl::StrCat("{\"backup_start\":\"", FormatRfc3339(summary.backup_start),
+                   "\",\"backup_end\":\"", FormatRfc3339(summary.backup_end), "\",\"files_new\":",
+                   summary.files_new, ",\"files_changed\":", summary.files_changed,
+                   ",\"files_unmodified\":", summary.files_unmodified,
+                   ",\"dirs_new\":", summary.dirs_new, ",\"dirs_changed\":", summary.dirs_changed,
+                   ",\"dirs_unmodified\":", summary.dirs_unmodified),
+      ",\"data_blobs\":", summary.data_blobs, ",\"tree_blobs\":", summary.tree_blobs,
+      ",\"data_added\":", summary.data_added, ",\"data_added_packed\":", summary.data_added_packed,
+      ",\"total_files_processed\":", summary.total_files_processed,
+      ",\"total_bytes_processed\":", summary.total_bytes_processed, "}");
+}
+
+uint64_t GetUnsigned(const Json& json, JsonPath path) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, GetInt(json, path)));
+}
+
+uint32_t GetUint32(const Json& json, JsonPath path) {
+  const int64_t value = GetInt(json, path);
+  return value < 0 || value > std::numeric_limits<uint32_t>::max() ? 0
+                                                                   : static_cast<uint32_t>(value);
+}
+
+std::vector<std::string> GetList(const Json& json, JsonPath path) {
+  std::vector<std::string> values;
+  const Json* list = FindJson(json, path);
+  if (list != nullptr && list->is_array()) {
+    for (const Json& value : *list) {
+      if (value.is_string()) {
+        values.push_back(value.get<std::string>());
+      }
+    }
+  }
+  return values;
+}
+
+absl::StatusOr<std::optional<Id>> GetId(const Json& json, const std::string& name) {
+  const auto found = json.find(name);
+  if (found == json.end() || found->is_null()) {
+    return std::optional<Id>();
+  }
+  const absl::StatusOr<Id> id =
+      found->is_string() ? Id::Parse(found->get<std::string>()) : absl::InvalidArgumentError("");
+  if (!id.ok() || id->IsNull()) {
+    return absl::InvalidArgumentError(absl::StrCat("snapshot: ", name, " is not an id"));
+  }
+  return std::optional<Id>(*id);
+}
+
+SnapshotSummary DecodeSummary(const Json& json) {
+  SnapshotSummary summary;
+  summary.backup_start = ParseRfc3339(GetString(json, {"backup_start"})).value_or(absl::Time());
+  summary.backup_end = ParseRfc3339(GetString(json, {"backup_end"})).value_or(absl::Time());
+  summary.files_new = GetUnsigned(json, {"files_new"});
+  summary.files_changed = GetUnsigned(json, {"files_changed"});
+  summary.files_unmodified = GetUnsigned(json, {"files_unmodified"});
+  summary.dirs_new = GetUnsigned(json, {"dirs_new"});
+  summary.dirs_changed = GetUnsigned(json, {"dirs_changed"});
+  summary.dirs_unmodified = GetUnsigned(json, {"dirs_unmodified"});
+  summary.data_blobs = GetInt(json, {"data_blobs"});
+  summary.tree_blobs = GetInt(json, {"tree_blobs"});
+  summary.data_added = GetUnsigned(json, {"data_added"});
+  summary.data_added_packed = GetUnsigned(json, {"data_added_packed"});
+  summary.total_files_processed = GetUnsigned(json, {"total_files_processed"});
+  summary.total_bytes_processed = GetUnsigned(json, {"total_bytes_processed"});
+  return summary;
+}
+
+absl::Status DecodeIds(const Json& json, RepoSnapshot& snapshot) {
+  ASSIGN_OR_RETURN(snapshot.parent, GetId(json, "parent"));
+  ASSIGN_OR_RETURN(snapshot.original, GetId(json, "original"));
+  ASSIGN_OR_RETURN(const std::optional<Id> tree, GetId(json, "tree"));
+  if (!tree.has_value()) {
+    return absl::InvalidArgumentError("snapshot: has no tree");
+  }
+  snapshot.tree = *tree;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string FormatRfc3339(absl::Time time) {
+  return absl::FormatTime("%E4Y-%m-%d%ET%H:%M:%E*SZ", time, absl::UTCTimeZone());
+}
+
+absl::StatusOr<absl::Time> ParseRfc3339(absl::string_view text) {
+  // The library's parser also takes blanks, names of time zones and years of any length.
+  absl::Time time;
+  std::string error;
+  if (text.size() < kTimeBytesMin || text.size() > kTimeBytesMax || text[4] != '-' ||
+      !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ||
+      !absl::ParseTime(absl::RFC3339_full, text, &time, &error)) {
+    return absl::InvalidArgumentError("not a time of RFC 3339");
+  }
+  const absl::civil_year_t year = absl::ToCivilYear(time, absl::UTCTimeZone()).year();
+  if (year < 1 || year > 9999) {
+    return absl::InvalidArgumentError("a time of no year from 1 to 9999");
+  }
+  return time;
+}
+
+std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name) {
+  for (const std::string& tag : snapshot.tags) {
+    const absl::string_view text = tag;
+    if (absl::StartsWith(text, name) && text.substr(name.size(), 1) == "=") {
+      return std::string(text.substr(name.size() + 1));
+    }
+  }
+  return "";
+}
+
+std::string EncodeSnapshot(const RepoSnapshot& snapshot) {
+  std::string out = absl::StrCat("{\"time\":\"", FormatRfc3339(snapshot.time), "\"");
+  if (snapshot.parent.has_value()) {
+    absl::StrAppend(&out, ",\"parent\":\"", snapshot.parent->Hex(), "\"");
+  }
+  absl::StrAppend(&out, ",\"tree\":\"", snapshot.tree.Hex(),
+                  "\",\"paths\":", JsonList(snapshot.paths));
+  AppendText(out, "hostname", snapshot.hostname);
+  AppendText(out, "username", snapshot.username);
+  AppendNumber(out, "uid", snapshot.uid);
+  AppendNumber(out, "gid", snapshot.gid);
+  AppendList(out, "excludes", snapshot.excludes);
+  AppendList(out, "tags", snapshot.tags);
+  if (snapshot.original.has_value()) {
+    absl::StrAppend(&out, ",\"original\":\"", snapshot.original->Hex(), "\"");
+  }
+  AppendText(out, "program_version", snapshot.program_version);
+  if (snapshot.summary.has_value()) {
+    absl::StrAppend(&out, ",\"summary\":", EncodeSummary(*snapshot.summary));
+  }
+  for (const auto& [name, value] : snapshot.unknown.items()) {
+    absl::StrAppend(&out, ",", JsonText(name), ":", DumpJson(value));
+  }
+  out.push_back('}');
+  return out;
+}
+
+absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
+  RepoSnapshot snapshot;
+  ASSIGN_OR_RETURN(snapshot.time, ParseRfc3339(GetString(json, {"time"})));
+  RETURN_IF_ERROR(DecodeIds(json, snapshot));
+  snapshot.paths = GetList(json, {"paths"});
+  snapshot.hostname = GetString(json, {"hostname"});
+  snapshot.username = GetString(json, {"username"});
+  snapshot.uid = GetUint32(json, {"uid"});
+  snapshot.gid = GetUint32(json, {"gid"});
+  snapshot.excludes = GetList(json, {"excludes"});
+  snapshot.tags = GetList(json, {"tags"});
+  snapshot.program_version = GetString(json, {"program_version"});
+  if (const Json* summary = FindJson(json, {"summary"});
+      summary != nullptr && summary->is_object()) {
+    snapshot.summary = DecodeSummary(*summary);
+  }
+  for (const auto& [name, value] : json.items()) {
+    if (std::find(kKnownMembers.begin(), kKnownMembers.end(), name) == kKnownMembers.end()) {
+      snapshot.unknown[name] = value;
+    }
+  }
+  return snapshot;
+}
+
+}  // namespace csidelta::repository

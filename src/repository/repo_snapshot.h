@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/json.h"
+#include "repository/blob.h"
+
+namespace csidelta::repository {
+
+struct SnapshotSummary {
+  absl::Time backup_start;
+  absl::Time backup_end;
+  uint64_t files_new = 0;
+  uint64_t files_changed = 0;
+  uint64_t files_unmodified = 0;
+  uint64_t dirs_new = 0;
+  uint64_t dirs_changed = 0;
+  uint64_t dirs_unmodified = 0;
+  int64_t data_blobs = 0;
+  int64_t tree_blobs = 0;
+  uint64_t data_added = 0;         // Plaintext bytes.
+  uint64_t data_added_packed = 0;  // Stored bytes.
+  uint64_t total_files_processed = 0;
+  uint64_t total_bytes_processed = 0;
+};
+
+// restic's record of one backup.
+struct RepoSnapshot {
+  absl::Time time;
+  std::optional<Id> parent;
+  BlobId tree;
+  std::vector<std::string> paths;
+  std::string hostname;
+  std::string username;
+  uint32_t uid = 0;
+  uint32_t gid = 0;
+  std::vector<std::string> excludes;
+  std::vector<std::string> tags;
+  std::optional<Id> original;
+  std::string program_version;
+  std::optional<SnapshotSummary> summary;
+  Json unknown = Json::object();  // Members that we do not know: kept when saved again.
+};
+
+// A snapshot with the id that names its file.
+struct StoredSnapshot {
+  Id id;
+  RepoSnapshot snapshot;
+};
+
+// The value of the tag "<name>=<value>", or "".
+std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name);
+
+std::string EncodeSnapshot(const RepoSnapshot& snapshot);
+
+// INVALID_ARGUMENT when malformed, or without time or tree. `summary` and `program_version` may be
+// missing always.
+absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view json);
+
+// RFC 3339 as restic writes it: nanoseconds without trailing zeros, "Z" for UTC.
+std::string FormatRfc3339(absl::Time time);
+
+// INVALID_ARGUMENT unless `text` is RFC 3339.
+absl::StatusOr<absl::Time> ParseRfc3339(absl::string_view text);
+
+}  // namespace csidelta::repository

@@ -1,0 +1,537 @@
+#include "repository/repository.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "repository/compression.h"
+#include "repository/format.h"
+#include "repository/parallel.h"
+
+namespace csidelta::repository {
+namespace {
+
+constexpr char kNoRepositoryMark[] = "csi-delta/no-repository";
+constexpr char kWrongPasswordMark[] = "csi-delta/wrong-password";
+constexpr char kLockedMark[] = "csi-delta/locked";
+
+constexpr std::size_t kKeysTriedMax = 64;
+constexpr std::size_t kLoadThreads = 8;
+constexpr std::size_t kIndexThreads = 4;
+constexpr char kCompressedMarker = 2;
+
+bool HasMark(const absl::Status& status, const char* mark) {
+  return status.GetPayload(mark).has_value();
+}
+
+absl::Status WithMark(absl::Status status, const char* mark) {
+  status.SetPayload(mark, absl::Cord());
+  return status;
+}
+
+absl::string_view FolderOf(FileKind kind) {
+  switch (kind) {
+    case FileKind::kIndex:
+      return "index";
+    case FileKind::kSnapshot:
+      return "snapshots";
+    case FileKind::kLock:
+      break;
+  }
+  return "locks";
+}
+
+absl::string_view NameOf(FileKind kind) {
+  switch (kind) {
+    case FileKind::kIndex:
+      return "index";
+    case FileKind::kSnapshot:
+      return "snapshot";
+    case FileKind::kLock:
+      break;
+  }
+  return "lock";
+}
+
+std::string Describe(FileKind kind, const Id& id) {
+  return absl::StrCat(NameOf(kind), " ", id.ShortHex());
+}
+
+// The id at the end of a key, or nullopt for a file that is none of the repository's.
+std::optional<Id> IdOfKey(absl::string_view key) {
+  const absl::StatusOr<Id> id = Id::Parse(key.substr(key.rfind('/') + 1));
+  return id.ok() ? std::optional<Id>(*id) : std::nullopt;
+}
+
+absl::Status ListIds(const CallContext& ctx, storage::ObjectStore& store, const std::string& prefix,
+                     absl::FunctionRef<absl::Status(const FileInfo&)> sink) {
+  return store.List(ctx, prefix, [&](const storage::ObjectInfo& object) {
+    const std::optional<Id> id = IdOfKey(object.key);
+    return id.has_value() ? sink({.id = *id, .size_bytes = object.size_bytes}) : absl::OkStatus();
+  });
+}
+
+absl::StatusOr<std::vector<FileInfo>> CollectIds(const CallContext& ctx,
+                                                 storage::ObjectStore& store,
+                                                 const std::string& prefix) {
+  std::vector<FileInfo> files;
+  RETURN_IF_ERROR(ListIds(ctx, store, prefix, [&files](const FileInfo& file) {
+    files.push_back(file);
+    return absl::OkStatus();
+  }));
+  return files;
+}
+
+std::string KeyFileKey(const Id& id) { return absl::StrCat("keys/", id.Hex()); }
+
+// The text of a file that was sealed as restic seals its JSON.
+absl::StatusOr<std::string> DecodeText(std::string opened) {
+  if (opened.empty()) {
+    return absl::DataLossError("is empty");
+  }
+  if (opened.front() == '{' || opened.front() == '[') {
+    return opened;
+  }
+  if (opened.front() != kCompressedMarker) {
+    return absl::DataLossError("begins with an unknown marker");
+  }
+  return Decompressor().Decompress(absl::string_view(opened).substr(1), kUnpackedTextBytesMax);
+}
+
+// What a copy's error says about the next copy: it may be better.
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsOutOfRange(status);
+}
+
+absl::Status PutNamed(const CallContext& ctx, storage::ObjectStore& store, const std::string& key,
+                      const Id& id, absl::string_view bytes) {
+  storage::PutOptions options;
+  options.sha256_hex = id.Hex();
+  return store.Put(ctx, key, bytes, options);
+}
+
+}  // namespace
+
+bool IsNoRepository(const absl::Status& status) { return HasMark(status, kNoRepositoryMark); }
+bool IsWrongPassword(const absl::Status& status) { return HasMark(status, kWrongPasswordMark); }
+bool IsLocked(const absl::Status& status) { return HasMark(status, kLockedMark); }
+absl::Status AsNoRepository(absl::Status status) {
+  return WithMark(std::move(status), kNoRepositoryMark);
+}
+absl::Status AsWrongPassword(absl::Status status) {
+  return WithMark(std::move(status), kWrongPasswordMark);
+}
+absl::Status AsLocked(absl::Status status) { return WithMark(std::move(status), kLockedMark); }
+
+std::string PackKey(const PackId& id) {
+  const std::string hex = id.Hex();
+  return absl::StrCat("data/", hex.substr(0, 2), "/", hex);
+}
+
+std::string FileKey(FileKind kind, const Id& id) {
+  return absl::StrCat(FolderOf(kind), "/", id.Hex());
+}
+
+std::string SidecarKey(const Id& snapshot) { return absl::StrCat("aux/v1/", snapshot.Hex()); }
+
+// --- Opening ---
+
+absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& ctx,
+                                                             storage::ObjectStore& store,
+                                                             absl::string_view password,
+                                                             const Environment& environment) {
+  std::unique_ptr<Repository> repository(new Repository(store, environment));
+  const absl::Status config = store.Stat(ctx, kConfigKey).status();
+  if (config.ok()) {
+    return absl::AlreadyExistsError(absl::StrCat(store.Describe(), " holds a repository already"));
+  }
+  if (!absl::IsNotFound(config)) {
+    return config;
+  }
+  RETURN_IF_ERROR(repository->PrepareKey(ctx, password));
+  repository->config_ = MakeConfig(*environment.random);
+  const std::string sealed =
+      Sealer(repository->master_key_, *environment.random).Seal(EncodeConfig(repository->config_));
+  storage::PutOptions options;
+  options.if_absent = true;
+  absl::Status put = store.Put(ctx, kConfigKey, sealed, options);
+  if (absl::IsUnimplemented(put)) {
+    options.if_absent = false;
+    put = store.Put(ctx, kConfigKey, sealed, options);
+  }
+  RETURN_IF_ERROR(put);
+  return repository;
+}
+
+// A key for a repository that has no config yet: a new one, or that of an Init() that was cut off.
+absl::Status Repository::PrepareKey(const CallContext& ctx, absl::string_view password) {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> snapshots, CollectIds(ctx, store_, "snapshots/"));
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
+  const absl::Status parts = absl::AlreadyExistsError(
+      absl::StrCat(store_.Describe(), " holds parts of a repository, but no config"));
+  if (!snapshots.empty()) {
+    return parts;
+  }
+  if (!keys.empty()) {
+    return OpenWith(ctx, password).ok() ? absl::OkStatus() : parts;
+  }
+  master_key_ = MakeMasterKey(*environment_.random);
+  ASSIGN_OR_RETURN(key_id_, SaveKey(ctx, password));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const CallContext& ctx,
+                                                             storage::ObjectStore& store,
+                                                             absl::string_view password,
+                                                             const Environment& environment) {
+  std::unique_ptr<Repository> repository(new Repository(store, environment));
+  const absl::StatusOr<std::string> sealed = store.Get(ctx, kConfigKey, kConfigBytesMax);
+  if (absl::IsNotFound(sealed.status())) {
+    return AsNoRepository(
+        absl::NotFoundError(absl::StrCat("there is no repository in ", store.Describe())));
+  }
+  RETURN_IF_ERROR(sealed.status());
+  RETURN_IF_ERROR(repository->OpenWith(ctx, password));
+  const absl::StatusOr<std::string> text =
+      Sealer(repository->master_key_, *environment.random).Open(*sealed);
+  if (!text.ok()) {
+    return Annotate(text.status(), "config");
+  }
+  ASSIGN_OR_RETURN(repository->config_, DecodeConfig(*text));
+  return repository;
+}
+
+// Tries each key file until one gives the master key.
+absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view password) {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
+  absl::Status other_error;
+  for (std::size_t i = 0; i < std::min(keys.size(), kKeysTriedMax); ++i) {
+    const absl::StatusOr<std::string> text =
+        store_.Get(ctx, KeyFileKey(keys[i].id), kKeyFileBytesMax);
+    if (absl::IsNotFound(text.status())) {
+      continue;  // Removed since the listing.
+    }
+    RETURN_IF_ERROR(text.status());
+    const absl::StatusOr<KeyFile> file = DecodeKeyFile(*text);
+    const absl::StatusOr<SealKey> master =
+        file.ok() ? UnwrapMasterKey(*file, password, *environment_.random) : file.status();
+    if (master.ok()) {
+      master_key_ = *master;
+      key_id_ = keys[i].id;
+      return absl::OkStatus();
+    }
+    if (!absl::IsUnauthenticated(master.status())) {
+      other_error = Annotate(master.status(), absl::StrCat("key ", keys[i].id.ShortHex()));
+    }
+  }
+  RETURN_IF_ERROR(other_error);
+  return AsWrongPassword(absl::UnauthenticatedError("wrong password, or no key found"));
+}
+
+// --- Keys ---
+
+absl::StatusOr<Id> Repository::SaveKey(const CallContext& ctx, absl::string_view password) {
+  const KeyOwner owner = {.username = environment_.username, .hostname = environment_.hostname};
+  ASSIGN_OR_RETURN(const KeyFile file, WrapMasterKey(master_key_, password, owner, ctx.clock->Now(),
+                                                     *environment_.random));
+  const std::string text = EncodeKeyFile(file);
+  const Id id = Id::Of(text);
+  RETURN_IF_ERROR(PutNamed(ctx, store_, KeyFileKey(id), id, text));
+  return id;
+}
+
+absl::StatusOr<std::vector<KeyInfo>> Repository::ListKeys(const CallContext& ctx) const {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, CollectIds(ctx, store_, "keys/"));
+  std::vector<KeyInfo> keys;
+  for (const FileInfo& file : files) {
+    ASSIGN_OR_RETURN(const std::string text,
+                     store_.Get(ctx, KeyFileKey(file.id), kKeyFileBytesMax));
+    KeyInfo info = {.id = file.id, .file = {}, .current = file.id == key_id_};
+    ASSIGN_OR_RETURN(info.file, DecodeKeyFile(text));
+    keys.push_back(std::move(info));
+  }
+  return keys;
+}
+
+absl::StatusOr<Id> Repository::AddKey(const CallContext& ctx, absl::string_view password) {
+  return SaveKey(ctx, password);
+}
+
+absl::Status Repository::RemoveKey(const CallContext& ctx, const Id& id) {
+  if (id == key_id_) {
+    return absl::FailedPreconditionError(
+        "this key opened the repository: use another to remove it");
+  }
+  RETURN_IF_ERROR(store_.Stat(ctx, KeyFileKey(id)).status());
+  return store_.Delete(ctx, KeyFileKey(id));
+}
+
+absl::Status Repository::ChangePassword(const CallContext& ctx, absl::string_view password) {
+  ASSIGN_OR_RETURN(const Id added, SaveKey(ctx, password));
+  ASSIGN_OR_RETURN(const std::string text, store_.Get(ctx, KeyFileKey(added), kKeyFileBytesMax));
+  ASSIGN_OR_RETURN(const KeyFile file, DecodeKeyFile(text));
+  RETURN_IF_ERROR(UnwrapMasterKey(file, password, *environment_.random).status());
+  const Id old = std::exchange(key_id_, added);
+  return store_.Delete(ctx, KeyFileKey(old));
+}
+
+// --- Sealed JSON files ---
+
+absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_view text,
+                                          absl::FunctionRef<std::string(const Id&)> key_of,
+                                          int64_t* stored_bytes) {
+  std::string plain;
+  if (config_.version != 1) {
+    plain.push_back(kCompressedMarker);
+    plain.append(Compressor(kMetadataCompressionLevel).Compress(text));
+  } else {
+    plain = std::string(text);
+  }
+  Sealer sealer(master_key_, *environment_.random);
+  const std::string sealed = sealer.Seal(plain);
+  // Read back what others will have to trust.
+  ASSIGN_OR_RETURN(std::string opened, sealer.Open(sealed));
+  ASSIGN_OR_RETURN(const std::string read, DecodeText(std::move(opened)));
+  if (read != text) {
+    return absl::DataLossError("a file does not read back as it was sealed");
+  }
+  const Id id = Id::Of(sealed);
+  RETURN_IF_ERROR(PutNamed(ctx, store_, key_of(id), id, sealed));
+  if (stored_bytes != nullptr) {
+    *stored_bytes = static_cast<int64_t>(sealed.size());
+  }
+  return id;
+}
+
+absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
+                                        absl::string_view json, int64_t* stored_bytes) {
+  std::string key;
+  const absl::StatusOr<Id> id = SaveSealed(
+      ctx, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); }, stored_bytes);
+  if (!id.ok() && kind == FileKind::kLock && !key.empty()) {
+    // It may have been stored all the same, and would lock everyone out until it runs out.
+    store_.Delete(ctx, key).IgnoreError();
+  }
+  return id;
+}
+
+absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
+                                                 const Id& id) const {
+  ASSIGN_OR_RETURN(const std::string sealed,
+                   store_.Get(ctx, FileKey(kind, id), kUnpackedStoredBytesMax));
+  if (Id::Of(sealed) != id) {
+    return absl::DataLossError(absl::StrCat(Describe(kind, id), " does not hash to its name"));
+  }
+  absl::StatusOr<std::string> text = Sealer(master_key_, *environment_.random).Open(sealed);
+  if (text.ok()) {
+    text = DecodeText(*std::move(text));
+  }
+  if (!text.ok()) {
+    return Annotate(text.status(), Describe(kind, id));
+  }
+  return text;
+}
+
+absl::Status Repository::RemoveFile(const CallContext& ctx, FileKind kind, const Id& id) {
+  return store_.Delete(ctx, FileKey(kind, id));
+}
+
+absl::StatusOr<std::vector<FileInfo>> Repository::ListFiles(const CallContext& ctx,
+                                                            FileKind kind) const {
+  return CollectIds(ctx, store_, absl::StrCat(FolderOf(kind), "/"));
+}
+
+absl::Status Repository::ListPacks(const CallContext& ctx,
+                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink) const {
+  return ListIds(ctx, store_, "data/", sink);
+}
+
+// --- Snapshots ---
+
+absl::StatusOr<Id> Repository::SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
+                                            int64_t* stored_bytes) {
+  return SaveFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
+}
+
+absl::StatusOr<RepoSnapshot> Repository::LoadSnapshot(const CallContext& ctx, const Id& id) const {
+  ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kSnapshot, id));
+  absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshot(text);
+  return snapshot.ok() ? snapshot : Annotate(snapshot.status(), Describe(FileKind::kSnapshot, id));
+}
+
+absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
+    const CallContext& ctx,
+    const std::function<void(const Id&, const absl::Status&)>& damaged) const {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
+  std::mutex mutex;
+  std::vector<StoredSnapshot> snapshots;
+  RETURN_IF_ERROR(ParallelFor(files.size(), kLoadThreads, [&](std::size_t i) -> absl::Status {
+    absl::StatusOr<RepoSnapshot> snapshot = LoadSnapshot(ctx, files[i].id);
+    std::scoped_lock lock(mutex);
+    if (snapshot.ok()) {
+      snapshots.push_back({.id = files[i].id, .snapshot = *std::move(snapshot)});
+      return absl::OkStatus();
+    }
+    if (absl::IsNotFound(snapshot.status())) {
+      return absl::OkStatus();  // Forgotten since the listing.
+    }
+    const bool broken =
+        absl::IsDataLoss(snapshot.status()) || absl::IsInvalidArgument(snapshot.status());
+    if (!broken) {
+      return snapshot.status();
+    }
+    if (damaged != nullptr) {
+      damaged(files[i].id, snapshot.status());
+    }
+    return absl::OkStatus();
+  }));
+  std::sort(snapshots.begin(), snapshots.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.snapshot.time, a.id) < std::tie(b.snapshot.time, b.id);
+  });
+  return snapshots;
+}
+
+absl::StatusOr<StoredSnapshot> Repository::FindSnapshot(const CallContext& ctx,
+                                                        absl::string_view prefix) const {
+  if (prefix == "latest") {
+    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all, ListSnapshots(ctx));
+    if (all.empty()) {
+      return absl::NotFoundError("the repository has no snapshots");
+    }
+    return std::move(all.back());
+  }
+  std::optional<Id> match;
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
+  for (const FileInfo& file : files) {
+    if (!prefix.empty() && absl::StartsWith(file.id.Hex(), prefix)) {
+      if (match.has_value()) {
+        return absl::InvalidArgumentError(absl::StrCat("several snapshots begin with ", prefix));
+      }
+      match = file.id;
+    }
+  }
+  if (!match.has_value()) {
+    return absl::NotFoundError(absl::StrCat("no snapshot begins with \"", prefix, "\""));
+  }
+  ASSIGN_OR_RETURN(RepoSnapshot snapshot, LoadSnapshot(ctx, *match));
+  return StoredSnapshot{.id = *match, .snapshot = std::move(snapshot)};
+}
+
+// --- Index and blobs ---
+
+absl::Status Repository::LoadIndex(const CallContext& ctx) {
+  std::scoped_lock lock(index_mutex_);
+  if (index_loaded_) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kIndex));
+  index_ = BlobIndex();
+  index_conflicts_.clear();
+  std::mutex mutex;
+  const auto load = [&](std::size_t i) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kIndex, files[i].id));
+    const absl::Status decoded = DecodeIndex(text, [&](const IndexedPack& pack) {
+      std::scoped_lock adding(mutex);
+      const absl::Status added = index_.AddPack(pack);
+      if (absl::IsDataLoss(added)) {
+        index_conflicts_.push_back(pack.id);
+        return absl::OkStatus();
+      }
+      return added;
+    });
+    if (absl::IsInvalidArgument(decoded)) {
+      return absl::DataLossError(
+          absl::StrCat(Describe(FileKind::kIndex, files[i].id), ": ", decoded.message()));
+    }
+    return decoded;
+  };
+  RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
+  index_loaded_ = true;
+  return absl::OkStatus();
+}
+
+std::unique_ptr<BlobCodec> Repository::MakeCodec(int data_level) const {
+  return std::make_unique<BlobCodec>(master_key_, data_level, *environment_.random);
+}
+
+absl::StatusOr<std::string> Repository::LoadPackRange(const CallContext& ctx, const PackId& pack,
+                                                      int64_t offset_bytes,
+                                                      int64_t length_bytes) const {
+  return store_.GetRange(ctx, PackKey(pack), {offset_bytes, length_bytes});
+}
+
+absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const BlobHandle& handle,
+                                                   const BlobLocation& location) const {
+  ASSIGN_OR_RETURN(
+      const std::string envelope,
+      LoadPackRange(ctx, location.pack, location.span.offset_bytes, location.span.sealed_bytes));
+  BlobCodec codec(master_key_, kNoCompression, *environment_.random);
+  ASSIGN_OR_RETURN(const absl::string_view plaintext,
+                   codec.Decode(handle, location.span, envelope));
+  return std::string(plaintext);
+}
+
+absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx,
+                                                 const BlobHandle& handle) const {
+  const std::vector<BlobLocation> locations = index_.Lookup(handle);
+  if (locations.empty()) {
+    return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index"));
+  }
+  absl::Status last;
+  for (const BlobLocation& location : locations) {
+    absl::StatusOr<std::string> blob = LoadBlobAt(ctx, handle, location);
+    if (blob.ok() || !IsDamage(blob.status())) {
+      return blob;
+    }
+    last = blob.status();
+    CSIDELTA_LOG(kWarn, "a copy of a blob is damaged", {"pack", location.pack.Hex()},
+                 {"error", std::string(last.message())});
+  }
+  return absl::DataLossError(
+      absl::StrCat(repository::Describe(handle), ": no copy reads: ", last.message()));
+}
+
+absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const BlobId& id,
+                                                 const TreeLocator* locator) {
+  const BlobHandle handle = {.type = BlobType::kTree, .id = id};
+  BlobLocation location;
+  if (locator != nullptr && locator->Find(id, location)) {
+    absl::StatusOr<std::string> tree = LoadBlobAt(ctx, handle, location);
+    if (tree.ok() || !IsDamage(tree.status())) {
+      return tree;  // Damage: the pack was repacked since, most likely.
+    }
+  }
+  RETURN_IF_ERROR(LoadIndex(ctx));
+  return LoadBlob(ctx, handle);
+}
+
+// --- Sidecars ---
+
+absl::Status Repository::SaveLocator(const CallContext& ctx, const Id& snapshot,
+                                     const TreeLocator& locator, int64_t* stored_bytes) {
+  return SaveSealed(
+             ctx, locator.Encode(), [&](const Id&) { return SidecarKey(snapshot); }, stored_bytes)
+      .status();
+}
+
+absl::StatusOr<TreeLocator> Repository::LoadLocator(const CallContext& ctx,
+                                                    const Id& snapshot) const {
+  ASSIGN_OR_RETURN(const std::string sealed,
+                   store_.Get(ctx, SidecarKey(snapshot), kUnpackedStoredBytesMax));
+  ASSIGN_OR_RETURN(std::string opened, Sealer(master_key_, *environment_.random).Open(sealed));
+  ASSIGN_OR_RETURN(const std::string bytes, DecodeText(std::move(opened)));
+  return TreeLocator::Decode(bytes);
+}
+
+absl::Status Repository::RemoveLocator(const CallContext& ctx, const Id& snapshot) {
+  return store_.Delete(ctx, SidecarKey(snapshot));
+}
+
+}  // namespace csidelta::repository

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/blob_codec.h"
+#include "repository/config.h"
+#include "repository/environment.h"
+#include "repository/index.h"
+#include "repository/key.h"
+#include "repository/repo_snapshot.h"
+#include "repository/tree_locator.h"
+#include "storage/object_store.h"
+
+namespace csidelta::repository {
+
+// Files that are sealed JSON of their own.
+enum class FileKind { kIndex, kSnapshot, kLock };
+
+// Which of the conditions with an exit code of their own a status stands for.
+bool IsNoRepository(const absl::Status& status);
+bool IsWrongPassword(const absl::Status& status);
+bool IsLocked(const absl::Status& status);
+// The same status, marked. For those who make one.
+absl::Status AsNoRepository(absl::Status status);
+absl::Status AsWrongPassword(absl::Status status);
+absl::Status AsLocked(absl::Status status);
+
+// Keys of objects.
+std::string PackKey(const PackId& id);
+std::string FileKey(FileKind kind, const Id& id);
+std::string SidecarKey(const Id& snapshot);
+inline constexpr char kConfigKey[] = "config";
+
+struct FileInfo {
+  Id id;
+  int64_t size_bytes = 0;
+};
+
+struct KeyInfo {
+  Id id;
+  KeyFile file;
+  bool current = false;  // The one that opened this repository.
+};
+
+// A restic repository of format version 2 on an object store: opens it, and loads and saves what it
+// holds. Takes no locks: see lock.h. Does not retry: see storage/retrying_object_store.h.
+//
+// Thread-safe, but for mutable_index(), which wants to be alone. Does not own the store. Bytes that
+// do not prove themselves are DATA_LOSS.
+class Repository {
+ public:
+  // Makes a new repository. ALREADY_EXISTS when there is one, or parts of one.
+  static absl::StatusOr<std::unique_ptr<Repository>> Init(const CallContext& ctx,
+                                                          storage::ObjectStore& store,
+                                                          absl::string_view password,
+                                                          const Environment& environment);
+
+  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword().
+  static absl::StatusOr<std::unique_ptr<Repository>> Open(const CallContext& ctx,
+                                                          storage::ObjectStore& store,
+                                                          absl::string_view password,
+                                                          const Environment& environment);
+
+  const Config& config() const { return config_; }
+  storage::ObjectStore& store() const { return store_; }
+  const Environment& environment() const { return environment_; }
+  const SealKey& master_key() const { return master_key_; }
+
+  // --- Keys ---
+  absl::StatusOr<std::vector<KeyInfo>> ListKeys(const CallContext& ctx) const;
+  absl::StatusOr<Id> AddKey(const CallContext& ctx, absl::string_view password);
+  // FAILED_PRECONDITION for the key that opened this repository.
+  absl::Status RemoveKey(const CallContext& ctx, const Id& id);
+  // Adds the new one, proves it by reading it back, then removes the current one.
+  absl::Status ChangePassword(const CallContext& ctx, absl::string_view password);
+
+  // --- Sealed JSON files ---
+  absl::StatusOr<Id> SaveFile(const CallContext& ctx, FileKind kind, absl::string_view json,
+                              int64_t* stored_bytes = nullptr);
+  absl::StatusOr<std::string> LoadFile(const CallContext& ctx, FileKind kind, const Id& id) const;
+  absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
+  // Names that are not ids are left out.
+  absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;
+  // Packs of data/, one call each.
+  absl::Status ListPacks(const CallContext& ctx,
+                         absl::FunctionRef<absl::Status(const FileInfo&)> sink) const;
+
+  // --- Snapshots ---
+  absl::StatusOr<Id> SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
+                                  int64_t* stored_bytes = nullptr);
+  absl::StatusOr<RepoSnapshot> LoadSnapshot(const CallContext& ctx, const Id& id) const;
+  // All that read, oldest first; each that does not is given to `damaged`, if there is one.
+  absl::StatusOr<std::vector<StoredSnapshot>> ListSnapshots(
+      const CallContext& ctx,
+      const std::function<void(const Id&, const absl::Status&)>& damaged = nullptr) const;
+  // The one snapshot whose id begins with `prefix` (lower-case digits), or the newest for "latest".
+  // NOT_FOUND, or INVALID_ARGUMENT when several do.
+  absl::StatusOr<StoredSnapshot> FindSnapshot(const CallContext& ctx,
+                                              absl::string_view prefix) const;
+
+  // --- Index and blobs ---
+  // Reads every index file, once: later calls return at once. A file that does not read is
+  // DATA_LOSS, named. Packs that two files list differently are noted, not an error.
+  absl::Status LoadIndex(const CallContext& ctx);
+  // REQUIRES that LoadIndex() returned OK.
+  const BlobIndex& index() const { return index_; }
+  const std::vector<PackId>& packs_listed_differently() const { return index_conflicts_; }
+  // For a writer that is done: what it wrote is found from then on.
+  BlobIndex& mutable_index() { return index_; }
+
+  // A codec for one thread; data_level as in BlobCodec.
+  std::unique_ptr<BlobCodec> MakeCodec(int data_level = kDataCompressionLevel) const;
+
+  // The blob, from any copy that proves itself. REQUIRES a loaded index. NOT_FOUND when the index
+  // has none, DATA_LOSS when no copy reads.
+  absl::StatusOr<std::string> LoadBlob(const CallContext& ctx, const BlobHandle& handle) const;
+  // From this very copy.
+  absl::StatusOr<std::string> LoadBlobAt(const CallContext& ctx, const BlobHandle& handle,
+                                         const BlobLocation& location) const;
+  // A tree: where `locator` (may be null) says, else through the index, which is loaded if need be.
+  // Thread-safe.
+  absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const BlobId& id,
+                                       const TreeLocator* locator);
+  // Sealed bytes as they are stored; proven by who decodes them.
+  absl::StatusOr<std::string> LoadPackRange(const CallContext& ctx, const PackId& pack,
+                                            int64_t offset_bytes, int64_t length_bytes) const;
+
+  // --- Sidecars: caches of ours, which restic does not see ---
+  absl::Status SaveLocator(const CallContext& ctx, const Id& snapshot, const TreeLocator& locator,
+                           int64_t* stored_bytes = nullptr);
+  absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
+  absl::Status RemoveLocator(const CallContext& ctx, const Id& snapshot);
+
+ private:
+  Repository(storage::ObjectStore& store, const Environment& environment)
+      : store_(store), environment_(environment) {}
+  absl::Status OpenWith(const CallContext& ctx, absl::string_view password);
+  absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
+  absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
+                                absl::FunctionRef<std::string(const Id&)> key_of,
+                                int64_t* stored_bytes);
+  absl::StatusOr<Id> SaveKey(const CallContext& ctx, absl::string_view password);
+
+  storage::ObjectStore& store_;
+  Environment environment_;
+  Config config_;
+  SealKey master_key_;
+  Id key_id_;
+  std::mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
+  BlobIndex index_;
+  std::vector<PackId> index_conflicts_;
+  bool index_loaded_ = false;
+};
+
+}  // namespace csidelta::repository

@@ -1,0 +1,130 @@
+#include "repository/tree.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "repository/json_reader.h"
+#include "repository/json_text.h"
+#include "repository/tree_text.h"
+
+namespace csidelta::repository {
+namespace {
+
+NodeType TypeOf(absl::string_view name) {
+  if (name == "file") {
+    return NodeType::kFile;
+  }
+  if (name == "dir") {
+    return NodeType::kDir;
+  }
+  return name == "symlink" ? NodeType::kSymlink : NodeType::kOther;
+}
+
+BlobId ReadBlobId(JsonReader& reader) {
+  const absl::StatusOr<Id> id = Id::Parse(reader.String());
+  if (!id.ok() || id->IsNull()) {
+    reader.Fail("expected the id of a blob");
+    return BlobId();
+  }
+  return *id;
+}
+
+std::vector<BlobId> ReadContent(JsonReader& reader) {
+  std::vector<BlobId> content;
+  reader.BeginArray();
+  while (reader.NextElement()) {
+    content.push_back(ReadBlobId(reader));
+  }
+  return content;
+}
+
+void ReadMember(JsonReader& reader, absl::string_view key, Node& node) {
+  if (key == "name") {
+    if (!UnquoteName(reader.String(), node.name)) {
+      reader.Fail("malformed name");
+    }
+  } else if (key == "type") {
+    node.type = TypeOf(reader.String());
+  } else if (key == "size") {
+    node.size_bytes = reader.Unsigned();
+  } else if (key == "linktarget") {
+    node.link_target = std::string(reader.String());
+  } else if (key == "content" && !reader.TakeNull()) {
+    node.content = ReadContent(reader);
+  } else if (key == "subtree" && !reader.TakeNull()) {
+    node.subtree = ReadBlobId(reader);
+  } else if (key != "content" && key != "subtree") {
+    reader.Skip();
+  }
+}
+
+Node ReadNode(JsonReader& reader) {
+  Node node;
+  absl::string_view key;
+  reader.BeginObject();
+  while (reader.NextMember(key)) {
+    ReadMember(reader, key, node);
+  }
+  if (node.name.empty() || node.name == "." || node.name == ".." ||
+      node.name.find('/') != std::string::npos || node.name.find('\0') != std::string::npos) {
+    reader.Fail("impossible name");
+  }
+  return node;
+}
+
+absl::Status AsDamage(const absl::Status& status) {
+  return status.ok() ? status : absl::DataLossError(absl::StrCat("tree: ", status.message()));
+}
+
+}  // namespace
+
+std::string EncodeTree(absl::Span<const Node> nodes) {
+  TreeText text(nodes.size() * 320);
+  for (const Node& node : nodes) {
+    if (node.type == NodeType::kDir) {
+      text.AddDir(node.name, *node.subtree);
+    } else {
+      text.AddFile(node.name, node.size_bytes, *node.content);
+    }
+  }
+  return std::move(text).Finish();
+}
+
+absl::Status DecodeTree(absl::string_view text, absl::FunctionRef<absl::Status(Node&)> sink) {
+  JsonReader reader(text);
+  std::string previous;
+  absl::string_view key;
+  reader.BeginObject();
+  while (reader.NextMember(key)) {
+    if (key != "nodes") {
+      reader.Skip();
+      continue;
+    }
+    if (reader.TakeNull()) {
+      continue;
+    }
+    reader.BeginArray();
+    while (reader.NextElement()) {
+      Node node = ReadNode(reader);
+      RETURN_IF_ERROR(AsDamage(reader.status()));
+      if (node.name <= previous) {
+        return absl::DataLossError("tree: names do not ascend");
+      }
+      previous = node.name;
+      RETURN_IF_ERROR(sink(node));
+    }
+  }
+  return AsDamage(reader.Finish());
+}
+
+absl::StatusOr<std::vector<Node>> DecodeTree(absl::string_view text) {
+  std::vector<Node> nodes;
+  RETURN_IF_ERROR(DecodeTree(text, [&nodes](Node& node) {
+    nodes.push_back(std::move(node));
+    return absl::OkStatus();
+  }));
+  return nodes;
+}
+
+}  // namespace csidelta::repository

@@ -1,0 +1,99 @@
+#include "repository/tree_walk.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "repository/blob_fetcher.h"
+
+namespace csidelta::repository {
+namespace {
+
+// Trees that are read before the ones below them are looked at. The leaves of 1 TiB are 8192.
+constexpr std::size_t kBatchTrees = 1024;
+
+class Walk {
+ public:
+  Walk(const CallContext& ctx, const Repository& repository, BlobMarks& visited, TreeReader read)
+      : ctx_(ctx), repository_(repository), visited_(visited), read_(read) {}
+
+  absl::Status Run(absl::Span<const BlobId> roots) {
+    RETURN_IF_ERROR(Push(roots));
+    while (!open_.empty()) {
+      RETURN_IF_ERROR(ctx_.Check());
+      const std::size_t count = std::min(open_.size(), kBatchTrees);
+      std::vector<BlobToFetch> batch(open_.end() - static_cast<std::ptrdiff_t>(count), open_.end());
+      open_.resize(open_.size() - count);
+      RETURN_IF_ERROR(FetchBlobs(
+          ctx_, repository_, std::move(batch),
+          [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
+            return Take(handle.id, text);
+          }));
+      const std::vector<BlobId> found = std::exchange(found_, {});
+      RETURN_IF_ERROR(Push(found));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Take(const BlobId& tree, const absl::StatusOr<absl::string_view>& text) {
+    std::vector<BlobId> below;
+    RETURN_IF_ERROR(read_(tree, text, below));
+    std::scoped_lock lock(mutex_);
+    found_.insert(found_.end(), below.begin(), below.end());
+    return absl::OkStatus();
+  }
+
+  absl::Status Push(absl::Span<const BlobId> trees) {
+    for (const BlobId& tree : trees) {
+      const BlobHandle handle = {.type = BlobType::kTree, .id = tree};
+      const BlobMarks::Outcome outcome = visited_.Mark(handle);
+      BlobToFetch next = {.handle = handle, .location = {}};
+      if (outcome == BlobMarks::Outcome::kNew &&
+          repository_.index().FindAny(handle, next.location)) {
+        open_.push_back(next);
+      } else if (outcome == BlobMarks::Outcome::kNotInIndex) {
+        std::vector<BlobId> nothing;
+        RETURN_IF_ERROR(read_(
+            tree, absl::NotFoundError(absl::StrCat(Describe(handle), " is in no index")), nothing));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  const Repository& repository_;
+  BlobMarks& visited_;
+  TreeReader read_;
+  std::vector<BlobToFetch> open_;
+  std::mutex mutex_;
+  std::vector<BlobId> found_;  // Below the trees of this batch; guarded by mutex_.
+};
+
+}  // namespace
+
+absl::Status WalkTrees(const CallContext& ctx, const Repository& repository,
+                       absl::Span<const BlobId> roots, BlobMarks& visited, TreeReader read) {
+  return Walk(ctx, repository, visited, read).Run(roots);
+}
+
+absl::Status ReadTreeNodes(absl::string_view text, std::vector<BlobId>& below,
+                           absl::FunctionRef<absl::Status(const Node&)> visit) {
+  return DecodeTree(text, [&](Node& node) -> absl::Status {
+    if (node.type == NodeType::kDir && !node.subtree.has_value()) {
+      return absl::DataLossError(absl::StrCat("directory \"", node.name, "\" has no tree"));
+    }
+    if (node.type == NodeType::kFile && !node.content.has_value()) {
+      return absl::DataLossError(absl::StrCat("file \"", node.name, "\" has no content"));
+    }
+    if (node.subtree.has_value()) {
+      below.push_back(*node.subtree);
+    }
+    return visit(node);
+  });
+}
+
+}  // namespace csidelta::repository

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/blob_marks.h"
+#include "repository/repo_snapshot.h"
+#include "repository/repository.h"
+#include "repository/tree.h"
+#include "repository/volume_layout.h"
+
+namespace csidelta::repository {
+
+// Whether a snapshot says that it holds a volume in our layout.
+bool IsVolume(const RepoSnapshot& snapshot);
+
+// Proves that the trees of volumes are exactly those of a volume of the recorded size: nothing
+// missing, nothing too much, every chunk of its length. Leaves are looked at while all trees are
+// walked anyway (Note), volumes afterwards (Check), which reads per volume only the trees above the
+// leaves, each level-1 tree once. Memory: two bits per blob for each chunk length in use.
+class VolumeCheck {
+ public:
+  explicit VolumeCheck(const Repository& repository) : repository_(repository) {}
+
+  // Takes a tree's file, of which `chunk_bytes` are the lengths of the content. Thread-safe.
+  void Note(const BlobId& tree, const Node& file, absl::Span<const uint32_t> chunk_bytes);
+
+  // DATA_LOSS when the volume's trees are not as they should be, or do not read. Thread-compatible.
+  absl::Status Check(const CallContext& ctx, const RepoSnapshot& snapshot);
+
+ private:
+  struct Whole {
+    explicit Whole(const BlobIndex& index) : leaves(index), level1_trees(index) {}
+    BlobMarks leaves;        // 256 whole chunks.
+    BlobMarks level1_trees;  // 256 whole leaves.
+  };
+
+  Whole& WholeOf(int64_t chunk_bytes);
+  absl::Status CheckLevel1(const CallContext& ctx, const BlobId& tree, int64_t level1,
+                           const VolumeLayout& layout);
+  absl::Status CheckLeaf(const CallContext& ctx, const BlobId& tree, int64_t leaf,
+                         const VolumeLayout& layout) const;
+
+  const Repository& repository_;
+  std::mutex mutex_;                // Guards the map, whose elements stay where they are.
+  std::map<int64_t, Whole> whole_;  // By the length of a chunk.
+};
+
+}  // namespace csidelta::repository

@@ -1,0 +1,136 @@
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "repository/json_text.h"
+#include "repository/volume_layout.h"
+
+namespace csidelta::repository {
+namespace {
+
+using Text = std::pair<absl::string_view, std::string VolumeManifest::*>;
+using Number = std::pair<absl::string_view, int64_t VolumeManifest::*>;
+
+constexpr std::array<Text, 3> kClaimTexts = {{{"namespace", &VolumeManifest::pvc_namespace},
+                                              {"name", &VolumeManifest::pvc_name},
+                                              {"uid", &VolumeManifest::pvc_uid}}};
+
+constexpr std::array<Text, 12> kTexts = {{{"pv", &VolumeManifest::pv},
+                                          {"storage_class", &VolumeManifest::storage_class},
+                                          {"volume_mode", &VolumeManifest::volume_mode},
+                                          {"fs_type", &VolumeManifest::fs_type},
+                                          {"csi_driver", &VolumeManifest::csi_driver},
+                                          {"snapshot_handle", &VolumeManifest::snapshot_handle},
+                                          {"change_id", &VolumeManifest::change_id},
+                                          {"source", &VolumeManifest::source},
+                                          {"kind", &VolumeManifest::kind},
+                                          {"parent_snapshot", &VolumeManifest::parent_snapshot},
+                                          {"program", &VolumeManifest::program},
+                                          {"created", &VolumeManifest::created}}};
+
+constexpr std::array<Number, 4> kNumbers = {{{"extents_bytes", &VolumeManifest::extents_bytes},
+                                             {"read_bytes", &VolumeManifest::read_bytes},
+                                             {"new_bytes", &VolumeManifest::new_bytes},
+                                             {"zero_chunks", &VolumeManifest::zero_chunks}}};
+
+constexpr std::array<absl::string_view, 8> kStructure = {
+    "layout", "size_bytes", "chunk_bytes", "leaf_chunks",
+    "fanout", "image_tree", "pvc",         "access_modes"};
+
+bool IsKnown(absl::string_view name) {
+  for (const absl::string_view known : kStructure) {
+    if (name == known) {
+      return true;
+    }
+  }
+  for (const auto& [known, member] : kTexts) {
+    if (name == known) {
+      return true;
+    }
+  }
+  for (const auto& [known, member] : kNumbers) {
+    if (name == known) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string EncodeClaim(const VolumeManifest& manifest) {
+  return absl::StrCat("{\"namespace\":", JsonText(manifest.pvc_namespace),
+                      ",\"name\":", JsonText(manifest.pvc_name),
+                      ",\"uid\":", JsonText(manifest.pvc_uid), "}");
+}
+
+}  // namespace
+
+std::string EncodeManifest(const VolumeManifest& manifest) {
+  std::string out =
+      absl::StrCat("{\"layout\":", kLayoutVersion, ",\"size_bytes\":", manifest.size_bytes,
+                   ",\"chunk_bytes\":", manifest.chunk_bytes, ",\"leaf_chunks\":", kLeafChunks,
+                   ",\"fanout\":", kFanout, ",\"image_tree\":\"", manifest.image_tree.Hex(), "\"");
+  if (!manifest.pvc_name.empty()) {
+    absl::StrAppend(&out, ",\"pvc\":", EncodeClaim(manifest));
+  }
+  for (const auto& [name, member] : kTexts) {
+    if (!(manifest.*member).empty()) {
+      absl::StrAppend(&out, ",\"", name, "\":", JsonText(manifest.*member));
+    }
+  }
+  if (!manifest.access_modes.empty()) {
+    const std::string modes = absl::StrJoin(
+        manifest.access_modes, ",",
+        [](std::string* list, const std::string& mode) { list->append(JsonText(mode)); });
+    absl::StrAppend(&out, ",\"access_modes\":[", modes, "]");
+  }
+  for (const auto& [name, member] : kNumbers) {
+    absl::StrAppend(&out, ",\"", name, "\":", manifest.*member);
+  }
+  for (const auto& [name, value] : manifest.unknown.items()) {
+    absl::StrAppend(&out, ",", JsonText(name), ":", DumpJson(value));
+  }
+  out.append("}\n");
+  return out;
+}
+
+absl::StatusOr<VolumeManifest> DecodeManifest(absl::string_view text) {
+  if (static_cast<int64_t>(text.size()) > kManifestBytesMax) {
+    return absl::InvalidArgumentError("volume.json is too long");
+  }
+  ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
+  if (GetInt(json, {"layout"}) != kLayoutVersion || GetInt(json, {"leaf_chunks"}) != kLeafChunks ||
+      GetInt(json, {"fanout"}) != kFanout) {
+    return absl::FailedPreconditionError("volume.json: a layout that this program does not know");
+  }
+  VolumeManifest manifest;
+  manifest.size_bytes = GetInt(json, {"size_bytes"});
+  manifest.chunk_bytes = GetInt(json, {"chunk_bytes"});
+  RETURN_IF_ERROR(VolumeLayout::Make(manifest.size_bytes, manifest.chunk_bytes).status());
+  ASSIGN_OR_RETURN(manifest.image_tree, Id::Parse(GetString(json, {"image_tree"})));
+  for (const auto& [name, member] : kClaimTexts) {
+    manifest.*member = GetString(json, {"pvc", name});
+  }
+  for (const auto& [name, member] : kTexts) {
+    manifest.*member = GetString(json, {name});
+  }
+  for (const auto& [name, member] : kNumbers) {
+    manifest.*member = GetInt(json, {name});
+  }
+  if (const Json* modes = FindJson(json, {"access_modes"}); modes != nullptr && modes->is_array()) {
+    for (const Json& mode : *modes) {
+      if (mode.is_string()) {
+        manifest.access_modes.push_back(mode.get<std::string>());
+      }
+    }
+  }
+  for (const auto& [name, value] : json.items()) {
+    if (!IsKnown(name)) {
+      manifest.unknown[name] = value;
+    }
+  }
+  return manifest;
+}
+
+}  // namespace csidelta::repository

@@ -1,0 +1,254 @@
+#include "storage/credentials.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/json.h"
+#include "base/status_macros.h"
+#include "net/url.h"
+#include "storage/posix_file.h"
+#include "storage/s3_errors.h"
+#include "storage/s3_xml.h"
+#include "storage/shared_credentials.h"
+
+namespace csidelta::storage {
+namespace {
+
+constexpr int64_t kFileBytesMax = int64_t{256} << 10;
+constexpr int64_t kAnswerBytesMax = int64_t{256} << 10;
+constexpr absl::Duration kRenewBefore = absl::Minutes(5);
+constexpr absl::Duration kStsTimeMax = absl::Seconds(30);
+// Where there is no such service the packets are lost without an answer.
+constexpr absl::Duration kMetadataTimeMax = absl::Seconds(2);
+constexpr char kMetadataTokenPath[] = "/latest/api/token";
+constexpr char kMetadataRolesPath[] = "/latest/meta-data/iam/security-credentials/";
+
+// The file's text; absent when there is no such file.
+absl::StatusOr<std::optional<std::string>> ReadSmallFile(const CallContext& ctx,
+                                                         const std::string& path) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.number() < 0) {
+    const absl::Status status = PosixError(errno, absl::StrCat("open ", path));
+    if (absl::IsNotFound(status)) {
+      return std::nullopt;
+    }
+    return status;
+  }
+  ASSIGN_OR_RETURN(std::string text, ReadUpTo(ctx, fd.number(), kFileBytesMax));
+  return text;
+}
+
+std::string StsUrl(const CredentialsEnvironment& environment) {
+  if (!environment.sts_url.empty()) {
+    return environment.sts_url;
+  }
+  if (environment.region.empty()) {
+    return "https://sts.amazonaws.com";
+  }
+  const bool is_china = absl::StartsWith(environment.region, "cn-");
+  return absl::StrCat("https://sts.", environment.region, ".amazonaws.com", is_china ? ".cn" : "");
+}
+
+absl::StatusOr<Credentials> ParseInstanceCredentials(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
+  Credentials credentials{.access_key_id = GetString(json, {"AccessKeyId"}),
+                          .secret_access_key = Secret(GetString(json, {"SecretAccessKey"})),
+                          .session_token = Secret(GetString(json, {"Token"}))};
+  if (GetString(json, {"Code"}) != "Success" || credentials.access_key_id.empty() ||
+      credentials.secret_access_key.empty() ||
+      !absl::ParseTime(absl::RFC3339_full, GetString(json, {"Expiration"}), &credentials.expires_at,
+                       nullptr)) {
+    return absl::UnauthenticatedError("instance metadata: the role has no credentials");
+  }
+  return credentials;
+}
+
+}  // namespace
+
+CredentialsEnvironment CredentialsEnvironment::Read(
+    const std::function<const char*(const char* name)>& read) {
+  const auto get = [&](const char* name) {
+    const char* value = read(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const auto first = [](std::string one, std::string other) {
+    return one.empty() ? std::move(other) : std::move(one);
+  };
+  CredentialsEnvironment environment;
+  environment.access_key_id = get("AWS_ACCESS_KEY_ID");
+  environment.secret_access_key = Secret(get("AWS_SECRET_ACCESS_KEY"));
+  environment.session_token = Secret(get("AWS_SESSION_TOKEN"));
+  environment.role_arn = get("AWS_ROLE_ARN");
+  environment.role_session_name = first(get("AWS_ROLE_SESSION_NAME"), "csi-delta");
+  environment.web_identity_token_file = get("AWS_WEB_IDENTITY_TOKEN_FILE");
+  environment.sts_url = get("AWS_ENDPOINT_URL_STS");
+  environment.region = first(get("AWS_REGION"), get("AWS_DEFAULT_REGION"));
+  environment.shared_credentials_file = get("AWS_SHARED_CREDENTIALS_FILE");
+  if (const std::string home = get("HOME");
+      environment.shared_credentials_file.empty() && !home.empty()) {
+    environment.shared_credentials_file = absl::StrCat(home, "/.aws/credentials");
+  }
+  environment.profile = first(get("AWS_PROFILE"), environment.profile);
+  environment.metadata_url =
+      first(get("AWS_EC2_METADATA_SERVICE_ENDPOINT"), environment.metadata_url);
+  environment.metadata_disabled = absl::EqualsIgnoreCase(get("AWS_EC2_METADATA_DISABLED"), "true");
+  return environment;
+}
+
+CredentialsChain::CredentialsChain(CredentialsEnvironment environment, net::HttpClient& sts,
+                                   net::HttpClient& metadata)
+    : environment_(std::move(environment)), sts_(sts), metadata_(metadata) {}
+
+std::optional<Credentials> CredentialsChain::Kept(absl::Time valid_at) const {
+  std::scoped_lock lock(mutex_);
+  return kept_.has_value() && valid_at < kept_->expires_at ? kept_ : std::nullopt;
+}
+
+absl::StatusOr<Credentials> CredentialsChain::Get(const CallContext& ctx) {
+  if (std::optional<Credentials> fresh = Kept(ctx.clock->Now() + kRenewBefore)) {
+    return *std::move(fresh);
+  }
+  std::unique_lock load(load_mutex_, std::try_to_lock);
+  if (!load.owns_lock()) {
+    // Another thread is at it; what we have still serves, or we wait: not for long, as all that it
+    // does has a time limit.
+    if (std::optional<Credentials> valid = Kept(ctx.clock->Now())) {
+      return *std::move(valid);
+    }
+    load.lock();
+  }
+  if (std::optional<Credentials> fresh = Kept(ctx.clock->Now() + kRenewBefore)) {
+    return *std::move(fresh);
+  }
+  absl::StatusOr<Credentials> loaded = Load(ctx);
+  if (!loaded.ok()) {
+    if (std::optional<Credentials> valid = Kept(ctx.clock->Now())) {
+      return *std::move(valid);
+    }
+    return Annotate(loaded.status(), "credentials for S3");
+  }
+  std::scoped_lock lock(mutex_);
+  kept_ = *loaded;
+  return loaded;
+}
+
+void CredentialsChain::Forget() {
+  std::scoped_lock lock(mutex_);
+  kept_.reset();
+}
+
+absl::StatusOr<Credentials> CredentialsChain::Load(const CallContext& ctx) {
+  if (!environment_.access_key_id.empty() && !environment_.secret_access_key.empty()) {
+    return Credentials{.access_key_id = environment_.access_key_id,
+                       .secret_access_key = environment_.secret_access_key,
+                       .session_token = environment_.session_token};
+  }
+  if (!environment_.role_arn.empty() && !environment_.web_identity_token_file.empty()) {
+    return AssumeRole(ctx);
+  }
+  if (!environment_.shared_credentials_file.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                     ReadSmallFile(ctx, environment_.shared_credentials_file));
+    if (text.has_value()) {
+      ASSIGN_OR_RETURN(std::optional<Credentials> found,
+                       ParseSharedCredentials(*text, environment_.profile));
+      if (found.has_value()) {
+        return *std::move(found);
+      }
+    }
+  }
+  if (!environment_.metadata_disabled) {
+    return AskInstance(ctx);
+  }
+  return absl::UnauthenticatedError(
+      "none found in the environment, by web identity, or in a shared credentials file");
+}
+
+absl::StatusOr<Credentials> CredentialsChain::AssumeRole(const CallContext& ctx) {
+  ASSIGN_OR_RETURN(const std::optional<std::string> token,
+                   ReadSmallFile(ctx, environment_.web_identity_token_file));
+  if (!token.has_value()) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("web identity: no token in ", environment_.web_identity_token_file));
+  }
+  ASSIGN_OR_RETURN(net::Url url, net::ParseUrl(StsUrl(environment_)));
+  if (url.scheme != "https" && environment_.sts_url.empty()) {
+    return absl::InvalidArgumentError("web identity: STS wants https");
+  }
+  const net::HttpRequest request{
+      .method = "POST",
+      .url = std::move(url),
+      .headers = {{"content-type", "application/x-www-form-urlencoded"}},
+      .body = absl::StrCat(
+          "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=",
+          net::PercentEncode(environment_.role_arn),
+          "&RoleSessionName=", net::PercentEncode(environment_.role_session_name),
+          "&WebIdentityToken=", net::PercentEncode(absl::StripAsciiWhitespace(*token))),
+      .answer_bytes_max = kAnswerBytesMax};
+  absl::StatusOr<net::HttpResponse> response = sts_.Send(ctx.WithTimeout(kStsTimeMax), request);
+  RETURN_IF_ERROR(Annotate(response.status(), "web identity"));
+  if (response->status != 200) {
+    absl::Status status = S3Status(*response, ReadS3Error(*response), environment_.region);
+    if (!IsRetryable(status)) {
+      status = absl::UnauthenticatedError(status.message());
+    }
+    return Annotate(status, "web identity");
+  }
+  return ParseAssumeRoleResponse(response->body);
+}
+
+absl::StatusOr<std::string> CredentialsChain::AskMetadata(const CallContext& ctx,
+                                                          const std::string& path,
+                                                          const std::string& token) {
+  ASSIGN_OR_RETURN(net::Url url, net::ParseUrl(environment_.metadata_url));
+  url.target = path;
+  net::HttpRequest request{.method = token.empty() ? "PUT" : "GET",
+                           .url = std::move(url),
+                           .headers = {},
+                           .body = "",
+                           .answer_bytes_max = kAnswerBytesMax};
+  request.headers.emplace_back(
+      token.empty() ? "x-aws-ec2-metadata-token-ttl-seconds" : "x-aws-ec2-metadata-token",
+      token.empty() ? "21600" : token);
+  absl::StatusOr<net::HttpResponse> response =
+      metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
+  if (!response.ok() && ctx.Check().ok()) {
+    // Nobody there: this is no such machine, and there were no other credentials.
+    return absl::UnauthenticatedError(absl::StrCat(
+        "none found in the environment, by web identity, or in a shared credentials file, and "
+        "instance metadata does not answer: ",
+        response.status().message()));
+  }
+  RETURN_IF_ERROR(response.status());
+  if (response->status / 100 == 5 || response->status == 429) {
+    return absl::UnavailableError(absl::StrCat("instance metadata answered ", response->status));
+  }
+  if (response->status != 200) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("instance metadata answered ", response->status, " to ", path));
+  }
+  return std::move(response->body);
+}
+
+absl::StatusOr<Credentials> CredentialsChain::AskInstance(const CallContext& ctx) {
+  ASSIGN_OR_RETURN(const std::string token, AskMetadata(ctx, kMetadataTokenPath, ""));
+  if (token.empty()) {
+    return absl::UnauthenticatedError("instance metadata gave an empty token");
+  }
+  ASSIGN_OR_RETURN(const std::string roles, AskMetadata(ctx, kMetadataRolesPath, token));
+  const std::vector<std::string> names = absl::StrSplit(roles, absl::ByAnyChar("\r\n"));
+  if (names.front().empty()) {
+    return absl::UnauthenticatedError("instance metadata: the instance has no role");
+  }
+  ASSIGN_OR_RETURN(const std::string text,
+                   AskMetadata(ctx, kMetadataRolesPath + net::PercentEncode(names.front()), token));
+  return ParseInstanceCredentials(text);
+}
+
+}  // namespace csidelta::storage

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "net/http_client.h"
+#include "storage/s3_signer.h"
+
+namespace csidelta::storage {
+
+// Who we are to S3, at this moment. Thread-safe.
+class CredentialsProvider {
+ public:
+  virtual ~CredentialsProvider() = default;
+
+  // UNAUTHENTICATED when there are none, or when their source refuses us; INVALID_ARGUMENT when a
+  // file of the user's is malformed; UNAVAILABLE · DEADLINE_EXCEEDED · CANCELLED from the network.
+  virtual absl::StatusOr<Credentials> Get(const CallContext& ctx) = 0;
+
+  // The server called these expired: the next Get() asks their source again.
+  virtual void Forget() = 0;
+};
+
+class StaticCredentials : public CredentialsProvider {
+ public:
+  explicit StaticCredentials(Credentials credentials) : credentials_(std::move(credentials)) {}
+  absl::StatusOr<Credentials> Get(const CallContext&) override { return credentials_; }
+  void Forget() override {}
+
+ private:
+  const Credentials credentials_;
+};
+
+// Where the AWS SDKs look, as the environment says it. "" is what is not set.
+struct CredentialsEnvironment {
+  std::string access_key_id;            // AWS_ACCESS_KEY_ID
+  Secret secret_access_key;             // AWS_SECRET_ACCESS_KEY
+  Secret session_token;                 // AWS_SESSION_TOKEN
+  std::string role_arn;                 // AWS_ROLE_ARN
+  std::string role_session_name;        // AWS_ROLE_SESSION_NAME
+  std::string web_identity_token_file;  // AWS_WEB_IDENTITY_TOKEN_FILE
+  std::string sts_url;                  // AWS_ENDPOINT_URL_STS; else STS of the region
+  std::string region;                   // AWS_REGION, AWS_DEFAULT_REGION
+  std::string shared_credentials_file;  // AWS_SHARED_CREDENTIALS_FILE; else ~/.aws/credentials
+  std::string profile = "default";      // AWS_PROFILE
+  std::string metadata_url = "http://169.254.169.254";  // AWS_EC2_METADATA_SERVICE_ENDPOINT
+  bool metadata_disabled = false;                       // AWS_EC2_METADATA_DISABLED
+
+  // `read` is std::getenv(), or a test's.
+  static CredentialsEnvironment Read(const std::function<const char*(const char* name)>& read);
+};
+
+// The first of these that is set up: environment, web identity (AssumeRoleWithWebIdentity of STS),
+// shared credentials file, instance metadata (IMDSv2). What has an end is fetched again five
+// minutes before it, by one thread, while the others go on with what they have; a failure counts
+// only when nothing valid is left.
+//
+// `sts` and `metadata` are borrowed; the latter must not use a proxy.
+class CredentialsChain : public CredentialsProvider {
+ public:
+  CredentialsChain(CredentialsEnvironment environment, net::HttpClient& sts,
+                   net::HttpClient& metadata);
+
+  absl::StatusOr<Credentials> Get(const CallContext& ctx) override;
+  void Forget() override;
+
+ private:
+  std::optional<Credentials> Kept(absl::Time valid_at) const;
+  absl::StatusOr<Credentials> Load(const CallContext& ctx);
+  absl::StatusOr<Credentials> AssumeRole(const CallContext& ctx);
+  absl::StatusOr<Credentials> AskInstance(const CallContext& ctx);
+  absl::StatusOr<std::string> AskMetadata(const CallContext& ctx, const std::string& path,
+                                          const std::string& token);
+
+  const CredentialsEnvironment environment_;
+  net::HttpClient& sts_;
+  net::HttpClient& metadata_;
+  std::mutex load_mutex_;  // Held while one thread loads.
+  mutable std::mutex mutex_;
+  std::optional<Credentials> kept_;  // Guarded by mutex_.
+};
+
+}  // namespace csidelta::storage

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "base/random.h"
+#include "storage/object_store.h"
+
+namespace csidelta::storage {
+
+// Objects as files below a directory, a key as its path: what restic calls a local repository.
+// Directories have mode 0700, files 0400. A directory that does not exist is a store without
+// objects; Put() makes it. The directory itself may be reached through symbolic links; below it
+// they are not followed, and neither they nor other special files are objects.
+//
+// A file is written under a name of its own (<name>-tmp-<random>) beside its place, synced, renamed
+// and the directory synced, so that power may fail at any moment. A process that dies leaves such a
+// file behind, which disturbs nobody. Large objects are written past the page cache where the file
+// system can do that: the cache would cost more processor time than sealing them.
+//
+// Errors beside those of ObjectStore: full disks and quotas are RESOURCE_EXHAUSTED, a read-only
+// file system is PERMISSION_DENIED, EIO and a lost network file system are UNAVAILABLE. Where a
+// file system can neither rename without replacing nor link, if_absent is UNIMPLEMENTED. System
+// calls on files cannot be interrupted: ctx is looked at between them. `random` (borrowed) names
+// unfinished files.
+class FileObjectStore : public ObjectStore {
+ public:
+  FileObjectStore(std::string root, Random& random);
+
+  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                   const PutOptions& options) override;
+  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
+                                  int64_t size_bytes_max) override;
+  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
+                                       ByteRange range) override;
+  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix,
+                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  std::string Describe() const override { return root_; }
+
+ private:
+  bool IsDurable(const std::string& folder) const;
+  void SetDurable(const std::string& folder, bool is_durable);
+  absl::Status EnsureFolder(const std::string& folder);
+
+  const std::string root_;
+  Random& random_;
+  mutable std::mutex mutex_;
+  // Folders below the root, by path, of which this object knows that their entry in the parent has
+  // been synced. Guarded by mutex_.
+  std::set<std::string> durable_;
+};
+
+}  // namespace csidelta::storage

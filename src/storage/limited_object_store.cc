@@ -1,0 +1,115 @@
+#include "storage/limited_object_store.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace csidelta::storage {
+
+class LimitedObjectStore::Slot {
+ public:
+  explicit Slot(LimitedObjectStore& store) : store_(store) {}
+  ~Slot() { store_.ReleaseSlot(); }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+ private:
+  LimitedObjectStore& store_;
+};
+
+LimitedObjectStore::LimitedObjectStore(ObjectStore& inner, const StoreLimits& limits)
+    : inner_(inner),
+      requests_in_flight_max_(limits.requests_in_flight_max),
+      requests_(limits.requests_per_second, limits.requests_per_second),
+      upload_bytes_(static_cast<double>(limits.upload_bytes_per_second), 1),
+      download_bytes_(static_cast<double>(limits.download_bytes_per_second), 1) {}
+
+// Waits for a place in flight; one that leaves hands its place to the first who waits.
+absl::Status LimitedObjectStore::TakeSlot(const CallContext& ctx) {
+  RETURN_IF_ERROR(requests_.Take(ctx));
+  Waiter own;
+  {
+    std::scoped_lock lock(mutex_);
+    if (requests_in_flight_max_ <= 0 || in_flight_ < requests_in_flight_max_) {
+      ++in_flight_;
+      return absl::OkStatus();
+    }
+    own.ticket = next_ticket_++;
+    queue_.push_back(own);
+  }
+  {
+    const std::stop_callback forward(ctx.stop, [&own] { own.turn.request_stop(); });
+    ctx.clock->SleepUntil(ctx.deadline, own.turn.get_token());
+  }
+  std::scoped_lock lock(mutex_);
+  const auto removed =
+      std::erase_if(queue_, [&own](const Waiter& waiter) { return waiter.ticket == own.ticket; });
+  if (removed == 0) {
+    return absl::OkStatus();  // Taken off the queue by the one whose place is now ours.
+  }
+  const absl::Status over = ctx.Check();
+  return over.ok() ? absl::DeadlineExceededError("out of time") : over;
+}
+
+void LimitedObjectStore::ReleaseSlot() {
+  std::stop_source next(std::nostopstate);
+  {
+    std::scoped_lock lock(mutex_);
+    if (queue_.empty()) {
+      --in_flight_;
+      return;
+    }
+    next = std::move(queue_.front().turn);
+    queue_.pop_front();
+  }
+  next.request_stop();
+}
+
+absl::Status LimitedObjectStore::Put(const CallContext& ctx, const std::string& key,
+                                     absl::string_view bytes, const PutOptions& options) {
+  RETURN_IF_ERROR(upload_bytes_.Take(ctx, std::ssize(bytes)));
+  RETURN_IF_ERROR(TakeSlot(ctx));
+  const Slot slot(*this);
+  return inner_.Put(ctx, key, bytes, options);
+}
+
+absl::StatusOr<std::string> LimitedObjectStore::Get(const CallContext& ctx, const std::string& key,
+                                                    int64_t size_bytes_max) {
+  RETURN_IF_ERROR(download_bytes_.Take(ctx, 0));
+  RETURN_IF_ERROR(TakeSlot(ctx));
+  const Slot slot(*this);
+  absl::StatusOr<std::string> bytes = inner_.Get(ctx, key, size_bytes_max);
+  if (bytes.ok()) {
+    download_bytes_.Charge(ctx, std::ssize(*bytes));
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::string> LimitedObjectStore::GetRange(const CallContext& ctx,
+                                                         const std::string& key, ByteRange range) {
+  RETURN_IF_ERROR(download_bytes_.Take(ctx, range.length_bytes));
+  RETURN_IF_ERROR(TakeSlot(ctx));
+  const Slot slot(*this);
+  return inner_.GetRange(ctx, key, range);
+}
+
+absl::StatusOr<ObjectInfo> LimitedObjectStore::Stat(const CallContext& ctx,
+                                                    const std::string& key) {
+  RETURN_IF_ERROR(TakeSlot(ctx));
+  const Slot slot(*this);
+  return inner_.Stat(ctx, key);
+}
+
+absl::Status LimitedObjectStore::List(const CallContext& ctx, const std::string& prefix,
+                                      absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  RETURN_IF_ERROR(requests_.Take(ctx));
+  return inner_.List(ctx, prefix, sink);
+}
+
+absl::Status LimitedObjectStore::Delete(const CallContext& ctx, const std::string& key) {
+  RETURN_IF_ERROR(TakeSlot(ctx));
+  const Slot slot(*this);
+  return inner_.Delete(ctx, key);
+}
+
+}  // namespace csidelta::storage

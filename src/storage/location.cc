@@ -1,0 +1,232 @@
+#include "storage/location.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "storage/file_object_store.h"
+#include "storage/metered_object_store.h"
+#include "storage/read_only_object_store.h"
+
+namespace csidelta::storage {
+namespace {
+
+constexpr absl::string_view kAwsSuffixes[] = {".amazonaws.com", ".amazonaws.com.cn"};
+// Places that restic knows and we do not.
+constexpr absl::string_view kForeignSchemes[] = {
+    "azure:", "b2:", "gs:", "rclone:", "rest:", "sftp:", "swift:"};
+// A full disk or a lost mount does not heal in the minutes that one waits for a service.
+constexpr int kDirectoryAttemptsMax = 4;
+constexpr absl::string_view kForms = "a path, or s3:https://HOST/BUCKET/PREFIX";
+
+absl::Status Malformed(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("repository location: ", what));
+}
+
+bool IsBucketName(absl::string_view name) {
+  constexpr std::size_t kNameBytesMax = 255;  // Old buckets of us-east-1 may be so long.
+  return !name.empty() && name.size() <= kNameBytesMax && name != "." && name != ".." &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ||
+                  c == '_';
+         });
+}
+
+// Cuts "/bucket/pre/fix/" into its parts.
+absl::Status SplitPath(absl::string_view path, Location& location) {
+  if (absl::StrContains(path, "?")) {
+    return Malformed("a URL of S3 has no query");
+  }
+  std::vector<absl::string_view> segments = absl::StrSplit(path, '/', absl::SkipEmpty());
+  if (segments.empty()) {
+    return Malformed("the bucket is missing: s3:https://HOST/BUCKET");
+  }
+  if (!IsBucketName(segments.front())) {
+    return Malformed("not a bucket's name");
+  }
+  location.bucket = std::string(segments.front());
+  segments.erase(segments.begin());
+  for (const absl::string_view segment : segments) {
+    if (segment == "." || segment == "..") {
+      return Malformed("a prefix has no \".\" and \"..\"");
+    }
+  }
+  location.prefix = absl::StrJoin(segments, "/");
+  if (!location.prefix.empty()) {
+    location.prefix.push_back('/');
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Location> ParseS3(absl::string_view rest) {
+  std::string url_text(rest);
+  if (absl::ConsumePrefix(&rest, "//")) {
+    url_text = absl::StrCat("https://", rest);
+  } else if (!absl::StrContains(rest, "://")) {
+    url_text = absl::StrCat("https://", rest);
+  }
+  Location location{.kind = Location::Kind::kS3};
+  absl::StatusOr<net::Url> url = net::ParseUrl(url_text);
+  if (!url.ok()) {
+    return Malformed(url.status().message());
+  }
+  if (!url->user_info.empty()) {
+    return Malformed("keys do not belong into the URL; set AWS_ACCESS_KEY_ID and its secret");
+  }
+  RETURN_IF_ERROR(SplitPath(url->target, location));
+  location.endpoint = *std::move(url);
+  location.endpoint.target = "/";
+  return location;
+}
+
+bool IsAws(absl::string_view host) {
+  return std::any_of(std::begin(kAwsSuffixes), std::end(kAwsSuffixes),
+                     [&](absl::string_view suffix) { return absl::EndsWith(host, suffix); });
+}
+
+bool IsAddress(absl::string_view host) {
+  return absl::StrContains(host, ":") || std::all_of(host.begin(), host.end(), [](char c) {
+           return c == '.' || absl::ascii_isdigit(static_cast<unsigned char>(c));
+         });
+}
+
+absl::StatusOr<S3Options> MakeS3Options(const Location& location, const StoreSettings& settings) {
+  S3Options options = settings.s3;
+  options.endpoint = location.endpoint;
+  options.bucket = location.bucket;
+  options.prefix = location.prefix;
+  const std::string& host = location.endpoint.host;
+  for (const std::string& region :
+       {settings.region, settings.environment.region, RegionOfHost(host)}) {
+    if (!region.empty()) {
+      options.region = region;
+      break;
+    }
+  }
+  // A certificate for *.host does not name a host with one more dot.
+  const bool is_plain_label = !absl::StrContains(location.bucket, ".");
+  options.path_style = settings.style == BucketStyle::kPath ||
+                       (settings.style == BucketStyle::kAuto && !(IsAws(host) && is_plain_label));
+  if (!options.path_style && IsAddress(host)) {
+    return Malformed("an address has no virtual hosts; use the path style");
+  }
+  return options;
+}
+
+// The order of its members is that in which they lean on each other.
+class Stack : public OpenedStore {
+ public:
+  Stack(const StoreSettings& settings, Random& random) : settings_(settings), random_(random) {}
+
+  void UseDirectory(const std::string& directory) {
+    place_ = std::make_unique<FileObjectStore>(directory, random_);
+    RetryOptions retry = settings_.retry;
+    retry.backoff.attempts_max = std::min(retry.backoff.attempts_max, kDirectoryAttemptsMax);
+    Decorate(retry);
+  }
+
+  void UseS3(S3Options options) {
+    http_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{settings_.tls, settings_.proxy, S3HttpLimits()});
+    // STS is not behind the bucket's own certificates.
+    sts_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{net::TlsOptions(), settings_.proxy, S3HttpLimits()});
+    metadata_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{net::TlsOptions(), net::ProxySettings(), S3HttpLimits()});
+    CredentialsEnvironment environment = settings_.environment;
+    if (environment.region.empty()) {
+      environment.region = options.region;
+    }
+    credentials_ = std::make_unique<CredentialsChain>(std::move(environment), *sts_, *metadata_);
+    place_ = std::make_unique<S3ObjectStore>(std::move(options), *http_, *credentials_, meter_);
+    Decorate(settings_.retry);
+  }
+
+  ObjectStore& store() override { return *top_; }
+  const StoreMeter& meter() const override { return meter_; }
+
+ private:
+  void Decorate(const RetryOptions& retry) {
+    metered_ = std::make_unique<MeteredObjectStore>(*place_, meter_);
+    limited_ = std::make_unique<LimitedObjectStore>(*metered_, settings_.limits);
+    retrying_ = std::make_unique<RetryingObjectStore>(*limited_, retry, random_, meter_);
+    top_ = retrying_.get();
+    if (settings_.read_only) {
+      read_only_ = std::make_unique<ReadOnlyObjectStore>(*retrying_);
+      top_ = read_only_.get();
+    }
+  }
+
+  const StoreSettings settings_;
+  Random& random_;
+  StoreMeter meter_;
+  std::unique_ptr<net::HttpClient> http_;
+  std::unique_ptr<net::HttpClient> sts_;
+  std::unique_ptr<net::HttpClient> metadata_;
+  std::unique_ptr<CredentialsProvider> credentials_;
+  std::unique_ptr<ObjectStore> place_;
+  std::unique_ptr<ObjectStore> metered_;
+  std::unique_ptr<ObjectStore> limited_;
+  std::unique_ptr<ObjectStore> retrying_;
+  std::unique_ptr<ObjectStore> read_only_;
+  ObjectStore* top_ = nullptr;
+};
+
+}  // namespace
+
+std::string RegionOfHost(absl::string_view host) {
+  bool is_aws = false;
+  for (const absl::string_view suffix : kAwsSuffixes) {
+    is_aws = is_aws || absl::ConsumeSuffix(&host, suffix);
+  }
+  const bool is_s3 = absl::ConsumePrefix(&host, "s3.") || absl::ConsumePrefix(&host, "s3-");
+  if (!is_aws || !is_s3) {
+    return "";
+  }
+  absl::ConsumePrefix(&host, "dualstack.");
+  return absl::StrContains(host, ".") || host == "accelerate" ? "" : std::string(host);
+}
+
+absl::StatusOr<Location> ParseLocation(absl::string_view text) {
+  if (absl::StrContains(text, absl::string_view("\0", 1))) {
+    return Malformed("it has a zero byte");
+  }
+  if (absl::ConsumePrefix(&text, "s3:")) {
+    return ParseS3(text);
+  }
+  for (const absl::string_view scheme : kForeignSchemes) {
+    if (absl::StartsWith(text, scheme)) {
+      return Malformed(absl::StrCat("\"", scheme, "\" is not supported; give ", kForms));
+    }
+  }
+  absl::ConsumePrefix(&text, "local:");
+  if (text.empty()) {
+    return Malformed(absl::StrCat("it is empty; give ", kForms));
+  }
+  if (absl::StrContains(text, "://")) {
+    return Malformed(absl::StrCat("a URL begins with \"s3:\"; give ", kForms));
+  }
+  return Location{.kind = Location::Kind::kDirectory, .directory = std::string(text)};
+}
+
+absl::StatusOr<std::unique_ptr<OpenedStore>> OpenStore(const Location& location,
+                                                       const StoreSettings& settings,
+                                                       Random& random) {
+  auto stack = std::make_unique<Stack>(settings, random);
+  if (location.kind == Location::Kind::kDirectory) {
+    stack->UseDirectory(location.directory);
+  } else {
+    ASSIGN_OR_RETURN(S3Options options, MakeS3Options(location, settings));
+    stack->UseS3(std::move(options));
+  }
+  return stack;
+}
+
+}  // namespace csidelta::storage

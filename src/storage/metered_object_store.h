@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "storage/object_store.h"
+#include "storage/store_meter.h"
+
+namespace csidelta::storage {
+
+// Counts in `meter` what passes to `inner` (both borrowed). Stands directly around the store and
+// inside RetryingObjectStore, so that it sees every attempt.
+class MeteredObjectStore : public ObjectStore {
+ public:
+  MeteredObjectStore(ObjectStore& inner, StoreMeter& meter) : inner_(inner), meter_(meter) {}
+
+  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                   const PutOptions& options) override;
+  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
+                                  int64_t size_bytes_max) override;
+  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
+                                       ByteRange range) override;
+  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix,
+                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  std::string Describe() const override { return inner_.Describe(); }
+
+ private:
+  // Counts one request and passes its result on.
+  template <typename Result>
+  Result Count(StoreMeter::Counter requests, Result result);
+  absl::StatusOr<std::string> CountBytes(absl::StatusOr<std::string> result);
+
+  ObjectStore& inner_;
+  StoreMeter& meter_;
+};
+
+}  // namespace csidelta::storage

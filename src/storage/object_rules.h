@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "storage/object_store.h"
+
+namespace csidelta::storage {
+
+// What every store checks in the same way and says in the same words. Pure.
+
+inline constexpr int64_t kKeyBytesMax = 1024;  // S3's limit of a whole key
+inline constexpr int kKeySegmentsMax = 16;
+inline constexpr int64_t kKeySegmentBytesMax = 200;  // below NAME_MAX, with a mark behind it
+// Stands in the name of a file that is still being written.
+inline constexpr char kUnfinishedMark[] = "-tmp-";
+
+// Whether `text` may stand between two "/" of a key.
+bool IsKeySegment(absl::string_view text);
+
+// INVALID_ARGUMENT unless the key is one that object_store.h allows.
+absl::Status CheckKey(absl::string_view key);
+// The same for what List() takes: "" or a key with "/" behind it.
+absl::Status CheckPrefix(absl::string_view prefix);
+// The same for the arguments of GetRange() and Put().
+absl::Status CheckGetRange(absl::string_view key, const ByteRange& range);
+absl::Status CheckPut(absl::string_view key, const PutOptions& options);
+
+// The answers that stores share.
+absl::Status NoSuchObject(absl::string_view key);
+absl::Status ObjectExists(absl::string_view key);
+absl::Status ObjectEndsBefore(absl::string_view key, const ByteRange& range, int64_t size_bytes);
+// RESOURCE_EXHAUSTED that no repetition heals.
+absl::Status ObjectTooLarge(absl::string_view key, int64_t size_bytes_max);
+
+// Whether the same call may succeed when made again: IsRetryable(), without what ObjectTooLarge()
+// says.
+bool MayHeal(const absl::Status& status);
+
+}  // namespace csidelta::storage

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+
+namespace csidelta::storage {
+
+struct ObjectInfo {
+  std::string key;
+  int64_t size_bytes = 0;
+};
+
+struct ByteRange {
+  int64_t offset_bytes = 0;
+  int64_t length_bytes = 0;
+};
+
+struct PutOptions {
+  // ALREADY_EXISTS when the key is there. A store that cannot tell answers UNIMPLEMENTED and
+  // stores nothing.
+  bool if_absent = false;
+  // SHA-256 of the bytes, 64 lower-case hexadecimal digits, when the caller knows it already; "":
+  // a store that wants it computes it.
+  std::string sha256_hex = {};
+};
+
+// Immutable objects by key, in one place (a directory, a bucket with a prefix). Keys are relative
+// paths of [A-Za-z0-9._-] segments joined by "/", never "..", "." or empty, without the mark
+// "-tmp-" of unfinished files: the caller's duty, which every store checks (INVALID_ARGUMENT).
+//
+// An object is visible under its key only when it is complete, and once Put() has returned OK it
+// survives the loss of power; once Delete() has, it stays away. Whether a Put() that failed has
+// stored the object is unknown; the same bytes may be put again under the same key. Listing,
+// reading and writing agree at once. What lies in the place under other names is not an object.
+//
+// Calls block until done, at most until ctx ends. Thread-safe. Nothing here retries: that is
+// RetryingObjectStore's work. Errors:
+//   NOT_FOUND           no such object
+//   OUT_OF_RANGE        GetRange() beyond the end of the object
+//   PERMISSION_DENIED   not allowed · UNAUTHENTICATED   credentials missing, expired or wrong
+//   UNAVAILABLE         try again · RESOURCE_EXHAUSTED  throttled, quota, or disk full
+//   DATA_LOSS           the store returned other bytes than it promised (length, checksum)
+//   FAILED_PRECONDITION the place itself is missing or refuses (no such bucket, TLS, redirect)
+//   DEADLINE_EXCEEDED · CANCELLED   from ctx
+class ObjectStore {
+ public:
+  virtual ~ObjectStore() = default;
+
+  virtual absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                           const PutOptions& options) = 0;
+
+  // The whole object. RESOURCE_EXHAUSTED when it is larger than `size_bytes_max`.
+  virtual absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
+                                          int64_t size_bytes_max) = 0;
+
+  // Exactly `range`, which is not empty.
+  virtual absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
+                                               ByteRange range) = 0;
+
+  virtual absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) = 0;
+
+  // Every object whose key starts with `prefix` ("" or ending in "/"), in no order. An error of
+  // `sink` ends the listing and is returned unchanged.
+  virtual absl::Status List(const CallContext& ctx, const std::string& prefix,
+                            absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) = 0;
+
+  // OK also when there is no such object.
+  virtual absl::Status Delete(const CallContext& ctx, const std::string& key) = 0;
+
+  // The place, for messages to people; without secrets.
+  virtual std::string Describe() const = 0;
+};
+
+}  // namespace csidelta::storage

@@ -1,0 +1,215 @@
+#include "storage/posix_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+
+namespace csidelta::storage {
+namespace {
+
+constexpr int64_t kTransferBytesMax = int64_t{4} << 20;  // One pread(2) or pwrite(2).
+constexpr int64_t kDirectBytesMin = int64_t{1} << 20;    // Below, the page cache is as quick.
+constexpr int64_t kDirectAlignmentBytes = 4096;
+constexpr int64_t kAlignedCopyBytes = int64_t{1} << 20;  // Of memory that is not aligned.
+static_assert(kTransferBytesMax % kDirectAlignmentBytes == 0);
+static_assert(kAlignedCopyBytes % kDirectAlignmentBytes == 0);
+
+struct FreeDeleter {
+  void operator()(void* memory) const { std::free(memory); }
+};
+using AlignedBuffer = std::unique_ptr<char, FreeDeleter>;
+
+bool IsAligned(const char* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % kDirectAlignmentBytes == 0;
+}
+
+bool SetDirect(int fd, bool on) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && fcntl(fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
+absl::Status WriteAt(int fd, const char* bytes, int64_t length_bytes, int64_t offset_bytes) {
+  while (length_bytes > 0) {
+    const ssize_t count = pwrite(fd, bytes, static_cast<std::size_t>(length_bytes), offset_bytes);
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count <= 0) {
+      return PosixError(count == 0 ? EIO : errno, "write");
+    }
+    bytes += count;
+    offset_bytes += count;
+    length_bytes -= count;
+  }
+  return absl::OkStatus();
+}
+
+// Writes the whole aligned blocks of `bytes` past the page cache and returns how many bytes that
+// were; less, down to none, where the file system does not take it. Any rest is the caller's, who
+// also hears of errors there: a full disk is full for both ways.
+int64_t WriteDirect(const CallContext& ctx, int fd, absl::string_view bytes) {
+  const int64_t total_bytes = std::ssize(bytes) / kDirectAlignmentBytes * kDirectAlignmentBytes;
+  if (std::ssize(bytes) < kDirectBytesMin || !SetDirect(fd, true)) {
+    return 0;
+  }
+  AlignedBuffer buffer;
+  if (!IsAligned(bytes.data())) {
+    buffer.reset(
+        static_cast<char*>(std::aligned_alloc(static_cast<std::size_t>(kDirectAlignmentBytes),
+                                              static_cast<std::size_t>(kAlignedCopyBytes))));
+    CSIDELTA_CHECK(buffer != nullptr);
+  }
+  const int64_t step_bytes_max = buffer == nullptr ? kTransferBytesMax : kAlignedCopyBytes;
+  int64_t done_bytes = 0;
+  while (done_bytes < total_bytes && ctx.Check().ok()) {
+    const int64_t step_bytes = std::min(total_bytes - done_bytes, step_bytes_max);
+    const char* from = bytes.data() + done_bytes;
+    if (buffer != nullptr) {
+      std::memcpy(buffer.get(), from, static_cast<std::size_t>(step_bytes));
+      from = buffer.get();
+    }
+    if (!WriteAt(fd, from, step_bytes, done_bytes).ok()) {
+      break;
+    }
+    done_bytes += step_bytes;
+  }
+  SetDirect(fd, false);
+  return done_bytes;
+}
+
+}  // namespace
+
+absl::Status PosixError(int error, absl::string_view what) {
+  const std::string text = absl::StrCat(what, ": ", std::generic_category().message(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(text);
+    case EEXIST:
+      return absl::AlreadyExistsError(text);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(text);
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+      return absl::ResourceExhaustedError(text);
+    case EIO:
+    case ESTALE:
+    case ETIMEDOUT:
+    case EAGAIN:
+    case ENOMEM:
+      return absl::UnavailableError(text);
+    default:
+      return absl::FailedPreconditionError(text);
+  }
+}
+
+absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& name) {
+  // O_NONBLOCK: opening a pipe that somebody has put there must not wait for its writer.
+  OpenedFile file{.fd = Fd(openat(folder_fd, name.c_str(),
+                                  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)),
+                  .size_bytes = 0};
+  if (file.fd.number() < 0) {
+    // ELOOP: a symbolic link. ENXIO: a socket or device without a driver.
+    const bool is_special = errno == ELOOP || errno == ENXIO;
+    return PosixError(is_special ? ENOENT : errno, "open");
+  }
+  struct stat facts {};
+  if (fstat(file.fd.number(), &facts) != 0) {
+    return PosixError(errno, "stat");
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    return PosixError(ENOENT, "open");
+  }
+  file.size_bytes = facts.st_size;
+  return file;
+}
+
+absl::StatusOr<Fd> OpenFolder(int folder_fd, const std::string& name) {
+  Fd fd(openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.number() < 0) {
+    return PosixError(errno == ELOOP ? ENOTDIR : errno, "open folder");
+  }
+  return fd;
+}
+
+absl::StatusOr<std::string> ReadBytes(const CallContext& ctx, int fd, int64_t offset_bytes,
+                                      int64_t length_bytes) {
+  std::string bytes(static_cast<std::size_t>(length_bytes), '\0');
+  int64_t done_bytes = 0;
+  while (done_bytes < length_bytes) {
+    RETURN_IF_ERROR(ctx.Check());
+    const int64_t step_bytes = std::min(length_bytes - done_bytes, kTransferBytesMax);
+    const ssize_t count = pread(fd, bytes.data() + done_bytes, static_cast<std::size_t>(step_bytes),
+                                offset_bytes + done_bytes);
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      return PosixError(errno, absl::StrCat("read at ", offset_bytes + done_bytes));
+    }
+    if (count == 0) {
+      return absl::DataLossError(absl::StrCat("the file ends at ", offset_bytes + done_bytes));
+    }
+    done_bytes += count;
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::string> ReadUpTo(const CallContext& ctx, int fd, int64_t size_bytes_max) {
+  std::string bytes;
+  std::array<char, 16384> piece;
+  while (true) {
+    RETURN_IF_ERROR(ctx.Check());
+    const ssize_t count = read(fd, piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) {
+      continue;
+    }
+    if (count < 0) {
+      return PosixError(errno, "read");
+    }
+    if (count == 0) {
+      return bytes;
+    }
+    bytes.append(piece.data(), static_cast<std::size_t>(count));
+    if (std::ssize(bytes) > size_bytes_max) {
+      return absl::InvalidArgumentError(absl::StrCat("larger than ", size_bytes_max, " bytes"));
+    }
+  }
+}
+
+absl::Status WriteBytes(const CallContext& ctx, int fd, absl::string_view bytes) {
+  int64_t done_bytes = WriteDirect(ctx, fd, bytes);
+  while (done_bytes < std::ssize(bytes)) {
+    RETURN_IF_ERROR(ctx.Check());
+    const int64_t step_bytes = std::min(std::ssize(bytes) - done_bytes, kTransferBytesMax);
+    RETURN_IF_ERROR(WriteAt(fd, bytes.data() + done_bytes, step_bytes, done_bytes));
+    done_bytes += step_bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncFile(int fd, absl::string_view what) {
+  while (fsync(fd) != 0) {
+    if (errno != EINTR) {
+      return PosixError(errno, absl::StrCat("sync ", what));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::storage

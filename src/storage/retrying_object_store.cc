@@ -1,0 +1,122 @@
+#include "storage/retrying_object_store.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "storage/object_rules.h"
+
+namespace csidelta::storage {
+namespace {
+
+// Stands for a key: two of them agree by chance once in 2^128 pairs.
+using Fingerprint = std::pair<uint64_t, uint64_t>;
+
+Fingerprint FingerprintOf(const std::string& key) {
+  return {absl::HashOf(key), absl::HashOf(key, 1)};
+}
+
+}  // namespace
+
+// Runs `attempt` until its answer is final. When our own time limit ends an attempt, the caller
+// hears what was wrong before that.
+absl::Status RetryingObjectStore::Insist(
+    const CallContext& ctx, absl::FunctionRef<absl::Status(const CallContext&)> attempt) {
+  const CallContext limited = ctx.WithTimeout(options_.total_max);
+  Backoff backoff(options_.backoff, random_);
+  absl::Status last;
+  while (true) {
+    absl::Status status = attempt(limited);
+    if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
+      return last.ok() ? absl::UnavailableError(status.message()) : last;
+    }
+    if (!MayHeal(status) || !backoff.MayTryAgain()) {
+      return status;
+    }
+    last = std::move(status);
+    const absl::Time next = ctx.clock->Now() + backoff.NextDelay();
+    if (next >= limited.deadline) {
+      return last;
+    }
+    CSIDELTA_LOG(kDebug, "object store: trying again", {"store", inner_.Describe()},
+                 {"reason", std::string(last.message())});
+    limited.clock->SleepUntil(next, limited.stop);
+    RETURN_IF_ERROR(ctx.Check());
+    meter_.Add(&StoreUsage::retries, 1);
+  }
+}
+
+absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string& key,
+                                      absl::string_view bytes, const PutOptions& options) {
+  bool is_first = true;
+  return Insist(ctx, [&](const CallContext& limited) -> absl::Status {
+    absl::Status status = inner_.Put(limited, key, bytes, options);
+    const bool was_first = std::exchange(is_first, false);
+    if (was_first || !absl::IsAlreadyExists(status)) {
+      return status;
+    }
+    ASSIGN_OR_RETURN(const ObjectInfo stored, inner_.Stat(limited, key));
+    if (stored.size_bytes != std::ssize(bytes)) {
+      return status;
+    }
+    ASSIGN_OR_RETURN(const std::string theirs, inner_.Get(limited, key, stored.size_bytes));
+    return theirs == bytes ? absl::OkStatus() : status;
+  });
+}
+
+absl::StatusOr<std::string> RetryingObjectStore::Get(const CallContext& ctx, const std::string& key,
+                                                     int64_t size_bytes_max) {
+  std::string bytes;
+  RETURN_IF_ERROR(Insist(ctx, [&](const CallContext& limited) -> absl::Status {
+    ASSIGN_OR_RETURN(bytes, inner_.Get(limited, key, size_bytes_max));
+    return absl::OkStatus();
+  }));
+  return bytes;
+}
+
+absl::StatusOr<std::string> RetryingObjectStore::GetRange(const CallContext& ctx,
+                                                          const std::string& key, ByteRange range) {
+  std::string bytes;
+  RETURN_IF_ERROR(Insist(ctx, [&](const CallContext& limited) -> absl::Status {
+    ASSIGN_OR_RETURN(bytes, inner_.GetRange(limited, key, range));
+    return absl::OkStatus();
+  }));
+  return bytes;
+}
+
+absl::StatusOr<ObjectInfo> RetryingObjectStore::Stat(const CallContext& ctx,
+                                                     const std::string& key) {
+  ObjectInfo object;
+  RETURN_IF_ERROR(Insist(ctx, [&](const CallContext& limited) -> absl::Status {
+    ASSIGN_OR_RETURN(object, inner_.Stat(limited, key));
+    return absl::OkStatus();
+  }));
+  return object;
+}
+
+absl::Status RetryingObjectStore::List(const CallContext& ctx, const std::string& prefix,
+                                       absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  absl::flat_hash_set<Fingerprint> passed_on;
+  absl::Status refused;  // What `sink` said; not ours to repeat.
+  const absl::Status status = Insist(ctx, [&](const CallContext& limited) {
+    const absl::Status listed =
+        inner_.List(limited, prefix, [&](const ObjectInfo& object) -> absl::Status {
+          if (passed_on.insert(FingerprintOf(object.key)).second) {
+            refused = sink(object);
+          }
+          return refused;
+        });
+    return refused.ok() ? listed : absl::OkStatus();
+  });
+  return refused.ok() ? status : refused;
+}
+
+absl::Status RetryingObjectStore::Delete(const CallContext& ctx, const std::string& key) {
+  return Insist(ctx, [&](const CallContext& limited) { return inner_.Delete(limited, key); });
+}
+
+}  // namespace csidelta::storage

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "base/backoff.h"
+#include "base/random.h"
+#include "storage/object_store.h"
+#include "storage/store_meter.h"
+
+namespace csidelta::storage {
+
+struct RetryOptions {
+  BackoffOptions backoff = {
+      .delay_first = absl::Milliseconds(500), .delay_max = absl::Seconds(30), .attempts_max = 8};
+  absl::Duration total_max = absl::Minutes(15);  // of one call with all its attempts and delays
+};
+
+// Makes a call to `inner` again while MayHeal() says so, with growing, jittered delays, until it is
+// answered otherwise or the attempts or the time are used up; then the last answer of `inner` is
+// the caller's. Every call of ObjectStore may be repeated, with two cares:
+//   - Put() with if_absent: an attempt that seemed to fail may have stored the object. When a later
+//     one meets it, the object counts as ours if it has our bytes.
+//   - List(): begins anew, and passes on what it has not passed on yet. It keeps 16 bytes for every
+//     object listed.
+// Borrows everything that it is given.
+class RetryingObjectStore : public ObjectStore {
+ public:
+  RetryingObjectStore(ObjectStore& inner, const RetryOptions& options, Random& random,
+                      StoreMeter& meter)
+      : inner_(inner), options_(options), random_(random), meter_(meter) {}
+
+  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                   const PutOptions& options) override;
+  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
+                                  int64_t size_bytes_max) override;
+  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
+                                       ByteRange range) override;
+  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix,
+                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  std::string Describe() const override { return inner_.Describe(); }
+
+ private:
+  absl::Status Insist(const CallContext& ctx,
+                      absl::FunctionRef<absl::Status(const CallContext&)> attempt);
+
+  ObjectStore& inner_;
+  const RetryOptions options_;
+  Random& random_;
+  StoreMeter& meter_;
+};
+
+}  // namespace csidelta::storage

@@ -1,0 +1,128 @@
+#include "storage/s3_errors.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace csidelta::storage {
+namespace {
+
+constexpr std::size_t kMessageBytesMax = 300;
+
+// Names of errors that say more than the HTTP status beside them.
+const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
+  using Code = absl::StatusCode;
+  static const auto* const codes = new std::map<absl::string_view, Code>{
+      {"NoSuchBucket", Code::kFailedPrecondition},
+      {"NoSuchKey", Code::kNotFound},
+      {"InvalidAccessKeyId", Code::kUnauthenticated},
+      {"SignatureDoesNotMatch", Code::kUnauthenticated},
+      {"ExpiredToken", Code::kUnauthenticated},
+      {"ExpiredTokenException", Code::kUnauthenticated},
+      {"InvalidToken", Code::kUnauthenticated},
+      {"InvalidClientTokenId", Code::kUnauthenticated},
+      {"InvalidIdentityToken", Code::kUnauthenticated},
+      {"TokenRefreshRequired", Code::kUnauthenticated},
+      {"RequestTimeTooSkewed", Code::kFailedPrecondition},
+      {"RequestTimeout", Code::kUnavailable},
+      {"IncompleteBody", Code::kUnavailable},
+      {"OperationAborted", Code::kUnavailable},
+      {"ConditionalRequestConflict", Code::kUnavailable},
+      {"InternalError", Code::kUnavailable},
+      {"ServiceUnavailable", Code::kUnavailable},
+      {"SlowDown", Code::kResourceExhausted},
+      {"Throttling", Code::kResourceExhausted},
+      {"ThrottlingException", Code::kResourceExhausted},
+      {"TooManyRequests", Code::kResourceExhausted},
+      {"RequestLimitExceeded", Code::kResourceExhausted},
+      {"QuotaExceeded", Code::kResourceExhausted},
+      {"XMinioStorageFull", Code::kResourceExhausted},
+      {"BadDigest", Code::kDataLoss},
+      {"InvalidDigest", Code::kDataLoss},
+      {"XAmzContentSHA256Mismatch", Code::kDataLoss},
+      {"XAmzContentChecksumMismatch", Code::kDataLoss},
+  };
+  return *codes;
+}
+
+absl::StatusCode CodeOfStatus(int status) {
+  switch (status) {
+    case 401:
+      return absl::StatusCode::kUnauthenticated;
+    case 403:
+      return absl::StatusCode::kPermissionDenied;
+    case 404:
+      return absl::StatusCode::kNotFound;
+    case 412:
+      return absl::StatusCode::kAlreadyExists;
+    case 416:
+      return absl::StatusCode::kOutOfRange;
+    case 429:
+    case 507:
+      return absl::StatusCode::kResourceExhausted;
+    case 408:
+    case 500:
+    case 502:
+    case 503:
+    case 504:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kFailedPrecondition;
+  }
+}
+
+std::string Printable(absl::string_view text) {
+  std::string clean(text.substr(0, kMessageBytesMax));
+  std::replace_if(
+      clean.begin(), clean.end(),
+      [](char c) { return !absl::ascii_isprint(static_cast<unsigned char>(c)); }, '?');
+  return clean;
+}
+
+std::string Header(const net::HttpResponse& response, const std::string& name) {
+  const auto found = response.headers.find(name);
+  return found == response.headers.end() ? "" : found->second;
+}
+
+}  // namespace
+
+S3Error ReadS3Error(const net::HttpResponse& response) {
+  S3Error error;
+  // An answer of a proxy, or to HEAD, is no XML: then the status has to do.
+  if (absl::StatusOr<S3Error> parsed = ParseS3Error(response.body); parsed.ok()) {
+    error = *std::move(parsed);
+  }
+  if (const std::string region = Header(response, "x-amz-bucket-region"); !region.empty()) {
+    error.region = region;
+  }
+  return error;
+}
+
+absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
+                      const std::string& region) {
+  std::string text = absl::StrCat("the server answered ", response.status);
+  if (!error.code.empty()) {
+    absl::StrAppend(&text, " ", Printable(error.code), ": ", Printable(error.message));
+  }
+  if (const std::string id = Header(response, "x-amz-request-id"); !id.empty()) {
+    absl::StrAppend(&text, " (request ", Printable(id), ")");
+  }
+  const bool is_redirect = response.status / 100 == 3;
+  const bool is_other_region =
+      !error.region.empty() && error.region != region &&
+      (is_redirect || error.code == "AuthorizationHeaderMalformed" || response.status == 400);
+  if (is_other_region) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the bucket is in region \"", Printable(error.region), "\", not \"", region, "\"; ", text));
+  }
+  if (is_redirect) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the bucket has another endpoint or region; ", text));
+  }
+  const auto named = CodesByName().find(error.code);
+  return {named != CodesByName().end() ? named->second : CodeOfStatus(response.status), text};
+}
+
+}  // namespace csidelta::storage

@@ -1,0 +1,356 @@
+#include "storage/s3_object_store.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/crypto.h"
+#include "base/status_macros.h"
+#include "storage/object_rules.h"
+#include "storage/s3_errors.h"
+#include "storage/s3_xml.h"
+
+namespace csidelta::storage {
+namespace {
+
+constexpr char kEmptySha256[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+constexpr int64_t kErrorBytesMax = int64_t{64} << 10;
+constexpr int64_t kListPagesMax = 1'000'000;
+// A clock that differs by more is what a refusal without a reason may come from.
+constexpr absl::Duration kSkewMin = absl::Minutes(5);
+
+std::string Header(const net::HttpResponse& response, const std::string& name) {
+  const auto found = response.headers.find(name);
+  return found == response.headers.end() ? "" : found->second;
+}
+
+std::string EncodePath(absl::string_view path) {
+  return absl::StrJoin(absl::StrSplit(path, '/'), "/",
+                       [](std::string* out, absl::string_view segment) {
+                         out->append(net::PercentEncode(segment));
+                       });
+}
+
+std::string Base64OfHex(const std::string& hex) {
+  return absl::Base64Escape(absl::HexStringToBytes(hex));
+}
+
+bool IsSuccess(const net::HttpResponse& response) { return response.status / 100 == 2; }
+
+// What HttpClient's errors mean here: NOT_FOUND is a missing host there, but an object here.
+absl::Status FromTransport(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kInvalidArgument:
+      return absl::FailedPreconditionError(status.message());
+    case absl::StatusCode::kInternal:
+      return absl::DataLossError(status.message());
+    default:
+      return status;
+  }
+}
+
+// Whether the answer is the range that was asked for: "bytes 0-9/100".
+absl::Status CheckRange(const net::HttpResponse& response, const std::string& key,
+                        const ByteRange& range) {
+  const int64_t end_bytes = range.offset_bytes + range.length_bytes;
+  if (response.status == 200 && range.offset_bytes == 0 &&
+      std::ssize(response.body) == range.length_bytes) {
+    return absl::OkStatus();  // The whole object is what was asked for.
+  }
+  if (response.status != 206) {
+    return absl::DataLossError(absl::StrCat("get ", key, ": the server does not heed ranges"));
+  }
+  const std::string header = Header(response, "content-range");
+  const std::string expected = absl::StrCat("bytes ", range.offset_bytes, "-", end_bytes - 1, "/");
+  if (absl::StartsWith(header, expected) && std::ssize(response.body) == range.length_bytes) {
+    return absl::OkStatus();
+  }
+  // A range that begins inside the object and ends behind it is cut by the server.
+  int64_t size_bytes = 0;
+  const std::vector<std::string> parts = absl::StrSplit(header, '/');
+  if (absl::SimpleAtoi(parts.back(), &size_bytes) && size_bytes >= 0 && size_bytes < end_bytes) {
+    return ObjectEndsBefore(key, range, size_bytes);
+  }
+  return absl::DataLossError(absl::StrCat("get ", key, ": the answer is another range"));
+}
+
+// Hands the objects of one page to `sink`; what has no key of ours is passed over. `root` is what
+// stands before every key in the bucket.
+absl::Status PassOn(const std::vector<ListedObject>& objects, absl::string_view root,
+                    absl::string_view prefix,
+                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  for (const ListedObject& listed : objects) {
+    absl::string_view key = listed.key;
+    if (!absl::ConsumePrefix(&key, root) || !absl::StartsWith(key, prefix)) {
+      return absl::DataLossError(
+          absl::StrCat("list ", prefix, ": the server names objects from elsewhere"));
+    }
+    if (CheckKey(key).ok()) {
+      RETURN_IF_ERROR(sink({.key = std::string(key), .size_bytes = listed.size_bytes}));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+net::HttpLimits S3HttpLimits() {
+  net::HttpLimits limits;
+  limits.body_bytes_max = kXmlBytesMax;
+  limits.connect_time_max = absl::Seconds(10);
+  limits.silence_max = absl::Seconds(60);
+  return limits;
+}
+
+S3ObjectStore::S3ObjectStore(S3Options options, net::HttpClient& http,
+                             CredentialsProvider& credentials, StoreMeter& meter)
+    : options_(std::move(options)), http_(http), credentials_(credentials), meter_(meter) {}
+
+std::string S3ObjectStore::Describe() const {
+  return absl::StrCat("s3:", options_.endpoint.scheme, "://", options_.endpoint.HostHeader(), "/",
+                      options_.bucket, options_.prefix.empty() ? "" : "/",
+                      absl::string_view(options_.prefix)
+                          .substr(0, options_.prefix.empty() ? 0 : options_.prefix.size() - 1));
+}
+
+net::HttpRequest S3ObjectStore::Sign(const Call& call, const Credentials& credentials,
+                                     absl::Time time) const {
+  net::HttpRequest request{.method = call.method,
+                           .url = options_.endpoint,
+                           .headers = call.headers,
+                           .body = "",
+                           .borrowed_body = call.body,
+                           .answer_bytes_max = call.answer_bytes_max};
+  std::string path = call.key.empty() ? "" : EncodePath(absl::StrCat(options_.prefix, call.key));
+  if (options_.path_style) {
+    path = absl::StrCat(net::PercentEncode(options_.bucket), "/", path);
+  } else {
+    request.url.host = absl::StrCat(options_.bucket, ".", options_.endpoint.host);
+  }
+  request.url.target = absl::StrCat("/", path, call.query.empty() ? "" : "?", call.query);
+  RequestToSign to_sign{.method = call.method,
+                        .target = request.url.target,
+                        .headers = call.headers,
+                        .sha256_hex = call.sha256_hex.empty() ? kEmptySha256 : call.sha256_hex};
+  request.headers.emplace_back("x-amz-content-sha256", to_sign.sha256_hex);
+  to_sign.headers = request.headers;
+  to_sign.headers.emplace_back("host", request.url.HostHeader());
+  for (auto& header : SignRequest(to_sign, credentials,
+                                  {.time = time, .region = options_.region, .service = "s3"})) {
+    request.headers.push_back(std::move(header));
+  }
+  return request;
+}
+
+// Whether the reason of a refusal could be taken away, so that the request may be sent again.
+bool S3ObjectStore::Correct(const CallContext& ctx, const net::HttpResponse& response) {
+  const S3Error error = ReadS3Error(response);
+  const absl::Time now = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
+  absl::Time theirs;
+  const bool says_time =
+      absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", Header(response, "date"), &theirs, nullptr);
+  const bool is_skewed =
+      error.code == "RequestTimeTooSkewed" || (response.status == 403 && error.code.empty());
+  if (is_skewed && says_time && absl::AbsDuration(theirs - now) >= kSkewMin) {
+    clock_skew_seconds_ = absl::ToInt64Seconds(theirs - ctx.clock->Now());
+    return true;
+  }
+  if (error.code == "ExpiredToken" || error.code == "TokenRefreshRequired") {
+    credentials_.Forget();
+    return true;
+  }
+  return false;
+}
+
+// Any answer that is neither a wrong clock nor expired credentials, when that could be helped.
+absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, const Call& call) {
+  constexpr int kCorrectionsMax = 2;
+  for (int corrections = 0;; ++corrections) {
+    RETURN_IF_ERROR(ctx.Check());
+    ASSIGN_OR_RETURN(const Credentials credentials, credentials_.Get(ctx));
+    const absl::Time time = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
+    absl::StatusOr<net::HttpResponse> response = http_.Send(ctx, Sign(call, credentials, time));
+    if (!response.ok()) {
+      return FromTransport(response.status());
+    }
+    const bool may_be_corrected = response->status / 100 == 4 && corrections < kCorrectionsMax;
+    if (!may_be_corrected || !Correct(ctx, *response)) {
+      return response;
+    }
+  }
+}
+
+absl::Status S3ObjectStore::Failure(const net::HttpResponse& response) const {
+  return S3Status(response, ReadS3Error(response), options_.region);
+}
+
+HeaderList S3ObjectStore::PutHeaders(const CallContext& ctx, const std::string& key,
+                                     const PutOptions& options) const {
+  HeaderList headers = {{"x-amz-checksum-sha256", Base64OfHex(options.sha256_hex)}};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) {
+      headers.emplace_back(name, value);
+    }
+  };
+  add("if-none-match", options.if_absent ? "*" : "");
+  add("x-amz-storage-class", options_.storage_class);
+  add("x-amz-server-side-encryption", options_.server_side_encryption);
+  add("x-amz-server-side-encryption-aws-kms-key-id", options_.kms_key_id);
+  bool is_locked = !options_.object_lock_mode.empty();
+  for (const std::string& exempt : options_.object_lock_exempt_prefixes) {
+    is_locked = is_locked && !absl::StartsWith(key, exempt);
+  }
+  if (is_locked) {
+    add("x-amz-object-lock-mode", options_.object_lock_mode);
+    add("x-amz-object-lock-retain-until-date",
+        absl::FormatTime("%Y-%m-%d%ET%H:%M:%SZ", ctx.clock->Now() + options_.object_lock_duration,
+                         absl::UTCTimeZone()));
+  }
+  return headers;
+}
+
+absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
+                                absl::string_view bytes, const PutOptions& options) {
+  RETURN_IF_ERROR(CheckPut(key, options));
+  PutOptions known = options;
+  if (known.sha256_hex.empty()) {
+    known.sha256_hex = Sha256Hex(bytes);
+  }
+  const std::string what = absl::StrCat("put ", key);
+  absl::StatusOr<net::HttpResponse> response = Send(ctx, {.method = "PUT",
+                                                          .key = key,
+                                                          .headers = PutHeaders(ctx, key, known),
+                                                          .body = bytes,
+                                                          .sha256_hex = known.sha256_hex,
+                                                          .answer_bytes_max = kErrorBytesMax});
+  RETURN_IF_ERROR(Annotate(response.status(), what));
+  if (IsSuccess(*response)) {
+    const std::string stored = Header(*response, "x-amz-checksum-sha256");
+    return stored.empty() || stored == Base64OfHex(known.sha256_hex)
+               ? absl::OkStatus()
+               : absl::DataLossError(absl::StrCat(what, ": the server stored other bytes"));
+  }
+  if (response->status == 412 && options.if_absent) {
+    return ObjectExists(key);
+  }
+  const absl::Status status = Failure(*response);
+  // Servers that are older than the condition refuse it in different ways.
+  const bool knows_no_condition =
+      options.if_absent && absl::IsFailedPrecondition(status) &&
+      (response->status == 501 ||
+       (response->status == 400 && ReadS3Error(*response).region.empty()));
+  if (knows_no_condition) {
+    return absl::UnimplementedError(absl::StrCat(what, " if absent: ", status.message()));
+  }
+  return Annotate(status, what);
+}
+
+absl::StatusOr<std::string> S3ObjectStore::Get(const CallContext& ctx, const std::string& key,
+                                               int64_t size_bytes_max) {
+  RETURN_IF_ERROR(CheckKey(key));
+  absl::StatusOr<net::HttpResponse> response = Send(
+      ctx,
+      {.method = "GET", .key = key, .answer_bytes_max = std::max(size_bytes_max, kErrorBytesMax)});
+  if (absl::IsDataLoss(response.status())) {
+    return ObjectTooLarge(key, size_bytes_max);  // The client's limit, which was ours.
+  }
+  RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("get ", key)));
+  if (response->status != 200) {
+    return Annotate(Failure(*response), absl::StrCat("get ", key));
+  }
+  if (std::ssize(response->body) > size_bytes_max) {
+    return ObjectTooLarge(key, size_bytes_max);
+  }
+  return std::move(response->body);
+}
+
+absl::StatusOr<std::string> S3ObjectStore::GetRange(const CallContext& ctx, const std::string& key,
+                                                    ByteRange range) {
+  RETURN_IF_ERROR(CheckGetRange(key, range));
+  const int64_t last = range.offset_bytes + range.length_bytes - 1;
+  absl::StatusOr<net::HttpResponse> response =
+      Send(ctx, {.method = "GET",
+                 .key = key,
+                 .headers = {{"range", absl::StrCat("bytes=", range.offset_bytes, "-", last)}},
+                 .answer_bytes_max = std::max(range.length_bytes, kErrorBytesMax)});
+  RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("get ", key)));
+  if (!IsSuccess(*response)) {
+    return Annotate(Failure(*response), absl::StrCat("get ", key));
+  }
+  RETURN_IF_ERROR(CheckRange(*response, key, range));
+  return std::move(response->body);
+}
+
+absl::StatusOr<ObjectInfo> S3ObjectStore::Stat(const CallContext& ctx, const std::string& key) {
+  RETURN_IF_ERROR(CheckKey(key));
+  absl::StatusOr<net::HttpResponse> response =
+      Send(ctx, {.method = "HEAD", .key = key, .answer_bytes_max = kErrorBytesMax});
+  RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("stat ", key)));
+  if (response->status != 200) {
+    return Annotate(Failure(*response), absl::StrCat("stat ", key));
+  }
+  ObjectInfo object{.key = key, .size_bytes = 0};
+  if (!absl::SimpleAtoi(Header(*response, "content-length"), &object.size_bytes) ||
+      object.size_bytes < 0) {
+    return absl::DataLossError(absl::StrCat("stat ", key, ": the answer has no size"));
+  }
+  return object;
+}
+
+absl::Status S3ObjectStore::List(const CallContext& ctx, const std::string& prefix,
+                                 absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  RETURN_IF_ERROR(CheckPrefix(prefix));
+  const std::string what = absl::StrCat("list ", prefix);
+  const std::string base =
+      absl::StrCat("encoding-type=url&list-type=2&max-keys=", options_.page_objects_max,
+                   "&prefix=", net::PercentEncode(absl::StrCat(options_.prefix, prefix)));
+  std::string token;
+  for (int64_t pages = 0; pages < kListPagesMax; ++pages) {
+    Call call{.method = "GET", .query = base, .answer_bytes_max = kXmlBytesMax};
+    if (pages > 0) {
+      meter_.Add(&StoreUsage::list_requests, 1);
+      absl::StrAppend(&call.query, "&continuation-token=", net::PercentEncode(token));
+    }
+    absl::StatusOr<net::HttpResponse> response = Send(ctx, call);
+    RETURN_IF_ERROR(Annotate(response.status(), what));
+    if (response->status != 200) {
+      return Annotate(Failure(*response), what);
+    }
+    absl::StatusOr<ListPage> page = ParseListPage(response->body);
+    if (!page.ok()) {
+      return absl::DataLossError(absl::StrCat(what, ": ", page.status().message()));
+    }
+    RETURN_IF_ERROR(PassOn(page->objects, options_.prefix, prefix, sink));
+    if (page->next_token.empty()) {
+      return absl::OkStatus();
+    }
+    if (page->next_token == token) {
+      break;
+    }
+    token = std::move(page->next_token);
+  }
+  return absl::DataLossError(absl::StrCat(what, ": the listing has no end"));
+}
+
+absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& key) {
+  RETURN_IF_ERROR(CheckKey(key));
+  absl::StatusOr<net::HttpResponse> response =
+      Send(ctx, {.method = "DELETE", .key = key, .answer_bytes_max = kErrorBytesMax});
+  RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("delete ", key)));
+  if (IsSuccess(*response)) {
+    return absl::OkStatus();
+  }
+  const absl::Status status = Failure(*response);
+  return absl::IsNotFound(status) ? absl::OkStatus()
+                                  : Annotate(status, absl::StrCat("delete ", key));
+}
+
+}  // namespace csidelta::storage

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "net/http_client.h"
+#include "net/url.h"
+#include "storage/credentials.h"
+#include "storage/object_store.h"
+#include "storage/store_meter.h"
+
+namespace csidelta::storage {
+
+struct S3Options {
+  net::Url endpoint;  // scheme, host and port; its target does not count
+  std::string bucket = {};
+  std::string prefix = {};  // "", or what stands before every key, with "/" behind
+  std::string region = "us-east-1";
+  // https://host/bucket/key; else https://bucket.host/key.
+  bool path_style = true;
+  std::string storage_class = {};           // "STANDARD_IA"; "": the bucket's own
+  std::string server_side_encryption = {};  // "AES256", "aws:kms"; "": the bucket's own
+  std::string kms_key_id = {};
+  // "GOVERNANCE" or "COMPLIANCE": every object is locked for so long from its Put(), but for those
+  // below the exempt prefixes (relative to `prefix`), which must stay deletable.
+  std::string object_lock_mode = {};
+  absl::Duration object_lock_duration = absl::ZeroDuration();
+  std::vector<std::string> object_lock_exempt_prefixes = {};
+  int page_objects_max = 1000;  // of a listing
+};
+
+// What HttpClient should do for S3: bodies of a whole pack, and no waiting for a dead server.
+net::HttpLimits S3HttpLimits();
+
+// Objects in a bucket, over S3's REST dialect: one PUT per object, no multipart; every request
+// signed with Signature V4, its payload's SHA-256 included, which is also stored with the object as
+// x-amz-checksum-sha256. Verified against the bytes by the server; a mismatch is DATA_LOSS.
+//
+// Redirects are not followed: a bucket of another region is FAILED_PRECONDITION, naming the region.
+// When the server says that our clock is wrong, its Date is believed from then on; when it calls
+// the credentials expired, they are fetched again; the request is sent again once for each. A
+// server that refuses If-None-Match makes if_absent UNIMPLEMENTED; one that overlooks it cannot be
+// told from one that heeds it.
+//
+// Borrows `http`, `credentials` and `meter`, which is told of the pages of a listing after the
+// first.
+class S3ObjectStore : public ObjectStore {
+ public:
+  S3ObjectStore(S3Options options, net::HttpClient& http, CredentialsProvider& credentials,
+                StoreMeter& meter);
+
+  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                   const PutOptions& options) override;
+  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
+                                  int64_t size_bytes_max) override;
+  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
+                                       ByteRange range) override;
+  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix,
+                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  std::string Describe() const override;
+
+ private:
+  // One request, before it is signed.
+  struct Call {
+    std::string method;
+    std::string key = {};    // "" for the bucket itself
+    std::string query = {};  // percent-encoded
+    HeaderList headers = {};
+    absl::string_view body = {};
+    std::string sha256_hex = {};  // of the body
+    int64_t answer_bytes_max = 0;
+  };
+
+  net::HttpRequest Sign(const Call& call, const Credentials& credentials, absl::Time time) const;
+  absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call);
+  bool Correct(const CallContext& ctx, const net::HttpResponse& response);
+  absl::Status Failure(const net::HttpResponse& response) const;
+  HeaderList PutHeaders(const CallContext& ctx, const std::string& key,
+                        const PutOptions& options) const;
+
+  const S3Options options_;
+  net::HttpClient& http_;
+  CredentialsProvider& credentials_;
+  StoreMeter& meter_;
+  std::atomic<int64_t> clock_skew_seconds_ = 0;  // The server's clock is ahead of ours by so much.
+};
+
+}  // namespace csidelta::storage

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "storage/s3_signer.h"
+
+namespace csidelta::storage {
+
+// The XML that S3 and STS answer with. The functions below take whatever bytes come: no document
+// types, no entities of the document's own, at most kXmlBytesMax bytes, kXmlDepthMax levels and
+// kXmlTextBytesMax bytes in one value; unknown elements are passed over. INVALID_ARGUMENT says what
+// is wrong with a document, without repeating it. Pure.
+
+inline constexpr int64_t kXmlBytesMax = int64_t{8} << 20;  // A page has 1000 keys of 1 KiB at most.
+inline constexpr int kXmlDepthMax = 16;
+inline constexpr int64_t kXmlTextBytesMax = int64_t{64} << 10;
+
+struct ListedObject {
+  std::string key;  // as it stands in the bucket, decoded
+  int64_t size_bytes = 0;
+};
+
+struct ListPage {
+  std::vector<ListedObject> objects;
+  std::string next_token;  // "": this is the last page
+};
+
+// A ListBucketResult of version 2. A page that is truncated, but does not say where to go on, is an
+// error.
+absl::StatusOr<ListPage> ParseListPage(absl::string_view xml);
+
+struct S3Error {
+  std::string code;  // "NoSuchKey"
+  std::string message;
+  std::string region;  // "" unless the bucket is in another one than the request was for
+};
+
+// An Error; also in an ErrorResponse, as STS wraps it.
+absl::StatusOr<S3Error> ParseS3Error(absl::string_view xml);
+
+// An AssumeRoleWithWebIdentityResponse: credentials with session token and expiry.
+absl::StatusOr<Credentials> ParseAssumeRoleResponse(absl::string_view xml);
+
+}  // namespace csidelta::storage

@@ -1,0 +1,164 @@
+#include "base/extent.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta {
+namespace {
+
+using support::IsOkAndHolds;
+using support::StatusIs;
+
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+struct FormCase {
+  const char* name;
+  Extent extent;
+  bool want;
+};
+class ExtentFormTest : public testing::TestWithParam<FormCase> {};
+
+TEST_P(ExtentFormTest, IsWellFormedOnlyWhenTheEndFits) {
+  EXPECT_EQ(IsWellFormed(GetParam().extent), GetParam().want);
+}
+
+const FormCase kFormCases[] = {
+    {"FirstByte", {0, 1}, true},
+    {"UpToTheLastNumber", {kMax - 1, 1}, true},
+    {"Everything", {0, kMax}, true},
+    {"Empty", {0, 0}, false},
+    {"NegativeLength", {4096, -1}, false},
+    {"NegativeOffset", {-1, 2}, false},
+    {"EndOverflows", {kMax, 1}, false},
+    {"BothHuge", {kMax, kMax}, false},
+    {"LowestNumber", {std::numeric_limits<int64_t>::min(), kMax}, false},
+};
+INSTANTIATE_TEST_SUITE_P(Table, ExtentFormTest, testing::ValuesIn(kFormCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+struct MergeCase {
+  const char* name;
+  std::vector<Extent> in, want;
+};
+class MergeExtentsTest : public testing::TestWithParam<MergeCase> {};
+
+TEST_P(MergeExtentsTest, GivesTheSameBytesInOrder) {
+  EXPECT_EQ(MergeExtents(GetParam().in), GetParam().want);
+}
+
+const MergeCase kMergeCases[] = {
+    {"Empty", {}, {}},
+    {"TouchingJoin", {{0, 4096}, {4096, 512}}, {{0, 4608}}},
+    {"GapStays", {{0, 4096}, {8192, 512}}, {{0, 4096}, {8192, 512}}},
+    {"Unsorted", {{8, 1}, {0, 1}, {4, 1}}, {{0, 1}, {4, 1}, {8, 1}}},
+    {"Duplicates", {{4, 4}, {4, 4}, {4, 4}}, {{4, 4}}},
+    {"InsideAnother", {{0, 100}, {10, 5}, {99, 1}}, {{0, 100}}},
+    {"Overlap", {{5, 10}, {0, 6}}, {{0, 15}}},
+    {"AtTheEnd", {{kMax - 2, 2}, {kMax - 3, 1}}, {{kMax - 3, 3}}},
+};
+INSTANTIATE_TEST_SUITE_P(Table, MergeExtentsTest, testing::ValuesIn(kMergeCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+struct SubtractCase {
+  const char* name;
+  std::vector<Extent> from, removed, want;
+};
+class SubtractExtentsTest : public testing::TestWithParam<SubtractCase> {};
+
+TEST_P(SubtractExtentsTest, LeavesWhatIsNotRemoved) {
+  EXPECT_EQ(SubtractExtents(GetParam().from, GetParam().removed), GetParam().want);
+}
+
+const SubtractCase kSubtractCases[] = {
+    {"Nothing", {{0, 10}}, {}, {{0, 10}}},
+    {"FromNothing", {}, {{0, 10}}, {}},
+    {"Everything", {{0, 10}}, {{0, 10}}, {}},
+    {"Middle", {{0, 10}}, {{3, 4}}, {{0, 3}, {7, 3}}},
+    {"Head", {{5, 10}}, {{0, 7}}, {{7, 8}}},
+    {"Tail", {{5, 10}}, {{12, 10}}, {{5, 7}}},
+    {"OneHoleOverTwo", {{0, 10}, {20, 10}}, {{5, 20}}, {{0, 5}, {25, 5}}},
+    {"ManyHolesInOne", {{0, 10}}, {{1, 1}, {3, 1}, {9, 1}}, {{0, 1}, {2, 1}, {4, 5}}},
+};
+INSTANTIATE_TEST_SUITE_P(Table, SubtractExtentsTest, testing::ValuesIn(kSubtractCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(ClipExtentTest, CutsAtTheVolumesEnd) {
+  EXPECT_EQ(ClipExtent({0, 10}, 20), (Extent{0, 10}));
+  EXPECT_EQ(ClipExtent({15, 10}, 20), (Extent{15, 5}));
+  EXPECT_EQ(ClipExtent({20, 1}, 20), std::nullopt);
+  EXPECT_EQ(ClipExtent({0, 1}, 0), std::nullopt);
+  EXPECT_EQ(ClipExtent({1, kMax - 1}, 2), (Extent{1, 1}));
+}
+
+TEST(AlignOutwardsTest, CoversWholeUnits) {
+  EXPECT_THAT(AlignOutwards({0, 1}, 4096), IsOkAndHolds(Extent{0, 4096}));
+  EXPECT_THAT(AlignOutwards({4095, 2}, 4096), IsOkAndHolds(Extent{0, 8192}));
+  EXPECT_THAT(AlignOutwards({4096, 4096}, 4096), IsOkAndHolds(Extent{4096, 4096}));
+  EXPECT_THAT(AlignOutwards({7, 5}, 1), IsOkAndHolds(Extent{7, 5}));
+}
+
+TEST(AlignOutwardsTest, RefusesAnEndPastTheLastNumber) {
+  EXPECT_THAT(AlignOutwards({kMax - 10, 10}, 4096), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(AlignOutwards({0, kMax}, 2), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_THAT(AlignOutwards({0, kMax}, 1), IsOkAndHolds(Extent{0, kMax}));
+}
+
+// Random lists against one bit per byte.
+class ExtentModel {
+ public:
+  static constexpr int kBytes = 300;
+
+  static std::vector<Extent> RandomList(std::mt19937& random) {
+    std::vector<Extent> list(random() % 12);
+    for (Extent& extent : list) {
+      extent.offset_bytes = static_cast<int64_t>(random() % (kBytes - 1));
+      extent.length_bytes =
+          1 + static_cast<int64_t>(random() % static_cast<unsigned>(kBytes - extent.offset_bytes));
+      extent.length_bytes = std::min<int64_t>(extent.length_bytes, 1 + random() % 40);
+    }
+    return list;
+  }
+
+  static std::vector<bool> Bits(const std::vector<Extent>& list) {
+    std::vector<bool> bits(kBytes);
+    for (const Extent& extent : list) {
+      for (int64_t at = extent.offset_bytes; at < extent.end_bytes(); ++at) {
+        bits[static_cast<std::size_t>(at)] = true;
+      }
+    }
+    return bits;
+  }
+};
+
+TEST(ExtentPropertyTest, MergeAndSubtractAgreeWithSetsOfBytes) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    std::mt19937 random(seed);
+    const std::vector<Extent> some = ExtentModel::RandomList(random);
+    const std::vector<Extent> others = ExtentModel::RandomList(random);
+    const std::vector<Extent> merged = MergeExtents(some);
+    const std::vector<Extent> removed = MergeExtents(others);
+    ASSERT_TRUE(IsNormal(merged)) << "seed " << seed;
+    ASSERT_EQ(ExtentModel::Bits(merged), ExtentModel::Bits(some)) << "seed " << seed;
+    const std::vector<Extent> left = SubtractExtents(merged, removed);
+    ASSERT_TRUE(IsNormal(left)) << "seed " << seed;
+    std::vector<bool> want = ExtentModel::Bits(some);
+    const std::vector<bool> minus = ExtentModel::Bits(others);
+    int64_t count = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      want[i] = want[i] && !minus[i];
+      count += want[i] ? 1 : 0;
+    }
+    ASSERT_EQ(ExtentModel::Bits(left), want) << "seed " << seed;
+    ASSERT_EQ(TotalBytes(left), count) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta

@@ -1,0 +1,108 @@
+// The suite of BlockDevice on loop devices with blocks of 512 and 4096 bytes, and what only devices
+// do. Needs root.
+#include <sys/mount.h>
+
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "incremental/file_block_device.h"
+#include "tests/contract/block_device_contract.h"
+#include "tests/support/loop_block.h"
+#include "tests/support/scratch_file.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::contract {
+namespace {
+
+using incremental::FileBlockDevice;
+using incremental::IoEngine;
+using support::IsOk;
+using support::LoopBlock;
+using support::ScratchFile;
+using support::StatusIs;
+
+class LoopSubject : public BlockDeviceSubject {
+ public:
+  LoopSubject(uint32_t block_bytes, IoEngine engine) : block_bytes_(block_bytes), engine_(engine) {}
+
+  incremental::BlockDevice* Make(int64_t size_bytes) override {
+    device_.reset();
+    loop_.reset();
+    if (size_bytes % block_bytes_ != 0) {
+      std::cout << "a device has no " << size_bytes << " bytes\n";
+      return nullptr;
+    }
+    file_.Write(std::string(static_cast<std::size_t>(size_bytes), '\xA5'));
+    loop_.emplace(file_.path(), block_bytes_);
+    EXPECT_FALSE(loop_->path().empty()) << "no loop device: run as root";
+    absl::StatusOr<std::unique_ptr<FileBlockDevice>> device =
+        FileBlockDevice::OpenForWrite(loop_->path(), size_bytes, engine_);
+    EXPECT_THAT(device, IsOk());
+    device_ = device.ok() ? *std::move(device) : nullptr;
+    EXPECT_TRUE(device_ == nullptr || device_->facts().alignment_bytes == block_bytes_);
+    return device_.get();
+  }
+
+ private:
+  const uint32_t block_bytes_;
+  const IoEngine engine_;
+  ScratchFile file_{"."};
+  std::optional<LoopBlock> loop_;
+  std::unique_ptr<FileBlockDevice> device_;
+};
+
+BlockDeviceCase LoopCase(const char* name, uint32_t block_bytes, IoEngine engine) {
+  return {name,
+          [block_bytes, engine] { return std::make_unique<LoopSubject>(block_bytes, engine); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Loop, BlockDeviceContract,
+                         testing::Values(LoopCase("Best512", 512, IoEngine::kBest),
+                                         LoopCase("Best4096", 4096, IoEngine::kBest),
+                                         LoopCase("Threads512", 512, IoEngine::kThreads),
+                                         LoopCase("Threads4096", 4096, IoEngine::kThreads)),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+constexpr int64_t kBytes = 1 << 20;
+
+TEST(LoopDeviceTest, ADeviceHeldByAnotherIsRefused) {
+  ScratchFile file(".");
+  file.Write(std::string(kBytes, 'x'));
+  const LoopBlock loop(file.path(), 512);
+  ASSERT_FALSE(loop.path().empty());
+  const auto holder = FileBlockDevice::OpenForWrite(loop.path(), kBytes);
+  ASSERT_THAT(holder, IsOk());
+  EXPECT_THAT(FileBlockDevice::OpenForWrite(loop.path(), kBytes),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(FileBlockDevice::OpenForRead(loop.path()), IsOk());
+}
+
+TEST(LoopDeviceTest, AMountedDeviceIsRefused) {
+  ScratchFile file(".");
+  file.Write(std::string(std::size_t{8} << 20, '\0'));
+  ASSERT_EQ(std::system(("mkfs.ext4 -q -F " + file.path()).c_str()), 0);
+  const LoopBlock loop(file.path(), 512);
+  ASSERT_FALSE(loop.path().empty());
+  std::string folder = testing::TempDir() + "/csi-delta-mount-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  ASSERT_EQ(::mount(loop.path().c_str(), folder.c_str(), "ext4", MS_RDONLY, nullptr), 0);
+  EXPECT_THAT(FileBlockDevice::OpenForWrite(loop.path(), kBytes),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(::umount(folder.c_str()), 0);
+  ::rmdir(folder.c_str());
+}
+
+TEST(LoopDeviceTest, ASmallerDeviceIsOutOfRange) {
+  ScratchFile file(".");
+  file.Write(std::string(kBytes, 'x'));
+  const LoopBlock loop(file.path(), 512);
+  ASSERT_FALSE(loop.path().empty());
+  EXPECT_THAT(FileBlockDevice::OpenForWrite(loop.path(), kBytes + 1),
+              StatusIs(absl::StatusCode::kOutOfRange));
+}
+
+}  // namespace
+}  // namespace csidelta::contract

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "storage/object_store.h"
+
+namespace csidelta::contract {
+
+// One implementation of ObjectStore under the contract, without objects. Owns what it needs; a new
+// one for every test.
+class ObjectStoreSubject {
+ public:
+  virtual ~ObjectStoreSubject() = default;
+  virtual storage::ObjectStore& store() = 0;
+};
+
+struct ObjectStoreCase {
+  const char* name;
+  std::function<std::unique_ptr<ObjectStoreSubject>()> make;
+};
+inline std::ostream& operator<<(std::ostream& out, const ObjectStoreCase& subject) {
+  return out << subject.name;
+}
+
+// The suite that every ObjectStore passes: INSTANTIATE_TEST_SUITE_P(Name, ObjectStoreContract,
+// testing::Values(ObjectStoreCase{...})).
+class ObjectStoreContract : public testing::TestWithParam<ObjectStoreCase> {
+ protected:
+  ObjectStoreContract() : subject_(GetParam().make()), store_(subject_->store()) {}
+
+  void MustPut(const std::string& key, const std::string& bytes);
+  // Keys and sizes of what is listed; a key that comes twice fails the test.
+  std::map<std::string, int64_t> MustList(const std::string& prefix);
+
+  std::unique_ptr<ObjectStoreSubject> subject_;
+  storage::ObjectStore& store_;
+  CallContext ctx_ = CallContext().WithTimeout(absl::Seconds(60));
+};
+
+}  // namespace csidelta::contract

@@ -1,0 +1,47 @@
+// An index file from anybody: what is taken comes back when it is written again, and can be looked
+// up.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/check.h"
+#include "repository/index.h"
+
+namespace csidelta::repository {
+namespace {
+
+absl::StatusOr<std::vector<IndexedPack>> Decode(absl::string_view text) {
+  std::vector<IndexedPack> packs;
+  const absl::Status status = DecodeIndex(text, [&packs](const IndexedPack& pack) {
+    packs.push_back(pack);
+    return absl::OkStatus();
+  });
+  return status.ok() ? absl::StatusOr<std::vector<IndexedPack>>(packs) : status;
+}
+
+void Check(absl::string_view text) {
+  const auto packs = Decode(text);
+  if (!packs.ok()) {
+    CSIDELTA_CHECK(absl::IsInvalidArgument(packs.status()));
+    return;
+  }
+  const auto again = Decode(EncodeIndex(*packs));
+  CSIDELTA_CHECK(again.ok() && again->size() == packs->size());
+  BlobIndex index;
+  for (const IndexedPack& pack : *packs) {
+    index.AddPack(pack).IgnoreError();
+    for (const PackEntry& entry : pack.entries) {
+      CSIDELTA_CHECK(index.Contains(entry.handle));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::repository
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
+  csidelta::repository::Check({reinterpret_cast<const char*>(data), bytes});
+  return 0;
+}

@@ -1,0 +1,45 @@
+// The small JSON files of a repository from anybody: snapshot, key, config, lock, volume.json.
+// What is taken can be written, and is then taken again.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "base/check.h"
+#include "repository/config.h"
+#include "repository/key.h"
+#include "repository/lock.h"
+#include "repository/repo_snapshot.h"
+#include "repository/volume_layout.h"
+
+namespace csidelta::repository {
+namespace {
+
+void Check(absl::string_view text) {
+  if (const auto snapshot = DecodeSnapshot(text); snapshot.ok()) {
+    CSIDELTA_CHECK(DecodeSnapshot(EncodeSnapshot(*snapshot)).ok());
+  }
+  if (const auto key = DecodeKeyFile(text); key.ok()) {
+    CSIDELTA_CHECK(DecodeKeyFile(EncodeKeyFile(*key)).ok());
+  }
+  if (const auto config = DecodeConfig(text); config.ok()) {
+    CSIDELTA_CHECK(DecodeConfig(EncodeConfig(*config)).ok());
+  }
+  if (const auto lock = DecodeLock(text); lock.ok()) {
+    CSIDELTA_CHECK(DecodeLock(EncodeLock(*lock)).ok());
+  }
+  if (const auto manifest = DecodeManifest(text); manifest.ok()) {
+    CSIDELTA_CHECK(DecodeManifest(EncodeManifest(*manifest)).ok());
+  }
+  if (const auto owner = DecodeLockHostname(text); owner.has_value()) {
+    IsProvenDead(*owner, {.self = {}, .start_ticks_of = [](int64_t) { return 0; }});
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::repository
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
+  csidelta::repository::Check({reinterpret_cast<const char*>(data), bytes});
+  return 0;
+}

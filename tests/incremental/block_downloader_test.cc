@@ -1,0 +1,152 @@
+#include "incremental/block_downloader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/incremental/volume_fixture.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using support::FakeBlockDevice;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+
+constexpr int64_t kChunk = VolumeFixture::kChunk;
+constexpr int64_t kSize = 40 * kChunk + 999;
+
+struct BackedUp {
+  BackedUp() : device(kSize) {
+    device.Store(3 * kChunk, RandomBytes(2 * kChunk, 1));
+    device.Store(20 * kChunk, RandomBytes(kChunk, 2));
+    device.Store(30 * kChunk, device.Load(20 * kChunk, kChunk));  // One blob in two places.
+    device.Store(kSize - 10, "the tail");
+    backup = volume.FullBackup(device);
+    EXPECT_THAT(backup, IsOk());
+    image = device.Load(0, kSize);
+  }
+
+  VolumeFixture volume;
+  FakeBlockDevice device;
+  absl::StatusOr<BackupResult> backup = absl::UnknownError("not yet");
+  std::string image;
+};
+
+TEST(BlockDownloaderTest, CountsWhatItWritesAndWhatItMakesZero) {
+  BackedUp v;
+  FakeBlockDevice target(kSize, 4096, 0xA5);
+  const auto restored = v.volume.Restore(v.backup->snapshot, target);
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->written_bytes, 4 * kChunk + 999);
+  EXPECT_EQ(restored->zero_bytes, 36 * kChunk);
+  EXPECT_EQ(restored->damaged_copies, 0);
+  EXPECT_EQ(target.Load(0, kSize), v.image);
+}
+
+TEST(BlockDownloaderTest, ALargerTargetKeepsWhatIsBehindTheVolume) {
+  BackedUp v;
+  FakeBlockDevice target(kSize + 10'000, 512, 0xA5);
+  ASSERT_THAT(v.volume.Restore(v.backup->snapshot, target), IsOk());
+  EXPECT_EQ(target.Load(0, kSize), v.image);
+  EXPECT_EQ(target.Load(kSize, 10'000), std::string(10'000, '\xA5'));
+}
+
+TEST(BlockDownloaderTest, ASmallerTargetIsOutOfRangeAndStaysAsItIs) {
+  BackedUp v;
+  FakeBlockDevice target(kSize - 1, 512, 0xA5);
+  EXPECT_THAT(v.volume.Restore(v.backup->snapshot, target),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr(std::to_string(kSize))));
+  EXPECT_EQ(target.Load(0, kSize - 1), std::string(kSize - 1, '\xA5'));
+}
+
+TEST(BlockDownloaderTest, AZeroTargetIsCheckedOnASample) {
+  BackedUp v;
+  FakeBlockDevice empty(kSize);
+  const auto restored = v.volume.Restore(v.backup->snapshot, empty, {.target_is_zero = true});
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->zero_bytes, 36 * kChunk);
+  EXPECT_EQ(empty.Load(0, kSize), v.image);
+  FakeBlockDevice used(kSize, 512, 0xA5);
+  EXPECT_THAT(v.volume.Restore(v.backup->snapshot, used, {.target_is_zero = true}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not zero")));
+  EXPECT_EQ(used.Load(0, kSize), std::string(kSize, '\xA5'));
+}
+
+TEST(BlockDownloaderTest, ADamagedBlobIsDataLossAndNeverWritten) {
+  BackedUp v;
+  for (auto& [key, bytes] : v.volume.store().objects()) {
+    // The largest pack is that of the data.
+    if (key.rfind("data/", 0) == 0 && bytes.size() > 2 * kChunk) {
+      std::string spoiled = bytes;
+      spoiled[kChunk + 100] = static_cast<char>(spoiled[kChunk + 100] ^ 1);
+      v.volume.store().SetObject(key, spoiled);
+    }
+  }
+  FakeBlockDevice target(kSize, 512, 0xA5);
+  EXPECT_THAT(v.volume.Restore(v.backup->snapshot, target), StatusIs(absl::StatusCode::kDataLoss));
+  int64_t good_or_untouched = 0;
+  for (int64_t at = 0; at + kChunk <= kSize; at += kChunk) {
+    const std::string now = target.Load(at, kChunk);
+    good_or_untouched += now == v.image.substr(static_cast<std::size_t>(at), kChunk) ||
+                                 now == std::string(kChunk, '\xA5')
+                             ? 1
+                             : 0;
+  }
+  EXPECT_EQ(good_or_untouched, kSize / kChunk);
+}
+
+TEST(BlockDownloaderTest, AnotherCopyTakesTheDamagedOnesPlace) {
+  BackedUp v;
+  // The same volume once more, without a parent: every blob has a second copy.
+  const auto objects = v.volume.store().objects();
+  const auto second = v.volume.FullBackup(v.device);
+  ASSERT_THAT(second, IsOk());
+  for (const auto& [key, bytes] : objects) {
+    if (key.rfind("data/", 0) == 0 && bytes.size() > 2 * kChunk) {
+      std::string spoiled = bytes;
+      spoiled[kChunk + 100] = static_cast<char>(spoiled[kChunk + 100] ^ 1);
+      v.volume.store().SetObject(key, spoiled);
+    }
+  }
+  v.volume.ExpectRestores(v.backup->snapshot, v.image);
+}
+
+TEST(BlockDownloaderTest, AnErrorOfTheTargetNamesItsOffset) {
+  BackedUp v;
+  FakeBlockDevice target(kSize, 512, 0xA5);
+  target.BreakByte(20 * kChunk + 5);
+  EXPECT_THAT(v.volume.Restore(v.backup->snapshot, target),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(std::to_string(20 * kChunk))));
+}
+
+TEST(BlockDownloaderTest, AnyFailureOfTheStoreIsAnErrorAndTheNextRunRestores) {
+  BackedUp v;
+  for (int64_t call = 1;; ++call) {
+    v.volume.Reopen();
+    const auto record = OpenVolumeRecord(v.volume.ctx(), v.volume.repository(),
+                                         v.volume.Stored(v.backup->snapshot));
+    ASSERT_THAT(record, IsOk());
+    v.volume.store().Restart();
+    v.volume.store().AddFault(
+        {.first_call = call, .last_call = call, .status = absl::UnavailableError("fault")});
+    FakeBlockDevice target(kSize, 512, 0xA5);
+    SeededRandom random(1);
+    const auto restored =
+        BlockDownloader(v.volume.repository(), target, random).Run(v.volume.ctx(), **record, {});
+    const bool reached = v.volume.store().call_count() >= call;
+    v.volume.store().Restart();
+    if (!reached) {
+      ASSERT_THAT(restored, IsOk());
+      EXPECT_GT(call, 3);
+      return;
+    }
+    EXPECT_TRUE(!restored.ok() || target.Load(0, kSize) == v.image) << "call " << call;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::incremental

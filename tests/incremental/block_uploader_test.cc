@@ -1,0 +1,372 @@
+#include "incremental/block_uploader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "incremental/backup_result.h"
+#include "repository/volume_layout.h"
+#include "tests/incremental/volume_fixture.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using repository::kLeafChunks;
+using repository::kLevel1Chunks;
+using support::FakeBlockDevice;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+
+constexpr int64_t kChunk = VolumeFixture::kChunk;
+
+ListedExtent Data(int64_t offset, int64_t length) { return {.extent = {offset, length}}; }
+ListedExtent Zero(int64_t offset, int64_t length) {
+  return {.extent = {offset, length}, .kind = ExtentKind::kZero};
+}
+
+// --- Sizes ---
+
+class VolumeSizeTest : public testing::TestWithParam<int64_t> {};
+
+TEST_P(VolumeSizeTest, ComesBackByteForByte) {
+  const int64_t size = GetParam();
+  VolumeFixture volume;
+  FakeBlockDevice device(size);
+  device.Store(0, RandomBytes(std::min<int64_t>(size, 5000), 1));
+  device.Store(size - 1, "x");
+  const auto full = volume.FullBackup(device);
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->mode_done, "full");
+  EXPECT_EQ(full->read_bytes, size);
+  volume.ExpectRestores(full->snapshot, device.Load(0, size));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, VolumeSizeTest,
+                         testing::Values(1, 511, 512, kChunk - 1, kChunk, kChunk + 1,
+                                         kLeafChunks* kChunk - 1, kLeafChunks* kChunk,
+                                         kLeafChunks* kChunk + 1));
+
+// A sparse volume over three level-1 trees, listed as allocated.
+TEST(BlockUploaderTest, AVolumeOfManyLevel1TreesComesBack) {
+  const int64_t level1_bytes = kLevel1Chunks * kChunk;
+  const int64_t size = 2 * level1_bytes + 12345;
+  VolumeFixture volume;
+  FakeBlockDevice device(size);
+  std::vector<ListedExtent> extents;
+  for (const int64_t at : {int64_t{0}, level1_bytes - 100, level1_bytes + 5 * kChunk, size - 50}) {
+    device.Store(at, RandomBytes(50, static_cast<uint64_t>(at)));
+    extents.push_back(Data(at, 50));
+  }
+  ExtentListSource source(extents);
+  const auto full = volume.Backup(device, source, VolumeFixture::Options());
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->reason, "no-parent");
+  EXPECT_EQ(full->read_bytes, 3 * kChunk + 12345);
+  EXPECT_EQ(full->allocated_bytes, 3 * kChunk + 12345);
+  ASSERT_EQ(full->audit.size(), 1u);
+  EXPECT_EQ(full->audit[0].kind, "unlisted");
+
+  FakeBlockDevice target(size, 512);
+  target.Store(level1_bytes, RandomBytes(70'000, 9));
+  target.Store(size - 100'000, RandomBytes(99'000, 10));
+  ASSERT_THAT(volume.Restore(full->snapshot, target), IsOk());
+  std::vector<Extent> touched = target.WrittenExtents();
+  for (const Extent& extent : device.WrittenExtents()) {
+    touched.push_back(extent);
+  }
+  EXPECT_LE(TotalBytes(MergeExtents(touched)), 4 * kChunk);
+  for (const Extent& extent : touched) {
+    EXPECT_EQ(target.Load(extent.offset_bytes, extent.length_bytes),
+              device.Load(extent.offset_bytes, extent.length_bytes));
+  }
+}
+
+// --- Increments ---
+
+constexpr int64_t kSmall = 260 * kChunk + 777;  // Two leaves, a short tail.
+
+struct SmallVolume {
+  explicit SmallVolume(int64_t size_bytes = kSmall) : device(size_bytes) {
+    for (int64_t at = 0; at < size_bytes; at += 7 * kChunk) {
+      device.Store(
+          at, RandomBytes(std::min<int64_t>(3000, size_bytes - at), static_cast<uint64_t>(at)));
+    }
+    first = volume.FullBackup(device);
+    EXPECT_THAT(first, IsOk());
+  }
+
+  VolumeFixture volume;
+  FakeBlockDevice device;
+  absl::StatusOr<BackupResult> first = absl::UnknownError("not yet");
+};
+
+TEST(BlockUploaderTest, NothingChangedWritesNoTreeBelowTheRoot) {
+  SmallVolume v;
+  const auto again = v.volume.IncrementalBackup(v.device, v.first->snapshot, {});
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(again->mode_done, "incremental");
+  EXPECT_EQ(again->reason, "");
+  EXPECT_EQ(again->base, v.first->snapshot.Hex());
+  EXPECT_EQ(again->image_tree, v.first->image_tree);
+  EXPECT_EQ(again->read_bytes, 0);
+  EXPECT_EQ(again->changed_bytes, 0);
+  EXPECT_EQ(again->tree_blobs, 1);
+  EXPECT_EQ(again->data_blobs, 1);  // volume.json
+  EXPECT_EQ(again->allocated_bytes, v.first->allocated_bytes);
+  EXPECT_GT(again->audit_bytes, 0);
+  EXPECT_FALSE(again->audit_mismatch);
+}
+
+TEST(BlockUploaderTest, AnIncrementReadsWhatIsListedAndNoIndex) {
+  SmallVolume v;
+  v.device.Store(257 * kChunk + 5, "changed");
+  v.volume.Reopen();
+  v.volume.store().Restart();
+  const auto second =
+      v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(257 * kChunk + 5, 7)});
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->read_bytes, kChunk);
+  EXPECT_EQ(second->changed_bytes, kChunk);
+  EXPECT_EQ(second->leaves_touched, 1);
+  EXPECT_EQ(second->level1_touched, 1);
+  EXPECT_EQ(second->data_blobs, 2);
+  EXPECT_EQ(second->tree_blobs, 4);
+  for (const support::StoreCall& call : v.volume.store().calls()) {
+    EXPECT_FALSE(call.operation == support::StoreOperation::kGet &&
+                 call.key.rfind("index/", 0) == 0)
+        << call.key;
+  }
+  v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSmall));
+}
+
+TEST(BlockUploaderTest, WorksWithoutTheSidecar) {
+  SmallVolume v;
+  v.volume.store().RemoveObject(repository::SidecarKey(v.first->snapshot));
+  v.volume.Reopen();
+  v.device.Store(5, "changed");
+  const auto second = v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(5, 7)});
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->mode_done, "incremental");
+  v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSmall));
+}
+
+TEST(BlockUploaderTest, AListedChunkThatDidNotChangeIsNotWritten) {
+  SmallVolume v;
+  const auto second = v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(0, kSmall)});
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->read_bytes, kSmall);
+  EXPECT_EQ(second->data_blobs, 1);
+  EXPECT_EQ(second->image_tree, v.first->image_tree);
+}
+
+TEST(BlockUploaderTest, ARescanWithoutAListFindsTheSameTree) {
+  SmallVolume v;
+  v.device.Store(123'456, "changed");
+  FullScanSource source;
+  UploadOptions options = VolumeFixture::Options();
+  options.parent = v.volume.Stored(v.first->snapshot);
+  const auto scan = v.volume.Backup(v.device, source, options);
+  ASSERT_THAT(scan, IsOk());
+  EXPECT_EQ(scan->mode_done, "full");
+  EXPECT_EQ(scan->reason, "no-changed-block-list");
+  EXPECT_EQ(scan->data_blobs, 2);
+  const auto list = v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(123'456, 7)});
+  ASSERT_THAT(list, IsOk());
+  EXPECT_EQ(list->image_tree, scan->image_tree);
+}
+
+// --- Audit ---
+
+TEST(BlockUploaderTest, AnOmittedChangeThatTheAuditMeetsMakesAFullScan) {
+  SmallVolume v;
+  // Every chunk changed and none is listed: any sample meets it.
+  const std::string other = RandomBytes(kSmall, 5);
+  v.device.Store(0, other);
+  const auto second = v.volume.IncrementalBackup(v.device, v.first->snapshot, {});
+  ASSERT_THAT(second, IsOk());
+  EXPECT_TRUE(second->audit_mismatch);
+  EXPECT_EQ(second->mode_done, "full");
+  EXPECT_EQ(second->reason, "audit-mismatch");
+  EXPECT_EQ(second->read_bytes, kSmall);
+  v.volume.ExpectRestores(second->snapshot, other);
+}
+
+TEST(BlockUploaderTest, LiesAboutZerosAndAllocationAreMet) {
+  const std::string bytes = RandomBytes(kSmall, 6);
+  for (const bool listed_as_zero : {true, false}) {
+    VolumeFixture volume;
+    FakeBlockDevice device(kSmall);
+    device.Store(0, bytes);
+    ExtentListSource source(listed_as_zero ? std::vector<ListedExtent>{Zero(0, kSmall)}
+                                           : std::vector<ListedExtent>{});
+    const auto full = volume.Backup(device, source, VolumeFixture::Options());
+    ASSERT_THAT(full, IsOk());
+    EXPECT_TRUE(full->audit_mismatch);
+    EXPECT_EQ(full->audit[0].kind, listed_as_zero ? "zeroed" : "unlisted");
+    volume.ExpectRestores(full->snapshot, bytes);
+  }
+}
+
+TEST(BlockUploaderTest, AFullThatIsNotAllowedIsRefusedAndNothingIsCommitted) {
+  SmallVolume v;
+  v.device.Store(0, RandomBytes(kSmall, 5));
+  ExtentListSource source(std::vector<ListedExtent>{});
+  UploadOptions options = VolumeFixture::Options();
+  options.parent = v.volume.Stored(v.first->snapshot);
+  options.fail_on_fallback = true;
+  const auto refused = v.volume.Backup(v.device, source, options);
+  EXPECT_THAT(refused,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("audit-mismatch")));
+  EXPECT_TRUE(IsFallbackRefused(refused.status()));
+  const auto snapshots = v.volume.repository().ListSnapshots(v.volume.ctx());
+  ASSERT_THAT(snapshots, IsOk());
+  EXPECT_EQ(snapshots->size(), 1u);
+}
+
+// --- Sources and parents that cannot be used ---
+
+TEST(BlockUploaderTest, AListThatBreaksTheContractIsNotBelieved) {
+  SmallVolume v;
+  v.device.Store(17, "changed");
+  const auto second =
+      v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(17, 7), Data(kSmall - 1, 2)});
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->mode_done, "full");
+  EXPECT_THAT(second->reason, HasSubstr("source-refused"));
+  EXPECT_THAT(second->reason, HasSubstr("ends behind the volume"));
+  v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSmall));
+}
+
+TEST(BlockUploaderTest, AParentWhoseTreesAreGoneMakesAFull) {
+  SmallVolume v;
+  v.volume.store().RemoveObject(repository::SidecarKey(v.first->snapshot));
+  for (const auto& [key, bytes] : v.volume.store().objects()) {
+    if (key.rfind("index/", 0) == 0) {
+      v.volume.store().RemoveObject(key);
+    }
+  }
+  v.volume.Reopen();
+  v.device.Store(17, "changed");
+  const auto second = v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(17, 7)});
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->mode_done, "full");
+  EXPECT_EQ(second->base, "");
+  EXPECT_THAT(second->reason, HasSubstr("parent-unusable"));
+  v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSmall));
+}
+
+TEST(BlockUploaderTest, TheChunkSizeIsTheChains) {
+  SmallVolume v;
+  ExtentListSource source(std::vector<ListedExtent>{});
+  UploadOptions options = VolumeFixture::Options();
+  options.parent = v.volume.Stored(v.first->snapshot);
+  options.chunk_bytes = 0;
+  const auto kept = v.volume.Backup(v.device, source, options);
+  ASSERT_THAT(kept, IsOk());
+  EXPECT_EQ(kept->chunk_bytes, kChunk);
+  options.chunk_bytes = 2 * kChunk;
+  EXPECT_THAT(v.volume.Backup(v.device, source, options),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--new-chain")));
+  options.new_chain = true;
+  FullScanSource everything;
+  const auto full = v.volume.Backup(v.device, everything, options);
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->reason, "chunk-size-changed");
+  EXPECT_EQ(full->chunk_bytes, 2 * kChunk);
+  v.volume.ExpectRestores(full->snapshot, v.device.Load(0, kSmall));
+}
+
+TEST(BlockUploaderTest, ABadSectorEndsTheBackupWithItsOffset) {
+  VolumeFixture volume;
+  FakeBlockDevice device(kSmall);
+  device.BreakByte(10 * kChunk + 1);
+  EXPECT_THAT(volume.FullBackup(device),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(std::to_string(10 * kChunk))));
+}
+
+TEST(BlockUploaderTest, AFenceThatFailsCommitsNothing) {
+  VolumeFixture volume;
+  FakeBlockDevice device(kChunk);
+  FullScanSource source;
+  UploadOptions options = VolumeFixture::Options();
+  options.fence = [](const CallContext&) { return absl::AbortedError("lock lost"); };
+  EXPECT_THAT(volume.Backup(device, source, options), StatusIs(absl::StatusCode::kAborted));
+  const auto snapshots = volume.repository().ListSnapshots(volume.ctx());
+  ASSERT_THAT(snapshots, IsOk());
+  EXPECT_TRUE(snapshots->empty());
+}
+
+TEST(BlockUploaderTest, AnEmptyVolumeIsRefused) {
+  VolumeFixture volume;
+  FakeBlockDevice device(0);
+  EXPECT_THAT(volume.FullBackup(device), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(BlockUploaderTest, AStopEndsTheBackup) {
+  VolumeFixture volume;
+  FakeBlockDevice device(kSmall);
+  std::stop_source stop;
+  stop.request_stop();
+  CallContext ctx;
+  ctx.stop = stop.get_token();
+  FullScanSource source;
+  SeededRandom random(1);
+  EXPECT_THAT(
+      BlockUploader(volume.repository(), device, source, random).Run(ctx, VolumeFixture::Options()),
+      StatusIs(absl::StatusCode::kCancelled));
+}
+
+TEST(BackupResultTest, HasTheFieldsThatAreContracts) {
+  SmallVolume v;
+  const Json json = ToJson(*v.first);
+  for (const char* field :
+       {"mode_asked", "mode_done", "reason", "base", "logical_bytes", "allocated_bytes",
+        "changed_bytes", "read_bytes", "audit_bytes", "new_bytes", "stored_bytes", "requests",
+        "duration_ms", "peak_memory_bytes"}) {
+    EXPECT_TRUE(json.contains(field)) << field;
+  }
+  EXPECT_EQ(GetInt(json, {"logical_bytes"}), kSmall);
+  EXPECT_GT(GetInt(json, {"stored_bytes"}), 0);
+  EXPECT_GT(GetInt(json, {"peak_memory_bytes"}), 0);
+}
+
+// --- Every call to the store fails once ---
+
+TEST(BlockUploaderTest, AnyFailureOfTheStoreLeavesARepositoryThatTheNextRunUses) {
+  constexpr int64_t kSize = 20 * kChunk + 1;
+  SmallVolume v(kSize);
+  v.device.Store(17, "changed");
+  const auto objects = v.volume.store().objects();
+  const std::string image = v.device.Load(0, kSize);
+  for (int64_t call = 1;; ++call) {
+    v.volume.store().SetObjects(objects);
+    v.volume.Reopen();
+    UploadOptions options = VolumeFixture::Options();
+    options.parent = v.volume.Stored(v.first->snapshot);
+    ExtentListSource source({Data(17, 7)});
+    v.volume.store().Restart();
+    v.volume.store().AddFault(
+        {.first_call = call, .last_call = call, .status = absl::UnavailableError("fault")});
+    const auto failed = v.volume.Backup(v.device, source, options);
+    const bool reached = v.volume.store().call_count() >= call;
+    v.volume.store().Restart();
+    const auto second = v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(17, 7)});
+    ASSERT_THAT(second, IsOk()) << "call " << call;
+    v.volume.ExpectRestores(second->snapshot, image);
+    if (failed.ok()) {
+      v.volume.ExpectRestores(failed->snapshot, image);
+    }
+    if (!reached) {
+      EXPECT_THAT(failed, IsOk());
+      EXPECT_GT(call, 5);
+      break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::incremental

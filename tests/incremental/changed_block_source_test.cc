@@ -1,0 +1,364 @@
+// Every source of extents, and what checks them.
+#include "incremental/changed_block_source.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/fiemap.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "incremental/extent_list_source.h"
+#include "incremental/full_scan_source.h"
+#include "incremental/image_extent_source.h"
+#include "incremental/validating_source.h"
+#include "tests/support/scratch_file.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::ScratchFile;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+ListedExtent Data(int64_t offset, int64_t length) {
+  return {.extent = {offset, length}, .kind = ExtentKind::kData};
+}
+ListedExtent Zero(int64_t offset, int64_t length) {
+  return {.extent = {offset, length}, .kind = ExtentKind::kZero};
+}
+
+absl::StatusOr<std::vector<ListedExtent>> ListAll(ChangedBlockSource& source, int64_t size_bytes,
+                                                  const std::string& base = "") {
+  std::vector<ListedExtent> all;
+  const absl::Status status = source.ListExtents(
+      {}, {.base = base, .target = "", .size_bytes = size_bytes}, [&](const ListedExtent& listed) {
+        all.push_back(listed);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) {
+    return status;
+  }
+  return all;
+}
+
+// --- ValidatingSource ---
+
+struct ContractCase {
+  const char* name;
+  std::vector<ListedExtent> extents;
+  const char* fault;  // "": none
+};
+class ValidatingSourceTest : public testing::TestWithParam<ContractCase> {};
+
+TEST_P(ValidatingSourceTest, HoldsTheSourceToItsContract) {
+  ExtentListSource inner(GetParam().extents);
+  ValidatingSource source(inner);
+  const absl::StatusOr<std::vector<ListedExtent>> all = ListAll(source, 1000);
+  if (GetParam().fault[0] == '\0') {
+    EXPECT_THAT(all, IsOkAndHolds(GetParam().extents));
+  } else {
+    EXPECT_THAT(all, StatusIs(absl::StatusCode::kFailedPrecondition,
+                              testing::AllOf(HasSubstr(GetParam().fault), HasSubstr("extent-list"),
+                                             HasSubstr("["))));
+  }
+}
+
+const ContractCase kContractCases[] = {
+    {"Nothing", {}, ""},
+    {"Everything", {Data(0, 1000)}, ""},
+    {"Touching", {Data(0, 10), Zero(10, 10)}, ""},
+    {"LastByte", {Data(999, 1)}, ""},
+    {"Empty", {Data(5, 0)}, "is empty"},
+    {"Negative", {Data(-5, 10)}, "is empty, negative"},
+    {"Overflows", {Data(kMax, 2)}, "overflows"},
+    {"PastTheEnd", {Data(990, 11)}, "ends behind the volume"},
+    {"FarPastTheEnd", {Data(kMax - 1, 1)}, "ends behind the volume"},
+    {"Overlap", {Data(0, 10), Data(9, 10)}, "begins before the end"},
+    {"Duplicate", {Data(0, 10), Data(0, 10)}, "begins before the end"},
+    {"Backwards", {Data(100, 10), Data(0, 10)}, "begins before the end"},
+};
+INSTANTIATE_TEST_SUITE_P(Table, ValidatingSourceTest, testing::ValuesIn(kContractCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(ValidatingSourceTest, AnErrorOfTheSinkIsReturnedUnchanged) {
+  FullScanSource inner;
+  ValidatingSource source(inner);
+  EXPECT_THAT(source.ListExtents({}, {.base = "", .target = "", .size_bytes = 10},
+                                 [](const ListedExtent&) { return absl::DataLossError("mine"); }),
+              StatusIs(absl::StatusCode::kDataLoss, "mine"));
+}
+
+TEST(FullScanSourceTest, ListsTheWholeVolumeOnce) {
+  FullScanSource source;
+  EXPECT_THAT(ListAll(source, 12345), IsOkAndHolds(ElementsAre(Data(0, 12345))));
+  EXPECT_THAT(ListAll(source, 0), IsOkAndHolds(IsEmpty()));
+}
+
+// --- Lines of an extent list ---
+
+struct LineCase {
+  const char* name;
+  std::string line;
+  std::optional<ListedExtent> want;
+  bool end = false;
+};
+class ExtentListLineTest : public testing::TestWithParam<LineCase> {};
+
+TEST_P(ExtentListLineTest, IsRead) {
+  const absl::StatusOr<ExtentListLine> line = ParseExtentListLine(GetParam().line);
+  ASSERT_THAT(line, IsOk());
+  EXPECT_EQ(line->extent, GetParam().want);
+  EXPECT_EQ(line->end, GetParam().end);
+}
+
+const LineCase kLineCases[] = {
+    {"Extent", R"({"offset":4096,"length":512})", Data(4096, 512)},
+    {"Spaces", R"( { "length" : 1 , "offset" : 0 } )", Data(0, 1)},
+    {"Zeros", R"({"offset":0,"length":8,"zero":true})", Zero(0, 8)},
+    {"NotZeros", R"({"offset":0,"length":8,"zero":false})", Data(0, 8)},
+    {"LastByte", R"({"offset":9223372036854775806,"length":1})", Data(kMax - 1, 1)},
+    {"End", R"({"end":true})", std::nullopt, true},
+    {"Empty", "", std::nullopt},
+    {"Blank", " \t\r", std::nullopt},
+};
+INSTANTIATE_TEST_SUITE_P(Table, ExtentListLineTest, testing::ValuesIn(kLineCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+struct BadLineCase {
+  const char* name;
+  std::string line;
+};
+class BadExtentListLineTest : public testing::TestWithParam<BadLineCase> {};
+
+TEST_P(BadExtentListLineTest, IsRefused) {
+  EXPECT_THAT(ParseExtentListLine(GetParam().line), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+const BadLineCase kBadLineCases[] = {
+    {"NotJson", "offset=0"},
+    {"Array", "[0,4096]"},
+    {"Number", "4096"},
+    {"CutShort", R"({"offset":0,"leng)"},
+    {"NoLength", R"({"offset":0})"},
+    {"NoOffset", R"({"length":1})"},
+    {"EmptyObject", "{}"},
+    {"NothingLong", R"({"offset":0,"length":0})"},
+    {"NegativeOffset", R"({"offset":-1,"length":1})"},
+    {"NegativeLength", R"({"offset":0,"length":-1})"},
+    {"Fraction", R"({"offset":0.5,"length":1})"},
+    {"Exponent", R"({"offset":1e3,"length":1})"},
+    {"Text", R"({"offset":"0","length":"1"})"},
+    {"TooLarge", R"({"offset":9223372036854775808,"length":1})"},
+    {"Overflow", R"({"offset":9223372036854775807,"length":1})"},
+    {"ZeroIsNumber", R"({"offset":0,"length":1,"zero":1})"},
+    {"UnknownMember", R"({"offset":0,"length":1,"kind":"data"})"},
+    {"EndFalse", R"({"end":false})"},
+    {"EndNumber", R"({"end":1})"},
+    {"EndWithExtent", R"({"end":true,"offset":0,"length":1})"},
+    {"TwoValues", R"({"offset":0,"length":1} {"offset":1,"length":1})"},
+    {"Deep", std::string(1000, '[')},
+};
+INSTANTIATE_TEST_SUITE_P(Table, BadExtentListLineTest, testing::ValuesIn(kBadLineCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+std::string Line(int64_t offset, int64_t length) {
+  return absl::StrCat("{\"offset\":", offset, ",\"length\":", length, "}\n");
+}
+
+absl::StatusOr<std::vector<ListedExtent>> ReadList(absl::string_view text, bool end_required,
+                                                   std::size_t piece_bytes) {
+  ExtentListReader reader(end_required);
+  for (std::size_t at = 0; at < text.size(); at += piece_bytes) {
+    if (absl::Status status = reader.Feed(text.substr(at, piece_bytes)); !status.ok()) {
+      return status;
+    }
+  }
+  return reader.Finish();
+}
+
+TEST(ExtentListReaderTest, PiecesOfAnySizeAreTheSame) {
+  const std::string text = Line(8192, 1) + Line(0, 10) + "\n" + Line(5, 10) + "{\"end\":true}";
+  for (std::size_t piece = 1; piece < text.size() + 1; ++piece) {
+    EXPECT_THAT(ReadList(text, true, piece), IsOkAndHolds(ElementsAre(Data(0, 15), Data(8192, 1))));
+  }
+}
+
+TEST(ExtentListReaderTest, DataCountsWhereZerosOverlapIt) {
+  const std::string text = R"({"offset":0,"length":100,"zero":true}
+{"offset":40,"length":10}
+{"offset":90,"length":20})";
+  EXPECT_THAT(ReadList(text, false, 7),
+              IsOkAndHolds(ElementsAre(Zero(0, 40), Data(40, 10), Zero(50, 40), Data(90, 20))));
+}
+
+TEST(ExtentListReaderTest, AnEmptyListIsAListButForAPipe) {
+  EXPECT_THAT(ReadList("", false, 1), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(ReadList("{\"end\":true}\n", true, 99), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(ReadList("", true, 1), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(ReadList(Line(0, 1), true, 5),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("{\"end\":true}")));
+}
+
+TEST(ExtentListReaderTest, NothingStandsBehindTheEnd) {
+  EXPECT_THAT(ReadList("{\"end\":true}\n" + Line(0, 1), false, 64),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 2")));
+  EXPECT_THAT(ReadList("{\"end\":true}\n\n  \n", true, 64), IsOk());
+}
+
+TEST(ExtentListReaderTest, NamesTheLineThatIsWrong) {
+  EXPECT_THAT(ReadList(Line(0, 1) + "\n" + "nonsense\n", false, 64),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 3")));
+}
+
+TEST(ExtentListReaderTest, ALineWithoutEndTakesNoMemory) {
+  ExtentListReader reader(false);
+  absl::Status status;
+  for (int i = 0; i < 100 && status.ok(); ++i) {
+    status = reader.Feed(std::string(1000, ' '));
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("longer than")));
+}
+
+TEST(ExtentListReaderTest, ManyDuplicatesTakeLittleMemoryAndTooManyExtentsAreRefused) {
+  ExtentListReader duplicates(false);
+  absl::Status status;
+  for (int i = 0; i < 20'000 && status.ok(); ++i) {
+    status = duplicates.Feed(Line((i % 2) * 4096, 10));
+  }
+  EXPECT_THAT(status, IsOk());
+  EXPECT_THAT(duplicates.Finish(), IsOkAndHolds(ElementsAre(Data(0, 10), Data(4096, 10))));
+  ExtentListReader many(false, 1000);
+  int64_t fed = 0;
+  for (; fed <= 1000 && status.ok(); ++fed) {
+    status = many.Feed(Line(fed * 2, 1));
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(fed, 1001);
+}
+
+TEST(ExtentListSourceTest, AFileNeedsNoEndAndAPipeDoes) {
+  ScratchFile file;
+  file.Write(Line(512, 512));
+  absl::StatusOr<ExtentListSource> source = ExtentListSource::Open({}, file.path());
+  ASSERT_THAT(source, IsOk());
+  EXPECT_THAT(ListAll(*source, 4096), IsOkAndHolds(ElementsAre(Data(512, 512))));
+  EXPECT_THAT(ExtentListSource::Open({}, "no-such-file"), StatusIs(absl::StatusCode::kNotFound));
+
+  ASSERT_EQ(::unlink(file.path().c_str()), 0);
+  ASSERT_EQ(::mkfifo(file.path().c_str(), 0600), 0);
+  std::jthread writer([&] { std::ofstream(file.path()) << Line(512, 512); });
+  EXPECT_THAT(ExtentListSource::Open({}, file.path()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(file.path())));
+}
+
+// --- Image files ---
+
+struct FlagCase {
+  const char* name;
+  uint32_t flags;
+  ExtentKind want;
+};
+class FiemapKindTest : public testing::TestWithParam<FlagCase> {};
+
+TEST_P(FiemapKindTest, OnlyPlainUnwrittenIsZero) {
+  EXPECT_EQ(FiemapKind(GetParam().flags), GetParam().want);
+}
+
+const FlagCase kFlagCases[] = {
+    {"Plain", 0, ExtentKind::kData},
+    {"Last", FIEMAP_EXTENT_LAST, ExtentKind::kData},
+    {"Unwritten", FIEMAP_EXTENT_UNWRITTEN, ExtentKind::kZero},
+    {"UnwrittenLast", FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_LAST, ExtentKind::kZero},
+    {"UnwrittenMerged", FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_MERGED, ExtentKind::kZero},
+    {"Delayed", FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN, ExtentKind::kData},
+    {"UnwrittenDelayed", FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_DELALLOC, ExtentKind::kData},
+    {"UnwrittenUnknown", FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_UNKNOWN, ExtentKind::kData},
+    {"UnwrittenEncoded", FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_ENCODED, ExtentKind::kData},
+    {"UnwrittenInline", FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_DATA_INLINE, ExtentKind::kData},
+    {"UnwrittenTail", FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_DATA_TAIL, ExtentKind::kData},
+    {"Encrypted", FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_DATA_ENCRYPTED, ExtentKind::kData},
+};
+INSTANTIATE_TEST_SUITE_P(Table, FiemapKindTest, testing::ValuesIn(kFlagCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+class ImageExtentSourceTest : public testing::TestWithParam<ImageListing> {};
+
+// A file with data, holes and blocks that are allocated but unwritten, in random places.
+TEST_P(ImageExtentSourceTest, WhatIsNotListedAsDataReadsAsZeros) {
+  constexpr int64_t kBlock = 64 << 10;
+  constexpr int64_t kBlocks = 64;
+  for (unsigned seed = 0; seed < 10; ++seed) {
+    std::mt19937 random(seed);
+    const ScratchFile file(".");
+    const int fd = ::open(file.path().c_str(), O_RDWR);
+    ASSERT_EQ(::ftruncate(fd, kBlock * kBlocks + 100), 0);
+    std::vector<bool> written(kBlocks, false);
+    const std::string bytes(kBlock, 'x');
+    for (int64_t block = 0; block < kBlocks; ++block) {
+      const unsigned what = static_cast<unsigned>(random() % 3);
+      if (what == 0) {
+        ASSERT_EQ(::pwrite(fd, bytes.data(), bytes.size(), block * kBlock), kBlock);
+        written[static_cast<std::size_t>(block)] = true;
+      } else if (what == 1) {
+        ::fallocate(fd, 0, block * kBlock, kBlock);
+      }
+    }
+    ::close(fd);
+    absl::StatusOr<ImageExtentSource> image = ImageExtentSource::Open(file.path(), GetParam());
+    ASSERT_THAT(image, IsOk());
+    ValidatingSource source(*image);
+    const auto all = ListAll(source, kBlock * kBlocks + 100, "parent");
+    ASSERT_THAT(all, IsOk());
+    int64_t at = 0;
+    for (const ListedExtent& listed : *all) {
+      ASSERT_EQ(listed.extent.offset_bytes, at) << "with a base, nothing is left out";
+      at = listed.extent.end_bytes();
+      if (listed.kind != ExtentKind::kZero) {
+        continue;
+      }
+      for (int64_t block = 0; block < kBlocks; ++block) {
+        const bool overlaps = block * kBlock < listed.extent.end_bytes() &&
+                              listed.extent.offset_bytes < (block + 1) * kBlock;
+        EXPECT_FALSE(overlaps && written[static_cast<std::size_t>(block)]) << "seed " << seed;
+      }
+    }
+    EXPECT_EQ(at, kBlock * kBlocks + 100);
+    const auto allocated = ListAll(source, kBlock * kBlocks + 100);
+    ASSERT_THAT(allocated, IsOk());
+    for (const ListedExtent& listed : *allocated) {
+      EXPECT_EQ(listed.kind, ExtentKind::kData);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Listing, ImageExtentSourceTest,
+                         testing::Values(ImageListing::kSeek, ImageListing::kFiemap),
+                         [](const auto& test) {
+                           return test.param == ImageListing::kSeek ? "Seek" : "Fiemap";
+                         });
+
+TEST(ImageExtentSourceTest, ADeviceIsNeverListed) {
+  EXPECT_THAT(ImageExtentSource::Open("/dev/null"),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(ImageExtentSource::Open("."), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(ImageExtentSource::Open("no-such-file"), StatusIs(absl::StatusCode::kNotFound));
+}
+
+}  // namespace
+}  // namespace csidelta::incremental

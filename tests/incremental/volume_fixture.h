@@ -1,0 +1,132 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "incremental/block_downloader.h"
+#include "incremental/block_uploader.h"
+#include "incremental/extent_list_source.h"
+#include "incremental/full_scan_source.h"
+#include "incremental/volume_record.h"
+#include "repository/repository.h"
+#include "tests/support/fake_block_device.h"
+#include "tests/support/fake_object_store.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::incremental {
+
+// Numbers of a seed. Thread-safe only where Random must be: it is not shared here.
+class SeededRandom : public Random {
+ public:
+  explicit SeededRandom(uint64_t seed) : engine_(seed) {}
+  uint64_t Below(uint64_t bound) override { return engine_() % bound; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// A repository in memory, and backups and restores of fake devices into and out of it.
+class VolumeFixture {
+ public:
+  static constexpr int64_t kChunk = 256 << 10;
+
+  explicit VolumeFixture(uint64_t seed = 1) : random_(seed) {
+    auto made = repository::Repository::Init(ctx_, store_, "password", {});
+    EXPECT_THAT(made, support::IsOk());
+    repository_ = *std::move(made);
+  }
+
+  // Opens the repository anew, as the next process would: nothing is in memory.
+  void Reopen() {
+    auto opened = repository::Repository::Open(ctx_, store_, "password", {});
+    ASSERT_THAT(opened, support::IsOk());
+    repository_ = *std::move(opened);
+  }
+
+  static UploadOptions Options() {
+    UploadOptions options;
+    options.chunk_bytes = kChunk;
+    options.memory = {.budget_bytes = int64_t{128} << 20,
+                      .workers = 2,
+                      .pack_bytes_max = int64_t{4} << 20,
+                      .uploads_in_flight_max = 2};
+    options.snapshot.paths = {"/namespace/claim"};
+    options.snapshot.hostname = "test";
+    return options;
+  }
+
+  absl::StatusOr<BackupResult> Backup(support::FakeBlockDevice& device, ChangedBlockSource& source,
+                                      UploadOptions options) {
+    return BlockUploader(*repository_, device, source, random_).Run(ctx_, options);
+  }
+
+  absl::StatusOr<BackupResult> FullBackup(support::FakeBlockDevice& device) {
+    FullScanSource source;
+    return Backup(device, source, Options());
+  }
+
+  absl::StatusOr<BackupResult> IncrementalBackup(support::FakeBlockDevice& device,
+                                                 const repository::Id& parent,
+                                                 std::vector<ListedExtent> extents) {
+    ExtentListSource source(std::move(extents));
+    UploadOptions options = Options();
+    options.parent = Stored(parent);
+    return Backup(device, source, options);
+  }
+
+  repository::StoredSnapshot Stored(const repository::Id& id) {
+    auto snapshot = repository_->LoadSnapshot(ctx_, id);
+    EXPECT_THAT(snapshot, support::IsOk());
+    return {.id = id, .snapshot = snapshot.ok() ? *snapshot : repository::RepoSnapshot{}};
+  }
+
+  absl::StatusOr<RestoreResult> Restore(const repository::Id& id, BlockDevice& target,
+                                        const DownloadOptions& options = {}) {
+    Reopen();
+    const auto record = OpenVolumeRecord(ctx_, *repository_, Stored(id));
+    if (!record.ok()) {
+      return record.status();
+    }
+    return BlockDownloader(*repository_, target, random_).Run(ctx_, **record, options);
+  }
+
+  // Restores onto a target full of 0xA5 and compares it with `want`.
+  void ExpectRestores(const repository::Id& id, const std::string& want) {
+    support::FakeBlockDevice target(static_cast<int64_t>(want.size()), 512, 0xA5);
+    const absl::StatusOr<RestoreResult> restored = Restore(id, target);
+    ASSERT_THAT(restored, support::IsOk());
+    EXPECT_TRUE(target.Load(0, static_cast<int64_t>(want.size())) == want);
+    EXPECT_EQ(target.flushes(), 1);
+  }
+
+  support::FakeObjectStore& store() { return store_; }
+  repository::Repository& repository() { return *repository_; }
+  const CallContext& ctx() const { return ctx_; }
+
+ private:
+  CallContext ctx_;
+  SeededRandom random_;
+  support::FakeObjectStore store_;
+  std::unique_ptr<repository::Repository> repository_;
+};
+
+// `length_bytes` bytes that do not repeat.
+inline std::string RandomBytes(int64_t length_bytes, uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  std::string bytes(static_cast<std::size_t>(length_bytes), '\0');
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+    const uint64_t number = engine();
+    std::memcpy(bytes.data() + at, &number, std::min(sizeof(number), bytes.size() - at));
+  }
+  return bytes;
+}
+
+}  // namespace csidelta::incremental

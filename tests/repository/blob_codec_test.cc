@@ -1,0 +1,83 @@
+#include "repository/blob_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "repository/format.h"
+#include "repository/key.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::FakeSecureRandom;
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::Noise;
+using support::Prose;
+using support::StatusIs;
+
+class BlobCodecTest : public testing::Test {
+ protected:
+  FakeSecureRandom random_;
+  const SealKey key_ = MakeMasterKey(random_);
+  BlobCodec codec_{key_, kDataCompressionLevel, random_};
+  Sha256Hasher hasher_;
+};
+
+TEST_F(BlobCodecTest, BlobsComeBackIntoTheCallersBuffer) {
+  for (const std::string& blob : {std::string("x"), Prose(524288, 1), Noise(524288, 2)}) {
+    const BlobHandle handle = {.type = BlobType::kData, .id = Id::Of(blob)};
+    ByteBuffer sealed;
+    const absl::StatusOr<BlobSpan> span = codec_.AppendSealed(handle, blob, sealed, hasher_);
+    ASSERT_THAT(span, IsOk());
+    std::string out(blob.size(), '\0');
+    const absl::Span<uint8_t> bytes(reinterpret_cast<uint8_t*>(out.data()), out.size());
+    ASSERT_THAT(codec_.DecodeInto(handle, *span, sealed.view(), bytes), IsOk());
+    EXPECT_EQ(out, blob);
+    EXPECT_THAT(codec_.DecodeInto(handle, *span, sealed.view(), bytes.subspan(1)),
+                StatusIs(absl::StatusCode::kDataLoss));
+  }
+}
+
+TEST_F(BlobCodecTest, LevelNoneCompressesTreesOnly) {
+  BlobCodec codec(key_, kNoCompression, random_);
+  const std::string blob = Prose(10'000, 1);
+  ByteBuffer sealed;
+  const auto data = codec.AppendSealed({BlobType::kData, Id::Of(blob)}, blob, sealed, hasher_);
+  const auto tree = codec.AppendSealed({BlobType::kTree, Id::Of(blob)}, blob, sealed, hasher_);
+  ASSERT_THAT(data, IsOk());
+  ASSERT_THAT(tree, IsOk());
+  EXPECT_FALSE(data->compressed());
+  EXPECT_TRUE(tree->compressed());
+  EXPECT_EQ(tree->offset_bytes, data->sealed_bytes);
+}
+
+TEST_F(BlobCodecTest, AnotherContentIsDamage) {
+  const std::string blob = Prose(10'000, 1);
+  ByteBuffer sealed;
+  const BlobHandle handle = {.type = BlobType::kData, .id = Id::Of(blob)};
+  const absl::StatusOr<BlobSpan> span = codec_.AppendSealed(handle, blob, sealed, hasher_);
+  ASSERT_THAT(span, IsOk());
+  EXPECT_THAT(codec_.Decode({BlobType::kData, Id::Of("other")}, *span, sealed.view()),
+              StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("hash")));
+  EXPECT_THAT(codec_.Decode(handle, *span, sealed.view().substr(1)),
+              StatusIs(absl::StatusCode::kDataLoss));
+  BlobSpan bomb = *span;
+  bomb.uncompressed_bytes = 0xFFFFFFFF;
+  EXPECT_THAT(codec_.Decode(handle, bomb, sealed.view()), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(BlobCodecTest, ABlobBeyondTheLimitIsRefused) {
+  ByteBuffer sealed;
+  const std::string blob(static_cast<std::size_t>(kDataBlobBytesMax) + 1, 'x');
+  EXPECT_THAT(codec_.AppendSealed({BlobType::kData, Id::Of(blob)}, blob, sealed, hasher_),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(sealed.size(), 0U);
+}
+
+}  // namespace
+}  // namespace csidelta::repository

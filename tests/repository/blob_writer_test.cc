@@ -1,0 +1,283 @@
+#include "repository/blob_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "repository/pack_reader.h"
+#include "tests/repository/repository_fixture.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::Noise;
+using support::Prose;
+using support::StatusIs;
+using support::StoreOperation;
+using testing::SizeIs;
+
+class BlobWriterTest : public RepositoryFixture {
+ protected:
+  BlobWriterTest() : repository_(Init()) {
+    options_.pack_target_bytes = 100'000;
+    options_.upload_bytes_max = 250'000;
+  }
+
+  std::string Blob(int number) const {
+    return number % 2 == 0 ? Noise(9'000, static_cast<uint64_t>(number))
+                           : Prose(20'000, static_cast<uint64_t>(number));
+  }
+
+  absl::StatusOr<bool> Add(BlobWriter& writer, const std::string& blob,
+                           BlobType type = BlobType::kData) {
+    return writer.AddBlob(type, Id::Of(blob), blob);
+  }
+
+  void ExpectAllReadable(int count) {
+    std::unique_ptr<Repository> reader = Open();
+    ASSERT_THAT(reader->LoadIndex(ctx_), IsOk());
+    for (int i = 0; i < count; ++i) {
+      EXPECT_THAT(reader->LoadBlob(ctx_, {BlobType::kData, Id::Of(Blob(i))}),
+                  IsOkAndHolds(Blob(i)));
+    }
+  }
+
+  std::unique_ptr<Repository> repository_;
+  BlobWriterOptions options_;
+};
+
+TEST_F(BlobWriterTest, ManyThreadsWriteAndEverythingComesBack) {
+  BlobWriter writer(ctx_, *repository_, options_);
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int i = thread; i < 100; i += 4) {
+          EXPECT_THAT(Add(writer, Blob(i)), IsOkAndHolds(true));
+        }
+      });
+    }
+  }
+  ASSERT_THAT(writer.Flush(), IsOk());
+  const BlobWriterCounts counts = writer.counts();
+  EXPECT_EQ(counts.data_blobs, 100);
+  EXPECT_EQ(counts.plaintext_bytes, 50 * 9'000 + 50 * 20'000);
+  EXPECT_EQ(counts.packs, static_cast<int64_t>(KeysBelow("data/").size()));
+  EXPECT_EQ(counts.index_files, 1);
+  int64_t stored = 0;
+  for (const char* prefix : {"data/", "index/"}) {
+    for (const std::string& key : KeysBelow(prefix)) {
+      stored += static_cast<int64_t>(store_.objects().at(key).size());
+    }
+  }
+  EXPECT_EQ(counts.stored_bytes, stored);
+  ExpectAllReadable(100);
+}
+
+TEST_F(BlobWriterTest, EveryPackProvesItselfAndHoldsOneType) {
+  BlobWriter writer(ctx_, *repository_, options_);
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_THAT(Add(writer, Blob(i), i % 3 == 0 ? BlobType::kTree : BlobType::kData), IsOk());
+  }
+  ASSERT_THAT(writer.Flush(), IsOk());
+  std::unique_ptr<BlobCodec> codec = repository_->MakeCodec();
+  for (const std::string& key : KeysBelow("data/")) {
+    const PackId id = *Id::Parse(key.substr(8));
+    const std::string bytes = store_.objects().at(key);
+    const auto entries =
+        VerifyPack(id, bytes, *codec, [](const PackEntry&, const absl::Status&) {});
+    ASSERT_THAT(entries, IsOk());
+    for (const PackEntry& entry : *entries) {
+      EXPECT_EQ(entry.handle.type, entries->front().handle.type);
+    }
+  }
+}
+
+TEST_F(BlobWriterTest, NothingIsWrittenTwice) {
+  BlobWriter writer(ctx_, *repository_, options_);
+  EXPECT_THAT(Add(writer, "blob"), IsOkAndHolds(true));
+  EXPECT_THAT(Add(writer, "blob"), IsOkAndHolds(false));
+  EXPECT_TRUE(writer.IsKnown({BlobType::kData, Id::Of("blob")}));
+  EXPECT_FALSE(writer.IsKnown({BlobType::kTree, Id::Of("blob")}));
+  EXPECT_THAT(Add(writer, "blob", BlobType::kTree), IsOkAndHolds(true));
+  ASSERT_THAT(writer.Flush(), IsOk());
+  EXPECT_EQ(writer.counts().data_blobs, 1);
+  EXPECT_EQ(writer.counts().tree_blobs, 1);
+
+  ASSERT_THAT(repository_->LoadIndex(ctx_), IsOk());
+  options_.known = &repository_->index();
+  BlobWriter second(ctx_, *repository_, options_);
+  EXPECT_THAT(Add(second, "blob"), IsOkAndHolds(false));
+  ASSERT_THAT(second.Flush(), IsOk());
+  EXPECT_EQ(second.counts().stored_bytes, 0);
+}
+
+TEST_F(BlobWriterTest, BeyondItsMemoryItWritesAgain) {
+  options_.remembered_blobs_max = 1;
+  BlobWriter writer(ctx_, *repository_, options_);
+  EXPECT_THAT(Add(writer, "a"), IsOkAndHolds(true));
+  EXPECT_THAT(Add(writer, "b"), IsOkAndHolds(true));
+  EXPECT_THAT(Add(writer, "b"), IsOkAndHolds(true));
+  EXPECT_THAT(Add(writer, "a"), IsOkAndHolds(false));
+  ASSERT_THAT(writer.Flush(), IsOk());
+}
+
+TEST_F(BlobWriterTest, AFewBlobsMakeOnePackOfEachType) {
+  BlobWriter writer(ctx_, *repository_, options_);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] { EXPECT_THAT(Add(writer, Blob(i)), IsOk()); });
+    }
+  }
+  ASSERT_THAT(Add(writer, "tree", BlobType::kTree), IsOk());
+  ASSERT_THAT(writer.Flush(), IsOk());
+  EXPECT_EQ(writer.counts().packs, 2);
+  ExpectAllReadable(4);
+}
+
+TEST_F(BlobWriterTest, IndexesListOnlyWhatIsStored) {
+  options_.index_blobs_target = 10;
+  BlobWriter writer(ctx_, *repository_, options_);
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_THAT(Add(writer, Blob(i)), IsOk());
+  }
+  ASSERT_THAT(writer.Flush(), IsOk());
+  EXPECT_GT(writer.counts().index_files, 2);
+  std::set<std::string> stored;
+  std::set<PackId> listed;
+  for (const support::StoreCall& call : store_.calls()) {
+    if (call.operation == StoreOperation::kPut) {
+      stored.insert(call.key);
+    }
+    if (call.operation == StoreOperation::kPut && call.key.starts_with("index/")) {
+      const auto text =
+          repository_->LoadFile(ctx_, FileKind::kIndex, *Id::Parse(call.key.substr(6)));
+      ASSERT_THAT(text, IsOk());
+      ASSERT_THAT(DecodeIndex(*text,
+                              [&](const IndexedPack& pack) {
+                                EXPECT_TRUE(stored.contains(PackKey(pack.id)));
+                                EXPECT_TRUE(listed.insert(pack.id).second);
+                                return absl::OkStatus();
+                              }),
+                  IsOk());
+    }
+  }
+  ExpectAllReadable(60);
+}
+
+TEST_F(BlobWriterTest, TellsWhereTreesWentAndBlobsThatWereNamed) {
+  BlobWriter writer(ctx_, *repository_, options_);
+  writer.RememberPlace(Id::Of("manifest"));
+  ASSERT_THAT(Add(writer, "data"), IsOk());
+  ASSERT_THAT(Add(writer, "manifest"), IsOk());
+  ASSERT_THAT(Add(writer, "tree", BlobType::kTree), IsOk());
+  ASSERT_THAT(writer.Flush(), IsOk());
+  ASSERT_THAT(writer.tree_places(), SizeIs(2));
+  for (const TreePlace& place : writer.tree_places()) {
+    const BlobType type = place.tree == Id::Of("tree") ? BlobType::kTree : BlobType::kData;
+    EXPECT_THAT(repository_->LoadBlobAt(ctx_, {type, place.tree}, place.location),
+                IsOkAndHolds(type == BlobType::kTree ? "tree" : "manifest"));
+  }
+}
+
+TEST_F(BlobWriterTest, TheFirstErrorEndsIt) {
+  store_.AddFault({.operation = StoreOperation::kPut,
+                   .key_prefix = "data/",
+                   .last_call = 1'000,
+                   .status = absl::ResourceExhaustedError("disk full")});
+  BlobWriter writer(ctx_, *repository_, options_);
+  absl::Status status;
+  for (int i = 0; i < 1'000 && status.ok(); ++i) {
+    status = Add(writer, Blob(i)).status();
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(Add(writer, "more"), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(writer.Flush(), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(KeysBelow("index/"), SizeIs(0));
+}
+
+TEST_F(BlobWriterTest, AWrongIdNeverLeaves) {
+  BlobWriter writer(ctx_, *repository_, options_);
+  EXPECT_THAT(writer.AddBlob(BlobType::kData, Id::Of("a"), "b"),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(writer.Flush(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(KeysBelow("data/"), SizeIs(0));
+}
+
+TEST_F(BlobWriterTest, StoppingEndsTheWait) {
+  std::stop_source stop;
+  CallContext ctx = ctx_;
+  ctx.stop = stop.get_token();
+  BlobWriter writer(ctx, *repository_, options_);
+  ASSERT_THAT(Add(writer, "blob"), IsOk());
+  stop.request_stop();
+  EXPECT_THAT(writer.Flush(), StatusIs(absl::StatusCode::kCancelled));
+}
+
+TEST_F(BlobWriterTest, AFaultAtAnyCallLosesNothingSilently) {
+  for (int64_t call = 1; call < 12; ++call) {
+    store_.AddFault({.first_call = call,
+                     .last_call = call,
+                     .status = absl::UnavailableError("flaky"),
+                     .after_effect = call % 2 == 0});
+    BlobWriter writer(ctx_, *repository_, options_);
+    absl::Status status;
+    for (int i = 0; i < 60 && status.ok(); ++i) {
+      status = Add(writer, Blob(i)).status();
+    }
+    status.Update(writer.Flush());
+    store_.ClearFaults();
+    if (status.ok()) {
+      ExpectAllReadable(60);
+    } else {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
+    }
+  }
+}
+
+TEST_F(BlobWriterTest, PacksOfADeadRunAreAdopted) {
+  {
+    BlobWriter writer(ctx_, *repository_, options_);
+    for (int i = 0; i < 60; ++i) {
+      ASSERT_THAT(Add(writer, Blob(i)), IsOk());
+    }
+    ASSERT_THAT(writer.Flush(), IsOk());
+  }
+  for (const std::string& key : KeysBelow("index/")) {
+    store_.RemoveObject(key);  // As if it had died before.
+  }
+  const std::size_t packs = KeysBelow("data/").size();
+  store_.SetObject(PackKey(Id::Of("broken")), "this is no pack");
+  std::unique_ptr<Repository> next = Open();
+  ASSERT_THAT(next->LoadIndex(ctx_), IsOk());
+  EXPECT_THAT(AdoptOrphanPacks(ctx_, *next), IsOkAndHolds(static_cast<int64_t>(packs)));
+  EXPECT_THAT(AdoptOrphanPacks(ctx_, *next), IsOkAndHolds(0));
+  options_.known = &next->index();
+  BlobWriter writer(ctx_, *next, options_);
+  EXPECT_THAT(Add(writer, Blob(7)), IsOkAndHolds(false));
+  ExpectAllReadable(60);
+}
+
+TEST_F(BlobWriterTest, ACheckpointListsWhatIsStored) {
+  options_.upload_bytes_max = 1;  // So that every pack but the last is stored when Add() returns.
+  BlobWriter writer(ctx_, *repository_, options_);
+  for (int i = 0; i < 60; ++i) {
+    ASSERT_THAT(Add(writer, Blob(i)), IsOk());
+  }
+  ASSERT_THAT(writer.Checkpoint(ctx_), IsOk());
+  std::unique_ptr<Repository> next = Open();
+  ASSERT_THAT(next->LoadIndex(ctx_), IsOk());
+  EXPECT_TRUE(next->index().Contains({BlobType::kData, Id::Of(Blob(0))}));
+  ASSERT_THAT(writer.Flush(), IsOk());
+  ExpectAllReadable(60);
+}
+
+}  // namespace
+}  // namespace csidelta::repository

@@ -1,0 +1,114 @@
+#include "repository/json_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "repository/json_text.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::ElementsAre;
+
+absl::Status SkipAll(absl::string_view text) {
+  JsonReader reader(text);
+  reader.Skip();
+  return reader.Finish();
+}
+
+std::string ReadString(absl::string_view text) {
+  JsonReader reader(text);
+  const std::string value(reader.String());
+  return reader.Finish().ok() ? value : "error";
+}
+
+TEST(JsonReaderTest, ReadsMembersAndElements) {
+  JsonReader reader(" { \"a\" : [ 1 , 18446744073709551615 ], \"b\":null , \"c\":{} } \n");
+  std::vector<std::string> seen;
+  absl::string_view key;
+  reader.BeginObject();
+  while (reader.NextMember(key)) {
+    seen.emplace_back(key);
+    if (key == "a") {
+      reader.BeginArray();
+      while (reader.NextElement()) {
+        seen.push_back(std::to_string(reader.Unsigned()));
+      }
+    } else if (!reader.TakeNull()) {
+      reader.Skip();
+    }
+  }
+  EXPECT_THAT(reader.Finish(), IsOk());
+  EXPECT_THAT(seen, ElementsAre("a", "1", "18446744073709551615", "b", "c"));
+}
+
+TEST(JsonReaderTest, ReadsStrings) {
+  EXPECT_EQ(ReadString("\"\""), "");
+  EXPECT_EQ(ReadString("\"plain\""), "plain");
+  EXPECT_EQ(ReadString(R"("a\"\\\/\b\f\n\r\tz")"), "a\"\\/\b\f\n\r\tz");
+  EXPECT_EQ(ReadString(R"("\u0041\u00e4\u20AC\ud83d\ude00")"),
+            "A\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80");
+  for (const char* text : {"\"", "\"a", "\"\\\"", R"("\u12")", R"("\u12g4")", R"("\ud83d")",
+                           R"("\ud83d\u0041")", R"("\ude00")", R"("\x41")", "a", "1", ""}) {
+    EXPECT_EQ(ReadString(text), "error") << text;
+  }
+}
+
+TEST(JsonReaderTest, NumbersAreWholeAndFit) {
+  for (const char* text :
+       {"-1", "1.0", "1e3", "18446744073709551616", "99999999999999999999999", "\"1\"", "", "+1"}) {
+    JsonReader reader(text);
+    reader.Unsigned();
+    EXPECT_THAT(reader.Finish(), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+TEST(JsonReaderTest, SkipsOnlyWhatIsWellFormed) {
+  for (const char* text : {"{}", "[]", "[1,-2.5e+3,true,false,null,\"x\",{\"a\":[[]]}]", "0"}) {
+    EXPECT_THAT(SkipAll(text), IsOk()) << text;
+  }
+  for (const char* text : {"", "{", "[", "[1", "[1 2]", "[,]", "{\"a\"}", "{\"a\":}", "{a:1}",
+                           "{\"a\":1,}", "[1]]", "tru", "nul", "}", "{\"a\":1]"}) {
+    EXPECT_THAT(SkipAll(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+TEST(JsonReaderTest, DeepNestingIsAnError) {
+  EXPECT_THAT(SkipAll(std::string(60, '[') + std::string(60, ']')), IsOk());
+  EXPECT_THAT(SkipAll(std::string(100'000, '[')), StatusIs(absl::StatusCode::kInvalidArgument));
+  std::string objects;
+  for (int i = 0; i < 1000; ++i) {
+    objects += "{\"a\":";
+  }
+  EXPECT_THAT(SkipAll(objects), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(JsonTextTest, EscapesAsResticDoes) {
+  EXPECT_EQ(JsonText("plain"), "\"plain\"");
+  EXPECT_EQ(JsonText("<a&b>"), "\"\\u003ca\\u0026b\\u003e\"");
+  EXPECT_EQ(JsonText("\"\\\n\r\t\x01"), "\"\\\"\\\\\\n\\r\\t\\u0001\"");
+  EXPECT_EQ(JsonText("\xC3\xA4"), "\"\xC3\xA4\"");
+  EXPECT_EQ(JsonText("\xE2\x80\xA8"), "\"\\u2028\"");
+  EXPECT_EQ(JsonText("a\xFFz"), "\"a\\ufffdz\"");
+  EXPECT_EQ(JsonText("\xED\xA0\x80"), "\"\\ufffd\\ufffd\\ufffd\"");
+  EXPECT_EQ(JsonText("\xE2\x82"), "\"\\ufffd\\ufffd\"");
+}
+
+TEST(JsonTextTest, UnquotesNames) {
+  std::string name;
+  EXPECT_TRUE(UnquoteName(R"(a\"\\\n\x07\u00e4\U0001f600)", name));
+  EXPECT_EQ(name, "a\"\\\n\x07\xC3\xA4\xF0\x9F\x98\x80");
+  EXPECT_TRUE(UnquoteName(R"(\xff)", name));
+  EXPECT_EQ(name, "\xFF");
+  for (const char* text : {"\\", "\\q", "\\x1", "\\xzz", "\\u12", "\\ud800", "\\U00110000"}) {
+    EXPECT_FALSE(UnquoteName(text, name)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::repository

@@ -1,0 +1,408 @@
+#include "repository/lock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/repository/repository_fixture.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using support::StoreOperation;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+ProcessIdentity SomeProcess() {
+  return {.boot_id = "b00t", .pid_namespace = 4026531836, .pid = 42, .start_ticks = 777};
+}
+
+// --- Owners ---
+
+TEST(LockOwnerTest, HostnamesComeBack) {
+  const LockOwner process = {.name = "node-1.example", .process = SomeProcess(), .pod_uid = ""};
+  const LockOwner pod = {.name = "worker", .process = {}, .pod_uid = "1234-5678"};
+  const LockOwner both = {.name = "worker", .process = SomeProcess(), .pod_uid = "1234-5678"};
+  EXPECT_EQ(EncodeLockHostname(process), "node-1.example_boot-b00t_ns-4026531836_pid-42_start-777");
+  for (const LockOwner& owner : {process, pod, both}) {
+    const std::optional<LockOwner> read = DecodeLockHostname(EncodeLockHostname(owner));
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->name, owner.name);
+    EXPECT_EQ(read->pod_uid, owner.pod_uid);
+    EXPECT_EQ(read->process.boot_id, owner.process.boot_id);
+    EXPECT_EQ(read->process.pid, owner.process.pid);
+    EXPECT_EQ(read->process.start_ticks, owner.process.start_ticks);
+    EXPECT_EQ(read->process.pid_namespace, owner.process.pid_namespace);
+  }
+}
+
+TEST(LockOwnerTest, AProcessThatIsNotKnownWhollyIsLeftOut) {
+  LockOwner owner = {.name = "my_node", .process = SomeProcess(), .pod_uid = ""};
+  owner.process.start_ticks = 0;
+  EXPECT_EQ(EncodeLockHostname(owner), "my-node");
+}
+
+TEST(LockOwnerTest, OtherHostnamesProveNothing) {
+  for (const char* hostname : {"", "laptop", "my_laptop", "a_boot-b_ns-1_pid-2",
+                               "a_boot-b_ns-x_pid-2_start-3", "a_ns-1_boot-b_pid-2_start-3",
+                               "a_boot-b_ns-1_pid-2_start-3_x", "a_boot-b_ns-1_pid-2_start-"}) {
+    EXPECT_FALSE(DecodeLockHostname(hostname).has_value()) << hostname;
+  }
+}
+
+struct DeathCase {
+  const char* name;
+  std::function<void(LockOwner&, LockWitnesses&)> change;
+  bool dead;
+};
+
+TEST(LockOwnerTest, OnlyProofCounts) {
+  const std::vector<DeathCase> cases = {
+      {"alive", [](LockOwner&, LockWitnesses&) {}, false},
+      {"gone", [](LockOwner&, LockWitnesses& w) { w.start_ticks_of = [](int64_t) { return 0; }; },
+       true},
+      {"pid used again",
+       [](LockOwner&, LockWitnesses& w) { w.start_ticks_of = [](int64_t) { return 778; }; }, true},
+      {"cannot be told",
+       [](LockOwner&, LockWitnesses& w) {
+         w.start_ticks_of = [](int64_t) { return std::nullopt; };
+       },
+       false},
+      {"gone, but another boot",
+       [](LockOwner& o, LockWitnesses& w) {
+         o.process.boot_id = "other";
+         w.start_ticks_of = [](int64_t) { return 0; };
+       },
+       false},
+      {"gone, but another namespace",
+       [](LockOwner& o, LockWitnesses& w) {
+         o.process.pid_namespace = 1;
+         w.start_ticks_of = [](int64_t) { return 0; };
+       },
+       false},
+      {"gone, but we do not know ourselves",
+       [](LockOwner&, LockWitnesses& w) {
+         w.self = {};
+         w.start_ticks_of = [](int64_t) { return 0; };
+       },
+       false},
+      {"gone, but it did not say its start",
+       [](LockOwner& o, LockWitnesses& w) {
+         o.process.start_ticks = 0;
+         w.start_ticks_of = [](int64_t) { return 0; };
+       },
+       false},
+      {"pod gone",
+       [](LockOwner& o, LockWitnesses& w) {
+         o = {.name = "worker", .process = {}, .pod_uid = "u"};
+         w.pod_is_gone = [](const std::string& uid) { return uid == "u"; };
+       },
+       true},
+      {"pod alive",
+       [](LockOwner& o, LockWitnesses& w) {
+         o = {.name = "worker", .process = {}, .pod_uid = "u"};
+         w.pod_is_gone = [](const std::string&) { return false; };
+       },
+       false},
+      {"pod gone, but nobody to ask",
+       [](LockOwner& o, LockWitnesses&) { o = {.name = "w", .process = {}, .pod_uid = "u"}; },
+       false},
+  };
+  for (const DeathCase& one : cases) {
+    LockOwner owner = {.name = "x", .process = SomeProcess(), .pod_uid = ""};
+    LockWitnesses witnesses;
+    witnesses.self = SomeProcess();
+    witnesses.start_ticks_of = [](int64_t pid) -> std::optional<uint64_t> {
+      return pid == 42 ? 777 : 0;
+    };
+    one.change(owner, witnesses);
+    EXPECT_EQ(IsProvenDead(owner, witnesses), one.dead) << one.name;
+  }
+}
+
+TEST(LockOwnerTest, TheKernelKnowsTheLivingAndTheDead) {
+  const ProcessIdentity self = OwnProcess();
+  EXPECT_EQ(self.boot_id.size(), 32U);
+  EXPECT_EQ(self.pid, getpid());
+  EXPECT_EQ(StartTicksOf(getpid()), self.start_ticks);
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(StartTicksOf(child), 0U);
+}
+
+// --- Locks ---
+
+// A clock whose sleeps pass at once and tell the test, and whose time of day can be set.
+class StepClock : public Clock {
+ public:
+  absl::Time Now() const override { return absl::UnixEpoch() + uptime_ + set_by_; }
+  absl::Duration Uptime() const override { return uptime_; }
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    return SleepFor(wake_at - Now(), std::move(stop));
+  }
+  bool SleepFor(absl::Duration duration, std::stop_token stop) const override {
+    uptime_ += duration;
+    if (on_sleep != nullptr) {
+      on_sleep();
+    }
+    return !stop.stop_requested();
+  }
+  void Advance(absl::Duration step) { uptime_ += step; }
+  void SetForward(absl::Duration step) { set_by_ += step; }
+
+  std::function<void()> on_sleep;
+
+ private:
+  mutable absl::Duration uptime_ = absl::Hours(1);
+  absl::Duration set_by_ = absl::Hours(400'000);
+};
+
+class LockTest : public RepositoryFixture {
+ protected:
+  LockTest() : repository_(Init()) {
+    ctx_.clock = &step_;
+    options_.refresh_by_thread = false;
+    options_.owner = {.name = "us", .process = SomeProcess(), .pod_uid = ""};
+    options_.witnesses.self = SomeProcess();
+    options_.witnesses.start_ticks_of = [](int64_t) { return 777; };
+  }
+
+  absl::StatusOr<std::unique_ptr<Lock>> Acquire(bool exclusive,
+                                                absl::Duration wait_max = absl::ZeroDuration()) {
+    LockOptions options = options_;
+    options.exclusive = exclusive;
+    options.wait_max = wait_max;
+    options.on_wait = [this](const std::string& text) { waits_.push_back(text); };
+    return Lock::Acquire(ctx_, *repository_, options);
+  }
+
+  // A lock of somebody else, in the store.
+  Id PutForeign(bool exclusive, const std::string& hostname = "laptop") {
+    const LockFile file = {.time = step_.Now() + absl::Hours(24 * foreign_count_++),
+                           .exclusive = exclusive,
+                           .hostname = hostname,
+                           .username = "eve",
+                           .pid = 7};
+    return *repository_->SaveFile(ctx_, FileKind::kLock, EncodeLock(file));
+  }
+
+  void RemoveForeign(const Id& id) {
+    EXPECT_THAT(repository_->RemoveFile(ctx_, FileKind::kLock, id), IsOk());
+  }
+
+  std::vector<std::string> Locks() const { return KeysBelow("locks/"); }
+
+  StepClock step_;
+  std::unique_ptr<Repository> repository_;
+  LockOptions options_;
+  std::vector<std::string> waits_;
+  int foreign_count_ = 0;
+};
+
+TEST_F(LockTest, IsThereUntilReleased) {
+  {
+    const auto lock = Acquire(false);
+    ASSERT_THAT(lock, IsOk());
+    EXPECT_TRUE((*lock)->held());
+    EXPECT_THAT(Locks(), SizeIs(1));
+    EXPECT_THAT((*lock)->Fence(ctx_), IsOk());
+    EXPECT_THAT((*lock)->Release(ctx_), IsOk());
+    EXPECT_THAT(Locks(), IsEmpty());
+    EXPECT_THAT((*lock)->Fence(ctx_), StatusIs(absl::StatusCode::kAborted));
+    const auto dropped = Acquire(true);
+    EXPECT_THAT(Locks(), SizeIs(1));
+  }
+  EXPECT_THAT(Locks(), IsEmpty());
+}
+
+TEST_F(LockTest, WhoGoesWithWhom) {
+  for (const bool theirs : {false, true}) {
+    const Id foreign = PutForeign(theirs);
+    for (const bool ours : {false, true}) {
+      const auto lock = Acquire(ours);
+      EXPECT_EQ(lock.ok(), !theirs && !ours);
+      if (!lock.ok()) {
+        EXPECT_TRUE(IsLocked(lock.status()));
+        EXPECT_THAT(std::string(lock.status().message()), HasSubstr("eve on laptop"));
+      }
+    }
+    EXPECT_THAT(Locks(), ElementsAre(FileKey(FileKind::kLock, foreign)));
+    RemoveForeign(foreign);
+  }
+}
+
+TEST_F(LockTest, TheDeadAreRemovedFirst) {
+  LockOwner dead = options_.owner;
+  dead.process.start_ticks = 1;
+  PutForeign(true, EncodeLockHostname(dead));
+  PutForeign(false, EncodeLockHostname(dead));
+  const auto lock = Acquire(true);
+  ASSERT_THAT(lock, IsOk());
+  EXPECT_THAT(Locks(), SizeIs(1));
+}
+
+TEST_F(LockTest, RemoveDeadLocksLeavesTheOthers) {
+  LockOwner dead = options_.owner;
+  dead.process.start_ticks = 1;
+  PutForeign(true, EncodeLockHostname(dead));
+  PutForeign(false, EncodeLockHostname(options_.owner));
+  PutForeign(false);
+  EXPECT_THAT(RemoveDeadLocks(ctx_, *repository_, options_.witnesses), support::IsOkAndHolds(1));
+  EXPECT_THAT(Locks(), SizeIs(2));
+}
+
+TEST_F(LockTest, ALockThatNobodyRefreshesRunsOut) {
+  PutForeign(true);
+  step_.SetForward(absl::Hours(24));  // Times of day say nothing.
+  const absl::Duration begun = step_.Uptime();
+  const auto lock = Acquire(false, kLockWaitForStale);
+  ASSERT_THAT(lock, IsOk());
+  EXPECT_THAT(Locks(), SizeIs(1));
+  EXPECT_GE(step_.Uptime() - begun, kLockStaleAfter);
+  EXPECT_LE(step_.Uptime() - begun, kLockWaitForStale);
+  EXPECT_THAT(waits_, ElementsAre(HasSubstr("exclusive lock")));
+}
+
+TEST_F(LockTest, AnOldLockIsNotRemovedBeforeItWasWatched) {
+  PutForeign(true);
+  step_.Advance(absl::Hours(24 * 30));
+  EXPECT_TRUE(IsLocked(Acquire(false, absl::Minutes(29)).status()));
+  EXPECT_THAT(Locks(), SizeIs(1));
+}
+
+TEST_F(LockTest, ALockThatIsRefreshedHolds) {
+  Id foreign = PutForeign(true);
+  absl::Duration refreshed_at = step_.Uptime();
+  step_.on_sleep = [&] {
+    if (step_.Uptime() - refreshed_at > absl::Minutes(5)) {
+      const Id next = PutForeign(true);
+      RemoveForeign(foreign);
+      foreign = next;
+      refreshed_at = step_.Uptime();
+    }
+  };
+  EXPECT_TRUE(IsLocked(Acquire(false, absl::Hours(3)).status()));
+  EXPECT_THAT(Locks(), ElementsAre(FileKey(FileKind::kLock, foreign)));
+}
+
+TEST_F(LockTest, WaitingEndsWhenTheOtherReleases) {
+  const Id foreign = PutForeign(true);
+  int sleeps = 0;
+  step_.on_sleep = [&] {
+    if (++sleeps == 3) {
+      RemoveForeign(foreign);
+    }
+  };
+  EXPECT_THAT(Acquire(true, absl::Minutes(10)), IsOk());
+}
+
+TEST_F(LockTest, WhoMeetsAnotherWhileSettlingStepsBack) {
+  Id foreign;
+  step_.on_sleep = [&] {
+    step_.on_sleep = nullptr;
+    foreign = PutForeign(true);
+  };
+  EXPECT_TRUE(IsLocked(Acquire(true).status()));
+  EXPECT_THAT(Locks(), ElementsAre(FileKey(FileKind::kLock, foreign)));
+}
+
+TEST_F(LockTest, RefreshingReplacesTheFile) {
+  const auto lock = Acquire(false);
+  ASSERT_THAT(lock, IsOk());
+  const std::vector<std::string> before = Locks();
+  step_.Advance(absl::Minutes(5));
+  ASSERT_THAT((*lock)->Refresh(ctx_), IsOk());
+  EXPECT_THAT(Locks(), SizeIs(1));
+  EXPECT_NE(Locks(), before);
+  const auto text = repository_->LoadFile(ctx_, FileKind::kLock, *Id::Parse(Locks()[0].substr(6)));
+  ASSERT_THAT(text, IsOk());
+  EXPECT_EQ(DecodeLock(*text)->time, step_.Now());
+}
+
+TEST_F(LockTest, AnOldOrMissingLockDoesNotPassTheFence) {
+  auto lock = Acquire(false);
+  ASSERT_THAT(lock, IsOk());
+  step_.Advance(kLockFenceAgeMax + absl::Seconds(1));
+  EXPECT_THAT((*lock)->Fence(ctx_), StatusIs(absl::StatusCode::kAborted));
+  ASSERT_THAT((*lock)->Refresh(ctx_), IsOk());
+  EXPECT_THAT((*lock)->Fence(ctx_), IsOk());
+  store_.RemoveObject(Locks()[0]);
+  EXPECT_THAT((*lock)->Fence(ctx_), StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(LockTest, ALockThatWasRemovedIsNotMadeAnew) {
+  const auto lock = Acquire(false);
+  ASSERT_THAT(lock, IsOk());
+  store_.RemoveObject(Locks()[0]);
+  EXPECT_THAT((*lock)->Refresh(ctx_), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT(Locks(), IsEmpty());
+  EXPECT_THAT((*lock)->Refresh(ctx_), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_THAT((*lock)->Fence(ctx_), StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(LockTest, AFaultAtAnyCallLeavesNoLockThatNobodyHolds) {
+  for (int64_t call = 1; call <= 3; ++call) {
+    store_.AddFault({.first_call = call, .last_call = call, .status = absl::UnavailableError("x")});
+    { const auto lock = Acquire(true); }
+    store_.ClearFaults();
+    EXPECT_THAT(Locks(), IsEmpty()) << call;
+  }
+}
+
+TEST_F(LockTest, AReadOnlyStoreIsReadWithoutOne) {
+  store_.AddFault({.operation = StoreOperation::kPut,
+                   .key_prefix = "locks/",
+                   .last_call = 100,
+                   .status = absl::PermissionDeniedError("403")});
+  EXPECT_THAT(Acquire(false), StatusIs(absl::StatusCode::kPermissionDenied));
+  options_.required = false;
+  const auto lock = Acquire(false);
+  ASSERT_THAT(lock, IsOk());
+  EXPECT_FALSE((*lock)->held());
+}
+
+TEST_F(LockTest, ALockThatCannotBeReadIsRespected) {
+  const std::string key = FileKey(FileKind::kLock, Id::Of("x"));
+  store_.SetObject(key, "no envelope");
+  EXPECT_TRUE(IsLocked(Acquire(false).status()));
+  store_.SetObject(key, "");
+  EXPECT_THAT(Acquire(false), IsOk());
+}
+
+TEST_F(LockTest, AThreadRefreshesUntilReleased) {
+  support::FakeClock clock;
+  ctx_.clock = &clock;
+  options_.refresh_by_thread = true;
+  // The settling of the acquisition.
+  std::jthread mover([&clock] {
+    clock.AwaitSleepers(1);
+    clock.Advance(kLockSettle);
+  });
+  const auto lock = Acquire(false);
+  mover.join();
+  ASSERT_THAT(lock, IsOk());
+  const std::vector<std::string> before = Locks();
+  clock.AwaitSleepers(1);
+  clock.Advance(kLockRefreshEvery);
+  while (Locks() == before || Locks().size() != 1) {
+    std::this_thread::yield();
+  }
+  EXPECT_THAT((*lock)->Release(ctx_), IsOk());
+  EXPECT_THAT(Locks(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace csidelta::repository

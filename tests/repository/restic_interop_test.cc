@@ -1,0 +1,257 @@
+// What the distribution's restic and we make of each other's repositories. Each test works in a
+// directory of its own.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "repository/lock.h"
+#include "repository/pack_reader.h"
+#include "repository/tree.h"
+#include "storage/file_object_store.h"
+#include "tests/repository/test_volume.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::Noise;
+using support::Prose;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr int64_t kChunkBytes = 256 << 10;
+constexpr char kPassword[] = "secret";
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;  // Both streams.
+};
+
+Outcome Shell(const std::string& command) {
+  FILE* pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
+  Outcome outcome;
+  std::array<char, 4096> buffer;
+  std::size_t count = 0;
+  while ((count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
+    outcome.output.append(buffer.data(), count);
+  }
+  const int status = pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Zeros, what compresses and what does not, in uneven pieces, over more than one leaf.
+std::string TestImage() {
+  std::string image = Noise(3'000'000, 1);
+  image += std::string(5'000'000, '\0');
+  image += Prose(2'000'000, 2);
+  image += std::string(60 << 20, '\0');
+  image += Noise(1'234'567, 3);
+  return image;
+}
+
+class ResticInteropTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Shell("restic version").exit_code != 0) {
+      GTEST_SKIP() << "restic is not installed: ./dev setup";
+    }
+    std::string name = testing::TempDir() + "/csi-delta-interop-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    store_ = std::make_unique<storage::FileObjectStore>(folder_ / "repo", Random::Real());
+  }
+
+  void TearDown() override {
+    if (!folder_.empty()) {
+      std::filesystem::remove_all(folder_);
+    }
+  }
+
+  Outcome Restic(const std::string& arguments) const {
+    return Shell(absl::StrCat("RESTIC_PASSWORD=", kPassword, " RESTIC_CACHE_DIR=", folder_.string(),
+                            "/cache restic -r ", folder_.string(), "/repo ", arguments));
+  }
+
+  void ExpectRestic(const std::string& arguments) const {
+    const Outcome outcome = Restic(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << arguments << "\n" << outcome.output;
+  }
+
+  std::unique_ptr<Repository> Init() {
+    auto repository = Repository::Init(ctx_, *store_, kPassword, {});
+    EXPECT_THAT(repository, IsOk());
+    return *std::move(repository);
+  }
+
+  std::unique_ptr<Repository> Open(const std::string& password = kPassword) {
+    auto repository = Repository::Open(ctx_, *store_, password, {});
+    EXPECT_THAT(repository, IsOk());
+    EXPECT_THAT((*repository)->LoadIndex(ctx_), IsOk());
+    return *std::move(repository);
+  }
+
+  CallContext ctx_;
+  std::filesystem::path folder_;
+  std::unique_ptr<storage::FileObjectStore> store_;
+};
+
+TEST_F(ResticInteropTest, ResticReadsOurs) {
+  const std::string image = TestImage();
+  std::unique_ptr<Repository> repository = Init();
+  const absl::StatusOr<Id> id = BackUpImage(ctx_, *repository, image, kChunkBytes);
+  ASSERT_THAT(id, IsOk());
+  const Outcome check = Restic("check --read-data");
+  EXPECT_EQ(check.exit_code, 0) << check.output;
+  EXPECT_THAT(check.output, HasSubstr("no errors were found"));
+  EXPECT_THAT(Restic("snapshots --json").output, HasSubstr(id->Hex()));
+  EXPECT_THAT(Restic("dump " + id->ShortHex() + " /volume.json").output,
+              HasSubstr(absl::StrCat("\"size_bytes\":", image.size())));
+  ExpectRestic(absl::StrCat("dump ", id->ShortHex(), " /image 2>/dev/null | tar -xOf - > ",
+                            folder_.string(), "/image"));
+  EXPECT_TRUE(ReadFile(folder_ / "image") == image);
+  ExpectRestic("restore " + id->ShortHex() + " --target " + folder_.string() + "/restored");
+  ExpectRestic("stats");
+}
+
+TEST_F(ResticInteropTest, WeReadOursAfterResticHasWorkedOnIt) {
+  std::string image = TestImage();
+  std::unique_ptr<Repository> repository = Init();
+  ASSERT_THAT(BackUpImage(ctx_, *repository, image, kChunkBytes), IsOk());
+  image.replace(1'000'000, 5, "other");
+  image.replace(40'000'000, 5, "other");
+  ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
+  BlobWriterOptions options;
+  options.known = &repository->index();
+  ASSERT_THAT(BackUpImage(ctx_, *repository, image, kChunkBytes, options), IsOk());
+  ExpectRestic("tag --add seen latest");
+  ExpectRestic("forget --keep-last 1 --prune --max-unused 0");
+  ExpectRestic("rebuild-index");
+  ExpectRestic("check --read-data");
+
+  std::unique_ptr<Repository> reader = Open();
+  const absl::StatusOr<std::vector<StoredSnapshot>> snapshots = reader->ListSnapshots(ctx_);
+  ASSERT_THAT(snapshots, IsOkAndHolds(SizeIs(1)));
+  EXPECT_THAT(snapshots->front().snapshot.tags, testing::Contains("seen"));
+  const absl::StatusOr<std::string> restored = RestoreImage(ctx_, *reader, snapshots->front().id);
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_TRUE(*restored == image);
+  ASSERT_THAT(BackUpImage(ctx_, *reader, image, kChunkBytes), IsOk());
+  ExpectRestic("check --read-data");
+}
+
+TEST_F(ResticInteropTest, WeReadWhatResticWrote) {
+  ExpectRestic("init --repository-version 2");
+  const std::filesystem::path source = folder_ / "source";
+  std::filesystem::create_directories(source / "sub <dir> & \xC3\xA4");
+  const std::string big = Noise(9'000'000, 7);
+  std::ofstream(source / "big", std::ios::binary) << big;
+  std::ofstream(source / "odd\n\"name\"\\\xFF") << "odd";
+  std::ofstream(source / "sub <dir> & \xC3\xA4" / "empty");
+  std::filesystem::create_symlink("big", source / "link");
+  ExpectRestic("backup --tag t " + source.string());
+
+  std::unique_ptr<Repository> reader = Open();
+  const absl::StatusOr<StoredSnapshot> latest = reader->FindSnapshot(ctx_, "latest");
+  ASSERT_THAT(latest, IsOk());
+  EXPECT_THAT(latest->snapshot.tags, testing::ElementsAre("t"));
+  BlobId tree = latest->snapshot.tree;
+  std::vector<Node> nodes;
+  do {  // Down to the directory that was backed up.
+    const absl::StatusOr<std::string> text = reader->LoadBlob(ctx_, {BlobType::kTree, tree});
+    ASSERT_THAT(text, IsOk());
+    nodes = *DecodeTree(*text);
+    tree = nodes.front().subtree.value_or(BlobId());
+  } while (nodes.size() == 1);
+  ASSERT_THAT(nodes, SizeIs(4));
+  EXPECT_EQ(nodes[0].name, "big");
+  EXPECT_EQ(nodes[1].name, "link");
+  EXPECT_EQ(nodes[1].link_target, "big");
+  EXPECT_EQ(nodes[2].name, "odd\n\"name\"\\\xFF");
+  EXPECT_EQ(nodes[3].name, "sub <dir> & \xC3\xA4");
+  std::string content;
+  for (const BlobId& id : *nodes[0].content) {
+    content += *reader->LoadBlob(ctx_, {BlobType::kData, id});
+  }
+  EXPECT_TRUE(content == big);
+}
+
+TEST_F(ResticInteropTest, EveryPackOfResticProvesItself) {
+  ExpectRestic("init --repository-version 2");
+  const std::filesystem::path source = folder_ / "file";
+  std::ofstream(source, std::ios::binary) << Noise(20'000'000, 7) << Prose(10'000'000, 8);
+  ExpectRestic("backup " + source.string());
+  std::unique_ptr<Repository> reader = Open();
+  std::unique_ptr<BlobCodec> codec = reader->MakeCodec();
+  int packs = 0;
+  EXPECT_THAT(reader->ListPacks(ctx_,
+                                [&](const FileInfo& file) {
+                                  ++packs;
+                                  const absl::StatusOr<std::string> bytes =
+                                      store_->Get(ctx_, PackKey(file.id), file.size_bytes);
+                                  return VerifyPack(file.id, *bytes, *codec,
+                                                    [](const PackEntry&, const absl::Status&) {})
+                                      .status();
+                                }),
+              IsOk());
+  EXPECT_GE(packs, 2);
+}
+
+TEST_F(ResticInteropTest, KeysOfEitherOpenForBoth) {
+  Init();
+  std::ofstream(folder_ / "password") << "another";
+  ExpectRestic("key add --new-password-file " + (folder_ / "password").string());
+  std::unique_ptr<Repository> repository = Open("another");
+  ASSERT_THAT(repository->AddKey(ctx_, "third"), IsOk());
+  EXPECT_EQ(Shell(absl::StrCat("RESTIC_PASSWORD=third restic --no-cache -r ", folder_.string(),
+                             "/repo snapshots"))
+                .exit_code,
+            0);
+  EXPECT_THAT(repository->ListKeys(ctx_), IsOkAndHolds(SizeIs(3)));
+}
+
+TEST_F(ResticInteropTest, LocksOfEitherHoldForBoth) {
+  std::unique_ptr<Repository> repository = Init();
+  LockOptions options;
+  options.owner.process = OwnProcess();
+  {
+    const auto lock = Lock::Acquire(ctx_, *repository, options);
+    ASSERT_THAT(lock, IsOk());
+    ExpectRestic("snapshots");
+    const Outcome check = Restic("check");
+    EXPECT_NE(check.exit_code, 0);
+    EXPECT_THAT(check.output, HasSubstr("locked"));
+    ExpectRestic("unlock");  // Removes stale ones only.
+    EXPECT_THAT((*lock)->Fence(ctx_), IsOk());
+    options.exclusive = true;
+    EXPECT_TRUE(IsLocked(Lock::Acquire(ctx_, *repository, options).status()));
+  }
+  ExpectRestic("check");
+  {
+    const auto lock = Lock::Acquire(ctx_, *repository, options);
+    ASSERT_THAT(lock, IsOk());
+    EXPECT_NE(Restic("snapshots").exit_code, 0);
+  }
+  ExpectRestic("snapshots");
+}
+
+}  // namespace
+}  // namespace csidelta::repository

@@ -1,0 +1,292 @@
+#include "storage/credentials.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "storage/shared_credentials.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/http_test_server.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::storage {
+namespace {
+
+using support::HttpTestServer;
+using support::IsOk;
+using support::ServedConnection;
+using support::ServedRequest;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class CredentialsTest : public testing::Test {
+ protected:
+  CredentialsTest() {
+    folder_ = testing::TempDir() + "credentials-XXXXXX";
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    environment_.metadata_disabled = true;
+    ctx_.clock = &clock_;
+  }
+  ~CredentialsTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string File(const std::string& name, const std::string& text) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  void Serve(HttpTestServer::Handler handler) {
+    server_ = std::make_unique<HttpTestServer>(std::move(handler));
+  }
+
+  CredentialsChain& chain() {
+    if (chain_ == nullptr) {
+      chain_ = std::make_unique<CredentialsChain>(environment_, http_, http_);
+    }
+    return *chain_;
+  }
+
+  // An answer of STS whose keys end at `expiry`.
+  static std::string Role(const std::string& id, absl::Time expiry) {
+    return absl::StrCat(
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>"
+        "<AccessKeyId>",
+        id, "</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>",
+        "<Expiration>", absl::FormatTime(absl::RFC3339_sec, expiry, absl::UTCTimeZone()),
+        "</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"
+        "</AssumeRoleWithWebIdentityResponse>");
+  }
+
+  void UseWebIdentity() {
+    environment_.role_arn = "arn:aws:iam::1:role/r";
+    environment_.role_session_name = "session";
+    environment_.web_identity_token_file = File("token", "web+token\n");
+    environment_.sts_url = server_->url();
+  }
+
+  std::string folder_;
+  support::FakeClock clock_;
+  CallContext ctx_;
+  CredentialsEnvironment environment_;
+  net::HttpClient http_{net::HttpClientOptions{}};
+  std::unique_ptr<HttpTestServer> server_;
+  std::unique_ptr<CredentialsChain> chain_;
+};
+
+TEST_F(CredentialsTest, ReadsTheEnvironment) {
+  const std::map<std::string, std::string> set = {{"AWS_ACCESS_KEY_ID", "id"},
+                                                  {"AWS_SECRET_ACCESS_KEY", "secret"},
+                                                  {"AWS_DEFAULT_REGION", "eu-west-1"},
+                                                  {"AWS_EC2_METADATA_DISABLED", "True"},
+                                                  {"HOME", "/users/of"}};
+  const auto environment = CredentialsEnvironment::Read([&](const char* name) {
+    const auto found = set.find(name);
+    return found == set.end() ? nullptr : found->second.c_str();
+  });
+  EXPECT_EQ(environment.access_key_id, "id");
+  EXPECT_EQ(environment.secret_access_key, Secret("secret"));
+  EXPECT_TRUE(environment.session_token.empty());
+  EXPECT_EQ(environment.region, "eu-west-1");
+  EXPECT_EQ(environment.profile, "default");
+  EXPECT_EQ(environment.shared_credentials_file, "/users/of/.aws/credentials");
+  EXPECT_EQ(environment.role_session_name, "csi-delta");
+  EXPECT_EQ(environment.metadata_url, "http://169.254.169.254");
+  EXPECT_TRUE(environment.metadata_disabled);
+}
+
+TEST_F(CredentialsTest, TheEnvironmentComesFirst) {
+  Serve([](const ServedRequest&, ServedConnection& connection) { connection.Send(500, ""); });
+  UseWebIdentity();
+  environment_.shared_credentials_file = File("file",
+                                              "[default]\naws_access_key_id=file\n"
+                                              "aws_secret_access_key=x\n");
+  environment_.access_key_id = "environment";
+  environment_.secret_access_key = Secret("secret");
+  environment_.session_token = Secret("token");
+  const auto credentials = chain().Get(ctx_);
+  ASSERT_THAT(credentials, IsOk());
+  EXPECT_EQ(credentials->access_key_id, "environment");
+  EXPECT_EQ(credentials->session_token, Secret("token"));
+  EXPECT_EQ(server_->connection_count(), 0);
+}
+
+TEST_F(CredentialsTest, WebIdentityComesBeforeTheFile) {
+  std::string body;
+  Serve([&](const ServedRequest& request, ServedConnection& connection) {
+    body = request.body;
+    connection.Send(200, Role("role", clock_.Now() + absl::Hours(1)));
+  });
+  UseWebIdentity();
+  environment_.shared_credentials_file = File("file",
+                                              "[default]\naws_access_key_id=file\n"
+                                              "aws_secret_access_key=x\n");
+  const auto credentials = chain().Get(ctx_);
+  ASSERT_THAT(credentials, IsOk());
+  EXPECT_EQ(credentials->access_key_id, "role");
+  EXPECT_EQ(body,
+            "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=arn%3Aaws%3Aiam%3A%3A1%3A"
+            "role%2Fr&RoleSessionName=session&WebIdentityToken=web%2Btoken");
+}
+
+TEST_F(CredentialsTest, AreFetchedAgainFiveMinutesBeforeTheirEnd) {
+  std::atomic<int> asked = 0;
+  std::atomic<bool> refuses = false;
+  Serve([&](const ServedRequest&, ServedConnection& connection) {
+    if (refuses) {
+      connection.Send(503, "");
+      return;
+    }
+    connection.Send(200, Role(absl::StrCat("role", ++asked), clock_.Now() + absl::Hours(1)));
+  });
+  UseWebIdentity();
+  const auto id = [&] {
+    const auto credentials = chain().Get(ctx_);
+    return credentials.ok() ? credentials->access_key_id : credentials.status().ToString();
+  };
+  EXPECT_EQ(id(), "role1");
+  clock_.Advance(absl::Minutes(54));
+  EXPECT_EQ(id(), "role1");
+  clock_.Advance(absl::Minutes(2));
+  EXPECT_EQ(id(), "role2");
+  // While the old ones are valid, a failure does no harm.
+  refuses = true;
+  clock_.Advance(absl::Minutes(57));
+  EXPECT_EQ(id(), "role2");
+  clock_.Advance(absl::Minutes(4));
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable));
+  refuses = false;
+  EXPECT_EQ(id(), "role3");
+  chain().Forget();
+  EXPECT_EQ(id(), "role4");
+}
+
+TEST_F(CredentialsTest, ManyThreadsAskOnce) {
+  std::atomic<int> asked = 0;
+  Serve([&](const ServedRequest&, ServedConnection& connection) {
+    ++asked;
+    connection.Send(200, Role("role", clock_.Now() + absl::Hours(1)));
+  });
+  UseWebIdentity();
+  CredentialsChain& shared = chain();
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] { EXPECT_THAT(shared.Get(ctx_), IsOk()); });
+  }
+  threads.clear();
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(CredentialsTest, ARefusedRoleIsUnauthenticated) {
+  Serve([](const ServedRequest&, ServedConnection& connection) {
+    connection.Send(400,
+                    "<ErrorResponse><Error><Code>InvalidIdentityToken</Code>"
+                    "<Message>no</Message></Error></ErrorResponse>");
+  });
+  UseWebIdentity();
+  EXPECT_THAT(chain().Get(ctx_),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("InvalidIdentityToken")));
+  chain_.reset();
+  environment_.web_identity_token_file = folder_ + "/none";
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnauthenticated));
+}
+
+TEST_F(CredentialsTest, TheFilesProfileIsRead) {
+  environment_.shared_credentials_file =
+      File("file",
+           "# as Velero mounts it\n[default]\naws_access_key_id=first\naws_secret_access_key=a\n"
+           "[other]\naws_access_key_id=second\naws_secret_access_key=b\n");
+  environment_.profile = "other";
+  const auto credentials = chain().Get(ctx_);
+  ASSERT_THAT(credentials, IsOk());
+  EXPECT_EQ(credentials->access_key_id, "second");
+}
+
+TEST_F(CredentialsTest, WithoutAnySourceItSaysWhereItLooked) {
+  environment_.shared_credentials_file = folder_ + "/none";
+  EXPECT_THAT(chain().Get(ctx_),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("shared credentials file")));
+}
+
+TEST_F(CredentialsTest, TheInstanceIsAskedWithAToken) {
+  std::vector<std::string> asked;
+  Serve([&](const ServedRequest& request, ServedConnection& connection) {
+    asked.push_back(request.method + " " + request.target);
+    if (request.method == "PUT") {
+      EXPECT_EQ(request.headers.at("x-aws-ec2-metadata-token-ttl-seconds"), "21600");
+      connection.Send(200, "token");
+    } else if (request.headers.at("x-aws-ec2-metadata-token") != "token") {
+      connection.Send(401, "");
+    } else if (absl::EndsWith(request.target, "/")) {
+      connection.Send(200, "node role\n");
+    } else {
+      connection.Send(200, R"({"Code":"Success","AccessKeyId":"id","SecretAccessKey":"s",)"
+                           R"("Token":"t","Expiration":"2033-01-01T00:00:00Z"})");
+    }
+  });
+  environment_.metadata_disabled = false;
+  environment_.metadata_url = server_->url();
+  const auto credentials = chain().Get(ctx_);
+  ASSERT_THAT(credentials, IsOk());
+  EXPECT_EQ(credentials->access_key_id, "id");
+  EXPECT_EQ(credentials->session_token, Secret("t"));
+  EXPECT_THAT(
+      asked, ElementsAre("PUT /latest/api/token", "GET /latest/meta-data/iam/security-credentials/",
+                         "GET /latest/meta-data/iam/security-credentials/node%20role"));
+}
+
+TEST_F(CredentialsTest, AnInstanceWithoutRoleHasNoCredentials) {
+  for (const int status : {200, 404}) {
+    chain_.reset();
+    Serve([=](const ServedRequest& request, ServedConnection& connection) {
+      connection.Send(request.method == "PUT" ? 200 : status, request.method == "PUT" ? "t" : "");
+    });
+    environment_.metadata_disabled = false;
+    environment_.metadata_url = server_->url();
+    EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnauthenticated)) << status;
+  }
+}
+
+TEST(SharedCredentialsTest, ReadsProfiles) {
+  const std::string text =
+      "\n; comment\n[default]\n  aws_access_key_id = AKID  \r\nAWS_SECRET_ACCESS_KEY=a=b/c+\n"
+      "region = eu-west-1\n[profile two]\naws_access_key_id=2\naws_secret_access_key=22\n"
+      "aws_session_token=222\n[empty]\nregion=x\n";
+  const auto one = ParseSharedCredentials(text, "default");
+  ASSERT_THAT(one, IsOk());
+  ASSERT_TRUE(one->has_value());
+  EXPECT_EQ((*one)->access_key_id, "AKID");
+  EXPECT_EQ((*one)->secret_access_key.Reveal(), "a=b/c+");
+  EXPECT_TRUE((*one)->session_token.empty());
+  const auto two = ParseSharedCredentials(text, "two");
+  ASSERT_TRUE(two.ok() && two->has_value());
+  EXPECT_EQ((*two)->session_token.Reveal(), "222");
+  EXPECT_EQ(*ParseSharedCredentials(text, "empty"), std::nullopt);
+  EXPECT_EQ(*ParseSharedCredentials(text, "none"), std::nullopt);
+  EXPECT_EQ(*ParseSharedCredentials("", "default"), std::nullopt);
+}
+
+TEST(SharedCredentialsTest, RefusesMalformedFilesWithoutRepeatingThem) {
+  for (const char* text : {"[default\naws_access_key_id=SECRET", "[default]\nSECRET",
+                           "[default]\naws_access_key_id=SECRET\n"}) {
+    EXPECT_THAT(ParseSharedCredentials(text, "default"),
+                StatusIs(absl::StatusCode::kInvalidArgument, Not(HasSubstr("SECRET"))))
+        << text;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::storage

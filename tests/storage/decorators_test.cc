@@ -1,0 +1,382 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "storage/limited_object_store.h"
+#include "storage/metered_object_store.h"
+#include "storage/object_rules.h"
+#include "storage/read_only_object_store.h"
+#include "storage/retrying_object_store.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_object_store.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::storage {
+namespace {
+
+using support::CutMoment;
+using support::FakeClock;
+using support::FakeObjectStore;
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::StatusIs;
+using support::StoreCall;
+using support::StoreFault;
+using support::StoreOperation;
+using testing::ElementsAre;
+using testing::Pair;
+using testing::SizeIs;
+
+absl::Status Ignore(const ObjectInfo&) { return absl::OkStatus(); }
+
+class RetryingObjectStoreTest : public testing::Test {
+ protected:
+  RetryingObjectStoreTest() {
+    clock_.SetAutoAdvance(true);
+    ctx_.clock = &clock_;
+  }
+
+  void FailTimes(int64_t times, absl::Status status, bool after_effect = false) {
+    inner_.AddFault({.last_call = times, .status = status, .after_effect = after_effect});
+  }
+
+  FakeClock clock_;
+  CallContext ctx_;
+  FakeObjectStore inner_;
+  StoreMeter meter_;
+  RetryingObjectStore store_{inner_, {}, Random::Real(), meter_};
+};
+
+TEST_F(RetryingObjectStoreTest, EveryCallIsTriedAgain) {
+  inner_.SetObject("key", "bytes");
+  const std::function<absl::Status()> calls[] = {
+      [&] { return store_.Put(ctx_, "other", "x", {}); },
+      [&] { return store_.Get(ctx_, "key", 10).status(); },
+      [&] {
+        return store_.GetRange(ctx_, "key", {1, 2}).status();
+      },
+      [&] { return store_.Stat(ctx_, "key").status(); },
+      [&] { return store_.List(ctx_, "", Ignore); },
+      [&] { return store_.Delete(ctx_, "other"); },
+  };
+  for (const auto& call : calls) {
+    inner_.ClearFaults();
+    FailTimes(3, absl::UnavailableError("503"));
+    const int64_t before = inner_.call_count();
+    EXPECT_THAT(call(), IsOk());
+    EXPECT_EQ(inner_.call_count() - before, 4);
+  }
+  EXPECT_EQ(meter_.Snapshot().retries, 18);
+}
+
+TEST_F(RetryingObjectStoreTest, GivesUpAfterItsAttempts) {
+  FailTimes(1000, absl::UnavailableError("503"));
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(store_.Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kUnavailable, "503"));
+  EXPECT_EQ(inner_.call_count(), 8);
+  // 0.5 + 1 + 2 + 4 + 8 + 16 + 30 s at most, half of it at least.
+  EXPECT_LE(clock_.Now() - start, absl::Seconds(61.5));
+  EXPECT_GE(clock_.Now() - start, absl::Seconds(30.75));
+}
+
+TEST_F(RetryingObjectStoreTest, FinalAnswersAreFinal) {
+  const absl::StatusCode codes[] = {
+      absl::StatusCode::kNotFound,        absl::StatusCode::kPermissionDenied,
+      absl::StatusCode::kUnauthenticated, absl::StatusCode::kDataLoss,
+      absl::StatusCode::kOutOfRange,      absl::StatusCode::kFailedPrecondition,
+      absl::StatusCode::kUnimplemented,   absl::StatusCode::kInvalidArgument,
+      absl::StatusCode::kAlreadyExists,   absl::StatusCode::kCancelled};
+  for (const absl::StatusCode code : codes) {
+    inner_.Restart();
+    FailTimes(1000, absl::Status(code, "no"));
+    EXPECT_THAT(store_.Put(ctx_, "key", "x", {}), StatusIs(code));
+    EXPECT_EQ(inner_.call_count(), 1) << code;
+  }
+  inner_.Restart();
+  inner_.SetObject("key", "too large");
+  EXPECT_THAT(store_.Get(ctx_, "key", 3), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(inner_.call_count(), 1);
+}
+
+TEST_F(RetryingObjectStoreTest, ItsTimeEndsBeforeItsAttempts) {
+  RetryingObjectStore store(inner_, {.total_max = absl::Seconds(5)}, Random::Real(), meter_);
+  FailTimes(1000, absl::ResourceExhaustedError("slow down"));
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(store.Get(ctx_, "key", 10),
+              StatusIs(absl::StatusCode::kResourceExhausted, "slow down"));
+  EXPECT_LE(clock_.Now() - start, absl::Seconds(5));
+}
+
+TEST_F(RetryingObjectStoreTest, TheCallersDeadlineIsTheCallers) {
+  ctx_.deadline = clock_.Now();
+  EXPECT_THAT(store_.Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(RetryingObjectStoreTest, AStopEndsTheWaiting) {
+  clock_.SetAutoAdvance(false);
+  FailTimes(1000, absl::UnavailableError("503"));
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  std::jthread stopper([&] {
+    clock_.AwaitSleepers(1);
+    stop.request_stop();
+  });
+  EXPECT_THAT(store_.Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(inner_.call_count(), 1);
+}
+
+TEST_F(RetryingObjectStoreTest, AnObjectOfOursIsNoConflict) {
+  FailTimes(1, absl::UnavailableError("reset"), /*after_effect=*/true);
+  EXPECT_THAT(store_.Put(ctx_, "config", "ours", {.if_absent = true}), IsOk());
+  EXPECT_THAT(inner_.objects(), ElementsAre(Pair("config", "ours")));
+}
+
+TEST_F(RetryingObjectStoreTest, AnObjectOfOthersIsAConflict) {
+  for (const char* theirs : {"OURS", "longer"}) {
+    inner_.Restart();
+    inner_.SetObject("config", theirs);
+    EXPECT_THAT(store_.Put(ctx_, "config", "ours", {.if_absent = true}),
+                StatusIs(absl::StatusCode::kAlreadyExists));
+    FailTimes(1, absl::UnavailableError("reset"));
+    EXPECT_THAT(store_.Put(ctx_, "config", "ours", {.if_absent = true}),
+                StatusIs(absl::StatusCode::kAlreadyExists));
+    EXPECT_THAT(inner_.objects(), ElementsAre(Pair("config", theirs)));
+  }
+  // The same bytes, but seen at the first attempt: they cannot be ours.
+  inner_.Restart();
+  inner_.SetObject("config", "ours");
+  EXPECT_THAT(store_.Put(ctx_, "config", "ours", {.if_absent = true}),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+}
+
+TEST_F(RetryingObjectStoreTest, AListingNamesEachObjectOnce) {
+  for (const char* key : {"a", "b", "c"}) {
+    inner_.SetObject(key, "x");
+  }
+  FailTimes(2, absl::UnavailableError("reset"), /*after_effect=*/true);
+  std::vector<std::string> keys;
+  EXPECT_THAT(store_.List(ctx_, "",
+                          [&](const ObjectInfo& object) {
+                            keys.push_back(object.key);
+                            return absl::OkStatus();
+                          }),
+              IsOk());
+  EXPECT_THAT(keys, ElementsAre("a", "b", "c"));
+}
+
+TEST_F(RetryingObjectStoreTest, WhatTheSinkSaysIsNotRepeated) {
+  inner_.SetObject("a", "x");
+  int seen = 0;
+  EXPECT_THAT(store_.List(ctx_, "",
+                          [&](const ObjectInfo&) {
+                            ++seen;
+                            return absl::UnavailableError("the sink's own");
+                          }),
+              StatusIs(absl::StatusCode::kUnavailable, "the sink's own"));
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(inner_.call_count(), 1);
+}
+
+TEST(MeteredObjectStoreTest, CountsRequestsAndBytes) {
+  FakeObjectStore inner;
+  StoreMeter meter;
+  MeteredObjectStore store(inner, meter);
+  const CallContext ctx;
+  ASSERT_THAT(store.Put(ctx, "a", "12345", {}), IsOk());
+  ASSERT_THAT(store.Put(ctx, "b", "", {}), IsOk());
+  EXPECT_THAT(store.Get(ctx, "a", 10), IsOk());
+  EXPECT_THAT(store.GetRange(ctx, "a", {1, 2}), IsOk());
+  EXPECT_THAT(store.Stat(ctx, "a"), IsOk());
+  EXPECT_THAT(store.List(ctx, "", Ignore), IsOk());
+  EXPECT_THAT(store.Delete(ctx, "b"), IsOk());
+  EXPECT_THAT(store.Get(ctx, "b", 10), StatusIs(absl::StatusCode::kNotFound));
+  inner.AddFault({.status = absl::UnavailableError("503")});
+  EXPECT_THAT(store.Put(ctx, "c", "123", {}), StatusIs(absl::StatusCode::kUnavailable));
+  const StoreUsage usage = meter.Snapshot();
+  EXPECT_EQ(usage, (StoreUsage{.put_requests = 3,
+                               .get_requests = 3,
+                               .stat_requests = 1,
+                               .list_requests = 1,
+                               .delete_requests = 1,
+                               .failed_requests = 2,
+                               .put_bytes = 5,
+                               .got_bytes = 7,
+                               .put_objects = 2}));
+  EXPECT_EQ(usage.requests(), 9);
+  EXPECT_EQ(usage.write_requests(), 4);
+}
+
+TEST(MeteredObjectStoreTest, CountsFromManyThreads) {
+  FakeObjectStore inner;
+  StoreMeter meter;
+  MeteredObjectStore store(inner, meter);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 100; ++round) {
+        EXPECT_THAT(store.Put({}, "key", "12", {}), IsOk());
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(meter.Snapshot().put_bytes, 1600);
+}
+
+TEST(ReadOnlyObjectStoreTest, LetsOnlyReadingThrough) {
+  FakeObjectStore inner;
+  inner.SetObject("key", "bytes");
+  ReadOnlyObjectStore store(inner);
+  const CallContext ctx;
+  EXPECT_THAT(store.Get(ctx, "key", 10), IsOkAndHolds("bytes"));
+  EXPECT_THAT(store.GetRange(ctx, "key", {0, 1}), IsOkAndHolds("b"));
+  EXPECT_THAT(store.Stat(ctx, "key"), IsOk());
+  EXPECT_THAT(store.List(ctx, "", Ignore), IsOk());
+  EXPECT_THAT(store.Put(ctx, "other", "x", {}), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(store.Delete(ctx, "key"), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(inner.call_count(), 4);
+}
+
+class LimitedObjectStoreTest : public testing::Test {
+ protected:
+  LimitedObjectStoreTest() {
+    clock_.SetAutoAdvance(true);
+    ctx_.clock = &clock_;
+    inner_.SetObject("key", std::string(1000, 'x'));
+  }
+
+  absl::Duration TimeOf(const StoreLimits& limits, int times,
+                        const std::function<void(ObjectStore&)>& call) {
+    LimitedObjectStore store(inner_, limits);
+    const absl::Time start = clock_.Now();
+    for (int i = 0; i < times; ++i) {
+      call(store);
+    }
+    return clock_.Now() - start;
+  }
+
+  FakeClock clock_;
+  CallContext ctx_;
+  FakeObjectStore inner_;
+};
+
+TEST_F(LimitedObjectStoreTest, BytesTakeTheirTime) {
+  const StoreLimits limits{.upload_bytes_per_second = 100, .download_bytes_per_second = 500};
+  const std::string bytes(200, 'x');
+  EXPECT_EQ(
+      TimeOf(limits, 6,
+             [&](ObjectStore& store) { EXPECT_THAT(store.Put(ctx_, "p", bytes, {}), IsOk()); }),
+      absl::Seconds(10));
+  EXPECT_EQ(TimeOf(limits, 6,
+                   [&](ObjectStore& store) { EXPECT_THAT(store.Get(ctx_, "key", 1000), IsOk()); }),
+            absl::Seconds(10));
+  EXPECT_EQ(TimeOf(limits, 6,
+                   [&](ObjectStore& store) {
+                     EXPECT_THAT(store.GetRange(ctx_, "key", {0, 250}), IsOk());
+                   }),
+            absl::Milliseconds(2500));
+}
+
+TEST_F(LimitedObjectStoreTest, RequestsTakeTheirTime) {
+  const absl::Duration time = TimeOf({.requests_per_second = 10}, 60, [&](ObjectStore& store) {
+    EXPECT_THAT(store.Stat(ctx_, "key"), IsOk());
+  });
+  EXPECT_EQ(time, absl::Seconds(5));  // Ten of them at once.
+}
+
+TEST_F(LimitedObjectStoreTest, WithoutLimitsNothingWaits) {
+  EXPECT_EQ(TimeOf({}, 100,
+                   [&](ObjectStore& store) {
+                     EXPECT_THAT(store.Put(ctx_, "p", std::string(1 << 20, 'x'), {}), IsOk());
+                   }),
+            absl::ZeroDuration());
+}
+
+TEST_F(LimitedObjectStoreTest, ATurnThatComesTooLateIsRefusedAtOnce) {
+  LimitedObjectStore store(inner_, {.upload_bytes_per_second = 1});
+  EXPECT_THAT(store.Put(ctx_, "p", std::string(1000, 'x'), {}), IsOk());
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(store.Put(ctx_.WithTimeout(absl::Seconds(10)), "p", "x", {}),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(clock_.Now(), start);
+}
+
+// Holds every Stat() until it is let go, and counts those inside.
+class SlowStore : public FakeObjectStore {
+ public:
+  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override {
+    const int inside = ++inside_;
+    int seen = inside_max_;
+    while (inside > seen && !inside_max_.compare_exchange_weak(seen, inside)) {
+    }
+    while (!open_) {
+      std::this_thread::yield();
+    }
+    --inside_;
+    return FakeObjectStore::Stat(ctx, key);
+  }
+
+  std::atomic<int> inside_ = 0;
+  std::atomic<int> inside_max_ = 0;
+  std::atomic<bool> open_ = false;
+};
+
+TEST(RequestsInFlightTest, AreNeverMoreThanAllowed) {
+  SlowStore inner;
+  inner.SetObject("key", "x");
+  LimitedObjectStore store(inner, {.requests_in_flight_max = 3});
+  std::vector<std::jthread> threads;
+  std::atomic<int> done = 0;
+  for (int i = 0; i < 12; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 20; ++round) {
+        EXPECT_THAT(store.Stat({}, "key"), IsOk());
+      }
+      ++done;
+    });
+  }
+  while (inner.inside_ < 3) {
+    std::this_thread::yield();
+  }
+  inner.open_ = true;
+  threads.clear();
+  EXPECT_EQ(done, 12);
+  EXPECT_EQ(inner.inside_max_, 3);
+}
+
+TEST(RequestsInFlightTest, OneThatWaitsMayBeStopped) {
+  SlowStore inner;
+  inner.SetObject("key", "x");
+  LimitedObjectStore store(inner, {.requests_in_flight_max = 1});
+  std::jthread holder([&] { EXPECT_THAT(store.Stat({}, "key"), IsOk()); });
+  while (inner.inside_ < 1) {
+    std::this_thread::yield();
+  }
+  FakeClock clock;
+  std::stop_source stop;
+  CallContext ctx;
+  ctx.clock = &clock;
+  ctx.stop = stop.get_token();
+  std::jthread stopper([&] {
+    clock.AwaitSleepers(1);
+    stop.request_stop();
+  });
+  EXPECT_THAT(store.Stat(ctx, "key"), StatusIs(absl::StatusCode::kCancelled));
+  CallContext late;
+  late.clock = &clock;
+  late.deadline = clock.Now() + absl::Seconds(5);
+  std::jthread mover([&] {
+    clock.AwaitSleepers(1);
+    clock.Advance(absl::Seconds(5));
+  });
+  EXPECT_THAT(store.Stat(late, "key"), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  inner.open_ = true;
+  holder.join();
+  EXPECT_THAT(store.Stat({}, "key"), IsOk());
+}
+
+}  // namespace
+}  // namespace csidelta::storage

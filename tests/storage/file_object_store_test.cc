@@ -1,0 +1,319 @@
+#include "storage/file_object_store.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "tests/support/status_matchers.h"
+
+// The system calls that decide what survives a loss of power are watched, and made to fail, by
+// taking the C library's place in this program. Only calls on the store under test are noted.
+namespace {
+
+struct Watch {
+  bool is_on = false;
+  std::vector<std::string> calls;
+  std::map<std::string, int> failing;  // "pwrite": fails with this errno
+  bool only_once = false;
+};
+Watch watch;
+
+// What a descriptor is: "dir", or "tmp" for a file that is still unfinished, else "file".
+std::string KindOf(int fd) {
+  const std::string link = absl::StrCat("/proc/self/fd/", fd);
+  std::error_code error;
+  const std::string path = std::filesystem::read_symlink(link, error).string();
+  struct stat facts {};
+  fstat(fd, &facts);
+  if (S_ISDIR(facts.st_mode)) {
+    return absl::StrCat("dir ", std::filesystem::path(path).filename().string());
+  }
+  return path.find("-tmp-") == std::string::npos ? "file" : "tmp";
+}
+
+bool Note(const std::string& call, const std::string& detail) {
+  if (!watch.is_on) {
+    return false;
+  }
+  watch.calls.push_back(absl::StrCat(call, " ", detail));
+  const auto found = watch.failing.find(call);
+  if (found == watch.failing.end()) {
+    return false;
+  }
+  errno = found->second;
+  if (watch.only_once) {
+    watch.failing.erase(found);
+  }
+  return true;
+}
+
+template <typename Function>
+Function* Real(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+extern "C" {
+int fsync(int fd) { return Note("fsync", KindOf(fd)) ? -1 : Real<int(int)>("fsync")(fd); }
+
+ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
+  using Call = ssize_t(int, const void*, size_t, off_t);
+  return Note("pwrite", KindOf(fd)) ? -1 : Real<Call>("pwrite")(fd, bytes, count, offset);
+}
+
+int renameat2(int from_fd, const char* from, int to_fd, const char* to, unsigned flags) noexcept {
+  using Call = int(int, const char*, int, const char*, unsigned);
+  return Note(flags == 0 ? "rename" : "rename-new", to)
+             ? -1
+             : Real<Call>("renameat2")(from_fd, from, to_fd, to, flags);
+}
+
+int linkat(int from_fd, const char* from, int to_fd, const char* to, int flags) noexcept {
+  using Call = int(int, const char*, int, const char*, int);
+  return Note("link", to) ? -1 : Real<Call>("linkat")(from_fd, from, to_fd, to, flags);
+}
+
+int mkdirat(int fd, const char* name, mode_t mode) noexcept {
+  using Call = int(int, const char*, mode_t);
+  return Note("mkdir", name) ? -1 : Real<Call>("mkdirat")(fd, name, mode);
+}
+
+int unlinkat(int fd, const char* name, int flags) noexcept {
+  using Call = int(int, const char*, int);
+  const bool is_unfinished = std::string(name).find("-tmp-") != std::string::npos;
+  return Note("unlink", is_unfinished ? "tmp" : name) ? -1
+                                                      : Real<Call>("unlinkat")(fd, name, flags);
+}
+}  // extern "C"
+
+namespace csidelta::storage {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class FileObjectStoreTest : public testing::Test {
+ protected:
+  FileObjectStoreTest() : store_(root_, Random::Real()) {}
+  ~FileObjectStoreTest() override {
+    watch = Watch();
+    std::filesystem::remove_all(root_);
+  }
+
+  static std::string MakeRoot() {
+    std::string path = testing::TempDir() + "file-store-XXXXXX";
+    EXPECT_NE(mkdtemp(path.data()), nullptr);
+    return path;
+  }
+
+  std::vector<std::string> Watched(const std::function<void()>& what) {
+    watch.calls.clear();
+    watch.is_on = true;
+    what();
+    watch.is_on = false;
+    return watch.calls;
+  }
+
+  std::vector<std::string> Listed() {
+    std::vector<std::string> keys;
+    EXPECT_THAT(store_.List(ctx_, "",
+                            [&](const ObjectInfo& object) {
+                              keys.push_back(object.key);
+                              return absl::OkStatus();
+                            }),
+                IsOk());
+    return keys;
+  }
+
+  // Every file and folder below the root, by path.
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root_)) {
+      names.push_back(std::filesystem::relative(entry.path(), root_).string());
+    }
+    return names;
+  }
+
+  mode_t Mode(const std::string& name) const {
+    struct stat facts {};
+    EXPECT_EQ(stat((root_ + "/" + name).c_str(), &facts), 0) << name;
+    return facts.st_mode & 07777;
+  }
+
+  const std::string root_ = MakeRoot();
+  const std::string base_ = std::filesystem::path(root_).filename().string();
+  FileObjectStore store_;
+  CallContext ctx_;
+};
+
+TEST_F(FileObjectStoreTest, AFileIsSafeBeforeItIsSeen) {
+  ASSERT_THAT(store_.Put(ctx_, "data/ab/first", "x", {}), IsOk());
+  const auto calls =
+      Watched([&] { EXPECT_THAT(store_.Put(ctx_, "data/ab/one", "bytes", {}), IsOk()); });
+  EXPECT_THAT(calls, ElementsAre("pwrite tmp", "fsync tmp", "rename one", "fsync dir ab"));
+}
+
+TEST_F(FileObjectStoreTest, AFileThatMustBeNewIsAsSafe) {
+  const auto calls = Watched(
+      [&] { EXPECT_THAT(store_.Put(ctx_, "config", "bytes", {.if_absent = true}), IsOk()); });
+  EXPECT_THAT(calls,
+              ElementsAre("pwrite tmp", "fsync tmp", "rename-new config", "fsync dir " + base_));
+}
+
+TEST_F(FileObjectStoreTest, FoldersAreSafeBeforeWhatIsInThem) {
+  const auto put = [&] { EXPECT_THAT(store_.Put(ctx_, "data/ab/one", "x", {}), IsOk()); };
+  const std::vector<std::string> first = Watched(put);
+  EXPECT_THAT(first, ElementsAre("mkdir data", "fsync dir " + base_, "mkdir ab", "fsync dir data",
+                                 "pwrite tmp", "fsync tmp", "rename one", "fsync dir ab"));
+  // Another process may have made them a moment ago: each store object looks after them once.
+  FileObjectStore other(root_, Random::Real());
+  const auto again = Watched([&] { EXPECT_THAT(other.Put(ctx_, "data/ab/two", "x", {}), IsOk()); });
+  EXPECT_THAT(again, ElementsAre("mkdir data", "fsync dir " + base_, "mkdir ab", "fsync dir data",
+                                 "pwrite tmp", "fsync tmp", "rename two", "fsync dir ab"));
+}
+
+TEST_F(FileObjectStoreTest, ADeletionIsSafeWhenItIsAnswered) {
+  ASSERT_THAT(store_.Put(ctx_, "index/one", "x", {}), IsOk());
+  EXPECT_THAT(Watched([&] { EXPECT_THAT(store_.Delete(ctx_, "index/one"), IsOk()); }),
+              ElementsAre("unlink one", "fsync dir index"));
+}
+
+TEST_F(FileObjectStoreTest, ModesKeepOthersOut) {
+  ASSERT_THAT(store_.Put(ctx_, "data/ab/one", "x", {}), IsOk());
+  EXPECT_EQ(Mode("data/ab/one"), 0400u);
+  EXPECT_EQ(Mode("data/ab"), 0700u);
+  EXPECT_EQ(Mode("data"), 0700u);
+}
+
+TEST_F(FileObjectStoreTest, WhatFailsLeavesNothingBehind) {
+  ASSERT_THAT(store_.Put(ctx_, "first", "x", {}), IsOk());
+  struct Case {
+    const char* call;
+    int error;
+    absl::StatusCode code;
+  };
+  const Case cases[] = {
+      {"pwrite", ENOSPC, absl::StatusCode::kResourceExhausted},
+      {"pwrite", EDQUOT, absl::StatusCode::kResourceExhausted},
+      {"pwrite", EIO, absl::StatusCode::kUnavailable},
+      {"fsync", EIO, absl::StatusCode::kUnavailable},
+      {"fsync", ENOSPC, absl::StatusCode::kResourceExhausted},
+      {"rename", EACCES, absl::StatusCode::kPermissionDenied},
+      {"rename", EROFS, absl::StatusCode::kPermissionDenied},
+      {"rename", ESTALE, absl::StatusCode::kUnavailable},
+  };
+  for (const Case& each : cases) {
+    watch.failing = {{each.call, each.error}};
+    Watched([&] {
+      EXPECT_THAT(store_.Put(ctx_, "second", std::string(3 << 20, 'x'), {}), StatusIs(each.code))
+          << each.call;
+    });
+    EXPECT_THAT(Names(), ElementsAre("first")) << each.call;
+  }
+}
+
+TEST_F(FileObjectStoreTest, AFileSystemWithoutDirectWritesWillDo) {
+  watch.failing = {{"pwrite", EINVAL}};
+  watch.only_once = true;
+  const std::string bytes(3 << 20, 'x');
+  Watched([&] { EXPECT_THAT(store_.Put(ctx_, "large", bytes, {}), IsOk()); });
+  EXPECT_THAT(store_.Get(ctx_, "large", 4 << 20), IsOkAndHolds(bytes));
+}
+
+TEST_F(FileObjectStoreTest, NewFilesNeedNoSpecialRename) {
+  watch.failing = {{"rename-new", EINVAL}};
+  const auto put = [&](const std::string& bytes) {
+    absl::Status status;
+    Watched([&] { status = store_.Put(ctx_, "config", bytes, {.if_absent = true}); });
+    return status;
+  };
+  EXPECT_THAT(put("first"), IsOk());
+  EXPECT_THAT(put("second"), StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_THAT(store_.Get(ctx_, "config", 10), IsOkAndHolds("first"));
+  EXPECT_THAT(Names(), ElementsAre("config"));
+}
+
+TEST_F(FileObjectStoreTest, SaysWhenNewFilesCannotBeGuaranteed) {
+  watch.failing = {{"rename-new", ENOSYS}, {"link", EPERM}};
+  Watched([&] {
+    EXPECT_THAT(store_.Put(ctx_, "config", "x", {.if_absent = true}),
+                StatusIs(absl::StatusCode::kUnimplemented));
+  });
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(FileObjectStoreTest, UnfinishedFilesAreNotObjects) {
+  ASSERT_THAT(store_.Put(ctx_, "data/one", "x", {}), IsOk());
+  std::ofstream(root_ + "/data/two-tmp-0123") << "half";
+  std::ofstream(root_ + "/config-tmp-1") << "half";
+  EXPECT_THAT(Listed(), ElementsAre("data/one"));
+}
+
+TEST_F(FileObjectStoreTest, OnlyRegularFilesAreObjects) {
+  ASSERT_THAT(store_.Put(ctx_, "data/one", "x", {}), IsOk());
+  std::filesystem::create_symlink(root_ + "/data/one", root_ + "/data/link");
+  std::filesystem::create_directory_symlink(root_ + "/data", root_ + "/linked");
+  std::filesystem::create_symlink("/nowhere", root_ + "/dangling");
+  ASSERT_EQ(mkfifo((root_ + "/pipe").c_str(), 0600), 0);
+  EXPECT_THAT(Listed(), ElementsAre("data/one"));
+  for (const char* key : {"data/link", "linked/one", "dangling", "pipe", "data"}) {
+    EXPECT_THAT(store_.Get(ctx_, key, 10), StatusIs(absl::StatusCode::kNotFound)) << key;
+    EXPECT_THAT(store_.Stat(ctx_, key), StatusIs(absl::StatusCode::kNotFound)) << key;
+    EXPECT_THAT(store_.Delete(ctx_, key), IsOk()) << key;
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(root_ + "/data/link"));
+  EXPECT_TRUE(std::filesystem::exists(root_ + "/linked/one"));
+}
+
+TEST_F(FileObjectStoreTest, NothingIsWrittenThroughALink) {
+  const std::string outside = MakeRoot();
+  std::filesystem::create_directory_symlink(outside, root_ + "/data");
+  EXPECT_THAT(store_.Put(ctx_, "data/one", "x", {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_TRUE(std::filesystem::is_empty(outside));
+  std::filesystem::remove_all(outside);
+}
+
+TEST_F(FileObjectStoreTest, TheRootMayBeALink) {
+  const std::string link = root_ + "-link";
+  std::filesystem::create_directory_symlink(root_, link);
+  FileObjectStore store(link + "/", Random::Real());
+  EXPECT_THAT(store.Put(ctx_, "data/one", "x", {}), IsOk());
+  EXPECT_THAT(Listed(), ElementsAre("data/one"));
+  EXPECT_EQ(store.Describe(), link);
+  std::filesystem::remove(link);
+}
+
+TEST_F(FileObjectStoreTest, AFolderThatWasRemovedIsMadeAgain) {
+  ASSERT_THAT(store_.Put(ctx_, "data/ab/one", "x", {}), IsOk());
+  std::filesystem::remove_all(root_);
+  EXPECT_THAT(Listed(), IsEmpty());
+  EXPECT_THAT(store_.Put(ctx_, "data/ab/two", "x", {}), IsOk());
+  EXPECT_THAT(Listed(), ElementsAre("data/ab/two"));
+}
+
+TEST_F(FileObjectStoreTest, AnObjectIsNoFolder) {
+  ASSERT_THAT(store_.Put(ctx_, "one", "x", {}), IsOk());
+  EXPECT_THAT(store_.Put(ctx_, "one/two", "x", {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+}  // namespace
+}  // namespace csidelta::storage

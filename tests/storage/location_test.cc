@@ -1,0 +1,140 @@
+#include "storage/location.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::storage {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(LocationTest, TakesPaths) {
+  const std::pair<const char*, const char*> cases[] = {{"/srv/repo", "/srv/repo"},
+                                                       {"repo", "repo"},
+                                                       {"./a:b", "./a:b"},
+                                                       {"local:/srv/repo", "/srv/repo"}};
+  for (const auto& [text, path] : cases) {
+    const auto location = ParseLocation(text);
+    ASSERT_THAT(location, IsOk()) << text;
+    EXPECT_EQ(location->kind, Location::Kind::kDirectory);
+    EXPECT_EQ(location->directory, path);
+  }
+}
+
+TEST(LocationTest, TakesResticsFormsOfS3) {
+  struct Case {
+    const char* text;
+    const char* scheme;
+    const char* authority;
+    const char* bucket;
+    const char* prefix;
+  };
+  const Case cases[] = {
+      {"s3:https://host:9000/bucket/pre/fix", "https", "host:9000", "bucket", "pre/fix/"},
+      {"s3:http://127.0.0.1:9000/bucket", "http", "127.0.0.1:9000", "bucket", ""},
+      {"s3:host/bucket", "https", "host:443", "bucket", ""},
+      {"s3:host:9000/bucket/", "https", "host:9000", "bucket", ""},
+      {"s3://host/bucket//a//b/", "https", "host:443", "bucket", "a/b/"},
+      {"s3:s3.amazonaws.com/my.bucket/x", "https", "s3.amazonaws.com:443", "my.bucket", "x/"},
+      {"s3:https://[fd00::1]:9000/bucket", "https", "[fd00::1]:9000", "bucket", ""},
+  };
+  for (const Case& each : cases) {
+    const auto location = ParseLocation(each.text);
+    ASSERT_THAT(location, IsOk()) << each.text;
+    EXPECT_EQ(location->kind, Location::Kind::kS3);
+    EXPECT_EQ(location->endpoint.scheme, each.scheme) << each.text;
+    EXPECT_EQ(location->endpoint.Authority(), each.authority) << each.text;
+    EXPECT_EQ(location->bucket, each.bucket) << each.text;
+    EXPECT_EQ(location->prefix, each.prefix) << each.text;
+  }
+}
+
+TEST(LocationTest, RefusesTheRestClearly) {
+  const std::pair<std::string, const char*> cases[] = {
+      {"", "empty"},
+      {"local:", "empty"},
+      {"sftp:user@host:/path", "not supported"},
+      {"rest:https://host/", "not supported"},
+      {"b2:bucket:path", "not supported"},
+      {"https://host/bucket", "begins with \"s3:\""},
+      {"s3:", "URL"},
+      {"s3:host", "bucket is missing"},
+      {"s3:https://host/", "bucket is missing"},
+      {"s3:ftp://host/bucket", "neither http nor https"},
+      {"s3:https:///bucket", "host"},
+      {"s3:host/buck$et", "bucket"},
+      {"s3:host/..", "bucket"},
+      {"s3:host/bucket/../x", "prefix"},
+      {"s3:host/bucket?x=y", "query"},
+      {"s3:host:99999/bucket", "port"},
+      {"s3:https://id:hunter2@host/bucket", "AWS_ACCESS_KEY_ID"},
+      {std::string("/a\0b", 4), "zero byte"},
+  };
+  for (const auto& [text, why] : cases) {
+    EXPECT_THAT(ParseLocation(text),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::AllOf(HasSubstr(why), Not(HasSubstr("hunter2")))))
+        << text;
+  }
+}
+
+TEST(LocationTest, FindsTheRegionInTheHost) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"s3.eu-west-1.amazonaws.com", "eu-west-1"},
+      {"s3-us-west-2.amazonaws.com", "us-west-2"},
+      {"s3.dualstack.eu-central-1.amazonaws.com", "eu-central-1"},
+      {"s3.cn-north-1.amazonaws.com.cn", "cn-north-1"},
+      {"s3.amazonaws.com", ""},
+      {"s3.example.com", ""},
+      {"minio", ""},
+  };
+  for (const auto& [host, region] : cases) {
+    EXPECT_EQ(RegionOfHost(host), region) << host;
+  }
+}
+
+TEST(LocationTest, OpensADirectoryWithItsDecorators) {
+  std::string root = testing::TempDir() + "location-XXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  const auto location = ParseLocation(root + "/repo");
+  ASSERT_THAT(location, IsOk());
+  auto opened = OpenStore(*location, {}, Random::Real());
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_THAT((*opened)->store().Put({}, "config", "bytes", {}), IsOk());
+  EXPECT_THAT((*opened)->store().Get({}, "config", 10), IsOkAndHolds("bytes"));
+  EXPECT_EQ((*opened)->meter().Snapshot().requests(), 2);
+  StoreSettings settings;
+  settings.read_only = true;
+  auto reader = OpenStore(*location, settings, Random::Real());
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_THAT((*reader)->store().Delete({}, "config"),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT((*reader)->store().Get({}, "config", 10), IsOkAndHolds("bytes"));
+  std::filesystem::remove_all(root);
+}
+
+TEST(LocationTest, RefusesVirtualHostsOfAnAddress) {
+  StoreSettings settings;
+  settings.style = BucketStyle::kVirtualHost;
+  for (const char* text : {"s3:http://10.0.0.1:9000/bucket", "s3:http://[fd00::1]:9000/bucket"}) {
+    EXPECT_THAT(OpenStore(*ParseLocation(text), settings, Random::Real()),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  const auto opened =
+      OpenStore(*ParseLocation("s3:https://host/bucket/x"), settings, Random::Real());
+  ASSERT_THAT(opened, IsOk());
+  EXPECT_EQ((*opened)->store().Describe(), "s3:https://host/bucket/x");
+}
+
+}  // namespace
+}  // namespace csidelta::storage

@@ -1,0 +1,362 @@
+#include "storage/s3_object_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/crypto.h"
+#include "storage/metered_object_store.h"
+#include "storage/retrying_object_store.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_s3_server.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::storage {
+namespace {
+
+using support::FakeS3Options;
+using support::FakeS3Server;
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::ServedConnection;
+using support::ServedRequest;
+using support::StatusIs;
+using testing::Contains;
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Key;
+using testing::Not;
+using testing::Pair;
+using testing::SizeIs;
+
+absl::Status Ignore(const ObjectInfo&) { return absl::OkStatus(); }
+
+std::string ErrorXml(const std::string& code, const std::string& more = "") {
+  return absl::StrCat("<Error><Code>", code, "</Code><Message>m</Message>", more, "</Error>");
+}
+
+// Credentials that can be exchanged, and count how often they are asked to.
+class TestCredentials : public CredentialsProvider {
+ public:
+  absl::StatusOr<Credentials> Get(const CallContext&) override {
+    return Credentials{.access_key_id = "AKIDTEST",
+                       .secret_access_key = Secret("secret/key+of=test"),
+                       .session_token = Secret(token_)};
+  }
+  void Forget() override {
+    ++forgotten_;
+    token_ = next_token_;
+  }
+
+  std::string token_;
+  std::string next_token_;
+  int forgotten_ = 0;
+};
+
+class S3ObjectStoreTest : public testing::Test {
+ protected:
+  void Start(FakeS3Options server_options = {}, S3Options options = {}) {
+    server_ = std::make_unique<FakeS3Server>(std::move(server_options));
+    options.endpoint = *net::ParseUrl(server_->url());
+    options.bucket = "bucket";
+    http_ = std::make_unique<net::HttpClient>(
+        net::HttpClientOptions{.tls = {}, .proxy = {}, .limits = limits_});
+    store_ = std::make_unique<S3ObjectStore>(std::move(options), *http_, credentials_, meter_);
+  }
+
+  // Answers every request that asks for `method` with what `handler` sends, the first `times`
+  // times.
+  void Answer(const std::string& method, int times,
+              std::function<void(ServedConnection&)> handler) {
+    auto left = std::make_shared<std::atomic<int>>(times);
+    server_->Interfere([=](const ServedRequest& request, ServedConnection& connection) {
+      if (request.method != method || left->fetch_sub(1) <= 0) {
+        return false;
+      }
+      handler(connection);
+      return true;
+    });
+  }
+  void AnswerWith(const std::string& method, int status, const std::string& body,
+                  const support::Headers& headers = {}) {
+    Answer(method, 1'000'000,
+           [=](ServedConnection& connection) { connection.Send(status, body, headers); });
+  }
+
+  net::HttpLimits limits_ = S3HttpLimits();
+  TestCredentials credentials_;
+  StoreMeter meter_;
+  CallContext ctx_ = CallContext().WithTimeout(absl::Seconds(60));
+  std::unique_ptr<FakeS3Server> server_;
+  std::unique_ptr<net::HttpClient> http_;
+  std::unique_ptr<S3ObjectStore> store_;
+};
+
+TEST_F(S3ObjectStoreTest, APutTellsTheHashAndAsksForWhatIsConfigured) {
+  FakeS3Options server;
+  support::FakeClock clock;
+  server.clock = &clock;
+  Start(server, {.storage_class = "STANDARD_IA",
+                 .server_side_encryption = "aws:kms",
+                 .kms_key_id = "key-1",
+                 .object_lock_mode = "GOVERNANCE",
+                 .object_lock_duration = absl::Hours(24),
+                 .object_lock_exempt_prefixes = {"locks/"}});
+  ctx_.clock = &clock;
+  ctx_.deadline = absl::InfiniteFuture();
+  const std::string bytes(100'000, 'x');
+  ASSERT_THAT(store_->Put(ctx_, "data/one", bytes, {.sha256_hex = Sha256Hex(bytes)}), IsOk());
+  ASSERT_THAT(store_->Put(ctx_, "locks/one", bytes, {}), IsOk());
+  const auto headers = server_->put_headers();
+  EXPECT_THAT(
+      headers.at("data/one"),
+      testing::IsSupersetOf({Pair("x-amz-content-sha256", Sha256Hex(bytes)),
+                             Pair("x-amz-storage-class", "STANDARD_IA"),
+                             Pair("x-amz-server-side-encryption", "aws:kms"),
+                             Pair("x-amz-server-side-encryption-aws-kms-key-id", "key-1"),
+                             Pair("x-amz-object-lock-mode", "GOVERNANCE"),
+                             Pair("x-amz-object-lock-retain-until-date", "2023-11-15T22:13:20Z"),
+                             Pair("content-length", "100000")}));
+  EXPECT_THAT(headers.at("data/one"), Contains(Key("x-amz-checksum-sha256")));
+  EXPECT_THAT(headers.at("locks/one"), Not(Contains(Key("x-amz-object-lock-mode"))));
+  EXPECT_THAT(headers.at("locks/one"), Contains(Key("x-amz-storage-class")));
+  EXPECT_THAT(server_->refusals(), IsEmpty());
+}
+
+TEST_F(S3ObjectStoreTest, BytesThatChangedAfterTheirHashAreRefused) {
+  Start();
+  EXPECT_THAT(store_->Put(ctx_, "data/one", "flipped", {.sha256_hex = Sha256Hex("bytes")}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("XAmzContentSHA256Mismatch")));
+  EXPECT_THAT(server_->objects(), IsEmpty());
+}
+
+TEST_F(S3ObjectStoreTest, AChecksumOfOtherBytesIsDataLoss) {
+  Start();
+  AnswerWith("PUT", 200, "", {{"x-amz-checksum-sha256", "b3RoZXI="}});
+  EXPECT_THAT(store_->Put(ctx_, "data/one", "bytes", {}), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(S3ObjectStoreTest, AWrongKeyIsUnauthenticated) {
+  FakeS3Options server;
+  server.secret_access_key = "another";
+  Start(server);
+  EXPECT_THAT(store_->Get(ctx_, "key", 10),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("SignatureDoesNotMatch")));
+  EXPECT_THAT(store_->Stat(ctx_, "key"), StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+TEST_F(S3ObjectStoreTest, AnExpiredTokenIsFetchedAgainOnce) {
+  Start();
+  server_->SetSessionToken("new");
+  server_->SetObject("key", "bytes");
+  credentials_.token_ = "old";
+  credentials_.next_token_ = "new";
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), IsOkAndHolds("bytes"));
+  EXPECT_EQ(credentials_.forgotten_, 1);
+  server_->SetSessionToken("never");
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_LE(credentials_.forgotten_, 3);
+}
+
+TEST_F(S3ObjectStoreTest, AClockThatIsADayOffIsCorrected) {
+  for (const absl::Duration off : {absl::Hours(24), -absl::Hours(24)}) {
+    support::FakeClock servers;
+    support::FakeClock ours(servers.Now() + off);
+    FakeS3Options server;
+    server.clock = &servers;
+    Start(server);
+    CallContext ctx;
+    ctx.clock = &ours;
+    server_->SetObject("key", "bytes");
+    // HEAD says nothing but 403 and the date.
+    EXPECT_THAT(store_->Stat(ctx, "key"), IsOk());
+    EXPECT_THAT(store_->Put(ctx, "other", "bytes", {}), IsOk());
+    EXPECT_THAT(server_->refusals(), SizeIs(1));
+  }
+}
+
+TEST_F(S3ObjectStoreTest, AClockThatCannotBeCorrectedIsSaid) {
+  Start();
+  AnswerWith("GET", 403, ErrorXml("RequestTimeTooSkewed"));
+  EXPECT_THAT(store_->Get(ctx_, "key", 10),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("RequestTimeTooSkewed")));
+}
+
+TEST_F(S3ObjectStoreTest, AnotherRegionIsNamed) {
+  Start();
+  AnswerWith("GET", 400, ErrorXml("AuthorizationHeaderMalformed", "<Region>eu-central-1</Region>"));
+  EXPECT_THAT(store_->Get(ctx_, "key", 10),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("eu-central-1")));
+  AnswerWith("PUT", 307, ErrorXml("TemporaryRedirect"), {{"Location", "https://elsewhere/"}});
+  EXPECT_THAT(store_->Put(ctx_, "key", "x", {}), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(S3ObjectStoreTest, AMissingBucketIsNoMissingObject) {
+  FakeS3Options server;
+  server.bucket = "another";
+  Start(server);
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(store_->List(ctx_, "", Ignore), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(store_->Delete(ctx_, "key"), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(S3ObjectStoreTest, AMissingHostIsNoMissingObject) {
+  Start();
+  S3Options options{
+      .endpoint = *net::ParseUrl("http://no-such-host.invalid"), .bucket = "bucket", .prefix = ""};
+  S3ObjectStore store(options, *http_, credentials_, meter_);
+  EXPECT_FALSE(absl::IsNotFound(store.Get(ctx_.WithTimeout(absl::Seconds(5)), "key", 10).status()));
+}
+
+TEST_F(S3ObjectStoreTest, WrongRangesAreDataLoss) {
+  Start();
+  const auto answer = [&](int status, const std::string& body, const std::string& range) {
+    AnswerWith("GET", status, body, {{"Content-Range", range}});
+    return store_->GetRange(ctx_, "key", {2, 3}).status();
+  };
+  EXPECT_THAT(answer(206, "cde", "bytes 2-4/10"), IsOk());
+  EXPECT_THAT(answer(206, "cd", "bytes 2-4/10"), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(answer(206, "cdef", "bytes 2-4/10"), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(answer(206, "abc", "bytes 0-2/10"), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(answer(206, "cde", ""), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(answer(200, "abc", ""), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(answer(206, "cd", "bytes 2-3/4"), StatusIs(absl::StatusCode::kOutOfRange));
+}
+
+TEST_F(S3ObjectStoreTest, AServerWithoutRangesIsNoticed) {
+  FakeS3Options server;
+  server.heeds_ranges = false;
+  Start(server);
+  server_->SetObject("key", std::string(1 << 20, 'x'));
+  EXPECT_THAT(store_->GetRange(ctx_, "key", {10, 20}), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(store_->GetRange(ctx_, "key", {0, 1 << 20}), IsOk());
+}
+
+TEST_F(S3ObjectStoreTest, BrokenAnswersAreUnavailable) {
+  Start();
+  const char* const answers[] = {
+      "",
+      "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+      "garbage\r\n\r\n",
+  };
+  for (const char* answer : answers) {
+    Answer("GET", 1, [=](ServedConnection& connection) {
+      connection.Raw(answer);
+      connection.Cut();
+    });
+    EXPECT_THAT(store_->Get(ctx_, "key", 1000), StatusIs(absl::StatusCode::kUnavailable)) << answer;
+  }
+}
+
+TEST_F(S3ObjectStoreTest, ASilentServerIsUnavailable) {
+  limits_.silence_max = absl::Milliseconds(100);
+  Start();
+  Answer("GET", 1, [](ServedConnection& connection) {
+    while (!connection.stop().stop_requested() && !connection.PeerIsGone()) {
+      std::this_thread::yield();
+    }
+    connection.Cut();
+  });
+  EXPECT_THAT(store_->Get(ctx_, "key", 10),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("silent")));
+}
+
+TEST_F(S3ObjectStoreTest, ARefusalBeforeTheBodyIsHeard) {
+  FakeS3Options server;
+  server.http.leave_body = true;
+  Start(server);
+  // More than the sockets' buffers hold: the server answers and closes in the middle of it.
+  Answer("PUT", 1, [](ServedConnection& connection) {
+    connection.Send(403, ErrorXml("AccessDenied"), {{"Connection", "close"}});
+    connection.Cut();
+  });
+  EXPECT_THAT(store_->Put(ctx_, "key", std::string(64 << 20, 'x'), {}),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+TEST_F(S3ObjectStoreTest, HostileListingsAreDataLoss) {
+  Start();
+  const auto list = [&](const std::string& inner) {
+    AnswerWith("GET", 200, absl::StrCat("<ListBucketResult>", inner, "</ListBucketResult>"));
+    return store_->List(ctx_, "data/", Ignore);
+  };
+  EXPECT_THAT(list(""), IsOk());
+  EXPECT_THAT(list("<Contents><Key>data/../x</Key><Size>1</Size></Contents>"), IsOk());
+  EXPECT_THAT(list("<Contents><Key>index/x</Key><Size>1</Size></Contents>"),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(list("<Contents><Key>data/x</Key><Size>-1</Size></Contents>"),
+              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(list("<IsTruncated>true</IsTruncated>"), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(list("<IsTruncated>true</IsTruncated>"
+                   "<NextContinuationToken>same</NextContinuationToken>"),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no end")));
+  AnswerWith("GET", 200, std::string(std::size_t{9} << 20, ' '));
+  EXPECT_THAT(store_->List(ctx_, "data/", Ignore), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(S3ObjectStoreTest, PagesAreCounted) {
+  Start();
+  for (int i = 0; i < 10; ++i) {
+    server_->SetObject(absl::StrCat("data/", i), "x");
+  }
+  MeteredObjectStore metered(*store_, meter_);
+  EXPECT_THAT(metered.List(ctx_, "data/", Ignore), IsOk());
+  EXPECT_EQ(meter_.Snapshot().list_requests, 3);
+  EXPECT_THAT(server_->requests(), SizeIs(3));
+}
+
+TEST_F(S3ObjectStoreTest, AStormOf503sPasses) {
+  Start();
+  server_->SetObject("key", "bytes");
+  support::FakeClock clock(absl::FromUnixSeconds(1'700'000'000));
+  clock.SetAutoAdvance(true);
+  const int statuses[] = {500, 503, 429, 502, 504, 408, 507};
+  auto next = std::make_shared<std::size_t>(0);
+  server_->Interfere([=](const ServedRequest&, ServedConnection& connection) {
+    const std::size_t turn = (*next)++ % 8;
+    if (turn == 7) {
+      return false;
+    }
+    connection.Send(statuses[turn], turn == 1 ? ErrorXml("SlowDown") : "");
+    return true;
+  });
+  RetryingObjectStore retrying(
+      *store_,
+      {.backoff = {.delay_first = absl::Milliseconds(1), .delay_max = absl::Milliseconds(2)}},
+      Random::Real(), meter_);
+  EXPECT_THAT(retrying.Put(ctx_, "new", "x", {}), IsOk());
+  EXPECT_THAT(retrying.Get(ctx_, "key", 10), IsOkAndHolds("bytes"));
+  EXPECT_EQ(meter_.Snapshot().retries, 14);
+}
+
+TEST_F(S3ObjectStoreTest, KeepsItsConnection) {
+  Start();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_THAT(store_->Put(ctx_, absl::StrCat("key", i), std::string(1000, 'x'), {}), IsOk());
+    EXPECT_THAT(store_->Stat(ctx_, absl::StrCat("key", i)), IsOk());
+    EXPECT_THAT(store_->Get(ctx_, "none", 10), StatusIs(absl::StatusCode::kNotFound));
+    EXPECT_THAT(store_->Stat(ctx_, "none"), StatusIs(absl::StatusCode::kNotFound));
+  }
+  EXPECT_EQ(server_->connection_count(), 1);
+}
+
+TEST_F(S3ObjectStoreTest, DescribesItselfWithoutSecrets) {
+  Start();
+  EXPECT_EQ(store_->Describe(), absl::StrCat("s3:", server_->url(), "/bucket"));
+  S3ObjectStore other(
+      {.endpoint = *net::ParseUrl("https://host:443"), .bucket = "b", .prefix = "x/y/"}, *http_,
+      credentials_, meter_);
+  EXPECT_EQ(other.Describe(), "s3:https://host/b/x/y");
+}
+
+}  // namespace
+}  // namespace csidelta::storage

@@ -1,0 +1,347 @@
+#include "tests/support/fake_s3_server.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "net/url.h"
+
+namespace csidelta::support {
+namespace {
+
+constexpr absl::Duration kSkewMax = absl::Minutes(15);
+
+std::string Sha256Of(const std::string& bytes) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+std::string Hmac(const std::string& key, const std::string& text) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(), nullptr);
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+std::string HeaderOf(const ServedRequest& request, const std::string& name) {
+  const auto found = request.headers.find(name);
+  return found == request.headers.end() ? "" : found->second;
+}
+
+// "Credential=a, SignedHeaders=b, Signature=c" as a map.
+std::map<std::string, std::string> AuthorizationParts(absl::string_view header) {
+  std::map<std::string, std::string> parts;
+  if (!absl::ConsumePrefix(&header, "AWS4-HMAC-SHA256 ")) {
+    return parts;
+  }
+  for (const absl::string_view part : absl::StrSplit(header, ", ")) {
+    parts.insert(
+        std::pair<std::string, std::string>(absl::StrSplit(part, absl::MaxSplits('=', 1))));
+  }
+  return parts;
+}
+
+std::string EscapeXml(const std::string& text) {
+  return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
+}
+
+std::string HttpDate(absl::Time time) {
+  return absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", time, absl::UTCTimeZone());
+}
+
+}  // namespace
+
+FakeS3Server::FakeS3Server(FakeS3Options options)
+    : options_(std::move(options)),
+      server_([this](const ServedRequest& request,
+                     ServedConnection& connection) { Serve(request, connection); },
+              options_.http) {}
+
+void FakeS3Server::Interfere(Interference interference) {
+  std::scoped_lock lock(mutex_);
+  interference_ = std::move(interference);
+}
+
+std::map<std::string, std::string> FakeS3Server::objects() const {
+  std::scoped_lock lock(mutex_);
+  return objects_;
+}
+
+void FakeS3Server::SetObject(const std::string& key, const std::string& bytes) {
+  std::scoped_lock lock(mutex_);
+  objects_[key] = bytes;
+}
+
+std::vector<ServedRequest> FakeS3Server::requests() const {
+  std::scoped_lock lock(mutex_);
+  return requests_;
+}
+
+std::map<std::string, std::map<std::string, std::string>> FakeS3Server::put_headers() const {
+  std::scoped_lock lock(mutex_);
+  return put_headers_;
+}
+
+std::vector<std::string> FakeS3Server::refusals() const {
+  std::scoped_lock lock(mutex_);
+  return refusals_;
+}
+
+void FakeS3Server::SetSessionToken(const std::string& token) {
+  std::scoped_lock lock(mutex_);
+  options_.session_token = token;
+}
+
+void FakeS3Server::Serve(const ServedRequest& request, ServedConnection& connection) {
+  std::scoped_lock lock(mutex_);
+  requests_.push_back(request);
+  if (interference_ && interference_(request, connection)) {
+    return;
+  }
+  const std::optional<Target> target = Split(request);
+  const bool with_body = request.method != "HEAD";
+  if (!target.has_value()) {
+    Fail(404, "NoSuchBucket", connection, with_body);
+    return;
+  }
+  if (const std::string code = Verify(request, *target); !code.empty()) {
+    Fail(absl::StartsWith(code, "X") || code == "BadDigest" ? 400 : 403, code, connection,
+         with_body);
+    return;
+  }
+  Answer(request, *target, connection);
+}
+
+std::optional<FakeS3Server::Target> FakeS3Server::Split(const ServedRequest& request) const {
+  Target target;
+  const std::vector<std::string> parts = absl::StrSplit(request.target, absl::MaxSplits('?', 1));
+  target.path = parts.front();
+  target.raw_query = parts.size() > 1 ? parts.back() : "";
+  for (const absl::string_view part : absl::StrSplit(target.raw_query, '&', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> pair = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    target.query[net::PercentDecode(pair.first)] = net::PercentDecode(pair.second);
+  }
+  std::string path = net::PercentDecode(target.path.substr(1));
+  if (!absl::StartsWith(HeaderOf(request, "host"), options_.bucket + ".")) {
+    const std::vector<std::string> segments = absl::StrSplit(path, absl::MaxSplits('/', 1));
+    if (segments.front() != options_.bucket) {
+      return std::nullopt;
+    }
+    path = segments.size() > 1 ? segments.back() : "";
+  }
+  target.key = path;
+  return target;
+}
+
+std::string FakeS3Server::ExpectedSignature(const ServedRequest& request, const Target& target,
+                                            const std::string& signed_names) const {
+  std::vector<std::string> query = absl::StrSplit(target.raw_query, '&', absl::SkipEmpty());
+  std::sort(query.begin(), query.end());
+  std::string lines;
+  for (const absl::string_view name : absl::StrSplit(signed_names, ';')) {
+    absl::StrAppend(&lines, name, ":", HeaderOf(request, std::string(name)), "\n");
+  }
+  const std::string time = HeaderOf(request, "x-amz-date");
+  const std::string day = time.substr(0, 8);
+  const std::string canonical =
+      absl::StrCat(request.method, "\n", target.path, "\n", absl::StrJoin(query, "&"), "\n", lines,
+                   "\n", signed_names, "\n", HeaderOf(request, "x-amz-content-sha256"));
+  const std::string text =
+      absl::StrCat("AWS4-HMAC-SHA256\n", time, "\n", day, "/", options_.region,
+                   "/s3/aws4_request\n", absl::BytesToHexString(Sha256Of(canonical)));
+  std::string key = absl::StrCat("AWS4", options_.secret_access_key);
+  for (const std::string& step :
+       {day, options_.region, std::string("s3"), std::string("aws4_request")}) {
+    key = Hmac(key, step);
+  }
+  return absl::BytesToHexString(Hmac(key, text));
+}
+
+std::string FakeS3Server::Verify(const ServedRequest& request, const Target& target) {
+  const auto refuse = [&](const char* code, const std::string& why) {
+    refusals_.push_back(absl::StrCat(request.method, " ", request.target, ": ", why));
+    return std::string(code);
+  };
+  std::map<std::string, std::string> parts = AuthorizationParts(HeaderOf(request, "authorization"));
+  absl::Time time;
+  if (!absl::ParseTime("%Y%m%dT%H%M%SZ", HeaderOf(request, "x-amz-date"), &time, nullptr)) {
+    return refuse("AccessDenied", "no date");
+  }
+  if (absl::AbsDuration(time - options_.clock->Now()) > kSkewMax) {
+    return refuse("RequestTimeTooSkewed", "clock");
+  }
+  const std::string scope = absl::StrCat(HeaderOf(request, "x-amz-date").substr(0, 8), "/",
+                                         options_.region, "/s3/aws4_request");
+  if (parts["Credential"] != absl::StrCat(options_.access_key_id, "/", scope)) {
+    return refuse("InvalidAccessKeyId", "credential " + parts["Credential"]);
+  }
+  if (HeaderOf(request, "x-amz-security-token") != options_.session_token) {
+    return refuse("ExpiredToken", "session token");
+  }
+  const std::vector<std::string> names = absl::StrSplit(parts["SignedHeaders"], ';');
+  const std::set<std::string> signed_set(names.begin(), names.end());
+  if (!std::is_sorted(names.begin(), names.end()) || !signed_set.contains("host")) {
+    return refuse("SignatureDoesNotMatch", "signed headers " + parts["SignedHeaders"]);
+  }
+  for (const auto& [name, value] : request.headers) {
+    if ((absl::StartsWith(name, "x-amz-") || name == "range" || name == "if-none-match") &&
+        !signed_set.contains(name)) {
+      return refuse("SignatureDoesNotMatch", name + " is not signed");
+    }
+  }
+  if (parts["Signature"] != ExpectedSignature(request, target, parts["SignedHeaders"])) {
+    return refuse("SignatureDoesNotMatch", "signature");
+  }
+  const std::string hash = Sha256Of(request.body);
+  if (HeaderOf(request, "x-amz-content-sha256") != absl::BytesToHexString(hash)) {
+    return refuse("XAmzContentSHA256Mismatch", "payload hash");
+  }
+  const std::string checksum = HeaderOf(request, "x-amz-checksum-sha256");
+  if (!checksum.empty() && checksum != absl::Base64Escape(hash)) {
+    return refuse("BadDigest", "checksum");
+  }
+  return "";
+}
+
+void FakeS3Server::Answer(const ServedRequest& request, const Target& target,
+                          ServedConnection& connection) {
+  if (target.key.empty()) {
+    if (request.method == "GET" && target.query.contains("list-type")) {
+      List(target, connection);
+    } else {
+      Fail(405, "MethodNotAllowed", connection);
+    }
+  } else if (request.method == "PUT") {
+    Put(request, target.key, connection);
+  } else if (request.method == "GET" || request.method == "HEAD") {
+    Get(request, target.key, connection);
+  } else if (request.method == "DELETE") {
+    objects_.erase(target.key);
+    connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
+  } else {
+    Fail(405, "MethodNotAllowed", connection);
+  }
+}
+
+void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
+                       ServedConnection& connection) {
+  if (const std::string condition = HeaderOf(request, "if-none-match"); !condition.empty()) {
+    if (!options_.knows_if_none_match) {
+      Fail(501, "NotImplemented", connection);
+      return;
+    }
+    if (objects_.contains(key)) {
+      Fail(412, "PreconditionFailed", connection);
+      return;
+    }
+  }
+  objects_[key] = request.body;
+  put_headers_[key] = request.headers;
+  connection.Send(200, "",
+                  {{"ETag", "\"0123\""},
+                   {"x-amz-checksum-sha256", absl::Base64Escape(Sha256Of(request.body))}});
+}
+
+void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
+                       ServedConnection& connection) {
+  const bool is_head = request.method == "HEAD";
+  const auto found = objects_.find(key);
+  if (found == objects_.end()) {
+    Fail(404, "NoSuchKey", connection, !is_head);
+    return;
+  }
+  const std::string& bytes = found->second;
+  if (is_head) {
+    connection.Raw(absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", bytes.size(), "\r\n\r\n"));
+    return;
+  }
+  absl::string_view range = request.headers.contains("range")
+                                ? absl::string_view(request.headers.at("range"))
+                                : absl::string_view();
+  if (range.empty() || !options_.heeds_ranges) {
+    connection.Send(200, bytes);
+    return;
+  }
+  absl::ConsumePrefix(&range, "bytes=");
+  const std::vector<std::string> ends = absl::StrSplit(range, '-');
+  std::size_t first = 0;
+  std::size_t last = 0;
+  if (!absl::SimpleAtoi(ends.front(), &first) || !absl::SimpleAtoi(ends.back(), &last) ||
+      first >= bytes.size()) {
+    Fail(416, "InvalidRange", connection);
+    return;
+  }
+  last = std::min(last, bytes.size() - 1);
+  connection.Send(206, bytes.substr(first, last - first + 1),
+                  {{"Content-Range", absl::StrCat("bytes ", first, "-", last, "/", bytes.size())}});
+}
+
+// The continuation token is the last key of the page before.
+void FakeS3Server::List(const Target& target, ServedConnection& connection) {
+  const auto get = [&](const char* name) {
+    const auto found = target.query.find(name);
+    return found == target.query.end() ? std::string() : found->second;
+  };
+  const std::string prefix = get("prefix");
+  std::string entries;
+  std::string last;
+  std::size_t count = 0;
+  bool is_truncated = false;
+  for (auto object = objects_.upper_bound(get("continuation-token")); object != objects_.end();
+       ++object) {
+    if (!absl::StartsWith(object->first, prefix)) {
+      continue;
+    }
+    if (count == options_.page_objects_max) {
+      is_truncated = true;
+      break;
+    }
+    ++count;
+    last = object->first;
+    const std::string key =
+        get("encoding-type") == "url" ? net::PercentEncode(last) : EscapeXml(last);
+    absl::StrAppend(&entries, "<Contents><Key>", key, "</Key><Size>", object->second.size(),
+                    "</Size><StorageClass>STANDARD</StorageClass></Contents>");
+  }
+  connection.Send(
+      200,
+      absl::StrCat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://"
+                   "s3.amazonaws.com/doc/2006-03-01/\"><Name>",
+                   options_.bucket, "</Name><Prefix>", net::PercentEncode(prefix), "</Prefix>",
+                   get("encoding-type") == "url" ? "<EncodingType>url</EncodingType>" : "",
+                   "<IsTruncated>", is_truncated ? "true" : "false", "</IsTruncated>", entries,
+                   is_truncated ? absl::StrCat("<NextContinuationToken>", EscapeXml(last),
+                                               "</NextContinuationToken>")
+                                : "",
+                   "</ListBucketResult>"));
+}
+
+void FakeS3Server::Fail(int status, const std::string& code, ServedConnection& connection,
+                        bool with_body) const {
+  const std::string body = absl::StrCat("<?xml version=\"1.0\"?><Error><Code>", code,
+                                        "</Code><Message>fake: ", code, "</Message></Error>");
+  const std::string date = HttpDate(options_.clock->Now());
+  if (with_body) {
+    connection.Send(status, body, {{"Date", date}, {"x-amz-request-id", "req1"}});
+  } else {
+    connection.Raw(absl::StrCat("HTTP/1.1 ", status, " Text\r\nDate: ", date,
+                                "\r\nContent-Length: ", body.size(), "\r\n\r\n"));
+  }
+}
+
+}  // namespace csidelta::support

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "tests/support/http_test_server.h"
+
+namespace csidelta::support {
+
+struct FakeS3Options {
+  std::string access_key_id = "AKIDTEST";
+  std::string secret_access_key = "secret/key+of=test";
+  std::string session_token = {};  // "": none is expected
+  std::string region = "us-east-1";
+  std::string bucket = "bucket";
+  std::size_t page_objects_max = 4;
+  bool knows_if_none_match = true;  // else 501
+  bool heeds_ranges = true;
+  const Clock* clock = &Clock::Real();
+  TestServerOptions http = {};
+};
+
+// S3's REST dialect with one bucket in memory. It trusts nothing: for each request it computes the
+// signature and the payload's hash anew, by code of its own, and refuses what does not agree, as S3
+// does. Both styles of addressing. Thread-safe.
+class FakeS3Server {
+ public:
+  // Answers a request in its own way and returns true, or leaves it alone.
+  using Interference =
+      std::function<bool(const ServedRequest& request, ServedConnection& connection)>;
+
+  explicit FakeS3Server(FakeS3Options options = {});
+
+  std::string url(const std::string& host = "127.0.0.1") const { return server_.url(host); }
+  TestAuthority& authority() { return server_.authority(); }
+  int connection_count() const { return server_.connection_count(); }
+
+  // Called first for each request from now on, one at a time.
+  void Interfere(Interference interference);
+
+  std::map<std::string, std::string> objects() const;
+  void SetObject(const std::string& key, const std::string& bytes);
+  std::vector<ServedRequest> requests() const;
+  // Headers of the last Put() of each object.
+  std::map<std::string, std::map<std::string, std::string>> put_headers() const;
+  // What was wrong with the requests that were refused for their signature.
+  std::vector<std::string> refusals() const;
+  // Expect other keys from now on.
+  void SetSessionToken(const std::string& token);
+
+ private:
+  struct Target {
+    std::string path;                          // as it was sent
+    std::string key;                           // decoded; "" for the bucket
+    std::map<std::string, std::string> query;  // decoded
+    std::string raw_query;
+  };
+
+  void Serve(const ServedRequest& request, ServedConnection& connection);
+  void Answer(const ServedRequest& request, const Target& target, ServedConnection& connection);
+  std::optional<Target> Split(const ServedRequest& request) const;
+  // "" or the code of the error, with why in refusals_.
+  std::string Verify(const ServedRequest& request, const Target& target);
+  std::string ExpectedSignature(const ServedRequest& request, const Target& target,
+                                const std::string& signed_names) const;
+  void Put(const ServedRequest& request, const std::string& key, ServedConnection& connection);
+  void Get(const ServedRequest& request, const std::string& key, ServedConnection& connection);
+  void List(const Target& target, ServedConnection& connection);
+  void Fail(int status, const std::string& code, ServedConnection& connection,
+            bool with_body = true) const;
+
+  mutable std::mutex mutex_;  // Guards all that follows but the server.
+  FakeS3Options options_;
+  std::map<std::string, std::string> objects_;
+  std::map<std::string, std::map<std::string, std::string>> put_headers_;
+  std::vector<ServedRequest> requests_;
+  std::vector<std::string> refusals_;
+  Interference interference_;
+  HttpTestServer server_;
+};
+
+}  // namespace csidelta::support
