@@ -78,12 +78,16 @@ def _back_up(bed, workspace, case):
     return app, set(bed.driver.snapshots()) - before
 
 
-@pytest.fixture
-def static_volumes(bed):
-    """Deletes the volumes that a test made by hand."""
-    yield
+def _delete_static_volumes(bed):
     for volume in bed.api.list("persistentvolumes", labelSelector=STATIC):
         bed.api.delete("persistentvolumes", volume["metadata"]["name"])
+
+
+@pytest.fixture
+def static_volumes(bed, workspace):  # pylint: disable=unused-argument
+    """Deletes the volumes that a test made by hand, before its workspace is cleared."""
+    yield
+    _delete_static_volumes(bed)
 
 
 @pytest.mark.usefixtures("static_volumes")
@@ -108,7 +112,8 @@ def test_native_snapshotter(bed, workspace):
             assert cloud.snapshot_of == ["vol-1"]
             assert set(bed.driver.snapshots()) == before
             assert bed.api.list("volumesnapshots", app) == []
-            workspace.clear()
+            _delete_static_volumes(bed)
+            workspace.clear()  # While there is somebody to delete the snapshot.
     finally:
         bed.api.delete("volumesnapshotlocations", objects.NATIVE_LOCATION, bed.namespace)
 
