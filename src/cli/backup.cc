@@ -258,7 +258,10 @@ absl::Status BackupCommand::UseUnfinished(const CallContext& ctx, Session& sessi
     session.console().Note(absl::StrCat("found ", answer.packs_found,
                                         " packs of a backup that did not come to its end"));
   }
-  options.known = answer.known;
+  if (answer.known != nullptr) {
+    options.known = answer.known;
+    options.memory.budget_bytes -= answer.known->memory_bytes();
+  }
   marked = answer.marked;
   return absl::OkStatus();
 }

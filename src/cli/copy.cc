@@ -1,6 +1,8 @@
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -32,10 +34,14 @@ class CopyCommand : public Command {
     ArgumentTable table;
     table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all",
                    0, kIdsMax, ids_);
-    table.Add("--from-repo", "REPO", "the repository to copy from", from_.repository);
-    table.Add("--from-repository-file", "FILE", "a file that names it", from_.repository_file);
-    table.Add("--from-password-file", "FILE", "a file with its password", from_.password_file);
-    table.Add("--from-password-command", "COMMAND", "a command that prints its password",
+    table.Add("--from-repo", "REPO", "the repository to copy from (RESTIC_FROM_REPOSITORY)",
+              from_.repository);
+    table.Add("--from-repository-file", "FILE",
+              "a file that names it (RESTIC_FROM_REPOSITORY_FILE)", from_.repository_file);
+    table.Add("--from-password-file", "FILE",
+              "a file with its password (RESTIC_FROM_PASSWORD_FILE)", from_.password_file);
+    table.Add("--from-password-command", "COMMAND",
+              "a command that prints its password (RESTIC_FROM_PASSWORD_COMMAND)",
               from_.password_command);
     DeclareFilterFlags(table, filter_);
     return {.name = "copy",
@@ -47,12 +53,15 @@ class CopyCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    if (from_.repository.empty() && from_.repository_file.empty()) {
+    const GetVariable& get = session.environment().get;
+    if (from_.repository.empty() && from_.repository_file.empty() &&
+        get("RESTIC_FROM_REPOSITORY") == nullptr && get("RESTIC_FROM_REPOSITORY_FILE") == nullptr) {
       return absl::InvalidArgumentError(
           "where to copy from is not said; name a repository with --from-repo");
     }
-    Session source(session.options(), session.environment(), session.console());
-    source.Choose(SourceChoice(session.options().choice));
+    const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
+    Session source(session.options(), from_environment, session.console());
+    source.Choose(SourceChoice(session));
     ASSIGN_OR_RETURN(Repository * from, source.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(Repository * to, session.Open(ctx, LockKind::kWrite));
     ASSIGN_OR_RETURN(const std::vector<Id> ids, ChooseIds(ctx, *from));
@@ -73,14 +82,37 @@ class CopyCommand : public Command {
   }
 
  private:
+  bool HasOwnPassword(const GetVariable& get) const {
+    return !from_.password_file.empty() || !from_.password_command.empty() ||
+           get("RESTIC_FROM_PASSWORD") != nullptr || get("RESTIC_FROM_PASSWORD_FILE") != nullptr ||
+           get("RESTIC_FROM_PASSWORD_COMMAND") != nullptr;
+  }
+
   // The source with this repository's password where it has none of its own.
-  RepositoryChoice SourceChoice(const RepositoryChoice& target) const {
+  RepositoryChoice SourceChoice(const Session& session) const {
     RepositoryChoice choice = from_;
-    if (choice.password_file.empty() && choice.password_command.empty()) {
-      choice.password_file = target.password_file;
-      choice.password_command = target.password_command;
+    if (!HasOwnPassword(session.environment().get)) {
+      choice.password_file = session.options().choice.password_file;
+      choice.password_command = session.options().choice.password_command;
     }
     return choice;
+  }
+
+  // The same environment, in which RESTIC_FROM_... stands for RESTIC_...
+  ProgramEnvironment SourceEnvironment(const ProgramEnvironment& environment) const {
+    ProgramEnvironment source = environment;
+    source.get = [get = environment.get,
+                  own_password = HasOwnPassword(environment.get)](const char* name) {
+      absl::string_view rest = name;
+      const bool is_place = absl::StartsWith(rest, "RESTIC_REPOSITORY");
+      const bool is_password = absl::StartsWith(rest, "RESTIC_PASSWORD");
+      if (is_place || (is_password && own_password)) {
+        absl::ConsumePrefix(&rest, "RESTIC_");
+        return get(absl::StrCat("RESTIC_FROM_", rest).c_str());
+      }
+      return get(name);
+    };
+    return source;
   }
 
   absl::StatusOr<std::vector<Id>> ChooseIds(const CallContext& ctx, const Repository& from) const {

@@ -149,12 +149,7 @@ VerbSyntax ForgetCommand::Declare() {
   table.Add("-g,--group-by", "LIST",
             "which snapshots compete: \"host,paths\" (the default), with tags too, or \"\"",
             group_by_);
-  table.AddList("--host", "HOST", "only snapshots of this host; may be given again", filter_.hosts);
-  table.AddList("--path", "PATH", "only snapshots with this path; may be given again, all count",
-                filter_.paths);
-  table.AddList("--tag", "TAG[,TAG]",
-                "only snapshots with all of these tags; given again: or with all of those",
-                filter_.tags);
+  DeclareFilterFlags(table, filter_, "--host");
   table.Add("-n,--dry-run", "only say what would be done", dry_run_);
   table.Add("--prune", "free the space too, if something was removed", prune_);
   DeclarePruneFlags(table, prune_flags_);

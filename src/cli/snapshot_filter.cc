@@ -34,8 +34,9 @@ bool SnapshotFilter::Matches(const RepoSnapshot& snapshot) const {
          ContainsAll(snapshot.paths, paths);
 }
 
-void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter) {
-  table.AddList("-H,--host", "HOST", "only snapshots of this host; may be given again",
+void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
+                        absl::string_view host_names) {
+  table.AddList(host_names, "HOST", "only snapshots of this host; may be given again",
                 filter.hosts);
   table.AddList("--path", "PATH", "only snapshots with this path; may be given again, all count",
                 filter.paths);

@@ -25,7 +25,9 @@ struct SnapshotFilter {
   bool Matches(const repository::RepoSnapshot& snapshot) const;
 };
 
-void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter);
+// `host_names`: for a verb to which -H means something else.
+void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
+                        absl::string_view host_names = "-H,--host");
 
 // The tags of all of `lists`, which are texts with commas, each once, in their order.
 std::vector<std::string> SplitTags(const std::vector<std::string>& lists);

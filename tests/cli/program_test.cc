@@ -362,6 +362,13 @@ TEST_F(ProgramTest, CopyTakesSnapshotsElsewhere) {
   const Outcome copied = Run({"copy", "-r", Path("other"), "--from-repo", Path("repo"), "--json"});
   ASSERT_EQ(copied.code, ExitCode::kOk) << copied.error;
   EXPECT_EQ(copied.Result()["snapshots"].size(), 1U);
+  variables_["RESTIC_FROM_REPOSITORY"] = Path("repo");
+  variables_["RESTIC_FROM_PASSWORD"] = "wrong";
+  EXPECT_EQ(Run({"copy", "-r", Path("other")}).code, ExitCode::kWrongPassword);
+  variables_["RESTIC_FROM_PASSWORD"] = "secret";
+  const Outcome again = Run({"copy", "-r", Path("other"), "--json"});
+  ASSERT_EQ(again.code, ExitCode::kOk) << again.error;
+  EXPECT_TRUE(GetBool(again.Result()["snapshots"][0], {"was_there"}));
   ASSERT_EQ(Run({"restore", "latest", "-r", Path("other"), "-t", Path("target")}).code,
             ExitCode::kOk);
   EXPECT_EQ(Read("target"), image_);
