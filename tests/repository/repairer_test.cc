@@ -206,6 +206,18 @@ TEST_F(RepairerTest, RefillsAPackThatIsGone) {
   ExpectAllRight();
 }
 
+TEST_F(RepairerTest, FindsChunksInAVolume) {
+  std::unique_ptr<Repository> repository = Open();
+  ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
+  const BlobId third = Id::Of(Noise(kTestChunkBytes, 3));
+  const BlobId last = Id::Of(image_.substr(3 * kTestChunkBytes));
+  const RepoSnapshot snapshot = *repository->LoadSnapshot(ctx_, id_);
+  const auto offsets = FindChunks(ctx_, *repository, snapshot, {third, last, Id::Of("elsewhere")});
+  ASSERT_THAT(offsets, IsOk());
+  EXPECT_THAT(*offsets, testing::UnorderedElementsAre(testing::Pair(third, 2 * kTestChunkBytes),
+                                                      testing::Pair(last, 3 * kTestChunkBytes)));
+}
+
 TEST_F(RepairerTest, UsesTheCopyOfAnotherPack) {
   BackUp(image_, /*skip_known=*/false);
   const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
