@@ -1,4 +1,4 @@
-# Builds and tests the plugin, then leaves an image that holds nothing but it. `./dev image` makes the same
+# Builds and tests everything, then leaves an image that holds nothing but the plugin and csi-delta. `./dev image` makes the same
 # image without a container daemon: scripts/image.py writes the tree for both.
 FROM debian:12 AS build
 WORKDIR /src
@@ -6,7 +6,7 @@ COPY . .
 RUN ./dev setup
 RUN cmake --workflow --preset dev
 RUN ./dev build && /usr/bin/python3 scripts/image.py \
-    --plugin build/release/bin/velero-plugin-for-csi-delta --tree /image
+    --plugin build/release/bin/velero-plugin-for-csi-delta --program build/release/bin/csi-delta --tree /image
 
 # Velero runs this as an init container, without command or arguments, with its plugin folder at /target.
 FROM scratch

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Builds the plugin's container image without a container daemon.
 
-    image.py --plugin FILE --output IMAGE.tar [--tag NAME:TAG]    an archive for `docker load`, `ctr image
-                                                                  import`, or skopeo (OCI layout and docker)
-    image.py --plugin FILE --tree DIR                             only the files, for the Dockerfile
+    image.py --plugin FILE --program FILE --output IMAGE.tar [--tag NAME:TAG]
+                                    an archive for `docker load`, `ctr image import`, or skopeo
+    image.py --plugin FILE --program FILE --tree DIR
+                                    only the files, for the Dockerfile
 
-The image holds the static plugin, CA certificates and a passwd entry for its user; its entry point copies
-the plugin to /target. The same inputs give the same bytes: every timestamp is SOURCE_DATE_EPOCH, or 0.
+The image holds the static plugin, csi-delta, CA certificates and a passwd entry for its user; its entry point
+copies the plugin to /target. The same inputs give the same bytes: every timestamp is SOURCE_DATE_EPOCH, or 0.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PLUGIN = "velero-plugin-for-csi-delta"
+PROGRAM = "csi-delta"
 USER = 65532
 ENTRY_POINT = [f"/plugins/{PLUGIN}", "install", "/target"]
 CERTIFICATES = pathlib.Path("/usr/share/ca-certificates/mozilla")  # The package's, none of the machine's own.
@@ -43,13 +45,13 @@ class File:
 def elf_architecture(content):
     """The architecture of a static 64-bit ELF program. ValueError if it is something else."""
     if content[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("the plugin is not a 64-bit little-endian ELF program")
+        raise ValueError("a program is not a 64-bit little-endian ELF program")
     machine, = struct.unpack_from("<H", content, 18)
     headers_at, = struct.unpack_from("<Q", content, 32)
     entry_bytes, count = struct.unpack_from("<HH", content, 54)
     for index in range(count):
         if struct.unpack_from("<I", content, headers_at + index * entry_bytes)[0] == PT_INTERP:
-            raise ValueError("the plugin needs a dynamic loader, and the image has none: link it statically")
+            raise ValueError("a program needs a dynamic loader, and the image has none: link it statically")
     if machine not in ARCHITECTURES:
         raise ValueError(f"unknown ELF machine {machine}")
     return ARCHITECTURES[machine]
@@ -63,9 +65,10 @@ def certificates():
     return b"".join(parts)
 
 
-def files(plugin):
+def files(plugin, program):
     """What the image holds."""
     return [
+        File(f"bin/{PROGRAM}", 0o755, program),
         File("etc/group", 0o644, f"nonroot:x:{USER}:\n".encode()),
         File("etc/passwd", 0o644, f"nonroot:x:{USER}:{USER}:nonroot:/:/sbin/nologin\n".encode()),
         File("etc/ssl/certs/ca-certificates.crt", 0o644, certificates()),
@@ -125,10 +128,10 @@ def config(layer, architecture, version, epoch):
     }
 
 
-def make_image(plugin, version, tag, epoch):
+def make_image(plugin, program, version, tag, epoch):
     """The whole archive: an OCI image layout that is a docker archive too."""
     oci = "application/vnd.oci.image"
-    layer = make_tar(files(plugin), epoch)
+    layer = make_tar(files(plugin, program), epoch)
     configuration = _json(config(layer, elf_architecture(plugin), version, epoch))
 
     def descriptor(media, content, **more):
@@ -158,20 +161,22 @@ def project_version():
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plugin", type=pathlib.Path, required=True)
+    parser.add_argument("--program", type=pathlib.Path, required=True)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--output", type=pathlib.Path)
     where.add_argument("--tree", type=pathlib.Path)
     parser.add_argument("--tag", default=f"{PLUGIN}:{project_version()}")
     options = parser.parse_args(arguments)
     try:
-        plugin = options.plugin.read_bytes()
-        elf_architecture(plugin)
+        plugin, program = options.plugin.read_bytes(), options.program.read_bytes()
+        if elf_architecture(plugin) != elf_architecture(program):
+            raise ValueError("plugin and program are for two architectures")
         if options.tree:
-            write_tree(files(plugin), options.tree)
+            write_tree(files(plugin, program), options.tree)
             print(f"image: {options.tree}")
             return 0
         epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
-        content = make_image(plugin, project_version(), options.tag, epoch)
+        content = make_image(plugin, program, project_version(), options.tag, epoch)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_bytes(content)
     except (OSError, ValueError) as error:

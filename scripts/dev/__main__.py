@@ -44,16 +44,16 @@ def do_setup(arguments):
 def do_build(arguments):
     preset = _at_most(arguments, 1, "build [preset]")[0] or "release"
     if preset == "release":
-        program = build.build_release()
-        say(f"{program.relative_to(ROOT)}: {program.stat().st_size / (1 << 20):.1f} MiB")
+        for program in build.build_release():
+            say(f"{program.relative_to(ROOT)}: {program.stat().st_size / (1 << 20):.1f} MiB")
     else:
         build.build(preset, ["csidelta_tsan_tests"] if preset == "tsan" else ())
 
 
 def do_image(arguments):
     output = _at_most(arguments, 1, "image [file]")[0] or ROOT / "build" / "image" / f"{build.PLUGIN}.tar"
-    program = build.build_release()
-    console.run([PYTHON, ROOT / "scripts" / "image.py", "--plugin", program,
+    plugin, program = build.build_release()
+    console.run([PYTHON, ROOT / "scripts" / "image.py", "--plugin", plugin, "--program", program,
                  "--output", pathlib.Path(output).absolute()])
 
 
@@ -72,9 +72,13 @@ def do_e2e(arguments):
 
 
 def do_demo(arguments):
-    _at_most(arguments, 0, "demo")
+    if arguments not in ([], ["--cluster"]):
+        raise Failure("usage: ./dev demo [--cluster]")
+    if not arguments:
+        console.run([PYTHON, ROOT / "scripts" / "demo.py", "--program", build.build_program()])
+        return
     tiers.prepare_bed()
-    console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo.py"]), env=tiers.bed_environment())
+    console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]), env=tiers.bed_environment())
 
 
 def do_bench(arguments):
@@ -173,7 +177,8 @@ VERBS = {
     "build": Verb("[preset]", "build; without a preset the release one, stripped: build/release/bin/", do_build),
     "image": Verb("[file]", "make the container image as an archive, without a container daemon", do_image),
     "test": Verb("[filter]", "run every test there is, or those whose name matches", do_test),
-    "demo": Verb("", "a real backup, a lost namespace, a restore, on a cluster of plain processes", do_demo),
+    "demo": Verb("[--cluster]", "a volume backed up by its changes, restored, judged by restic; with --cluster: "
+                 "a backup and a restore by Velero", do_demo),
     "e2e": Verb("[--csi-driver PATH]", "run the scenarios on the real stack; other arguments go to pytest", do_e2e),
     "bench": Verb("plugin", "measure start, memory, latency and requests, beside what Velero has", do_bench),
     "mutants": Verb("[name]", "break each promise on purpose, expect its test to fail", do_mutants),

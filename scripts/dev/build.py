@@ -7,6 +7,7 @@ import console
 from console import ROOT, Failure, stage
 
 PLUGIN = "velero-plugin-for-csi-delta"
+PROGRAM = "csi-delta"
 
 
 def presets():
@@ -42,12 +43,23 @@ def build(preset, targets=(), limit_seconds=None):
     return folder(preset)
 
 
-def build_release():
-    """The stripped program that is shipped; returns its path."""
-    program = build("release") / "bin" / PLUGIN
+def _built(name):
+    program = folder("release") / "bin" / name
     if not program.is_file():
         raise Failure(f"the build made no {program.relative_to(ROOT)}")
     return program
+
+
+def build_release():
+    """The stripped programs that are shipped; returns the paths of the plugin and of csi-delta."""
+    build("release")
+    return _built(PLUGIN), _built(PROGRAM)
+
+
+def build_program():
+    """csi-delta alone; returns its path."""
+    build("release", [PROGRAM])
+    return _built(PROGRAM)
 
 
 def targets(preset):

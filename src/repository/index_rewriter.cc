@@ -91,6 +91,20 @@ absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,
   return packs;
 }
 
+absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repository,
+                                 const absl::flat_hash_set<PackId>& packs) {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
+  for (const FileInfo& file : files) {
+    RETURN_IF_ERROR(ctx.Check());
+    ASSIGN_OR_RETURN(const std::vector<IndexedPack> listed,
+                     LoadIndexFile(ctx, repository, file.id));
+    if (NamesAny(listed, packs)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,
                                                  Lock& lock,
                                                  const absl::flat_hash_set<PackId>& dropped,

@@ -55,6 +55,10 @@ absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Reposit
                                                  const absl::flat_hash_set<PackId>& dropped,
                                                  const ProgressReporter& progress);
 
+// Whether any index file, as stored now, lists any of `packs`.
+absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repository,
+                                 const absl::flat_hash_set<PackId>& packs);
+
 // The packs that one index file lists.
 absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,
                                                        const Repository& repository,

@@ -64,15 +64,29 @@ absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, const P
   return absl::OkStatus();
 }
 
+// First of all, since a full disk may need the space. A plan that was made with an index from
+// before the lock would call packs unindexed that a backup has listed since: that must not cost
+// data.
+absl::Status DeleteUnindexed(const CallContext& ctx, Repository& repository, Lock& lock,
+                             const PrunePlan& plan, const PruneOptions& options) {
+  if (plan.unindexed.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::flat_hash_set<PackId> unindexed(plan.unindexed.begin(), plan.unindexed.end());
+  ASSIGN_OR_RETURN(const bool listed, IsAnyListed(ctx, repository, unindexed));
+  if (listed) {
+    return absl::AbortedError("the index has changed since the prune was planned: run it again");
+  }
+  return DeletePacks(ctx, repository, lock, plan.unindexed, options.progress);
+}
+
 }  // namespace
 
 absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& repository, Lock& lock,
                                      const PrunePlan& plan, const PruneOptions& options) {
   CSIDELTA_CHECK(plan.keepers.size() == static_cast<std::size_t>(repository.index().entry_count()));
   PruneResult result;
-  // First, since a full disk may need the space. No index names them, and under our lock nobody is
-  // about to write one that does.
-  RETURN_IF_ERROR(DeletePacks(ctx, repository, lock, plan.unindexed, options.progress));
+  RETURN_IF_ERROR(DeleteUnindexed(ctx, repository, lock, plan, options));
   if (!plan.repack.empty()) {
     RETURN_IF_ERROR(RepackBlobs(ctx, repository, plan, options, result));
   }

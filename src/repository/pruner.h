@@ -94,8 +94,9 @@ struct PruneResult {
   int64_t index_files_removed = 0;
 };
 
-// Does it. REQUIRES that `lock` is exclusive and was held when the index was loaded. The index of
-// `repository` is out of date afterwards: open it anew.
+// Does it. REQUIRES that `lock` is exclusive and was held when the index was loaded; ABORTED when
+// an index file tells that it was not. The index of `repository` is out of date afterwards: open it
+// anew.
 absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& repository, Lock& lock,
                                      const PrunePlan& plan, const PruneOptions& options);
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
@@ -49,6 +51,13 @@ absl::StatusOr<RepairIndexResult> RepairIndex(const CallContext& ctx, Repository
 // none. What does not hash to the blob's id is not used: a volume may have changed since.
 using BlobRefill =
     std::function<absl::StatusOr<std::string>(const CallContext& ctx, const BlobHandle& handle)>;
+
+// Where in a volume's snapshot these data blobs stand: of each one that does, the offset of its
+// first chunk. With it a live volume, or an older image of it, can refill what was lost. Leaves
+// that do not read are passed over; errors above them end it. REQUIRES a loaded index.
+absl::StatusOr<absl::flat_hash_map<BlobId, int64_t>> FindChunks(
+    const CallContext& ctx, const Repository& repository, const RepoSnapshot& snapshot,
+    const absl::flat_hash_set<BlobId>& blobs);
 
 struct RepairPacksOptions {
   BlobRefill refill = nullptr;  // May be null.

@@ -14,7 +14,7 @@
 namespace csidelta::storage {
 
 struct S3Options {
-  net::Url endpoint;  // scheme, host and port; its target does not count
+  net::Url endpoint = {};  // scheme, host and port; its target does not count
   std::string bucket = {};
   std::string prefix = {};  // "", or what stands before every key, with "/" behind
   std::string region = "us-east-1";

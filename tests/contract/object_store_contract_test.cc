@@ -77,7 +77,11 @@ class S3Subject : public ObjectStoreSubject {
   explicit S3Subject(const S3Case& kind)
       : server_({.knows_if_none_match = kind.knows_if_none_match,
                  .http = {.tls = kind.tls, .names = "DNS:localhost,DNS:bucket.localhost"}}),
-        http_(HttpOptions(server_)),
+        proxy_([this](const support::ServedRequest&, support::ServedConnection& connection) {
+          connection.Raw("HTTP/1.1 200 Connection established\r\n\r\n");
+          connection.Tunnel(server_.port());
+        }),
+        http_(HttpOptions(kind)),
         credentials_({"AKIDTEST", Secret("secret/key+of=test"), Secret()}),
         store_({.endpoint = *net::ParseUrl(server_.url("localhost")),
                 .bucket = "bucket",
@@ -91,14 +95,17 @@ class S3Subject : public ObjectStoreSubject {
   storage::ObjectStore& store() override { return store_; }
 
  private:
-  static net::HttpClientOptions HttpOptions(support::FakeS3Server& server) {
+  // Nobody resolves the bucket's own host: a proxy leads there.
+  net::HttpClientOptions HttpOptions(const S3Case& kind) {
     net::HttpClientOptions options;
-    options.tls.ca_pem = server.authority().ca_pem();
+    options.tls.ca_pem = server_.authority().ca_pem();
     options.limits = storage::S3HttpLimits();
+    options.proxy.always = kind.path_style ? "" : proxy_.url();
     return options;
   }
 
   support::FakeS3Server server_;
+  support::HttpTestServer proxy_;
   net::HttpClient http_;
   storage::StaticCredentials credentials_;
   storage::StoreMeter meter_;
@@ -143,7 +150,7 @@ std::vector<ObjectStoreCase> Cases() {
       {"File", [] { return std::make_unique<FileSubject>(); }},
       {"Decorated", [] { return std::make_unique<DecoratedSubject>(); }},
       MakeS3Case("S3Path", {}),
-      MakeS3Case("S3VirtualHost", {.path_style = false}),
+      MakeS3Case("S3VirtualHost", {.path_style = false, .tls = true}),
       MakeS3Case("S3Tls", {.tls = true}),
       MakeS3Case("S3WithoutConditions", {.knows_if_none_match = false}),
   };

@@ -21,12 +21,14 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import image  # noqa: E402  pylint: disable=wrong-import-position
 
-PROGRAM = pathlib.Path(os.environ.get("CSI_DELTA_PLUGIN") or ROOT / "build/release/bin" / image.PLUGIN)
+BUILT = ROOT / "build/release/bin"
+PLUGIN = pathlib.Path(os.environ.get("CSI_DELTA_PLUGIN") or BUILT / image.PLUGIN)
+PROGRAMS = ["--plugin", PLUGIN, "--program", BUILT / image.PROGRAM]
 INSTALLED = f"target/{image.PLUGIN}"
 
 
 def build(path):
-    subprocess.run([sys.executable, ROOT / "scripts" / "image.py", "--plugin", PROGRAM, "--output", path],
+    subprocess.run([sys.executable, ROOT / "scripts" / "image.py", *PROGRAMS, "--output", path],
                    check=True, stdin=subprocess.DEVNULL)
     return path
 
@@ -88,7 +90,7 @@ def test_entry_point_installs_the_plugin(container, parts, user):
         assert os.listdir(container / "target") == [image.PLUGIN]
         installed = container / INSTALLED
         assert stat.S_IMODE(installed.stat().st_mode) == 0o755
-        assert installed.read_bytes() == PROGRAM.read_bytes()
+        assert installed.read_bytes() == PLUGIN.read_bytes()
 
 
 def test_installed_plugin_runs(container, parts):
@@ -112,8 +114,10 @@ def test_content(parts):
         passwd = tar.extractfile("etc/passwd").read().decode()
         bundle = tar.extractfile("etc/ssl/certs/ca-certificates.crt").read()
     assert [name for name, entry in entries.items() if entry.isfile()] == [
-        "etc/group", "etc/passwd", "etc/ssl/certs/ca-certificates.crt", f"plugins/{image.PLUGIN}"]
+        f"bin/{image.PROGRAM}", "etc/group", "etc/passwd", "etc/ssl/certs/ca-certificates.crt",
+        f"plugins/{image.PLUGIN}"]
     assert entries[f"plugins/{image.PLUGIN}"].mode == 0o755
+    assert entries[f"bin/{image.PROGRAM}"].mode == 0o755
     assert {(entry.uid, entry.gid, entry.mtime) for entry in entries.values()} == {(0, 0, 0)}
     assert passwd.startswith(f"nonroot:x:{image.USER}:")
     assert bundle.count(b"BEGIN CERTIFICATE") > 50
@@ -133,8 +137,8 @@ def test_dockerfile_makes_the_same_image(parts):
 
 
 def test_a_dynamic_program_is_refused(tmp_path):
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "image.py", "--plugin", "/bin/ls", "--output",
-                           tmp_path / "image.tar"], check=False, capture_output=True, text=True,
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "image.py", *PROGRAMS[:3], "/bin/ls",
+                           "--output", tmp_path / "image.tar"], check=False, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL)
     assert done.returncode == 1
     assert "link it statically" in done.stderr

@@ -88,7 +88,7 @@ class ResticInteropTest : public testing::Test {
 
   Outcome Restic(const std::string& arguments) const {
     return Shell(absl::StrCat("RESTIC_PASSWORD=", kPassword, " RESTIC_CACHE_DIR=", folder_.string(),
-                            "/cache restic -r ", folder_.string(), "/repo ", arguments));
+                              "/cache restic -r ", folder_.string(), "/repo ", arguments));
   }
 
   void ExpectRestic(const std::string& arguments) const {
@@ -222,7 +222,7 @@ TEST_F(ResticInteropTest, KeysOfEitherOpenForBoth) {
   std::unique_ptr<Repository> repository = Open("another");
   ASSERT_THAT(repository->AddKey(ctx_, "third"), IsOk());
   EXPECT_EQ(Shell(absl::StrCat("RESTIC_PASSWORD=third restic --no-cache -r ", folder_.string(),
-                             "/repo snapshots"))
+                               "/repo snapshots"))
                 .exit_code,
             0);
   EXPECT_THAT(repository->ListKeys(ctx_), IsOkAndHolds(SizeIs(3)));

@@ -179,7 +179,7 @@ std::string FakeS3Server::Verify(const ServedRequest& request, const Target& tar
   };
   std::map<std::string, std::string> parts = AuthorizationParts(HeaderOf(request, "authorization"));
   absl::Time time;
-  if (!absl::ParseTime("%Y%m%dT%H%M%SZ", HeaderOf(request, "x-amz-date"), &time, nullptr)) {
+  if (!absl::ParseTime("%E4Y%m%dT%H%M%SZ", HeaderOf(request, "x-amz-date"), &time, nullptr)) {
     return refuse("AccessDenied", "no date");
   }
   if (absl::AbsDuration(time - options_.clock->Now()) > kSkewMax) {

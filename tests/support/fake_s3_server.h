@@ -37,6 +37,7 @@ class FakeS3Server {
   explicit FakeS3Server(FakeS3Options options = {});
 
   std::string url(const std::string& host = "127.0.0.1") const { return server_.url(host); }
+  uint16_t port() const { return server_.port(); }
   TestAuthority& authority() { return server_.authority(); }
   int connection_count() const { return server_.connection_count(); }
 

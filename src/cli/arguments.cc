@@ -1,0 +1,210 @@
+#include "cli/arguments.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "cli/text.h"
+
+namespace csidelta::cli {
+
+void ArgumentTable::AddParsed(absl::string_view names, absl::string_view value_name,
+                              absl::string_view text,
+                              std::function<absl::Status(const std::string& value)> take) {
+  flags_.push_back({.names = std::string(names),
+                    .value_name = std::string(value_name),
+                    .text = std::string(text),
+                    .take = std::move(take)});
+}
+
+void ArgumentTable::Add(absl::string_view names, absl::string_view text, bool& target) {
+  AddParsed(names, "", text, [&target](const std::string& value) {
+    target = value == "true";
+    return absl::OkStatus();
+  });
+}
+
+void ArgumentTable::Add(absl::string_view names, absl::string_view value_name,
+                        absl::string_view text, std::string& target) {
+  AddParsed(names, value_name, text, [&target](const std::string& value) {
+    target = value;
+    return absl::OkStatus();
+  });
+}
+
+void ArgumentTable::AddList(absl::string_view names, absl::string_view value_name,
+                            absl::string_view text, std::vector<std::string>& target) {
+  AddParsed(names, value_name, text, [&target](const std::string& value) {
+    target.push_back(value);
+    return absl::OkStatus();
+  });
+  flags_.back().repeatable = true;
+}
+
+void ArgumentTable::AddBytes(absl::string_view names, absl::string_view text, int64_t& target) {
+  AddParsed(names, "SIZE", text, [&target](const std::string& value) -> absl::Status {
+    ASSIGN_OR_RETURN(target, ParseBytes(value));
+    return absl::OkStatus();
+  });
+}
+
+void ArgumentTable::AddNumber(absl::string_view names, absl::string_view value_name,
+                              absl::string_view text, int64_t low, int64_t high, int64_t& target) {
+  AddParsed(names, value_name, text, [&target, low, high](const std::string& value) {
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(value, &number) || number < low || number > high) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", value, "\" is not a whole number from ", low, " to ", high));
+    }
+    target = number;
+    return absl::OkStatus();
+  });
+}
+
+void ArgumentTable::AddWait(absl::string_view names, absl::string_view text,
+                            std::optional<absl::Duration>& target) {
+  AddParsed(names, "TIME", text, [&target](const std::string& value) -> absl::Status {
+    ASSIGN_OR_RETURN(target, ParseWait(value));
+    return absl::OkStatus();
+  });
+}
+
+void ArgumentTable::AddChoice(absl::string_view names, const std::vector<std::string>& choices,
+                              absl::string_view text, std::string& target) {
+  AddParsed(names, absl::StrJoin(choices, "|"), text, [&target, choices](const std::string& value) {
+    if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", value, "\" is none of ", absl::StrJoin(choices, ", ")));
+    }
+    target = value;
+    return absl::OkStatus();
+  });
+}
+
+void ArgumentTable::AddWord(absl::string_view name, absl::string_view text, std::string& target) {
+  AddOptionalWord(name, text, target);
+  positional_.count_min = 1;
+}
+
+void ArgumentTable::AddOptionalWord(absl::string_view name, absl::string_view text,
+                                    std::string& target) {
+  CSIDELTA_CHECK(positional_.name.empty());
+  positional_ = {.name = std::string(name),
+                 .text = std::string(text),
+                 .count_max = 1,
+                 .take = [&target](std::vector<std::string> values) {
+                   if (!values.empty()) {
+                     target = std::move(values.front());
+                   }
+                 }};
+}
+
+void ArgumentTable::AddWords(absl::string_view name, absl::string_view text, int count_min,
+                             int count_max, std::vector<std::string>& target) {
+  CSIDELTA_CHECK(positional_.name.empty());
+  positional_ = {
+      .name = std::string(name),
+      .text = std::string(text),
+      .count_min = count_min,
+      .count_max = count_max,
+      .take = [&target](std::vector<std::string> values) { target = std::move(values); }};
+}
+
+namespace {
+
+constexpr int kHelpColumns = 100;
+constexpr int kHelpTextColumn = 34;
+
+// "  -r, --repo REPO", with room for a short name in front of all.
+std::string FlagHead(const Flag& flag) {
+  const bool has_short = absl::StartsWith(flag.names, "-") && !absl::StartsWith(flag.names, "--");
+  std::string head = absl::StrCat(has_short ? "  " : "      ",
+                                  absl::StrJoin(absl::StrSplit(flag.names, ','), ", "));
+  if (!flag.value_name.empty()) {
+    absl::StrAppend(&head, " ", flag.value_name);
+  }
+  return head;
+}
+
+std::string DescribeEntry(const std::string& head, absl::string_view text) {
+  std::string body = WrapText(text, kHelpTextColumn, kHelpColumns);
+  if (head.size() + 2 > static_cast<std::size_t>(kHelpTextColumn)) {
+    return absl::StrCat(head, "\n", body);
+  }
+  return absl::StrCat(head, body.substr(head.size()));
+}
+
+std::string DescribeFlags(absl::string_view title, const ArgumentTable& table) {
+  if (table.flags().empty()) {
+    return "";
+  }
+  std::string out = absl::StrCat("\n", title, ":\n");
+  for (const Flag& flag : table.flags()) {
+    absl::StrAppend(&out, DescribeEntry(FlagHead(flag), flag.text));
+  }
+  return out;
+}
+
+// "DEVICE", "[ID]", "ID ID", "[ID...]".
+std::string DescribeWords(const Positional& positional) {
+  std::vector<std::string> parts(static_cast<std::size_t>(positional.count_min), positional.name);
+  if (positional.count_max > positional.count_min) {
+    const bool many = positional.count_max - positional.count_min > 1;
+    parts.push_back(absl::StrCat("[", positional.name, many ? "..." : "", "]"));
+  }
+  return absl::StrJoin(parts, " ");
+}
+
+std::string VerbHelp(const VerbSyntax& verb, const ArgumentTable& global) {
+  std::string usage = absl::StrCat("usage: csi-delta ", verb.name, " [flags]");
+  if (!verb.table.positional().name.empty()) {
+    absl::StrAppend(&usage, " ", DescribeWords(verb.table.positional()));
+  }
+  std::string out = absl::StrCat(usage, "\n\n", WrapText(verb.summary + ".", 0, kHelpColumns));
+  if (!verb.details.empty()) {
+    absl::StrAppend(&out, "\n", WrapText(verb.details, 0, kHelpColumns));
+  }
+  if (!verb.table.positional().name.empty()) {
+    absl::StrAppend(&out, "\nArguments:\n",
+                    DescribeEntry(absl::StrCat("      ", verb.table.positional().name),
+                                  verb.table.positional().text));
+  }
+  absl::StrAppend(&out, DescribeFlags("Flags", verb.table),
+                  DescribeFlags("Flags of all verbs", global));
+  return out;
+}
+
+// Of the program, or of a group of verbs.
+std::string ListHelp(absl::string_view group, const ArgumentTable& global,
+                     absl::Span<const VerbSyntax> verbs) {
+  std::string out = absl::StrCat("usage: csi-delta ", group.empty() ? "" : absl::StrCat(group, " "),
+                                 "VERB [flags]\n\nVerbs:\n");
+  for (const VerbSyntax& verb : verbs) {
+    if (group.empty() || absl::StartsWith(verb.name, absl::StrCat(group, " "))) {
+      absl::StrAppend(&out, DescribeEntry(absl::StrCat("  ", verb.name), verb.summary));
+    }
+  }
+  absl::StrAppend(&out, DescribeFlags("Flags of all verbs", global),
+                  "\ncsi-delta VERB --help says what else a verb takes.\n");
+  return out;
+}
+
+}  // namespace
+
+std::string HelpText(absl::string_view name, const ArgumentTable& global,
+                     absl::Span<const VerbSyntax> verbs) {
+  for (const VerbSyntax& verb : verbs) {
+    if (verb.name == name) {
+      return VerbHelp(verb, global);
+    }
+  }
+  return ListHelp(name, global, verbs);
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,315 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/resume.h"
+#include "cli/snapshot_filter.h"
+#include "cli/text.h"
+#include "incremental/block_uploader.h"
+#include "incremental/extent_list_source.h"
+#include "incremental/file_block_device.h"
+#include "incremental/full_scan_source.h"
+#include "incremental/image_extent_source.h"
+
+namespace csidelta::cli {
+namespace {
+
+using incremental::BackupResult;
+using incremental::BlockUploader;
+using incremental::ChangedBlockSource;
+using incremental::ExtentListSource;
+using incremental::FileBlockDevice;
+using incremental::FullScanSource;
+using incremental::ImageExtentSource;
+using incremental::UploadOptions;
+using repository::Repository;
+using repository::StoredSnapshot;
+
+constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
+// What an index that is loaded for the sake of an unfinished run may take of the memory.
+constexpr int64_t kKnownShare = 4;
+
+struct CompressionName {
+  absl::string_view name;
+  int level;
+};
+constexpr CompressionName kCompressions[] = {{"auto", repository::kDataCompressionLevel},
+                                             {"off", repository::kNoCompression},
+                                             {"better", 3},
+                                             {"max", 9}};
+
+std::vector<std::string> CompressionNames() {
+  std::vector<std::string> names;
+  for (const CompressionName& compression : kCompressions) {
+    names.emplace_back(compression.name);
+  }
+  return names;
+}
+
+int CompressionLevel(absl::string_view name) {
+  return std::find_if(std::begin(kCompressions), std::end(kCompressions),
+                      [&](const CompressionName& known) { return known.name == name; })
+      ->level;
+}
+
+std::string Summary(const BackupResult& result) {
+  const auto total = result.duration_ms.find("total");
+  const absl::Duration elapsed =
+      absl::Milliseconds(total == result.duration_ms.end() ? 0 : total->second);
+  std::string text =
+      absl::StrCat("saved snapshot ", result.snapshot.ShortHex(), ": ", result.mode_done);
+  if (!result.base.empty()) {
+    absl::StrAppend(&text, " on ", result.base.substr(0, 8));
+  }
+  if (!result.reason.empty()) {
+    absl::StrAppend(&text, " (", result.reason, ")");
+  }
+  absl::StrAppend(&text, "\n  volume ", FormatBytes(result.logical_bytes), ", changed ",
+                  FormatBytes(result.changed_bytes), ", read ", FormatBytes(result.read_bytes),
+                  ", audited ", FormatBytes(result.audit_bytes));
+  absl::StrAppend(&text, "\n  new ", FormatBytes(result.new_bytes), ", stored ",
+                  FormatBytes(result.stored_bytes), " with ", result.store.requests, " requests");
+  absl::StrAppend(&text, "\n  ", FormatElapsed(elapsed), ", peak memory ",
+                  FormatBytes(result.peak_memory_bytes), "\n");
+  return text;
+}
+
+class BackupCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  void DeclareRecordFlags(ArgumentTable& table);
+  absl::StatusOr<std::unique_ptr<ChangedBlockSource>> OpenSource(const CallContext& ctx,
+                                                                 bool is_block_device) const;
+  absl::StatusOr<std::string> RecordedPath() const;
+  absl::StatusOr<repository::RepoSnapshot> MakeRecord(const Session& session) const;
+  absl::StatusOr<std::optional<StoredSnapshot>> ChooseParent(
+      const CallContext& ctx, const Repository& repository,
+      const repository::RepoSnapshot& record) const;
+  absl::StatusOr<UploadOptions> MakeOptions(const CallContext& ctx, Session& session,
+                                            Repository& repository) const;
+  absl::Status UseUnfinished(const CallContext& ctx, Session& session, Repository& repository,
+                             UploadOptions& options, bool& marked) const;
+  ExitCode Tell(Session& session, const BackupResult& result) const;
+
+  std::string device_;
+  std::string extents_;
+  std::string parent_;
+  bool force_ = false;
+  bool new_chain_ = false;
+  int64_t chunk_bytes_ = 0;
+  std::string on_fallback_ = "warn";
+  std::string compression_ = "auto";
+  int64_t memory_budget_bytes_ = incremental::kMemoryBudgetBytes;
+  int64_t pack_mib_ = 0;
+  std::vector<std::string> tags_;
+  std::string host_;
+  std::string path_;
+  std::string time_;
+};
+
+VerbSyntax BackupCommand::Declare() {
+  ArgumentTable table;
+  table.AddWord("DEVICE", "the block device or image file to read", device_);
+  table.Add("--extents", "FILE",
+            "a list of what changed since the parent, or of what is allocated where there is none; "
+            "\"-\": standard input",
+            extents_);
+  table.Add("--parent", "ID",
+            "the snapshot to build on, by the beginning of its id; else the newest of this host "
+            "and path",
+            parent_);
+  table.Add("-f,--force", "read everything, whatever a list says", force_);
+  table.Add("--new-chain", "let the chunk size differ from the parent's: a full backup",
+            new_chain_);
+  table.AddBytes("--chunk-size",
+                 "a power of two from 256KiB to 4MiB; else the parent's, or for a first backup "
+                 "512KiB, and 1MiB above 4 TiB",
+                 chunk_bytes_);
+  table.AddChoice("--on-fallback", {"proceed", "warn", "fail"},
+                  "when an incremental backup would become a full one: go on, go on and say so "
+                  "(the default), or end with exit code 21",
+                  on_fallback_);
+  table.AddChoice("--compression", CompressionNames(), "how hard to compress data (auto)",
+                  compression_);
+  table.AddBytes("--memory-budget",
+                 "memory to work with, from which the number and size of buffers, packs and "
+                 "uploads follow (256MiB)",
+                 memory_budget_bytes_);
+  table.AddNumber("--pack-size", "MIB", "wanted size of packs (16, in a bucket 32)", 4, 128,
+                  pack_mib_);
+  DeclareRecordFlags(table);
+  return {.name = "backup",
+          .summary = "Back up a block device or an image file",
+          .details =
+              "The list of --extents has one JSON object per line, {\"offset\":0,\"length\":4096}, "
+              "in bytes, and may end with {\"end\":true}; from a pipe it must. An empty list means "
+              "that nothing changed. Without a list an image file is asked for what it has "
+              "allocated, and a device is read as a whole.\n"
+              "What was not read is audited: a sample of it is read again, and one mismatch makes "
+              "the backup a full one, which ends with exit code 20.",
+          .table = std::move(table)};
+}
+
+void BackupCommand::DeclareRecordFlags(ArgumentTable& table) {
+  table.AddList("--tag", "TAG[,TAG]", "tags of the snapshot; may be given again", tags_);
+  table.Add("-H,--host", "HOST", "host of the snapshot; else this machine's name", host_);
+  table.Add("--path", "PATH", "path of the snapshot; else that of DEVICE", path_);
+  table.Add("--time", "TIME", "time of the snapshot, \"2026-11-21 13:05:00\"; else now", time_);
+}
+
+absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupCommand::OpenSource(
+    const CallContext& ctx, bool is_block_device) const {
+  if (!extents_.empty()) {
+    ASSIGN_OR_RETURN(ExtentListSource source, ExtentListSource::Open(ctx, extents_));
+    return std::make_unique<ExtentListSource>(std::move(source));
+  }
+  if (is_block_device) {
+    return std::make_unique<FullScanSource>();
+  }
+  ASSIGN_OR_RETURN(ImageExtentSource source, ImageExtentSource::Open(device_));
+  return std::make_unique<ImageExtentSource>(std::move(source));
+}
+
+absl::StatusOr<std::string> BackupCommand::RecordedPath() const {
+  if (!path_.empty()) {
+    return path_;
+  }
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(device_, error);
+  if (error) {
+    return absl::InternalError(absl::StrCat(device_, ": ", error.message()));
+  }
+  return path.lexically_normal().string();
+}
+
+absl::StatusOr<repository::RepoSnapshot> BackupCommand::MakeRecord(const Session& session) const {
+  repository::RepoSnapshot record;
+  ASSIGN_OR_RETURN(const std::string path, RecordedPath());
+  record.paths = {path};
+  record.hostname = host_.empty() ? HostName() : host_;
+  record.username = UserName(session.environment().get);
+  record.uid = ::getuid();
+  record.gid = ::getgid();
+  record.tags = SplitTags(tags_);
+  record.program_version = ProgramVersion();
+  if (!time_.empty()) {
+    ASSIGN_OR_RETURN(record.time, ParseMoment(time_, absl::LocalTimeZone()));
+  }
+  return record;
+}
+
+absl::StatusOr<std::optional<StoredSnapshot>> BackupCommand::ChooseParent(
+    const CallContext& ctx, const Repository& repository,
+    const repository::RepoSnapshot& record) const {
+  if (!parent_.empty()) {
+    ASSIGN_OR_RETURN(StoredSnapshot parent, ChooseSnapshot(ctx, repository, parent_, {}));
+    return parent;
+  }
+  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
+  const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const StoredSnapshot& stored) {
+    return stored.snapshot.hostname == record.hostname && stored.snapshot.paths == record.paths &&
+           repository::TagValue(stored.snapshot, "mode") == "block";
+  });
+  if (newest == all.rend()) {
+    return std::optional<StoredSnapshot>();
+  }
+  return std::move(*newest);
+}
+
+absl::StatusOr<UploadOptions> BackupCommand::MakeOptions(const CallContext& ctx, Session& session,
+                                                         Repository& repository) const {
+  UploadOptions options;
+  ASSIGN_OR_RETURN(options.snapshot, MakeRecord(session));
+  ASSIGN_OR_RETURN(options.parent, ChooseParent(ctx, repository, options.snapshot));
+  options.incremental_asked = !force_;
+  options.chunk_bytes = chunk_bytes_;
+  options.new_chain = new_chain_;
+  options.fail_on_fallback = on_fallback_ == "fail";
+  options.memory.budget_bytes = memory_budget_bytes_;
+  options.memory.pack_bytes_max = pack_mib_ != 0        ? pack_mib_ << 20
+                                  : session.in_bucket() ? repository::kPackTargetBytesRemote
+                                                        : repository::kPackTargetBytesLocal;
+  options.compression_level = CompressionLevel(compression_);
+  options.fence = [lock = session.lock()](const CallContext& fence_ctx) {
+    return lock->Fence(fence_ctx);
+  };
+  options.store_numbers = [&session] { return session.Numbers(); };
+  return options;
+}
+
+absl::Status BackupCommand::UseUnfinished(const CallContext& ctx, Session& session,
+                                          Repository& repository, UploadOptions& options,
+                                          bool& marked) const {
+  const bool look = !options.parent.has_value() || session.dead_locks_removed() > 0;
+  ASSIGN_OR_RETURN(const ResumeAnswer answer,
+                   FindUnfinished(ctx, repository, look, memory_budget_bytes_ / kKnownShare));
+  if (answer.packs_found > 0) {
+    session.console().Note(absl::StrCat("found ", answer.packs_found,
+                                        " packs of a backup that did not come to its end"));
+  }
+  if (answer.known != nullptr) {
+    options.known = answer.known;
+    options.memory.budget_bytes -= answer.known->memory_bytes();
+  }
+  marked = answer.marked;
+  return absl::OkStatus();
+}
+
+ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) const {
+  const bool fell_back =
+      result.mode_asked != result.mode_done && !result.base.empty() && !result.audit_mismatch;
+  if (result.audit_mismatch) {
+    session.console().Warn(
+        "the list of extents was wrong, so everything was read; the backup is good, but mend what "
+        "made the list");
+  } else if (fell_back && on_fallback_ == "warn" && !extents_.empty()) {
+    session.console().Warn(absl::StrCat("everything was read: ", result.reason));
+  }
+  session.console().PrintResult(incremental::ToJson(result), Summary(result));
+  return result.audit_mismatch ? ExitCode::kAuditMismatch : ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& session) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,
+                   FileBlockDevice::OpenForRead(device_));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChangedBlockSource> source,
+                   OpenSource(ctx, device->facts().is_block_device));
+  ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kWrite));
+  ASSIGN_OR_RETURN(UploadOptions options, MakeOptions(ctx, session, *repository));
+  bool marked = false;
+  RETURN_IF_ERROR(UseUnfinished(ctx, session, *repository, options, marked));
+  ProgressMeter meter(session.console(), *ctx.clock);
+  options.on_progress = [&meter](const incremental::UploadProgress& progress) {
+    meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
+  };
+  const absl::StatusOr<BackupResult> result =
+      BlockUploader(*repository, *device, *source, *session.environment().random).Run(ctx, options);
+  if (!result.ok()) {
+    // The caller's context may be what ended the run.
+    CallContext last_words;
+    last_words.clock = ctx.clock;
+    MarkUnfinished(last_words.WithTimeout(kLastWordsMax), *repository);
+    return result.status();
+  }
+  if (marked) {
+    ClearUnfinished(ctx, *repository);
+  }
+  return Tell(session, *result);
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeBackupCommand() { return std::make_unique<BackupCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,102 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/text.h"
+#include "repository/checker.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::CheckReport;
+using repository::Finding;
+using repository::Repository;
+
+Json FindingJson(const Finding& finding) {
+  return {{"message_type", "finding"}, {"kind", std::string(repository::NameOf(finding.kind))},
+          {"error", finding.is_error}, {"thing", finding.thing},
+          {"detail", finding.detail},  {"next_step", finding.next_step}};
+}
+
+std::string FindingText(const Finding& finding) {
+  return absl::StrCat(finding.is_error ? "error: " : "note: ", finding.thing, ": ", finding.detail,
+                      finding.next_step.empty() ? "" : "; ", finding.next_step, "\n");
+}
+
+Json ReportJson(const CheckReport& report, uint64_t seed) {
+  return {{"message_type", "result"},        {"num_errors", report.errors},
+          {"notes", report.notes},           {"complete", report.complete},
+          {"snapshots", report.snapshots},   {"index_files", report.index_files},
+          {"packs", report.packs},           {"blobs", report.blobs},
+          {"trees", report.trees},           {"packs_read", report.packs_read},
+          {"bytes_read", report.bytes_read}, {"seed", absl::StrCat(seed)}};
+}
+
+std::string ReportText(const CheckReport& report) {
+  return absl::StrCat(report.ok() ? "no errors" : absl::StrCat(report.errors, " errors"), " in ",
+                      report.snapshots, " snapshots, ", report.packs, " packs, ", report.blobs,
+                      " blobs and ", report.trees, " trees; read ", report.packs_read, " packs, ",
+                      FormatBytes(report.bytes_read), "\n");
+}
+
+class CheckCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.Add("--read-data", "read all data and prove it", read_data_);
+    table.Add("--read-data-subset", "PART",
+              "read some: \"2/7\" the second of seven parts, \"10%\" or \"500M\" drawn at random",
+              subset_);
+    return {.name = "check",
+            .summary = "Prove that the repository is whole",
+            .details =
+                "Ends with exit code 1 when something is damaged. With --no-lock a backup "
+                "or prune that is under way may look like damage.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    repository::CheckOptions check;
+    RETURN_IF_ERROR(ChooseSubset(check));
+    check.seed = session.environment().random->Below(uint64_t{1} << 63);
+    ASSIGN_OR_RETURN(
+        Repository * repository,
+        session.Open(ctx, session.options().no_lock ? LockKind::kRead : LockKind::kExclusive));
+    ProgressMeter meter(session.console(), *ctx.clock);
+    check.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
+      meter.ReportCount(stage, done, total);
+    };
+    ASSIGN_OR_RETURN(const CheckReport report,
+                     repository::CheckRepository(ctx, *repository, check));
+    for (const Finding& finding : report.findings) {
+      session.console().PrintResult(FindingJson(finding), FindingText(finding));
+    }
+    session.console().PrintResult(ReportJson(report, check.seed), ReportText(report));
+    return report.ok() ? ExitCode::kOk : ExitCode::kFailed;
+  }
+
+ private:
+  absl::Status ChooseSubset(repository::CheckOptions& check) const {
+    if (read_data_ && !subset_.empty()) {
+      return absl::InvalidArgumentError(
+          "both --read-data and --read-data-subset are given; leave one of them out");
+    }
+    if (read_data_) {
+      check.read_data = repository::ReadEverything{};
+    } else if (!subset_.empty()) {
+      ASSIGN_OR_RETURN(check.read_data, repository::ParseDataSubset(subset_));
+    }
+    return absl::OkStatus();
+  }
+
+  bool read_data_ = false;
+  std::string subset_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeCheckCommand() { return std::make_unique<CheckCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "cli/arguments.h"
+#include "cli/exit_code.h"
+#include "cli/session.h"
+
+namespace csidelta::cli {
+
+// One verb. Holds the values of its flags: declared once, then run at most once.
+class Command {
+ public:
+  virtual ~Command() = default;
+
+  // Name, summary, details and flags, which are bound to members of this object.
+  virtual VerbSyntax Declare() = 0;
+
+  virtual absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) = 0;
+};
+
+std::unique_ptr<Command> MakeInitCommand();
+std::unique_ptr<Command> MakeBackupCommand();
+std::unique_ptr<Command> MakeRestoreCommand();
+std::unique_ptr<Command> MakeSnapshotsCommand();
+std::unique_ptr<Command> MakeLsCommand();
+std::unique_ptr<Command> MakeDiffCommand();
+std::unique_ptr<Command> MakeStatsCommand();
+std::unique_ptr<Command> MakeCheckCommand();
+std::unique_ptr<Command> MakeForgetCommand();
+std::unique_ptr<Command> MakePruneCommand();
+std::unique_ptr<Command> MakeCopyCommand();
+std::unique_ptr<Command> MakeRepairIndexCommand();
+std::unique_ptr<Command> MakeRepairPacksCommand();
+std::unique_ptr<Command> MakeKeyListCommand();
+std::unique_ptr<Command> MakeKeyAddCommand();
+std::unique_ptr<Command> MakeKeyRemoveCommand();
+std::unique_ptr<Command> MakeKeyPasswdCommand();
+std::unique_ptr<Command> MakeVersionCommand();
+
+// All of them, in the order of --help.
+std::vector<std::unique_ptr<Command>> AllCommands();
+
+}  // namespace csidelta::cli

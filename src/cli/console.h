@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/json.h"
+
+namespace csidelta::cli {
+
+// Where bytes go. False when nobody reads them any more.
+using Sink = std::function<bool(absl::string_view bytes)>;
+
+struct ConsoleOptions {
+  bool json = false;               // results and progress as JSON lines on stdout
+  bool quiet = false;              // no progress, no notes
+  bool error_is_terminal = false;  // stderr shows a line that changes
+};
+
+// What the program says: results on stdout, all else on stderr. Not thread-safe.
+class Console {
+ public:
+  Console(Sink out, Sink error, const ConsoleOptions& options)
+      : out_(std::move(out)), error_(std::move(error)), options_(options) {}
+
+  const ConsoleOptions& options() const { return options_; }
+
+  // A part of the result. Clears a line of progress first.
+  void Print(absl::string_view text);
+  // One JSON value on one line.
+  void PrintJson(const Json& value);
+  // The result in the form that was asked for.
+  void PrintResult(const Json& value, absl::string_view text);
+
+  // A sentence for people, unless they want it quiet.
+  void Note(absl::string_view sentence);
+  // One that they get in any case.
+  void Warn(absl::string_view sentence);
+
+  // Shows `line` in place of the one before it. REQUIRES options().error_is_terminal.
+  void ShowLine(absl::string_view line);
+  void ClearLine();
+
+  // Whether all of the result was taken. DATA_LOSS when stdout was closed or full.
+  absl::Status Check() const;
+
+ private:
+  const Sink out_;
+  const Sink error_;
+  const ConsoleOptions options_;
+  bool line_shown_ = false;
+  bool out_failed_ = false;
+};
+
+// Sinks of a file descriptor.
+Sink FdSink(int fd);
+
+}  // namespace csidelta::cli

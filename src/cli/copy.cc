@@ -1,0 +1,157 @@
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/snapshot_filter.h"
+#include "cli/text.h"
+#include "repository/copier.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::CopiedSnapshot;
+using repository::Id;
+using repository::Repository;
+using repository::StoredSnapshot;
+
+constexpr int kIdsMax = 1000;
+
+Json CopyJson(const CopiedSnapshot& copied) {
+  return {{"source", copied.source.Hex()},
+          {"snapshot_id", copied.copy.Hex()},
+          {"was_there", copied.was_there},
+          {"new_bytes", copied.counts.plaintext_bytes},
+          {"stored_bytes", copied.counts.stored_bytes}};
+}
+
+class CopyCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all",
+                   0, kIdsMax, ids_);
+    table.Add("--from-repo", "REPO", "the repository to copy from (RESTIC_FROM_REPOSITORY)",
+              from_.repository);
+    table.Add("--from-repository-file", "FILE",
+              "a file that names it (RESTIC_FROM_REPOSITORY_FILE)", from_.repository_file);
+    table.Add("--from-password-file", "FILE",
+              "a file with its password (RESTIC_FROM_PASSWORD_FILE)", from_.password_file);
+    table.Add("--from-password-command", "COMMAND",
+              "a command that prints its password (RESTIC_FROM_PASSWORD_COMMAND)",
+              from_.password_command);
+    DeclareFilterFlags(table, filter_);
+    return {.name = "copy",
+            .summary = "Copy snapshots from another repository into this one",
+            .details =
+                "What this one has already is not read again. Without a password of its "
+                "own, the other repository opens with that of this one.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    const GetVariable& get = session.environment().get;
+    if (from_.repository.empty() && from_.repository_file.empty() &&
+        get("RESTIC_FROM_REPOSITORY") == nullptr && get("RESTIC_FROM_REPOSITORY_FILE") == nullptr) {
+      return absl::InvalidArgumentError(
+          "where to copy from is not said; name a repository with --from-repo");
+    }
+    const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
+    Session source(session.options(), from_environment, session.console());
+    source.Choose(SourceChoice(session));
+    ASSIGN_OR_RETURN(Repository * from, source.Open(ctx, LockKind::kRead));
+    ASSIGN_OR_RETURN(Repository * to, session.Open(ctx, LockKind::kWrite));
+    ASSIGN_OR_RETURN(const std::vector<Id> ids, ChooseIds(ctx, *from));
+    std::vector<CopiedSnapshot> copied;
+    if (!ids.empty()) {
+      ProgressMeter meter(session.console(), *ctx.clock);
+      repository::CopyOptions options;
+      options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
+                                                             : repository::kPackTargetBytesLocal;
+      options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
+        meter.ReportCount(stage, done, total);
+      };
+      ASSIGN_OR_RETURN(copied,
+                       repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options));
+    }
+    Tell(session.console(), copied);
+    return ExitCode::kOk;
+  }
+
+ private:
+  bool HasOwnPassword(const GetVariable& get) const {
+    return !from_.password_file.empty() || !from_.password_command.empty() ||
+           get("RESTIC_FROM_PASSWORD") != nullptr || get("RESTIC_FROM_PASSWORD_FILE") != nullptr ||
+           get("RESTIC_FROM_PASSWORD_COMMAND") != nullptr;
+  }
+
+  // The source with this repository's password where it has none of its own.
+  RepositoryChoice SourceChoice(const Session& session) const {
+    RepositoryChoice choice = from_;
+    if (!HasOwnPassword(session.environment().get)) {
+      choice.password_file = session.options().choice.password_file;
+      choice.password_command = session.options().choice.password_command;
+    }
+    return choice;
+  }
+
+  // The same environment, in which RESTIC_FROM_... stands for RESTIC_...
+  ProgramEnvironment SourceEnvironment(const ProgramEnvironment& environment) const {
+    ProgramEnvironment source = environment;
+    source.get = [get = environment.get,
+                  own_password = HasOwnPassword(environment.get)](const char* name) {
+      absl::string_view rest = name;
+      const bool is_place = absl::StartsWith(rest, "RESTIC_REPOSITORY");
+      const bool is_password = absl::StartsWith(rest, "RESTIC_PASSWORD");
+      if (is_place || (is_password && own_password)) {
+        absl::ConsumePrefix(&rest, "RESTIC_");
+        return get(absl::StrCat("RESTIC_FROM_", rest).c_str());
+      }
+      return get(name);
+    };
+    return source;
+  }
+
+  absl::StatusOr<std::vector<Id>> ChooseIds(const CallContext& ctx, const Repository& from) const {
+    std::vector<Id> ids;
+    for (const std::string& id : ids_) {
+      ASSIGN_OR_RETURN(const StoredSnapshot stored, ChooseSnapshot(ctx, from, id, filter_));
+      ids.push_back(stored.id);
+    }
+    if (ids_.empty()) {
+      ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, from.ListSnapshots(ctx));
+      for (const StoredSnapshot& stored : all) {
+        if (filter_.Matches(stored.snapshot)) {
+          ids.push_back(stored.id);
+        }
+      }
+    }
+    return ids;
+  }
+
+  static void Tell(Console& console, const std::vector<CopiedSnapshot>& copied) {
+    Json list = Json::array();
+    std::string text;
+    for (const CopiedSnapshot& one : copied) {
+      list.push_back(CopyJson(one));
+      absl::StrAppend(&text, "snapshot ", one.source.ShortHex(),
+                      one.was_there ? " is there already as " : " copied to ", one.copy.ShortHex(),
+                      ", stored ", FormatBytes(one.counts.stored_bytes), "\n");
+    }
+    console.PrintResult({{"message_type", "result"}, {"snapshots", std::move(list)}},
+                        copied.empty() ? "no snapshot to copy\n" : text);
+  }
+
+  std::vector<std::string> ids_;
+  RepositoryChoice from_;
+  SnapshotFilter filter_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeCopyCommand() { return std::make_unique<CopyCommand>(); }
+
+}  // namespace csidelta::cli

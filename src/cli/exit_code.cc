@@ -1,0 +1,86 @@
+#include "cli/exit_code.h"
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "incremental/block_uploader.h"
+#include "repository/repository.h"
+
+namespace csidelta::cli {
+namespace {
+
+constexpr char kTargetPayload[] = "csi-delta/target-too-small";
+
+// What to do about a status that has no exit code of its own; "" when the message must do.
+absl::string_view NextStep(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return "check the rights and the credentials of this user";
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kAborted:
+      return "try again later; what is stored already will be used";
+    case absl::StatusCode::kResourceExhausted:
+      return "make room, or raise the limit that was met, and run it again";
+    case absl::StatusCode::kDataLoss:
+      return "csi-delta check --read-data finds what else is damaged";
+    case absl::StatusCode::kInternal:
+      return "this is an error of csi-delta, please report it";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+absl::Status AsTargetTooSmall(absl::Status status) {
+  status.SetPayload(kTargetPayload, absl::Cord());
+  return status;
+}
+
+ExitCode ExitCodeOf(const absl::Status& status) {
+  if (repository::IsNoRepository(status)) {
+    return ExitCode::kNoRepository;
+  }
+  if (repository::IsWrongPassword(status)) {
+    return ExitCode::kWrongPassword;
+  }
+  if (repository::IsLocked(status)) {
+    return ExitCode::kLocked;
+  }
+  if (incremental::IsFallbackRefused(status)) {
+    return ExitCode::kFallbackRefused;
+  }
+  if (status.GetPayload(kTargetPayload).has_value()) {
+    return ExitCode::kTargetTooSmall;
+  }
+  return absl::IsCancelled(status) ? ExitCode::kInterrupted : ExitCode::kFailed;
+}
+
+std::string Explain(const absl::Status& status, absl::string_view place) {
+  const absl::string_view message = status.message();
+  switch (ExitCodeOf(status)) {
+    case ExitCode::kNoRepository:
+      return absl::StrCat("there is no repository at ", place, " (", message,
+                          "); make one with csi-delta init, or give another place with --repo");
+    case ExitCode::kWrongPassword:
+      return absl::StrCat("the password does not open ", place,
+                          "; give the right one with --password-file or RESTIC_PASSWORD");
+    case ExitCode::kLocked:
+      return absl::StrCat(message, "; wait for it with --retry-lock 31m, or try again later");
+    case ExitCode::kFallbackRefused:
+      return absl::StrCat(message, "; allow it with --on-fallback proceed");
+    case ExitCode::kTargetTooSmall:
+      return absl::StrCat(message, "; give a larger target, nothing was written");
+    case ExitCode::kInterrupted:
+      return "interrupted; run it again, what is stored already will be used";
+    default:
+      break;
+  }
+  const absl::string_view step = NextStep(status.code());
+  return absl::StrContains(message, "; ") || step.empty() ? std::string(message)
+                                                          : absl::StrCat(message, "; ", step);
+}
+
+}  // namespace csidelta::cli

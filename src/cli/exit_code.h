@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace csidelta::cli {
+
+// What the program ends with: a contract with scripts, and restic's numbers where it has them.
+enum class ExitCode : int {
+  kOk = 0,
+  kFailed = 1,
+  kIncomplete = 3,  // done, but for something that was damaged or could not be removed
+  kNoRepository = 10,
+  kLocked = 11,
+  kWrongPassword = 12,
+  kAuditMismatch = 20,    // the backup is good, but the list of extents was not
+  kFallbackRefused = 21,  // --on-fallback fail
+  kTargetTooSmall = 22,
+  kInterrupted = 130,
+};
+
+// The same status, marked as kTargetTooSmall.
+absl::Status AsTargetTooSmall(absl::Status status);
+
+// REQUIRES an error.
+ExitCode ExitCodeOf(const absl::Status& status);
+
+// One sentence that says what is wrong and what to do next. `place` names the repository, or is "".
+// REQUIRES an error.
+std::string Explain(const absl::Status& status, absl::string_view place);
+
+}  // namespace csidelta::cli

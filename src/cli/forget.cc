@@ -1,0 +1,235 @@
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/prune_verb.h"
+#include "cli/snapshot_filter.h"
+#include "cli/text.h"
+#include "repository/forget.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::CalendarSpan;
+using repository::ForgetGroup;
+using repository::Id;
+using repository::KeepRules;
+using repository::KeptSnapshot;
+using repository::Repository;
+using repository::StoredSnapshot;
+
+constexpr int kIdsMax = 1000;
+constexpr int kKeepMax = 1'000'000;
+
+// The rules as texts: what a flag says, and where it belongs.
+struct NumberRule {
+  absl::string_view flag;
+  absl::string_view text;
+  int KeepRules::*target;
+};
+constexpr NumberRule kNumbers[] = {
+    {"-l,--keep-last", "keep the N newest", &KeepRules::last},
+    {"-H,--keep-hourly", "keep the newest of each of the last N hours with snapshots",
+     &KeepRules::hourly},
+    {"-d,--keep-daily", "the same of days", &KeepRules::daily},
+    {"-w,--keep-weekly", "of weeks", &KeepRules::weekly},
+    {"-m,--keep-monthly", "of months", &KeepRules::monthly},
+    {"-y,--keep-yearly", "of years", &KeepRules::yearly},
+};
+
+struct SpanRule {
+  absl::string_view flag;
+  absl::string_view text;
+  CalendarSpan KeepRules::*target;
+};
+constexpr SpanRule kSpans[] = {
+    {"--keep-within", "keep all that are at most so much older than the newest: \"2y5m7d3h\"",
+     &KeepRules::within},
+    {"--keep-within-hourly", "keep one of each hour of that time", &KeepRules::within_hourly},
+    {"--keep-within-daily", "one of each day", &KeepRules::within_daily},
+    {"--keep-within-weekly", "one of each week", &KeepRules::within_weekly},
+    {"--keep-within-monthly", "one of each month", &KeepRules::within_monthly},
+    {"--keep-within-yearly", "one of each year", &KeepRules::within_yearly},
+};
+
+absl::StatusOr<int> ParseKeep(const std::string& text) {
+  if (text == "unlimited" || text == "-1") {
+    return repository::kKeepAll;
+  }
+  int number = 0;
+  if (!absl::SimpleAtoi(text, &number) || number < 0 || number > kKeepMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is neither a number of snapshots nor unlimited"));
+  }
+  return number;
+}
+
+std::string GroupText(const ForgetGroup& group, bool dry_run) {
+  std::vector<std::vector<std::string>> rows;
+  const auto time_of = [](const StoredSnapshot& stored) {
+    return absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone());
+  };
+  for (const KeptSnapshot& kept : group.keep) {
+    rows.push_back({"  keep", kept.snapshot.id.ShortHex(), time_of(kept.snapshot),
+                    absl::StrJoin(kept.reasons, ", ")});
+  }
+  for (const StoredSnapshot& stored : group.remove) {
+    rows.push_back(
+        {dry_run ? "  would remove" : "  remove", stored.id.ShortHex(), time_of(stored), ""});
+  }
+  return absl::StrCat("snapshots of ", group.hostname, " ", absl::StrJoin(group.paths, ", "), " ",
+                      absl::StrJoin(group.tags, ","), "\n", FormatTable(rows));
+}
+
+// One snapshot as it was printed, as a value.
+Json SnapshotJson(const StoredSnapshot& stored) {
+  return ParseJson(SnapshotJsonText(stored)).value_or(Json());
+}
+
+Json GroupJson(const ForgetGroup& group) {
+  Json keep = Json::array();
+  Json reasons = Json::array();
+  for (const KeptSnapshot& kept : group.keep) {
+    keep.push_back(SnapshotJson(kept.snapshot));
+    reasons.push_back({{"snapshot", SnapshotJson(kept.snapshot)}, {"matches", kept.reasons}});
+  }
+  Json remove = Json::array();
+  for (const StoredSnapshot& stored : group.remove) {
+    remove.push_back(SnapshotJson(stored));
+  }
+  return {{"host", group.hostname},      {"paths", group.paths},
+          {"tags", group.tags},          {"keep", std::move(keep)},
+          {"remove", std::move(remove)}, {"reasons", std::move(reasons)}};
+}
+
+class ForgetCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx,
+                                                  const Repository& repository) const;
+  void Tell(Session& session, const std::vector<ForgetGroup>& groups, std::size_t removed) const;
+
+  std::vector<std::string> ids_;
+  KeepRules rules_;
+  std::vector<std::string> keep_tags_;
+  std::string group_by_ = "host,paths";
+  SnapshotFilter filter_;
+  bool dry_run_ = false;
+  bool prune_ = false;
+  PruneFlags prune_flags_;
+};
+
+VerbSyntax ForgetCommand::Declare() {
+  ArgumentTable table;
+  table.AddWords("ID", "snapshots to remove, by the beginnings of their ids; else by rules", 0,
+                 kIdsMax, ids_);
+  for (const NumberRule& rule : kNumbers) {
+    table.AddParsed(rule.flag, "N", rule.text,
+                    [&target = rules_.*rule.target](const std::string& value) -> absl::Status {
+                      ASSIGN_OR_RETURN(target, ParseKeep(value));
+                      return absl::OkStatus();
+                    });
+  }
+  for (const SpanRule& rule : kSpans) {
+    table.AddParsed(rule.flag, "SPAN", rule.text,
+                    [&target = rules_.*rule.target](const std::string& value) -> absl::Status {
+                      ASSIGN_OR_RETURN(target, repository::ParseCalendarSpan(value));
+                      return absl::OkStatus();
+                    });
+  }
+  table.AddList("--keep-tag", "TAG[,TAG]",
+                "keep those with all of these tags; given again: or with all of those", keep_tags_);
+  table.Add("-g,--group-by", "LIST",
+            "which snapshots compete: \"host,paths\" (the default), with tags too, or \"\"",
+            group_by_);
+  DeclareFilterFlags(table, filter_, "--host");
+  table.Add("-n,--dry-run", "only say what would be done", dry_run_);
+  table.Add("--prune", "free the space too, if something was removed", prune_);
+  DeclarePruneFlags(table, prune_flags_);
+  return {.name = "forget",
+          .summary = "Remove snapshots, by rules or by their ids",
+          .details = "A snapshot stays when any rule keeps it. The space is freed by prune.",
+          .table = std::move(table)};
+}
+
+absl::StatusOr<std::vector<ForgetGroup>> ForgetCommand::Decide(const CallContext& ctx,
+                                                               const Repository& repository) const {
+  if (!ids_.empty()) {
+    if (!rules_.IsEmpty() || !keep_tags_.empty()) {
+      return absl::InvalidArgumentError(
+          "snapshots are named both by id and by rules; leave one of them out");
+    }
+    ForgetGroup group;
+    for (const std::string& id : ids_) {
+      ASSIGN_OR_RETURN(StoredSnapshot stored, ChooseSnapshot(ctx, repository, id, filter_));
+      group.remove.push_back(std::move(stored));
+    }
+    return std::vector<ForgetGroup>{std::move(group)};
+  }
+  KeepRules rules = rules_;
+  rules.zone = absl::LocalTimeZone();
+  for (const std::string& list : keep_tags_) {
+    rules.tags.push_back(SplitTags({list}));
+  }
+  ASSIGN_OR_RETURN(const repository::SnapshotGrouping grouping,
+                   repository::ParseGrouping(group_by_));
+  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots, repository.ListSnapshots(ctx));
+  std::erase_if(snapshots,
+                [&](const StoredSnapshot& stored) { return !filter_.Matches(stored.snapshot); });
+  return repository::DecideForget(snapshots, rules, grouping, ctx.clock->Now());
+}
+
+void ForgetCommand::Tell(Session& session, const std::vector<ForgetGroup>& groups,
+                         std::size_t removed) const {
+  Json list = Json::array();
+  std::string text;
+  for (const ForgetGroup& group : groups) {
+    list.push_back(GroupJson(group));
+    absl::StrAppend(&text, GroupText(group, dry_run_));
+  }
+  absl::StrAppend(&text, dry_run_ ? "would remove " : "removed ", removed, " snapshots\n");
+  session.console().PrintResult({{"message_type", "result"},
+                                 {"dry_run", dry_run_},
+                                 {"removed", removed},
+                                 {"groups", std::move(list)}},
+                                text);
+}
+
+absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& session) {
+  RETURN_IF_ERROR(ReadPruneFlags(prune_flags_, session).status());
+  ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
+  ASSIGN_OR_RETURN(const std::vector<ForgetGroup> groups, Decide(ctx, *repository));
+  std::vector<Id> ids;
+  for (const ForgetGroup& group : groups) {
+    for (const StoredSnapshot& stored : group.remove) {
+      ids.push_back(stored.id);
+    }
+  }
+  if (!dry_run_) {
+    ProgressMeter meter(session.console(), *ctx.clock);
+    RETURN_IF_ERROR(
+        repository::RemoveSnapshots(ctx, *repository, *session.lock(), ids,
+                                    [&meter](absl::string_view stage, int64_t done, int64_t total) {
+                                      meter.ReportCount(stage, done, total);
+                                    }));
+  }
+  Tell(session, groups, ids.size());
+  if (prune_ && !dry_run_ && !ids.empty()) {
+    ASSIGN_OR_RETURN(repository::PruneOptions options, ReadPruneFlags(prune_flags_, session));
+    RETURN_IF_ERROR(PlanAndPrune(ctx, session, *repository, std::move(options), false));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeForgetCommand() { return std::make_unique<ForgetCommand>(); }
+
+}  // namespace csidelta::cli

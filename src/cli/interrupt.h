@@ -1,0 +1,30 @@
+#pragma once
+
+#include <stop_token>
+#include <thread>
+
+namespace csidelta::cli {
+
+// Turns SIGINT, SIGTERM and SIGHUP into a stop: the first asks the program to end in order, a
+// second ends it at once with exit code 130. The signals are blocked in this thread and in those
+// that it starts, so make it first. One at a time.
+class InterruptWatch {
+ public:
+  InterruptWatch();
+  ~InterruptWatch();
+
+  InterruptWatch(const InterruptWatch&) = delete;
+  InterruptWatch& operator=(const InterruptWatch&) = delete;
+
+  std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  void Watch(int signals_fd, int end_fd);
+
+  std::stop_source stop_;
+  int signals_fd_ = -1;
+  int end_fd_ = -1;  // readable when the watch is over
+  std::jthread thread_;
+};
+
+}  // namespace csidelta::cli

@@ -1,0 +1,148 @@
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/text.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::Id;
+using repository::KeyInfo;
+using repository::Repository;
+
+constexpr absl::string_view kNewPasswordText = "a file with the new password; else it is asked for";
+
+// The new password never comes from the variables of the old one.
+absl::StatusOr<Secret> ReadNewPassword(const CallContext& ctx, const std::string& file) {
+  return ReadPassword(ctx, {.command = "", .file = file, .text = Secret()}, "new password",
+                      /*twice=*/true);
+}
+
+class KeyListCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    return {.name = "key list",
+            .summary = "List the keys, each of which opens the repository with its password",
+            .details = "",
+            .table = {}};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(const Repository* repository, session.Open(ctx, LockKind::kRead));
+    ASSIGN_OR_RETURN(const std::vector<KeyInfo> keys, repository->ListKeys(ctx));
+    Json list = Json::array();
+    std::vector<std::vector<std::string>> rows = {{" ID", "User", "Host", "Created"}};
+    for (const KeyInfo& key : keys) {
+      const std::string created =
+          absl::FormatTime("%Y-%m-%d %H:%M:%S", key.file.created, absl::LocalTimeZone());
+      list.push_back({{"current", key.current},
+                      {"id", key.id.Hex()},
+                      {"userName", key.file.username},
+                      {"hostName", key.file.hostname},
+                      {"created", created}});
+      rows.push_back({absl::StrCat(key.current ? "*" : " ", key.id.ShortHex()), key.file.username,
+                      key.file.hostname, created});
+    }
+    session.console().PrintResult(list, FormatTable(rows));
+    return ExitCode::kOk;
+  }
+};
+
+class KeyAddCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.Add("--new-password-file", "FILE", kNewPasswordText, new_password_file_);
+    return {.name = "key add",
+            .summary = "Add a key, so that one more password opens the repository",
+            .details = "",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kWrite));
+    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
+    ASSIGN_OR_RETURN(const Id id, repository->AddKey(ctx, password.Reveal()));
+    session.console().PrintResult({{"message_type", "key_added"}, {"id", id.Hex()}},
+                                  absl::StrCat("added key ", id.ShortHex(), "\n"));
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string new_password_file_;
+};
+
+class KeyRemoveCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWord("ID", "the key, by the beginning of its id", id_);
+    return {.name = "key remove",
+            .summary = "Remove a key, so that its password opens the repository no more",
+            .details = "The key that opened the repository stays; give another one's password.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
+    ASSIGN_OR_RETURN(const Id id, Find(ctx, *repository));
+    RETURN_IF_ERROR(repository->RemoveKey(ctx, id));
+    session.console().PrintResult({{"message_type", "key_removed"}, {"id", id.Hex()}},
+                                  absl::StrCat("removed key ", id.ShortHex(), "\n"));
+    return ExitCode::kOk;
+  }
+
+ private:
+  absl::StatusOr<Id> Find(const CallContext& ctx, const Repository& repository) const {
+    ASSIGN_OR_RETURN(const std::vector<KeyInfo> keys, repository.ListKeys(ctx));
+    std::vector<Id> matches;
+    for (const KeyInfo& key : keys) {
+      if (absl::StartsWith(key.id.Hex(), id_)) {
+        matches.push_back(key.id);
+      }
+    }
+    if (matches.size() != 1) {
+      return absl::NotFoundError(
+          absl::StrCat(matches.empty() ? "no key begins" : "several keys begin", " with ", id_,
+                       "; csi-delta key list lists them"));
+    }
+    return matches.front();
+  }
+
+  std::string id_;
+};
+
+class KeyPasswdCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.Add("--new-password-file", "FILE", kNewPasswordText, new_password_file_);
+    return {.name = "key passwd",
+            .summary = "Change the password",
+            .details = "A new key takes the place of the one that opened the repository.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
+    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
+    RETURN_IF_ERROR(repository->ChangePassword(ctx, password.Reveal()));
+    session.console().PrintResult({{"message_type", "password_changed"}}, "changed the password\n");
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string new_password_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeKeyListCommand() { return std::make_unique<KeyListCommand>(); }
+std::unique_ptr<Command> MakeKeyAddCommand() { return std::make_unique<KeyAddCommand>(); }
+std::unique_ptr<Command> MakeKeyRemoveCommand() { return std::make_unique<KeyRemoveCommand>(); }
+std::unique_ptr<Command> MakeKeyPasswdCommand() { return std::make_unique<KeyPasswdCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,137 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/snapshot_filter.h"
+#include "repository/json_text.h"
+#include "repository/tree.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::BlobId;
+using repository::Node;
+using repository::NodeType;
+using repository::Repository;
+using repository::TreeLocator;
+
+// Limits on what a hostile repository can make us print: hashes rule out cycles, but one tree may
+// stand in many places.
+constexpr int kDepthMax = 256;
+constexpr int64_t kNodesMax = 50'000'000;
+
+absl::string_view TypeName(NodeType type) {
+  switch (type) {
+    case NodeType::kFile:
+      return "file";
+    case NodeType::kDir:
+      return "dir";
+    case NodeType::kSymlink:
+      return "symlink";
+    case NodeType::kOther:
+      break;
+  }
+  return "other";
+}
+
+// Prints the nodes of a tree and of all below it as they come.
+class Lister {
+ public:
+  Lister(Repository& repository, TreeLocator locator, Console& console, bool long_lines)
+      : repository_(repository),
+        locator_(std::move(locator)),
+        console_(console),
+        long_lines_(long_lines) {}
+
+  absl::Status List(const CallContext& ctx, const BlobId& tree, const std::string& path,
+                    int depth) {
+    RETURN_IF_ERROR(ctx.Check());
+    if (depth > kDepthMax) {
+      return absl::DataLossError(absl::StrCat(path, " is nested too deep to be a real folder"));
+    }
+    absl::StatusOr<std::string> text = repository_.LoadTree(ctx, tree, &locator_);
+    if (!text.ok()) {
+      return Annotate(text.status(), path.empty() ? "/" : path);
+    }
+    return repository::DecodeTree(*text, [&](Node& node) -> absl::Status {
+      const std::string node_path = absl::StrCat(path, "/", node.name);
+      RETURN_IF_ERROR(Show(node, node_path));
+      return node.subtree.has_value() ? List(ctx, *node.subtree, node_path, depth + 1)
+                                      : absl::OkStatus();
+    });
+  }
+
+ private:
+  absl::Status Show(const Node& node, const std::string& path) {
+    if (++nodes_ > kNodesMax) {
+      return absl::ResourceExhaustedError("the snapshot has more entries than can be listed");
+    }
+    if (console_.options().json) {
+      console_.Print(absl::StrCat(nodes_ > 1 ? "," : "",
+                                  "{\"name\":", repository::JsonText(node.name), ",\"type\":\"",
+                                  TypeName(node.type), "\",\"path\":", repository::JsonText(path),
+                                  ",\"size\":", node.size_bytes, "}"));
+    } else if (long_lines_) {
+      console_.Print(absl::StrFormat("%-8s%16d  %s\n", TypeName(node.type), node.size_bytes, path));
+    } else {
+      console_.Print(absl::StrCat(path, "\n"));
+    }
+    return console_.Check();
+  }
+
+  Repository& repository_;
+  const TreeLocator locator_;
+  Console& console_;
+  const bool long_lines_;
+  int64_t nodes_ = 0;
+};
+
+class LsCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWord("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
+    table.Add("-l,--long", "also type and size in bytes", long_lines_);
+    DeclareFilterFlags(table, filter_);
+    return {.name = "ls",
+            .summary = "List the files that a snapshot is made of",
+            .details =
+                "A volume is the files /image/000/00/data and so on, in their order, and what is "
+                "known of it in /volume.json. With --json: one object with snapshot and "
+                "nodes.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
+    ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
+                     ChooseSnapshot(ctx, *repository, id_, filter_));
+    // A cache: without it the index says where the trees are.
+    absl::StatusOr<TreeLocator> locator = repository->LoadLocator(ctx, stored.id);
+    Console& console = session.console();
+    const bool json = console.options().json;
+    if (json) {
+      console.Print(absl::StrCat("{\"snapshot\":", SnapshotJsonText(stored), ",\"nodes\":["));
+    }
+    RETURN_IF_ERROR(Lister(*repository, locator.ok() ? *std::move(locator) : TreeLocator(), console,
+                           long_lines_)
+                        .List(ctx, stored.snapshot.tree, "", 0));
+    if (json) {
+      console.Print("]}\n");
+    }
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string id_;
+  bool long_lines_ = false;
+  SnapshotFilter filter_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeLsCommand() { return std::make_unique<LsCommand>(); }
+
+}  // namespace csidelta::cli

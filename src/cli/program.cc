@@ -1,0 +1,84 @@
+#include "cli/program.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+
+namespace csidelta::cli {
+namespace {
+
+// Closes what the verb opened before its last word is said: a lock that stays is worth a wait.
+absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Console& console,
+                                 const GlobalOptions& options,
+                                 const ProgramEnvironment& environment, std::string& place) {
+  Session session(options, environment, console);
+  absl::StatusOr<ExitCode> code = command.Run(ctx, session);
+  place = session.place();
+  if (!code.ok() && ctx.stop.stop_requested()) {
+    return absl::CancelledError(code.status().message());
+  }
+  return code;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Command>> AllCommands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  for (auto* make :
+       {MakeInitCommand, MakeBackupCommand, MakeRestoreCommand, MakeSnapshotsCommand, MakeLsCommand,
+        MakeDiffCommand, MakeStatsCommand, MakeCheckCommand, MakeForgetCommand, MakePruneCommand,
+        MakeCopyCommand, MakeRepairIndexCommand, MakeRepairPacksCommand, MakeKeyListCommand,
+        MakeKeyAddCommand, MakeKeyRemoveCommand, MakeKeyPasswdCommand, MakeVersionCommand}) {
+    commands.push_back(make());
+  }
+  return commands;
+}
+
+ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
+                    const ProgramEnvironment& environment) {
+  GlobalOptions options;
+  ArgumentTable global;
+  DeclareGlobalFlags(global, options);
+  std::vector<std::unique_ptr<Command>> commands = AllCommands();
+  std::vector<VerbSyntax> verbs;
+  for (const std::unique_ptr<Command>& command : commands) {
+    verbs.push_back(command->Declare());
+  }
+  const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(words, global, verbs);
+  Console console(environment.out, environment.error,
+                  {.json = options.json,
+                   .quiet = options.quiet,
+                   .error_is_terminal = environment.error_is_terminal});
+  if (!parsed.ok()) {
+    console.Warn(parsed.status().message());
+    return ExitCode::kFailed;
+  }
+  if (parsed->help) {
+    console.Print(HelpText(parsed->verb, global, verbs));
+    return ExitCode::kOk;
+  }
+  if (parsed->verb.empty()) {
+    environment.error(HelpText("", global, verbs));
+    return ExitCode::kFailed;
+  }
+  std::string place;
+  absl::StatusOr<ExitCode> code = ExitCode::kFailed;
+  for (std::size_t i = 0; i < verbs.size(); ++i) {
+    if (verbs[i].name == parsed->verb) {
+      code = RunVerb(ctx, *commands[i], console, options, environment, place);
+    }
+  }
+  if (code.ok() && !console.Check().ok()) {
+    code = console.Check();
+  }
+  if (!code.ok()) {
+    console.Warn(Explain(code.status(), place));
+    return ExitCodeOf(code.status());
+  }
+  return *code;
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,98 @@
+#include "cli/progress.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/text.h"
+
+namespace csidelta::cli {
+namespace {
+
+constexpr absl::Duration kJsonEvery = absl::Seconds(1);
+constexpr absl::Duration kLineEvery = absl::Milliseconds(100);
+// Before that a rate says more about luck than about the device.
+constexpr absl::Duration kRateAfter = absl::Milliseconds(200);
+
+std::string FormatAmount(const ProgressFacts& facts, int64_t amount) {
+  return facts.bytes ? FormatBytes(amount) : absl::StrCat(amount);
+}
+
+double Fraction(const ProgressFacts& facts) {
+  return facts.total <= 0
+             ? 0
+             : std::clamp(static_cast<double>(facts.done) / static_cast<double>(facts.total), 0.0,
+                          1.0);
+}
+
+}  // namespace
+
+double ProgressFacts::Rate() const {
+  return elapsed < kRateAfter ? 0 : static_cast<double>(done) / absl::ToDoubleSeconds(elapsed);
+}
+
+absl::Duration ProgressFacts::Left() const {
+  const double rate = Rate();
+  return rate <= 0 || total <= 0
+             ? absl::InfiniteDuration()
+             : absl::Seconds(static_cast<double>(std::max<int64_t>(0, total - done)) / rate);
+}
+
+std::string ProgressLine(const ProgressFacts& facts) {
+  std::string line = facts.stage;
+  if (facts.total > 0) {
+    absl::StrAppend(&line, absl::StrFormat("  %.1f%%", 100 * Fraction(facts)));
+  }
+  absl::StrAppend(&line, "  ", FormatAmount(facts, facts.done));
+  if (facts.total > 0) {
+    absl::StrAppend(&line, " of ", FormatAmount(facts, facts.total));
+  }
+  if (facts.Rate() > 0) {
+    absl::StrAppend(&line, ", ", FormatAmount(facts, static_cast<int64_t>(facts.Rate())), "/s");
+  }
+  if (facts.Left() != absl::InfiniteDuration()) {
+    absl::StrAppend(&line, ", ", FormatElapsed(facts.Left()), " left");
+  }
+  return line;
+}
+
+Json ProgressJson(const ProgressFacts& facts) {
+  Json json = {
+      {"message_type", "status"},
+      {"stage", facts.stage},
+      {"seconds_elapsed", absl::ToInt64Seconds(facts.elapsed)},
+      {"percent_done", Fraction(facts)},
+      {facts.bytes ? "bytes_done" : "items_done", facts.done},
+      {facts.bytes ? "total_bytes" : "total_items", facts.total},
+      {facts.bytes ? "bytes_per_second" : "items_per_second", static_cast<int64_t>(facts.Rate())}};
+  if (facts.Left() != absl::InfiniteDuration()) {
+    json["seconds_remaining"] = absl::ToInt64Seconds(facts.Left());
+  }
+  return json;
+}
+
+void ProgressMeter::Report(absl::string_view stage, int64_t done, int64_t total, bool bytes) {
+  const ConsoleOptions& options = console_.options();
+  if (options.quiet || (!options.json && !options.error_is_terminal)) {
+    return;
+  }
+  const absl::Duration now = clock_.Uptime();
+  std::scoped_lock lock(mutex_);
+  if (stage != stage_) {
+    stage_ = std::string(stage);
+    stage_began_ = now;
+  }
+  if (now - shown_at_ < (options.json ? kJsonEvery : kLineEvery)) {
+    return;
+  }
+  shown_at_ = now;
+  const ProgressFacts facts{
+      .stage = stage_, .done = done, .total = total, .bytes = bytes, .elapsed = now - stage_began_};
+  if (options.json) {
+    console_.PrintJson(ProgressJson(facts));
+  } else {
+    console_.ShowLine(ProgressLine(facts));
+  }
+}
+
+}  // namespace csidelta::cli

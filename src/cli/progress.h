@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "cli/console.h"
+
+namespace csidelta::cli {
+
+// How far a stage is. A value.
+struct ProgressFacts {
+  std::string stage;
+  int64_t done = 0;
+  int64_t total = 0;  // 0: not known
+  bool bytes = true;  // what is counted, else things
+  absl::Duration elapsed;
+
+  // Per second, since the stage began; 0 while nothing can be said.
+  double Rate() const;
+  // Infinite while nothing can be said.
+  absl::Duration Left() const;
+};
+
+// "transfer  12.5%  1.0 GiB of 8.0 GiB, 512.0 MiB/s, 0:14 left"
+std::string ProgressLine(const ProgressFacts& facts);
+// With restic's names where it has them: message_type "status".
+Json ProgressJson(const ProgressFacts& facts);
+
+// Shows progress in the form that the console is for: a line that changes on a terminal, JSON lines
+// once a second with --json, else nothing. Thread-safe; has the console for itself meanwhile.
+class ProgressMeter {
+ public:
+  ProgressMeter(Console& console, const Clock& clock) : console_(console), clock_(clock) {}
+  ~ProgressMeter() { console_.ClearLine(); }
+
+  void ReportBytes(absl::string_view stage, int64_t done, int64_t total) {
+    Report(stage, done, total, /*bytes=*/true);
+  }
+  void ReportCount(absl::string_view stage, int64_t done, int64_t total) {
+    Report(stage, done, total, /*bytes=*/false);
+  }
+
+ private:
+  void Report(absl::string_view stage, int64_t done, int64_t total, bool bytes);
+
+  Console& console_;
+  const Clock& clock_;
+  std::mutex mutex_;
+  std::string stage_;
+  absl::Duration stage_began_;
+  absl::Duration shown_at_ = -absl::InfiniteDuration();
+};
+
+}  // namespace csidelta::cli

@@ -1,0 +1,52 @@
+#include "cli/resume.h"
+
+#include <vector>
+
+#include "base/status_macros.h"
+#include "repository/blob_writer.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::FileInfo;
+using repository::Repository;
+
+// Beside the sidecars, where stock restic does not look.
+constexpr char kMarkKey[] = "aux/v1/unfinished";
+// An index entry takes 49 bytes in the store and about 54 in memory; a third more for safety.
+constexpr int64_t kMemoryPerStoredNumerator = 3;
+constexpr int64_t kMemoryPerStoredDenominator = 2;
+
+}  // namespace
+
+void MarkUnfinished(const CallContext& ctx, Repository& repository) {
+  repository.store().Put(ctx, kMarkKey, "1", {}).IgnoreError();
+}
+
+void ClearUnfinished(const CallContext& ctx, Repository& repository) {
+  repository.store().Delete(ctx, kMarkKey).IgnoreError();
+}
+
+absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& repository,
+                                            bool look, int64_t memory_bytes_max) {
+  ResumeAnswer answer;
+  answer.marked = repository.store().Stat(ctx, kMarkKey).ok();
+  if (!look && !answer.marked) {
+    return answer;
+  }
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
+                   repository.ListFiles(ctx, repository::FileKind::kIndex));
+  int64_t stored_bytes = 0;
+  for (const FileInfo& file : files) {
+    stored_bytes += file.size_bytes;
+  }
+  if (stored_bytes / kMemoryPerStoredDenominator * kMemoryPerStoredNumerator > memory_bytes_max) {
+    return answer;
+  }
+  RETURN_IF_ERROR(repository.LoadIndex(ctx));
+  ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(ctx, repository));
+  answer.known = &repository.index();
+  return answer;
+}
+
+}  // namespace csidelta::cli

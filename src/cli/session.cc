@@ -1,0 +1,242 @@
+#include "cli/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::Repository;
+
+constexpr int64_t kLimitKibMax = int64_t{1} << 40;
+
+std::string Variable(const GetVariable& get, const char* name) {
+  const char* value = get(name);
+  return value == nullptr ? "" : value;
+}
+
+// Settings of a bucket that are one text each.
+struct TextOption {
+  absl::string_view name;
+  std::string storage::S3Options::*target;
+};
+constexpr std::array<TextOption, 3> kS3Texts = {{
+    {"s3.storage-class", &storage::S3Options::storage_class},
+    {"s3.sse", &storage::S3Options::server_side_encryption},
+    {"s3.sse-kms-key-id", &storage::S3Options::kms_key_id},
+}};
+
+absl::Status SetBucketLookup(absl::string_view value, storage::BucketStyle& style) {
+  if (value == "auto") {
+    style = storage::BucketStyle::kAuto;
+  } else if (value == "path") {
+    style = storage::BucketStyle::kPath;
+  } else if (value == "dns") {
+    style = storage::BucketStyle::kVirtualHost;
+  } else {
+    return absl::InvalidArgumentError("s3.bucket-lookup is auto, dns or path");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ProgramVersion() { return "csi-delta " CSIDELTA_VERSION; }
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') {
+    return "localhost";
+  }
+  return name.data();
+}
+
+std::string UserName(const GetVariable& get) {
+  const std::string user = Variable(get, "USER");
+  return user.empty() ? Variable(get, "LOGNAME") : user;
+}
+
+void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
+  table.Add("-r,--repo", "REPO",
+            "the repository: a path, or s3:https://HOST/BUCKET/PREFIX (RESTIC_REPOSITORY)",
+            options.choice.repository);
+  table.Add("--repository-file", "FILE", "a file that names it (RESTIC_REPOSITORY_FILE)",
+            options.choice.repository_file);
+  table.Add("-p,--password-file", "FILE", "a file with its password (RESTIC_PASSWORD_FILE)",
+            options.choice.password_file);
+  table.Add("--password-command", "COMMAND",
+            "a command that prints its password, run without a shell (RESTIC_PASSWORD_COMMAND)",
+            options.choice.password_command);
+  table.Add("--json", "print JSON: progress once a second, the result on the last line",
+            options.json);
+  table.Add("-q,--quiet", "no progress and no notes", options.quiet);
+  table.AddWait("--retry-lock",
+                "how long to wait for the locks of others (check, forget, prune and other verbs "
+                "that need the repository for themselves: 31m, else 0)",
+                options.retry_lock);
+  table.Add("--no-lock", "take no lock where a verb only reads", options.no_lock);
+  table.Add("--cacert", "FILE", "certificates to trust for a bucket, as PEM (RESTIC_CACERT)",
+            options.ca_file);
+  table.Add("--insecure-tls", "do not verify the certificate of a bucket's server",
+            options.insecure_tls);
+  table.AddNumber("--limit-upload", "KIB", "upload at most so many KiB a second", 0, kLimitKibMax,
+                  options.limit_upload_kib);
+  table.AddNumber("--limit-download", "KIB", "download at most so many KiB a second", 0,
+                  kLimitKibMax, options.limit_download_kib);
+  table.AddList("-o,--option", "KEY=VALUE",
+                "a setting of the bucket: s3.region, s3.bucket-lookup (auto, dns, path), "
+                "s3.storage-class, s3.sse, s3.sse-kms-key-id",
+                options.store_options);
+}
+
+absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& settings) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(option, absl::MaxSplits('=', 1));
+  if (parts.first == "s3.region") {
+    settings.region = std::string(parts.second);
+    return absl::OkStatus();
+  }
+  if (parts.first == "s3.bucket-lookup") {
+    return SetBucketLookup(parts.second, settings.style);
+  }
+  for (const TextOption& known : kS3Texts) {
+    if (parts.first == known.name) {
+      settings.s3.*known.target = std::string(parts.second);
+      return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("no such option: ", parts.first, "; there are s3.region, s3.bucket-lookup, ",
+                   absl::StrJoin(kS3Texts, ", ", [](std::string* out, const TextOption& known) {
+                     absl::StrAppend(out, known.name);
+                   })));
+}
+
+absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
+                                             const GetVariable& get) {
+  std::string text = choice.repository;
+  std::string file = choice.repository_file;
+  if (text.empty() && file.empty()) {
+    text = Variable(get, "RESTIC_REPOSITORY");
+    file = Variable(get, "RESTIC_REPOSITORY_FILE");
+  }
+  if (!text.empty() && !file.empty()) {
+    return absl::InvalidArgumentError(
+        "the repository is given twice, as text and as a file; leave one of them out");
+  }
+  if (!file.empty()) {
+    ASSIGN_OR_RETURN(text, ReadSmallText(file));
+  }
+  if (text.empty()) {
+    return absl::InvalidArgumentError(
+        "no repository is named; give one with --repo or RESTIC_REPOSITORY");
+  }
+  return text;
+}
+
+absl::Status Session::OpenStore() {
+  const RepositoryChoice& choice = choice_.has_value() ? *choice_ : options_.choice;
+  ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice, environment_.get));
+  ASSIGN_OR_RETURN(const storage::Location location, storage::ParseLocation(text));
+  in_bucket_ = location.kind == storage::Location::Kind::kS3;
+  storage::StoreSettings settings;
+  settings.environment = storage::CredentialsEnvironment::Read(environment_.get);
+  settings.proxy = net::ProxySettings::FromEnvironment();
+  settings.limits = {.upload_bytes_per_second = options_.limit_upload_kib * 1024,
+                     .download_bytes_per_second = options_.limit_download_kib * 1024};
+  settings.tls.insecure_skip_verify = options_.insecure_tls;
+  const std::string ca_file =
+      options_.ca_file.empty() ? Variable(environment_.get, "RESTIC_CACERT") : options_.ca_file;
+  if (!ca_file.empty()) {
+    ASSIGN_OR_RETURN(settings.tls.ca_pem, ReadSmallText(ca_file));
+  }
+  for (const std::string& option : options_.store_options) {
+    RETURN_IF_ERROR(ApplyStoreOption(option, settings));
+  }
+  ASSIGN_OR_RETURN(store_, storage::OpenStore(location, settings, *environment_.random));
+  place_ = store_->store().Describe();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Secret> Session::Password(const CallContext& ctx, bool twice) const {
+  const RepositoryChoice& choice = choice_.has_value() ? *choice_ : options_.choice;
+  ASSIGN_OR_RETURN(
+      const PasswordSource source,
+      ChoosePasswordSource(
+          {.command = choice.password_command, .file = choice.password_file, .text = Secret()},
+          environment_.get));
+  return ReadPassword(ctx, source, absl::StrCat("password for ", place_), twice);
+}
+
+repository::Environment Session::KeyEnvironment() const {
+  repository::Environment environment;
+  environment.hostname = HostName();
+  if (const std::string user = UserName(environment_.get); !user.empty()) {
+    environment.username = user;
+  }
+  return environment;
+}
+
+absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
+  RETURN_IF_ERROR(OpenStore());
+  ASSIGN_OR_RETURN(const Secret password, Password(ctx, /*twice=*/true));
+  ASSIGN_OR_RETURN(repository_,
+                   Repository::Init(ctx, store_->store(), password.Reveal(), KeyEnvironment()));
+  return repository_.get();
+}
+
+absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind) {
+  RETURN_IF_ERROR(OpenStore());
+  ASSIGN_OR_RETURN(const Secret password, Password(ctx, /*twice=*/false));
+  ASSIGN_OR_RETURN(repository_,
+                   Repository::Open(ctx, store_->store(), password.Reveal(), KeyEnvironment()));
+  if (kind != LockKind::kRead || !options_.no_lock) {
+    RETURN_IF_ERROR(TakeLock(ctx, kind));
+  }
+  return repository_.get();
+}
+
+absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
+  repository::LockOptions lock;
+  lock.exclusive = kind == LockKind::kExclusive;
+  lock.required = kind != LockKind::kRead;
+  lock.wait_max = options_.retry_lock.value_or(lock.exclusive ? repository::kLockWaitForStale
+                                                              : absl::ZeroDuration());
+  lock.owner.name = absl::StrReplaceAll(HostName(), {{"_", "-"}});
+  lock.owner.process = lock.witnesses.self;
+  if (const std::string user = UserName(environment_.get); !user.empty()) {
+    lock.username = user;
+  }
+  lock.on_wait = [this](const std::string& sentence) { console_.Warn(sentence); };
+  if (kind == LockKind::kWrite) {
+    const absl::StatusOr<int> dead = RemoveDeadLocks(ctx, *repository_, lock.witnesses);
+    dead_locks_removed_ = dead.value_or(0);
+  }
+  ASSIGN_OR_RETURN(lock_, repository::Lock::Acquire(ctx, *repository_, lock));
+  if (!lock_->held()) {
+    console_.Note(absl::StrCat(place_, " lets us write no lock; going on without one"));
+  }
+  return absl::OkStatus();
+}
+
+incremental::StoreNumbers Session::Numbers() const {
+  if (store_ == nullptr) {
+    return {};
+  }
+  const storage::StoreUsage usage = store_->meter().Snapshot();
+  return {.requests = usage.requests(),
+          .writes = usage.write_requests(),
+          .retries = usage.retries,
+          .put_bytes = usage.put_bytes};
+}
+
+}  // namespace csidelta::cli

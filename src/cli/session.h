@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/random.h"
+#include "cli/arguments.h"
+#include "cli/console.h"
+#include "cli/password.h"
+#include "incremental/backup_result.h"
+#include "repository/lock.h"
+#include "repository/repository.h"
+#include "storage/location.h"
+
+namespace csidelta::cli {
+
+// "csi-delta 0.1.0", as snapshots record it.
+std::string ProgramVersion();
+
+// What the program takes from around it. Lives longer than what is made with it.
+struct ProgramEnvironment {
+  GetVariable get;
+  Sink out;
+  Sink error;
+  bool error_is_terminal = false;
+  Random* random = &Random::Real();
+};
+
+// Which repository, and how it opens.
+struct RepositoryChoice {
+  std::string repository;
+  std::string repository_file;
+  std::string password_file;
+  std::string password_command;
+};
+
+// The flags of all verbs.
+struct GlobalOptions {
+  RepositoryChoice choice;
+  bool json = false;
+  bool quiet = false;
+  bool no_lock = false;
+  std::optional<absl::Duration> retry_lock;
+  std::string ca_file;
+  bool insecure_tls = false;
+  int64_t limit_upload_kib = 0;
+  int64_t limit_download_kib = 0;
+  std::vector<std::string> store_options;  // "s3.region=eu-west-1"
+};
+
+void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options);
+
+// Sets in `settings` what "s3.NAME=VALUE" says. INVALID_ARGUMENT, with the names that there are.
+absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& settings);
+
+// The text of --repo, or of what stands in for it. INVALID_ARGUMENT when there is none, or both of
+// the two flags.
+absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
+                                             const GetVariable& get);
+
+// How a verb holds the repository.
+enum class LockKind {
+  kRead,       // shared; where the store does not let us write, none
+  kWrite,      // shared, and there must be one
+  kExclusive,  // alone; waits for others unless told not to
+};
+
+// One run of a verb: options, console, and the one repository that most verbs use. Not thread-safe.
+class Session {
+ public:
+  Session(const GlobalOptions& options, const ProgramEnvironment& environment, Console& console)
+      : options_(options), environment_(environment), console_(console) {}
+
+  const GlobalOptions& options() const { return options_; }
+  const ProgramEnvironment& environment() const { return environment_; }
+  Console& console() { return console_; }
+
+  // Another repository than that of the flags, for the verbs that need two.
+  void Choose(const RepositoryChoice& choice) { choice_ = choice; }
+
+  absl::StatusOr<repository::Repository*> Init(const CallContext& ctx);
+  // Opens the repository and takes the lock, unless --no-lock says that reading needs none.
+  absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind);
+
+  // What Open() took; null without one. Its held() may be false after kRead.
+  repository::Lock* lock() { return lock_.get(); }
+  // Locks of dead owners that Open() removed. One means that a run ended without its end.
+  int dead_locks_removed() const { return dead_locks_removed_; }
+
+  // The place, for messages; "" before it is known.
+  const std::string& place() const { return place_; }
+  bool in_bucket() const { return in_bucket_; }
+  incremental::StoreNumbers Numbers() const;
+
+ private:
+  absl::Status OpenStore();
+  absl::StatusOr<Secret> Password(const CallContext& ctx, bool twice) const;
+  repository::Environment KeyEnvironment() const;
+  absl::Status TakeLock(const CallContext& ctx, LockKind kind);
+
+  const GlobalOptions& options_;
+  const ProgramEnvironment& environment_;
+  Console& console_;
+  std::optional<RepositoryChoice> choice_;
+  std::string place_;
+  bool in_bucket_ = false;
+  int dead_locks_removed_ = 0;
+  std::unique_ptr<storage::OpenedStore> store_;
+  std::unique_ptr<repository::Repository> repository_;
+  std::unique_ptr<repository::Lock> lock_;
+};
+
+// This machine's name.
+std::string HostName();
+// The user's name by the environment, else "".
+std::string UserName(const GetVariable& get);
+
+}  // namespace csidelta::cli

@@ -1,0 +1,94 @@
+#include "cli/snapshot_filter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::Repository;
+using repository::RepoSnapshot;
+using repository::StoredSnapshot;
+
+bool Contains(const std::vector<std::string>& values, absl::string_view wanted) {
+  return std::find(values.begin(), values.end(), wanted) != values.end();
+}
+
+bool ContainsAll(const std::vector<std::string>& values, const std::vector<std::string>& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](const std::string& value) { return Contains(values, value); });
+}
+
+}  // namespace
+
+bool SnapshotFilter::Matches(const RepoSnapshot& snapshot) const {
+  const bool tagged =
+      tags.empty() || std::any_of(tags.begin(), tags.end(), [&](const std::string& list) {
+        return ContainsAll(snapshot.tags, SplitTags({list}));
+      });
+  return tagged && (hosts.empty() || Contains(hosts, snapshot.hostname)) &&
+         ContainsAll(snapshot.paths, paths);
+}
+
+void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
+                        absl::string_view host_names) {
+  table.AddList(host_names, "HOST", "only snapshots of this host; may be given again",
+                filter.hosts);
+  table.AddList("--path", "PATH", "only snapshots with this path; may be given again, all count",
+                filter.paths);
+  table.AddList("--tag", "TAG[,TAG]",
+                "only snapshots with all of these tags; given again: or with all of those",
+                filter.tags);
+}
+
+std::vector<std::string> SplitTags(const std::vector<std::string>& lists) {
+  std::vector<std::string> tags;
+  for (const std::string& list : lists) {
+    for (const absl::string_view tag : absl::StrSplit(list, ',', absl::SkipEmpty())) {
+      if (!Contains(tags, tag)) {
+        tags.emplace_back(tag);
+      }
+    }
+  }
+  return tags;
+}
+
+absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, const Repository& repository,
+                                              const std::string& id, const SnapshotFilter& filter) {
+  constexpr absl::string_view kWay = "; csi-delta snapshots lists what there is";
+  if (id == "latest" && !filter.IsEmpty()) {
+    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
+    const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const StoredSnapshot& stored) {
+      return filter.Matches(stored.snapshot);
+    });
+    if (newest == all.rend()) {
+      return absl::NotFoundError(absl::StrCat("no snapshot matches", kWay));
+    }
+    return std::move(*newest);
+  }
+  absl::StatusOr<StoredSnapshot> found = repository.FindSnapshot(ctx, id);
+  if (absl::IsNotFound(found.status()) || absl::IsInvalidArgument(found.status())) {
+    return absl::Status(found.status().code(), absl::StrCat(found.status().message(), kWay));
+  }
+  return found;
+}
+
+int64_t SummaryBytes(const RepoSnapshot& snapshot) {
+  return snapshot.summary.has_value()
+             ? static_cast<int64_t>(snapshot.summary->total_bytes_processed)
+             : 0;
+}
+
+std::string SnapshotJsonText(const StoredSnapshot& stored) {
+  std::string text = repository::EncodeSnapshot(stored.snapshot);
+  text.pop_back();  // The closing brace.
+  absl::StrAppend(&text, ",\"id\":\"", stored.id.Hex(), "\",\"short_id\":\"", stored.id.ShortHex(),
+                  "\"}");
+  return text;
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "cli/arguments.h"
+#include "cli/session.h"
+#include "repository/repo_snapshot.h"
+#include "repository/repository.h"
+
+namespace csidelta::cli {
+
+// Which snapshots of a repository a verb is about, with restic's flags.
+struct SnapshotFilter {
+  std::vector<std::string> hosts = {};
+  std::vector<std::string> paths = {};  // all of them
+  std::vector<std::string> tags = {};   // each a list with commas, all of which count
+
+  bool IsEmpty() const { return hosts.empty() && paths.empty() && tags.empty(); }
+  // Whether the host is one of `hosts`, every path is there, and all tags of one list are. What is
+  // empty asks for nothing. Pure.
+  bool Matches(const repository::RepoSnapshot& snapshot) const;
+};
+
+// `host_names`: for a verb to which -H means something else.
+void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
+                        absl::string_view host_names = "-H,--host");
+
+// The tags of all of `lists`, which are texts with commas, each once, in their order.
+std::vector<std::string> SplitTags(const std::vector<std::string>& lists);
+
+// The snapshot whose id begins with `id`, or, for "latest", the newest that matches. Errors end
+// with the way to the list.
+absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(const CallContext& ctx,
+                                                          const repository::Repository& repository,
+                                                          const std::string& id,
+                                                          const SnapshotFilter& filter);
+
+// Of a volume: its size as the snapshot's summary has it; 0 when it does not say.
+int64_t SummaryBytes(const repository::RepoSnapshot& snapshot);
+
+// A snapshot as restic prints it: its file's members, then id and short_id.
+std::string SnapshotJsonText(const repository::StoredSnapshot& stored);
+
+}  // namespace csidelta::cli

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/snapshot_filter.h"
+#include "cli/text.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::StoredSnapshot;
+
+constexpr int kIdsMax = 1000;
+
+std::string AsTable(const std::vector<StoredSnapshot>& snapshots) {
+  std::vector<std::vector<std::string>> rows = {{"ID", "Time", "Host", "Tags", "Paths", "Size"}};
+  for (const StoredSnapshot& stored : snapshots) {
+    const int64_t size_bytes = SummaryBytes(stored.snapshot);
+    rows.push_back(
+        {stored.id.ShortHex(),
+         absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone()),
+         stored.snapshot.hostname, absl::StrJoin(stored.snapshot.tags, ","),
+         absl::StrJoin(stored.snapshot.paths, ","),
+         size_bytes == 0 ? "" : FormatBytes(size_bytes)});
+  }
+  return absl::StrCat(FormatTable(rows), snapshots.size(), " snapshots\n");
+}
+
+class SnapshotsCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWords("ID", "the snapshots to list, by the beginnings of their ids; none: all", 0,
+                   kIdsMax, ids_);
+    DeclareFilterFlags(table, filter_);
+    table.AddNumber("--latest", "N", "only the N newest of each host and paths", 0, 1'000'000,
+                    latest_);
+    return {.name = "snapshots",
+            .summary = "List the snapshots",
+            .details = "With --json: one array, oldest first, with restic's members.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(const repository::Repository* repository, session.Open(ctx, LockKind::kRead));
+    bool damaged = false;
+    ASSIGN_OR_RETURN(
+        std::vector<StoredSnapshot> snapshots,
+        repository->ListSnapshots(ctx, [&](const repository::Id& id, const absl::Status& status) {
+          damaged = true;
+          session.console().Warn(
+              absl::StrCat("snapshot ", id.ShortHex(), " is damaged: ", status.message()));
+        }));
+    Choose(snapshots);
+    if (session.options().json) {
+      session.console().Print(
+          absl::StrCat("[",
+                       absl::StrJoin(snapshots, ",",
+                                     [](std::string* out, const StoredSnapshot& stored) {
+                                       out->append(SnapshotJsonText(stored));
+                                     }),
+                       "]\n"));
+    } else {
+      session.console().Print(AsTable(snapshots));
+    }
+    return damaged ? ExitCode::kIncomplete : ExitCode::kOk;
+  }
+
+ private:
+  bool IsNamed(const StoredSnapshot& stored) const {
+    const std::string hex = stored.id.Hex();
+    return ids_.empty() || std::any_of(ids_.begin(), ids_.end(), [&](const std::string& id) {
+             return hex.compare(0, id.size(), id) == 0;
+           });
+  }
+
+  void Choose(std::vector<StoredSnapshot>& snapshots) const {
+    const bool only_latest = ids_.size() == 1 && ids_.front() == "latest";
+    std::erase_if(snapshots, [&](const StoredSnapshot& stored) {
+      return !(only_latest || IsNamed(stored)) || !filter_.Matches(stored.snapshot);
+    });
+    if (only_latest && snapshots.size() > 1) {
+      snapshots.erase(snapshots.begin(), snapshots.end() - 1);
+    }
+    if (latest_ > 0) {
+      KeepNewest(snapshots);
+    }
+  }
+
+  void KeepNewest(std::vector<StoredSnapshot>& snapshots) const {
+    std::vector<StoredSnapshot> kept;
+    for (auto stored = snapshots.rbegin(); stored != snapshots.rend(); ++stored) {
+      const auto same = std::count_if(kept.begin(), kept.end(), [&](const StoredSnapshot& other) {
+        return other.snapshot.hostname == stored->snapshot.hostname &&
+               other.snapshot.paths == stored->snapshot.paths;
+      });
+      if (same < latest_) {
+        kept.push_back(*stored);
+      }
+    }
+    std::reverse(kept.begin(), kept.end());
+    snapshots = std::move(kept);
+  }
+
+  std::vector<std::string> ids_;
+  SnapshotFilter filter_;
+  int64_t latest_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotsCommand() { return std::make_unique<SnapshotsCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,144 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/snapshot_filter.h"
+#include "cli/text.h"
+#include "incremental/volume_record.h"
+#include "repository/index.h"
+
+namespace csidelta::cli {
+namespace {
+
+using incremental::VolumeRecord;
+using repository::Repository;
+using repository::StoredSnapshot;
+
+constexpr int kIdsMax = 1000;
+
+struct RestoreSize {
+  int64_t bytes = 0;
+  int64_t files = 0;
+  int64_t snapshots = 0;
+  int64_t others = 0;  // Snapshots that are not volumes: not in the sums.
+};
+
+struct RawSize {
+  int64_t stored_bytes = 0;
+  int64_t plaintext_bytes = 0;
+  int64_t blobs = 0;
+};
+
+// All blobs that the index has, used or not: what the repository weighs.
+RawSize MeasureIndex(const repository::BlobIndex& index) {
+  RawSize size;
+  index.ForEach([&](uint32_t, const repository::PackEntry& entry) {
+    size.stored_bytes += entry.span.sealed_bytes;
+    size.plaintext_bytes += entry.span.plaintext_bytes();
+    ++size.blobs;
+  });
+  return size;
+}
+
+class StatsCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all",
+                   0, kIdsMax, ids_);
+    table.AddChoice("--mode", {"restore-size", "raw-data"},
+                    "what to measure: volumes as they are restored (the default), or all blobs of "
+                    "the repository as they are stored",
+                    mode_);
+    DeclareFilterFlags(table, filter_);
+    return {.name = "stats",
+            .summary = "Say how large snapshots or the repository are",
+            .details = "With --json: one object, with restic's members.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
+    return mode_ == "raw-data" ? RunRaw(ctx, session, *repository)
+                               : RunRestore(ctx, session, *repository);
+  }
+
+ private:
+  absl::StatusOr<ExitCode> RunRaw(const CallContext& ctx, Session& session,
+                                  Repository& repository) const {
+    RETURN_IF_ERROR(repository.LoadIndex(ctx));
+    const RawSize size = MeasureIndex(repository.index());
+    const double ratio = size.stored_bytes == 0 ? 1
+                                                : static_cast<double>(size.plaintext_bytes) /
+                                                      static_cast<double>(size.stored_bytes);
+    const std::size_t packs = repository.index().packs().size();
+    session.console().PrintResult(
+        {{"total_size", size.stored_bytes},
+         {"total_uncompressed_size", size.plaintext_bytes},
+         {"compression_ratio", ratio},
+         {"total_blob_count", size.blobs},
+         {"total_pack_count", packs}},
+        absl::StrCat("stored: ", FormatBytes(size.stored_bytes), " in ", size.blobs, " blobs and ",
+                     packs, " packs\nuncompressed: ", FormatBytes(size.plaintext_bytes),
+                     absl::StrFormat(", %.2f times as much\n", ratio)));
+    return ExitCode::kOk;
+  }
+
+  absl::StatusOr<std::vector<StoredSnapshot>> Choose(const CallContext& ctx,
+                                                     const Repository& repository) const {
+    std::vector<StoredSnapshot> chosen;
+    if (ids_.empty()) {
+      ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx));
+      std::erase_if(
+          chosen, [&](const StoredSnapshot& stored) { return !filter_.Matches(stored.snapshot); });
+    }
+    for (const std::string& id : ids_) {
+      ASSIGN_OR_RETURN(StoredSnapshot stored, ChooseSnapshot(ctx, repository, id, filter_));
+      chosen.push_back(std::move(stored));
+    }
+    return chosen;
+  }
+
+  absl::StatusOr<ExitCode> RunRestore(const CallContext& ctx, Session& session,
+                                      Repository& repository) const {
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen, Choose(ctx, repository));
+    RestoreSize size;
+    for (const StoredSnapshot& stored : chosen) {
+      const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
+          incremental::OpenVolumeRecord(ctx, repository, stored);
+      if (absl::IsFailedPrecondition(record.status())) {
+        ++size.others;
+        continue;
+      }
+      RETURN_IF_ERROR(record.status());
+      ++size.snapshots;
+      // The files that the volume is made of, and the one that describes it.
+      size.bytes += (*record)->layout.size_bytes() + (*record)->root.manifest_bytes;
+      size.files += (*record)->layout.leaf_count() + 1;
+    }
+    if (size.others > 0) {
+      session.console().Warn(
+          absl::StrCat(size.others,
+                       " snapshots are no volumes and were not counted; measure them "
+                       "with restic stats"));
+    }
+    session.console().PrintResult(
+        {{"total_size", size.bytes},
+         {"total_file_count", size.files},
+         {"snapshots_count", size.snapshots}},
+        absl::StrCat(size.snapshots, " volumes of ", FormatBytes(size.bytes), " in all\n"));
+    return size.others > 0 ? ExitCode::kIncomplete : ExitCode::kOk;
+  }
+
+  std::vector<std::string> ids_;
+  std::string mode_ = "restore-size";
+  SnapshotFilter filter_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeStatsCommand() { return std::make_unique<StatsCommand>(); }
+
+}  // namespace csidelta::cli

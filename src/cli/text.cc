@@ -1,0 +1,178 @@
+#include "cli/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace csidelta::cli {
+namespace {
+
+constexpr std::array<absl::string_view, 5> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+constexpr double kBytesMax = 4611686018427387904.0;  // 2^62
+
+}  // namespace
+
+std::string FormatBytes(int64_t bytes) {
+  double value = static_cast<double>(bytes);
+  if (std::abs(value) < 1024) {
+    return absl::StrCat(bytes, " B");
+  }
+  std::size_t unit = 0;
+  value /= 1024;
+  // What would round to 1024.0 belongs to the next unit.
+  while (std::abs(value) >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::string FormatElapsed(absl::Duration elapsed) {
+  if (elapsed == absl::InfiniteDuration()) {
+    return "?";
+  }
+  if (elapsed < absl::Minutes(1)) {
+    return absl::StrFormat("%.2f s", absl::ToDoubleSeconds(elapsed));
+  }
+  const int64_t seconds = absl::ToInt64Seconds(elapsed);
+  if (seconds < 3600) {
+    return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
+  }
+  return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
+}
+
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
+  const absl::Status malformed = absl::InvalidArgumentError(
+      absl::StrCat("\"", text, "\" is not a number of bytes such as 4096, 512K or 4MiB"));
+  absl::string_view number = text;
+  absl::ConsumeSuffix(&number, "B");
+  absl::ConsumeSuffix(&number, "i");
+  double factor = 1;
+  if (!number.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(number.back()))) {
+    constexpr absl::string_view kLetters = "KMGTP";
+    const std::size_t power =
+        kLetters.find(absl::ascii_toupper(static_cast<unsigned char>(number.back())));
+    if (power == absl::string_view::npos) {
+      return malformed;
+    }
+    factor = std::pow(1024.0, static_cast<double>(power + 1));
+    number.remove_suffix(1);
+  } else if (absl::EndsWith(text, "i") || absl::EndsWith(text, "iB")) {
+    return malformed;
+  }
+  double value = 0;
+  const bool plain = !number.empty() && std::all_of(number.begin(), number.end(), [](char c) {
+    return c == '.' || absl::ascii_isdigit(static_cast<unsigned char>(c));
+  });
+  if (!plain || !absl::SimpleAtod(number, &value) || value * factor > kBytesMax) {
+    return malformed;
+  }
+  return static_cast<int64_t>(value * factor);
+}
+
+absl::StatusOr<absl::Duration> ParseWait(absl::string_view text) {
+  absl::Duration wait;
+  if (!absl::ParseDuration(text, &wait) || wait < absl::ZeroDuration() ||
+      wait == absl::InfiniteDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is not a length of time such as 90s, 31m or 1h30m"));
+  }
+  return wait;
+}
+
+absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::TimeZone zone) {
+  absl::Time moment;
+  if (absl::ParseTime(absl::RFC3339_full, text, &moment, nullptr) ||
+      absl::ParseTime("%Y-%m-%d %H:%M:%S", text, zone, &moment, nullptr)) {
+    return moment;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", text, "\" is not a time such as \"2026-11-21 13:05:00\""));
+}
+
+absl::StatusOr<std::vector<std::string>> SplitWords(absl::string_view command) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const char c = command[i];
+    if (quote == 0 && absl::ascii_isspace(static_cast<unsigned char>(c))) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) {
+      words.emplace_back();
+      in_word = true;
+    }
+    const char next = i + 1 < command.size() ? command[i + 1] : '\0';
+    const bool escapes = c == '\\' && next != '\0' &&
+                         (quote == 0 || (quote == '"' && (next == '"' || next == '\\')));
+    if (escapes) {
+      words.back().push_back(next);
+      ++i;
+    } else if (quote != 0 ? c == quote : c == '\'' || c == '"') {
+      quote = quote == 0 ? c : '\0';
+    } else {
+      words.back().push_back(c);
+    }
+  }
+  if (quote != 0) {
+    return absl::InvalidArgumentError("a quote is not closed");
+  }
+  if (words.empty()) {
+    return absl::InvalidArgumentError("it has no word");
+  }
+  return words;
+}
+
+std::string WrapText(absl::string_view text, int indent, int columns) {
+  std::string out;
+  if (text.empty()) {
+    return out;
+  }
+  const std::string margin(static_cast<std::size_t>(indent), ' ');
+  for (const absl::string_view paragraph : absl::StrSplit(text, '\n')) {
+    std::string line;
+    for (const absl::string_view word : absl::StrSplit(paragraph, ' ', absl::SkipEmpty())) {
+      const std::size_t needed = margin.size() + line.size() + 1 + word.size();
+      if (!line.empty() && needed > static_cast<std::size_t>(columns)) {
+        absl::StrAppend(&out, margin, line, "\n");
+        line.clear();
+      }
+      absl::StrAppend(&line, line.empty() ? "" : " ", word);
+    }
+    absl::StrAppend(&out, line.empty() ? "" : margin, line, "\n");
+  }
+  return out;
+}
+
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const std::vector<std::string>& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string out;
+  for (const std::vector<std::string>& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, i == 0 ? "" : "  ", row[i],
+                      std::string(widths[i] - row[i].size(), ' '));
+    }
+    absl::StrAppend(&out, absl::StripTrailingAsciiWhitespace(line), "\n");
+  }
+  return out;
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+// What people write and read on a command line. Pure functions.
+namespace csidelta::cli {
+
+// "1.5 GiB", "512 B".
+std::string FormatBytes(int64_t bytes);
+
+// "0.42 s", "3:07", "1:02:33"; "?" when infinite.
+std::string FormatElapsed(absl::Duration elapsed);
+
+// A number of bytes: "4096", "512K", "512KiB", "1.5G" with powers of 1024, at most 2^62.
+// INVALID_ARGUMENT otherwise.
+absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+
+// "90s", "31m", "1h30m", "0". INVALID_ARGUMENT otherwise, and for a negative or infinite one.
+absl::StatusOr<absl::Duration> ParseWait(absl::string_view text);
+
+// "2026-11-21 13:05:00" in `zone`, or RFC 3339. INVALID_ARGUMENT otherwise.
+absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::TimeZone zone);
+
+// A command as words, without a shell: spaces separate; '...' keeps all, "..." all but a backslash
+// before " and \, and outside of both a backslash keeps the next byte. INVALID_ARGUMENT when a
+// quote is open at the end, or there is no word.
+absl::StatusOr<std::vector<std::string>> SplitWords(absl::string_view command);
+
+// `text` broken at spaces so that no line is longer than `columns`, each line after `indent`
+// spaces; a line break in `text` stays. Ends with a line break unless empty.
+std::string WrapText(absl::string_view text, int indent, int columns);
+
+// Columns of equal width per column, two spaces apart, without trailing spaces. Every row has as
+// many cells as the first.
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace csidelta::cli

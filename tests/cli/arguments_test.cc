@@ -1,0 +1,174 @@
+#include "cli/arguments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+// A small program: a verb with words, one of a group, one without anything.
+class ArgumentsTest : public testing::Test {
+ protected:
+  ArgumentsTest() {
+    global_.Add("-r,--repo", "REPO", "where", repo_);
+    global_.Add("--json", "as JSON", json_);
+    ArgumentTable save;
+    save.AddWord("DEVICE", "what to read", device_);
+    save.AddList("--tag", "TAG", "a tag", tags_);
+    save.AddBytes("--chunk-size", "how large", chunk_bytes_);
+    save.AddNumber("-n,--count", "N", "how many", 1, 10, count_);
+    save.AddChoice("--mode", {"fast", "slow"}, "how", mode_);
+    save.AddWait("--wait", "how long", wait_);
+    ArgumentTable add;
+    add.AddWords("ID", "which", 0, 2, ids_);
+    verbs_.push_back({"save", "Save a thing", "At length.", std::move(save)});
+    verbs_.push_back({"key add", "Add a key", "", std::move(add)});
+    verbs_.push_back({"version", "Say the version", "", {}});
+  }
+
+  absl::StatusOr<ParsedLine> Parse(std::vector<std::string> words) {
+    return ParseCommandLine(words, global_, verbs_);
+  }
+
+  std::string repo_;
+  bool json_ = false;
+  std::string device_;
+  std::vector<std::string> tags_;
+  int64_t chunk_bytes_ = 0;
+  int64_t count_ = 0;
+  std::string mode_;
+  std::optional<absl::Duration> wait_;
+  std::vector<std::string> ids_;
+  ArgumentTable global_;
+  std::vector<VerbSyntax> verbs_;
+};
+
+TEST_F(ArgumentsTest, GlobalFlagsStandBeforeOrAfterTheVerb) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"-r", "here", "--json", "save", "disk"},
+        {"save", "-r", "here", "disk", "--json"},
+        {"--json", "save", "disk", "--repo=here"},
+        {"save", "disk", "--json", "-rhere"}}) {
+    repo_.clear();
+    json_ = false;
+    device_.clear();
+    const absl::StatusOr<ParsedLine> parsed = Parse(words);
+    ASSERT_THAT(parsed, IsOk());
+    EXPECT_EQ(parsed->verb, "save");
+    EXPECT_EQ(repo_, "here");
+    EXPECT_TRUE(json_);
+    EXPECT_EQ(device_, "disk");
+  }
+}
+
+TEST_F(ArgumentsTest, VerbsOfAGroupTakeGlobalFlagsToo) {
+  const absl::StatusOr<ParsedLine> parsed = Parse({"key", "--json", "add", "a", "-r", "here", "b"});
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(parsed->verb, "key add");
+  EXPECT_THAT(ids_, ElementsAre("a", "b"));
+  EXPECT_EQ(repo_, "here");
+  EXPECT_TRUE(json_);
+}
+
+TEST_F(ArgumentsTest, ValuesOfAllKinds) {
+  ASSERT_THAT(Parse({"save", "--tag", "a", "disk", "--tag", "b", "--chunk-size", "1MiB", "-n", "3",
+                     "--mode", "slow", "--wait", "5m"}),
+              IsOk());
+  EXPECT_THAT(tags_, ElementsAre("a", "b"));
+  EXPECT_EQ(chunk_bytes_, 1 << 20);
+  EXPECT_EQ(count_, 3);
+  EXPECT_EQ(mode_, "slow");
+  EXPECT_EQ(wait_, absl::Minutes(5));
+  EXPECT_EQ(device_, "disk");
+}
+
+TEST_F(ArgumentsTest, TheLastOfARepeatedFlagCounts) {
+  ASSERT_THAT(Parse({"save", "disk", "-n", "3", "-n", "4", "-r", "a", "--repo", "b"}), IsOk());
+  EXPECT_EQ(count_, 4);
+  EXPECT_EQ(repo_, "b");
+}
+
+TEST_F(ArgumentsTest, ADashIsAWordAndAVerbsNameMayBeOne) {
+  ASSERT_THAT(Parse({"-r", "-", "save", "version"}), IsOk());
+  EXPECT_EQ(repo_, "-");
+  EXPECT_EQ(device_, "version");
+  ASSERT_THAT(Parse({"save", "--", "--odd"}), IsOk());
+  EXPECT_EQ(device_, "--odd");
+  ASSERT_THAT(Parse({"save", "[a,b]", "--tag", "[c,d]"}), IsOk());
+  EXPECT_EQ(device_, "[a,b]");
+  EXPECT_THAT(tags_, ElementsAre("[c,d]"));
+}
+
+TEST_F(ArgumentsTest, NoVerbAtAll) {
+  const absl::StatusOr<ParsedLine> parsed = Parse({"--json"});
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(parsed->verb, "");
+  EXPECT_FALSE(parsed->help);
+}
+
+TEST_F(ArgumentsTest, HelpIsAnsweredWhateverElseIsMissing) {
+  for (const auto& [words, verb] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--help"}, ""},
+           {{"save", "--help"}, "save"},
+           {{"save", "-h", "--nonsense"}, "save"},
+           {{"--help", "save"}, "save"},
+           {{"key", "add", "-h"}, "key add"},
+           {{"key", "--help"}, "key"}}) {
+    const absl::StatusOr<ParsedLine> parsed = Parse(words);
+    ASSERT_THAT(parsed, IsOk());
+    EXPECT_TRUE(parsed->help);
+    EXPECT_EQ(parsed->verb, verb);
+  }
+}
+
+TEST_F(ArgumentsTest, RefusalsSayWhatAndWhereToRead) {
+  struct Case {
+    std::vector<std::string> words;
+    std::string message;
+  };
+  for (const Case& one : {Case{{"sav"}, "no such verb: sav; see csi-delta --help"},
+                          {{"--nonsense", "save", "disk"}, "unexpected argument: --nonsense; see"},
+                          {{"save", "disk", "--nonsense"}, "unexpected argument: --nonsense; see"},
+                          {{"save", "disk", "-z"}, "unexpected argument: -z; see csi-delta save"},
+                          {{"save", "disk", "other"}, "unexpected argument: other"},
+                          {{"version", "disk"}, "unexpected argument: disk"},
+                          {{"save"}, "save needs DEVICE; see csi-delta save --help"},
+                          {{"key"}, "key needs a verb of its own; see csi-delta key --help"},
+                          {{"key", "add", "a", "b", "c"}, "unexpected argument: c"},
+                          {{"save", "disk", "-n"}, "see csi-delta save --help"},
+                          {{"save", "disk", "-n", "11"}, "--count: \"11\" is not a whole number"},
+                          {{"save", "disk", "-n", "x"}, "--count: \"x\" is not a whole number"},
+                          {{"save", "disk", "--mode", "odd"}, "\"odd\" is none of fast, slow"},
+                          {{"save", "disk", "--wait", "x"}, "\"x\" is not a length of time"},
+                          {{"save", "disk", "--chunk-size", "x"}, "\"x\" is not a number of"}}) {
+    EXPECT_THAT(Parse(one.words),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(one.message)));
+  }
+}
+
+TEST_F(ArgumentsTest, HelpNamesEverything) {
+  const std::string help = HelpText("save", global_, verbs_);
+  EXPECT_THAT(help, HasSubstr("usage: csi-delta save [flags] DEVICE\n"));
+  for (const char* part :
+       {"Save a thing.", "At length.", "-r, --repo REPO", "--json", "--tag TAG",
+        "--chunk-size SIZE", "-n, --count N", "--mode fast|slow", "--wait TIME", "what to read"}) {
+    EXPECT_THAT(help, HasSubstr(part));
+  }
+  EXPECT_THAT(HelpText("key add", global_, verbs_), HasSubstr("key add [flags] [ID...]\n"));
+  const std::string group = HelpText("key", global_, verbs_);
+  EXPECT_THAT(group, HasSubstr("usage: csi-delta key VERB"));
+  EXPECT_THAT(group, HasSubstr("key add"));
+  EXPECT_THAT(group, Not(HasSubstr("version")));
+  EXPECT_THAT(HelpText("", global_, verbs_), HasSubstr("version"));
+}
+
+}  // namespace
+}  // namespace csidelta::cli

@@ -1,0 +1,146 @@
+// What only a process shows: signals, pipes, and what the system says of its end. PROGRAM is
+// csi-delta.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+extern char** environ;
+
+namespace csidelta::cli {
+namespace {
+
+// More than a pipe holds: when all of it is written, the other end has begun to read.
+constexpr std::size_t kMoreThanAPipe = 256 << 10;
+
+class ProcessTest : public testing::Test {
+ protected:
+  ProcessTest() {
+    ::signal(SIGPIPE, SIG_IGN);
+    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-process-XXXXXX");
+    folder_ = ::mkdtemp(name.data());
+    ::setenv("RESTIC_PASSWORD", "secret", 1);
+    ::setenv("RESTIC_REPOSITORY", absl::StrCat(folder_, "/repo").c_str(), 1);
+    std::ofstream(absl::StrCat(folder_, "/image")) << std::string(1 << 20, 'x');
+    EXPECT_EQ(Shell("PROGRAM init"), 0);
+  }
+  ~ProcessTest() override { std::filesystem::remove_all(folder_); }
+
+  // Runs a command line in the folder, PROGRAM standing for csi-delta; its exit code.
+  int Shell(const std::string& line) const {
+    const std::string command = absl::StrCat("cd ", folder_, " && PROGRAM() { ", PROGRAM,
+                                             " \"$@\"; }; (", line, ") >out 2>error");
+    const int state = std::system(command.c_str());
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+  }
+
+  std::string Text(const std::string& name) const {
+    std::ifstream file(absl::StrCat(folder_, "/", name));
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+
+  std::string folder_;
+};
+
+// A backup that waits for the rest of a list.
+class WaitingBackup {
+ public:
+  explicit WaitingBackup(const std::string& image) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    writing_ = ends[1];
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
+    std::vector<std::string> words = {PROGRAM, "backup", image, "--extents", "-"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) {
+      arguments.push_back(word.data());
+    }
+    arguments.push_back(nullptr);
+    EXPECT_EQ(::posix_spawn(&pid_, PROGRAM, &actions, nullptr, arguments.data(), environ), 0);
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(ends[0]);
+    Write(std::string(kMoreThanAPipe, '\n'));
+  }
+  ~WaitingBackup() { Close(); }
+
+  void Write(const std::string& bytes) const {
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t count = ::write(writing_, bytes.data() + done, bytes.size() - done);
+      ASSERT_GT(count, 0);
+      done += static_cast<std::size_t>(count);
+    }
+  }
+  void Signal(int number) const { EXPECT_EQ(::kill(pid_, number), 0); }
+  void Close() {
+    if (writing_ >= 0) {
+      ::close(writing_);
+      writing_ = -1;
+    }
+  }
+  // Its exit code, or minus the signal that ended it.
+  int Wait() const {
+    int state = 0;
+    EXPECT_EQ(::waitpid(pid_, &state, 0), pid_);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -WTERMSIG(state);
+  }
+
+ private:
+  int writing_ = -1;
+  pid_t pid_ = 0;
+};
+
+TEST_F(ProcessTest, SignalsEndARunInOrder) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    WaitingBackup backup(absl::StrCat(folder_, "/image"));
+    backup.Signal(number);
+    EXPECT_EQ(backup.Wait(), 130);
+  }
+  EXPECT_EQ(Shell("PROGRAM snapshots --json"), 0);
+  EXPECT_EQ(Text("out"), "[]\n");
+  EXPECT_TRUE(std::filesystem::is_empty(absl::StrCat(folder_, "/repo/locks")));
+}
+
+TEST_F(ProcessTest, AListThatIsCutShortCommitsNothing) {
+  WaitingBackup cut(absl::StrCat(folder_, "/image"));
+  cut.Write("{\"offset\":0,\"length\":4096}\n");
+  cut.Close();
+  EXPECT_EQ(cut.Wait(), 1);
+  EXPECT_EQ(Shell("PROGRAM snapshots --json"), 0);
+  EXPECT_EQ(Text("out"), "[]\n");
+
+  WaitingBackup whole(absl::StrCat(folder_, "/image"));
+  whole.Write("{\"offset\":0,\"length\":1048576}\n{\"end\":true}\n");
+  whole.Close();
+  EXPECT_EQ(whole.Wait(), 0);
+}
+
+TEST_F(ProcessTest, ExitCodesReachTheShell) {
+  EXPECT_EQ(Shell("PROGRAM version"), 0);
+  EXPECT_EQ(Shell("PROGRAM"), 1);
+  EXPECT_EQ(Shell("PROGRAM snapshots -r nowhere"), 10);
+  EXPECT_EQ(Shell("RESTIC_PASSWORD=wrong PROGRAM snapshots"), 12);
+  EXPECT_EQ(Shell("PROGRAM snapshots >/dev/full"), 1);
+  EXPECT_EQ(Shell("PROGRAM backup image"), 0);
+  EXPECT_EQ(Shell("echo >small; PROGRAM restore latest -t small"), 22);
+}
+
+TEST_F(ProcessTest, ThePasswordCommandRunsWithoutAShell) {
+  EXPECT_EQ(Shell("unset RESTIC_PASSWORD; PROGRAM snapshots --password-command 'echo secret'"), 0);
+  EXPECT_EQ(Shell("unset RESTIC_PASSWORD; PROGRAM snapshots --password-command 'echo $x'"), 12);
+}
+
+}  // namespace
+}  // namespace csidelta::cli

@@ -1,0 +1,410 @@
+#include "cli/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "repository/lock.h"
+#include "storage/file_object_store.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr std::size_t kChunk = 256 << 10;
+constexpr std::size_t kImageBytes = 40 * kChunk + 1000;
+
+// What one run of the program left.
+struct Outcome {
+  ExitCode code = ExitCode::kOk;
+  std::string out;
+  std::string error;
+
+  // The last line of stdout, as JSON.
+  Json Result() const {
+    const std::vector<std::string> lines = absl::StrSplit(out, '\n', absl::SkipEmpty());
+    return lines.empty() ? Json() : ParseJson(lines.back()).value_or(Json());
+  }
+};
+
+std::string RandomBytes(std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::string bytes(count, '\0');
+  for (char& byte : bytes) {
+    byte = static_cast<char>(engine());
+  }
+  return bytes;
+}
+
+// A folder with an image file and, after Init(), a repository; removed afterwards.
+class ProgramTest : public testing::Test {
+ protected:
+  ProgramTest() {
+    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-cli-XXXXXX");
+    folder_ = ::mkdtemp(name.data());
+    variables_ = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", Path("repo")}};
+    image_ = RandomBytes(kImageBytes, 1);
+    Write("image", image_);
+  }
+  ~ProgramTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+
+  void Write(const std::string& name, absl::string_view bytes) const {
+    std::ofstream file(Path(name), std::ios::binary | std::ios::trunc);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+
+  std::string Read(const std::string& name) const {
+    std::ifstream file(Path(name), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+
+  Outcome Run(const std::vector<std::string>& words, std::stop_token stop = {}) const {
+    Outcome outcome;
+    const auto into = [](std::string& text) {
+      return [&text](absl::string_view bytes) {
+        text.append(bytes.data(), bytes.size());
+        return true;
+      };
+    };
+    const ProgramEnvironment environment{.get = [this](const char* name) -> const char* {
+                                           const auto found = variables_.find(name);
+                                           return found == variables_.end() ? nullptr
+                                                                            : found->second.c_str();
+                                         },
+                                         .out = into(outcome.out),
+                                         .error = into(outcome.error)};
+    CallContext ctx;
+    ctx.stop = stop;
+    outcome.code = RunProgram(ctx, words, environment);
+    return outcome;
+  }
+
+  void Init() const { ASSERT_EQ(Run({"init"}).code, ExitCode::kOk); }
+
+  // Backs the image up and returns the result document.
+  Json Backup(std::vector<std::string> more = {}, ExitCode expected = ExitCode::kOk) const {
+    std::vector<std::string> words = {"backup", "--json", "--chunk-size", "256KiB", Path("image")};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.code, expected) << outcome.error;
+    return outcome.Result();
+  }
+
+  // Changes the chunk in the file and in image_.
+  void ChangeChunk(std::size_t chunk) {
+    image_.replace(chunk * kChunk, kChunk, RandomBytes(kChunk, static_cast<unsigned>(100 + chunk)));
+    Write("image", image_);
+  }
+
+  std::string folder_;
+  std::map<std::string, std::string> variables_;
+  std::string image_;
+};
+
+std::string Line(std::size_t offset, std::size_t length) {
+  return absl::StrCat("{\"offset\":", offset, ",\"length\":", length, "}\n");
+}
+
+TEST_F(ProgramTest, AVolumeComesBackAsItWas) {
+  Init();
+  const Json full = Backup();
+  EXPECT_EQ(GetString(full, {"mode_done"}), "full");
+  EXPECT_EQ(GetInt(full, {"logical_bytes"}), static_cast<int64_t>(kImageBytes));
+  ChangeChunk(7);
+  Write("list", Line(7 * kChunk + 5, 100));
+  const Json increment = Backup({"--extents", Path("list")});
+  EXPECT_EQ(GetString(increment, {"mode_done"}), "incremental");
+  EXPECT_EQ(GetString(increment, {"base"}), GetString(full, {"snapshot_id"}));
+  EXPECT_EQ(GetInt(increment, {"read_bytes"}), static_cast<int64_t>(kChunk));
+  EXPECT_EQ(GetInt(increment, {"changed_bytes"}), static_cast<int64_t>(kChunk));
+
+  Write("target", std::string(kImageBytes + 4096, '\xa5'));
+  const Outcome restored = Run({"restore", "latest", "--target", Path("target"), "--json"});
+  ASSERT_EQ(restored.code, ExitCode::kOk) << restored.error;
+  EXPECT_EQ(GetString(restored.Result(), {"snapshot_id"}), GetString(increment, {"snapshot_id"}));
+  EXPECT_EQ(Read("target"), image_ + std::string(4096, '\xa5'));
+}
+
+TEST_F(ProgramTest, AnEmptyListMeansThatNothingChanged) {
+  Init();
+  const Json full = Backup();
+  Write("list", "");
+  const Json increment = Backup({"--extents", Path("list"), "--parent", "latest"});
+  EXPECT_EQ(GetString(increment, {"mode_done"}), "incremental");
+  EXPECT_EQ(GetInt(increment, {"read_bytes"}), 0);
+  EXPECT_EQ(GetString(increment, {"image_tree"}), GetString(full, {"image_tree"}));
+}
+
+TEST_F(ProgramTest, AListThatLiesEndsWithTwentyAndAGoodBackup) {
+  Init();
+  Backup();
+  for (std::size_t chunk = 0; chunk < 40; ++chunk) {
+    ChangeChunk(chunk);
+  }
+  Write("list", Line(0, kChunk));
+  const Json result = Backup({"--extents", Path("list")}, ExitCode::kAuditMismatch);
+  EXPECT_EQ(GetString(result, {"mode_done"}), "full");
+  EXPECT_EQ(GetString(result, {"reason"}), "audit-mismatch");
+  ASSERT_EQ(Run({"restore", "latest", "-t", Path("target")}).code, ExitCode::kOk);
+  EXPECT_EQ(Read("target"), image_);
+}
+
+TEST_F(ProgramTest, AFallbackIsRefusedWhereItIsNotAllowed) {
+  Init();
+  Backup();
+  Write("list", absl::StrCat(Line(kImageBytes, kChunk)));  // Outside of the volume.
+  const Outcome refused =
+      Run({"backup", Path("image"), "--extents", Path("list"), "--on-fallback", "fail"});
+  EXPECT_EQ(refused.code, ExitCode::kFallbackRefused);
+  EXPECT_THAT(refused.error, HasSubstr("--on-fallback proceed"));
+}
+
+TEST_F(ProgramTest, AMalformedListCommitsNothing) {
+  Init();
+  Write("list", "{\"offset\":0}\n");
+  const Outcome outcome = Run({"backup", Path("image"), "--extents", Path("list")});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr(Path("list")));
+  EXPECT_EQ(Run({"snapshots", "--json"}).out, "[]\n");
+}
+
+TEST_F(ProgramTest, ATargetThatIsTooSmallIsNotTouched) {
+  Init();
+  Backup();
+  Write("target", "small");
+  const Outcome outcome = Run({"restore", "latest", "--target", Path("target")});
+  EXPECT_EQ(outcome.code, ExitCode::kTargetTooSmall);
+  EXPECT_EQ(Read("target"), "small");
+}
+
+TEST_F(ProgramTest, ConditionsHaveExitCodesAndSentences) {
+  const Outcome none = Run({"snapshots"});
+  EXPECT_EQ(none.code, ExitCode::kNoRepository);
+  EXPECT_THAT(none.error, HasSubstr("csi-delta init"));
+  Init();
+  EXPECT_EQ(Run({"init"}).code, ExitCode::kFailed);
+  variables_["RESTIC_PASSWORD"] = "other";
+  const Outcome wrong = Run({"snapshots"});
+  EXPECT_EQ(wrong.code, ExitCode::kWrongPassword);
+  EXPECT_THAT(wrong.error, HasSubstr("--password-file"));
+  EXPECT_THAT(wrong.error, Not(HasSubstr("other")));
+}
+
+TEST_F(ProgramTest, AnInterruptedRunEndsWithAHundredAndThirty) {
+  Init();
+  std::stop_source stop;
+  stop.request_stop();
+  const Outcome outcome = Run({"backup", Path("image")}, stop.get_token());
+  EXPECT_EQ(outcome.code, ExitCode::kInterrupted);
+  EXPECT_THAT(outcome.error, HasSubstr("interrupted"));
+}
+
+TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
+  Init();
+  storage::FileObjectStore store(Path("repo"), Random::Real());
+  auto repository = repository::Repository::Open(CallContext(), store, "secret", {});
+  ASSERT_THAT(repository, support::IsOk());
+  repository::LockOptions options;
+  options.exclusive = true;
+  options.owner.name = "somebody-else";
+  const auto lock = repository::Lock::Acquire(CallContext(), **repository, options);
+  ASSERT_THAT(lock, support::IsOk());
+  const Outcome outcome = Run({"backup", Path("image")});
+  EXPECT_EQ(outcome.code, ExitCode::kLocked);
+  EXPECT_THAT(outcome.error, HasSubstr("somebody-else"));
+  EXPECT_EQ(Run({"check", "--retry-lock", "0"}).code, ExitCode::kLocked);
+  EXPECT_EQ(Run({"snapshots", "--no-lock"}).code, ExitCode::kOk);
+}
+
+TEST_F(ProgramTest, SnapshotsPrintOneValueAndFilter) {
+  Init();
+  Backup({"--tag", "daily,db", "--host", "alpha", "--path", "/shop/orders"});
+  Backup({"--host", "beta", "--path", "/shop/orders"});
+  const Outcome all = Run({"snapshots", "--json"});
+  EXPECT_EQ(std::count(all.out.begin(), all.out.end(), '\n'), 1);
+  ASSERT_EQ(all.Result().size(), 2U);
+  const Json first = all.Result()[0];
+  EXPECT_EQ(GetString(first, {"hostname"}), "alpha");
+  EXPECT_EQ(GetString(first, {"program_version"}), ProgramVersion());
+  EXPECT_EQ(GetString(first, {"short_id"}), GetString(first, {"id"}).substr(0, 8));
+  EXPECT_EQ(Run({"snapshots", "--json", "--host", "beta"}).Result().size(), 1U);
+  EXPECT_EQ(Run({"snapshots", "--json", "--tag", "daily"}).Result().size(), 1U);
+  EXPECT_EQ(Run({"snapshots", "--json", "--path", "/other"}).Result().size(), 0U);
+  EXPECT_THAT(Run({"snapshots"}).out, HasSubstr("2 snapshots"));
+}
+
+TEST_F(ProgramTest, ADamagedSnapshotIsNamedAndTheRestListed) {
+  Init();
+  const std::string id = GetString(Backup(), {"snapshot_id"});
+  Backup({"--host", "beta"});
+  std::filesystem::permissions(Path("repo/snapshots/" + id), std::filesystem::perms::owner_all);
+  Write("repo/snapshots/" + id, "damaged");
+  const Outcome outcome = Run({"snapshots", "--json"});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
+  EXPECT_EQ(outcome.Result().size(), 1U);
+  EXPECT_THAT(outcome.error, HasSubstr(id.substr(0, 8)));
+}
+
+TEST_F(ProgramTest, LsAndStatsPrintOneValue) {
+  Init();
+  Backup();
+  const Outcome listed = Run({"ls", "latest", "--json"});
+  ASSERT_EQ(listed.code, ExitCode::kOk) << listed.error;
+  EXPECT_EQ(std::count(listed.out.begin(), listed.out.end(), '\n'), 1);
+  EXPECT_EQ(listed.Result()["nodes"].size(), 5U);  // image, 000, 00, data, volume.json
+  EXPECT_THAT(Run({"ls", "latest"}).out, HasSubstr("/image/000/00/data\n/volume.json\n"));
+  const Json size = Run({"stats", "--json"}).Result();
+  EXPECT_GT(GetInt(size, {"total_size"}), static_cast<int64_t>(kImageBytes));
+  EXPECT_EQ(GetInt(size, {"total_file_count"}), 2);
+  EXPECT_GT(GetInt(Run({"stats", "--json", "--mode", "raw-data"}).Result(), {"total_blob_count"}),
+            40);
+}
+
+TEST_F(ProgramTest, DiffNamesTheChunksThatDiffer) {
+  Init();
+  const std::string before = GetString(Backup(), {"snapshot_id"});
+  ChangeChunk(3);
+  ChangeChunk(4);
+  ChangeChunk(39);
+  const std::string after = GetString(Backup(), {"snapshot_id"});
+  const Outcome summary = Run({"diff", before, after, "--json"});
+  ASSERT_EQ(summary.code, ExitCode::kOk) << summary.error;
+  EXPECT_EQ(GetInt(summary.Result(), {"changed_bytes"}), static_cast<int64_t>(3 * kChunk));
+  EXPECT_EQ(
+      Run({"diff", before, after, "--extents"}).out,
+      absl::StrCat(Line(3 * kChunk, 2 * kChunk), Line(39 * kChunk, kChunk), "{\"end\":true}\n"));
+  EXPECT_EQ(Run({"diff", before, before, "--extents"}).out, "{\"end\":true}\n");
+}
+
+TEST_F(ProgramTest, KeysComeAndGo) {
+  Init();
+  Write("new", "another\n");
+  ASSERT_EQ(Run({"key", "add", "--new-password-file", Path("new")}).code, ExitCode::kOk);
+  const Json keys = Run({"key", "list", "--json"}).Result();
+  ASSERT_EQ(keys.size(), 2U);
+  ASSERT_EQ(Run({"-p", Path("new"), "snapshots"}).code, ExitCode::kOk);
+  for (const Json& key : keys) {
+    const ExitCode expected = GetBool(key, {"current"}) ? ExitCode::kFailed : ExitCode::kOk;
+    EXPECT_EQ(Run({"key", "remove", GetString(key, {"id"})}).code, expected);
+  }
+  EXPECT_EQ(Run({"-p", Path("new"), "snapshots"}).code, ExitCode::kWrongPassword);
+  ASSERT_EQ(Run({"key", "passwd", "--new-password-file", Path("new")}).code, ExitCode::kOk);
+  EXPECT_EQ(Run({"snapshots"}).code, ExitCode::kWrongPassword);
+  EXPECT_EQ(Run({"-p", Path("new"), "snapshots"}).code, ExitCode::kOk);
+}
+
+TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
+  Init();
+  Backup();
+  image_ = RandomBytes(kImageBytes, 2);
+  Write("image", image_);
+  Backup();
+  const Json planned = Run({"forget", "--keep-last", "1", "--dry-run", "--json"}).Result();
+  EXPECT_EQ(GetInt(planned, {"removed"}), 1);
+  EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 2U);
+  ASSERT_EQ(Run({"forget", "--keep-last", "1", "--json"}).code, ExitCode::kOk);
+  EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 1U);
+  const Outcome pruned = Run({"prune", "--max-unused", "0", "--json"});
+  ASSERT_EQ(pruned.code, ExitCode::kOk) << pruned.error;
+  EXPECT_GT(GetInt(pruned.Result(), {"bytes_freed"}), static_cast<int64_t>(30 * kChunk));
+  const Outcome checked = Run({"check", "--read-data", "--json"});
+  EXPECT_EQ(checked.code, ExitCode::kOk) << checked.out;
+  ASSERT_EQ(Run({"restore", "latest", "-t", Path("target")}).code, ExitCode::kOk);
+  EXPECT_EQ(Read("target"), image_);
+}
+
+TEST_F(ProgramTest, CheckFindsDamageAndRepairRefillsItFromTheVolume) {
+  Init();
+  Backup();
+  std::string damaged;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(Path("repo/data"))) {
+    if (entry.is_regular_file() && entry.file_size() > 4 * kChunk) {
+      damaged = entry.path();
+    }
+  }
+  ASSERT_NE(damaged, "");
+  std::filesystem::permissions(damaged, std::filesystem::perms::owner_all);
+  std::fstream file(damaged, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(1000);
+  file.put('\xff').put('\x00').put('\xff');
+  file.close();
+  EXPECT_EQ(Run({"check"}).code, ExitCode::kOk);
+  const Outcome checked = Run({"check", "--read-data"});
+  EXPECT_EQ(checked.code, ExitCode::kFailed);
+  const std::string pack = std::filesystem::path(damaged).filename();
+  EXPECT_THAT(checked.out, HasSubstr(pack));
+  const Outcome repaired = Run({"repair", "packs", pack, "--from", Path("image"), "--json"});
+  EXPECT_EQ(repaired.code, ExitCode::kOk) << repaired.error << repaired.out;
+  EXPECT_EQ(Run({"check", "--read-data"}).code, ExitCode::kOk);
+}
+
+TEST_F(ProgramTest, CopyTakesSnapshotsElsewhere) {
+  Init();
+  Backup();
+  ASSERT_EQ(Run({"init", "-r", Path("other")}).code, ExitCode::kOk);
+  const Outcome copied = Run({"copy", "-r", Path("other"), "--from-repo", Path("repo"), "--json"});
+  ASSERT_EQ(copied.code, ExitCode::kOk) << copied.error;
+  EXPECT_EQ(copied.Result()["snapshots"].size(), 1U);
+  variables_["RESTIC_FROM_REPOSITORY"] = Path("repo");
+  variables_["RESTIC_FROM_PASSWORD"] = "wrong";
+  EXPECT_EQ(Run({"copy", "-r", Path("other")}).code, ExitCode::kWrongPassword);
+  variables_["RESTIC_FROM_PASSWORD"] = "secret";
+  const Outcome again = Run({"copy", "-r", Path("other"), "--json"});
+  ASSERT_EQ(again.code, ExitCode::kOk) << again.error;
+  EXPECT_TRUE(GetBool(again.Result()["snapshots"][0], {"was_there"}));
+  ASSERT_EQ(Run({"restore", "latest", "-r", Path("other"), "-t", Path("target")}).code,
+            ExitCode::kOk);
+  EXPECT_EQ(Read("target"), image_);
+}
+
+TEST_F(ProgramTest, WhatAFailedRunStoredIsFoundByTheNext) {
+  Init();
+  // A run that stored its packs and died: the same, without index and snapshot.
+  Backup();
+  std::filesystem::remove_all(Path("repo/index"));
+  std::filesystem::remove_all(Path("repo/snapshots"));
+  const Json again = Backup();
+  EXPECT_EQ(GetString(again, {"mode_done"}), "full");
+  EXPECT_LT(GetInt(again, {"new_bytes"}), static_cast<int64_t>(kChunk));
+  EXPECT_EQ(Run({"check", "--read-data"}).code, ExitCode::kOk);
+}
+
+TEST_F(ProgramTest, AWordTooManyOrTooFew) {
+  const Outcome nothing = Run({});
+  EXPECT_EQ(nothing.code, ExitCode::kFailed);
+  EXPECT_THAT(nothing.error, HasSubstr("usage: csi-delta VERB"));
+  EXPECT_THAT(nothing.out, IsEmpty());
+  EXPECT_EQ(Run({"backup"}).code, ExitCode::kFailed);
+  EXPECT_EQ(Run({"restore", "latest"}).code, ExitCode::kFailed);
+  EXPECT_EQ(Run({"--version"}).code, ExitCode::kFailed);
+  EXPECT_EQ(Run({"version"}).out, ProgramVersion() + "\n");
+  EXPECT_EQ(Run({"--help"}).code, ExitCode::kOk);
+}
+
+TEST_F(ProgramTest, ABrokenPipeIsAFailure) {
+  const ProgramEnvironment environment{.get = [](const char*) -> const char* { return nullptr; },
+                                       .out = [](absl::string_view) { return false; },
+                                       .error = [](absl::string_view) { return true; }};
+  const std::vector<std::string> words = {"version"};
+  EXPECT_EQ(RunProgram(CallContext(), words, environment), ExitCode::kFailed);
+}
+
+}  // namespace
+}  // namespace csidelta::cli

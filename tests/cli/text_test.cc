@@ -1,0 +1,93 @@
+#include "cli/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli {
+namespace {
+
+using support::IsOkAndHolds;
+using support::StatusIs;
+using testing::ElementsAre;
+
+TEST(TextTest, FormatsBytes) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(1023), "1023 B");
+  EXPECT_EQ(FormatBytes(1024), "1.0 KiB");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes((1 << 20) - 1), "1.0 MiB");
+  EXPECT_EQ(FormatBytes(int64_t{5} << 40), "5.0 TiB");
+}
+
+TEST(TextTest, FormatsElapsedTime) {
+  EXPECT_EQ(FormatElapsed(absl::Milliseconds(420)), "0.42 s");
+  EXPECT_EQ(FormatElapsed(absl::Seconds(187)), "3:07");
+  EXPECT_EQ(FormatElapsed(absl::Seconds(3753)), "1:02:33");
+  EXPECT_EQ(FormatElapsed(absl::InfiniteDuration()), "?");
+}
+
+TEST(TextTest, ParsesBytes) {
+  EXPECT_THAT(ParseBytes("0"), IsOkAndHolds(0));
+  EXPECT_THAT(ParseBytes("4096"), IsOkAndHolds(4096));
+  EXPECT_THAT(ParseBytes("4096B"), IsOkAndHolds(4096));
+  EXPECT_THAT(ParseBytes("512K"), IsOkAndHolds(512 << 10));
+  EXPECT_THAT(ParseBytes("512KiB"), IsOkAndHolds(512 << 10));
+  EXPECT_THAT(ParseBytes("1.5g"), IsOkAndHolds(int64_t{3} << 29));
+  EXPECT_THAT(ParseBytes("2TiB"), IsOkAndHolds(int64_t{2} << 40));
+}
+
+TEST(TextTest, RefusesWhatIsNoNumberOfBytes) {
+  for (const char* text : {"", "K", "-1", "1e9", "1 K", "12iB", "12i", "0x10", "1..5K", "nan",
+                           "99999P", "10X", "K10"}) {
+    EXPECT_THAT(ParseBytes(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+TEST(TextTest, ParsesWaits) {
+  EXPECT_THAT(ParseWait("0"), IsOkAndHolds(absl::ZeroDuration()));
+  EXPECT_THAT(ParseWait("31m"), IsOkAndHolds(absl::Minutes(31)));
+  EXPECT_THAT(ParseWait("1h30m"), IsOkAndHolds(absl::Minutes(90)));
+  for (const char* text : {"", "31", "-1m", "inf", "soon"}) {
+    EXPECT_THAT(ParseWait(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+TEST(TextTest, ParsesMoments) {
+  const absl::Time expected = absl::FromUnixSeconds(1'795'266'300);
+  EXPECT_THAT(ParseMoment("2026-11-21 13:05:00", absl::UTCTimeZone()), IsOkAndHolds(expected));
+  EXPECT_THAT(ParseMoment("2026-11-21T14:05:00+01:00", absl::UTCTimeZone()),
+              IsOkAndHolds(expected));
+  EXPECT_THAT(ParseMoment("yesterday", absl::UTCTimeZone()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(TextTest, SplitsACommandLikeAShellWould) {
+  EXPECT_THAT(SplitWords("pass show backup"), IsOkAndHolds(ElementsAre("pass", "show", "backup")));
+  EXPECT_THAT(SplitWords("  a   b "), IsOkAndHolds(ElementsAre("a", "b")));
+  EXPECT_THAT(SplitWords("a 'b c' \"d e\""), IsOkAndHolds(ElementsAre("a", "b c", "d e")));
+  EXPECT_THAT(SplitWords("a'b'c"), IsOkAndHolds(ElementsAre("abc")));
+  EXPECT_THAT(SplitWords("a\\ b \"\\\"\" '\\'"), IsOkAndHolds(ElementsAre("a b", "\"", "\\")));
+  EXPECT_THAT(SplitWords("''"), IsOkAndHolds(ElementsAre("")));
+}
+
+TEST(TextTest, RefusesCommandsWithoutAnEnd) {
+  for (const char* text : {"", "  ", "a 'b", "a \"b"}) {
+    EXPECT_THAT(SplitWords(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+TEST(TextTest, WrapsText) {
+  EXPECT_EQ(WrapText("", 2, 10), "");
+  EXPECT_EQ(WrapText("one two three", 2, 10), "  one two\n  three\n");
+  EXPECT_EQ(WrapText("unbreakable", 2, 5), "  unbreakable\n");
+  EXPECT_EQ(WrapText("one\ntwo", 0, 80), "one\ntwo\n");
+}
+
+TEST(TextTest, FormatsTables) {
+  EXPECT_EQ(FormatTable({{"ID", "Name"}, {"1", "one"}, {"20", ""}}), "ID  Name\n1   one\n20\n");
+}
+
+}  // namespace
+}  // namespace csidelta::cli

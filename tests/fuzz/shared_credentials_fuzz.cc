@@ -1,0 +1,25 @@
+// A shared credentials file, as anybody may write it.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "base/check.h"
+#include "storage/location.h"
+#include "storage/shared_credentials.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
+  const absl::string_view text(reinterpret_cast<const char*>(data), bytes);
+  const auto found = csidelta::storage::ParseSharedCredentials(text, "default");
+  if (!found.ok()) {
+    CSIDELTA_CHECK(found.status().code() == absl::StatusCode::kInvalidArgument);
+  } else if (found->has_value()) {
+    CSIDELTA_CHECK(!(*found)->access_key_id.empty() && !(*found)->secret_access_key.empty());
+  }
+  // The same bytes as a repository's location.
+  if (const auto location = csidelta::storage::ParseLocation(text);
+      location.ok() && location->kind == csidelta::storage::Location::Kind::kS3) {
+    CSIDELTA_CHECK(!location->bucket.empty() && location->endpoint.user_info.empty());
+  }
+  return 0;
+}

@@ -1,0 +1,269 @@
+#include "repository/checker.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "repository/pack_reader.h"
+#include "repository/tree.h"
+#include "tests/repository/maintenance_fixture.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::Noise;
+using support::StatusIs;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// --- Which packs to read ---
+
+TEST(DataSubsetTest, Reads) {
+  const absl::StatusOr<DataSubset> part = ParseDataSubset("2/7");
+  ASSERT_THAT(part, IsOk());
+  EXPECT_EQ(std::get<ReadPart>(*part).part, 2);
+  EXPECT_EQ(std::get<ReadPart>(*part).parts, 7);
+  EXPECT_EQ(std::get<ReadShare>(*ParseDataSubset("2.5%")).percent, 2.5);
+  EXPECT_EQ(std::get<ReadBytes>(*ParseDataSubset("500M")).bytes, int64_t{500} << 20);
+  for (const char* text : {"", "0/7", "8/7", "1/0", "a/b", "1/", "/1", "-1/2", "0%", "101%", "-5%",
+                           "5%%", "0", "M", "5Q", "99999999T"}) {
+    EXPECT_THAT(ParseDataSubset(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+std::vector<FileInfo> SomePacks(int count) {
+  std::vector<FileInfo> packs;
+  for (int i = 0; i < count; ++i) {
+    packs.push_back({.id = Id::Of(absl::StrCat(i)), .size_bytes = 1000});
+  }
+  return packs;
+}
+
+std::set<Id> IdsOf(const std::vector<FileInfo>& packs) {
+  std::set<Id> ids;
+  for (const FileInfo& pack : packs) {
+    ids.insert(pack.id);
+  }
+  return ids;
+}
+
+TEST(DataSubsetTest, PartsTogetherAreEverythingOnce) {
+  std::set<Id> seen;
+  for (int64_t part = 1; part <= 7; ++part) {
+    for (const Id& id : IdsOf(ChooseSubset(SomePacks(500), ReadPart{part, 7}, 0))) {
+      EXPECT_TRUE(seen.insert(id).second);
+    }
+  }
+  EXPECT_EQ(seen.size(), 500);
+}
+
+TEST(DataSubsetTest, DrawsBySeedWhateverTheOrder) {
+  std::vector<FileInfo> reversed = SomePacks(500);
+  std::reverse(reversed.begin(), reversed.end());
+  const std::set<Id> drawn = IdsOf(ChooseSubset(SomePacks(500), ReadShare{10}, 7));
+  EXPECT_EQ(drawn.size(), 50);
+  EXPECT_EQ(drawn, IdsOf(ChooseSubset(reversed, ReadShare{10}, 7)));
+  EXPECT_NE(drawn, IdsOf(ChooseSubset(SomePacks(500), ReadShare{10}, 8)));
+}
+
+TEST(DataSubsetTest, ReadsAtLeastOne) {
+  EXPECT_THAT(ChooseSubset(SomePacks(500), ReadShare{0.001}, 0), SizeIs(1));
+  EXPECT_THAT(ChooseSubset(SomePacks(500), ReadBytes{1}, 0), SizeIs(1));
+  EXPECT_THAT(ChooseSubset(SomePacks(500), ReadBytes{1001}, 0), SizeIs(2));
+  EXPECT_THAT(ChooseSubset(SomePacks(5), ReadBytes{int64_t{1} << 50}, 0), SizeIs(5));
+  EXPECT_THAT(ChooseSubset(SomePacks(5), ReadEverything{}, 0), SizeIs(5));
+  EXPECT_THAT(ChooseSubset(SomePacks(5), ReadNothing{}, 0), IsEmpty());
+  EXPECT_THAT(ChooseSubset({}, ReadShare{50}, 0), IsEmpty());
+}
+
+// --- Findings ---
+
+class CheckerTest : public MaintenanceFixture {
+ protected:
+  CheckerTest() : image_(Image({1, 2, 3})), id_(BackUp(image_)) {}
+
+  // The kinds of errors, not of notes.
+  std::set<std::string> Errors(bool read_data) {
+    std::set<std::string> kinds;
+    const CheckReport report = Check(read_data);
+    for (const Finding& finding : report.findings) {
+      EXPECT_FALSE(finding.thing.empty() || finding.detail.empty() || finding.next_step.empty());
+      if (finding.is_error) {
+        kinds.insert(std::string(NameOf(finding.kind)));
+      }
+    }
+    EXPECT_EQ(report.ok(), kinds.empty());
+    return kinds;
+  }
+
+  // Saves a snapshot of a root with these nodes, tagged like ours.
+  void SaveRoot(const std::vector<Node>& nodes, const std::vector<std::string>& data) {
+    std::unique_ptr<Repository> repository = Open();
+    BlobWriter writer(ctx_, *repository, {});
+    for (const std::string& blob : data) {
+      ASSERT_THAT(writer.AddBlob(BlobType::kData, Id::Of(blob), blob), IsOk());
+    }
+    const std::string text = EncodeTree(nodes);
+    ASSERT_THAT(writer.AddBlob(BlobType::kTree, Id::Of(text), text), IsOk());
+    ASSERT_THAT(writer.Flush(), IsOk());
+    RepoSnapshot snapshot;
+    snapshot.time = clock_.Now();
+    snapshot.tree = Id::Of(text);
+    snapshot.paths = {"/x"};
+    ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot), IsOk());
+  }
+
+  static Node File(const std::string& name, uint64_t size_bytes, std::vector<BlobId> content) {
+    Node node;
+    node.name = name;
+    node.type = NodeType::kFile;
+    node.size_bytes = size_bytes;
+    node.content = std::move(content);
+    return node;
+  }
+
+  std::string image_;
+  Id id_;
+};
+
+TEST_F(CheckerTest, AWholeRepositoryHasNoFindings) {
+  const CheckReport report = Check();
+  EXPECT_TRUE(report.ok() && report.complete);
+  EXPECT_THAT(report.findings, IsEmpty()) << Describe(report);
+  EXPECT_EQ(report.snapshots, 1);
+  EXPECT_EQ(report.trees, 4);
+  EXPECT_EQ(report.blobs, 4 + 1 + 4);
+  EXPECT_EQ(report.packs_read, report.packs);
+  EXPECT_GT(report.bytes_read, 3 * kTestChunkBytes);
+  EXPECT_EQ(Check(/*read_data=*/false).packs_read, 0);
+}
+
+TEST_F(CheckerTest, NamesEveryIndexThatDoesNotRead) {
+  BackUp(Image({4}));
+  for (const std::string& key : KeysBelow("index/")) {
+    Flip(key, 50);
+  }
+  const CheckReport report = Check();
+  EXPECT_FALSE(report.complete);
+  EXPECT_EQ(report.errors, 2);
+  EXPECT_THAT(KindsOf(report), ElementsAre("index-unreadable"));
+}
+
+TEST_F(CheckerTest, FindsPacksThatAreGoneOrCutShort) {
+  const std::string key = PackKey(PackOf(Noise(kTestChunkBytes, 2)));
+  const std::string bytes = store_.objects().at(key);
+  store_.SetObject(key, bytes.substr(1));
+  EXPECT_THAT(Errors(false), ElementsAre("pack-wrong-size"));
+  store_.RemoveObject(key);
+  EXPECT_THAT(Errors(false), ElementsAre("pack-missing"));
+}
+
+TEST_F(CheckerTest, OnePackFlippedIsFoundByReadingOnly) {
+  const std::string key = PackKey(PackOf(Noise(kTestChunkBytes, 2)));
+  Flip(key, 1000);
+  EXPECT_THAT(Errors(false), IsEmpty());
+  EXPECT_THAT(Errors(true), ElementsAre("pack-damaged"));
+}
+
+TEST_F(CheckerTest, EveryFlippedByteOfAPackIsFound) {
+  const std::string key = PackKey(TreePackOf(id_));
+  const std::size_t size = store_.objects().at(key).size();
+  for (std::size_t i = 0; i < size; i += size / 40 + 1) {
+    Flip(key, i);
+    EXPECT_THAT(Errors(true), Contains("pack-damaged")) << i;
+    Flip(key, i);
+  }
+}
+
+TEST_F(CheckerTest, AnOrphanIsANote) {
+  store_.SetObject(PackKey(Id::Of("x")), "x");
+  const CheckReport report = Check();
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.notes, 1);
+  EXPECT_THAT(KindsOf(report), ElementsAre("pack-unindexed"));
+}
+
+TEST_F(CheckerTest, FindsSnapshotsAndTreesThatDoNotRead) {
+  Flip(KeysBelow("snapshots/").front(), 40);
+  EXPECT_THAT(Errors(false), ElementsAre("snapshot-unreadable"));
+  Flip(KeysBelow("snapshots/").front(), 40);
+  const std::string key = PackKey(TreePackOf(id_));
+  for (std::size_t i = 0; i < store_.objects().at(key).size(); i += 20) {
+    Flip(key, i);
+  }
+  EXPECT_THAT(Errors(false), ElementsAre("tree-unreadable", "volume-malformed"));
+}
+
+TEST_F(CheckerTest, FindsWhatNoIndexLists) {
+  SaveRoot({File("a", 3, {Id::Of("abc")}), File("b", 5, {Id::Of("nowhere")})}, {"abc"});
+  EXPECT_THAT(Errors(true), ElementsAre("blob-missing"));
+}
+
+TEST_F(CheckerTest, SizesMustAddUp) {
+  SaveRoot({File("a", 3, {Id::Of("abc")}), File("b", 5, {Id::Of("abc"), Id::Of("abc")})}, {"abc"});
+  EXPECT_THAT(Errors(true), ElementsAre("file-wrong-size"));
+}
+
+TEST_F(CheckerTest, VolumesAreWhatTheirManifestSays) {
+  // A root of ours whose image is another volume's, of another size.
+  std::unique_ptr<Repository> repository = Open();
+  ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
+  RepoSnapshot snapshot = *repository->LoadSnapshot(ctx_, id_);
+  const RootTree root =
+      *DecodeRootTree(*repository->LoadBlob(ctx_, {BlobType::kTree, snapshot.tree}));
+  const std::string json = *repository->LoadBlob(ctx_, {BlobType::kData, root.manifest_blob});
+  VolumeManifest manifest = *DecodeManifest(json);
+  manifest.size_bytes += 1;
+  const std::string longer = EncodeManifest(manifest);
+  const std::string text =
+      EncodeRootTree(root.image_tree, Id::Of(longer), static_cast<int64_t>(longer.size()));
+  BlobWriter writer(ctx_, *repository, {});
+  ASSERT_THAT(writer.AddBlob(BlobType::kData, Id::Of(longer), longer), IsOk());
+  ASSERT_THAT(writer.AddBlob(BlobType::kTree, Id::Of(text), text), IsOk());
+  ASSERT_THAT(writer.Flush(), IsOk());
+  snapshot.tree = Id::Of(text);
+  ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot), IsOk());
+  EXPECT_THAT(Errors(true), ElementsAre("volume-malformed"));
+}
+
+TEST_F(CheckerTest, FindsPacksThatTwoIndexesListDifferently) {
+  std::unique_ptr<Repository> repository = Open();
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  const PackEntry entry = {.handle = {BlobType::kData, Id::Of("other")},
+                           .span = {.offset_bytes = 0, .sealed_bytes = 40}};
+  const IndexedPack other = {.id = pack, .entries = {entry}};
+  ASSERT_THAT(
+      repository->SaveFile(ctx_, FileKind::kIndex, EncodeIndex(absl::MakeConstSpan(&other, 1))),
+      IsOk());
+  EXPECT_THAT(Errors(false), Contains("pack-listed-differently"));
+}
+
+TEST_F(CheckerTest, AStoreThatDoesNotAnswerIsNoFinding) {
+  std::unique_ptr<Repository> repository = Open();
+  for (int64_t call = 1;; ++call) {
+    std::unique_ptr<Repository> fresh = Open();
+    store_.AddFault(
+        {.first_call = call, .last_call = call, .status = absl::UnavailableError("away")});
+    const int64_t before = store_.call_count();
+    const absl::StatusOr<CheckReport> report =
+        CheckRepository(ctx_, *fresh, {.read_data = ReadEverything{}, .progress = nullptr});
+    const bool reached = store_.call_count() - before >= call;
+    store_.ClearFaults();
+    if (!reached) {
+      ASSERT_THAT(report, IsOk());
+      EXPECT_TRUE(report->ok());
+      EXPECT_GT(call, 8);
+      return;
+    }
+    EXPECT_THAT(report, StatusIs(absl::StatusCode::kUnavailable)) << call;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::repository

@@ -1,0 +1,197 @@
+#include "repository/copier.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/repository/maintenance_fixture.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::CutMoment;
+using support::FakeObjectStore;
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::Noise;
+using support::StatusIs;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class CopierTest : public MaintenanceFixture {
+ protected:
+  CopierTest() {
+    const auto repository = Repository::Init(ctx_, other_, kOther, environment_);
+    EXPECT_THAT(repository, IsOk());
+    UseCheapKey(other_, **repository, kOther);
+  }
+
+  std::unique_ptr<Repository> OpenOther() {
+    auto repository = Repository::Open(ctx_, other_, kOther, environment_);
+    EXPECT_THAT(repository, IsOk());
+    return *std::move(repository);
+  }
+
+  absl::StatusOr<std::vector<CopiedSnapshot>> Copy(Repository& from, Repository& to,
+                                                   const std::vector<Id>& ids = {}) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeLock(to, /*exclusive=*/false));
+    return CopySnapshots(ctx_, from, to, *lock, ids, {.writer = writer_options_, .progress = {}});
+  }
+
+  absl::StatusOr<std::vector<CopiedSnapshot>> Copy(const std::vector<Id>& ids = {}) {
+    const std::unique_ptr<Repository> from = Open();
+    const std::unique_ptr<Repository> to = OpenOther();
+    return Copy(*from, *to, ids);
+  }
+
+  void ExpectRestoresThere(const Id& id, const std::string& image) {
+    const std::unique_ptr<Repository> to = OpenOther();
+    ASSERT_THAT(to->LoadIndex(ctx_), IsOk());
+    const absl::StatusOr<std::string> restored = RestoreImage(ctx_, *to, id);
+    ASSERT_THAT(restored, IsOk());
+    EXPECT_TRUE(*restored == image);
+    const absl::StatusOr<CheckReport> report =
+        CheckRepository(ctx_, *to, {.read_data = ReadEverything{}, .progress = nullptr});
+    ASSERT_THAT(report, IsOk());
+    EXPECT_EQ(report->errors, 0) << Describe(*report);
+  }
+
+  static constexpr char kOther[] = "another password";
+  FakeObjectStore other_;
+};
+
+TEST_F(CopierTest, CopiesAllOnceAndKeepsTrees) {
+  const std::string first_image = Image({1, 2, 3});
+  const std::string second_image = Image({1, 12, 3});
+  const Id first = BackUp(first_image);
+  BackUp(second_image);
+  const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy();
+  ASSERT_THAT(copied, IsOkAndHolds(SizeIs(2)));
+  EXPECT_EQ((*copied)[0].source, first);
+  ExpectRestoresThere((*copied)[0].copy, first_image);
+  ExpectRestoresThere((*copied)[1].copy, second_image);
+  // The second shares all but one chunk.
+  EXPECT_EQ((*copied)[0].counts.data_blobs, 4 + 1);
+  EXPECT_EQ((*copied)[1].counts.data_blobs, 1 + 1);
+  const std::unique_ptr<Repository> from = Open();
+  const std::unique_ptr<Repository> to = OpenOther();
+  const RepoSnapshot source = *from->LoadSnapshot(ctx_, first);
+  const RepoSnapshot copy = *to->LoadSnapshot(ctx_, (*copied)[0].copy);
+  EXPECT_EQ(copy.tree, source.tree);
+  EXPECT_EQ(copy.time, source.time);
+  EXPECT_EQ(copy.tags, source.tags);
+  EXPECT_EQ(copy.original, first);
+}
+
+TEST_F(CopierTest, ASecondRunAddsOnlyWhatIsNew) {
+  BackUp(Image({1, 2}));
+  ASSERT_THAT(Copy(), IsOk());
+  const std::map<std::string, std::string> before = other_.objects();
+  const absl::StatusOr<std::vector<CopiedSnapshot>> again = Copy();
+  ASSERT_THAT(again, IsOkAndHolds(SizeIs(1)));
+  EXPECT_TRUE(again->front().was_there);
+  EXPECT_EQ(other_.objects(), before);
+
+  const std::string image = Image({1, 3});
+  BackUp(image);
+  const absl::StatusOr<std::vector<CopiedSnapshot>> third = Copy();
+  ASSERT_THAT(third, IsOkAndHolds(SizeIs(2)));
+  EXPECT_EQ(third->back().counts.data_blobs, 1 + 1);
+  ExpectRestoresThere(third->back().copy, image);
+}
+
+TEST_F(CopierTest, ParentsComeFirstAndAreMapped) {
+  const Id parent = BackUp(Image({1}));
+  std::unique_ptr<Repository> repository = Open();
+  RepoSnapshot child = *repository->LoadSnapshot(ctx_, parent);
+  child.parent = parent;
+  child.time -= absl::Hours(48);  // A child that seems older than its parent.
+  const Id child_id = *repository->SaveSnapshot(ctx_, child);
+  const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy();
+  ASSERT_THAT(copied, IsOkAndHolds(SizeIs(2)));
+  EXPECT_EQ((*copied)[0].source, parent);
+  EXPECT_EQ((*copied)[1].source, child_id);
+  EXPECT_EQ(OpenOther()->LoadSnapshot(ctx_, (*copied)[1].copy)->parent, (*copied)[0].copy);
+}
+
+TEST_F(CopierTest, AParentThatIsNotCopiedIsNotNamed) {
+  const Id parent = BackUp(Image({1}));
+  std::unique_ptr<Repository> repository = Open();
+  RepoSnapshot child = *repository->LoadSnapshot(ctx_, parent);
+  child.parent = parent;
+  child.time += absl::Hours(1);
+  const Id child_id = *repository->SaveSnapshot(ctx_, child);
+  const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy({child_id});
+  ASSERT_THAT(copied, IsOkAndHolds(SizeIs(1)));
+  EXPECT_EQ(OpenOther()->LoadSnapshot(ctx_, copied->front().copy)->parent, std::nullopt);
+}
+
+TEST_F(CopierTest, RefusesItselfAndWhatIsNotThere) {
+  BackUp(Image({1}));
+  const std::unique_ptr<Repository> one = Open();
+  const std::unique_ptr<Repository> same = Open();
+  EXPECT_THAT(Copy(*one, *same), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Copy({Id::Of("x")}), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(CopierTest, DamageIsNeverCopied) {
+  const std::string image = Image({1, 2});
+  BackUp(image);
+  Flip(PackKey(PackOf(Noise(kTestChunkBytes, 1))), 100);
+  EXPECT_THAT(Copy(), StatusIs(absl::StatusCode::kDataLoss));
+  for (const auto& [key, bytes] : other_.objects()) {
+    EXPECT_FALSE(key.starts_with("snapshots/")) << key;
+  }
+  // A second copy of the blob helps.
+  BackUp(image, /*skip_known=*/false);
+  const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy();
+  ASSERT_THAT(copied, IsOkAndHolds(SizeIs(2)));
+  ExpectRestoresThere(copied->front().copy, image);
+}
+
+TEST_F(CopierTest, CommitsNothingWithoutItsLock) {
+  BackUp(Image({1, 2}));
+  const std::unique_ptr<Repository> from = Open();
+  const std::unique_ptr<Repository> to = OpenOther();
+  const absl::StatusOr<std::unique_ptr<Lock>> lock = TakeLock(*to, /*exclusive=*/false);
+  ASSERT_THAT(lock, IsOk());
+  for (const auto& [key, bytes] : other_.objects()) {
+    if (key.starts_with("locks/")) {
+      other_.RemoveObject(key);
+    }
+  }
+  EXPECT_THAT(CopySnapshots(ctx_, *from, *to, **lock, {}, {.writer = {}, .progress = nullptr}),
+              StatusIs(absl::StatusCode::kAborted));
+}
+
+TEST_F(CopierTest, MayDieAtAnyCall) {
+  BackUp(Image({1, 2}));
+  const std::string image = Image({1, 12});
+  BackUp(image);
+  const std::map<std::string, std::string> base = other_.objects();
+  const std::unique_ptr<Repository> from = Open();
+  for (int64_t call = 1;; ++call) {
+    for (const CutMoment moment : {CutMoment::kBefore, CutMoment::kAfter}) {
+      other_.SetObjects(base);
+      other_.Restart();
+      const std::unique_ptr<Repository> to = OpenOther();
+      other_.CutAt(other_.call_count() + call, moment);
+      const absl::Status status = Copy(*from, *to).status();
+      const bool cut = other_.is_cut();
+      other_.Restart();
+      const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy();
+      ASSERT_THAT(copied, IsOkAndHolds(SizeIs(2)));
+      ExpectRestoresThere(copied->back().copy, image);
+      EXPECT_THAT(*OpenOther()->ListFiles(ctx_, FileKind::kSnapshot), SizeIs(2));
+      if (!cut) {
+        EXPECT_THAT(status, IsOk());
+        EXPECT_GT(call, 15);
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::repository

@@ -1,0 +1,347 @@
+#include "repository/pruner.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "repository/pack_reader.h"
+#include "tests/repository/maintenance_fixture.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::CutMoment;
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::Noise;
+using support::Prose;
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+TEST(UnusedLimitTest, ReadsWhatResticReads) {
+  EXPECT_EQ(ParseUnusedLimit("5%")->percent, 5);
+  EXPECT_EQ(ParseUnusedLimit("5%")->bytes, -1);
+  EXPECT_EQ(ParseUnusedLimit("2G")->bytes, int64_t{2} << 30);
+  EXPECT_EQ(ParseUnusedLimit("0")->bytes, 0);
+  EXPECT_EQ(ParseUnusedLimit("unlimited")->percent, 100);
+  for (const char* text : {"", "%", "-1", "101%", "5X", "nan%", "1e3", "unlimite", "99999999T"}) {
+    EXPECT_THAT(ParseUnusedLimit(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
+class PrunerTest : public MaintenanceFixture {
+ protected:
+  // Two generations that share a chunk; the first is forgotten. Its other chunks lie in packs with
+  // and without used ones.
+  void MakeGenerations() {
+    const Id first = BackUp(Image({1, 2, 3, 4, 5}));
+    image_ = Image({1, 12, 13, 14, 15});
+    kept_ = BackUp(image_);
+    ASSERT_THAT(Forget(first), IsOk());
+    ASSERT_THAT(KeysBelow("snapshots/"), SizeIs(1));
+  }
+
+  void ExpectAllRight() {
+    ExpectClean();
+    ExpectRestores(kept_, image_);
+  }
+
+  std::string image_;
+  Id kept_;
+};
+
+TEST_F(PrunerTest, NothingToDoChangesNothing) {
+  const std::string image = Image({1, 2});
+  BackUp(image);
+  const std::map<std::string, std::string> before = store_.objects();
+  ASSERT_THAT(Prune(Thorough()), IsOk());
+  EXPECT_EQ(store_.objects(), before);
+}
+
+TEST_F(PrunerTest, PlansAndFrees) {
+  MakeGenerations();
+  const std::map<std::string, std::string> before = store_.objects();
+  std::unique_ptr<Repository> repository = Open();
+  const absl::StatusOr<PrunePlan> dry = PlanPrune(ctx_, *repository, Thorough());
+  ASSERT_THAT(dry, IsOk());
+  EXPECT_EQ(store_.objects(), before);  // A plan writes nothing.
+
+  const absl::StatusOr<PrunePlan> done = Prune(Thorough());
+  ASSERT_THAT(done, IsOk());
+  const PruneFigures& figures = done->figures;
+  EXPECT_EQ(figures.bytes_freed, dry->figures.bytes_freed);
+  EXPECT_EQ(figures.snapshots, 1);
+  // Chunks, and five trees: leaf, level 1, image and root, and volume.json with the data.
+  EXPECT_EQ(figures.blobs_used, 6 + 1 + 4);
+  EXPECT_EQ(figures.blobs_unused, 4 + 1 + 4);
+  EXPECT_EQ(figures.bytes_unused_after, 0);
+  EXPECT_GT(figures.packs_removed, 0);
+  EXPECT_GT(figures.packs_repacked, 0);
+  ExpectAllRight();
+
+  const absl::StatusOr<PrunePlan> again = Prune(Thorough());
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(again->figures.blobs_unused + again->figures.blobs_duplicate, 0);
+  EXPECT_EQ(again->figures.bytes_freed, 0);
+}
+
+TEST_F(PrunerTest, LeavesWhatTheLimitAllows) {
+  MakeGenerations();
+  PruneOptions options = Thorough();
+  options.unused_max = {.percent = 100};
+  const absl::StatusOr<PrunePlan> plan = Prune(options);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_GT(plan->figures.bytes_unused_after, 0);
+  EXPECT_GT(plan->figures.packs_removed, 0);  // Those go in any case.
+  ExpectAllRight();
+}
+
+TEST_F(PrunerTest, RepacksNoMoreThanAllowed) {
+  MakeGenerations();
+  PruneOptions options = Thorough();
+  options.repack_bytes_max = 0;
+  const absl::StatusOr<PrunePlan> plan = Prune(options);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->repack, IsEmpty());
+  EXPECT_GT(plan->figures.bytes_unused_after, 0);
+  ExpectAllRight();
+}
+
+TEST_F(PrunerTest, RemovesDuplicates) {
+  image_ = Image({1, 2, 3});
+  BackUp(image_);
+  kept_ = BackUp(image_, /*skip_known=*/false);
+  const absl::StatusOr<PrunePlan> plan = Prune(Thorough());
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_GE(plan->figures.blobs_duplicate, 4);
+  ExpectAllRight();
+  EXPECT_EQ(Prune(Thorough())->figures.blobs_duplicate, 0);
+}
+
+TEST_F(PrunerTest, RemovesPacksThatNoIndexLists) {
+  image_ = Image({1, 2});
+  kept_ = BackUp(image_);
+  const std::map<std::string, std::string> before = store_.objects();
+  BackUp(Image({7, 8}));
+  for (const char* prefix : {"index/", "snapshots/"}) {
+    for (const std::string& key : KeysBelow(prefix)) {
+      if (!before.contains(key)) {
+        store_.RemoveObject(key);
+      }
+    }
+  }
+  const absl::StatusOr<PrunePlan> plan = Prune(Thorough());
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_GT(plan->figures.packs_unindexed, 0);
+  EXPECT_EQ(store_.objects(), before);
+}
+
+TEST_F(PrunerTest, RemovesSidecarsOfSnapshotsThatAreGone) {
+  image_ = Image({1});
+  kept_ = BackUp(image_);
+  std::unique_ptr<Repository> repository = Open();
+  ASSERT_THAT(repository->SaveLocator(ctx_, kept_, TreeLocator()), IsOk());
+  ASSERT_THAT(repository->SaveLocator(ctx_, Id::Of("gone"), TreeLocator()), IsOk());
+  ASSERT_THAT(Prune(Thorough()), IsOk());
+  EXPECT_THAT(KeysBelow("aux/"), testing::ElementsAre(SidecarKey(kept_)));
+}
+
+TEST_F(PrunerTest, MergesSmallPacksAndIndexes) {
+  std::vector<uint64_t> seeds = {1, 2};
+  for (uint64_t generation = 0; generation < 11; ++generation) {
+    seeds[0] = 100 + generation;
+    image_ = Image(seeds);
+    kept_ = BackUp(image_);
+  }
+  PruneOptions options = Thorough();
+  options.pack_target_bytes = 8 * kTestChunkBytes;
+  const std::size_t packs_before = KeysBelow("data/").size();
+  const absl::StatusOr<PrunePlan> plan = Prune(options);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->figures.bytes_freed, 0);
+  EXPECT_LT(KeysBelow("data/").size(), packs_before / 2);
+  EXPECT_THAT(KeysBelow("index/"), SizeIs(1));
+  ExpectAllRight();
+}
+
+TEST_F(PrunerTest, AnEmptyRepositoryEndsEmpty) {
+  ASSERT_THAT(Forget(BackUp(Image({1, 2}))), IsOk());
+  ASSERT_THAT(Prune(Thorough()), IsOk());
+  EXPECT_THAT(KeysBelow("data/"), IsEmpty());
+  EXPECT_THAT(KeysBelow("index/"), IsEmpty());
+}
+
+// --- What it must not do ---
+
+TEST_F(PrunerTest, RefusesBesideARunningBackup) {
+  MakeGenerations();
+  std::unique_ptr<Repository> repository = Open();
+  const absl::StatusOr<std::unique_ptr<Lock>> backup = TakeLock(*repository, /*exclusive=*/false);
+  ASSERT_THAT(backup, IsOk());
+  LockOptions options;
+  options.exclusive = true;
+  options.refresh_by_thread = false;
+  EXPECT_TRUE(IsLocked(Lock::Acquire(ctx_, *repository, options).status()));
+}
+
+TEST_F(PrunerTest, DeletesNothingOnceTheLockIsLost) {
+  MakeGenerations();
+  std::unique_ptr<Repository> repository = Open();
+  const absl::StatusOr<std::unique_ptr<Lock>> lock = TakeLock(*repository);
+  ASSERT_THAT(lock, IsOk());
+  const absl::StatusOr<PrunePlan> plan = PlanPrune(ctx_, *repository, Thorough());
+  ASSERT_THAT(plan, IsOk());
+  store_.RemoveObject(KeysBelow("locks/").front());
+  const std::map<std::string, std::string> before = store_.objects();
+  EXPECT_THAT(RunPrune(ctx_, *repository, **lock, *plan, Thorough()),
+              StatusIs(absl::StatusCode::kAborted));
+  for (const auto& [key, bytes] : before) {
+    EXPECT_TRUE(store_.objects().contains(key)) << key;
+  }
+}
+
+TEST_F(PrunerTest, AnIndexFromBeforeTheLockCostsNothing) {
+  image_ = Image({1, 2});
+  BackUp(image_);
+  std::unique_ptr<Repository> repository = Open();
+  ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
+  kept_ = BackUp(image_, /*skip_known=*/false);  // New packs, the same blobs.
+  EXPECT_THAT(Prune(*repository, Thorough()), StatusIs(absl::StatusCode::kAborted));
+  ExpectAllRight();
+}
+
+TEST_F(PrunerTest, RefusesWhatItCannotJudge) {
+  MakeGenerations();
+  const std::map<std::string, std::string> whole = store_.objects();
+  const PackId used_pack = PackOf(Noise(kTestChunkBytes, 13));
+  const PackId tree_pack = TreePackOf(kept_);
+  const std::map<std::string, std::string> damages = {{"snapshot", KeysBelow("snapshots/").front()},
+                                                      {"index", KeysBelow("index/").front()},
+                                                      {"tree", PackKey(tree_pack)}};
+  for (const auto& [what, key] : damages) {
+    store_.SetObjects(whole);
+    for (std::size_t i = 0; i < 40; ++i) {
+      Flip(key, i);
+    }
+    const std::map<std::string, std::string> before = store_.objects();
+    EXPECT_THAT(Prune(Thorough()),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("damaged")))
+        << what;
+    EXPECT_EQ(store_.objects(), before) << what;
+  }
+  for (const bool cut_short : {false, true}) {
+    store_.SetObjects(whole);
+    if (cut_short) {
+      std::string bytes = whole.at(PackKey(used_pack));
+      bytes.pop_back();
+      store_.SetObject(PackKey(used_pack), bytes);
+    } else {
+      store_.RemoveObject(PackKey(used_pack));
+    }
+    EXPECT_THAT(Prune(Thorough()),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("missing or cut short")));
+  }
+}
+
+TEST_F(PrunerTest, ADamagedCopyIsReplacedByAnother) {
+  image_ = Image({1, 2, 3});
+  kept_ = BackUp(image_);
+  BackUp(image_, /*skip_known=*/false);
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  Flip(PackKey(pack), 100);
+  Flip(PackKey(pack), kTestChunkBytes + 100);
+  PruneOptions options = Thorough();
+  options.pack_target_bytes = 64 * kTestChunkBytes;  // Repacks, so that copies are read.
+  const absl::Status status = Prune(options).status();
+  // Either it chose the other copy, or it found it when the chosen one did not read.
+  EXPECT_THAT(status, IsOk());
+}
+
+TEST_F(PrunerTest, APackThatDoesNotReadStopsItBeforeAnythingIsLost) {
+  MakeGenerations();
+  // Chunk 1 is used, its neighbour is not: this pack is repacked.
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 1));
+  for (std::size_t i = 0; i < 2; ++i) {
+    Flip(PackKey(pack), 100 + i * kTestChunkBytes);
+  }
+  const std::map<std::string, std::string> before = store_.objects();
+  EXPECT_THAT(Prune(Thorough()), StatusIs(absl::StatusCode::kDataLoss));
+  for (const auto& [key, bytes] : before) {
+    EXPECT_TRUE(store_.objects().contains(key)) << key;
+  }
+}
+
+// --- Dying anywhere ---
+
+TEST_F(PrunerTest, MayDieAtAnyCall) {
+  MakeGenerations();
+  const std::map<std::string, std::string> base = store_.objects();
+  int64_t cuts = 0;
+  for (int64_t call = 1;; ++call) {
+    for (const CutMoment moment : {CutMoment::kBefore, CutMoment::kAfter}) {
+      store_.SetObjects(base);
+      store_.Restart();
+      std::unique_ptr<Repository> repository = Open();
+      store_.CutAt(store_.call_count() + call, moment);
+      const absl::Status status = Prune(*repository, Thorough()).status();
+      if (!store_.is_cut()) {
+        ASSERT_THAT(status, IsOk());
+        EXPECT_GT(cuts, 40);
+        return;
+      }
+      ++cuts;
+      store_.Restart();
+      SCOPED_TRACE(absl::StrCat("call ", call, moment == CutMoment::kAfter ? " after" : " before"));
+      ExpectClean(/*read_data=*/false);
+      ExpectRestores(kept_, image_);
+      ASSERT_THAT(Prune(Thorough()), IsOk());
+      EXPECT_THAT(KeysBelow("locks/"), IsEmpty());
+      if (HasFailure()) {
+        return;
+      }
+    }
+    store_.Restart();
+    ExpectAllRight();
+  }
+}
+
+TEST_F(PrunerTest, MayFailAtAnyCall) {
+  MakeGenerations();
+  const std::map<std::string, std::string> base = store_.objects();
+  for (int64_t call = 1;; ++call) {
+    store_.SetObjects(base);
+    store_.Restart();
+    std::unique_ptr<Repository> repository = Open();
+    const absl::StatusOr<std::unique_ptr<Lock>> lock = TakeLock(*repository);
+    ASSERT_THAT(lock, IsOk());
+    store_.AddFault(
+        {.first_call = call, .last_call = call, .status = absl::UnavailableError("away")});
+    const int64_t calls_before = store_.call_count();
+    absl::Status status;
+    if (const absl::StatusOr<PrunePlan> plan = PlanPrune(ctx_, *repository, Thorough());
+        plan.ok()) {
+      status = RunPrune(ctx_, *repository, **lock, *plan, Thorough()).status();
+    } else {
+      status = plan.status();
+    }
+    const bool reached = store_.call_count() - calls_before >= call;
+    store_.ClearFaults();
+    if (!reached) {
+      ASSERT_THAT(status, IsOk());
+      EXPECT_GT(call, 20);
+      return;
+    }
+    EXPECT_THAT(status, Not(IsOk())) << call;
+    SCOPED_TRACE(absl::StrCat("call ", call));
+    ExpectClean(/*read_data=*/false);
+    if (HasFailure()) {
+      return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::repository

@@ -1,0 +1,262 @@
+#include "repository/repairer.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "repository/pack_reader.h"
+#include "tests/repository/maintenance_fixture.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::CutMoment;
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::Noise;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class RepairerTest : public MaintenanceFixture {
+ protected:
+  RepairerTest() : image_(Image({1, 2, 3})), id_(BackUp(image_)) {}
+
+  absl::StatusOr<RepairIndexResult> Repair(Repository& repository,
+                                           const RepairIndexOptions& options = {}) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeLock(repository));
+    return RepairIndex(ctx_, repository, *lock, options);
+  }
+
+  absl::StatusOr<RepairIndexResult> Repair(const RepairIndexOptions& options = {}) {
+    std::unique_ptr<Repository> repository = Open();
+    return Repair(*repository, options);
+  }
+
+  absl::StatusOr<std::vector<PackRepair>> RepairThese(const std::vector<PackId>& packs,
+                                                      RepairPacksOptions options = {}) {
+    std::unique_ptr<Repository> repository = Open();
+    options.writer = writer_options_;
+    ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeLock(*repository));
+    return RepairPacks(ctx_, *repository, *lock, packs, options);
+  }
+
+  void ExpectAllRight() {
+    ExpectClean();
+    ExpectRestores(id_, image_);
+  }
+
+  std::string image_;
+  Id id_;
+};
+
+// --- The index ---
+
+TEST_F(RepairerTest, AGoodIndexIsLeftAlone) {
+  const std::map<std::string, std::string> before = store_.objects();
+  const absl::StatusOr<RepairIndexResult> result = Repair();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(result->changed());
+  EXPECT_EQ(store_.objects(), before);
+}
+
+TEST_F(RepairerTest, ReplacesAnIndexThatIsGoneOrDoesNotRead) {
+  BackUp(Image({4}));
+  const std::string key = KeysBelow("index/").front();
+  Flip(key, 60);
+  absl::StatusOr<RepairIndexResult> result = Repair();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->unreadable_files, SizeIs(1));
+  EXPECT_FALSE(result->packs_added.empty());
+  EXPECT_FALSE(store_.objects().contains(key));
+  ExpectAllRight();
+
+  for (const std::string& index : KeysBelow("index/")) {
+    store_.RemoveObject(index);
+  }
+  result = Repair();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->packs_added.size(), KeysBelow("data/").size());
+  ExpectAllRight();
+}
+
+TEST_F(RepairerTest, ADryRunOnlySays) {
+  Flip(KeysBelow("index/").front(), 60);
+  const std::map<std::string, std::string> before = store_.objects();
+  const absl::StatusOr<RepairIndexResult> result = Repair({.dry_run = true, .progress = nullptr});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_TRUE(result->changed());
+  EXPECT_EQ(store_.objects(), before);
+}
+
+TEST_F(RepairerTest, ReadsEveryHeaderWhenToldTo) {
+  const absl::StatusOr<RepairIndexResult> result =
+      Repair({.read_all_packs = true, .progress = nullptr});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->packs_added.size(), KeysBelow("data/").size());
+  EXPECT_THAT(KeysBelow("index/"), SizeIs(1));
+  ExpectAllRight();
+}
+
+TEST_F(RepairerTest, DropsPacksThatAreGone) {
+  const PackId gone = PackOf(Noise(kTestChunkBytes, 1));
+  store_.RemoveObject(PackKey(gone));
+  const absl::StatusOr<RepairIndexResult> result = Repair();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->packs_dropped, ElementsAre(gone));
+  EXPECT_EQ(KindsOf(Check()), std::set<std::string>{"blob-missing"});
+  // A new backup of the same data brings the blobs back.
+  BackUp(image_);
+  ExpectAllRight();
+}
+
+TEST_F(RepairerTest, SettlesWhatTwoIndexesListDifferently) {
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  const PackEntry entry = {.handle = {BlobType::kData, Id::Of("other")},
+                           .span = {.offset_bytes = 0, .sealed_bytes = 40}};
+  const IndexedPack other = {.id = pack, .entries = {entry}};
+  ASSERT_THAT(Open()->SaveFile(ctx_, FileKind::kIndex, EncodeIndex(absl::MakeConstSpan(&other, 1))),
+              IsOk());
+  const absl::StatusOr<RepairIndexResult> result = Repair();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->packs_added, ElementsAre(pack));
+  ExpectAllRight();
+}
+
+TEST_F(RepairerTest, APackWithoutAHeaderStaysListed) {
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  const std::string bytes = store_.objects().at(PackKey(pack));
+  store_.SetObject(PackKey(pack), bytes.substr(0, bytes.size() - 10));
+  const absl::StatusOr<RepairIndexResult> result = Repair();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->packs_unreadable, ElementsAre(pack));
+  EXPECT_FALSE(result->changed());
+  // For its blobs are whole.
+  ASSERT_THAT(RepairThese({pack}), IsOk());
+  ExpectAllRight();
+}
+
+TEST_F(RepairerTest, IndexRepairMayDieAtAnyCall) {
+  BackUp(Image({4}));
+  Flip(KeysBelow("index/").front(), 60);
+  const std::map<std::string, std::string> base = store_.objects();
+  for (int64_t call = 1;; ++call) {
+    for (const CutMoment moment : {CutMoment::kBefore, CutMoment::kAfter}) {
+      store_.SetObjects(base);
+      store_.Restart();
+      std::unique_ptr<Repository> repository = Open();
+      store_.CutAt(store_.call_count() + call, moment);
+      const absl::Status status = Repair(*repository).status();
+      const bool cut = store_.is_cut();
+      store_.Restart();
+      ASSERT_THAT(Repair(), IsOk());
+      ExpectClean(/*read_data=*/false);
+      ExpectRestores(id_, image_);
+      if (!cut) {
+        EXPECT_THAT(status, IsOk());
+        EXPECT_GT(call, 8);
+        return;
+      }
+    }
+  }
+}
+
+// --- Packs ---
+
+TEST_F(RepairerTest, MovesWhatIsIntactAndRefillsTheRest) {
+  const std::string damaged = Noise(kTestChunkBytes, 2);
+  const PackId pack = PackOf(damaged);
+  std::unique_ptr<Repository> repository = Open();
+  ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
+  BlobLocation location;
+  ASSERT_TRUE(repository->index().FindAny({BlobType::kData, Id::Of(damaged)}, location));
+  Flip(PackKey(pack), location.span.offset_bytes + 50);
+
+  RepairPacksOptions options;
+  options.refill = [&](const CallContext&,
+                       const BlobHandle& handle) -> absl::StatusOr<std::string> {
+    EXPECT_EQ(handle, (BlobHandle{BlobType::kData, Id::Of(damaged)}));
+    return damaged;
+  };
+  const absl::StatusOr<std::vector<PackRepair>> repairs = RepairThese({pack}, options);
+  ASSERT_THAT(repairs, IsOkAndHolds(SizeIs(1)));
+  EXPECT_EQ(repairs->front().blobs_intact, 1);
+  EXPECT_EQ(repairs->front().blobs_refilled, 1);
+  EXPECT_TRUE(repairs->front().removed);
+  EXPECT_FALSE(store_.objects().contains(PackKey(pack)));
+  ExpectAllRight();
+}
+
+TEST_F(RepairerTest, RefillsAPackThatIsGone) {
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 1));
+  store_.RemoveObject(PackKey(pack));
+  RepairPacksOptions options;
+  options.refill = [&](const CallContext&,
+                       const BlobHandle& handle) -> absl::StatusOr<std::string> {
+    for (std::size_t at = 0; at < image_.size(); at += kTestChunkBytes) {
+      if (Id::Of(image_.substr(at, kTestChunkBytes)) == handle.id) {
+        return image_.substr(at, kTestChunkBytes);
+      }
+    }
+    return absl::NotFoundError("not of this volume");
+  };
+  ASSERT_THAT(RepairThese({pack}, options), IsOk());
+  ExpectAllRight();
+}
+
+TEST_F(RepairerTest, FindsChunksInAVolume) {
+  std::unique_ptr<Repository> repository = Open();
+  ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
+  const BlobId third = Id::Of(Noise(kTestChunkBytes, 3));
+  const BlobId last = Id::Of(image_.substr(3 * kTestChunkBytes));
+  const RepoSnapshot snapshot = *repository->LoadSnapshot(ctx_, id_);
+  const auto offsets = FindChunks(ctx_, *repository, snapshot, {third, last, Id::Of("elsewhere")});
+  ASSERT_THAT(offsets, IsOk());
+  EXPECT_THAT(*offsets, testing::UnorderedElementsAre(testing::Pair(third, 2 * kTestChunkBytes),
+                                                      testing::Pair(last, 3 * kTestChunkBytes)));
+}
+
+TEST_F(RepairerTest, UsesTheCopyOfAnotherPack) {
+  BackUp(image_, /*skip_known=*/false);
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  store_.RemoveObject(PackKey(pack));
+  const absl::StatusOr<std::vector<PackRepair>> repairs = RepairThese({pack});
+  ASSERT_THAT(repairs, IsOk());
+  EXPECT_GT(repairs->front().blobs_elsewhere, 0);
+  EXPECT_TRUE(repairs->front().removed);
+  ExpectAllRight();
+}
+
+TEST_F(RepairerTest, KeepsAPackOfWhichSomethingIsLost) {
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  Flip(PackKey(pack), 100);
+  const std::map<std::string, std::string> before = store_.objects();
+  RepairPacksOptions options;
+  options.refill = [](const CallContext&, const BlobHandle&) -> absl::StatusOr<std::string> {
+    return std::string("changed since");
+  };
+  absl::StatusOr<std::vector<PackRepair>> repairs = RepairThese({pack}, options);
+  ASSERT_THAT(repairs, IsOk());
+  EXPECT_THAT(repairs->front().lost, SizeIs(1));
+  EXPECT_FALSE(repairs->front().removed);
+  EXPECT_EQ(store_.objects(), before);
+
+  options.drop_lost = true;
+  repairs = RepairThese({pack}, options);
+  ASSERT_THAT(repairs, IsOk());
+  EXPECT_TRUE(repairs->front().removed);
+  EXPECT_EQ(KindsOf(Check()), std::set<std::string>{"blob-missing"});
+}
+
+TEST_F(RepairerTest, SaysWhatToDoFirst) {
+  EXPECT_THAT(RepairThese({Id::Of("x")}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("repair index")));
+  Flip(KeysBelow("index/").front(), 60);
+  EXPECT_THAT(RepairThese({Id::Of("x")}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("repair index")));
+}
+
+}  // namespace
+}  // namespace csidelta::repository

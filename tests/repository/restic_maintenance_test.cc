@@ -1,0 +1,270 @@
+// Our maintenance judged by the distribution's restic, and restic's judged by ours. Each test works
+// in a directory of its own.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "repository/checker.h"
+#include "repository/copier.h"
+#include "repository/forget.h"
+#include "repository/pruner.h"
+#include "repository/repairer.h"
+#include "storage/file_object_store.h"
+#include "tests/repository/test_volume.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::repository {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::Noise;
+using support::Prose;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+constexpr int64_t kChunkBytes = 256 << 10;
+constexpr char kPassword[] = "secret";
+
+struct Outcome {
+  int exit_code = -1;
+  std::string output;  // Both streams.
+};
+
+Outcome Shell(const std::string& command) {
+  FILE* pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
+  Outcome outcome;
+  std::array<char, 4096> buffer;
+  std::size_t count = 0;
+  while ((count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
+    outcome.output.append(buffer.data(), count);
+  }
+  const int status = pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+class ResticMaintenanceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Shell("restic version").exit_code != 0) {
+      GTEST_SKIP() << "restic is not installed: ./dev setup";
+    }
+    std::string name = testing::TempDir() + "/csi-delta-maintenance-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    store_ = std::make_unique<storage::FileObjectStore>(folder_ / "repo", Random::Real());
+  }
+
+  void TearDown() override {
+    if (!folder_.empty()) {
+      std::filesystem::remove_all(folder_);
+    }
+  }
+
+  Outcome Restic(const std::string& arguments, const std::string& repository = "repo") const {
+    return Shell(absl::StrCat("RESTIC_PASSWORD=", kPassword, " restic --no-cache -r ",
+                              folder_.string(), "/", repository, " ", arguments));
+  }
+
+  void ExpectRestic(const std::string& arguments, const std::string& repository = "repo") const {
+    const Outcome outcome = Restic(arguments, repository);
+    EXPECT_EQ(outcome.exit_code, 0) << arguments << "\n" << outcome.output;
+  }
+
+  void ExpectResticFindsNothingWrong(const std::string& repository = "repo") const {
+    const Outcome outcome = Restic("check --read-data", repository);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("no errors were found"));
+  }
+
+  std::unique_ptr<Repository> Open() {
+    auto repository = Repository::Open(ctx_, *store_, kPassword, {});
+    EXPECT_THAT(repository, IsOk());
+    return *std::move(repository);
+  }
+
+  std::unique_ptr<Lock> TakeLock(Repository& repository, bool exclusive = true) {
+    LockOptions options;
+    options.exclusive = exclusive;
+    absl::StatusOr<std::unique_ptr<Lock>> lock = Lock::Acquire(ctx_, repository, options);
+    EXPECT_THAT(lock, IsOk());
+    return *std::move(lock);
+  }
+
+  Id BackUp(const std::string& image) {
+    std::unique_ptr<Repository> repository = Open();
+    EXPECT_THAT(repository->LoadIndex(ctx_), IsOk());
+    BlobWriterOptions options;
+    options.known = &repository->index();
+    options.pack_target_bytes = 1 << 20;
+    const absl::StatusOr<Id> id = BackUpImage(ctx_, *repository, image, kChunkBytes, options);
+    EXPECT_THAT(id, IsOk());
+    return id.value_or(Id());
+  }
+
+  // Generations of a volume: the last one is returned, all others are forgotten.
+  Id MakeGenerations(std::string& image) {
+    EXPECT_THAT(Repository::Init(ctx_, *store_, kPassword, {}), IsOk());
+    image = Noise(6'000'000, 1) + std::string(4'000'000, '\0') + Prose(5'000'000, 2);
+    std::vector<Id> old;
+    for (uint64_t generation = 0; generation < 3; ++generation) {
+      old.push_back(BackUp(image));
+      image.replace(generation * 2'000'000, 1'500'000, Noise(1'500'000, 10 + generation));
+    }
+    const Id newest = BackUp(image);
+    std::unique_ptr<Repository> repository = Open();
+    const std::unique_ptr<Lock> lock = TakeLock(*repository);
+    EXPECT_THAT(RemoveSnapshots(ctx_, *repository, *lock, old), IsOk());
+    return newest;
+  }
+
+  void ExpectOursFindsNothingWrong() {
+    std::unique_ptr<Repository> repository = Open();
+    const absl::StatusOr<CheckReport> report =
+        CheckRepository(ctx_, *repository, {.read_data = ReadEverything{}});
+    ASSERT_THAT(report, IsOk());
+    for (const Finding& finding : report->findings) {
+      EXPECT_FALSE(finding.is_error) << finding.thing << ": " << finding.detail;
+    }
+    EXPECT_GT(report->packs_read, 0);
+  }
+
+  void ExpectRestores(const Id& id, const std::string& image) {
+    std::unique_ptr<Repository> repository = Open();
+    ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
+    const absl::StatusOr<std::string> restored = RestoreImage(ctx_, *repository, id);
+    ASSERT_THAT(restored, IsOk());
+    EXPECT_TRUE(*restored == image);
+  }
+
+  CallContext ctx_;
+  std::filesystem::path folder_;
+  std::unique_ptr<storage::FileObjectStore> store_;
+};
+
+TEST_F(ResticMaintenanceTest, ResticApprovesOurPrune) {
+  std::string image;
+  const Id newest = MakeGenerations(image);
+  {
+    std::unique_ptr<Repository> repository = Open();
+    const std::unique_ptr<Lock> lock = TakeLock(*repository);
+    PruneOptions options;
+    options.unused_max = {.percent = 0};
+    const absl::StatusOr<PrunePlan> plan = PlanPrune(ctx_, *repository, options);
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_GT(plan->figures.packs_repacked, 0);
+    EXPECT_GT(plan->figures.bytes_freed, 0);
+    ASSERT_THAT(RunPrune(ctx_, *repository, *lock, *plan, options), IsOk());
+  }
+  ExpectResticFindsNothingWrong();
+  ExpectOursFindsNothingWrong();
+  ExpectRestores(newest, image);
+  // Nothing is left for restic's own prune.
+  const Outcome prune = Restic("prune --max-unused 0 --dry-run");
+  EXPECT_THAT(prune.output, testing::ContainsRegex("total prune: +0 blobs"));
+  EXPECT_THAT(prune.output, HasSubstr("unused size after prune: 0 B"));
+}
+
+TEST_F(ResticMaintenanceTest, WeApproveResticsPrune) {
+  std::string image;
+  const Id newest = MakeGenerations(image);
+  ExpectRestic("prune --max-unused 0");
+  ExpectOursFindsNothingWrong();
+  ExpectRestores(newest, image);
+}
+
+TEST_F(ResticMaintenanceTest, WePruneWhatResticWrote) {
+  ExpectRestic("init --repository-version 2");
+  const std::filesystem::path file = folder_ / "file";
+  std::ofstream(file, std::ios::binary) << Noise(30'000'000, 7) << Prose(9'000'000, 8);
+  ExpectRestic("backup " + file.string());
+  std::ofstream(file, std::ios::binary) << Noise(20'000'000, 7) << Prose(3'000'000, 9);
+  ExpectRestic("backup " + file.string());
+  ExpectRestic("forget --keep-last 1");
+  ExpectOursFindsNothingWrong();
+  {
+    std::unique_ptr<Repository> repository = Open();
+    const std::unique_ptr<Lock> lock = TakeLock(*repository);
+    PruneOptions options;
+    options.unused_max = {.percent = 0};
+    const absl::StatusOr<PrunePlan> plan = PlanPrune(ctx_, *repository, options);
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_GT(plan->figures.blobs_unused, 0);
+    ASSERT_THAT(RunPrune(ctx_, *repository, *lock, *plan, options), IsOk());
+  }
+  ExpectResticFindsNothingWrong();
+  ExpectRestic("restore latest --target " + folder_.string() + "/restored");
+}
+
+TEST_F(ResticMaintenanceTest, ResticApprovesOurRepairs) {
+  std::string image;
+  const Id newest = MakeGenerations(image);
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "repo" / "index")) {
+    std::filesystem::remove(entry.path());
+  }
+  {
+    std::unique_ptr<Repository> repository = Open();
+    const std::unique_ptr<Lock> lock = TakeLock(*repository);
+    ASSERT_THAT(RepairIndex(ctx_, *repository, *lock, {}), IsOk());
+  }
+  ExpectResticFindsNothingWrong();
+  // A pack of data goes; the volume is at hand.
+  {
+    std::unique_ptr<Repository> repository = Open();
+    ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
+    BlobLocation location;
+    ASSERT_TRUE(repository->index().FindAny({BlobType::kData, Id::Of(image.substr(0, kChunkBytes))},
+                                            location));
+    ASSERT_THAT(store_->Delete(ctx_, PackKey(location.pack)), IsOk());
+    EXPECT_NE(Restic("check").exit_code, 0);
+    const std::unique_ptr<Lock> lock = TakeLock(*repository);
+    RepairPacksOptions options;
+    options.drop_lost = true;  // Chunks of forgotten generations.
+    options.refill = [&](const CallContext&,
+                         const BlobHandle& blob) -> absl::StatusOr<std::string> {
+      for (std::size_t at = 0; at < image.size(); at += kChunkBytes) {
+        if (Id::Of(image.substr(at, kChunkBytes)) == blob.id) {
+          return image.substr(at, kChunkBytes);
+        }
+      }
+      return absl::NotFoundError("not of this volume");
+    };
+    const absl::StatusOr<std::vector<PackRepair>> repairs =
+        RepairPacks(ctx_, *repository, *lock, absl::MakeConstSpan(&location.pack, 1), options);
+    ASSERT_THAT(repairs, IsOkAndHolds(SizeIs(1)));
+    EXPECT_GT(repairs->front().blobs_refilled, 0);
+  }
+  ExpectResticFindsNothingWrong();
+  ExpectRestores(newest, image);
+}
+
+TEST_F(ResticMaintenanceTest, ResticApprovesOurCopy) {
+  std::string image;
+  MakeGenerations(image);
+  storage::FileObjectStore other(folder_ / "other", Random::Real());
+  {
+    auto to = Repository::Init(ctx_, other, kPassword, {});
+    ASSERT_THAT(to, IsOk());
+    std::unique_ptr<Repository> from = Open();
+    const std::unique_ptr<Lock> lock = TakeLock(**to, /*exclusive=*/false);
+    ASSERT_THAT(CopySnapshots(ctx_, *from, **to, *lock, {}, {}), IsOkAndHolds(SizeIs(1)));
+  }
+  ExpectResticFindsNothingWrong("other");
+  EXPECT_THAT(Restic("dump latest /volume.json", "other").output,
+              HasSubstr(absl::StrCat("\"size_bytes\":", image.size())));
+}
+
+}  // namespace
+}  // namespace csidelta::repository
