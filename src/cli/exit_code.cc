@@ -14,6 +14,9 @@ constexpr char kTargetPayload[] = "csi-delta/target-too-small";
 // What to do about a status that has no exit code of its own; "" when the message must do.
 absl::string_view NextStep(absl::StatusCode code) {
   switch (code) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kInvalidArgument:
+      return "correct it and run it again";
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
       return "check the rights and the credentials of this user";
@@ -62,8 +65,8 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
   const absl::string_view message = status.message();
   switch (ExitCodeOf(status)) {
     case ExitCode::kNoRepository:
-      return absl::StrCat("there is no repository at ", place, " (", message,
-                          "); make one with csi-delta init, or give another place with --repo");
+      return absl::StrCat(message,
+                          "; make one with csi-delta init, or give another place with --repo");
     case ExitCode::kWrongPassword:
       return absl::StrCat("the password does not open ", place,
                           "; give the right one with --password-file or RESTIC_PASSWORD");

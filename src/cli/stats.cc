@@ -114,9 +114,9 @@ class StatsCommand : public Command {
       }
       RETURN_IF_ERROR(record.status());
       ++size.snapshots;
-      // The files that the volume is made of, and the one that describes it.
+      // As restic counts: a folder and a file per leaf, the folders above, and volume.json.
       size.bytes += (*record)->layout.size_bytes() + (*record)->root.manifest_bytes;
-      size.files += (*record)->layout.leaf_count() + 1;
+      size.files += 2 * (*record)->layout.leaf_count() + (*record)->layout.level1_count() + 2;
     }
     if (size.others > 0) {
       session.console().Warn(

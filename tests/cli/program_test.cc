@@ -272,7 +272,7 @@ TEST_F(ProgramTest, LsAndStatsPrintOneValue) {
   EXPECT_THAT(Run({"ls", "latest"}).out, HasSubstr("/image/000/00/data\n/volume.json\n"));
   const Json size = Run({"stats", "--json"}).Result();
   EXPECT_GT(GetInt(size, {"total_size"}), static_cast<int64_t>(kImageBytes));
-  EXPECT_EQ(GetInt(size, {"total_file_count"}), 2);
+  EXPECT_EQ(GetInt(size, {"total_file_count"}), 5);
   EXPECT_GT(GetInt(Run({"stats", "--json", "--mode", "raw-data"}).Result(), {"total_blob_count"}),
             40);
 }
