@@ -11,6 +11,7 @@ touches is compiled again. The test must pass without the patch and fail with it
 """
 
 import dataclasses
+import fcntl
 import pathlib
 import shutil
 import time
@@ -70,6 +71,16 @@ class Scratch:
     def __init__(self):
         self.root = console.cache_dir() / "mutants"
         self.env = {"CCACHE_BASEDIR": self.root}
+        self._lock = None
+
+    def claim(self):
+        """Makes the copy ours until this process ends; two runs in it would judge each other's patches."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._lock = open(self.root.with_suffix(".lock"), "w", encoding="ascii")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure("another ./dev mutants is running") from None
 
     def refresh(self):
         """Makes the copy equal to the tree again, touching only files that differ."""
@@ -189,6 +200,7 @@ def run(names):
     if unknown:
         raise Failure(f"no such mutant: {' '.join(unknown)}; there are {' '.join(mutants) or 'none'}")
     scratch, sound, rows = Scratch(), {}, []
+    scratch.claim()
     for mutant in [mutants[name] for name in names] or mutants.values():
         start = time.monotonic()
         with stage(f"mutant {mutant.name}"):
