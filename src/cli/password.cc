@@ -65,6 +65,7 @@ absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line) 
 // Starts `words` with its output into `output`, and with no signal blocked.
 absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& words, int output) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) {
     arguments.push_back(const_cast<char*>(word.c_str()));  // posix_spawnp() does not write there.
   }

@@ -44,6 +44,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
   DeclareGlobalFlags(global, options);
   std::vector<std::unique_ptr<Command>> commands = AllCommands();
   std::vector<VerbSyntax> verbs;
+  verbs.reserve(commands.size());
   for (const std::unique_ptr<Command>& command : commands) {
     verbs.push_back(command->Declare());
   }

@@ -29,7 +29,7 @@ ThreadQueue::~ThreadQueue() {
   threads_.clear();  // Each ends the transfer that it is in.
 }
 
-void ThreadQueue::Work(std::stop_token stop) {
+void ThreadQueue::Work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [&] { return !waiting_.empty(); }) && !stop.stop_requested()) {
     const IoRequest request = waiting_.front();

@@ -23,7 +23,7 @@ class ThreadQueue : public IoQueue {
   absl::StatusOr<IoCompletion> Wait(const CallContext& ctx) override;
 
  private:
-  void Work(std::stop_token stop);
+  void Work(const std::stop_token& stop);
 
   const RawFile file_;
   int in_flight_ = 0;  // the owner's

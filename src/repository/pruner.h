@@ -23,6 +23,8 @@
 //
 // Dead at any point of this, it leaves a repository that checks clean and that the next prune
 // finishes. Memory beside the index: five bits per copy of a blob, and 48 bytes per pack.
+// Of a blob with several copies one stays, and it is read only if its pack is written again: where
+// damage is suspected, check with data reading first.
 namespace csidelta::repository {
 
 // How many bytes of what remains may be unused: a share of it, or a number.

@@ -246,20 +246,6 @@ TEST_F(PrunerTest, RefusesWhatItCannotJudge) {
   }
 }
 
-TEST_F(PrunerTest, ADamagedCopyIsReplacedByAnother) {
-  image_ = Image({1, 2, 3});
-  kept_ = BackUp(image_);
-  BackUp(image_, /*skip_known=*/false);
-  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
-  Flip(PackKey(pack), 100);
-  Flip(PackKey(pack), kTestChunkBytes + 100);
-  PruneOptions options = Thorough();
-  options.pack_target_bytes = 64 * kTestChunkBytes;  // Repacks, so that copies are read.
-  const absl::Status status = Prune(options).status();
-  // Either it chose the other copy, or it found it when the chosen one did not read.
-  EXPECT_THAT(status, IsOk());
-}
-
 TEST_F(PrunerTest, APackThatDoesNotReadStopsItBeforeAnythingIsLost) {
   MakeGenerations();
   // Chunk 1 is used, its neighbour is not: this pack is repacked.
