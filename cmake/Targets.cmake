@@ -84,7 +84,11 @@ function(csidelta_test)
   if("slow" IN_LIST ARG_LABELS)
     add_dependencies(csidelta_real_tests ${ARG_NAME})
   endif()
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 120)
+  set(seconds_max 120)
+  if(CSIDELTA_SANITIZE)
+    set(seconds_max 480)  # Three to five times slower.
+  endif()
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${seconds_max})
 endfunction()
 
 # csidelta_static_executable(target): one file that runs in an empty root: no interpreter, no shared library.

@@ -157,6 +157,7 @@ class Checker {
                      }));
     report_.snapshots = static_cast<int64_t>(snapshots.size());
     std::vector<BlobId> roots;
+    roots.reserve(snapshots.size());
     for (const StoredSnapshot& snapshot : snapshots) {
       roots.push_back(snapshot.snapshot.tree);
     }

@@ -66,12 +66,8 @@ absl::Status SplitPath(absl::string_view path, Location& location) {
 }
 
 absl::StatusOr<Location> ParseS3(absl::string_view rest) {
-  std::string url_text(rest);
-  if (absl::ConsumePrefix(&rest, "//")) {
-    url_text = absl::StrCat("https://", rest);
-  } else if (!absl::StrContains(rest, "://")) {
-    url_text = absl::StrCat("https://", rest);
-  }
+  const bool has_scheme = !absl::ConsumePrefix(&rest, "//") && absl::StrContains(rest, "://");
+  const std::string url_text = absl::StrCat(has_scheme ? "" : "https://", rest);
   Location location{.kind = Location::Kind::kS3};
   absl::StatusOr<net::Url> url = net::ParseUrl(url_text);
   if (!url.ok()) {

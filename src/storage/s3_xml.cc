@@ -87,7 +87,7 @@ class Reader {
   }
 
   // The parser may call back once more after it was stopped; the first fault counts.
-  void Stop(absl::Status status) {
+  void Stop(const absl::Status& status) {
     status_.Update(status);
     XML_StopParser(parser_.get(), XML_FALSE);
   }
