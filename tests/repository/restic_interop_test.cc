@@ -165,7 +165,7 @@ TEST_F(ResticInteropTest, WeReadWhatResticWrote) {
   const std::string big = Noise(9'000'000, 7);
   std::ofstream(source / "big", std::ios::binary) << big;
   std::ofstream(source / "odd\n\"name\"\\\xFF") << "odd";
-  std::ofstream(source / "sub <dir> & \xC3\xA4" / "empty");
+  std::ofstream(source / "sub <dir> & \xC3\xA4" / "empty") << "";
   std::filesystem::create_symlink("big", source / "link");
   ExpectRestic("backup --tag t " + source.string());
 
