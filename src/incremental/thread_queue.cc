@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kWaitSlice{200};
 ThreadQueue::ThreadQueue(const RawFile& file, int depth) : file_(file) {
   CSIDELTA_CHECK(depth >= 1 && depth <= kQueueDepthMax);
   for (int i = 0; i < depth; ++i) {
-    threads_.emplace_back([this](std::stop_token stop) { Work(std::move(stop)); });
+    threads_.emplace_back([this](const std::stop_token& stop) { Work(stop); });
   }
 }
 

@@ -68,7 +68,7 @@ class Reader {
     reader.path_.resize(reader.starts_.back());
     reader.starts_.pop_back();
     if (!status.ok()) {
-      reader.Stop(std::move(status));
+      reader.Stop(status);
     }
   }
 
