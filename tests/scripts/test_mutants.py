@@ -1,6 +1,7 @@
 """The mutant runner's own judgement: headers, verdicts, and the copy of the tree it works in."""
 
 import pathlib
+import subprocess
 
 import console
 import mutants
@@ -79,3 +80,10 @@ def test_apply(scratch, tmp_path, patch, fits):
     else:
         with pytest.raises(console.Failure, match="does not apply"):
             scratch.apply(mutant)
+
+
+@pytest.mark.parametrize("mutant", mutants.read_all().values(), ids=lambda mutant: mutant.name)
+def test_every_patch_fits_the_tree(mutant):
+    done = subprocess.run(["git", "apply", "--check", mutant.path], cwd=console.ROOT, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
