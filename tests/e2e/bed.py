@@ -101,7 +101,7 @@ class Bed:
         self.up_seconds = None  # How long the start took, without building.
         self._programs = {}
         self._children = {}
-        self._refusals = []  # Parts of the audit log, from and to, in which the plugin had no rights.
+        self._refusals = []  # Parts of the audit log, from and to, in which nobody let the plugin in.
         self._plugin_roles = []  # Pairs of plural and name.
         self._plugin_bindings = []  # Pairs of plural and object.
         self._api = None
@@ -399,6 +399,7 @@ class Bed:
 
     def restart(self, name, kill=False):
         """Stops and starts a component; with the CSI driver, also what depends on it."""
+        audited = self.audit_position() if self.audit_log.exists() else 0
         dependents = components.DRIVER_CLIENTS if name == "csi-driver" else ()
         for other in dependents:
             self.stop(other)
@@ -406,6 +407,8 @@ class Bed:
         self.start(name)
         for other in dependents:
             self.start(other)
+        if name == "kube-apiserver":  # Until it is ready it refuses everybody, not knowing its roles.
+            self._refusals.append((audited, self.audit_position()))
 
     def plugin_processes(self):
         """The running processes of our plugin: Velero starts one per backup, restore or delete."""
