@@ -82,7 +82,8 @@ TEST(BlockDownloaderTest, ADamagedBlobIsDataLossAndNeverWritten) {
     // The largest pack is that of the data.
     if (key.rfind("data/", 0) == 0 && bytes.size() > 2 * kChunk) {
       std::string spoiled = bytes;
-      spoiled[kChunk + 100] = static_cast<char>(spoiled[kChunk + 100] ^ 1);
+      spoiled[kChunk / 2] =
+          static_cast<char>(spoiled[kChunk / 2] ^ 1);  // In a chunk, wherever it begins.
       v.volume.store().SetObject(key, spoiled);
     }
   }
@@ -108,7 +109,8 @@ TEST(BlockDownloaderTest, AnotherCopyTakesTheDamagedOnesPlace) {
   for (const auto& [key, bytes] : objects) {
     if (key.rfind("data/", 0) == 0 && bytes.size() > 2 * kChunk) {
       std::string spoiled = bytes;
-      spoiled[kChunk + 100] = static_cast<char>(spoiled[kChunk + 100] ^ 1);
+      spoiled[kChunk / 2] =
+          static_cast<char>(spoiled[kChunk / 2] ^ 1);  // In a chunk, wherever it begins.
       v.volume.store().SetObject(key, spoiled);
     }
   }

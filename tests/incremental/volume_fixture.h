@@ -102,7 +102,7 @@ class VolumeFixture {
   void ExpectRestores(const repository::Id& id, const std::string& want) {
     support::FakeBlockDevice target(static_cast<int64_t>(want.size()), 512, 0xA5);
     const absl::StatusOr<RestoreResult> restored = Restore(id, target);
-    ASSERT_THAT(restored, support::IsOk());
+    ASSERT_THAT(restored.status(), support::IsOk());
     EXPECT_TRUE(target.Load(0, static_cast<int64_t>(want.size())) == want);
     EXPECT_EQ(target.flushes(), 1);
   }
