@@ -3,10 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +17,7 @@
 #include "repository/pruner.h"
 #include "repository/repairer.h"
 #include "storage/file_object_store.h"
+#include "tests/repository/shell.h"
 #include "tests/repository/test_volume.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
@@ -37,30 +35,10 @@ using testing::SizeIs;
 constexpr int64_t kChunkBytes = 256 << 10;
 constexpr char kPassword[] = "secret";
 
-struct Outcome {
-  int exit_code = -1;
-  std::string output;  // Both streams.
-};
-
-Outcome Shell(const std::string& command) {
-  FILE* pipe = popen(absl::StrCat(command, " 2>&1").c_str(), "r");
-  Outcome outcome;
-  std::array<char, 4096> buffer;
-  std::size_t count = 0;
-  while ((count = fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
-    outcome.output.append(buffer.data(), count);
-  }
-  const int status = pclose(pipe);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
-
 class ResticMaintenanceTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (Shell("restic version").exit_code != 0) {
-      GTEST_SKIP() << "restic is not installed: ./dev setup";
-    }
+    ASSERT_EQ(Shell("restic version").exit_code, 0) << "restic is not installed: ./dev setup";
     std::string name = testing::TempDir() + "/csi-delta-maintenance-XXXXXX";
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     folder_ = name;
