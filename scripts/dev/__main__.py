@@ -72,13 +72,13 @@ def do_e2e(arguments):
 
 
 def do_demo(arguments):
-    if arguments not in ([], ["--engine"], ["--cluster"]):
-        raise Failure("usage: ./dev demo [--engine | --cluster]")
-    if arguments != ["--cluster"]:
+    if arguments not in ([], ["--cluster"]):
+        raise Failure("usage: ./dev demo [--cluster]")
+    if not arguments:
         console.run([PYTHON, ROOT / "scripts" / "demo.py", "--program", build.build_program()])
-    if arguments != ["--engine"]:
-        tiers.prepare_bed()
-        console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]), env=tiers.bed_environment())
+        return
+    tiers.prepare_bed()
+    console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]), env=tiers.bed_environment())
 
 
 def do_bench(arguments):
@@ -177,7 +177,7 @@ VERBS = {
     "build": Verb("[preset]", "build; without a preset the release one, stripped: build/release/bin/", do_build),
     "image": Verb("[file]", "make the container image as an archive, without a container daemon", do_image),
     "test": Verb("[filter]", "run every test there is, or those whose name matches", do_test),
-    "demo": Verb("[--engine | --cluster]", "a volume backed up by its changes and judged by restic; a backup and a "
+    "demo": Verb("[--cluster]", "a volume backed up by its changes and judged by restic; with --cluster a backup and a "
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[--csi-driver PATH]", "run the scenarios on the real stack; other arguments go to pytest", do_e2e),
     "bench": Verb("plugin", "measure start, memory, latency and requests, beside what Velero has", do_bench),
