@@ -82,9 +82,17 @@ def do_demo(arguments):
 
 
 def do_bench(arguments):
-    what = _at_most(arguments, 1, "bench plugin")[0]
-    if what != "plugin":
-        raise Failure("there is one bench so far; usage: ./dev bench plugin")
+    what, *extra = arguments or [None]
+    if what == "plugin" and not extra:
+        _bench_plugin()
+    elif what == "engine":
+        console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "engine.py", "--program",
+                                     build.build_program(), *extra]))
+    else:
+        raise Failure("usage: ./dev bench plugin | engine [--quick] [--row NAME]...")
+
+
+def _bench_plugin():
     tiers.prepare_bed()
     missed = []
     for script in sorted((ROOT / "tests" / "bench").glob("plugin_*.py")):
@@ -180,7 +188,8 @@ VERBS = {
     "demo": Verb("[--cluster]", "a volume backed up by its changes and judged by restic; with --cluster a backup and a "
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[--csi-driver PATH]", "run the scenarios on the real stack; other arguments go to pytest", do_e2e),
-    "bench": Verb("plugin", "measure start, memory, latency and requests, beside what Velero has", do_bench),
+    "bench": Verb("plugin | engine [--quick]", "measure the plugin beside what Velero has, the engine beside restic "
+                  "and kopia", do_bench),
     "mutants": Verb("[name]", "break each promise on purpose, expect its test to fail", do_mutants),
     "fuzz": Verb("<target>|all [seconds]", "feed a parser what it never saw (60 s)", do_fuzz),
     "fmt": Verb("", "format the C++ sources in place", do_fmt),

@@ -3,7 +3,7 @@
 
     build.py [--update] [module...]
 
-Without a name it builds all modules. The products go to a cache outside the checkout,
+Without a name it builds all modules of the bed. The products go to a cache outside the checkout,
 
     ${CSI_DELTA_CACHE:-~/.cache/csi-delta}/bed/<module>-<sha256 of its inputs>/{bin,share}/
 
@@ -46,6 +46,7 @@ class Module:
     packages: tuple  # Arguments of `go build`.
     ldflags: str = ""
     links: tuple = ()  # Further names of the one program of the module.
+    in_bed: bool = True  # Else only a bench asks for it, by name.
 
 
 MODULES = {
@@ -57,6 +58,7 @@ MODULES = {
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),
         Module("awsplugin", ("tool",)),
         Module("s3", ("tool",)),
+        Module("kopia", ("tool",), in_bed=False),
         Module("velero113", ("tool",),
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.13.1"),
     )
@@ -184,7 +186,7 @@ def build(name, update=False):
 
 def main(arguments):
     update = "--update" in arguments
-    names = [a for a in arguments if a != "--update"] or list(MODULES)
+    names = [a for a in arguments if a != "--update"] or [m.name for m in MODULES.values() if m.in_bed]
     unknown = [n for n in names if n not in MODULES]
     if unknown:
         raise SystemExit(f"bed: no such module: {' '.join(unknown)}; there are {' '.join(MODULES)}")

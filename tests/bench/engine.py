@@ -1,0 +1,128 @@
+#!/usr/bin/python3
+"""What csi-delta costs, beside restic and kopia, in one run, taking turns.
+
+    engine.py [--quick] [--row NAME]... [--runs N] [--scratch FOLDER] [--program FILE] [--chart]
+
+Each figure is the median of at least three runs (--quick: one run of 1 GiB instead of 4), of whole processes: from
+cold caches, key derivation included, until the result is durable; our verification and audit are on, and our memory is
+limited to 256 MiB by a cgroup. The opponents run with their defaults and with their best flags, without a limit; the
+fastest one counts, by the first round unless they are near each other.
+
+Exits with 1 when a promise is missed. Raw figures go to build/bench/engine.json. --scratch keeps images and
+repositories for the next call; --chart draws docs/performance-chart.svg, too.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import time
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
+                str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "dev")]
+
+import engine_lab  # noqa: E402
+import engine_rows  # noqa: E402
+import engine_tools  # noqa: E402
+import engine_world  # noqa: E402
+
+ROOT = engine_lab.ROOT
+MIB = 1 << 20
+GIB = 1 << 30
+RUNS_MIN = 3
+
+ROWS = {
+    "full-random": engine_rows.full_random,
+    "rescan": engine_rows.rescan,
+    "increment-chunks": engine_rows.increment_chunks,
+    "increment-pages": engine_rows.increment_pages,
+    "restore-file": engine_rows.restore_file,
+    "restore-device": engine_rows.restore_device,
+    "check": engine_rows.check,
+    "full-words": engine_rows.full_words,
+}
+
+
+def print_outcome(name, title, outcome, seconds):
+    print(f"\n{name}: {title} [{seconds:.0f} s]")
+    for who, samples in outcome.samples.items():
+        processor = engine_lab.median(samples, "processor_seconds")
+        peak = max(sample.peak_bytes for sample in samples)
+        scratch = max(sample.scratch_bytes for sample in samples)
+        print(f"  {who:56} {engine_lab.spread(samples):>26}  processor {processor:6.2f} s  "
+              f"VmHWM {peak / MIB:5.0f} MiB  scratch {scratch / MIB:4.0f} MiB")
+    for verdict in outcome.verdicts:
+        print(f"  -> {verdict.text()}")
+    for remark in outcome.remarks:
+        print(f"     {remark}")
+    sys.stdout.flush()
+
+
+def programs(given):
+    """Ours, the restics and kopia."""
+    import build as bed_build  # Of the test bed, whose folder comes with engine_lab.
+
+    kopia = engine_tools.Kopia(bed_build.build("kopia") / "bin" / "kopia")
+    restics = [engine_tools.Restic(pathlib.Path(path), number) for number, path in restic_programs()]
+    return engine_tools.CsiDelta(given), restics, kopia
+
+
+def restic_programs():
+    """(version, path) of Debian's restic and of the newest."""
+    return [("0.14", "/usr/bin/restic")]
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--row", action="append", choices=list(ROWS))
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--scratch")
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/bin/csi-delta")
+    parser.add_argument("--chart", action="store_true")
+    return parser.parse_args(arguments)
+
+
+def run_rows(world, names, kept):
+    """Runs the rows one by one; returns the promises that were missed."""
+    missed = []
+    for name in names:
+        start = time.monotonic()
+        outcome = ROWS[name](world)
+        seconds = time.monotonic() - start
+        print_outcome(name, ROWS[name].__doc__, outcome, seconds)
+        kept[name] = {"seconds": seconds, **outcome.document()}
+        missed += [f"{name}: {verdict.text()}" for verdict in outcome.verdicts if not verdict.held]
+    return missed
+
+
+def keep(document):
+    folder = ROOT / "build" / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "engine.json"
+    path.write_text(json.dumps(document, indent=1))
+    print(f"\nraw data: {path.relative_to(ROOT)}")
+
+
+def main(arguments):
+    options = parse(arguments)
+    ours, restics, kopia = programs(options.program.resolve())
+    machine = engine_lab.machine()
+    versions = [tool.version() for tool in (ours, *restics, kopia)]
+    print(machine, *versions, sep="\n")
+    kept, start = {}, time.monotonic()
+    with engine_lab.Lab(options.scratch) as lab:
+        world = engine_world.World(lab, ours, restics, kopia, GIB if options.quick else 4 * GIB,
+                                   options.runs or (1 if options.quick else RUNS_MIN))
+        missed = run_rows(world, options.row or list(ROWS), kept)
+    for note in lab.notes:
+        print(f"note: {note}")
+    keep({"machine": machine, "versions": versions, "notes": lab.notes, "rows": kept, "load": os.getloadavg()})
+    print(f"{time.monotonic() - start:.0f} s in all")
+    print("MISSED:\n  " + "\n  ".join(missed) if missed else "every promise held")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
