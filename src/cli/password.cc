@@ -27,7 +27,8 @@ namespace {
 using incremental::ErrnoToStatus;
 using incremental::UniqueFd;
 
-constexpr std::size_t kTextBytesMax = 64 << 10;
+constexpr std::size_t kTextBytesMax = std::size_t{64} << 10;
+constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;
 constexpr int kPollMilliseconds = 100;
 
 std::string Variable(const GetVariable& get, const char* name) {
@@ -36,7 +37,8 @@ std::string Variable(const GetVariable& get, const char* name) {
 }
 
 // Everything until the end, or until a line break when `line`.
-absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line) {
+absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line,
+                                     std::size_t text_bytes_max = kTextBytesMax) {
   std::string text;
   while (true) {
     RETURN_IF_ERROR(ctx.Check());
@@ -56,8 +58,9 @@ absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line) 
       return text;
     }
     text.append(buffer, static_cast<std::size_t>(count));
-    if (text.size() > kTextBytesMax) {
-      return absl::InvalidArgumentError("the text is longer than 64 KiB");
+    if (text.size() > text_bytes_max) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the text is longer than ", text_bytes_max >> 10, " KiB"));
     }
   }
 }
@@ -156,6 +159,19 @@ absl::StatusOr<std::string> AskOnTerminal(const CallContext& ctx, absl::string_v
   return text;
 }
 
+absl::StatusOr<std::string> ReadFile(const std::string& path, std::size_t text_bytes_max) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) {
+    return ErrnoToStatus(errno, absl::StrCat("open ", path));
+  }
+  absl::StatusOr<std::string> text =
+      ReadText(CallContext{}, file.get(), /*line=*/false, text_bytes_max);
+  if (!text.ok()) {
+    return Annotate(text.status(), path);
+  }
+  return std::string(absl::StripAsciiWhitespace(*text));
+}
+
 }  // namespace
 
 absl::StatusOr<PasswordSource> ChoosePasswordSource(PasswordSource flags, const GetVariable& get) {
@@ -192,15 +208,11 @@ absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource
 }
 
 absl::StatusOr<std::string> ReadSmallText(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) {
-    return ErrnoToStatus(errno, absl::StrCat("open ", path));
-  }
-  absl::StatusOr<std::string> text = ReadText(CallContext{}, file.get(), /*line=*/false);
-  if (!text.ok()) {
-    return Annotate(text.status(), path);
-  }
-  return std::string(absl::StripAsciiWhitespace(*text));
+  return ReadFile(path, kTextBytesMax);
+}
+
+absl::StatusOr<std::string> ReadCertificates(const std::string& path) {
+  return ReadFile(path, kCertificatesBytesMax);
 }
 
 }  // namespace csidelta::cli

@@ -33,5 +33,7 @@ absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource
 
 // A small file's text without blanks and line breaks around it: a password, a location.
 absl::StatusOr<std::string> ReadSmallText(const std::string& path);
+// The same of a bundle of certificates, of which a system may trust hundreds.
+absl::StatusOr<std::string> ReadCertificates(const std::string& path);
 
 }  // namespace csidelta::cli

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -29,11 +30,14 @@ struct TextOption {
   absl::string_view name;
   std::string storage::S3Options::*target;
 };
-constexpr std::array<TextOption, 3> kS3Texts = {{
+constexpr std::array<TextOption, 4> kS3Texts = {{
     {"s3.storage-class", &storage::S3Options::storage_class},
     {"s3.sse", &storage::S3Options::server_side_encryption},
     {"s3.sse-kms-key-id", &storage::S3Options::kms_key_id},
+    {"s3.object-lock-mode", &storage::S3Options::object_lock_mode},
 }};
+constexpr int kObjectLockDaysMax = 36'500;
+constexpr char kLocksPrefix[] = "locks/";  // A lock that cannot go would stop everybody.
 
 absl::Status SetBucketLookup(absl::string_view value, storage::BucketStyle& style) {
   if (value == "auto") {
@@ -45,6 +49,17 @@ absl::Status SetBucketLookup(absl::string_view value, storage::BucketStyle& styl
   } else {
     return absl::InvalidArgumentError("s3.bucket-lookup is auto, dns or path");
   }
+  return absl::OkStatus();
+}
+
+absl::Status SetObjectLockDays(absl::string_view value, storage::S3Options& options) {
+  int days = 0;
+  if (!absl::SimpleAtoi(value, &days) || days <= 0 || days > kObjectLockDaysMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("s3.object-lock-days is a number from 1 to ", kObjectLockDaysMax));
+  }
+  options.object_lock_duration = absl::Hours(24) * days;
+  options.object_lock_exempt_prefixes = {kLocksPrefix};
   return absl::OkStatus();
 }
 
@@ -94,7 +109,8 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
                   kLimitKibMax, options.limit_download_kib);
   table.AddList("-o,--option", "KEY=VALUE",
                 "a setting of the bucket: s3.region, s3.bucket-lookup (auto, dns, path), "
-                "s3.storage-class, s3.sse, s3.sse-kms-key-id",
+                "s3.storage-class, s3.sse, s3.sse-kms-key-id, s3.object-lock-mode (GOVERNANCE, "
+                "COMPLIANCE), s3.object-lock-days",
                 options.store_options);
 }
 
@@ -108,6 +124,9 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
   if (parts.first == "s3.bucket-lookup") {
     return SetBucketLookup(parts.second, settings.style);
   }
+  if (parts.first == "s3.object-lock-days") {
+    return SetObjectLockDays(parts.second, settings.s3);
+  }
   for (const TextOption& known : kS3Texts) {
     if (parts.first == known.name) {
       settings.s3.*known.target = std::string(parts.second);
@@ -115,10 +134,27 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("no such option: ", parts.first, "; there are s3.region, s3.bucket-lookup, ",
+      absl::StrCat("no such option: ", parts.first,
+                   "; there are s3.region, s3.bucket-lookup, "
+                   "s3.object-lock-days, ",
                    absl::StrJoin(kS3Texts, ", ", [](std::string* out, const TextOption& known) {
                      absl::StrAppend(out, known.name);
                    })));
+}
+
+absl::Status ApplyTrust(const GlobalOptions& options, const GetVariable& get,
+                        storage::StoreSettings& settings) {
+  settings.tls.insecure_skip_verify = options.insecure_tls;
+  if (const std::string bundle = Variable(get, "AWS_CA_BUNDLE"); !bundle.empty()) {
+    ASSIGN_OR_RETURN(settings.sts_tls.ca_pem, ReadCertificates(bundle));
+    settings.tls.ca_pem = settings.sts_tls.ca_pem;
+  }
+  const std::string ca_file =
+      options.ca_file.empty() ? Variable(get, "RESTIC_CACERT") : options.ca_file;
+  if (!ca_file.empty()) {
+    ASSIGN_OR_RETURN(settings.tls.ca_pem, ReadCertificates(ca_file));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
@@ -153,12 +189,7 @@ absl::Status Session::OpenStore() {
   settings.proxy = net::ProxySettings::FromEnvironment();
   settings.limits = {.upload_bytes_per_second = options_.limit_upload_kib * 1024,
                      .download_bytes_per_second = options_.limit_download_kib * 1024};
-  settings.tls.insecure_skip_verify = options_.insecure_tls;
-  const std::string ca_file =
-      options_.ca_file.empty() ? Variable(environment_.get, "RESTIC_CACERT") : options_.ca_file;
-  if (!ca_file.empty()) {
-    ASSIGN_OR_RETURN(settings.tls.ca_pem, ReadSmallText(ca_file));
-  }
+  RETURN_IF_ERROR(ApplyTrust(options_, environment_.get, settings));
   for (const std::string& option : options_.store_options) {
     RETURN_IF_ERROR(ApplyStoreOption(option, settings));
   }

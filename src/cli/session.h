@@ -60,6 +60,11 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options);
 // Sets in `settings` what "s3.NAME=VALUE" says. INVALID_ARGUMENT, with the names that there are.
 absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& settings);
 
+// Sets in `settings` whose certificates to trust: of --cacert, else RESTIC_CACERT, else
+// AWS_CA_BUNDLE, which also counts where keys of a bucket are asked for. Reads the files.
+absl::Status ApplyTrust(const GlobalOptions& options, const GetVariable& get,
+                        storage::StoreSettings& settings);
+
 // The text of --repo, or of what stands in for it. INVALID_ARGUMENT when there is none, or both of
 // the two flags.
 absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,

@@ -103,6 +103,7 @@ class Connection::Impl {
                                         const absl::FunctionRef<bool(absl::string_view)>* sink,
                                         Progress& progress) {
     silence_max_ = limits.silence_max;
+    silence_bytes_min_ = limits.silence_bytes_min;
     const absl::Status sent = Send(ctx, request);
     if (!sent.ok() && !absl::IsUnavailable(sent)) {
       return sent;
@@ -135,15 +136,25 @@ class Connection::Impl {
  private:
   using Parser = http::response_parser<http::buffer_body>;
 
+  // What moved in the present stretch of silence_max_.
+  struct Window {
+    absl::Time since;
+    std::size_t moved_bytes = 0;
+  };
+
   // In pieces, so that a request which moves is told from one that hangs.
   absl::Status Send(const CallContext& ctx, const HttpRequest& request) {
     http::request<http::span_body<const char>> message = BuildMessage(request);
     http::request_serializer<http::span_body<const char>> serializer(message);
+    Window window{.since = ctx.clock->Now()};
     while (!serializer.is_done()) {
       RETURN_IF_ERROR(Await(ctx, "send", [&](auto handler) {
         WithStream(
             [&](auto& stream) { http::async_write_some(stream, serializer, std::move(handler)); });
       }));
+      if (!serializer.is_done()) {
+        RETURN_IF_ERROR(CheckPace(ctx, window));
+      }
     }
     return absl::OkStatus();
   }
@@ -167,6 +178,7 @@ class Connection::Impl {
       response.body.reserve(promised_bytes);
     }
     bool more = true;
+    Window window{.since = ctx.clock->Now()};
     while (more && !parser.is_done()) {
       ASSIGN_OR_RETURN(const absl::string_view bytes, ReadBody(ctx, parser));
       if (streams) {
@@ -176,6 +188,9 @@ class Connection::Impl {
       }
       if (std::ssize(response.body) > body_bytes_max) {
         return TooLarge(body_bytes_max);
+      }
+      if (more && !parser.is_done()) {
+        RETURN_IF_ERROR(CheckPace(ctx, window));
       }
     }
     progress.may_be_kept = parser.is_done() && parser.get().keep_alive();
@@ -314,8 +329,9 @@ class Connection::Impl {
     RETURN_IF_ERROR(ctx.Check());
     bool done = false;
     error_code error;
-    start([&](const error_code& result, auto&&...) {
+    start([&](const error_code& result, auto... bytes) {
       error = result;
+      moved_bytes_ = (std::size_t{0} + ... + bytes);
       done = true;
     });
     absl::Status over;
@@ -339,6 +355,22 @@ class Connection::Impl {
     return absl::OkStatus();
   }
 
+  // After a piece of a body that is not the last.
+  absl::Status CheckPace(const CallContext& ctx, Window& window) const {
+    window.moved_bytes += moved_bytes_;
+    const absl::Time now = ctx.clock->Now();
+    if (now - window.since < silence_max_) {
+      return absl::OkStatus();
+    }
+    if (static_cast<int64_t>(window.moved_bytes) < silence_bytes_min_) {
+      return absl::UnavailableError(
+          absl::StrCat("the server was all but silent: ", window.moved_bytes, " bytes in ",
+                       absl::FormatDuration(now - window.since)));
+    }
+    window = {.since = now};
+    return absl::OkStatus();
+  }
+
   absl::Status CheckMoving(const CallContext& ctx, absl::Time silent_since) const {
     RETURN_IF_ERROR(ctx.Check());
     if (ctx.clock->Now() - silent_since >= silence_max_) {
@@ -359,6 +391,8 @@ class Connection::Impl {
 
   const Destination destination_;
   absl::Duration silence_max_ = absl::InfiniteDuration();  // Of the running exchange.
+  int64_t silence_bytes_min_ = 1;
+  std::size_t moved_bytes_ = 0;  // By the last operation.
   asio::io_context io_;
   tcp::socket socket_;
   std::unique_ptr<asio::ssl::context> tls_context_;

@@ -33,8 +33,10 @@ struct HttpLimits {
   int idle_connections_max = 16;               // kept per server
   absl::Duration idle_time_max = absl::Seconds(60);
   absl::Duration connect_time_max = absl::Seconds(15);  // name, TCP, proxy and TLS together
-  // How long not one byte may move in either direction of a request.
+  // How long less than silence_bytes_min may move in either direction of a request. Who hands out
+  // byte after byte is as good as silent.
   absl::Duration silence_max = absl::InfiniteDuration();
+  int64_t silence_bytes_min = 1;
 };
 
 struct HttpClientOptions {

@@ -5,9 +5,11 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/status_macros.h"
@@ -55,18 +57,60 @@ std::string StsUrl(const CredentialsEnvironment& environment) {
   return absl::StrCat("https://sts.", environment.region, ".amazonaws.com", is_china ? ".cn" : "");
 }
 
-absl::StatusOr<Credentials> ParseInstanceCredentials(const std::string& text) {
+// What containers and instances are told. `source` is for the message.
+absl::StatusOr<Credentials> ParseJsonCredentials(const std::string& text,
+                                                 absl::string_view source) {
   ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
   Credentials credentials{.access_key_id = GetString(json, {"AccessKeyId"}),
                           .secret_access_key = Secret(GetString(json, {"SecretAccessKey"})),
                           .session_token = Secret(GetString(json, {"Token"}))};
-  if (GetString(json, {"Code"}) != "Success" || credentials.access_key_id.empty() ||
+  const std::string code = GetString(json, {"Code"});
+  if ((!code.empty() && code != "Success") || credentials.access_key_id.empty() ||
       credentials.secret_access_key.empty() ||
       !absl::ParseTime(absl::RFC3339_full, GetString(json, {"Expiration"}), &credentials.expires_at,
                        nullptr)) {
-    return absl::UnauthenticatedError("instance metadata: the role has no credentials");
+    return absl::UnauthenticatedError(absl::StrCat(source, ": the role has no credentials"));
   }
   return credentials;
+}
+
+bool IsPlain(absl::string_view text) {
+  return absl::c_all_of(text,
+                        [](char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); });
+}
+
+// A line break at the end of a mounted secret would be seen by the server as another key.
+absl::Status CheckPlain(const Credentials& credentials) {
+  const std::pair<const char*, absl::string_view> parts[] = {
+      {"access key", credentials.access_key_id},
+      {"secret key", credentials.secret_access_key.Reveal()},
+      {"session token", credentials.session_token.Reveal()}};
+  for (const auto& [name, text] : parts) {
+    if (!IsPlain(text)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the ", name, " has a blank, a line break or another character that no key has"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Without TLS only this machine, and the addresses that the container services have.
+bool MayBeAskedForKeys(const net::Url& url) {
+  constexpr absl::string_view kHosts[] = {"localhost", "::1", "169.254.170.2", "169.254.170.23",
+                                          "fd00:ec2::23"};
+  return url.scheme == "https" || absl::c_linear_search(kHosts, url.host) ||
+         absl::StartsWith(url.host, "127.");
+}
+
+// The answer's body; errors say `source`.
+absl::StatusOr<std::string> BodyOf(const net::HttpResponse& response, absl::string_view source) {
+  if (response.status / 100 == 5 || response.status == 429) {
+    return absl::UnavailableError(absl::StrCat(source, " answered ", response.status));
+  }
+  if (response.status != 200) {
+    return absl::UnauthenticatedError(absl::StrCat(source, " answered ", response.status));
+  }
+  return response.body;
 }
 
 }  // namespace
@@ -94,7 +138,15 @@ CredentialsEnvironment CredentialsEnvironment::Read(
       environment.shared_credentials_file.empty() && !home.empty()) {
     environment.shared_credentials_file = absl::StrCat(home, "/.aws/credentials");
   }
-  environment.profile = first(get("AWS_PROFILE"), environment.profile);
+  environment.config_file = get("AWS_CONFIG_FILE");
+  if (const std::string home = get("HOME"); environment.config_file.empty() && !home.empty()) {
+    environment.config_file = absl::StrCat(home, "/.aws/config");
+  }
+  environment.profile = get("AWS_PROFILE");
+  environment.container_path = get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  environment.container_url = get("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+  environment.container_token_file = get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  environment.container_token = Secret(get("AWS_CONTAINER_AUTHORIZATION_TOKEN"));
   environment.metadata_url =
       first(get("AWS_EC2_METADATA_SERVICE_ENDPOINT"), environment.metadata_url);
   environment.metadata_disabled = absl::EqualsIgnoreCase(get("AWS_EC2_METADATA_DISABLED"), "true");
@@ -127,6 +179,10 @@ absl::StatusOr<Credentials> CredentialsChain::Get(const CallContext& ctx) {
     return *std::move(fresh);
   }
   absl::StatusOr<Credentials> loaded = Load(ctx);
+  if (const absl::Status plain = loaded.ok() ? CheckPlain(*loaded) : absl::OkStatus();
+      !plain.ok()) {
+    loaded = plain;
+  }
   if (!loaded.ok()) {
     if (std::optional<Credentials> valid = Kept(ctx.clock->Now())) {
       return *std::move(valid);
@@ -152,22 +208,43 @@ absl::StatusOr<Credentials> CredentialsChain::Load(const CallContext& ctx) {
   if (!environment_.role_arn.empty() && !environment_.web_identity_token_file.empty()) {
     return AssumeRole(ctx);
   }
-  if (!environment_.shared_credentials_file.empty()) {
-    ASSIGN_OR_RETURN(const std::optional<std::string> text,
-                     ReadSmallFile(ctx, environment_.shared_credentials_file));
-    if (text.has_value()) {
-      ASSIGN_OR_RETURN(std::optional<Credentials> found,
-                       ParseSharedCredentials(*text, environment_.profile));
-      if (found.has_value()) {
-        return *std::move(found);
-      }
-    }
+  ASSIGN_OR_RETURN(std::optional<Credentials> shared, ReadSharedFiles(ctx));
+  if (shared.has_value()) {
+    return *std::move(shared);
+  }
+  if (!environment_.container_path.empty() || !environment_.container_url.empty()) {
+    return AskContainer(ctx);
   }
   if (!environment_.metadata_disabled) {
     return AskInstance(ctx);
   }
   return absl::UnauthenticatedError(
       "none found in the environment, by web identity, or in a shared credentials file");
+}
+
+absl::StatusOr<std::optional<Credentials>> CredentialsChain::ReadSharedFiles(
+    const CallContext& ctx) {
+  const std::string profile = environment_.profile.empty() ? "default" : environment_.profile;
+  bool is_there = false;
+  for (const std::string& path : {environment_.shared_credentials_file, environment_.config_file}) {
+    std::optional<std::string> text;
+    if (!path.empty()) {
+      ASSIGN_OR_RETURN(text, ReadSmallFile(ctx, path));
+    }
+    if (text.has_value()) {
+      ASSIGN_OR_RETURN(SharedProfile found, ParseSharedCredentials(*text, profile));
+      if (found.credentials.has_value()) {
+        return std::move(found.credentials);
+      }
+      is_there = is_there || found.is_there;
+    }
+  }
+  if (!environment_.profile.empty() && !is_there) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "AWS_PROFILE is \"", profile, "\", but neither ", environment_.shared_credentials_file,
+        " nor ", environment_.config_file, " has such a profile"));
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<Credentials> CredentialsChain::AssumeRole(const CallContext& ctx) {
@@ -226,14 +303,43 @@ absl::StatusOr<std::string> CredentialsChain::AskMetadata(const CallContext& ctx
         response.status().message()));
   }
   RETURN_IF_ERROR(response.status());
-  if (response->status / 100 == 5 || response->status == 429) {
-    return absl::UnavailableError(absl::StrCat("instance metadata answered ", response->status));
+  return BodyOf(*response, absl::StrCat("instance metadata, asked for ", path, ","));
+}
+
+absl::StatusOr<Credentials> CredentialsChain::AskContainer(const CallContext& ctx) {
+  constexpr char kSource[] = "the container's endpoint of credentials";
+  const bool is_path = !environment_.container_path.empty();
+  ASSIGN_OR_RETURN(net::Url url, net::ParseUrl(is_path ? environment_.container_host_url
+                                                       : environment_.container_url));
+  if (is_path) {
+    url.target = environment_.container_path;
+  } else if (!MayBeAskedForKeys(url)) {
+    return absl::InvalidArgumentError(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or name this machine");
   }
-  if (response->status != 200) {
-    return absl::UnauthenticatedError(
-        absl::StrCat("instance metadata answered ", response->status, " to ", path));
+  std::string token = environment_.container_token.Reveal();
+  if (!environment_.container_token_file.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                     ReadSmallFile(ctx, environment_.container_token_file));
+    token = text.value_or("");
   }
-  return std::move(response->body);
+  token = std::string(absl::StripAsciiWhitespace(token));
+  if (!IsPlain(absl::StrReplaceAll(token, {{" ", ""}})) || !IsPlain(url.target)) {
+    return absl::InvalidArgumentError(absl::StrCat(kSource, ": its token or path is malformed"));
+  }
+  net::HttpRequest request{.method = "GET",
+                           .url = std::move(url),
+                           .headers = {},
+                           .body = "",
+                           .answer_bytes_max = kAnswerBytesMax};
+  if (!token.empty()) {
+    request.headers.emplace_back("authorization", token);
+  }
+  absl::StatusOr<net::HttpResponse> response =
+      metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
+  RETURN_IF_ERROR(Annotate(response.status(), kSource));
+  ASSIGN_OR_RETURN(const std::string text, BodyOf(*response, kSource));
+  return ParseJsonCredentials(text, kSource);
 }
 
 absl::StatusOr<Credentials> CredentialsChain::AskInstance(const CallContext& ctx) {
@@ -248,7 +354,7 @@ absl::StatusOr<Credentials> CredentialsChain::AskInstance(const CallContext& ctx
   }
   ASSIGN_OR_RETURN(const std::string text,
                    AskMetadata(ctx, kMetadataRolesPath + net::PercentEncode(names.front()), token));
-  return ParseInstanceCredentials(text);
+  return ParseJsonCredentials(text, "instance metadata");
 }
 
 }  // namespace csidelta::storage

@@ -46,18 +46,26 @@ struct CredentialsEnvironment {
   std::string sts_url;                  // AWS_ENDPOINT_URL_STS; else STS of the region
   std::string region;                   // AWS_REGION, AWS_DEFAULT_REGION
   std::string shared_credentials_file;  // AWS_SHARED_CREDENTIALS_FILE; else ~/.aws/credentials
-  std::string profile = "default";      // AWS_PROFILE
-  std::string metadata_url = "http://169.254.169.254";  // AWS_EC2_METADATA_SERVICE_ENDPOINT
-  bool metadata_disabled = false;                       // AWS_EC2_METADATA_DISABLED
+  std::string config_file;              // AWS_CONFIG_FILE; else ~/.aws/config
+  std::string profile;                  // AWS_PROFILE; "": the one called default
+  // Of the container's own endpoint: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI and _FULL_URI, and the
+  // token to show there, AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE before AWS_CONTAINER_..._TOKEN.
+  std::string container_path;
+  std::string container_url;
+  std::string container_token_file;
+  Secret container_token;
+  std::string container_host_url = "http://169.254.170.2";  // where container_path is
+  std::string metadata_url = "http://169.254.169.254";      // AWS_EC2_METADATA_SERVICE_ENDPOINT
+  bool metadata_disabled = false;                           // AWS_EC2_METADATA_DISABLED
 
   // `read` is std::getenv(), or a test's.
   static CredentialsEnvironment Read(const std::function<const char*(const char* name)>& read);
 };
 
 // The first of these that is set up: environment, web identity (AssumeRoleWithWebIdentity of STS),
-// shared credentials file, instance metadata (IMDSv2). What has an end is fetched again five
-// minutes before it, by one thread, while the others go on with what they have; a failure counts
-// only when nothing valid is left.
+// shared files (credentials, then settings), the container's endpoint, instance metadata (IMDSv2).
+// What has an end is fetched again five minutes before it, by one thread, while the others go on
+// with what they have; a failure counts only when nothing valid is left.
 //
 // `sts` and `metadata` are borrowed; the latter must not use a proxy.
 class CredentialsChain : public CredentialsProvider {
@@ -71,7 +79,9 @@ class CredentialsChain : public CredentialsProvider {
  private:
   std::optional<Credentials> Kept(absl::Time valid_at) const;
   absl::StatusOr<Credentials> Load(const CallContext& ctx);
+  absl::StatusOr<std::optional<Credentials>> ReadSharedFiles(const CallContext& ctx);
   absl::StatusOr<Credentials> AssumeRole(const CallContext& ctx);
+  absl::StatusOr<Credentials> AskContainer(const CallContext& ctx);
   absl::StatusOr<Credentials> AskInstance(const CallContext& ctx);
   absl::StatusOr<std::string> AskMetadata(const CallContext& ctx, const std::string& path,
                                           const std::string& token);

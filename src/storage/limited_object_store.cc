@@ -5,6 +5,11 @@
 #include "base/status_macros.h"
 
 namespace csidelta::storage {
+namespace {
+
+constexpr int64_t kSmallBytesMax = int64_t{16} << 10;
+
+}  // namespace
 
 class LimitedObjectStore::Slot {
  public:
@@ -67,7 +72,9 @@ void LimitedObjectStore::ReleaseSlot() {
 
 absl::Status LimitedObjectStore::Put(const CallContext& ctx, const std::string& key,
                                      absl::string_view bytes, const PutOptions& options) {
-  RETURN_IF_ERROR(upload_bytes_.Take(ctx, std::ssize(bytes)));
+  const auto kind =
+      std::ssize(bytes) <= kSmallBytesMax ? RateLimiter::Kind::kGoesOn : RateLimiter::Kind::kBegins;
+  RETURN_IF_ERROR(upload_bytes_.Take(ctx, std::ssize(bytes), kind));
   RETURN_IF_ERROR(TakeSlot(ctx));
   const Slot slot(*this);
   return inner_.Put(ctx, key, bytes, options);

@@ -22,8 +22,9 @@ struct StoreLimits {
 // Lets calls pass to `inner` (borrowed) no faster than `limits`. Bytes are paid for when their
 // number is known: uploads and ranges before, whole objects after, so that one call never waits for
 // more than those before it. A listing is one request, and never in flight: its sink may call this
-// store. Calls wait in the order in which they came;
-// one whose deadline comes first is DEADLINE_EXCEEDED, at once where that can be foreseen.
+// store. Calls wait in the order in which they came, but for uploads of a few KiB, which wait for
+// each other only: the refresh of a lock must not stand behind packs. One whose deadline comes
+// first is DEADLINE_EXCEEDED, at once where that can be foreseen.
 class LimitedObjectStore : public ObjectStore {
  public:
   LimitedObjectStore(ObjectStore& inner, const StoreLimits& limits);

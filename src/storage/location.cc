@@ -93,6 +93,28 @@ bool IsAddress(absl::string_view host) {
          });
 }
 
+// They become headers.
+absl::Status CheckTexts(const S3Options& options) {
+  for (const auto& [name, text] :
+       {std::pair("region", &options.region), std::pair("storage class", &options.storage_class),
+        std::pair("encryption", &options.server_side_encryption),
+        std::pair("KMS key", &options.kms_key_id)}) {
+    if (!std::all_of(text->begin(), text->end(),
+                     [](char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the ", name, " has a blank or another character that none has"));
+    }
+  }
+  const std::string& mode = options.object_lock_mode;
+  if (!mode.empty() && mode != "GOVERNANCE" && mode != "COMPLIANCE") {
+    return absl::InvalidArgumentError("the mode of object locks is GOVERNANCE or COMPLIANCE");
+  }
+  if (mode.empty() != (options.object_lock_duration <= absl::ZeroDuration())) {
+    return absl::InvalidArgumentError("object locks need both a mode and a duration");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<S3Options> MakeS3Options(const Location& location, const StoreSettings& settings) {
   S3Options options = settings.s3;
   options.endpoint = location.endpoint;
@@ -113,6 +135,7 @@ absl::StatusOr<S3Options> MakeS3Options(const Location& location, const StoreSet
   if (!options.path_style && IsAddress(host)) {
     return Malformed("an address has no virtual hosts; use the path style");
   }
+  RETURN_IF_ERROR(CheckTexts(options));
   return options;
 }
 
@@ -131,9 +154,8 @@ class Stack : public OpenedStore {
   void UseS3(S3Options options) {
     http_ = std::make_unique<net::HttpClient>(
         net::HttpClientOptions{settings_.tls, settings_.proxy, S3HttpLimits()});
-    // STS is not behind the bucket's own certificates.
     sts_ = std::make_unique<net::HttpClient>(
-        net::HttpClientOptions{net::TlsOptions(), settings_.proxy, S3HttpLimits()});
+        net::HttpClientOptions{settings_.sts_tls, settings_.proxy, S3HttpLimits()});
     metadata_ = std::make_unique<net::HttpClient>(
         net::HttpClientOptions{net::TlsOptions(), net::ProxySettings(), S3HttpLimits()});
     CredentialsEnvironment environment = settings_.environment;
@@ -151,11 +173,11 @@ class Stack : public OpenedStore {
  private:
   void Decorate(const RetryOptions& retry) {
     metered_ = std::make_unique<MeteredObjectStore>(*place_, meter_);
-    limited_ = std::make_unique<LimitedObjectStore>(*metered_, settings_.limits);
-    retrying_ = std::make_unique<RetryingObjectStore>(*limited_, retry, random_, meter_);
-    top_ = retrying_.get();
+    retrying_ = std::make_unique<RetryingObjectStore>(*metered_, retry, random_, meter_);
+    limited_ = std::make_unique<LimitedObjectStore>(*retrying_, settings_.limits);
+    top_ = limited_.get();
     if (settings_.read_only) {
-      read_only_ = std::make_unique<ReadOnlyObjectStore>(*retrying_);
+      read_only_ = std::make_unique<ReadOnlyObjectStore>(*limited_);
       top_ = read_only_.get();
     }
   }
@@ -169,8 +191,8 @@ class Stack : public OpenedStore {
   std::unique_ptr<CredentialsProvider> credentials_;
   std::unique_ptr<ObjectStore> place_;
   std::unique_ptr<ObjectStore> metered_;
-  std::unique_ptr<ObjectStore> limited_;
   std::unique_ptr<ObjectStore> retrying_;
+  std::unique_ptr<ObjectStore> limited_;
   std::unique_ptr<ObjectStore> read_only_;
   ObjectStore* top_ = nullptr;
 };

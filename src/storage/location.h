@@ -40,6 +40,7 @@ enum class BucketStyle { kAuto, kPath, kVirtualHost };
 struct StoreSettings {
   CredentialsEnvironment environment;
   net::TlsOptions tls;
+  net::TlsOptions sts_tls;  // STS is not behind the bucket's own certificates.
   net::ProxySettings proxy;
   // The request options of S3Options; its place is the Location's, its region and style are set by
   // what follows.
@@ -51,7 +52,8 @@ struct StoreSettings {
   bool read_only = false;
 };
 
-// A store with all its decorators: retries around limits around counts around the place itself.
+// A store with all its decorators: limits around retries around counts around the place itself. A
+// call that waits for its turn does not use up the time that its retries have.
 class OpenedStore {
  public:
   virtual ~OpenedStore() = default;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -22,7 +23,8 @@ namespace {
 
 constexpr char kEmptySha256[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 constexpr int64_t kErrorBytesMax = int64_t{64} << 10;
-constexpr int64_t kListPagesMax = 1'000'000;
+constexpr int64_t kListPagesMax = 65'536;  // Of 1000 objects each: an exbibyte of packs.
+constexpr int64_t kEmptyPagesMax = 1000;   // In a row; a server may need some to find the next key.
 // A clock that differs by more is what a refusal without a reason may come from.
 constexpr absl::Duration kSkewMin = absl::Minutes(5);
 
@@ -107,6 +109,8 @@ net::HttpLimits S3HttpLimits() {
   limits.body_bytes_max = kXmlBytesMax;
   limits.connect_time_max = absl::Seconds(10);
   limits.silence_max = absl::Seconds(60);
+  limits.silence_bytes_min = int64_t{16} << 10;
+  limits.idle_connections_max = 64;
   return limits;
 }
 
@@ -141,6 +145,13 @@ net::HttpRequest S3ObjectStore::Sign(const Call& call, const Credentials& creden
                         .headers = call.headers,
                         .sha256_hex = call.sha256_hex.empty() ? kEmptySha256 : call.sha256_hex};
   request.headers.emplace_back("x-amz-content-sha256", to_sign.sha256_hex);
+  if (call.is_retained) {  // By the server's clock, so that it lies ahead.
+    request.headers.emplace_back("x-amz-object-lock-mode", options_.object_lock_mode);
+    request.headers.emplace_back(
+        "x-amz-object-lock-retain-until-date",
+        absl::FormatTime("%Y-%m-%d%ET%H:%M:%SZ", time + options_.object_lock_duration,
+                         absl::UTCTimeZone()));
+  }
   to_sign.headers = request.headers;
   to_sign.headers.emplace_back("host", request.url.HostHeader());
   for (auto& header : SignRequest(to_sign, credentials,
@@ -192,8 +203,13 @@ absl::Status S3ObjectStore::Failure(const net::HttpResponse& response) const {
   return S3Status(response, ReadS3Error(response), options_.region);
 }
 
-HeaderList S3ObjectStore::PutHeaders(const CallContext& ctx, const std::string& key,
-                                     const PutOptions& options) const {
+bool S3ObjectStore::IsRetained(const std::string& key) const {
+  return !options_.object_lock_mode.empty() &&
+         absl::c_none_of(options_.object_lock_exempt_prefixes,
+                         [&](const std::string& exempt) { return absl::StartsWith(key, exempt); });
+}
+
+HeaderList S3ObjectStore::PutHeaders(const PutOptions& options) const {
   HeaderList headers = {{"x-amz-checksum-sha256", Base64OfHex(options.sha256_hex)}};
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) {
@@ -204,16 +220,6 @@ HeaderList S3ObjectStore::PutHeaders(const CallContext& ctx, const std::string& 
   add("x-amz-storage-class", options_.storage_class);
   add("x-amz-server-side-encryption", options_.server_side_encryption);
   add("x-amz-server-side-encryption-aws-kms-key-id", options_.kms_key_id);
-  bool is_locked = !options_.object_lock_mode.empty();
-  for (const std::string& exempt : options_.object_lock_exempt_prefixes) {
-    is_locked = is_locked && !absl::StartsWith(key, exempt);
-  }
-  if (is_locked) {
-    add("x-amz-object-lock-mode", options_.object_lock_mode);
-    add("x-amz-object-lock-retain-until-date",
-        absl::FormatTime("%Y-%m-%d%ET%H:%M:%SZ", ctx.clock->Now() + options_.object_lock_duration,
-                         absl::UTCTimeZone()));
-  }
   return headers;
 }
 
@@ -227,7 +233,8 @@ absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
   const std::string what = absl::StrCat("put ", key);
   absl::StatusOr<net::HttpResponse> response = Send(ctx, {.method = "PUT",
                                                           .key = key,
-                                                          .headers = PutHeaders(ctx, key, known),
+                                                          .headers = PutHeaders(known),
+                                                          .is_retained = IsRetained(key),
                                                           .body = bytes,
                                                           .sha256_hex = known.sha256_hex,
                                                           .answer_bytes_max = kErrorBytesMax});
@@ -313,6 +320,7 @@ absl::Status S3ObjectStore::List(const CallContext& ctx, const std::string& pref
       absl::StrCat("encoding-type=url&list-type=2&max-keys=", options_.page_objects_max,
                    "&prefix=", net::PercentEncode(absl::StrCat(options_.prefix, prefix)));
   std::string token;
+  int64_t empty_pages = 0;
   for (int64_t pages = 0; pages < kListPagesMax; ++pages) {
     Call call{.method = "GET", .query = base, .answer_bytes_max = kXmlBytesMax};
     if (pages > 0) {
@@ -332,7 +340,8 @@ absl::Status S3ObjectStore::List(const CallContext& ctx, const std::string& pref
     if (page->next_token.empty()) {
       return absl::OkStatus();
     }
-    if (page->next_token == token) {
+    empty_pages = page->objects.empty() ? empty_pages + 1 : 0;
+    if (page->next_token == token || empty_pages > kEmptyPagesMax) {
       break;
     }
     token = std::move(page->next_token);

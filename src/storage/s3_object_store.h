@@ -70,6 +70,7 @@ class S3ObjectStore : public ObjectStore {
     std::string key = {};    // "" for the bucket itself
     std::string query = {};  // percent-encoded
     HeaderList headers = {};
+    bool is_retained = false;  // Asks for the object lock of the options.
     absl::string_view body = {};
     std::string sha256_hex = {};  // of the body
     int64_t answer_bytes_max = 0;
@@ -79,8 +80,8 @@ class S3ObjectStore : public ObjectStore {
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call);
   bool Correct(const CallContext& ctx, const net::HttpResponse& response);
   absl::Status Failure(const net::HttpResponse& response) const;
-  HeaderList PutHeaders(const CallContext& ctx, const std::string& key,
-                        const PutOptions& options) const;
+  HeaderList PutHeaders(const PutOptions& options) const;
+  bool IsRetained(const std::string& key) const;
 
   const S3Options options_;
   net::HttpClient& http_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -33,21 +34,53 @@ absl::StatusOr<std::string> SectionName(absl::string_view line, int line_number)
   return std::string(name);
 }
 
-void Take(absl::string_view name, std::string value, Credentials& credentials) {
+// Ways to keys that only the SDKs know. Of a role the profile's own keys are but a means.
+constexpr absl::string_view kRole = "role_arn";
+constexpr absl::string_view kForeignWays[] = {kRole, "sso_session", "sso_account_id",
+                                              "credential_process", "credential_source"};
+
+// The settings of one profile that matter, as they are read.
+struct Settings {
+  Credentials credentials;
+  std::string foreign_way;  // "" or one of kForeignWays
+};
+
+void Take(absl::string_view name, std::string value, Settings& settings) {
   if (name == "aws_access_key_id") {
-    credentials.access_key_id = std::move(value);
+    settings.credentials.access_key_id = std::move(value);
   } else if (name == "aws_secret_access_key") {
-    credentials.secret_access_key = Secret(std::move(value));
+    settings.credentials.secret_access_key = Secret(std::move(value));
   } else if (name == "aws_session_token") {
-    credentials.session_token = Secret(std::move(value));
+    settings.credentials.session_token = Secret(std::move(value));
+  } else if (settings.foreign_way != kRole && absl::c_linear_search(kForeignWays, name)) {
+    settings.foreign_way = std::string(name);
   }
+}
+
+absl::StatusOr<std::optional<Credentials>> Judge(Settings settings, const std::string& profile) {
+  const bool has_key = !settings.credentials.access_key_id.empty();
+  if (settings.foreign_way == kRole || (!has_key && !settings.foreign_way.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shared credentials: profile \"", profile, "\" gets its keys by ", settings.foreign_way,
+        ", which is not supported; give it keys of its own, or "
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"));
+  }
+  if (!has_key) {
+    return std::nullopt;
+  }
+  if (settings.credentials.secret_access_key.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared credentials: profile \"", profile, "\" has no secret key"));
+  }
+  return std::move(settings.credentials);
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<Credentials>> ParseSharedCredentials(absl::string_view text,
-                                                                  const std::string& profile) {
-  Credentials credentials;
+absl::StatusOr<SharedProfile> ParseSharedCredentials(absl::string_view text,
+                                                     const std::string& profile) {
+  SharedProfile found;
+  Settings settings;
   bool is_ours = false;
   int line_number = 0;
   for (const absl::string_view raw : absl::StrSplit(text, '\n')) {
@@ -59,6 +92,7 @@ absl::StatusOr<std::optional<Credentials>> ParseSharedCredentials(absl::string_v
     if (line.front() == '[') {
       ASSIGN_OR_RETURN(const std::string name, SectionName(line, line_number));
       is_ours = name == profile;
+      found.is_there = found.is_there || is_ours;
       continue;
     }
     const std::pair<absl::string_view, absl::string_view> parts =
@@ -68,17 +102,11 @@ absl::StatusOr<std::optional<Credentials>> ParseSharedCredentials(absl::string_v
     }
     if (is_ours) {
       Take(absl::AsciiStrToLower(absl::StripAsciiWhitespace(parts.first)),
-           std::string(absl::StripAsciiWhitespace(parts.second)), credentials);
+           std::string(absl::StripAsciiWhitespace(parts.second)), settings);
     }
   }
-  if (credentials.access_key_id.empty()) {
-    return std::nullopt;
-  }
-  if (credentials.secret_access_key.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shared credentials: profile \"", profile, "\" has no secret key"));
-  }
-  return credentials;
+  ASSIGN_OR_RETURN(found.credentials, Judge(std::move(settings), profile));
+  return found;
 }
 
 }  // namespace csidelta::storage

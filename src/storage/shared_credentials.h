@@ -9,11 +9,18 @@
 
 namespace csidelta::storage {
 
-// The keys of one profile in the text of a shared credentials file: sections in brackets, "name =
-// value" lines, comments behind "#" or ";". Nothing when the profile is not there or has no access
-// key. INVALID_ARGUMENT, with the line's number and without its text, when a line is none of these
-// or a profile has an access key without a secret. Pure.
-absl::StatusOr<std::optional<Credentials>> ParseSharedCredentials(absl::string_view text,
-                                                                  const std::string& profile);
+// What a shared file says of one profile.
+struct SharedProfile {
+  bool is_there = false;  // The file has its section.
+  std::optional<Credentials> credentials = {};
+};
+
+// One profile in the text of a shared credentials file, or of the file of settings beside it:
+// sections in brackets, "name = value" lines, comments behind "#" or ";". INVALID_ARGUMENT, with
+// the line's number and without its text, when a line is none of these; also when the profile has
+// an access key without a secret, or gets its keys in a way that we do not know (a role of another
+// profile, single sign-on, a command): then with the setting's name. Pure.
+absl::StatusOr<SharedProfile> ParseSharedCredentials(absl::string_view text,
+                                                     const std::string& profile);
 
 }  // namespace csidelta::storage

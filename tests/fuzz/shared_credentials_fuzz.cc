@@ -13,8 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const auto found = csidelta::storage::ParseSharedCredentials(text, "default");
   if (!found.ok()) {
     CSIDELTA_CHECK(found.status().code() == absl::StatusCode::kInvalidArgument);
-  } else if (found->has_value()) {
-    CSIDELTA_CHECK(!(*found)->access_key_id.empty() && !(*found)->secret_access_key.empty());
+  } else if (found->credentials.has_value()) {
+    CSIDELTA_CHECK(found->is_there && !found->credentials->access_key_id.empty() &&
+                   !found->credentials->secret_access_key.empty());
   }
   // The same bytes as a repository's location.
   if (const auto location = csidelta::storage::ParseLocation(text);

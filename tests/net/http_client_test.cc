@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <stop_token>
@@ -323,6 +324,39 @@ TEST_F(HttpClientTest, ASilentServerIsUnavailable) {
   options_.limits.silence_max = absl::Milliseconds(50);
   Start(Silent);
   EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("silent")));
+}
+
+// Each byte comes a second after the one before it, by the clock that the client goes by.
+TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
+  support::FakeClock clock;
+  ctx_.clock = &clock;
+  ctx_.deadline = absl::InfiniteFuture();
+  options_.limits.silence_max = absl::Seconds(20);
+  std::atomic<int> delivered = 0;
+  Start([&](const ServedRequest&, ServedConnection& connection) {
+    connection.StartStream(200);
+    for (int sent = 1; connection.Chunk("x"); ++sent) {
+      while (delivered < sent && !connection.stop().stop_requested() && !connection.PeerIsGone()) {
+        std::this_thread::yield();
+      }
+    }
+  });
+  const auto stream = [&](int64_t bytes_min) {
+    delivered = 0;
+    options_.limits.silence_bytes_min = bytes_min;
+    HttpClient own(options_);
+    return own
+        .Stream(ctx_, Request("GET", "/"),
+                [&](absl::string_view bytes) {
+                  clock.Advance(absl::Seconds(1) * std::ssize(bytes));
+                  delivered += static_cast<int>(bytes.size());
+                  return delivered < 100;
+                })
+        .status();
+  };
+  EXPECT_THAT(stream(10), IsOk());
+  EXPECT_THAT(stream(1000), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("all but silent")));
+  EXPECT_LT(delivered, 100);
 }
 
 TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {

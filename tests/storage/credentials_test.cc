@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -101,7 +102,8 @@ TEST_F(CredentialsTest, ReadsTheEnvironment) {
   EXPECT_EQ(environment.secret_access_key, Secret("secret"));
   EXPECT_TRUE(environment.session_token.empty());
   EXPECT_EQ(environment.region, "eu-west-1");
-  EXPECT_EQ(environment.profile, "default");
+  EXPECT_EQ(environment.profile, "");
+  EXPECT_EQ(environment.config_file, "/users/of/.aws/config");
   EXPECT_EQ(environment.shared_credentials_file, "/users/of/.aws/credentials");
   EXPECT_EQ(environment.role_session_name, "csi-delta");
   EXPECT_EQ(environment.metadata_url, "http://169.254.169.254");
@@ -260,6 +262,90 @@ TEST_F(CredentialsTest, AnInstanceWithoutRoleHasNoCredentials) {
   }
 }
 
+TEST_F(CredentialsTest, TheContainerIsAskedBeforeTheInstance) {
+  std::vector<std::string> asked;
+  Serve([&](const ServedRequest& request, ServedConnection& connection) {
+    const auto token = request.headers.find("authorization");
+    asked.push_back(absl::StrCat(request.method, " ", request.target, " ",
+                                 token == request.headers.end() ? "-" : token->second));
+    connection.Send(200, R"({"AccessKeyId":"task","SecretAccessKey":"s","Token":"t",)"
+                         R"("Expiration":"2033-01-01T00:00:00Z"})");
+  });
+  environment_.metadata_disabled = false;
+  environment_.metadata_url = server_->url();
+  environment_.container_host_url = server_->url();
+  environment_.container_path = "/v2/credentials/1";
+  auto credentials = chain().Get(ctx_);
+  ASSERT_THAT(credentials, IsOk());
+  EXPECT_EQ(credentials->access_key_id, "task");
+  EXPECT_EQ(credentials->session_token, Secret("t"));
+  chain_.reset();
+  environment_.container_path = "";
+  environment_.container_url = server_->url() + "/v1/credentials";
+  environment_.container_token = Secret("in the environment");
+  environment_.container_token_file = File("token", "from a file\n");
+  EXPECT_THAT(chain().Get(ctx_), IsOk());
+  EXPECT_THAT(asked, ElementsAre("GET /v2/credentials/1 -", "GET /v1/credentials from a file"));
+}
+
+TEST_F(CredentialsTest, AContainersEndpointMustBeNearOrSecret) {
+  for (const char* url : {"http://example.org/keys", "http://169.254.170.3/keys", "ftp://host/"}) {
+    chain_.reset();
+    environment_.container_url = url;
+    EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kInvalidArgument)) << url;
+  }
+}
+
+TEST_F(CredentialsTest, ARefusalOfTheContainerIsSaid) {
+  int status = 403;
+  Serve([&](const ServedRequest&, ServedConnection& connection) { connection.Send(status, "{}"); });
+  environment_.container_url = server_->url();
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("403")));
+  status = 500;
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("500")));
+  status = 200;
+  EXPECT_THAT(chain().Get(ctx_),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("no credentials")));
+}
+
+TEST_F(CredentialsTest, TheFileOfSettingsComesAfterThatOfKeys) {
+  environment_.config_file =
+      File("config",
+           "[default]\naws_access_key_id=settings\naws_secret_access_key=x\n"
+           "[profile work]\nregion=eu-west-1\naws_access_key_id=w\naws_secret_access_key=x\n");
+  environment_.shared_credentials_file = folder_ + "/none";
+  auto credentials = chain().Get(ctx_);
+  ASSERT_THAT(credentials, IsOk());
+  EXPECT_EQ(credentials->access_key_id, "settings");
+  chain_.reset();
+  environment_.shared_credentials_file =
+      File("keys", "[default]\naws_access_key_id=keys\naws_secret_access_key=x\n");
+  credentials = chain().Get(ctx_);
+  ASSERT_THAT(credentials, IsOk());
+  EXPECT_EQ(credentials->access_key_id, "keys");
+  chain_.reset();
+  environment_.profile = "work";
+  credentials = chain().Get(ctx_);
+  ASSERT_THAT(credentials, IsOk());
+  EXPECT_EQ(credentials->access_key_id, "w");
+}
+
+TEST_F(CredentialsTest, AProfileThatIsNowhereIsSaid) {
+  environment_.shared_credentials_file =
+      File("keys", "[default]\naws_access_key_id=keys\naws_secret_access_key=x\n");
+  environment_.profile = "wrok";
+  EXPECT_THAT(chain().Get(ctx_),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("\"wrok\"")));
+}
+
+TEST_F(CredentialsTest, ALineBreakInAKeyIsSaidWithoutTheKey) {
+  environment_.access_key_id = "id";
+  environment_.secret_access_key = Secret("hunter2\n");
+  EXPECT_THAT(chain().Get(ctx_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       testing::AllOf(HasSubstr("secret key"), Not(HasSubstr("hunter2")))));
+}
+
 TEST(SharedCredentialsTest, ReadsProfiles) {
   const std::string text =
       "\n; comment\n[default]\n  aws_access_key_id = AKID  \r\nAWS_SECRET_ACCESS_KEY=a=b/c+\n"
@@ -267,16 +353,36 @@ TEST(SharedCredentialsTest, ReadsProfiles) {
       "aws_session_token=222\n[empty]\nregion=x\n";
   const auto one = ParseSharedCredentials(text, "default");
   ASSERT_THAT(one, IsOk());
-  ASSERT_TRUE(one->has_value());
-  EXPECT_EQ((*one)->access_key_id, "AKID");
-  EXPECT_EQ((*one)->secret_access_key.Reveal(), "a=b/c+");
-  EXPECT_TRUE((*one)->session_token.empty());
+  ASSERT_TRUE(one->credentials.has_value());
+  EXPECT_EQ(one->credentials->access_key_id, "AKID");
+  EXPECT_EQ(one->credentials->secret_access_key.Reveal(), "a=b/c+");
+  EXPECT_TRUE(one->credentials->session_token.empty());
   const auto two = ParseSharedCredentials(text, "two");
-  ASSERT_TRUE(two.ok() && two->has_value());
-  EXPECT_EQ((*two)->session_token.Reveal(), "222");
-  EXPECT_EQ(*ParseSharedCredentials(text, "empty"), std::nullopt);
-  EXPECT_EQ(*ParseSharedCredentials(text, "none"), std::nullopt);
-  EXPECT_EQ(*ParseSharedCredentials("", "default"), std::nullopt);
+  ASSERT_TRUE(two.ok() && two->credentials.has_value());
+  EXPECT_EQ(two->credentials->session_token.Reveal(), "222");
+  const std::tuple<std::string, const char*, bool> without[] = {
+      {text, "empty", true}, {text, "none", false}, {"", "default", false}};
+  for (const auto& [file, profile, is_there] : without) {
+    const auto found = ParseSharedCredentials(file, profile);
+    ASSERT_THAT(found, IsOk());
+    EXPECT_EQ(found->is_there, is_there) << profile;
+    EXPECT_EQ(found->credentials, std::nullopt) << profile;
+  }
+}
+
+TEST(SharedCredentialsTest, NamesWaysToKeysThatItDoesNotGo) {
+  const std::string keys = "aws_access_key_id=a\naws_secret_access_key=b\n";
+  const std::tuple<std::string, const char*> refused[] = {
+      {"role_arn=arn:aws:iam::1:role/r\nsource_profile=x\n", "role_arn"},
+      {keys + "role_arn=arn:aws:iam::1:role/r\nsource_profile=default\n", "role_arn"},
+      {"sso_session=s\nsso_account_id=1\n", "sso_"},
+      {"credential_process=/bin/keys\n", "credential_process"}};
+  for (const auto& [settings, way] : refused) {
+    EXPECT_THAT(ParseSharedCredentials("[default]\n" + settings, "default"),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(way)));
+    EXPECT_THAT(ParseSharedCredentials("[other]\n" + settings, "default"), IsOk());
+  }
+  EXPECT_THAT(ParseSharedCredentials("[default]\nsso_session=s\n" + keys, "default"), IsOk());
 }
 
 TEST(SharedCredentialsTest, RefusesMalformedFilesWithoutRepeatingThem) {

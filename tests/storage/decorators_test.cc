@@ -265,11 +265,11 @@ class LimitedObjectStoreTest : public testing::Test {
 
 TEST_F(LimitedObjectStoreTest, BytesTakeTheirTime) {
   const StoreLimits limits{.upload_bytes_per_second = 100, .download_bytes_per_second = 500};
-  const std::string bytes(200, 'x');
+  const std::string bytes(20'000, 'x');
   EXPECT_EQ(
       TimeOf(limits, 6,
              [&](ObjectStore& store) { EXPECT_THAT(store.Put(ctx_, "p", bytes, {}), IsOk()); }),
-      absl::Seconds(10));
+      absl::Seconds(1000));
   EXPECT_EQ(TimeOf(limits, 6,
                    [&](ObjectStore& store) { EXPECT_THAT(store.Get(ctx_, "key", 1000), IsOk()); }),
             absl::Seconds(10));
@@ -278,6 +278,16 @@ TEST_F(LimitedObjectStoreTest, BytesTakeTheirTime) {
                      EXPECT_THAT(store.GetRange(ctx_, "key", {0, 250}), IsOk());
                    }),
             absl::Milliseconds(2500));
+}
+
+TEST_F(LimitedObjectStoreTest, WhatIsSmallDoesNotWaitBehindPacks) {
+  LimitedObjectStore store(inner_, {.upload_bytes_per_second = 1 << 10});
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(store.Put(ctx_, "pack", std::string(10 << 20, 'x'), {}), IsOk());
+  EXPECT_THAT(store.Put(ctx_, "lock", std::string(500, 'x'), {}), IsOk());
+  EXPECT_EQ(clock_.Now(), start);
+  EXPECT_THAT(store.Put(ctx_, "next", std::string(1 << 20, 'x'), {}), IsOk());
+  EXPECT_GE(clock_.Now() - start, absl::Seconds(10 << 10));  // The lock's bytes count, too.
 }
 
 TEST_F(LimitedObjectStoreTest, RequestsTakeTheirTime) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::storage {
@@ -121,6 +122,47 @@ TEST(LocationTest, OpensADirectoryWithItsDecorators) {
               StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT((*reader)->store().Get({}, "config", 10), IsOkAndHolds("bytes"));
   std::filesystem::remove_all(root);
+}
+
+TEST(LocationTest, WaitingForTheLimitUsesUpNoPatience) {
+  support::FakeClock clock;
+  clock.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock;
+  std::string root = testing::TempDir() + "location-XXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  StoreSettings settings;
+  settings.limits.upload_bytes_per_second = 1 << 10;
+  auto opened = OpenStore(*ParseLocation(root), settings, Random::Real());
+  ASSERT_THAT(opened, IsOk());
+  const absl::Time start = clock.Now();
+  for (const char* key : {"one", "two", "three"}) {
+    EXPECT_THAT((*opened)->store().Put(ctx, key, std::string(4 << 20, 'x'), {}), IsOk());
+  }
+  EXPECT_GT(clock.Now() - start, settings.retry.total_max);
+  std::filesystem::remove_all(root);
+}
+
+TEST(LocationTest, RefusesSettingsThatAreNoHeaders) {
+  const auto open = [](const StoreSettings& settings) {
+    return OpenStore(*ParseLocation("s3:https://host/bucket"), settings, Random::Real()).status();
+  };
+  EXPECT_THAT(open({}), IsOk());
+  StoreSettings settings;
+  settings.s3.storage_class = "STANDARD\r\nx-amz-acl: public-read";
+  EXPECT_THAT(open(settings),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("storage class")));
+  settings = {};
+  settings.region = "eu west";
+  EXPECT_THAT(open(settings), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("region")));
+  settings = {};
+  settings.s3.object_lock_mode = "GOVERNANCE";
+  EXPECT_THAT(open(settings), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("duration")));
+  settings.s3.object_lock_duration = absl::Hours(24);
+  EXPECT_THAT(open(settings), IsOk());
+  settings.s3.object_lock_mode = "FOREVER";
+  EXPECT_THAT(open(settings),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("COMPLIANCE")));
 }
 
 TEST(LocationTest, RefusesVirtualHostsOfAnAddress) {

@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -303,6 +305,154 @@ TEST_F(S3ObjectStoreTest, HostileListingsAreDataLoss) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no end")));
   AnswerWith("GET", 200, std::string(std::size_t{9} << 20, ' '));
   EXPECT_THAT(store_->List(ctx_, "data/", Ignore), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(S3ObjectStoreTest, TenThousandObjectsAreListedOnce) {
+  FakeS3Options server;
+  server.page_objects_max = 1000;
+  Start(server);
+  std::map<std::string, int64_t> expected;
+  for (int i = 0; i < 10'000; ++i) {
+    const std::string key = absl::StrCat("data/", absl::Hex(i % 256), "/", i);
+    server_->SetObject(key, std::string(static_cast<std::size_t>(i % 7), 'x'));
+    expected[key] = i % 7;
+  }
+  std::map<std::string, int64_t> listed;
+  EXPECT_THAT(store_->List(ctx_, "data/",
+                           [&](const ObjectInfo& object) {
+                             EXPECT_TRUE(listed.emplace(object.key, object.size_bytes).second);
+                             return absl::OkStatus();
+                           }),
+              IsOk());
+  EXPECT_EQ(listed, expected);
+  EXPECT_THAT(server_->requests(), SizeIs(10));
+}
+
+TEST_F(S3ObjectStoreTest, ObjectsWithOddNamesAreNotOurs) {
+  Start();
+  for (const char* key :
+       {"data/a b", "data/a+b", "data/..", "data/../config", "data//x", "data/\x01",
+        "data/\xc3\xa4", "data/a%2Fb", "data/a&amp;b", "data/x-tmp-1", "data/"}) {
+    server_->SetObject(key, "x");
+  }
+  server_->SetObject("data/ours", "x");
+  std::vector<std::string> listed;
+  EXPECT_THAT(store_->List(ctx_, "data/",
+                           [&](const ObjectInfo& object) {
+                             listed.push_back(object.key);
+                             return absl::OkStatus();
+                           }),
+              IsOk());
+  EXPECT_THAT(listed, testing::ElementsAre("data/ours"));
+}
+
+TEST_F(S3ObjectStoreTest, AListingOfEmptyPagesEnds) {
+  Start();
+  auto page = std::make_shared<std::atomic<int>>(0);
+  Answer("GET", 1'000'000, [=](ServedConnection& connection) {
+    connection.Send(200, absl::StrCat("<ListBucketResult><IsTruncated>true</IsTruncated>"
+                                      "<NextContinuationToken>",
+                                      ++*page, "</NextContinuationToken></ListBucketResult>"));
+  });
+  EXPECT_THAT(store_->List(ctx_, "", Ignore),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("no end")));
+  EXPECT_LT(*page, 2000);
+}
+
+TEST_F(S3ObjectStoreTest, RedirectsAreNotFollowed) {
+  Start();
+  for (const int status : {301, 302, 303, 307, 308}) {
+    const auto before = server_->requests().size();
+    AnswerWith("GET", status, "", {{"Location", server_->url() + "/bucket/key"}});
+    EXPECT_THAT(store_->Get(ctx_, "key", 10),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another endpoint")))
+        << status;
+    EXPECT_EQ(server_->requests().size(), before + 1);
+  }
+  AnswerWith("HEAD", 301, "", {{"x-amz-bucket-region", "ap-south-1"}});
+  EXPECT_THAT(store_->Stat(ctx_, "key"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"ap-south-1\"")));
+}
+
+TEST_F(S3ObjectStoreTest, MoreBodyThanPromisedSpoilsNoOtherAnswer) {
+  Start();
+  server_->SetObject("key", "right");
+  Answer("GET", 1, [](ServedConnection& connection) {
+    connection.Raw(
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst"
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong");
+  });
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), IsOkAndHolds("first"));
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), IsOkAndHolds("right"));
+}
+
+TEST_F(S3ObjectStoreTest, AnEndlessBodyMeetsItsLimit) {
+  Start();
+  Answer("GET", 1, [](ServedConnection& connection) {
+    connection.StartStream(200);
+    while (connection.Chunk(std::string(1 << 16, 'x'))) {
+    }
+  });
+  EXPECT_THAT(store_->Get(ctx_, "key", 1 << 20), StatusIs(absl::StatusCode::kResourceExhausted));
+  Answer("GET", 1, [](ServedConnection& connection) {
+    connection.Raw("HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n");
+  });
+  EXPECT_THAT(store_->Get(ctx_, "key", 1 << 20), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST_F(S3ObjectStoreTest, HostileHeadsAreUnavailable) {
+  Start();
+  server_->SetObject("key", "bytes");
+  const std::string many(std::size_t{100} << 10, 'x');
+  const std::string answers[] = {
+      absl::StrCat("HTTP/1.1 200 OK\r\nx: ", many, "\r\n\r\n"),
+      absl::StrCat("HTTP/1.1 200 ", many, "\r\n\r\n"),
+      "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nbytes!",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
+      "HTTP/1.1 99999 OK\r\n\r\n",
+      "HTTP/9.9 200 OK\r\n\r\n",
+      std::string("HTTP/1.1 200 OK\r\nx: \0\r\n\r\n", 28),
+  };
+  for (const std::string& answer : answers) {
+    Answer("GET", 1, [=](ServedConnection& connection) {
+      connection.Raw(answer);
+      connection.Cut();
+    });
+    EXPECT_THAT(store_->Get(ctx_, "key", 1000), StatusIs(absl::StatusCode::kUnavailable))
+        << answer.substr(0, 80);
+    EXPECT_THAT(store_->Get(ctx_, "key", 1000), IsOkAndHolds("bytes"));
+  }
+}
+
+TEST_F(S3ObjectStoreTest, EveryKindOfPutTellsItsChecksum) {
+  FakeS3Options server;
+  server.session_token = "token";
+  Start(server);
+  credentials_.token_ = "token";
+  EXPECT_THAT(store_->Put(ctx_, "config", "a", {.if_absent = true}), IsOk());
+  EXPECT_THAT(store_->Put(ctx_, "locks/one", "", {}), IsOk());
+  EXPECT_THAT(store_->Put(ctx_, "data/one", "b", {.sha256_hex = Sha256Hex("b")}), IsOk());
+  for (const auto& [key, headers] : server_->put_headers()) {
+    EXPECT_THAT(headers, Contains(Key("x-amz-checksum-sha256"))) << key;
+    EXPECT_THAT(headers.at("authorization"), testing::AllOf(HasSubstr("x-amz-checksum-sha256"),
+                                                            HasSubstr("x-amz-security-token")));
+  }
+  EXPECT_THAT(server_->put_headers(), SizeIs(3));
+}
+
+TEST_F(S3ObjectStoreTest, ALockLastsByTheServersClock) {
+  support::FakeClock servers;
+  support::FakeClock ours(servers.Now() - absl::Hours(48));
+  FakeS3Options server;
+  server.clock = &servers;
+  Start(server, {.object_lock_mode = "COMPLIANCE", .object_lock_duration = absl::Hours(24)});
+  CallContext ctx;
+  ctx.clock = &ours;
+  ASSERT_THAT(store_->Put(ctx, "data/one", "x", {}), IsOk());
+  EXPECT_EQ(server_->put_headers().at("data/one").at("x-amz-object-lock-retain-until-date"),
+            "2023-11-15T22:13:20Z");
 }
 
 TEST_F(S3ObjectStoreTest, PagesAreCounted) {

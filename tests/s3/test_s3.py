@@ -1,0 +1,129 @@
+"""Repositories in a real S3 server (versitygw): well, with a tenth of the requests failing, and over TLS."""
+
+import hashlib
+import json
+import os
+import random
+
+import gateway
+import pytest
+from conftest import PROGRAM, ROOT, run
+
+MIB = 1 << 20
+CHUNK_BYTES = MIB
+IMAGE_CHUNKS = 40
+CONTRACT_TEST = ROOT / "build/dev/bin/object_store_contract_test"
+OBJECTS = 10_000
+
+
+def csi_delta(environment, *words, expected=0):
+    """Runs the program and returns its result document."""
+    done = run(environment, PROGRAM, *words, "--json", expected=expected)
+    lines = done.stdout.splitlines()
+    return json.loads(lines[-1]) if lines else {}
+
+
+class Volume:
+    """An image file that changes chunk by chunk."""
+
+    def __init__(self, folder):
+        self.path, self.extents = folder / "volume.img", folder / "extents"
+        self._random = random.Random(1)
+        self.path.write_bytes(self._random.randbytes(IMAGE_CHUNKS * CHUNK_BYTES))
+
+    def change(self, chunks):
+        """Writes new bytes into some chunks and lists them."""
+        with open(self.path, "r+b") as file:
+            for chunk in chunks:
+                file.seek(chunk * CHUNK_BYTES)
+                file.write(self._random.randbytes(CHUNK_BYTES))
+        self.extents.write_text("".join(
+            json.dumps({"offset": chunk * CHUNK_BYTES, "length": CHUNK_BYTES}) + "\n" for chunk in chunks))
+
+    def digest(self):
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+
+def restored(environment, snapshot, folder):
+    """The digest of a snapshot restored onto a file that holds something else."""
+    target = folder / "target.img"
+    target.write_bytes(b"\xa5" * IMAGE_CHUNKS * CHUNK_BYTES)
+    csi_delta(environment, "restore", snapshot, "--target", target)
+    return hashlib.sha256(target.read_bytes()).hexdigest()
+
+
+def proves_that_requests_failed(place):
+    """A proxy that drew nothing would prove nothing."""
+    return place.proxy is None or (place.proxy.requests >= 20 and sum(place.proxy.faults.values()) >= 2)
+
+
+def test_contract(place, tmp_path):
+    """The suite that the directory store passes."""
+    environment = place.environment("contract")
+    environment["CSI_DELTA_TEST_STORE"] = environment["RESTIC_REPOSITORY"]
+    report = tmp_path / "report.json"
+    run(environment, CONTRACT_TEST, "--gtest_filter=*/Real", f"--gtest_output=json:{report}")
+    assert json.loads(report.read_text())["tests"] >= 20
+    assert proves_that_requests_failed(place)
+
+
+def test_story(place, tmp_path, request):
+    """From init to prune, each generation restored, and stock restic as judge."""
+    environment = place.environment(f"story-{request.node.callspec.id}")
+    volume = Volume(tmp_path)
+    csi_delta(environment, "init")
+    full = csi_delta(environment, "backup", volume.path, "--chunk-size", "1MiB")
+    assert full["mode_done"] == "full"
+    first = volume.digest()
+    volume.change([3, 17, 18])
+    increment = csi_delta(environment, "backup", volume.path, "--extents", volume.extents)
+    assert (increment["mode_done"], increment["base"]) == ("incremental", full["snapshot_id"])
+    assert increment["read_bytes"] == 3 * CHUNK_BYTES
+    assert restored(environment, full["snapshot_id"], tmp_path) == first
+    assert restored(environment, increment["snapshot_id"], tmp_path) == volume.digest()
+    csi_delta(environment, "forget", "--keep-last", "1")
+    csi_delta(environment, "prune", "--max-unused", "0")
+    csi_delta(environment, "check", "--read-data")
+    assert restored(environment, "latest", tmp_path) == volume.digest()
+    trust = ["--cacert", place.authority.certificate] if place.authority else []
+    directly = place.environment(f"story-{request.node.callspec.id}", place.server.url)
+    run(directly, "restic", "--no-cache", *trust, "check", "--read-data")
+    assert proves_that_requests_failed(place)
+
+
+def test_ten_thousand_objects(server):
+    """A listing of many pages: every object counts, once."""
+    environment = {**os.environ, **gateway.ENVIRONMENT, "RESTIC_PASSWORD": "secret",
+                   "RESTIC_REPOSITORY": server.repository("many")}
+    csi_delta(environment, "init")
+    for number in range(OBJECTS):
+        name = hashlib.sha256(str(number).encode()).hexdigest()
+        folder = server.bucket_folder / "many" / "data" / name[:2]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x" * 100)
+    plan = csi_delta(environment, "prune", "--dry-run")
+    assert plan["unindexed_packs"] == OBJECTS
+
+
+@pytest.mark.parametrize("by", ["flag", "RESTIC_CACERT", "AWS_CA_BUNDLE"])
+def test_private_authority(secure_server, authority, by):
+    """Whoever names the authority is let in."""
+    environment = {**os.environ, **gateway.ENVIRONMENT, "RESTIC_PASSWORD": "secret",
+                   "RESTIC_REPOSITORY": secure_server.repository(f"trust-{by}")}
+    flags = ["--cacert", authority.certificate] if by == "flag" else []
+    if by != "flag":
+        environment[by] = str(authority.certificate)
+    csi_delta(environment, "init", *flags)
+    assert csi_delta(environment, "snapshots", *flags) == []
+
+
+def test_wrong_authority(secure_server, authority, tmp_path):
+    """Another authority of the same name is refused at once, in a sentence that names the server."""
+    other = gateway.Authority(tmp_path / "other")
+    environment = {**os.environ, **gateway.ENVIRONMENT, "RESTIC_PASSWORD": "secret",
+                   "RESTIC_REPOSITORY": secure_server.repository("untrusted")}
+    for flags in (["--cacert", other.certificate], []):
+        done = run(environment, PROGRAM, "init", *flags, expected=1)
+        assert "127.0.0.1 is not trusted" in done.stderr
+    assert not (secure_server.bucket_folder / "untrusted").exists()
+    csi_delta(environment, "init", "--cacert", authority.certificate)
