@@ -44,6 +44,7 @@ def _real_tiers(into):
     tiers.run_image(into)
     tiers.run_plugin_manager(into)
     tiers.run_sanity(into)
+    tiers.run_s3(into)
     tiers.run_e2e(into)
 
 
@@ -75,9 +76,9 @@ def account_of(into, skips_allowed=False):
     return _account(into, [], optional)
 
 
-TEST_TIERS = ("scripts", "unit", "image", "plugin manager", "sanity", "e2e")
+TEST_TIERS = ("scripts", "unit", "image", "plugin manager", "sanity", "s3", "e2e")
 # All unit tests run in "asan"; a third build of them would find nothing that the sanitizers' do not.
-CI_TIERS = ("checks", "scripts", "asan", "tsan", "image", "plugin manager", "sanity", "e2e")
+CI_TIERS = ("checks", "scripts", "asan", "tsan", "image", "plugin manager", "sanity", "s3", "e2e")
 
 
 def _check_scenarios(into):
@@ -127,6 +128,7 @@ def _ci_steps(into):
         lambda: tiers.run_image(into),
         lambda: tiers.run_plugin_manager(into),
         lambda: tiers.run_sanity(into),
+        lambda: tiers.run_s3(into),
         lambda: tiers.run_e2e(into),
         lambda: _check_scenarios(into),
     ]

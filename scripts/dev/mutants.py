@@ -117,10 +117,11 @@ class Scratch:
 
 def _run_pytest(scratch, test):
     scratch.build("release")
-    scratch.build("dev", ["csi-delta-test-driver"])
+    scratch.build("dev", ["csidelta_real_tests"])
     report = results.results_folder() / "mutant.xml"
     report.unlink(missing_ok=True)
     env = {"CSI_DELTA_PLUGIN": scratch.program("release", build.PLUGIN),
+           "CSI_DELTA_PROGRAM": scratch.program("release", build.PROGRAM),
            "CSI_DELTA_CSI_DRIVER": scratch.program("dev", "csi-delta-test-driver")}
     command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={scratch.root}",
                "-o", "junit_family=xunit1", f"--junitxml={report}", scratch.root / test]

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 # How long a tier may take on two cores before it counts as hung.
 LIMIT_SECONDS = {"scripts": 300, "unit": 900, "asan": 1500, "tsan": 900, "sanity": 600, "image": 300,
-                 "plugin manager": 900, "e2e": 2700, "coverage": 900}
+                 "s3": 600, "plugin manager": 900, "e2e": 2700, "coverage": 900}
 GO_BUILD_SECONDS_MAX = 3600
 
 
@@ -131,6 +131,15 @@ def run_sanity(into):
         build.build_release()
         build.build("dev", ["csidelta_real_tests"])
         run_ctest(this, "dev", labels=["-L", "slow", "-V"], root=True, env=bed_environment())
+
+
+def run_s3(into):
+    """Repositories in a real S3 server: the suite of object stores, and a whole story, also with faults and TLS."""
+    with tier("s3", into) as this:
+        build_bed(["s3"])
+        build.build_release()
+        build.build("dev", ["csidelta_real_tests"])
+        run_pytest(this, [ROOT / "tests" / "s3"])
 
 
 def run_image(into):

@@ -85,6 +85,9 @@ class Connection::Impl {
   }
 
   ~Impl() {
+    if (tls_ != nullptr) {  // Else OpenSSL takes the end for a fault, and spoils the session.
+      SSL_set_shutdown(tls_->native_handle(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+    }
     error_code ignored;
     socket_.close(ignored);
   }
@@ -126,6 +129,14 @@ class Connection::Impl {
         ReadAnswer(ctx, *reader, body_bytes_max, sink, progress);
     progress.may_be_kept = progress.may_be_kept && sent.ok();
     return response;
+  }
+
+  TlsSession Session() const {
+    if (tls_ == nullptr) {
+      return nullptr;
+    }
+    const TlsSession session(SSL_get1_session(tls_->native_handle()), SSL_SESSION_free);
+    return session != nullptr && SSL_SESSION_is_resumable(session.get()) == 1 ? session : nullptr;
   }
 
   bool IsQuiet() {
@@ -278,6 +289,9 @@ class Connection::Impl {
     tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *tls_context_);
     SSL* ssl = tls_->native_handle();
     RETURN_IF_ERROR(ExpectServer(ssl, destination_.server_name));
+    if (destination_.session != nullptr) {
+      SSL_set_session(ssl, destination_.session.get());
+    }
     const absl::Status status = Await(ctx, "TLS handshake", [&](auto handler) {
       tls_->async_handshake(asio::ssl::stream_base::client, std::move(handler));
     });
@@ -424,6 +438,8 @@ absl::StatusOr<HttpResponse> Connection::Exchange(
     return absl::InternalError(absl::StrCat("HTTP: ", error.what()));
   }
 }
+
+TlsSession Connection::Session() const { return impl_->Session(); }
 
 bool Connection::IsQuiet() { return impl_->IsQuiet(); }
 

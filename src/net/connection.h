@@ -12,14 +12,19 @@
 #include "net/url.h"
 
 struct ssl_ctx_st;
+struct ssl_session_st;
 
 namespace csidelta::net {
+
+// What spares a later connection to the same server most of the TLS handshake.
+using TlsSession = std::shared_ptr<ssl_session_st>;
 
 // Whom to connect to, and through what.
 struct Destination {
   Url url;                    // only scheme, host and port count
   std::optional<Url> proxy;   // reached first; asked to CONNECT
   ssl_ctx_st* tls = nullptr;  // borrowed; nullptr for plain TCP
+  TlsSession session;         // of an earlier connection, or null
   std::string server_name;    // what the certificate must name
   absl::Duration connect_time_max;
 };
@@ -43,6 +48,9 @@ class Connection {
   absl::StatusOr<HttpResponse> Exchange(
       const CallContext& ctx, const HttpRequest& request, const HttpLimits& limits,
       const absl::FunctionRef<bool(absl::string_view bytes)>* sink, Progress& progress);
+
+  // Null when there is none, or none yet: servers hand it out with the first answer.
+  TlsSession Session() const;
 
   // False when the other side has closed, or said something that nobody asked for.
   bool IsQuiet();

@@ -49,7 +49,7 @@ class HttpClient::Impl {
         return Finish(ctx, server, std::move(connection), progress, std::move(response));
       }
     }
-    absl::StatusOr<std::unique_ptr<Connection>> opened = Open(ctx, request.url);
+    absl::StatusOr<std::unique_ptr<Connection>> opened = Open(ctx, request.url, server);
     if (!opened.ok()) {
       return NotSent(opened.status());
     }
@@ -65,16 +65,20 @@ class HttpClient::Impl {
     absl::Time since;
   };
 
-  absl::StatusOr<std::unique_ptr<Connection>> Open(const CallContext& ctx, const Url& url) {
+  absl::StatusOr<std::unique_ptr<Connection>> Open(const CallContext& ctx, const Url& url,
+                                                   const std::string& server) {
     Destination destination{
         .url = url,
         .proxy = {},
         .tls = nullptr,
+        .session = nullptr,
         .server_name = options_.tls.server_name.empty() ? url.host : options_.tls.server_name,
         .connect_time_max = options_.limits.connect_time_max};
     ASSIGN_OR_RETURN(destination.proxy, ProxyFor(url, options_.proxy));
     if (url.scheme == "https") {
       ASSIGN_OR_RETURN(destination.tls, TlsContext());
+      std::scoped_lock lock(mutex_);
+      destination.session = sessions_[server];
     }
     return Connection::Open(ctx, destination);
   }
@@ -109,7 +113,11 @@ class HttpClient::Impl {
                                       const Progress& progress,
                                       absl::StatusOr<HttpResponse> response) {
     if (response.ok() && progress.may_be_kept) {
+      TlsSession session = connection->Session();
       std::scoped_lock lock(mutex_);
+      if (session != nullptr) {
+        sessions_[server] = std::move(session);
+      }
       std::vector<Idle>& idle = idle_[server];
       if (static_cast<int>(idle.size()) < options_.limits.idle_connections_max) {
         idle.push_back(Idle{std::move(connection), ctx.clock->Now()});
@@ -122,6 +130,7 @@ class HttpClient::Impl {
   std::mutex mutex_;  // Guards what follows; never held across I/O.
   SslContext tls_;
   std::map<std::string, std::vector<Idle>> idle_;
+  std::map<std::string, TlsSession> sessions_;
 };
 
 HttpClient::HttpClient(HttpClientOptions options)

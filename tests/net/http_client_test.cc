@@ -399,6 +399,23 @@ TEST_F(HttpClientTest, VerifiesTheServer) {
   EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")), IsOk());
 }
 
+TEST_F(HttpClientTest, ALaterConnectionResumesTheSession) {
+  options_.limits.idle_connections_max = 0;
+  Start(
+      [](const ServedRequest& request, ServedConnection& connection) {
+        connection.Send(200, request.tls_is_resumed ? "resumed" : "new");
+      },
+      {.tls = true});
+  std::vector<std::string> answers;
+  for (int i = 0; i < 3; ++i) {
+    const auto response = Get();
+    ASSERT_THAT(response, IsOk());
+    answers.push_back(response->body);
+  }
+  EXPECT_THAT(answers, testing::ElementsAre("new", "resumed", "resumed"));
+  EXPECT_EQ(server_->connection_count(), 3);
+}
+
 TEST_F(HttpClientTest, ShowsItsCertificate) {
   Start([](const ServedRequest& request,
            ServedConnection& connection) { connection.Send(200, request.client_common_name); },

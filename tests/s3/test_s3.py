@@ -102,7 +102,7 @@ def test_ten_thousand_objects(server):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"x" * 100)
     plan = csi_delta(environment, "prune", "--dry-run")
-    assert plan["unindexed_packs"] == OBJECTS
+    assert plan["packs_unindexed"] == OBJECTS
 
 
 @pytest.mark.parametrize("by", ["flag", "RESTIC_CACERT", "AWS_CA_BUNDLE"])

@@ -269,6 +269,7 @@ void HttpTestServer::Serve(int fd, int number, const std::stop_token& stop) {
     ServedRequest request;
     request.connection = number;
     request.client_common_name = PeerCommonName(tls);
+    request.tls_is_resumed = tls != nullptr && SSL_session_reused(tls) == 1;
     is_open = connection.ReadRequest(request, options_.leave_body);
     if (is_open) {
       handler_(request, connection);

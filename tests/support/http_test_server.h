@@ -25,6 +25,7 @@ struct ServedRequest {
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
   std::string client_common_name;  // of a verified client certificate
+  bool tls_is_resumed = false;     // by the session of an earlier connection
   int connection = 0;              // counts from 1; the same number means the connection was kept
 };
 
