@@ -36,6 +36,9 @@ using repository::StoredSnapshot;
 constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 // What an index that is loaded for the sake of an unfinished run may take of the memory.
 constexpr int64_t kKnownShare = 4;
+// While one upload waits for its answer another uses the line; the budget decides how many there
+// are.
+constexpr int kUploadsToBucketMax = 16;
 
 struct CompressionName {
   absl::string_view name;
@@ -240,6 +243,9 @@ absl::StatusOr<UploadOptions> BackupCommand::MakeOptions(const CallContext& ctx,
   options.memory.pack_bytes_max = pack_mib_ != 0        ? pack_mib_ << 20
                                   : session.in_bucket() ? repository::kPackTargetBytesRemote
                                                         : repository::kPackTargetBytesLocal;
+  if (session.in_bucket()) {
+    options.memory.uploads_in_flight_max = kUploadsToBucketMax;
+  }
   options.compression_level = CompressionLevel(compression_);
   options.fence = [lock = session.lock()](const CallContext& fence_ctx) {
     return lock->Fence(fence_ctx);

@@ -236,5 +236,18 @@ const BudgetCase kBudgetCases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, MemoryPlanTest, testing::ValuesIn(kBudgetCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+TEST(UploadsInFlightTest, FollowFromTheBudget) {
+  const auto plan = [](int64_t mebibytes) {
+    MemoryRequest request = Budget(mebibytes, 2, 1 << 20, 32);
+    request.uploads_in_flight_max = 16;
+    return PlanMemory(request).value();
+  };
+  EXPECT_EQ(plan(256).pack_bytes, 16 << 20);
+  EXPECT_EQ(plan(256).uploads_in_flight, 6);
+  EXPECT_EQ(plan(512).pack_bytes, 32 << 20);
+  EXPECT_EQ(plan(512).uploads_in_flight, 9);
+  EXPECT_EQ(plan(4096).uploads_in_flight, 16);
+}
+
 }  // namespace
 }  // namespace csidelta::incremental
