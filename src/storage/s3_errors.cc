@@ -114,12 +114,14 @@ absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
       !error.region.empty() && error.region != region &&
       (is_redirect || error.code == "AuthorizationHeaderMalformed" || response.status == 400);
   if (is_other_region) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the bucket is in region \"", Printable(error.region), "\", not \"", region, "\"; ", text));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the bucket is in region \"", Printable(error.region), "\", not \"", region,
+                     "\"; set AWS_REGION to the right one; ", text));
   }
   if (is_redirect) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the bucket has another endpoint or region; ", text));
+    return absl::FailedPreconditionError(absl::StrCat("the bucket has another endpoint or region",
+                                                      error.endpoint.empty() ? "" : ": ",
+                                                      Printable(error.endpoint), "; ", text));
   }
   const auto named = CodesByName().find(error.code);
   return {named != CodesByName().end() ? named->second : CodeOfStatus(response.status), text};

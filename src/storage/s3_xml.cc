@@ -159,6 +159,8 @@ absl::StatusOr<S3Error> ParseS3Error(absl::string_view xml) {
       error.message = std::move(text);
     } else if (path == "Error/Region") {
       error.region = std::move(text);
+    } else if (path == "Error/Endpoint") {
+      error.endpoint = std::move(text);
     }
     return absl::OkStatus();
   }));

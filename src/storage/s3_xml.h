@@ -36,7 +36,8 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml);
 struct S3Error {
   std::string code;  // "NoSuchKey"
   std::string message;
-  std::string region;  // "" unless the bucket is in another one than the request was for
+  std::string region;    // "" unless the bucket is in another one than the request was for
+  std::string endpoint;  // "" unless the bucket is elsewhere
 };
 
 // An Error; also in an ErrorResponse, as STS wraps it.

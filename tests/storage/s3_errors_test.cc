@@ -89,6 +89,8 @@ TEST(S3ErrorsTest, NamesTheRightRegion) {
   }
   EXPECT_THAT(Map(Answer(301, "PermanentRedirect")),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("endpoint or region")));
+  EXPECT_THAT(Map(Answer(301, "PermanentRedirect", "<Endpoint>b.s3.eu-west-1.example</Endpoint>")),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("b.s3.eu-west-1.example")));
 }
 
 TEST(S3ErrorsTest, MessagesAreShortAndPrintable) {
