@@ -142,8 +142,13 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
                    })));
 }
 
-absl::Status ApplyTrust(const GlobalOptions& options, const GetVariable& get,
-                        storage::StoreSettings& settings) {
+absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
+                                                         const GetVariable& get) {
+  storage::StoreSettings settings;
+  settings.environment = storage::CredentialsEnvironment::Read(get);
+  settings.proxy = net::ProxySettings::FromEnvironment();
+  settings.limits = {.upload_bytes_per_second = options.limit_upload_kib * 1024,
+                     .download_bytes_per_second = options.limit_download_kib * 1024};
   settings.tls.insecure_skip_verify = options.insecure_tls;
   if (const std::string bundle = Variable(get, "AWS_CA_BUNDLE"); !bundle.empty()) {
     ASSIGN_OR_RETURN(settings.sts_tls.ca_pem, ReadCertificates(bundle));
@@ -154,7 +159,10 @@ absl::Status ApplyTrust(const GlobalOptions& options, const GetVariable& get,
   if (!ca_file.empty()) {
     ASSIGN_OR_RETURN(settings.tls.ca_pem, ReadCertificates(ca_file));
   }
-  return absl::OkStatus();
+  for (const std::string& option : options.store_options) {
+    RETURN_IF_ERROR(ApplyStoreOption(option, settings));
+  }
+  return settings;
 }
 
 absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
@@ -184,15 +192,8 @@ absl::Status Session::OpenStore() {
   ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice, environment_.get));
   ASSIGN_OR_RETURN(const storage::Location location, storage::ParseLocation(text));
   in_bucket_ = location.kind == storage::Location::Kind::kS3;
-  storage::StoreSettings settings;
-  settings.environment = storage::CredentialsEnvironment::Read(environment_.get);
-  settings.proxy = net::ProxySettings::FromEnvironment();
-  settings.limits = {.upload_bytes_per_second = options_.limit_upload_kib * 1024,
-                     .download_bytes_per_second = options_.limit_download_kib * 1024};
-  RETURN_IF_ERROR(ApplyTrust(options_, environment_.get, settings));
-  for (const std::string& option : options_.store_options) {
-    RETURN_IF_ERROR(ApplyStoreOption(option, settings));
-  }
+  ASSIGN_OR_RETURN(const storage::StoreSettings settings,
+                   MakeStoreSettings(options_, environment_.get));
   ASSIGN_OR_RETURN(store_, storage::OpenStore(location, settings, *environment_.random));
   place_ = store_->store().Describe();
   return absl::OkStatus();

@@ -60,10 +60,11 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options);
 // Sets in `settings` what "s3.NAME=VALUE" says. INVALID_ARGUMENT, with the names that there are.
 absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& settings);
 
-// Sets in `settings` whose certificates to trust: of --cacert, else RESTIC_CACERT, else
-// AWS_CA_BUNDLE, which also counts where keys of a bucket are asked for. Reads the files.
-absl::Status ApplyTrust(const GlobalOptions& options, const GetVariable& get,
-                        storage::StoreSettings& settings);
+// How to talk to the place of the repository, by the flags and by what stands in for them. The
+// certificates to trust are those of --cacert, else RESTIC_CACERT, else AWS_CA_BUNDLE, which also
+// counts where keys of a bucket are asked for. Reads the files.
+absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
+                                                         const GetVariable& get);
 
 // The text of --repo, or of what stands in for it. INVALID_ARGUMENT when there is none, or both of
 // the two flags.

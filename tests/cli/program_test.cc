@@ -17,7 +17,6 @@
 #include "absl/strings/str_split.h"
 #include "repository/lock.h"
 #include "storage/file_object_store.h"
-#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -93,7 +92,6 @@ class ProgramTest : public testing::Test {
                                          .error = into(outcome.error)};
     CallContext ctx;
     ctx.stop = stop;
-    ctx.clock = clock_;
     outcome.code = RunProgram(ctx, words, environment);
     return outcome;
   }
@@ -118,7 +116,6 @@ class ProgramTest : public testing::Test {
   std::string folder_;
   std::map<std::string, std::string> variables_;
   std::string image_;
-  const Clock* clock_ = &Clock::Real();
 };
 
 std::string Line(std::size_t offset, std::size_t length) {
@@ -387,23 +384,6 @@ TEST_F(ProgramTest, WhatAFailedRunStoredIsFoundByTheNext) {
   EXPECT_EQ(GetString(again, {"mode_done"}), "full");
   EXPECT_LT(GetInt(again, {"new_bytes"}), static_cast<int64_t>(kChunk));
   EXPECT_EQ(Run({"check", "--read-data"}).code, ExitCode::kOk);
-}
-
-TEST_F(ProgramTest, UploadsAndDownloadsKeepToTheirLimits) {
-  Init();
-  support::FakeClock clock;
-  clock.SetAutoAdvance(true);
-  clock_ = &clock;
-  const absl::Time start = clock.Now();
-  const auto kib = static_cast<int64_t>(kImageBytes >> 10);
-  Backup({"--limit-upload", "64"});
-  EXPECT_GE(clock.Now() - start, absl::Seconds(kib / 64 / 2));
-  const absl::Time backed_up = clock.Now();
-  Write("target", std::string(kImageBytes, '\xa5'));
-  EXPECT_EQ(Run({"restore", "latest", "--target", Path("target"), "--limit-download", "32"}).code,
-            ExitCode::kOk);
-  EXPECT_GE(clock.Now() - backed_up, absl::Seconds(kib / 32 / 2));
-  EXPECT_EQ(Read("target"), image_);
 }
 
 TEST_F(ProgramTest, AWordTooManyOrTooFew) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -50,13 +51,13 @@ TEST(SessionTest, WrongSettingsSayWhatThereIs) {
   }
 }
 
-class TrustTest : public testing::Test {
+class StoreSettingsTest : public testing::Test {
  protected:
-  TrustTest() {
+  StoreSettingsTest() {
     folder_ = testing::TempDir() + "session-XXXXXX";
     EXPECT_NE(mkdtemp(folder_.data()), nullptr);
   }
-  ~TrustTest() override { std::filesystem::remove_all(folder_); }
+  ~StoreSettingsTest() override { std::filesystem::remove_all(folder_); }
 
   std::string File(const std::string& name, const std::string& text) {
     const std::string path = folder_ + "/" + name;
@@ -64,14 +65,12 @@ class TrustTest : public testing::Test {
     return path;
   }
   absl::Status Apply() {
-    settings_ = {};
-    return ApplyTrust(
-        options_,
-        [this](const char* name) -> const char* {
-          const auto found = variables_.find(name);
-          return found == variables_.end() ? nullptr : found->second.c_str();
-        },
-        settings_);
+    auto made = MakeStoreSettings(options_, [this](const char* name) -> const char* {
+      const auto found = variables_.find(name);
+      return found == variables_.end() ? nullptr : found->second.c_str();
+    });
+    settings_ = made.value_or(storage::StoreSettings());
+    return made.status();
   }
 
   std::string folder_;
@@ -80,7 +79,7 @@ class TrustTest : public testing::Test {
   storage::StoreSettings settings_;
 };
 
-TEST_F(TrustTest, TheFlagComesBeforeResticsVariableAndThatBeforeTheSdks) {
+TEST_F(StoreSettingsTest, TheFlagComesBeforeResticsVariableAndThatBeforeTheSdks) {
   ASSERT_THAT(Apply(), IsOk());
   EXPECT_EQ(settings_.tls.ca_pem, "");
   variables_["AWS_CA_BUNDLE"] = File("sdk", "of the SDKs\n");
@@ -96,12 +95,35 @@ TEST_F(TrustTest, TheFlagComesBeforeResticsVariableAndThatBeforeTheSdks) {
   EXPECT_EQ(settings_.tls.ca_pem, "of the flag");
 }
 
-TEST_F(TrustTest, AWholeSystemsBundleFits) {
+TEST_F(StoreSettingsTest, UploadsAndDownloadsKeepToTheLimitsOfTheFlags) {
+  options_.limit_upload_kib = 64;
+  options_.limit_download_kib = 32;
+  ASSERT_THAT(Apply(), IsOk());
+  auto opened = storage::OpenStore(*storage::ParseLocation(folder_), settings_, Random::Real());
+  ASSERT_THAT(opened, IsOk());
+  storage::ObjectStore& store = (*opened)->store();
+  support::FakeClock clock;
+  clock.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock;
+  const absl::Time start = clock.Now();
+  for (const char* key : {"one", "two", "three"}) {
+    ASSERT_THAT(store.Put(ctx, key, std::string(640 << 10, 'x'), {}), IsOk());
+  }
+  EXPECT_EQ(absl::Trunc(clock.Now() - start, absl::Seconds(1)), absl::Seconds(20));
+  const absl::Time stored = clock.Now();
+  for (const char* key : {"one", "two", "three"}) {
+    ASSERT_THAT(store.Get(ctx, key, 1 << 20), IsOk());
+  }
+  EXPECT_EQ(absl::Trunc(clock.Now() - stored, absl::Seconds(1)), absl::Seconds(40));
+}
+
+TEST_F(StoreSettingsTest, AWholeSystemsBundleFits) {
   options_.ca_file = File("bundle", std::string(std::size_t{300} << 10, 'x'));
   EXPECT_THAT(Apply(), IsOk());
 }
 
-TEST_F(TrustTest, AMissingBundleIsNamed) {
+TEST_F(StoreSettingsTest, AMissingBundleIsNamed) {
   variables_["AWS_CA_BUNDLE"] = folder_ + "/none";
   EXPECT_THAT(Apply(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
 }

@@ -31,8 +31,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const std::string text(reinterpret_cast<const char*>(data), bytes);
   const std::vector<std::string> parts = absl::StrSplit(text, '\n');
   const std::string& key = parts.front();
-  csidelta::storage::RequestToSign request{
-      .method = "PUT", .target = absl::StrCat("/", PercentEncode(key)), .sha256_hex = kHash};
+  csidelta::storage::RequestToSign request{.method = "PUT",
+                                           .target = absl::StrCat("/", PercentEncode(key)),
+                                           .headers = {},
+                                           .sha256_hex = kHash};
   std::vector<std::string> query;
   for (std::size_t i = 1; i < parts.size(); ++i) {
     if (i % 2 == 1) {

@@ -23,6 +23,10 @@ class _Gone(Exception):
     """One side has closed the connection."""
 
 
+class _Reset(Exception):
+    """The connection is to be reset here."""
+
+
 class _Stream:
     """One side's bytes, buffered, so that a head can be told from what follows it."""
 
@@ -136,13 +140,17 @@ class FaultyProxy:
         for peer in (client, server):
             peer.settimeout(SILENCE_SECONDS_MAX)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(_Gone, OSError):
+        try:
             streams = _Stream(client), _Stream(server)
             while self._exchange(*streams):
                 pass
+        except _Reset:
+            _reset(client)
+        except (_Gone, OSError):
+            pass
         with self._lock:
             self._open -= {client, server}
-        _reset(client)
+        client.close()
         server.close()
 
     def _exchange(self, client, server):
@@ -160,7 +168,7 @@ class FaultyProxy:
             # Half of the body arrives here, and none of it there.
             for _ in client.pieces(length_bytes // 2):
                 pass
-            return False
+            raise _Reset
         if fields.get("expect", "").lower() == "100-continue":
             client.peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
             head = b"\r\n".join(line for line in head.split(b"\r\n") if not line.lower().startswith(b"expect:"))
@@ -184,13 +192,13 @@ class FaultyProxy:
         head = server.read_head()
         fields = _fields(head)
         if fault == "answer-lost":  # The server has done it, and the client does not know.
-            return False
+            raise _Reset
         length_bytes = 0 if _is_body_less(method, head) else int(fields["content-length"])
         if fault == "reset-in-answer":
             client.peer.sendall(head[: len(head) // 2] if length_bytes == 0 else head)
             for piece in server.pieces(length_bytes // 2):
                 client.peer.sendall(piece)
-            return False
+            raise _Reset
         client.peer.sendall(head)
         for piece in server.pieces(length_bytes):
             client.peer.sendall(piece)
