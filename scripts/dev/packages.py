@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import console
+import debian
 from console import ROOT, Failure, say
 
 GO_VERSION_MIN = (1, 26)
@@ -93,6 +94,7 @@ def ensure_all():
     ensure_debian([package for group in PACKAGES.values() for package in group])
     ensure_go()
     ensure_csi_spec()
+    debian.ensure_restics(newest=False)
 
 
 def require_root():
