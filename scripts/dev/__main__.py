@@ -9,6 +9,7 @@ import typing
 import build
 import ci
 import console
+import debian
 import fuzz
 import lint
 import mutants
@@ -38,6 +39,9 @@ def _at_most(arguments, count, usage):
 def do_setup(arguments):
     _at_most(arguments, 0, "setup")
     packages.ensure_all()
+    debian.ensure_restics(newest=True)
+    for line in debian.describe_restics():
+        say(f"setup: {line}")
     say("setup: everything is installed")
 
 
