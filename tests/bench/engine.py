@@ -22,8 +22,10 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
                 str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "dev")]
 
+import debian  # noqa: E402
 import engine_lab  # noqa: E402
 import engine_rows  # noqa: E402
+import engine_sparse  # noqa: E402
 import engine_tools  # noqa: E402
 import engine_world  # noqa: E402
 
@@ -31,6 +33,7 @@ ROOT = engine_lab.ROOT
 MIB = 1 << 20
 GIB = 1 << 30
 RUNS_MIN = 3
+CHART = ROOT / "docs" / "performance-chart.svg"
 
 ROWS = {
     "full-random": engine_rows.full_random,
@@ -41,6 +44,10 @@ ROWS = {
     "restore-device": engine_rows.restore_device,
     "check": engine_rows.check,
     "full-words": engine_rows.full_words,
+    "unchanged": engine_sparse.unchanged,
+    "s3": engine_rows.s3,
+    "s3-far": engine_rows.s3_far,
+    "chart": engine_sparse.chart,
 }
 
 
@@ -69,8 +76,10 @@ def programs(given):
 
 
 def restic_programs():
-    """(version, path) of Debian's restic and of the newest."""
-    return [("0.14", "/usr/bin/restic")]
+    """(version, path) of the restic of the oldest and of the newest Debian there is, as `./dev` has them."""
+    found = list(debian.restics().values())
+    numbers = [engine_tools.first_line([path, "version"]).split()[1] for path in (found[0], found[-1])]
+    return list(dict(zip(numbers, (found[0], found[-1]))).items())
 
 
 def parse(arguments):
@@ -84,12 +93,19 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def run_rows(world, names, kept):
+def run_rows(world, names, kept, chart_path=None):
     """Runs the rows one by one; returns the promises that were missed."""
     missed = []
     for name in names:
         start = time.monotonic()
-        outcome = ROWS[name](world)
+        try:
+            outcome = ROWS[name](world)
+        except engine_lab.BenchError as error:
+            print(f"\n{name}: {error}", flush=True)
+            missed.append(f"{name}: failed")
+            continue
+        if name == "chart" and chart_path:
+            engine_sparse.draw(outcome, chart_path)
         seconds = time.monotonic() - start
         print_outcome(name, ROWS[name].__doc__, outcome, seconds)
         kept[name] = {"seconds": seconds, **outcome.document()}
@@ -115,7 +131,7 @@ def main(arguments):
     with engine_lab.Lab(options.scratch) as lab:
         world = engine_world.World(lab, ours, restics, kopia, GIB if options.quick else 4 * GIB,
                                    options.runs or (1 if options.quick else RUNS_MIN))
-        missed = run_rows(world, options.row or list(ROWS), kept)
+        missed = run_rows(world, options.row or list(ROWS), kept, CHART if options.chart else None)
     for note in lab.notes:
         print(f"note: {note}")
     keep({"machine": machine, "versions": versions, "notes": lab.notes, "rows": kept, "load": os.getloadavg()})

@@ -8,12 +8,12 @@ import subprocess
 
 import engine_images as images
 import engine_lab as lab_module
+import engine_s3
 import engine_tools as tools
 from engine_world import Outcome, Verdict, duel, fastest, judge
 
 MIB = 1 << 20
 GIB = 1 << 30
-TIB = 1 << 40
 TUNED = ("--pack-size=64", "-o", "local.connections=4")
 NOT_COMPRESSED = ("--compression=off", *TUNED)
 LEAF_CHUNKS = 256
@@ -214,3 +214,62 @@ def check(world):
     outcome = duel(world, contestants, run)
     judge(outcome, world.ours, fastest(outcome, contestants, ("restic",)), 1)
     return outcome
+
+
+def _s3_rounds(world, contestants, url, folder, extents, rounds):
+    """Full and increment of each contestant, each in a repository of its own; two outcomes."""
+    image = world.image("random")
+    listing = world.lab.folder / "changed.jsonl"
+    images.write_list(listing, extents)
+    full, increments = Outcome(), Outcome()
+    place_folder = world.lab.folder / "place-s3"
+
+    def run(tool):
+        shutil.rmtree(place_folder, ignore_errors=True)
+        shutil.rmtree(folder / "repo", ignore_errors=True)
+        place_folder.mkdir()
+        place = tools.Place(place_folder, f"{url}/repo")
+        tool.init(world.lab, place)
+        sample = tool.backup(world.lab, place, image)
+        with images.Changed(image, extents, 7):
+            increments.samples.setdefault(tool.name, []).append(tool.backup(world.lab, place, image, extents=listing))
+        return sample
+
+    duel(world, contestants, run, full, rounds)
+    shutil.rmtree(place_folder)
+    shutil.rmtree(folder / "repo")
+    return full, increments
+
+
+def s3(world):
+    """S3 on loopback: full, and 1 % of chunks"""
+    ours = dataclasses.replace(world.ours, environment=engine_s3.ENVIRONMENT)
+    restics = [dataclasses.replace(restic, environment=engine_s3.ENVIRONMENT, flags=flags) for restic in world.restics
+               for flags in ((), ("--compression=off", "--pack-size=64", "-o", "s3.connections=8"))]
+    extents = images.uniform_chunks(world.image_bytes, 0.01, 5)
+    with engine_s3.server(world.lab) as (url, folder):
+        full, increments = _s3_rounds(world, [ours, *restics], url, folder, extents, world.runs)
+    for what, outcome in (("full", full), ("1 %", increments)):
+        judge(outcome, ours, fastest(outcome, restics, ("restic",)), 2)
+        outcome.verdicts[-1].what = f"{what}: {outcome.verdicts[-1].what}"
+    full.verdicts += increments.verdicts
+    full.samples.update({f"1 %: {name}": samples for name, samples in increments.samples.items()})
+    return full
+
+
+def s3_far(world):
+    """S3 with 50 ms latency, 1 GiB: full, and 1 % of chunks, by memory budget"""
+    small = dataclasses.replace(world, image_bytes=GIB)
+    ours = [dataclasses.replace(world.ours, environment=engine_s3.ENVIRONMENT, flags=(f"--memory-budget={budget}MiB",),
+                                limit_bytes=budget * MIB) for budget in (256, 512)]
+    restics = [dataclasses.replace(restic, environment=engine_s3.ENVIRONMENT) for restic in world.restics]
+    extents = images.uniform_chunks(GIB, 0.01, 5)
+    with engine_s3.server(world.lab) as (near, folder), engine_s3.far_away(world.lab, near, 50) as url:
+        full, increments = _s3_rounds(small, [*ours, *restics], url, folder, extents, 1)
+    for outcome, what in ((full, "full"), (increments, "1 %")):
+        for tool in ours:
+            judge(outcome, tool, fastest(outcome, restics, ("restic",)), None)
+            outcome.verdicts[-1].what = f"{what}, {tool.flags[0]}: {outcome.verdicts[-1].what}"
+    full.verdicts += increments.verdicts
+    full.samples.update({f"1 %: {name}": samples for name, samples in increments.samples.items()})
+    return full
