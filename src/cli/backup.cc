@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 #include "incremental/block_uploader.h"
+#include "incremental/chunk_journal.h"
 #include "incremental/extent_list_source.h"
 #include "incremental/file_block_device.h"
 #include "incremental/full_scan_source.h"
@@ -101,6 +103,8 @@ class BackupCommand : public Command {
       const repository::RepoSnapshot& record) const;
   absl::StatusOr<UploadOptions> MakeOptions(const CallContext& ctx, Session& session,
                                             Repository& repository) const;
+  // The name of the source and its state, for --immutable.
+  absl::StatusOr<std::string> Identity(const UploadOptions& options) const;
   absl::Status UseUnfinished(const CallContext& ctx, Session& session, Repository& repository,
                              UploadOptions& options, bool& marked) const;
   ExitCode Tell(Session& session, const BackupResult& result) const;
@@ -110,6 +114,7 @@ class BackupCommand : public Command {
   std::string parent_;
   bool force_ = false;
   bool new_chain_ = false;
+  bool immutable_ = false;
   int64_t chunk_bytes_ = 0;
   std::string on_fallback_ = "warn";
   std::string compression_ = "auto";
@@ -135,6 +140,10 @@ VerbSyntax BackupCommand::Declare() {
   table.Add("-f,--force", "read everything, whatever a list says", force_);
   table.Add("--new-chain", "let the chunk size differ from the parent's: a full backup",
             new_chain_);
+  table.Add("--immutable",
+            "DEVICE is a snapshot that nobody writes to: what a run before this one has read of it "
+            "and stored, without coming to its end, is not read again",
+            immutable_);
   table.AddBytes("--chunk-size",
                  "a power of two from 256KiB to 4MiB; else the parent's, or for a first backup "
                  "512KiB, and 1MiB above 4 TiB",
@@ -251,13 +260,30 @@ absl::StatusOr<UploadOptions> BackupCommand::MakeOptions(const CallContext& ctx,
     return lock->Fence(fence_ctx);
   };
   options.store_numbers = [&session] { return session.Numbers(); };
+  if (immutable_) {
+    ASSIGN_OR_RETURN(options.immutable_identity, Identity(options));
+  }
   return options;
+}
+
+absl::StatusOr<std::string> BackupCommand::Identity(const UploadOptions& options) const {
+  struct stat facts {};
+  if (::stat(device_.c_str(), &facts) != 0) {
+    return absl::NotFoundError(absl::StrCat(device_, " is gone"));
+  }
+  // A file also says when it was written to last; a device only where it is.
+  const bool is_file = S_ISREG(facts.st_mode);
+  return absl::StrCat(options.snapshot.hostname, "\n", options.snapshot.paths[0], "\n",
+                      is_file ? facts.st_ino : facts.st_rdev, "\n",
+                      is_file ? facts.st_mtim.tv_sec : 0, ".", is_file ? facts.st_mtim.tv_nsec : 0);
 }
 
 absl::Status BackupCommand::UseUnfinished(const CallContext& ctx, Session& session,
                                           Repository& repository, UploadOptions& options,
                                           bool& marked) const {
-  const bool look = !options.parent.has_value() || session.dead_locks_removed() > 0;
+  const bool look = !options.parent.has_value() || session.dead_locks_removed() > 0 ||
+                    (immutable_ && incremental::ChunkJournal::Exists(ctx, repository,
+                                                                     options.immutable_identity));
   ASSIGN_OR_RETURN(const ResumeAnswer answer,
                    FindUnfinished(ctx, repository, look, memory_budget_bytes_ / kKnownShare));
   if (answer.packs_found > 0) {

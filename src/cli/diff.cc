@@ -28,8 +28,8 @@ class VolumeDiff {
   VolumeDiff(Repository& repository, const VolumeRecord& before, const VolumeRecord& after)
       : before_(before),
         after_(after),
-        before_fetcher_(repository, before.locator),
-        after_fetcher_(repository, after.locator) {}
+        before_fetcher_(repository, *before.places),
+        after_fetcher_(repository, *after.places) {}
 
   // The extents of `after` that differ, or that `before` does not have, in order. What is shorter
   // than a chunk on one side only differs too.

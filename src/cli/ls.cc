@@ -1,4 +1,4 @@
-#include <utility>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,7 +15,6 @@ using repository::BlobId;
 using repository::Node;
 using repository::NodeType;
 using repository::Repository;
-using repository::TreeLocator;
 
 // Limits on what a hostile repository can make us print: hashes rule out cycles, but one tree may
 // stand in many places.
@@ -39,11 +38,8 @@ absl::string_view TypeName(NodeType type) {
 // Prints the nodes of a tree and of all below it as they come.
 class Lister {
  public:
-  Lister(Repository& repository, TreeLocator locator, Console& console, bool long_lines)
-      : repository_(repository),
-        locator_(std::move(locator)),
-        console_(console),
-        long_lines_(long_lines) {}
+  Lister(Repository& repository, Console& console, bool long_lines)
+      : repository_(repository), console_(console), long_lines_(long_lines) {}
 
   absl::Status List(const CallContext& ctx, const BlobId& tree, const std::string& path,
                     int depth) {
@@ -51,7 +47,7 @@ class Lister {
     if (depth > kDepthMax) {
       return absl::DataLossError(absl::StrCat(path, " is nested too deep to be a real folder"));
     }
-    absl::StatusOr<std::string> text = repository_.LoadTree(ctx, tree, &locator_);
+    absl::StatusOr<std::string> text = repository_.LoadTree(ctx, tree, std::nullopt);
     if (!text.ok()) {
       return Annotate(text.status(), path.empty() ? "/" : path);
     }
@@ -82,7 +78,6 @@ class Lister {
   }
 
   Repository& repository_;
-  const TreeLocator locator_;
   Console& console_;
   const bool long_lines_;
   int64_t nodes_ = 0;
@@ -108,16 +103,13 @@ class LsCommand : public Command {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
                      ChooseSnapshot(ctx, *repository, id_, filter_));
-    // A cache: without it the index says where the trees are.
-    absl::StatusOr<TreeLocator> locator = repository->LoadLocator(ctx, stored.id);
     Console& console = session.console();
     const bool json = console.options().json;
     if (json) {
       console.Print(absl::StrCat("{\"snapshot\":", SnapshotJsonText(stored), ",\"nodes\":["));
     }
-    RETURN_IF_ERROR(Lister(*repository, locator.ok() ? *std::move(locator) : TreeLocator(), console,
-                           long_lines_)
-                        .List(ctx, stored.snapshot.tree, "", 0));
+    RETURN_IF_ERROR(
+        Lister(*repository, console, long_lines_).List(ctx, stored.snapshot.tree, "", 0));
     if (json) {
       console.Print("]}\n");
     }

@@ -22,7 +22,7 @@ absl::StatusOr<VolumeRefill> VolumeRefill::Open(const CallContext& ctx,
   ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> record,
                    incremental::OpenVolumeRecord(ctx, repository, stored));
   VolumeRefill refill(record->layout, device);
-  incremental::TreeFetcher fetcher(repository, record->locator);
+  incremental::TreeFetcher fetcher(repository, *record->places);
   for (int64_t level1 = 0; level1 < record->layout.level1_count(); ++level1) {
     RETURN_IF_ERROR(ctx.Check());
     const absl::StatusOr<std::vector<BlobId>> leaves =

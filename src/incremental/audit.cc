@@ -77,6 +77,7 @@ absl::Status AuditKind(const AuditInput& input, ChunkState state, const AuditDra
   const bool by_parent = state == ChunkState::kUnlisted && input.parent != nullptr;
   const BlobId zero_chunk = repository::ZeroChunkId(input.layout.chunk_bytes());
   const absl::Span<const AuditLeaf> all(draw.leaves);
+  int64_t begun = -1;
   for (std::size_t from = 0; from < all.size() && mismatches == 0; from += kLeavesAtOnce) {
     const absl::Span<const AuditLeaf> leaves = all.subspan(from, kLeavesAtOnce);
     std::vector<Expected> chunks = ChunksOf(input, state, leaves);
@@ -88,6 +89,10 @@ absl::Status AuditKind(const AuditInput& input, ChunkState state, const AuditDra
     for (const Expected& expected : chunks) {
       if (mismatches > 0) {
         break;
+      }
+      if (input.on_leaf && expected.chunk / kLeafChunks != begun) {
+        begun = expected.chunk / kLeafChunks;
+        input.on_leaf(begun);
       }
       RETURN_IF_ERROR(reader.Read(
           {input.layout.ChunkOffset(expected.chunk), input.layout.ChunkLength(expected.chunk)},
@@ -107,7 +112,8 @@ absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditIn
   for (const ChunkState state : {ChunkState::kUnlisted, ChunkState::kZero}) {
     const AuditDraw draw = DrawAudit(
         input.layout.leaf_count(),
-        [&](int64_t leaf) { return input.ledger.CountInLeaf(leaf, state); }, input.seed);
+        [&](int64_t leaf) { return input.ledger.CountInLeaf(leaf, state); }, input.seed,
+        input.one_in);
     if (draw.chunks == 0 || result.mismatch) {
       continue;
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -30,6 +31,8 @@ struct AuditInput {
   TreeFetcher* fetcher = nullptr;        // of the parent
   ChunkReaderOptions reader;
   uint64_t seed = 0;
+  int64_t one_in = kAuditOneIn;
+  std::function<void(int64_t leaf)> on_leaf = nullptr;  // as it is begun, on the caller's thread
 };
 
 // Reads again some of the chunks that a run did not read, and compares them with what was said of

@@ -79,16 +79,16 @@ std::vector<int64_t> Shares(const std::vector<Candidates>& eligible, int64_t wan
 
 }  // namespace
 
-int64_t AuditChunkCount(int64_t candidates) {
+int64_t AuditChunkCount(int64_t candidates, int64_t one_in) {
   const int64_t wanted =
       candidates < kAuditSmallChunks
           ? std::max(kAuditSmallChunksMin, DivideUp(candidates, kAuditSmallOneIn))
-          : std::max(kAuditChunksMin, DivideUp(candidates, kAuditOneIn));
+          : std::max(kAuditChunksMin, DivideUp(candidates, one_in));
   return std::min(wanted, candidates);
 }
 
 AuditDraw DrawAudit(int64_t leaf_count, absl::FunctionRef<int64_t(int64_t leaf)> candidates_in_leaf,
-                    uint64_t seed) {
+                    uint64_t seed, int64_t one_in) {
   AuditDraw draw;
   std::vector<Candidates> eligible;
   for (int64_t leaf = 0; leaf < leaf_count; ++leaf) {
@@ -104,7 +104,7 @@ AuditDraw DrawAudit(int64_t leaf_count, absl::FunctionRef<int64_t(int64_t leaf)>
     const auto left = static_cast<int64_t>(eligible.size() - i);
     std::swap(eligible[i], eligible[i + static_cast<std::size_t>(numbers.Below(left))]);
   }
-  const std::vector<int64_t> shares = Shares(eligible, AuditChunkCount(draw.candidates));
+  const std::vector<int64_t> shares = Shares(eligible, AuditChunkCount(draw.candidates, one_in));
   for (std::size_t i = 0; i < eligible.size() && shares[i] > 0; ++i) {
     draw.leaves.push_back(
         {.leaf = eligible[i].leaf, .ordinals = Choose(eligible[i].count, shares[i], numbers)});

@@ -20,8 +20,9 @@ inline constexpr int64_t kAuditSmallOneIn = 8;
 inline constexpr int64_t kAuditLeafChunksMax = 16;
 inline constexpr int64_t kAuditLeavesMin = 16;
 
-// How many of `candidates` chunks are read again. Never more than there are.
-int64_t AuditChunkCount(int64_t candidates);
+// How many of `candidates` chunks are read again; one in `one_in` where there are many. Never more
+// than there are.
+int64_t AuditChunkCount(int64_t candidates, int64_t one_in = kAuditOneIn);
 
 // Some candidates of one leaf, by their ordinals among that leaf's candidates, ascending.
 struct AuditLeaf {
@@ -43,7 +44,7 @@ struct AuditDraw {
 // leaves. Only where the leaves are too few for that, more of each. `candidates_in_leaf` is asked
 // once for each leaf from 0 to leaf_count-1. The same seed draws the same.
 AuditDraw DrawAudit(int64_t leaf_count, absl::FunctionRef<int64_t(int64_t leaf)> candidates_in_leaf,
-                    uint64_t seed);
+                    uint64_t seed, int64_t one_in = kAuditOneIn);
 
 // The probability that a sample of `drawn` out of `total` things meets at least one of `lying`.
 // With chunks: of lies scattered evenly. With leaves: of lies that fill whole leaves.

@@ -52,6 +52,7 @@ Json ToJson(const BackupResult& result) {
           {"unknown_bytes", result.unknown_bytes},
           {"read_bytes", result.read_bytes},
           {"audit_bytes", result.audit_bytes},
+          {"resumed_bytes", result.resumed_bytes},
           {"new_bytes", result.new_bytes},
           {"stored_bytes", result.stored_bytes},
           {"chunk_bytes", result.chunk_bytes},

@@ -50,8 +50,9 @@ struct BackupResult {
   int64_t unknown_bytes = 0;    // of these, listed as "cannot tell"
   int64_t read_bytes = 0;       // of the source, without the audit's
   int64_t audit_bytes = 0;
-  int64_t new_bytes = 0;     // plaintext of blobs written
-  int64_t stored_bytes = 0;  // every byte put, metadata included
+  int64_t resumed_bytes = 0;  // listed and not read: an earlier run had, of an immutable source
+  int64_t new_bytes = 0;      // plaintext of blobs written
+  int64_t stored_bytes = 0;   // every byte put, metadata included
   int64_t chunk_bytes = 0;
   int64_t data_blobs = 0;
   int64_t tree_blobs = 0;

@@ -57,7 +57,7 @@ class RestoreRun {
         options_(options),
         tasks_(kTasksWaitingMax),
         pool_(ctx),
-        fetcher_(repository, record.locator) {}
+        fetcher_(repository, *record.places) {}
 
   absl::Status Do(RestoreResult& result);
 
@@ -69,6 +69,7 @@ class RestoreRun {
   absl::Status AddZeros(const Extent& extent);
   absl::Status FlushZeros();
   absl::Status QueueAll();
+  void Report() const;
 
   repository::Repository& repository_;
   BlockDevice& target_;
@@ -112,6 +113,13 @@ absl::Status RestoreRun::AddZeros(const Extent& extent) {
   return absl::OkStatus();
 }
 
+void RestoreRun::Report() const {
+  if (options_.on_progress) {
+    options_.on_progress(
+        {.done_bytes = counts_.written_bytes + zero_bytes_, .total_bytes = layout_.size_bytes()});
+  }
+}
+
 absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPlace> places) {
   std::sort(places.begin(), places.end());
   const auto shared = std::make_shared<const std::vector<ChunkPlace>>(std::move(places));
@@ -136,6 +144,7 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPlace> places) {
     if (!tasks_.Push({.range = std::move(range), .places = shared}, 1, pool_.context().stop)) {
       return absl::CancelledError("a writer has failed");
     }
+    Report();
   }
   return absl::OkStatus();
 }
@@ -176,10 +185,7 @@ absl::Status RestoreRun::QueueAll() {
   for (int64_t level1 = 0; level1 < layout_.level1_count(); ++level1) {
     RETURN_IF_ERROR(pool_.context().Check());
     RETURN_IF_ERROR(RestoreLevel1(level1));
-    if (options_.on_progress) {
-      options_.on_progress(
-          {.done_bytes = counts_.written_bytes + zero_bytes_, .total_bytes = layout_.size_bytes()});
-    }
+    Report();
   }
   return FlushZeros();
 }

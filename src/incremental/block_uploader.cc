@@ -11,11 +11,13 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "incremental/audit.h"
+#include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
 #include "incremental/full_scan_source.h"
 #include "incremental/image_builder.h"
 #include "incremental/tree_fetcher.h"
+#include "incremental/tree_places.h"
 #include "incremental/validating_source.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
@@ -24,6 +26,7 @@ namespace csidelta::incremental {
 namespace {
 
 using repository::BlobId;
+using repository::BlobLocation;
 using repository::BlobType;
 using repository::BlobWriter;
 using repository::Repository;
@@ -33,6 +36,9 @@ constexpr char kFallbackPayload[] = "csi-delta/fallback-refused";
 constexpr char kFullScan[] = "full-scan";
 // 18 MiB of ids at most; beyond it a blob that comes again is stored again.
 constexpr int64_t kRememberedBlobsMax = 250'000;
+// What the journal of an earlier run may take of the memory.
+constexpr int64_t kJournalShare = 8;
+constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 
 absl::Status FallbackRefused(absl::string_view reason) {
   absl::Status status = absl::FailedPreconditionError(
@@ -84,21 +90,26 @@ class UploadRun {
   absl::Status OpenParent();
   absl::Status ChooseLayout();
   absl::Status StartWriter();
+  void OpenJournal();
   absl::StatusOr<PassEnd> Pass(ChangedBlockSource& source, absl::string_view stage);
-  absl::Status Feed(ChangedBlockSource& source, absl::string_view stage, ImageBuilder& builder,
-                    absl::Status& of_source);
+  absl::Status Feed(ChangedBlockSource& source, ImageBuilder& builder, absl::Status& of_source);
   // Gives up what a list promised and reads everything.
   absl::Status Rescan(absl::string_view reason);
   absl::Status Transfer();
   absl::Status Audit();
   absl::Status Commit();
+  absl::Status RunStages();
+  // Lists what is stored, for the next run to find.
+  void LastWords();
   repository::RepoSnapshot MakeSnapshot(const BlobId& root) const;
-  repository::TreeLocator MakeLocator() const;
+  // Where the trees are that the parent does not have at their place.
+  LocatorChange MakeLocatorChange(const BlobId& root) const;
   std::string MakeManifest() const;
   void DropParent();
   ChunkReaderOptions ReaderOptions() const;
   StoreNumbers Numbers() const;
   void Report(absl::string_view stage, int64_t done_bytes) const;
+  void ReportLeaf(absl::string_view stage, int64_t leaf) const;
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -117,10 +128,11 @@ class UploadRun {
   std::optional<TreeFetcher> fetcher_;
   std::optional<ChunkLedger> ledger_;
   std::optional<BlobWriter> writer_;
+  std::unique_ptr<ChunkJournal> journal_;  // of an immutable source
   BlobId image_tree_;
   BlobId manifest_blob_;
   ImageCounts counts_;
-  absl::flat_hash_set<BlobId> replaced_;
+  std::vector<PlacedTree> moved_trees_;
 };
 
 StoreNumbers UploadRun::Numbers() const {
@@ -132,6 +144,10 @@ void UploadRun::Report(absl::string_view stage, int64_t done_bytes) const {
     options_.on_progress(
         {.stage = stage, .done_bytes = done_bytes, .total_bytes = layout_->size_bytes()});
   }
+}
+
+void UploadRun::ReportLeaf(absl::string_view stage, int64_t leaf) const {
+  Report(stage, layout_->ChunkOffset(leaf * repository::kLeafChunks));
 }
 
 void UploadRun::DropParent() {
@@ -151,7 +167,7 @@ absl::Status UploadRun::OpenParent() {
       OpenVolumeRecord(ctx_, repository_, *options_.parent);
   if (parent.ok()) {
     parent_ = *std::move(parent);
-    fetcher_.emplace(repository_, parent_->locator);
+    fetcher_.emplace(repository_, *parent_->places);
     return absl::OkStatus();
   }
   const bool unusable = absl::IsDataLoss(parent.status()) || absl::IsNotFound(parent.status()) ||
@@ -172,16 +188,15 @@ absl::Status UploadRun::ChooseLayout() {
   int64_t chunk_bytes = options_.chunk_bytes;
   if (parent_ != nullptr) {
     const int64_t parents = parent_->layout.chunk_bytes();
-    if (chunk_bytes != 0 && chunk_bytes != parents && !options_.new_chain) {
+    chunk_bytes = chunk_bytes == 0 ? parents : chunk_bytes;
+    if (chunk_bytes != parents && !options_.new_chain) {
       return absl::FailedPreconditionError(
           absl::StrCat("this chain has chunks of ", parents, " bytes, not ", chunk_bytes,
                        "; a new chunk size begins a new chain: --new-chain"));
     }
-    if (options_.new_chain && chunk_bytes != parents) {
+    if (chunk_bytes != parents) {
       DropParent();
       result_.reason = "chunk-size-changed";
-    } else {
-      chunk_bytes = parents;
     }
   }
   if (chunk_bytes == 0) {
@@ -218,6 +233,17 @@ absl::Status UploadRun::StartWriter() {
   return absl::OkStatus();
 }
 
+void UploadRun::OpenJournal() {
+  if (options_.immutable_identity.empty()) {
+    return;
+  }
+  journal_ = std::make_unique<ChunkJournal>(repository_, options_.immutable_identity, *layout_,
+                                            options_.journal_entries_per_file);
+  if (options_.known != nullptr) {
+    journal_->Load(ctx_, plan_.budget_bytes / kJournalShare);
+  }
+}
+
 ChunkReaderOptions UploadRun::ReaderOptions() const {
   return {.chunk_bytes = layout_->chunk_bytes(),
           .queue_depth = plan_.queue_depth,
@@ -226,14 +252,12 @@ ChunkReaderOptions UploadRun::ReaderOptions() const {
 }
 
 // Lists and plans. `of_source` is the source's own error, as opposed to one of what is behind it.
-absl::Status UploadRun::Feed(ChangedBlockSource& source, absl::string_view stage,
-                             ImageBuilder& builder, absl::Status& of_source) {
+absl::Status UploadRun::Feed(ChangedBlockSource& source, ImageBuilder& builder,
+                             absl::Status& of_source) {
   const std::optional<VolumeLayout> parent_layout =
       parent_ == nullptr ? std::nullopt : std::optional<VolumeLayout>(parent_->layout);
   const auto take = [&](const Level1Plan& plan) {
     ledger_->Record(plan);
-    Report(stage, std::min(layout_->size_bytes(),
-                           plan.level1 * repository::kLevel1Chunks * layout_->chunk_bytes()));
     return builder.AddLevel1(plan);
   };
   ChunkPlanner planner(*layout_, parent_layout, take);
@@ -265,17 +289,18 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(ChangedBlockSource& source,
   ASSIGN_OR_RETURN(std::unique_ptr<ChunkReader> reader,
                    ChunkReader::Make(ctx_, device_, ReaderOptions()));
   ImageBuilder builder(*layout_, parent_.get(), fetcher_.has_value() ? &*fetcher_ : nullptr,
-                       *reader, *writer_);
+                       *reader, *writer_, journal_.get(),
+                       [&](int64_t leaf) { ReportLeaf(stage, leaf); });
   // The reader's threads call the builder: they end first.
   const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
   absl::Status of_source;
-  const absl::Status fed = Feed(source, stage, builder, of_source);
+  const absl::Status fed = Feed(source, builder, of_source);
   absl::StatusOr<BlobId> image_tree = fed.ok() ? builder.Finish() : fed;
   result_.read_bytes += reader->read_bytes();
   if (image_tree.ok()) {
     image_tree_ = *image_tree;
     counts_ = builder.counts();
-    replaced_ = builder.replaced_trees();
+    moved_trees_ = builder.TakeMovedTrees();
     return PassEnd::kDone;
   }
   if (absl::IsFailedPrecondition(of_source) || absl::IsNotFound(of_source)) {
@@ -339,14 +364,17 @@ absl::Status UploadRun::Audit() {
   result_.audit_seed = random_.Below(uint64_t{1} << 63);
   Report("audit", 0);
   AuditResult audit;
-  const absl::Status status = RunAudit(ctx_, device_,
-                                       {.layout = *layout_,
-                                        .ledger = *ledger_,
-                                        .parent = parent_.get(),
-                                        .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
-                                        .reader = ReaderOptions(),
-                                        .seed = result_.audit_seed},
-                                       audit);
+  const absl::Status status =
+      RunAudit(ctx_, device_,
+               {.layout = *layout_,
+                .ledger = *ledger_,
+                .parent = parent_.get(),
+                .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
+                .reader = ReaderOptions(),
+                .seed = result_.audit_seed,
+                .one_in = options_.audit_one_in,
+                .on_leaf = [&](int64_t leaf) { ReportLeaf("audit", leaf); }},
+               audit);
   if (!status.ok() && !audit.parent_failed) {
     return Annotate(status, "audit");
   }
@@ -413,24 +441,34 @@ repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
   return snapshot;
 }
 
-// The parent's places without the trees that were replaced, and with those that were written. A
-// tree that is dropped though it is still in use elsewhere costs a look into the index.
-repository::TreeLocator UploadRun::MakeLocator() const {
-  repository::TreeLocator locator;
-  if (parent_ != nullptr) {
-    locator = parent_->locator;
-    const BlobId& zero_leaf = repository::ZeroLeafTreeId(layout_->chunk_bytes());
-    const BlobId& zero_level1 = repository::ZeroLevel1TreeId(layout_->chunk_bytes());
-    locator.KeepOnly([&](const BlobId& id) {
-      return id == zero_leaf || id == zero_level1 ||
-             (!replaced_.contains(id) && id != parent_->stored.snapshot.tree &&
-              id != parent_->root.manifest_blob);
-    });
+LocatorChange UploadRun::MakeLocatorChange(const BlobId& root) const {
+  std::vector<repository::TreePlace> written = writer_->tree_places();
+  const auto by_id = [](const repository::TreePlace& left, const repository::TreePlace& right) {
+    return left.tree < right.tree;
+  };
+  std::sort(written.begin(), written.end(), by_id);
+  const auto find = [&](BlobType type, const BlobId& id) -> std::optional<BlobLocation> {
+    const auto found = std::lower_bound(written.begin(), written.end(),
+                                        repository::TreePlace{.tree = id, .location = {}}, by_id);
+    if (found != written.end() && found->tree == id) {
+      return found->location;
+    }
+    BlobLocation location;
+    const bool known = options_.known != nullptr && options_.known->FindAny({type, id}, location);
+    return known ? std::optional<BlobLocation>(location) : std::nullopt;
+  };
+  LocatorChange change{.layout = *layout_,
+                       .trees = {},
+                       .root = find(BlobType::kTree, root),
+                       .image_tree = find(BlobType::kTree, image_tree_),
+                       .manifest = find(BlobType::kData, manifest_blob_)};
+  if (parent_ != nullptr && parent_->root.image_tree == image_tree_) {
+    change.image_tree = parent_->places->locator().image_tree;
   }
-  for (const repository::TreePlace& place : writer_->tree_places()) {
-    locator.Add(place.tree, place.location);
+  for (const PlacedTree& tree : moved_trees_) {
+    change.trees.push_back({.position = tree.position, .place = find(BlobType::kTree, tree.id)});
   }
-  return locator;
+  return change;
 }
 
 absl::Status UploadRun::Commit() {
@@ -452,8 +490,11 @@ absl::Status UploadRun::Commit() {
                    repository_.SaveSnapshot(ctx_, MakeSnapshot(root), &snapshot_bytes));
   // The backup is there. Without its sidecar the next one reads the index instead.
   int64_t locator_bytes = 0;
-  if (!repository_.SaveLocator(ctx_, result_.snapshot, MakeLocator(), &locator_bytes).ok()) {
-    locator_bytes = 0;
+  SaveLocator(ctx_, repository_, result_.snapshot, MakeLocatorChange(root),
+              parent_ == nullptr ? nullptr : parent_->places.get(), locator_bytes)
+      .IgnoreError();
+  if (journal_ != nullptr) {
+    journal_->Remove(ctx_);
   }
   timer_.End("commit");
 
@@ -462,6 +503,7 @@ absl::Status UploadRun::Commit() {
   result_.allocated_bytes =
       std::max<int64_t>(0, layout_->size_bytes() - counts_.zero_chunks * layout_->chunk_bytes());
   result_.changed_bytes = counts_.listed_bytes;
+  result_.resumed_bytes = counts_.resumed_bytes;
   result_.leaves_touched = counts_.leaves_touched;
   result_.level1_touched = counts_.level1_touched;
   result_.new_bytes = counts.plaintext_bytes;
@@ -480,15 +522,41 @@ absl::Status UploadRun::Commit() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<BackupResult> UploadRun::Do() {
+absl::Status UploadRun::RunStages() {
   numbers_before_ = Numbers();
   RETURN_IF_ERROR(OpenParent());
   RETURN_IF_ERROR(ChooseLayout());
   RETURN_IF_ERROR(StartWriter());
+  OpenJournal();
   timer_.End("open");
   RETURN_IF_ERROR(Transfer());
   RETURN_IF_ERROR(Audit());
-  RETURN_IF_ERROR(Commit());
+  return Commit();
+}
+
+void UploadRun::LastWords() {
+  if (!writer_.has_value()) {
+    return;
+  }
+  // The caller's context may be what ended the run.
+  CallContext ctx;
+  ctx.clock = ctx_.clock;
+  ctx = ctx.WithTimeout(kLastWordsMax);
+  // Without the lock, what was stored may be gone by now.
+  if (!options_.fence || options_.fence(ctx).ok()) {
+    writer_->Checkpoint(ctx).IgnoreError();
+    if (journal_ != nullptr) {
+      journal_->Flush(ctx);
+    }
+  }
+}
+
+absl::StatusOr<BackupResult> UploadRun::Do() {
+  const absl::Status status = RunStages();
+  if (!status.ok()) {
+    LastWords();
+    return status;
+  }
   return std::move(result_);
 }
 

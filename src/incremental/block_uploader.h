@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "incremental/audit_plan.h"
 #include "incremental/backup_result.h"
 #include "incremental/block_device.h"
 #include "incremental/changed_block_source.h"
@@ -22,6 +23,9 @@
 #include "repository/volume_layout.h"
 
 namespace csidelta::incremental {
+
+// 2 GiB of a volume in chunks of 512 KiB.
+inline constexpr int64_t kJournalEntriesPerFile = 4096;
 
 struct UploadProgress {
   absl::string_view stage;  // "transfer", "audit", "rescan", "commit"
@@ -39,9 +43,16 @@ struct UploadOptions {
   std::string base_handle;        // what the source knows the parent by; "" : the parent's id
   std::string target_handle;
 
+  // What the audit draws of a large volume. Only tests have a reason to make it another.
+  int64_t audit_one_in = kAuditOneIn;
   MemoryRequest memory = {};  // chunk_bytes is filled in; workers 0: one per core
   int compression_level = repository::kDataCompressionLevel;
   const repository::BlobIndex* known = nullptr;  // blobs that need not be written again
+
+  // Not "": the source does not change, and this names it and its state. What a run with the same
+  // name has read and `known` has is not read again.
+  std::string immutable_identity;
+  int64_t journal_entries_per_file = kJournalEntriesPerFile;
 
   // The snapshot's record; parent, tree, summary and the tags of ours are filled in.
   repository::RepoSnapshot snapshot;

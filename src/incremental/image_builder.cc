@@ -1,6 +1,7 @@
 #include "incremental/image_builder.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -35,12 +36,16 @@ struct ImageBuilder::LeafJob {
 
 ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* parent,
                            TreeFetcher* fetcher, ChunkReader& reader,
-                           repository::BlobWriter& writer)
+                           repository::BlobWriter& writer, ChunkJournal* journal,
+                           std::function<void(int64_t leaf)> on_leaf)
     : layout_(layout),
       parent_(parent),
       fetcher_(fetcher),
       reader_(reader),
       writer_(writer),
+      journal_(journal),
+      on_leaf_(std::move(on_leaf)),
+      ctx_(reader.context()),
       zero_chunk_(repository::ZeroChunkId(layout.chunk_bytes())),
       level1_trees_(static_cast<std::size_t>(layout.level1_count()),
                     repository::ZeroLevel1TreeId(layout.chunk_bytes())),
@@ -57,19 +62,34 @@ ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* paren
 
 bool ImageBuilder::IsWholeZero(const BlobId& id) const { return id == zero_chunk_; }
 
+absl::Status ImageBuilder::ParentError(const absl::Status& status) {
+  if (absl::IsDataLoss(status) || absl::IsNotFound(status)) {
+    parent_failed_ = true;
+  }
+  return Annotate(status, "parent");
+}
+
 absl::StatusOr<ImageBuilder::ParentLeaves> ImageBuilder::LoadParentLeaves(int64_t level1) {
   ParentLeaves leaves;
   if (parent_ == nullptr || level1 >= parent_->layout.level1_count()) {
     return leaves;
   }
-  absl::StatusOr<std::vector<BlobId>> trees =
-      LoadLeafIds(reader_.context(), *parent_, *fetcher_, level1);
+  absl::StatusOr<std::vector<BlobId>> trees = LoadLeafIds(ctx_, *parent_, *fetcher_, level1);
   if (!trees.ok()) {
-    parent_failed_ = absl::IsDataLoss(trees.status()) || absl::IsNotFound(trees.status());
-    return Annotate(trees.status(), "parent");
+    return ParentError(trees.status());
   }
   leaves.trees = *std::move(trees);
   return leaves;
+}
+
+absl::StatusOr<std::vector<std::vector<BlobId>>> ImageBuilder::LoadParentChunks(
+    absl::Span<const int64_t> leaves, absl::Span<const BlobId> trees) {
+  absl::StatusOr<std::vector<std::vector<BlobId>>> chunks =
+      LoadChunkIds(ctx_, *parent_, *fetcher_, leaves, trees);
+  if (!chunks.ok()) {
+    return ParentError(chunks.status());
+  }
+  return chunks;
 }
 
 absl::StatusOr<std::vector<int64_t>> ImageBuilder::SortLeaves(const Level1Plan& plan,
@@ -121,13 +141,7 @@ absl::StatusOr<std::vector<std::shared_ptr<ImageBuilder::LeafJob>>> ImageBuilder
   }
   std::vector<std::vector<BlobId>> chunks;
   if (!known.empty()) {
-    absl::StatusOr<std::vector<std::vector<BlobId>>> loaded =
-        LoadChunkIds(reader_.context(), *parent_, *fetcher_, known, trees);
-    if (!loaded.ok()) {
-      parent_failed_ = absl::IsDataLoss(loaded.status()) || absl::IsNotFound(loaded.status());
-      return Annotate(loaded.status(), "parent");
-    }
-    chunks = *std::move(loaded);
+    ASSIGN_OR_RETURN(chunks, LoadParentChunks(known, trees));
   }
   std::size_t next = 0;
   for (const std::shared_ptr<LeafJob>& job : jobs) {
@@ -143,41 +157,67 @@ absl::StatusOr<std::vector<std::shared_ptr<ImageBuilder::LeafJob>>> ImageBuilder
 absl::Status ImageBuilder::AddLevel1(const Level1Plan& plan) {
   CSIDELTA_CHECK(static_cast<int64_t>(plan.states.size()) ==
                  std::min(kLevel1Chunks, layout_.chunk_count() - plan.level1 * kLevel1Chunks));
-  const auto at = static_cast<std::size_t>(plan.level1);
-  planned_[at] = true;
+  planned_[static_cast<std::size_t>(plan.level1)] = true;
   for (std::size_t i = 0; i < plan.states.size(); ++i) {
     if (plan.states[i] != ChunkState::kUnlisted) {
       listed_bytes_ += layout_.ChunkLength(plan.level1 * kLevel1Chunks + static_cast<int64_t>(i));
     }
   }
+  // Without a parent there is nothing to wait for.
+  prepared_.push_back(
+      std::async(parent_ == nullptr ? std::launch::deferred : std::launch::async,
+                 [this, copy = plan]() mutable { return Prepare(std::move(copy)); }));
+  return prepared_.size() > kPreparedMax || parent_ == nullptr ? StartFirst() : absl::OkStatus();
+}
+
+absl::StatusOr<ImageBuilder::Prepared> ImageBuilder::Prepare(Level1Plan plan) {
   ASSIGN_OR_RETURN(const ParentLeaves parent, LoadParentLeaves(plan.level1));
   auto job = std::make_shared<Level1Job>();
   job->level1 = plan.level1;
   job->leaves.resize(static_cast<std::size_t>(layout_.LeavesInLevel1(plan.level1)));
   if (!parent.trees.empty()) {
-    job->parents_tree = parent_->level1_trees[at];
+    job->parents_tree = parent_->level1_trees[static_cast<std::size_t>(plan.level1)];
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> dirty, SortLeaves(plan, parent, *job));
-  ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<LeafJob>> leaves,
-                   MakeLeafJobs(dirty, parent, job));
+  ASSIGN_OR_RETURN(std::vector<std::shared_ptr<LeafJob>> leaves, MakeLeafJobs(dirty, parent, job));
   job->pending += static_cast<int64_t>(leaves.size());
-  for (const std::shared_ptr<LeafJob>& leaf : leaves) {
-    RETURN_IF_ERROR(StartLeaf(plan, leaf));
+  return Prepared{.plan = std::move(plan), .job = std::move(job), .leaves = std::move(leaves)};
+}
+
+absl::Status ImageBuilder::StartFirst() {
+  absl::StatusOr<Prepared> prepared = prepared_.front().get();
+  prepared_.pop_front();
+  RETURN_IF_ERROR(prepared.status());
+  for (const std::shared_ptr<LeafJob>& leaf : prepared->leaves) {
+    RETURN_IF_ERROR(StartLeaf(prepared->plan, leaf));
   }
-  return Release(job);
+  return Release(prepared->job);
+}
+
+const BlobId* ImageBuilder::FindInJournal(int64_t chunk) const {
+  const BlobId* id = journal_ == nullptr ? nullptr : journal_->Find(chunk);
+  return id != nullptr && writer_.IsKnown({BlobType::kData, *id}) ? id : nullptr;
 }
 
 absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_ptr<LeafJob>& job) {
   ++leaves_touched_;
+  on_leaf_(job->leaf);
   const int64_t first_chunk = job->leaf * kLeafChunks;
   const auto states = plan.states.begin() + (first_chunk - plan.level1 * kLevel1Chunks);
   const auto chunks = static_cast<int64_t>(job->chunks.size());
   // What needs no reading first: from the first read on, workers own the job's slots.
-  int64_t reads = 0;
+  std::vector<int64_t> reads;
   for (int64_t slot = 0; slot < chunks; ++slot) {
     BlobId& id = job->chunks[static_cast<std::size_t>(slot)];
     const ChunkState state = states[slot];
-    reads += state == ChunkState::kRead ? 1 : 0;
+    if (state == ChunkState::kRead) {
+      if (const BlobId* known = FindInJournal(first_chunk + slot)) {
+        id = *known;
+        resumed_bytes_ += layout_.ChunkLength(first_chunk + slot);
+      } else {
+        reads.push_back(first_chunk + slot);
+      }
+    }
     if (state == ChunkState::kZero || (state == ChunkState::kUnlisted && id.IsNull())) {
       if (!IsWholeZero(id)) {
         RETURN_IF_ERROR(EnsureZeroChunk());
@@ -185,15 +225,13 @@ absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_p
       id = zero_chunk_;
     }
   }
-  job->pending += reads;
-  for (int64_t slot = 0; slot < chunks; ++slot) {
-    if (states[slot] != ChunkState::kRead) {
-      continue;
-    }
-    const int64_t chunk = first_chunk + slot;
-    RETURN_IF_ERROR(reader_.Read(
-        {layout_.ChunkOffset(chunk), layout_.ChunkLength(chunk)},
-        [this, job, slot](absl::string_view bytes) { return TakeChunk(job, slot, bytes); }));
+  job->pending += static_cast<int64_t>(reads.size());
+  for (const int64_t chunk : reads) {
+    RETURN_IF_ERROR(
+        reader_.Read({layout_.ChunkOffset(chunk), layout_.ChunkLength(chunk)},
+                     [this, job, slot = repository::SlotOfChunk(chunk)](absl::string_view bytes) {
+                       return TakeChunk(job, slot, bytes);
+                     }));
   }
   return Release(job);
 }
@@ -201,17 +239,20 @@ absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_p
 absl::Status ImageBuilder::TakeChunk(const std::shared_ptr<LeafJob>& job, int64_t slot,
                                      absl::string_view bytes) {
   BlobId& id = job->chunks[static_cast<std::size_t>(slot)];
+  BlobId now = zero_chunk_;
   if (static_cast<int64_t>(bytes.size()) == layout_.chunk_bytes() && IsZero(bytes)) {
     if (!IsWholeZero(id)) {
       RETURN_IF_ERROR(EnsureZeroChunk());
-      id = zero_chunk_;
     }
-    return Release(job);
+  } else {
+    now = BlobId::Of(bytes);
+    if (now != id) {
+      RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, now, bytes).status());
+    }
   }
-  const BlobId now = BlobId::Of(bytes);
-  if (now != id) {
-    RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, now, bytes).status());
-    id = now;
+  id = now;
+  if (journal_ != nullptr) {
+    journal_->Note(ctx_, job->leaf * kLeafChunks + slot, now);
   }
   return Release(job);
 }
@@ -227,7 +268,7 @@ absl::Status ImageBuilder::Release(const std::shared_ptr<LeafJob>& job) {
 absl::Status ImageBuilder::FinishLeaf(LeafJob& job) {
   const std::string text = repository::EncodeLeafTree(job.chunks, layout_.LeafBytes(job.leaf));
   const BlobId id = BlobId::Of(text);
-  RETURN_IF_ERROR(WriteTree(id, job.parents_tree, text));
+  RETURN_IF_ERROR(WriteTree({.is_leaf = true, .number = job.leaf}, id, job.parents_tree, text));
   job.level1->leaves[static_cast<std::size_t>(repository::IndexOfLeaf(job.leaf))] = id;
   zero_chunks_ +=
       std::count(job.chunks.begin(), job.chunks.end(), zero_chunk_) - job.parents_zero_chunks;
@@ -241,19 +282,20 @@ absl::Status ImageBuilder::Release(const std::shared_ptr<Level1Job>& job) {
   ++level1_touched_;
   const std::string text = repository::EncodeLevel1Tree(job->leaves);
   const BlobId id = BlobId::Of(text);
-  RETURN_IF_ERROR(WriteTree(id, job->parents_tree, text));
+  RETURN_IF_ERROR(
+      WriteTree({.is_leaf = false, .number = job->level1}, id, job->parents_tree, text));
   level1_trees_[static_cast<std::size_t>(job->level1)] = id;
   return absl::OkStatus();
 }
 
-absl::Status ImageBuilder::WriteTree(const BlobId& id, const BlobId& parents,
-                                     absl::string_view text) {
+absl::Status ImageBuilder::WriteTree(const repository::TreePosition& position, const BlobId& id,
+                                     const BlobId& parents, absl::string_view text) {
   if (id == parents) {
     return absl::OkStatus();
   }
-  if (!parents.IsNull()) {
+  {
     std::scoped_lock lock(mutex_);
-    replaced_.insert(parents);
+    moved_.push_back({position, id});
   }
   return writer_.AddBlob(BlobType::kTree, id, text).status();
 }
@@ -291,8 +333,33 @@ absl::Status ImageBuilder::EnsureZeroLevel1() {
       .status();
 }
 
+absl::Status ImageBuilder::UncountLostZeros() {
+  const VolumeLayout& before = parent_->layout;
+  for (int64_t leaf = layout_.leaf_count(); leaf < before.leaf_count();) {
+    const int64_t level1 = repository::Level1OfLeaf(leaf);
+    ASSIGN_OR_RETURN(const ParentLeaves parent, LoadParentLeaves(level1));
+    const auto from = static_cast<std::size_t>(repository::IndexOfLeaf(leaf));
+    const absl::Span<const BlobId> trees = absl::MakeConstSpan(parent.trees).subspan(from);
+    std::vector<int64_t> leaves(trees.size());
+    std::iota(leaves.begin(), leaves.end(), leaf);
+    ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,
+                     LoadParentChunks(leaves, trees));
+    for (const std::vector<BlobId>& ids : chunks) {
+      zero_chunks_ -= std::count(ids.begin(), ids.end(), zero_chunk_);
+    }
+    leaf += static_cast<int64_t>(trees.size());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<BlobId> ImageBuilder::Finish() {
+  while (!prepared_.empty()) {
+    RETURN_IF_ERROR(StartFirst());
+  }
   RETURN_IF_ERROR(reader_.Finish());
+  if (parent_ != nullptr) {
+    RETURN_IF_ERROR(UncountLostZeros());
+  }
   if (parent_ == nullptr) {
     const int64_t zero_trees = std::count(planned_.begin(), planned_.end(), false);
     zero_chunks_ += zero_trees * kLevel1Chunks;
@@ -302,7 +369,9 @@ absl::StatusOr<BlobId> ImageBuilder::Finish() {
   }
   const std::string text = repository::EncodeImageTree(level1_trees_);
   const BlobId id = BlobId::Of(text);
-  RETURN_IF_ERROR(WriteTree(id, parent_ == nullptr ? BlobId() : parent_->root.image_tree, text));
+  if (parent_ == nullptr || id != parent_->root.image_tree) {
+    RETURN_IF_ERROR(writer_.AddBlob(BlobType::kTree, id, text).status());
+  }
   return id;
 }
 
@@ -310,7 +379,8 @@ ImageCounts ImageBuilder::counts() const {
   return {.listed_bytes = listed_bytes_,
           .zero_chunks = std::clamp<int64_t>(zero_chunks_, 0, layout_.chunk_count()),
           .leaves_touched = leaves_touched_,
-          .level1_touched = level1_touched_};
+          .level1_touched = level1_touched_,
+          .resumed_bytes = resumed_bytes_};
 }
 
 }  // namespace csidelta::incremental

@@ -2,27 +2,38 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
 #include "incremental/tree_fetcher.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
+#include "repository/tree_locator.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::incremental {
 
 struct ImageCounts {
   int64_t listed_bytes = 0;  // of chunks that were named, or forced by a change of size
-  int64_t zero_chunks = 0;   // of the whole image; an estimate after a volume shrank
+  int64_t zero_chunks = 0;   // of the whole image
   int64_t leaves_touched = 0;
   int64_t level1_touched = 0;
+  int64_t resumed_bytes = 0;  // of chunks that an earlier run has read
+};
+
+struct PlacedTree {
+  repository::TreePosition position;
+  repository::BlobId id;
 };
 
 // Builds the trees of a volume from plans: reads the chunks that a plan names, writes those that
@@ -36,9 +47,13 @@ struct ImageCounts {
 // `fetcher` may both be null.
 class ImageBuilder {
  public:
+  // `on_leaf` is told each leaf as it is begun, on the owner's thread. `journal` may be null.
   ImageBuilder(const repository::VolumeLayout& layout, const VolumeRecord* parent,
-               TreeFetcher* fetcher, ChunkReader& reader, repository::BlobWriter& writer);
+               TreeFetcher* fetcher, ChunkReader& reader, repository::BlobWriter& writer,
+               ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf);
 
+  // Fetches the parent's trees ahead, for kPreparedMax level-1 trees: what is read is one of those
+  // before, if there are more.
   absl::Status AddLevel1(const Level1Plan& plan);
 
   // The id of the image tree. Finishes the reader.
@@ -50,25 +65,42 @@ class ImageBuilder {
 
   // After Finish().
   ImageCounts counts() const;
-  // Trees of the parent that this image does not have at their place.
-  const absl::flat_hash_set<repository::BlobId>& replaced_trees() const { return replaced_; }
+  // Trees that the parent does not have at their place.
+  std::vector<PlacedTree> TakeMovedTrees() { return std::move(moved_); }
 
  private:
   struct Level1Job;
   struct LeafJob;
+  // A level-1 tree with all that is needed from the parent.
+  struct Prepared {
+    Level1Plan plan;
+    std::shared_ptr<Level1Job> job;
+    std::vector<std::shared_ptr<LeafJob>> leaves;
+  };
+  static constexpr std::size_t kPreparedMax = 2;  // 2 MiB of ids each
+
   // The parent's side of one level-1 tree.
   struct ParentLeaves {
     std::vector<repository::BlobId> trees;  // empty where the parent has none
   };
 
+  absl::Status ParentError(const absl::Status& status);
   absl::StatusOr<ParentLeaves> LoadParentLeaves(int64_t level1);
+  // Chunks of some of the parent's leaves.
+  absl::StatusOr<std::vector<std::vector<repository::BlobId>>> LoadParentChunks(
+      absl::Span<const int64_t> leaves, absl::Span<const repository::BlobId> trees);
   // Leaves of the plan that must be built; the ids of the others are set in `job`.
   absl::StatusOr<std::vector<int64_t>> SortLeaves(const Level1Plan& plan,
                                                   const ParentLeaves& parent, Level1Job& job);
   absl::StatusOr<std::vector<std::shared_ptr<LeafJob>>> MakeLeafJobs(
       const std::vector<int64_t>& dirty, const ParentLeaves& parent,
       const std::shared_ptr<Level1Job>& level1);
+  absl::StatusOr<Prepared> Prepare(Level1Plan plan);
+  // Waits for what was prepared first, and reads its chunks.
+  absl::Status StartFirst();
   absl::Status StartLeaf(const Level1Plan& plan, const std::shared_ptr<LeafJob>& job);
+  // The id of a chunk that an earlier run has read and stored; null: it must be read.
+  const repository::BlobId* FindInJournal(int64_t chunk) const;
   absl::Status TakeChunk(const std::shared_ptr<LeafJob>& job, int64_t slot,
                          absl::string_view bytes);
   absl::Status Release(const std::shared_ptr<LeafJob>& job);
@@ -76,9 +108,11 @@ class ImageBuilder {
   absl::Status Release(const std::shared_ptr<Level1Job>& job);
 
   bool IsWholeZero(const repository::BlobId& id) const;
+  // Takes the zeros of what a volume that shrank has lost out of the count.
+  absl::Status UncountLostZeros();
   // Writes a tree that is not the parent's at this place.
-  absl::Status WriteTree(const repository::BlobId& id, const repository::BlobId& parents,
-                         absl::string_view text);
+  absl::Status WriteTree(const repository::TreePosition& position, const repository::BlobId& id,
+                         const repository::BlobId& parents, absl::string_view text);
   absl::Status EnsureZeroChunk();
   absl::Status EnsureZeroLeaf();
   absl::Status EnsureZeroLevel1();
@@ -88,19 +122,24 @@ class ImageBuilder {
   TreeFetcher* const fetcher_;
   ChunkReader& reader_;
   repository::BlobWriter& writer_;
+  ChunkJournal* const journal_;
+  const std::function<void(int64_t leaf)> on_leaf_;
+  const CallContext ctx_;  // the reader's
   const repository::BlobId zero_chunk_;
 
-  bool parent_failed_ = false;                    // the owner's
+  std::atomic<bool> parent_failed_ = false;
   std::vector<repository::BlobId> level1_trees_;  // each written by one job
   std::vector<bool> planned_;                     // the owner's
-  bool zero_leaf_written_ = false;                // the owner's
-  int64_t listed_bytes_ = 0;                      // the owner's
+  std::atomic<bool> zero_leaf_written_ = false;
+  int64_t listed_bytes_ = 0;  // the owner's
   std::atomic<int64_t> zero_chunks_ = 0;
   std::atomic<int64_t> leaves_touched_ = 0;
   std::atomic<int64_t> level1_touched_ = 0;
+  int64_t resumed_bytes_ = 0;  // the owner's
   std::atomic<bool> zero_chunk_written_ = false;
   std::mutex mutex_;
-  absl::flat_hash_set<repository::BlobId> replaced_;  // under mutex_
+  std::vector<PlacedTree> moved_;                               // under mutex_
+  std::deque<std::future<absl::StatusOr<Prepared>>> prepared_;  // last: they use all of the above
 };
 
 }  // namespace csidelta::incremental

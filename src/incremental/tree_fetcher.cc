@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
+#include "incremental/tree_places.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -35,7 +37,7 @@ struct Job {
 
 absl::Status LoadByIndex(const CallContext& ctx, repository::Repository& repository, std::size_t at,
                          Job& job) {
-  absl::StatusOr<std::string> text = repository.LoadTree(ctx, job.unique[at], nullptr);
+  absl::StatusOr<std::string> text = repository.LoadTree(ctx, job.unique[at], std::nullopt);
   RETURN_IF_ERROR(text.status());
   job.texts[at] = *std::move(text);
   return absl::OkStatus();
@@ -99,21 +101,41 @@ absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
                             part.span.sealed_bytes);
 }
 
-absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(
-    const CallContext& ctx, absl::Span<const repository::BlobId> ids) {
+absl::StatusOr<std::optional<BlobLocation>> TreeFetcher::FindByIndex(const CallContext& ctx,
+                                                                     const WantedTree& tree) {
+  RETURN_IF_ERROR(repository_.LoadIndex(ctx));
+  BlobLocation location;
+  if (!repository_.index().FindAny({BlobType::kTree, tree.id}, location)) {
+    return std::nullopt;
+  }
+  places_.Note(tree.position, location);
+  return location;
+}
+
+absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ctx,
+                                                           absl::Span<const WantedTree> trees) {
+  std::vector<repository::TreePosition> positions;
+  for (const WantedTree& tree : trees) {
+    positions.push_back(tree.position);
+  }
+  RETURN_IF_ERROR(places_.Load(ctx, positions));
   Job job;
   absl::flat_hash_map<BlobId, std::size_t> place_of;
   std::vector<WantedBlob> wanted;
-  for (const BlobId& id : ids) {
+  for (const WantedTree& tree : trees) {
     const std::size_t at = job.unique.size();
-    if (!place_of.emplace(id, at).second) {
+    if (!place_of.emplace(tree.id, at).second) {
       continue;
     }
-    job.unique.push_back(id);
-    BlobLocation location;
-    if (locator_.Find(id, location) && location.span.sealed_bytes <= kTreeRangeBytesMax) {
-      wanted.push_back(
-          {.handle = {BlobType::kTree, id}, .location = location, .tag = static_cast<int64_t>(at)});
+    job.unique.push_back(tree.id);
+    std::optional<BlobLocation> place = places_.Find(tree.position);
+    if (!place.has_value()) {
+      ASSIGN_OR_RETURN(place, FindByIndex(ctx, tree));
+    }
+    if (place.has_value() && place->span.sealed_bytes <= kTreeRangeBytesMax) {
+      wanted.push_back({.handle = {BlobType::kTree, tree.id},
+                        .location = *place,
+                        .tag = static_cast<int64_t>(at)});
     } else {
       job.unplaced.push_back(at);
     }
@@ -143,9 +165,9 @@ absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(
     RETURN_IF_ERROR(pool.Join());
   }
   std::vector<std::string> texts;
-  texts.reserve(ids.size());
-  for (const BlobId& id : ids) {
-    texts.push_back(job.texts[place_of[id]]);
+  texts.reserve(trees.size());
+  for (const WantedTree& tree : trees) {
+    texts.push_back(job.texts[place_of[tree.id]]);
   }
   return texts;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "repository/tree_locator.h"
 
 namespace csidelta::incremental {
+
+class TreePlaces;
 
 // Blobs of one pack that are fetched by one request, gaps included.
 struct PackRange {
@@ -44,21 +47,30 @@ std::vector<PackRange> CoalesceRanges(std::vector<WantedBlob> wanted, int64_t ra
 absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
                          absl::string_view range_bytes);
 
-// Loads many trees at a time: where the locator says, in few requests side by side; what it does
-// not know, or what does not prove itself there, through the index. Borrows both.
-// Thread-compatible.
+// A tree to load, and where in the volume it stands.
+struct WantedTree {
+  repository::BlobId id;
+  repository::TreePosition position;
+};
+
+// Loads many trees at a time, in few requests side by side: where the locator says, or for those it
+// does not know where the index says; what does not prove itself there, from any copy. Borrows
+// both. Thread-safe.
 class TreeFetcher {
  public:
-  TreeFetcher(repository::Repository& repository, const repository::TreeLocator& locator)
-      : repository_(repository), locator_(locator) {}
+  TreeFetcher(repository::Repository& repository, TreePlaces& places)
+      : repository_(repository), places_(places) {}
 
-  // The texts of `ids`, in their order. NOT_FOUND and DATA_LOSS name the tree.
+  // The texts of `trees`, in their order. NOT_FOUND and DATA_LOSS name the tree.
   absl::StatusOr<std::vector<std::string>> Load(const CallContext& ctx,
-                                                absl::Span<const repository::BlobId> ids);
+                                                absl::Span<const WantedTree> trees);
 
  private:
+  absl::StatusOr<std::optional<repository::BlobLocation>> FindByIndex(const CallContext& ctx,
+                                                                      const WantedTree& tree);
+
   repository::Repository& repository_;
-  const repository::TreeLocator& locator_;
+  TreePlaces& places_;
 };
 
 }  // namespace csidelta::incremental

@@ -1,5 +1,6 @@
 #include "incremental/volume_record.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,11 +22,10 @@ using repository::VolumeManifest;
 // volume.json: where the locator says, else through the index.
 absl::StatusOr<std::string> LoadManifestText(const CallContext& ctx, Repository& repository,
                                              const BlobId& id,
-                                             const repository::TreeLocator& locator) {
+                                             const std::optional<BlobLocation>& place) {
   const BlobHandle handle{BlobType::kData, id};
-  BlobLocation location;
-  if (locator.Find(id, location)) {
-    absl::StatusOr<std::string> text = repository.LoadBlobAt(ctx, handle, location);
+  if (place.has_value()) {
+    absl::StatusOr<std::string> text = repository.LoadBlobAt(ctx, handle, *place);
     if (text.ok()) {
       return text;
     }
@@ -40,13 +40,13 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
     const CallContext& ctx, Repository& repository, const repository::StoredSnapshot& stored) {
   const std::string what = absl::StrCat("snapshot ", stored.id.ShortHex());
   // A cache: whatever is wrong with it, the index knows.
-  absl::StatusOr<repository::TreeLocator> locator = repository.LoadLocator(ctx, stored.id);
+  absl::StatusOr<repository::TreeLocator> loaded = repository.LoadLocator(ctx, stored.id);
   RETURN_IF_ERROR(ctx.Check());
-  repository::TreeLocator places;
-  if (locator.ok()) {
-    places = *std::move(locator);
-  }
-  absl::StatusOr<std::string> root_text = repository.LoadTree(ctx, stored.snapshot.tree, &places);
+  const auto places = std::make_shared<TreePlaces>(
+      repository, loaded.ok() ? *std::move(loaded) : repository::TreeLocator());
+  const repository::TreeLocator& locator = places->locator();
+  absl::StatusOr<std::string> root_text =
+      repository.LoadTree(ctx, stored.snapshot.tree, locator.root);
   if (!root_text.ok()) {
     return Annotate(root_text.status(), what);
   }
@@ -56,16 +56,16 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
         absl::StrCat(what, " is no backup of a volume: ", root.status().message()));
   }
   ASSIGN_OR_RETURN(const std::string manifest_text,
-                   LoadManifestText(ctx, repository, root->manifest_blob, places));
+                   LoadManifestText(ctx, repository, root->manifest_blob, locator.manifest));
   ASSIGN_OR_RETURN(VolumeManifest manifest, repository::DecodeManifest(manifest_text));
   ASSIGN_OR_RETURN(const VolumeLayout layout,
                    VolumeLayout::Make(manifest.size_bytes, manifest.chunk_bytes));
   ASSIGN_OR_RETURN(const std::string image_text,
-                   repository.LoadTree(ctx, root->image_tree, &places));
+                   repository.LoadTree(ctx, root->image_tree, locator.image_tree));
   ASSIGN_OR_RETURN(std::vector<BlobId> level1_trees,
                    repository::DecodeImageTree(image_text, layout.level1_count()));
   return std::make_unique<VolumeRecord>(VolumeRecord{.stored = stored,
-                                                     .locator = std::move(places),
+                                                     .places = places,
                                                      .root = *root,
                                                      .manifest = std::move(manifest),
                                                      .layout = layout,
@@ -83,7 +83,8 @@ absl::StatusOr<std::vector<BlobId>> LoadLeafIds(const CallContext& ctx, const Vo
                                  repository::ZeroLeafTreeId(layout.chunk_bytes()));
     }
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts, fetcher.Load(ctx, {tree}));
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                   fetcher.Load(ctx, {{tree, {.is_leaf = false, .number = level1}}}));
   absl::StatusOr<std::vector<BlobId>> leaves =
       repository::DecodeLevel1Tree(texts[0], layout.LeavesInLevel1(level1));
   if (!leaves.ok()) {
@@ -103,10 +104,10 @@ absl::StatusOr<std::vector<std::vector<BlobId>>> LoadChunkIds(const CallContext&
   const auto is_zero = [&](std::size_t i) {
     return leaf_trees[i] == zero_leaf && layout.ChunksInLeaf(leaves[i]) == repository::kLeafChunks;
   };
-  std::vector<BlobId> wanted;
+  std::vector<WantedTree> wanted;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_zero(i)) {
-      wanted.push_back(leaf_trees[i]);
+      wanted.push_back({leaf_trees[i], {.is_leaf = true, .number = leaves[i]}});
     }
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> texts, fetcher.Load(ctx, wanted));

@@ -6,9 +6,9 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "incremental/tree_fetcher.h"
+#include "incremental/tree_places.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
-#include "repository/tree_locator.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::incremental {
@@ -17,7 +17,7 @@ namespace csidelta::incremental {
 // is loaded piece by piece. Thread-compatible.
 struct VolumeRecord {
   repository::StoredSnapshot stored;
-  repository::TreeLocator locator;  // empty where the sidecar is gone
+  std::shared_ptr<TreePlaces> places;  // knows nothing where the sidecar is gone
   repository::RootTree root;
   repository::VolumeManifest manifest;
   repository::VolumeLayout layout;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <iterator>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -19,7 +18,6 @@ namespace csidelta::repository {
 namespace {
 
 constexpr std::size_t kSmallPacksToMerge = 10;
-constexpr char kSidecarFolder[] = "aux/v1/";
 
 absl::Status Refuse(absl::string_view what, absl::string_view next_step) {
   return absl::FailedPreconditionError(
@@ -115,15 +113,39 @@ class Planner {
   }
 
   absl::Status FindSidecars() {
-    return repository_.store().List(
+    absl::flat_hash_set<Id> needed_files;
+    std::vector<Id> files;
+    std::vector<Id> kept;
+    RETURN_IF_ERROR(repository_.store().List(
         ctx_, kSidecarFolder, [&](const storage::ObjectInfo& object) -> absl::Status {
           const absl::StatusOr<Id> id =
               Id::Parse(absl::string_view(object.key).substr(object.key.rfind('/') + 1));
-          if (id.ok() && !snapshots_.contains(*id) && SidecarKey(*id) == object.key) {
-            plan_.sidecars.push_back(*id);
+          if (!id.ok()) {
+            return absl::OkStatus();
+          }
+          if (object.key == LocatorFileKey(*id)) {
+            files.push_back(*id);
+          } else if (object.key == SidecarKey(*id) && snapshots_.contains(*id)) {
+            kept.push_back(*id);
+          } else {
+            plan_.sidecar_keys.push_back(object.key);
           }
           return absl::OkStatus();
-        });
+        }));
+    for (const Id& snapshot : kept) {
+      // One that does not read is of no use to anybody.
+      const absl::StatusOr<TreeLocator> locator = repository_.LoadLocator(ctx_, snapshot);
+      RETURN_IF_ERROR(ctx_.Check());
+      if (locator.ok()) {
+        needed_files.insert(locator->files.begin(), locator->files.end());
+      }
+    }
+    for (const Id& file : files) {
+      if (!needed_files.contains(file)) {
+        plan_.sidecar_keys.push_back(LocatorFileKey(file));
+      }
+    }
+    return absl::OkStatus();
   }
 
   void SumUpPacks() {

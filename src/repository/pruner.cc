@@ -102,8 +102,8 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
   result.index_files_removed = rewritten.files_removed;
   RETURN_IF_ERROR(DeletePacks(ctx, repository, lock, old_packs, options.progress));
   result.packs_deleted = static_cast<int64_t>(old_packs.size() + plan.unindexed.size());
-  for (const Id& snapshot : plan.sidecars) {
-    RETURN_IF_ERROR(repository.RemoveLocator(ctx, snapshot));
+  for (const std::string& key : plan.sidecar_keys) {
+    RETURN_IF_ERROR(repository.store().Delete(ctx, key));
   }
   return result;
 }

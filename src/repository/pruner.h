@@ -76,7 +76,9 @@ struct PrunePlan {
   std::vector<uint32_t> repack;   // Ordinals of packs in the index.
   std::vector<PackId> removed;    // Indexed packs without anything to keep, also missing ones.
   std::vector<PackId> unindexed;  // Not in any index.
-  std::vector<Id> sidecars;       // Of snapshots that are gone.
+  // Sidecars of snapshots that are gone, what no other sidecar names, and what runs left that did
+  // not end.
+  std::vector<std::string> sidecar_keys;
   // Which copies repacking carries over, by their number in the index.
   std::vector<bool> keepers;
 };

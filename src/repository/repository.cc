@@ -139,7 +139,8 @@ std::string FileKey(FileKind kind, const Id& id) {
   return absl::StrCat(FolderOf(kind), "/", id.Hex());
 }
 
-std::string SidecarKey(const Id& snapshot) { return absl::StrCat("aux/v1/", snapshot.Hex()); }
+std::string SidecarKey(const Id& snapshot) { return absl::StrCat(kSidecarFolder, snapshot.Hex()); }
+std::string LocatorFileKey(const Id& file) { return absl::StrCat(kLocatorFolder, file.Hex()); }
 
 // --- Opening ---
 
@@ -499,11 +500,10 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx,
 }
 
 absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const BlobId& id,
-                                                 const TreeLocator* locator) {
+                                                 const std::optional<BlobLocation>& place) {
   const BlobHandle handle = {.type = BlobType::kTree, .id = id};
-  BlobLocation location;
-  if (locator != nullptr && locator->Find(id, location)) {
-    absl::StatusOr<std::string> tree = LoadBlobAt(ctx, handle, location);
+  if (place.has_value()) {
+    absl::StatusOr<std::string> tree = LoadBlobAt(ctx, handle, *place);
     if (tree.ok() || !IsDamage(tree.status())) {
       return tree;  // Damage: the pack was repacked since, most likely.
     }
@@ -523,11 +523,35 @@ absl::Status Repository::SaveLocator(const CallContext& ctx, const Id& snapshot,
 
 absl::StatusOr<TreeLocator> Repository::LoadLocator(const CallContext& ctx,
                                                     const Id& snapshot) const {
-  ASSIGN_OR_RETURN(const std::string sealed,
-                   store_.Get(ctx, SidecarKey(snapshot), kUnpackedStoredBytesMax));
-  ASSIGN_OR_RETURN(std::string opened, Sealer(master_key_, *environment_.random).Open(sealed));
-  ASSIGN_OR_RETURN(const std::string bytes, DecodeText(std::move(opened)));
+  ASSIGN_OR_RETURN(const std::string bytes, LoadSidecar(ctx, SidecarKey(snapshot)));
   return TreeLocator::Decode(bytes);
+}
+
+absl::Status Repository::SaveSidecar(const CallContext& ctx, const std::string& folder,
+                                     absl::string_view text) {
+  return SaveSealed(
+             ctx, text, [&](const Id& id) { return absl::StrCat(folder, id.Hex()); }, nullptr)
+      .status();
+}
+
+absl::StatusOr<std::string> Repository::LoadSidecar(const CallContext& ctx,
+                                                    const std::string& key) const {
+  ASSIGN_OR_RETURN(const std::string sealed, store_.Get(ctx, key, kUnpackedStoredBytesMax));
+  ASSIGN_OR_RETURN(std::string opened, Sealer(master_key_, *environment_.random).Open(sealed));
+  return DecodeText(std::move(opened));
+}
+
+absl::StatusOr<Id> Repository::SaveLocatorFile(const CallContext& ctx, absl::string_view sealed) {
+  const Id id = Id::Of(sealed);
+  RETURN_IF_ERROR(PutNamed(ctx, store_, LocatorFileKey(id), id, sealed));
+  return id;
+}
+
+absl::StatusOr<std::string> Repository::LoadLocatorRange(const CallContext& ctx, const Id& file,
+                                                         int64_t offset_bytes,
+                                                         int64_t length_bytes) const {
+  return store_.GetRange(ctx, LocatorFileKey(file),
+                         {.offset_bytes = offset_bytes, .length_bytes = length_bytes});
 }
 
 absl::Status Repository::RemoveLocator(const CallContext& ctx, const Id& snapshot) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ absl::Status AsLocked(absl::Status status);
 std::string PackKey(const PackId& id);
 std::string FileKey(FileKind kind, const Id& id);
 std::string SidecarKey(const Id& snapshot);
+std::string LocatorFileKey(const Id& file);
+inline constexpr char kSidecarFolder[] = "aux/v1/";
+inline constexpr char kLocatorFolder[] = "aux/v1/trees/";
 inline constexpr char kConfigKey[] = "config";
 
 struct FileInfo {
@@ -128,10 +132,9 @@ class Repository {
   // From this very copy.
   absl::StatusOr<std::string> LoadBlobAt(const CallContext& ctx, const BlobHandle& handle,
                                          const BlobLocation& location) const;
-  // A tree: where `locator` (may be null) says, else through the index, which is loaded if need be.
-  // Thread-safe.
+  // A tree: at `place`, else through the index, which is loaded if need be. Thread-safe.
   absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const BlobId& id,
-                                       const TreeLocator* locator);
+                                       const std::optional<BlobLocation>& place);
   // Sealed bytes as they are stored; proven by who decodes them.
   absl::StatusOr<std::string> LoadPackRange(const CallContext& ctx, const PackId& pack,
                                             int64_t offset_bytes, int64_t length_bytes) const;
@@ -141,6 +144,14 @@ class Repository {
                            int64_t* stored_bytes = nullptr);
   absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
   absl::Status RemoveLocator(const CallContext& ctx, const Id& snapshot);
+  // Another sidecar, in `folder`, named by its content.
+  absl::Status SaveSidecar(const CallContext& ctx, const std::string& folder,
+                           absl::string_view text);
+  absl::StatusOr<std::string> LoadSidecar(const CallContext& ctx, const std::string& key) const;
+  // Sealed shards of locators, one after the other.
+  absl::StatusOr<Id> SaveLocatorFile(const CallContext& ctx, absl::string_view sealed);
+  absl::StatusOr<std::string> LoadLocatorRange(const CallContext& ctx, const Id& file,
+                                               int64_t offset_bytes, int64_t length_bytes) const;
 
  private:
   Repository(storage::ObjectStore& store, const Environment& environment)

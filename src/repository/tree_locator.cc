@@ -1,12 +1,11 @@
 #include "repository/tree_locator.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/little_endian.h"
 #include "repository/sealer.h"
@@ -15,9 +14,13 @@ namespace csidelta::repository {
 namespace {
 
 constexpr absl::string_view kMagic = "CSDL";
-constexpr uint32_t kVersion = 1;
-constexpr std::size_t kHeadBytes = 16;
-constexpr std::size_t kPlaceBytes = Id::kBytes + 4 * 4;
+constexpr uint32_t kVersion = 2;
+constexpr std::size_t kHeadBytes = 20;
+constexpr std::size_t kSpanBytes = 12;
+constexpr std::size_t kPlaceBytes = Id::kBytes + kSpanBytes;
+constexpr std::size_t kFixedPlaces = 3;
+constexpr std::size_t kShardPlaceBytes = 8;
+constexpr std::size_t kShardEntryBytes = 1 + kSpanBytes;
 
 Id ReadId(absl::string_view bytes, std::size_t at) {
   std::array<uint8_t, Id::kBytes> id;
@@ -27,52 +30,120 @@ Id ReadId(absl::string_view bytes, std::size_t at) {
 
 void AppendId(std::string& out, const Id& id) { absl::StrAppend(&out, AsText(id.bytes())); }
 
+void AppendSpan(std::string& out, const BlobSpan& span) {
+  AppendLe32(out, span.offset_bytes);
+  AppendLe32(out, span.sealed_bytes);
+  AppendLe32(out, span.uncompressed_bytes);
+}
+
+BlobSpan ReadSpan(absl::string_view bytes, std::size_t at) {
+  return {.offset_bytes = ReadLe32(bytes, at),
+          .sealed_bytes = ReadLe32(bytes, at + 4),
+          .uncompressed_bytes = ReadLe32(bytes, at + 8)};
+}
+
 absl::Status Malformed() { return absl::InvalidArgumentError("tree locator: malformed"); }
+
+void AppendPlace(std::string& out, const std::optional<BlobLocation>& place) {
+  AppendId(out, place.has_value() ? place->pack : PackId());
+  AppendSpan(out, place.has_value() ? place->span : BlobSpan());
+}
+
+absl::Status ReadPlace(absl::string_view bytes, std::size_t at,
+                       std::optional<BlobLocation>& place) {
+  const BlobLocation read = {.pack = ReadId(bytes, at), .span = ReadSpan(bytes, at + Id::kBytes)};
+  if (read.pack.IsNull()) {
+    return absl::OkStatus();
+  }
+  if (read.span.sealed_bytes < kEnvelopeBytes) {
+    return Malformed();
+  }
+  place = read;
+  return absl::OkStatus();
+}
+
+void AppendShardPlace(std::string& out, const ShardPlace& place) {
+  AppendLe32(out, uint32_t{place.file} | uint32_t{place.sealed_bytes} << 16);
+  AppendLe32(out, place.offset_bytes);
+}
+
+ShardPlace ReadShardPlace(absl::string_view bytes, std::size_t at) {
+  const uint32_t both = ReadLe32(bytes, at);
+  return {.file = static_cast<uint16_t>(both),
+          .sealed_bytes = static_cast<uint16_t>(both >> 16),
+          .offset_bytes = ReadLe32(bytes, at + 4)};
+}
 
 }  // namespace
 
-void TreeLocator::Add(const BlobId& tree, const BlobLocation& location) {
-  places_[tree] = location;
-}
-
-bool TreeLocator::Find(const BlobId& tree, BlobLocation& location) const {
-  const auto found = places_.find(tree);
-  if (found == places_.end()) {
-    return false;
-  }
-  location = found->second;
-  return true;
-}
-
-void TreeLocator::KeepOnly(absl::FunctionRef<bool(const BlobId&)> keep) {
-  absl::erase_if(places_, [&](const auto& place) { return !keep(place.first); });
-}
-
-std::string TreeLocator::Encode() const {
-  std::vector<std::pair<BlobId, BlobLocation>> places(places_.begin(), places_.end());
-  std::sort(places.begin(), places.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
+std::string LocatorShard::Encode() const {
   std::vector<PackId> packs;
-  absl::flat_hash_map<PackId, uint32_t> ordinals;
-  for (const auto& [tree, location] : places) {
-    if (ordinals.emplace(location.pack, static_cast<uint32_t>(packs.size())).second) {
-      packs.push_back(location.pack);
+  std::string entries;
+  for (const std::optional<BlobLocation>& place : places) {
+    if (!place.has_value()) {
+      entries.append(kShardEntryBytes, '\0');
+      continue;
     }
+    auto found = std::find(packs.begin(), packs.end(), place->pack);
+    if (found == packs.end()) {
+      found = packs.insert(found, place->pack);
+    }
+    entries.push_back(static_cast<char>(found - packs.begin() + 1));
+    AppendSpan(entries, place->span);
   }
-  std::string out(kMagic);
-  out.reserve(kHeadBytes + packs.size() * Id::kBytes + places.size() * kPlaceBytes);
-  AppendLe32(out, kVersion);
-  AppendLe32(out, static_cast<uint32_t>(packs.size()));
-  AppendLe32(out, static_cast<uint32_t>(places.size()));
+  std::string out(1, static_cast<char>(packs.size()));
   for (const PackId& pack : packs) {
     AppendId(out, pack);
   }
-  for (const auto& [tree, location] : places) {
-    AppendId(out, tree);
-    AppendLe32(out, ordinals[location.pack]);
-    AppendLe32(out, location.span.offset_bytes);
-    AppendLe32(out, location.span.sealed_bytes);
-    AppendLe32(out, location.span.uncompressed_bytes);
+  return out + entries;
+}
+
+absl::StatusOr<LocatorShard> LocatorShard::Decode(absl::string_view bytes) {
+  const std::size_t packs = bytes.empty() ? 0 : static_cast<uint8_t>(bytes[0]);
+  const std::size_t entries_begin = 1 + packs * Id::kBytes;
+  if (packs > kShardTrees ||
+      bytes.size() != entries_begin + static_cast<std::size_t>(kShardTrees) * kShardEntryBytes) {
+    return Malformed();
+  }
+  LocatorShard shard;
+  for (std::size_t i = 0; i < shard.places.size(); ++i) {
+    const std::size_t at = entries_begin + i * kShardEntryBytes;
+    const std::size_t pack = static_cast<uint8_t>(bytes[at]);
+    if (pack == 0) {
+      continue;
+    }
+    const BlobSpan span = ReadSpan(bytes, at + 1);
+    if (pack > packs || span.sealed_bytes < kEnvelopeBytes) {
+      return Malformed();
+    }
+    shard.places[i] = {.pack = ReadId(bytes, 1 + (pack - 1) * Id::kBytes), .span = span};
+  }
+  return shard;
+}
+
+const ShardPlace* TreeLocator::ShardOf(const TreePosition& position) const {
+  const std::vector<ShardPlace>& shards = position.is_leaf ? leaf_shards : level1_shards;
+  const auto at = static_cast<std::size_t>(position.number / kShardTrees);
+  return at < shards.size() && shards[at].file != 0 ? &shards[at] : nullptr;
+}
+
+std::string TreeLocator::Encode() const {
+  std::string out(kMagic);
+  AppendLe32(out, kVersion);
+  AppendLe32(out, static_cast<uint32_t>(files.size()));
+  AppendLe32(out, static_cast<uint32_t>(level1_shards.size()));
+  AppendLe32(out, static_cast<uint32_t>(leaf_shards.size()));
+  AppendPlace(out, root);
+  AppendPlace(out, image_tree);
+  AppendPlace(out, manifest);
+  for (const Id& file : files) {
+    AppendId(out, file);
+  }
+  for (const ShardPlace& place : level1_shards) {
+    AppendShardPlace(out, place);
+  }
+  for (const ShardPlace& place : leaf_shards) {
+    AppendShardPlace(out, place);
   }
   return out;
 }
@@ -82,26 +153,27 @@ absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
       ReadLe32(bytes, 4) != kVersion) {
     return Malformed();
   }
-  const std::size_t packs = ReadLe32(bytes, 8);
-  const std::size_t places = ReadLe32(bytes, 12);
-  const std::size_t places_begin = kHeadBytes + packs * Id::kBytes;
-  if (bytes.size() != places_begin + places * kPlaceBytes) {
+  const std::size_t files = ReadLe32(bytes, 8);
+  const std::size_t level1 = ReadLe32(bytes, 12);
+  const std::size_t leaves = ReadLe32(bytes, 16);
+  const std::size_t files_begin = kHeadBytes + kFixedPlaces * kPlaceBytes;
+  const std::size_t shards_begin = files_begin + files * Id::kBytes;
+  if (bytes.size() != shards_begin + (level1 + leaves) * kShardPlaceBytes) {
     return Malformed();
   }
   TreeLocator locator;
-  locator.places_.reserve(places);
-  for (std::size_t i = 0; i < places; ++i) {
-    const std::size_t at = places_begin + i * kPlaceBytes;
-    const std::size_t numbers = at + Id::kBytes;
-    const std::size_t pack = ReadLe32(bytes, numbers);
-    const BlobSpan span = {.offset_bytes = ReadLe32(bytes, numbers + 4),
-                           .sealed_bytes = ReadLe32(bytes, numbers + 8),
-                           .uncompressed_bytes = ReadLe32(bytes, numbers + 12)};
-    if (pack >= packs || span.sealed_bytes < kEnvelopeBytes) {
+  RETURN_IF_ERROR(ReadPlace(bytes, kHeadBytes, locator.root));
+  RETURN_IF_ERROR(ReadPlace(bytes, kHeadBytes + kPlaceBytes, locator.image_tree));
+  RETURN_IF_ERROR(ReadPlace(bytes, kHeadBytes + 2 * kPlaceBytes, locator.manifest));
+  for (std::size_t i = 0; i < files; ++i) {
+    locator.files.push_back(ReadId(bytes, files_begin + i * Id::kBytes));
+  }
+  for (std::size_t i = 0; i < level1 + leaves; ++i) {
+    const ShardPlace place = ReadShardPlace(bytes, shards_begin + i * kShardPlaceBytes);
+    if (place.file > files || (place.file != 0 && place.sealed_bytes < kEnvelopeBytes)) {
       return Malformed();
     }
-    locator.places_[ReadId(bytes, at)] = {.pack = ReadId(bytes, kHeadBytes + pack * Id::kBytes),
-                                          .span = span};
+    (i < level1 ? locator.level1_shards : locator.leaf_shards).push_back(place);
   }
   return locator;
 }

@@ -1,42 +1,80 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "repository/blob.h"
 
+// Where the tree blobs of one repository snapshot of a volume lie, so that an increment finds those
+// it needs without an index: sidecars of ours. Only a cache: what they say may be stale, a blob's
+// hash proves each hit, and a miss falls back to the index.
+//
+// The trees are taken in shards of 32 neighbours: level-1 trees 0 ... 31 of the volume, 32 ... 63,
+// and leaves likewise. A file aux/v1/trees/<id> holds the sealed shards that one backup made anew,
+// one after the other; aux/v1/<snapshot id> names for each shard the file it lies in. So a backup
+// writes and reads no more than the shards of what it touches.
 namespace csidelta::repository {
 
-// Where the tree blobs of one repository snapshot lie, so that an increment finds them without an
-// index: the sidecar aux/v1/<snapshot id>. A cache only: entries may be stale, a blob's hash proves
-// each hit, and a miss falls back to the index. Thread-compatible.
+inline constexpr int64_t kShardTrees = 32;
+
+// A tree below the image tree: a leaf or a level-1 tree, by its number in the volume.
+struct TreePosition {
+  bool is_leaf = false;
+  int64_t number = 0;
+
+  friend auto operator<=>(const TreePosition&, const TreePosition&) = default;
+};
+
+// The places of 32 trees; absent where unknown.
 //
-// Binary, before compression and sealing, little-endian: "CSDL", u32 version 1, u32 packs, u32
-// trees; per pack 32 bytes; per tree, ascending by id: 32 bytes, u32 pack ordinal, u32 offset, u32
-// sealed bytes, u32 uncompressed bytes.
-class TreeLocator {
- public:
-  // A tree that is there already is replaced.
-  void Add(const BlobId& tree, const BlobLocation& location);
-
-  // False when unknown.
-  bool Find(const BlobId& tree, BlobLocation& location) const;
-
-  std::size_t size() const { return places_.size(); }
+// Binary before sealing, little-endian: u8 number of packs; 32 bytes for each; per tree u8 ordinal
+// of its pack from 1, 0 where unknown, u32 offset, u32 sealed bytes, u32 uncompressed bytes.
+struct LocatorShard {
+  std::array<std::optional<BlobLocation>, kShardTrees> places = {};
 
   std::string Encode() const;
-  // INVALID_ARGUMENT when malformed or too large.
+  // INVALID_ARGUMENT when malformed.
+  static absl::StatusOr<LocatorShard> Decode(absl::string_view bytes);
+
+  friend bool operator==(const LocatorShard&, const LocatorShard&) = default;
+};
+
+// Which part of which file a shard is.
+struct ShardPlace {
+  uint16_t file = 0;  // ordinal in `files` from 1; 0: there is no such shard
+  uint16_t sealed_bytes = 0;
+  uint32_t offset_bytes = 0;
+
+  friend bool operator==(const ShardPlace&, const ShardPlace&) = default;
+};
+
+// What aux/v1/<snapshot id> says.
+//
+// Binary before compression and sealing, little-endian: "CSDL", u32 version 2, u32 files, u32
+// level-1 shards, u32 leaf shards; the places of root, image tree and volume.json, each 32 bytes of
+// pack (zeros where unknown), u32 offset, u32 sealed bytes, u32 uncompressed bytes; per file 32
+// bytes; per shard u16 file, u16 sealed bytes, u32 offset.
+struct TreeLocator {
+  std::optional<BlobLocation> root = {};
+  std::optional<BlobLocation> image_tree = {};
+  std::optional<BlobLocation> manifest = {};
+  std::vector<Id> files = {};
+  std::vector<ShardPlace> level1_shards = {};
+  std::vector<ShardPlace> leaf_shards = {};
+
+  // The shard that holds a tree; null where the volume has none.
+  const ShardPlace* ShardOf(const TreePosition& position) const;
+
+  std::string Encode() const;
+  // INVALID_ARGUMENT when malformed.
   static absl::StatusOr<TreeLocator> Decode(absl::string_view bytes);
 
-  // Drops every tree that `keep` does not name, so that a chain's locator does not grow for ever.
-  void KeepOnly(absl::FunctionRef<bool(const BlobId&)> keep);
-
- private:
-  absl::flat_hash_map<BlobId, BlobLocation> places_;
+  friend bool operator==(const TreeLocator&, const TreeLocator&) = default;
 };
 
 }  // namespace csidelta::repository

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <random>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +53,20 @@ std::string RandomBytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
+// Time as it is, but for short waits, such as that between taking a lock and looking again: they
+// are over at once.
+class ImpatientClock : public Clock {
+ public:
+  absl::Time Now() const override { return real_.Now(); }
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    return wake_at - Now() < absl::Seconds(1) ? !stop.stop_requested()
+                                              : real_.SleepUntil(wake_at, stop);
+  }
+
+ private:
+  const Clock& real_ = Clock::Real();
+};
+
 // A folder with an image file and, after Init(), a repository; removed afterwards.
 class ProgramTest : public testing::Test {
  protected:
@@ -90,8 +106,10 @@ class ProgramTest : public testing::Test {
                                          },
                                          .out = into(outcome.out),
                                          .error = into(outcome.error)};
+    const ImpatientClock clock;
     CallContext ctx;
     ctx.stop = stop;
+    ctx.clock = &clock;
     outcome.code = RunProgram(ctx, words, environment);
     return outcome;
   }
@@ -110,7 +128,9 @@ class ProgramTest : public testing::Test {
   // Changes the chunk in the file and in image_.
   void ChangeChunk(std::size_t chunk) {
     image_.replace(chunk * kChunk, kChunk, RandomBytes(kChunk, static_cast<unsigned>(100 + chunk)));
-    Write("image", image_);
+    std::fstream file(Path("image"), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(chunk * kChunk));
+    file.write(image_.data() + chunk * kChunk, static_cast<std::streamsize>(kChunk));
   }
 
   std::string folder_;
@@ -183,6 +203,31 @@ TEST_F(ProgramTest, AMalformedListCommitsNothing) {
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.error, HasSubstr(Path("list")));
   EXPECT_EQ(Run({"snapshots", "--json"}).out, "[]\n");
+}
+
+TEST_F(ProgramTest, AListFromAPipeThatEndsTooEarlyCommitsNothing) {
+  Init();
+  ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
+  const auto backup_from_pipe = [&](const std::string& list) {
+    std::thread writer([&] { std::ofstream(Path("pipe")) << list; });
+    const Outcome outcome = Run({"backup", Path("image"), "--extents", Path("pipe")});
+    writer.join();
+    return outcome;
+  };
+  const Outcome cut = backup_from_pipe(Line(0, kChunk));
+  EXPECT_EQ(cut.code, ExitCode::kFailed);
+  EXPECT_THAT(cut.error, HasSubstr("end"));
+  EXPECT_EQ(Run({"snapshots", "--json"}).out, "[]\n");
+  EXPECT_EQ(backup_from_pipe(Line(0, kImageBytes) + "{\"end\":true}\n").code, ExitCode::kOk);
+}
+
+TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
+  Init();
+  const Outcome first = Run({"backup", "--immutable", "--chunk-size", "256KiB", Path("image")});
+  ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
+  for (const auto& entry : std::filesystem::directory_iterator(Path("repo/aux/v1"))) {
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr("run-")));
+  }
 }
 
 TEST_F(ProgramTest, ATargetThatIsTooSmallIsNotTouched) {

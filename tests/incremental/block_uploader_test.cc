@@ -28,28 +28,6 @@ ListedExtent Zero(int64_t offset, int64_t length) {
   return {.extent = {offset, length}, .kind = ExtentKind::kZero};
 }
 
-// --- Sizes ---
-
-class VolumeSizeTest : public testing::TestWithParam<int64_t> {};
-
-TEST_P(VolumeSizeTest, ComesBackByteForByte) {
-  const int64_t size = GetParam();
-  VolumeFixture volume;
-  FakeBlockDevice device(size);
-  device.Store(0, RandomBytes(std::min<int64_t>(size, 5000), 1));
-  device.Store(size - 1, "x");
-  const auto full = volume.FullBackup(device);
-  ASSERT_THAT(full, IsOk());
-  EXPECT_EQ(full->mode_done, "full");
-  EXPECT_EQ(full->read_bytes, size);
-  volume.ExpectRestores(full->snapshot, device.Load(0, size));
-}
-
-INSTANTIATE_TEST_SUITE_P(Sizes, VolumeSizeTest,
-                         testing::Values(1, 511, 512, kChunk - 1, kChunk, kChunk + 1,
-                                         kLeafChunks* kChunk - 1, kLeafChunks* kChunk,
-                                         kLeafChunks* kChunk + 1));
-
 // A sparse volume over three level-1 trees, listed as allocated.
 TEST(BlockUploaderTest, AVolumeOfManyLevel1TreesComesBack) {
   const int64_t level1_bytes = kLevel1Chunks * kChunk;
@@ -278,6 +256,53 @@ TEST(BlockUploaderTest, TheChunkSizeIsTheChains) {
   EXPECT_EQ(full->reason, "chunk-size-changed");
   EXPECT_EQ(full->chunk_bytes, 2 * kChunk);
   v.volume.ExpectRestores(full->snapshot, v.device.Load(0, kSmall));
+}
+
+TEST(BlockUploaderTest, ANewChainKeepsTheChunkSizeUnlessAnotherIsAskedFor) {
+  // By its size alone this volume would have another.
+  ASSERT_NE(repository::DefaultChunkBytes(kSmall), kChunk);
+  SmallVolume v;
+  ExtentListSource source(std::vector<ListedExtent>{});
+  UploadOptions options = VolumeFixture::Options();
+  options.parent = v.volume.Stored(v.first->snapshot);
+  options.chunk_bytes = 0;
+  options.new_chain = true;
+  const auto kept = v.volume.Backup(v.device, source, options);
+  ASSERT_THAT(kept, IsOk());
+  EXPECT_EQ(kept->chunk_bytes, kChunk);
+  EXPECT_EQ(kept->mode_done, "incremental");
+}
+
+TEST(BlockUploaderTest, ProgressMovesWithEveryLeaf) {
+  VolumeFixture volume;
+  FakeBlockDevice device(kSmall);
+  FullScanSource source;
+  UploadOptions options = VolumeFixture::Options();
+  std::vector<int64_t> done;
+  options.on_progress = [&](const UploadProgress& progress) {
+    if (progress.stage == "transfer") {
+      done.push_back(progress.done_bytes);
+    }
+  };
+  ASSERT_THAT(volume.Backup(device, source, options), IsOk());
+  EXPECT_EQ(done, (std::vector<int64_t>{0, kLeafChunks * kChunk}));
+}
+
+TEST(BlockUploaderTest, ARunThatFailsListsWhatItStoredForTheNext) {
+  VolumeFixture volume;
+  FakeBlockDevice device(kSmall);
+  device.Store(0, RandomBytes(100 * kChunk, 1));
+  // Packs have 4 MiB and three travel at a time: when the fifth fails, two are stored.
+  volume.store().AddFault({.operation = support::StoreOperation::kPut,
+                           .key_prefix = "data/",
+                           .first_call = 5,
+                           .last_call = 1000,
+                           .status = absl::PermissionDeniedError("no more")});
+  EXPECT_THAT(volume.FullBackup(device), StatusIs(absl::StatusCode::kPermissionDenied));
+  volume.store().Restart();
+  volume.Reopen();
+  ASSERT_THAT(volume.repository().LoadIndex(volume.ctx()), IsOk());
+  EXPECT_GE(volume.repository().index().packs().size(), 2u);
 }
 
 TEST(BlockUploaderTest, ABadSectorEndsTheBackupWithItsOffset) {

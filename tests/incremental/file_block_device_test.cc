@@ -1,10 +1,18 @@
 #include "incremental/file_block_device.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "incremental/uring_queue.h"
 #include "tests/support/fake_block_device.h"
@@ -30,6 +38,41 @@ TEST(FileBlockDeviceTest, NamesTheEngineItUses) {
   ASSERT_THAT(threads, IsOk());
   EXPECT_THAT((*threads)->facts().engine, HasSubstr("threads"));
   EXPECT_EQ((*threads)->facts().size_bytes, 1);
+}
+
+// For the calling thread, and those that it starts, as a container runtime does it for all.
+void RefuseUring() {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {.len = static_cast<unsigned short>(std::size(rules)),
+                              .filter = rules};
+  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+TEST(FileBlockDeviceTest, WhereUringIsRefusedAPoolOfThreadsReads) {
+  ScratchFile file(".");
+  const std::string bytes = std::string(100'000, 'x') + "tail";
+  file.Write(bytes);
+  std::thread([&] {
+    RefuseUring();
+    EXPECT_FALSE(UringWorks());
+    EXPECT_THAT(FileBlockDevice::OpenForRead(file.path(), IoEngine::kUring),
+                StatusIs(absl::StatusCode::kFailedPrecondition));
+    const auto device = FileBlockDevice::OpenForRead(file.path());
+    ASSERT_THAT(device, IsOk());
+    EXPECT_THAT((*device)->facts().engine, HasSubstr("threads"));
+    const auto length = static_cast<int64_t>(bytes.size());
+    AlignedBuffer memory(length);
+    auto queue = (*device)->OpenQueue(4);
+    ASSERT_THAT(queue, IsOk());
+    ASSERT_THAT(ReadFully({}, **queue, {0, length}, memory.data()), IsOk());
+    EXPECT_EQ(memory.View(length), bytes);
+  }).join();
 }
 
 TEST(FileBlockDeviceTest, RefusesWhatIsNoVolume) {

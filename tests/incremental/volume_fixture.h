@@ -17,6 +17,9 @@
 #include "incremental/full_scan_source.h"
 #include "incremental/volume_record.h"
 #include "repository/repository.h"
+#include "storage/metered_object_store.h"
+#include "storage/store_meter.h"
+#include "tests/repository/cheap_key.h"
 #include "tests/support/fake_block_device.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/status_matchers.h"
@@ -39,14 +42,15 @@ class VolumeFixture {
   static constexpr int64_t kChunk = 256 << 10;
 
   explicit VolumeFixture(uint64_t seed = 1) : random_(seed) {
-    auto made = repository::Repository::Init(ctx_, store_, "password", {});
+    auto made = repository::Repository::Init(ctx_, metered_, "password", {});
     EXPECT_THAT(made, support::IsOk());
     repository_ = *std::move(made);
+    repository::UseCheapKey(store_, *repository_, "password");
   }
 
   // Opens the repository anew, as the next process would: nothing is in memory.
   void Reopen() {
-    auto opened = repository::Repository::Open(ctx_, store_, "password", {});
+    auto opened = repository::Repository::Open(ctx_, metered_, "password", {});
     ASSERT_THAT(opened, support::IsOk());
     repository_ = *std::move(opened);
   }
@@ -107,6 +111,19 @@ class VolumeFixture {
     EXPECT_EQ(target.flushes(), 1);
   }
 
+  // The same, onto a target full of 0xA5 that wants transfers aligned.
+  void ExpectRestores(const repository::Id& id, const support::FakeBlockDevice& want,
+                      int64_t alignment_bytes = 512) {
+    const int64_t size = want.facts().size_bytes;
+    support::FakeBlockDevice target(size, alignment_bytes, 0xA5);
+    ASSERT_THAT(Restore(id, target).status(), support::IsOk());
+    EXPECT_TRUE(target.Equals(want, size));
+    EXPECT_EQ(target.flushes(), 1);
+  }
+
+  // What was asked of the store so far.
+  storage::StoreUsage Usage() const { return meter_.Snapshot(); }
+
   support::FakeObjectStore& store() { return store_; }
   repository::Repository& repository() { return *repository_; }
   const CallContext& ctx() const { return ctx_; }
@@ -115,6 +132,8 @@ class VolumeFixture {
   CallContext ctx_;
   SeededRandom random_;
   support::FakeObjectStore store_;
+  storage::StoreMeter meter_;
+  storage::MeteredObjectStore metered_{store_, meter_};
   std::unique_ptr<repository::Repository> repository_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "repository/pack_reader.h"
 #include "tests/repository/repository_fixture.h"
+#include "tests/support/fake_clock.h"
 
 namespace csidelta::repository {
 namespace {
@@ -263,6 +264,24 @@ TEST_F(BlobWriterTest, PacksOfADeadRunAreAdopted) {
   BlobWriter writer(ctx_, *next, options_);
   EXPECT_THAT(Add(writer, Blob(7)), IsOkAndHolds(false));
   ExpectAllReadable(60);
+}
+
+TEST_F(BlobWriterTest, WhatIsStoredIsListedAfterTenMinutes) {
+  support::FakeClock clock;
+  CallContext ctx = ctx_;
+  ctx.clock = &clock;
+  options_.upload_bytes_max = 1;  // So that every pack but the last is listed when Add() returns.
+  options_.pack_target_bytes = 1;
+  BlobWriter writer(ctx, *repository_, options_);
+  ASSERT_THAT(Add(writer, Blob(0)), IsOk());
+  ASSERT_THAT(Add(writer, Blob(1)), IsOk());
+  clock.Advance(kIndexAgeMax);
+  ASSERT_THAT(Add(writer, Blob(2)), IsOk());
+  ASSERT_THAT(Add(writer, Blob(3)), IsOk());
+  EXPECT_EQ(writer.counts().index_files, 1);
+  ASSERT_THAT(writer.Flush(), IsOk());
+  EXPECT_EQ(writer.counts().index_files, 2);
+  ExpectAllReadable(4);
 }
 
 TEST_F(BlobWriterTest, ACheckpointListsWhatIsStored) {

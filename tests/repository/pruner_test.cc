@@ -143,10 +143,13 @@ TEST_F(PrunerTest, RemovesSidecarsOfSnapshotsThatAreGone) {
   image_ = Image({1});
   kept_ = BackUp(image_);
   std::unique_ptr<Repository> repository = Open();
-  ASSERT_THAT(repository->SaveLocator(ctx_, kept_, TreeLocator()), IsOk());
+  const Id needed = *repository->SaveLocatorFile(ctx_, "needed");
+  ASSERT_THAT(repository->SaveLocatorFile(ctx_, "not needed"), IsOk());
+  ASSERT_THAT(repository->SaveLocator(ctx_, kept_, TreeLocator{.files = {needed}}), IsOk());
   ASSERT_THAT(repository->SaveLocator(ctx_, Id::Of("gone"), TreeLocator()), IsOk());
   ASSERT_THAT(Prune(Thorough()), IsOk());
-  EXPECT_THAT(KeysBelow("aux/"), testing::ElementsAre(SidecarKey(kept_)));
+  EXPECT_THAT(KeysBelow("aux/"),
+              testing::UnorderedElementsAre(SidecarKey(kept_), LocatorFileKey(needed)));
 }
 
 TEST_F(PrunerTest, MergesSmallPacksAndIndexes) {

@@ -218,8 +218,7 @@ TEST_F(RepositoryTest, TheLocatorSavesTheIndexAndMayBeWrong) {
   const std::string blob = Prose(1000, 1);
   const Id id = WriteBlob(ctx_, *repository, BlobType::kTree, blob);
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
-  TreeLocator locator;
-  locator.Add(id, repository->index().Lookup({BlobType::kTree, id})[0]);
+  const TreeLocator locator{.root = repository->index().Lookup({BlobType::kTree, id})[0]};
   const Id snapshot = Id::Of("snapshot");
   ASSERT_THAT(repository->SaveLocator(ctx_, snapshot, locator), IsOk());
 
@@ -227,13 +226,12 @@ TEST_F(RepositoryTest, TheLocatorSavesTheIndexAndMayBeWrong) {
   const absl::StatusOr<TreeLocator> loaded = reader->LoadLocator(ctx_, snapshot);
   ASSERT_THAT(loaded, IsOk());
   store_.Restart();
-  EXPECT_THAT(reader->LoadTree(ctx_, id, &*loaded), IsOkAndHolds(blob));
+  EXPECT_THAT(reader->LoadTree(ctx_, id, loaded->root), IsOkAndHolds(blob));
   EXPECT_EQ(store_.call_count(), 1);
 
-  TreeLocator stale;
-  stale.Add(id, {.pack = Id::Of("gone"), .span = {.sealed_bytes = 100}});
-  EXPECT_THAT(reader->LoadTree(ctx_, id, &stale), IsOkAndHolds(blob));
-  EXPECT_THAT(reader->LoadTree(ctx_, id, nullptr), IsOkAndHolds(blob));
+  const BlobLocation stale = {.pack = Id::Of("gone"), .span = {.sealed_bytes = 100}};
+  EXPECT_THAT(reader->LoadTree(ctx_, id, stale), IsOkAndHolds(blob));
+  EXPECT_THAT(reader->LoadTree(ctx_, id, std::nullopt), IsOkAndHolds(blob));
   ASSERT_THAT(reader->RemoveLocator(ctx_, snapshot), IsOk());
   EXPECT_THAT(reader->LoadLocator(ctx_, snapshot), StatusIs(absl::StatusCode::kNotFound));
 }

@@ -14,64 +14,100 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 
-BlobLocation Place(int number) {
-  return {.pack = Id::Of(absl::StrCat("pack ", number % 3)),
+BlobLocation Place(int number, int packs) {
+  return {.pack = Id::Of(absl::StrCat("pack ", number % packs)),
           .span = {.offset_bytes = static_cast<uint32_t>(number),
                    .sealed_bytes = 100,
                    .uncompressed_bytes = static_cast<uint32_t>(number % 2)}};
 }
 
-TreeLocator TestLocator(int count) {
-  TreeLocator locator;
+LocatorShard TestShard(int count, int packs) {
+  LocatorShard shard;
   for (int i = 0; i < count; ++i) {
-    locator.Add(Id::Of(absl::StrCat("tree ", i)), Place(i));
+    shard.places[static_cast<std::size_t>(i)] = Place(i, packs);
   }
-  return locator;
+  return shard;
+}
+
+TreeLocator TestLocator() {
+  return {.root = Place(1, 3),
+          .manifest = Place(2, 3),
+          .files = {Id::Of("one"), Id::Of("two")},
+          .level1_shards = {{.file = 1, .sealed_bytes = 500, .offset_bytes = 7}},
+          .leaf_shards = {{.file = 2, .sealed_bytes = 600, .offset_bytes = 70'000}, {}}};
+}
+
+TEST(LocatorShardTest, ComesBack) {
+  for (const int count : {0, 1, 31, 32}) {
+    for (const int packs : {1, 3, 32}) {
+      const LocatorShard shard = TestShard(count, packs);
+      const std::string text = shard.Encode();
+      EXPECT_LE(text.size(), 1473u);
+      const absl::StatusOr<LocatorShard> read = LocatorShard::Decode(text);
+      ASSERT_THAT(read, IsOk());
+      EXPECT_EQ(*read, shard);
+    }
+  }
+}
+
+TEST(LocatorShardTest, RefusesWhatIsMalformed) {
+  const std::string good = TestShard(2, 1).Encode();
+  const auto malformed = StatusIs(absl::StatusCode::kInvalidArgument);
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    EXPECT_THAT(LocatorShard::Decode(good.substr(0, length)), malformed) << length;
+  }
+  EXPECT_THAT(LocatorShard::Decode(good + "x"), malformed);
+  std::string other_pack = good;
+  other_pack[33] = 2;
+  EXPECT_THAT(LocatorShard::Decode(other_pack), malformed);
+  std::string too_short = good;
+  too_short[33 + 1 + 4] = 31;
+  EXPECT_THAT(LocatorShard::Decode(too_short), malformed);
+  std::string many_packs(1 + 33 * 32 + 32 * 13, '\0');
+  many_packs[0] = 33;
+  EXPECT_THAT(LocatorShard::Decode(many_packs), malformed);
 }
 
 TEST(TreeLocatorTest, ComesBack) {
-  for (const int count : {0, 1, 1000}) {
-    const std::string text = TestLocator(count).Encode();
-    const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(text);
+  for (const TreeLocator& locator : {TreeLocator(), TestLocator()}) {
+    const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(locator.Encode());
     ASSERT_THAT(read, IsOk());
-    EXPECT_EQ(read->size(), static_cast<std::size_t>(count));
-    EXPECT_EQ(read->Encode(), text);
-    BlobLocation location;
-    for (int i = 0; i < count; ++i) {
-      ASSERT_TRUE(read->Find(Id::Of(absl::StrCat("tree ", i)), location));
-      EXPECT_EQ(location, Place(i));
-    }
-    EXPECT_FALSE(read->Find(Id::Of("other"), location));
+    EXPECT_EQ(*read, locator);
   }
 }
 
-TEST(TreeLocatorTest, KeepsOnlyWhatIsNamed) {
-  TreeLocator locator = TestLocator(10);
-  const Id kept = Id::Of("tree 3");
-  locator.KeepOnly([&](const BlobId& tree) { return tree == kept; });
-  EXPECT_EQ(locator.size(), 1U);
-  BlobLocation location;
-  EXPECT_TRUE(locator.Find(kept, location));
+TEST(TreeLocatorTest, KnowsTheShardOfATree) {
+  const TreeLocator locator = TestLocator();
+  EXPECT_EQ(locator.ShardOf({.is_leaf = false, .number = 31}), &locator.level1_shards[0]);
+  EXPECT_EQ(locator.ShardOf({.is_leaf = false, .number = 32}), nullptr);
+  EXPECT_EQ(locator.ShardOf({.is_leaf = true, .number = 0}), &locator.leaf_shards[0]);
+  EXPECT_EQ(locator.ShardOf({.is_leaf = true, .number = 32}), nullptr);  // None.
+  EXPECT_EQ(locator.ShardOf({.is_leaf = true, .number = 64}), nullptr);
 }
 
 TEST(TreeLocatorTest, RefusesWhatIsMalformed) {
-  const std::string good = TestLocator(4).Encode();
+  const std::string good = TestLocator().Encode();
   const auto malformed = StatusIs(absl::StatusCode::kInvalidArgument);
   for (std::size_t length = 0; length < good.size(); ++length) {
     EXPECT_THAT(TreeLocator::Decode(good.substr(0, length)), malformed) << length;
   }
   EXPECT_THAT(TreeLocator::Decode(good + "x"), malformed);
-  // Magic, version, counts; then the ordinal of the first place's pack and its length.
-  const std::size_t first_place = 16 + 3 * 32;
+  // Magic, version, counts; the length of the root; file and length of the first shard.
+  const std::size_t root_length = 20 + 32 + 4;
+  const std::size_t shards = 20 + 3 * 44 + 2 * 32;
   for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{8}, std::size_t{11},
-                               std::size_t{12}, std::size_t{15}, first_place + 32}) {
+                               std::size_t{12}, std::size_t{16}, std::size_t{19}, shards}) {
     std::string text = good;
     text[at] = static_cast<char>(0x7F);
     EXPECT_THAT(TreeLocator::Decode(text), malformed) << at;
   }
-  std::string no_length = good;
-  no_length[first_place + 32 + 8] = 31;
-  EXPECT_THAT(TreeLocator::Decode(no_length), malformed);
+  std::string short_root = good;
+  short_root[root_length] = 31;
+  EXPECT_THAT(TreeLocator::Decode(short_root), malformed);
+  std::string short_shard = good;
+  short_shard[shards + 2] = 31;
+  short_shard[shards + 3] = 0;
+  EXPECT_THAT(TreeLocator::Decode(short_shard), malformed);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +54,13 @@ FakeBlockDevice::FakeBlockDevice(int64_t size_bytes, int64_t alignment_bytes, ui
             .engine = "fake"};
 }
 
+FakeBlockDevice::FakeBlockDevice(const FakeBlockDevice& other)
+    : facts_(other.facts_), fill_(other.fill_), broken_byte_(other.broken_byte_) {
+  std::scoped_lock lock(other.mutex_);
+  pages_ = other.pages_;
+  zeroed_ = other.zeroed_;
+}
+
 absl::StatusOr<std::unique_ptr<IoQueue>> FakeBlockDevice::OpenQueue(int depth) {
   CSIDELTA_CHECK(depth >= 1 && depth <= incremental::kQueueDepthMax);
   return std::make_unique<FakeQueue>(*this, depth);
@@ -86,7 +94,7 @@ void FakeBlockDevice::StoreLocked(int64_t offset_bytes, absl::string_view bytes)
     const std::size_t piece = std::min(bytes.size(), static_cast<std::size_t>(kPageBytes) - at);
     std::string& page = pages_[offset_bytes / kPageBytes];
     if (page.empty()) {
-      page.assign(static_cast<std::size_t>(kPageBytes), static_cast<char>(fill_));
+      page.assign(static_cast<std::size_t>(kPageBytes), FillOf(offset_bytes / kPageBytes));
     }
     std::memcpy(page.data() + at, bytes.data(), piece);
     bytes.remove_prefix(piece);
@@ -100,7 +108,7 @@ void FakeBlockDevice::LoadLocked(int64_t offset_bytes, int64_t length_bytes, cha
     const int64_t piece = std::min(length_bytes, kPageBytes - at);
     const auto page = pages_.find(offset_bytes / kPageBytes);
     if (page == pages_.end()) {
-      std::memset(out, fill_, static_cast<std::size_t>(piece));
+      std::memset(out, FillOf(offset_bytes / kPageBytes), static_cast<std::size_t>(piece));
     } else {
       std::memcpy(out, page->second.data() + at, static_cast<std::size_t>(piece));
     }
@@ -115,17 +123,51 @@ absl::Status FakeBlockDevice::MakeZero(const CallContext& ctx, const Extent& ext
   CSIDELTA_CHECK(extent.offset_bytes % facts_.alignment_bytes == 0);
   CSIDELTA_CHECK(extent.length_bytes > 0 && extent.end_bytes() <= facts_.size_bytes);
   std::scoped_lock lock(mutex_);
+  const int64_t first_page = (extent.offset_bytes + kPageBytes - 1) / kPageBytes;
+  const int64_t end_page = std::max(first_page, extent.end_bytes() / kPageBytes);
   const std::string zeros(static_cast<std::size_t>(kPageBytes), '\0');
-  for (int64_t at = extent.offset_bytes; at < extent.end_bytes();) {
-    const int64_t next = std::min(extent.end_bytes(), (at / kPageBytes + 1) * kPageBytes);
-    if (fill_ == 0 && next - at == kPageBytes) {
-      pages_.erase(at / kPageBytes);
-    } else {
-      StoreLocked(at, absl::string_view(zeros.data(), static_cast<std::size_t>(next - at)));
+  const auto rim = [&](int64_t begin, int64_t end) {
+    if (begin < end) {
+      StoreLocked(begin, absl::string_view(zeros.data(), static_cast<std::size_t>(end - begin)));
     }
-    at = next;
-  }
+  };
+  rim(extent.offset_bytes, std::min(first_page * kPageBytes, extent.end_bytes()));
+  rim(std::max(end_page * kPageBytes, extent.offset_bytes), extent.end_bytes());
+  ZeroPagesLocked(first_page, end_page);
   return absl::OkStatus();
+}
+
+void FakeBlockDevice::ZeroPagesLocked(int64_t first_page, int64_t end_page) {
+  pages_.erase(pages_.lower_bound(first_page), pages_.lower_bound(end_page));
+  if (fill_ == 0 || first_page == end_page) {
+    return;
+  }
+  auto next = zeroed_.upper_bound(first_page);
+  if (next != zeroed_.begin() && std::prev(next)->second >= first_page) {
+    --next;
+    first_page = next->first;
+  }
+  while (next != zeroed_.end() && next->first <= end_page) {
+    end_page = std::max(end_page, next->second);
+    next = zeroed_.erase(next);
+  }
+  zeroed_.emplace(first_page, end_page);
+}
+
+char FakeBlockDevice::FillOf(int64_t page) const {
+  const auto after = zeroed_.upper_bound(page);
+  const bool zeroed = after != zeroed_.begin() && page < std::prev(after)->second;
+  return zeroed ? '\0' : static_cast<char>(fill_);
+}
+
+bool FakeBlockDevice::Equals(const FakeBlockDevice& other, int64_t length_bytes) const {
+  for (int64_t at = 0; at < length_bytes; at += kPageBytes) {
+    const int64_t piece = std::min(kPageBytes, length_bytes - at);
+    if (Load(at, piece) != other.Load(at, piece)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 absl::Status FakeBlockDevice::Flush(const CallContext& ctx) {

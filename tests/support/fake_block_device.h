@@ -18,6 +18,8 @@ namespace csidelta::support {
 class FakeBlockDevice : public incremental::BlockDevice {
  public:
   explicit FakeBlockDevice(int64_t size_bytes, int64_t alignment_bytes = 512, uint8_t fill = 0);
+  // The same bytes, as of now.
+  FakeBlockDevice(const FakeBlockDevice& other);
 
   const incremental::DeviceFacts& facts() const override { return facts_; }
   absl::StatusOr<std::unique_ptr<incremental::IoQueue>> OpenQueue(int depth) override;
@@ -28,6 +30,8 @@ class FakeBlockDevice : public incremental::BlockDevice {
   void Store(int64_t offset_bytes, absl::string_view bytes);
   std::string Load(int64_t offset_bytes, int64_t length_bytes) const;
   void Resize(int64_t size_bytes);
+  // Whether both hold the same bytes from 0 to `length_bytes`.
+  bool Equals(const FakeBlockDevice& other, int64_t length_bytes) const;
   // Extents that ever were written and not made zero since, rounded out to pages.
   std::vector<Extent> WrittenExtents() const;
 
@@ -45,12 +49,16 @@ class FakeBlockDevice : public incremental::BlockDevice {
 
   void StoreLocked(int64_t offset_bytes, absl::string_view bytes);
   void LoadLocked(int64_t offset_bytes, int64_t length_bytes, char* out) const;
+  // What a page that is not in pages_ is full of.
+  char FillOf(int64_t page) const;
+  void ZeroPagesLocked(int64_t first_page, int64_t end_page);
 
   incremental::DeviceFacts facts_;
   const uint8_t fill_;
   std::optional<int64_t> broken_byte_;
   mutable std::mutex mutex_;
   std::map<int64_t, std::string> pages_;  // under mutex_, by page number
+  std::map<int64_t, int64_t> zeroed_;     // under mutex_, pages made zero: first, end
   int64_t read_bytes_ = 0;                // under mutex_
   int64_t flushes_ = 0;                   // under mutex_
 };

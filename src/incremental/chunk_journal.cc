@@ -1,0 +1,152 @@
+#include "incremental/chunk_journal.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "repository/little_endian.h"
+#include "repository/sealer.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using repository::BlobId;
+using repository::Id;
+using repository::Repository;
+using repository::VolumeLayout;
+
+constexpr absl::string_view kMagic = "CSDJ";
+constexpr uint32_t kVersion = 1;
+constexpr std::size_t kEntryBytes = 4 + Id::kBytes;
+
+std::string FolderOf(absl::string_view identity) {
+  return absl::StrCat(repository::kSidecarFolder, "run-", Id::Of(identity).Hex(), "/");
+}
+
+std::vector<std::string> ListKeys(const CallContext& ctx, const Repository& repository,
+                                  const std::string& folder) {
+  std::vector<std::string> keys;
+  repository.store()
+      .List(ctx, folder,
+            [&](const storage::ObjectInfo& object) {
+              keys.push_back(object.key);
+              return absl::OkStatus();
+            })
+      .IgnoreError();
+  return keys;
+}
+
+std::string HeadOf(const VolumeLayout& layout) {
+  std::string head(kMagic);
+  repository::AppendLe32(head, kVersion);
+  const auto size = static_cast<uint64_t>(layout.size_bytes());
+  repository::AppendLe32(head, static_cast<uint32_t>(size));
+  repository::AppendLe32(head, static_cast<uint32_t>(size >> 32));
+  repository::AppendLe32(head, static_cast<uint32_t>(layout.chunk_bytes()));
+  return head;
+}
+
+bool HasLowerChunk(const JournalEntry& left, const JournalEntry& right) {
+  return left.chunk < right.chunk;
+}
+
+}  // namespace
+
+std::string EncodeJournal(const VolumeLayout& layout, const std::vector<JournalEntry>& entries) {
+  std::string text = HeadOf(layout);
+  text.reserve(text.size() + entries.size() * kEntryBytes);
+  for (const JournalEntry& entry : entries) {
+    repository::AppendLe32(text, entry.chunk);
+    absl::StrAppend(&text, repository::AsText(entry.id.bytes()));
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<JournalEntry>> DecodeJournal(const VolumeLayout& layout,
+                                                        absl::string_view bytes) {
+  const std::string head = HeadOf(layout);
+  if (bytes.substr(0, head.size()) != head || (bytes.size() - head.size()) % kEntryBytes != 0) {
+    return absl::InvalidArgumentError("chunk journal: malformed, or of another volume");
+  }
+  std::vector<JournalEntry> entries;
+  for (std::size_t at = head.size(); at < bytes.size(); at += kEntryBytes) {
+    std::array<uint8_t, Id::kBytes> id;
+    std::memcpy(id.data(), bytes.data() + at + 4, id.size());
+    entries.push_back({.chunk = repository::ReadLe32(bytes, at), .id = Id(id)});
+    if (entries.back().chunk >= layout.chunk_count()) {
+      return absl::InvalidArgumentError("chunk journal: a chunk behind the volume");
+    }
+  }
+  return entries;
+}
+
+ChunkJournal::ChunkJournal(Repository& repository, absl::string_view identity,
+                           const VolumeLayout& layout, int64_t entries_per_file)
+    : repository_(repository),
+      folder_(FolderOf(identity)),
+      layout_(layout),
+      entries_per_file_(static_cast<std::size_t>(entries_per_file)) {}
+
+bool ChunkJournal::Exists(const CallContext& ctx, const Repository& repository,
+                          absl::string_view identity) {
+  return !ListKeys(ctx, repository, FolderOf(identity)).empty();
+}
+
+void ChunkJournal::Load(const CallContext& ctx, int64_t memory_bytes_max) {
+  const auto entries_max = static_cast<std::size_t>(memory_bytes_max) / sizeof(JournalEntry);
+  for (const std::string& key : ListKeys(ctx, repository_, folder_)) {
+    const absl::StatusOr<std::string> text = repository_.LoadSidecar(ctx, key);
+    if (!text.ok()) {
+      continue;
+    }
+    const absl::StatusOr<std::vector<JournalEntry>> entries = DecodeJournal(layout_, *text);
+    if (entries.ok() && found_.size() + entries->size() <= entries_max) {
+      found_.insert(found_.end(), entries->begin(), entries->end());
+    }
+  }
+  std::sort(found_.begin(), found_.end());
+}
+
+const BlobId* ChunkJournal::Find(int64_t chunk) const {
+  const auto found = std::lower_bound(found_.begin(), found_.end(),
+                                      JournalEntry{.chunk = static_cast<uint32_t>(chunk), .id = {}},
+                                      HasLowerChunk);
+  return found == found_.end() || found->chunk != chunk ? nullptr : &found->id;
+}
+
+void ChunkJournal::Note(const CallContext& ctx, int64_t chunk, const BlobId& id) {
+  std::vector<JournalEntry> due;
+  {
+    std::scoped_lock lock(mutex_);
+    noted_.push_back({.chunk = static_cast<uint32_t>(chunk), .id = id});
+    if (noted_.size() >= entries_per_file_) {
+      due = std::exchange(noted_, {});
+    }
+  }
+  Store(ctx, due);
+}
+
+void ChunkJournal::Flush(const CallContext& ctx) {
+  std::vector<JournalEntry> due;
+  {
+    std::scoped_lock lock(mutex_);
+    due = std::exchange(noted_, {});
+  }
+  Store(ctx, due);
+}
+
+void ChunkJournal::Store(const CallContext& ctx, const std::vector<JournalEntry>& entries) {
+  if (!entries.empty()) {
+    repository_.SaveSidecar(ctx, folder_, EncodeJournal(layout_, entries)).IgnoreError();
+  }
+}
+
+void ChunkJournal::Remove(const CallContext& ctx) {
+  for (const std::string& key : ListKeys(ctx, repository_, folder_)) {
+    repository_.store().Delete(ctx, key).IgnoreError();
+  }
+}
+
+}  // namespace csidelta::incremental

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "repository/blob.h"
+#include "repository/repository.h"
+#include "repository/volume_layout.h"
+
+namespace csidelta::incremental {
+
+struct JournalEntry {
+  uint32_t chunk = 0;
+  repository::BlobId id;
+
+  friend auto operator<=>(const JournalEntry&, const JournalEntry&) = default;
+};
+
+// The text of a file of the journal: "CSDJ", u32 version 1, u64 size of the volume, u32 of a chunk,
+// then per entry u32 chunk and 32 bytes of id; little-endian.
+std::string EncodeJournal(const repository::VolumeLayout& layout,
+                          const std::vector<JournalEntry>& entries);
+// INVALID_ARGUMENT when malformed, or of a volume with another layout.
+absl::StatusOr<std::vector<JournalEntry>> DecodeJournal(const repository::VolumeLayout& layout,
+                                                        absl::string_view bytes);
+
+// What runs that did not come to their end have read of a source that does not change, so that the
+// next one need not read it again: sidecars aux/v1/run-<SHA-256 of the identity>/<id>. An entry is
+// worth something only where the index has the blob. Best effort throughout: what is not noted is
+// read again.
+//
+// Load() first; then Note() by many threads, and Find(), which knows what Load() found. Does not
+// own the repository.
+class ChunkJournal {
+ public:
+  // `identity` names the source, and changes when its content does.
+  ChunkJournal(repository::Repository& repository, absl::string_view identity,
+               const repository::VolumeLayout& layout, int64_t entries_per_file);
+
+  // Whether a run with this identity left files.
+  static bool Exists(const CallContext& ctx, const repository::Repository& repository,
+                     absl::string_view identity);
+
+  // Takes up what is there, up to `memory_bytes_max`.
+  void Load(const CallContext& ctx, int64_t memory_bytes_max);
+
+  // Null where unknown.
+  const repository::BlobId* Find(int64_t chunk) const;
+
+  // Notes a chunk that was read; stores a file when enough have come together.
+  void Note(const CallContext& ctx, int64_t chunk, const repository::BlobId& id);
+
+  // Stores what was noted since.
+  void Flush(const CallContext& ctx);
+
+  // Removes all files of this identity: the backup is there.
+  void Remove(const CallContext& ctx);
+
+ private:
+  void Store(const CallContext& ctx, const std::vector<JournalEntry>& entries);
+
+  repository::Repository& repository_;
+  const std::string folder_;
+  const repository::VolumeLayout layout_;
+  const std::size_t entries_per_file_;
+  std::vector<JournalEntry> found_;  // by chunk
+  std::mutex mutex_;
+  std::vector<JournalEntry> noted_;  // under mutex_
+};
+
+}  // namespace csidelta::incremental

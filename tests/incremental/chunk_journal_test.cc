@@ -1,0 +1,156 @@
+#include "incremental/chunk_journal.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "repository/blob_writer.h"
+#include "tests/incremental/volume_fixture.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using repository::BlobId;
+using repository::VolumeLayout;
+using support::FakeBlockDevice;
+using support::IsOk;
+using support::StatusIs;
+
+constexpr int64_t kChunk = VolumeFixture::kChunk;
+constexpr int64_t kLeafBytes = repository::kLeafChunks * kChunk;
+constexpr int64_t kSize = 2 * kLeafBytes + 20 * kChunk + 5;
+constexpr int64_t kEntries = 8;
+
+VolumeLayout Layout(int64_t size_bytes = kSize) { return *VolumeLayout::Make(size_bytes, kChunk); }
+
+TEST(ChunkJournalTest, ComesBack) {
+  const std::vector<JournalEntry> entries = {{.chunk = 7, .id = BlobId::Of("seven")},
+                                             {.chunk = 3, .id = BlobId::Of("three")}};
+  const std::string text = EncodeJournal(Layout(), entries);
+  const auto read = DecodeJournal(Layout(), text);
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(*read, entries);
+}
+
+TEST(ChunkJournalTest, RefusesWhatIsMalformedOrOfAnotherVolume) {
+  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument);
+  const std::string text = EncodeJournal(Layout(), {{.chunk = 7, .id = BlobId::Of("seven")}});
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    if (length != text.size() - 36) {  // No entry is a journal too.
+      EXPECT_THAT(DecodeJournal(Layout(), text.substr(0, length)), refused) << length;
+    }
+  }
+  EXPECT_THAT(DecodeJournal(Layout(kSize + 1), text), refused);
+  EXPECT_THAT(DecodeJournal(*VolumeLayout::Make(kSize, 2 * kChunk), text), refused);
+  EXPECT_THAT(DecodeJournal(Layout(), EncodeJournal(Layout(), {{.chunk = 1'000'000, .id = {}}})),
+              refused);
+}
+
+// A volume that is read twice, because the first run is killed.
+class ResumeTest : public testing::Test {
+ protected:
+  ResumeTest() : device_(kSize) {
+    for (int64_t at = 0; at < kSize; at += 5 * kChunk) {
+      device_.Store(at, RandomBytes(std::min(kSize - at, kChunk), static_cast<uint64_t>(at) + 1));
+    }
+  }
+
+  static UploadOptions Options() {
+    UploadOptions options = VolumeFixture::Options();
+    options.immutable_identity = "a snapshot";
+    options.journal_entries_per_file = kEntries;
+    return options;
+  }
+
+  // From now on the store hears nothing of this process.
+  void Kill() {
+    volume_.store().CutAt(volume_.store().call_count() + 1, support::CutMoment::kBefore);
+  }
+
+  void RunAndKillAtLeaf(int64_t leaf) {
+    UploadOptions options = Options();
+    options.on_progress = [&, leaf](const UploadProgress& progress) {
+      if (progress.done_bytes >= leaf * kLeafBytes && !volume_.store().is_cut()) {
+        Kill();
+      }
+    };
+    FullScanSource source;
+    EXPECT_FALSE(volume_.Backup(device_, source, options).ok());
+  }
+
+  // The next process.
+  BackupResult RunAgain(UploadOptions options) {
+    volume_.store().Restart();
+    volume_.Reopen();
+    repository::Repository& repository = volume_.repository();
+    EXPECT_THAT(repository.LoadIndex(volume_.ctx()), IsOk());
+    EXPECT_THAT(repository::AdoptOrphanPacks(volume_.ctx(), repository), IsOk());
+    options.known = &repository.index();
+    FullScanSource source;
+    auto backup = volume_.Backup(device_, source, options);
+    EXPECT_THAT(backup, IsOk());
+    volume_.ExpectRestores(backup->snapshot, device_);
+    return *std::move(backup);
+  }
+
+  bool HasJournal() const {
+    const auto objects = volume_.store().objects();
+    return std::any_of(objects.begin(), objects.end(),
+                       [](const auto& object) { return object.first.starts_with("aux/v1/run-"); });
+  }
+
+  mutable VolumeFixture volume_;
+  FakeBlockDevice device_;
+};
+
+TEST_F(ResumeTest, AKilledRunsChunksAreNeitherReadNorStoredAgain) {
+  RunAndKillAtLeaf(2);
+  EXPECT_TRUE(HasJournal());
+  const BackupResult again = RunAgain(Options());
+  EXPECT_GT(again.resumed_bytes, kLeafBytes);
+  EXPECT_EQ(again.read_bytes + again.resumed_bytes, kSize);
+  EXPECT_FALSE(HasJournal());
+}
+
+TEST_F(ResumeTest, ARunThatWasKilledBeforeItsEndHadReadNearlyAll) {
+  UploadOptions options = Options();
+  options.fence = [&](const CallContext&) {
+    Kill();
+    return absl::OkStatus();
+  };
+  FullScanSource source;
+  EXPECT_FALSE(volume_.Backup(device_, source, options).ok());
+  const BackupResult again = RunAgain(Options());
+  EXPECT_LE(again.read_bytes, kEntries * kChunk);
+  EXPECT_LE(again.data_blobs, 1);  // volume.json
+}
+
+TEST_F(ResumeTest, WithoutTheBlobsAnEntryIsWorthNothing) {
+  RunAndKillAtLeaf(2);
+  for (const auto& [key, bytes] : volume_.store().objects()) {
+    if (key.starts_with("data/") || key.starts_with("index/")) {
+      volume_.store().RemoveObject(key);
+    }
+  }
+  EXPECT_EQ(RunAgain(Options()).resumed_bytes, 0);
+}
+
+TEST_F(ResumeTest, AnotherSourceIsReadAsAWhole) {
+  RunAndKillAtLeaf(2);
+  UploadOptions options = Options();
+  options.immutable_identity = "another snapshot";
+  EXPECT_EQ(RunAgain(options).resumed_bytes, 0);
+}
+
+TEST_F(ResumeTest, ASourceThatMayChangeIsReadAsAWhole) {
+  RunAndKillAtLeaf(2);
+  UploadOptions options = Options();
+  options.immutable_identity.clear();
+  device_.Store(100, "changed");
+  EXPECT_EQ(RunAgain(options).read_bytes, kSize);
+}
+
+}  // namespace
+}  // namespace csidelta::incremental

@@ -1,0 +1,296 @@
+// Lists that lie: the audit meets a lie as often as it promises, or the lie does no harm.
+// With CSI_DELTA_SWEEP=all many more seeds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "incremental/audit_plan.h"
+#include "repository/volume_layout.h"
+#include "tests/incremental/volume_fixture.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using repository::kLeafChunks;
+using support::FakeBlockDevice;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+
+constexpr int64_t kChunk = VolumeFixture::kChunk;
+constexpr int64_t kLeaves = 24;
+constexpr int64_t kChunks = kLeaves * kLeafChunks;
+constexpr int64_t kDataEvery = 64;  // chunks of the parent; the others are zero
+
+int Runs() {
+  const char* sweep = std::getenv("CSI_DELTA_SWEEP");
+  return sweep != nullptr && std::string_view(sweep) == "all" ? 500 : 24;
+}
+
+ListedExtent Data(int64_t chunk) { return {.extent = {chunk * kChunk + 100, 8}}; }
+ListedExtent Zero(int64_t chunk) {
+  return {.extent = {chunk * kChunk, kChunk}, .kind = ExtentKind::kZero};
+}
+
+std::vector<ListedExtent> Listed(const std::vector<int64_t>& chunks,
+                                 ListedExtent (*entry)(int64_t)) {
+  std::vector<ListedExtent> list;
+  std::transform(chunks.begin(), chunks.end(), std::back_inserter(list), entry);
+  return list;
+}
+
+// `count` different chunks, ascending.
+std::vector<int64_t> Pick(Random& random, int64_t count) {
+  std::set<int64_t> chunks;
+  while (static_cast<int64_t>(chunks.size()) < count) {
+    chunks.insert(static_cast<int64_t>(random.Below(kChunks)));
+  }
+  return {chunks.begin(), chunks.end()};
+}
+
+std::vector<int64_t> EverySecond(const std::vector<int64_t>& all) {
+  std::vector<int64_t> some;
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    some.push_back(all[i]);
+  }
+  return some;
+}
+
+// What happened to a volume, and what a list says of it.
+struct Tale {
+  std::vector<int64_t> changed = {};
+  std::vector<int64_t> discarded = {};
+  std::vector<ListedExtent> list = {};
+};
+
+Tale Omit(Random& random) {
+  Tale tale{.changed = Pick(random, 48)};
+  tale.list = Listed(EverySecond(tale.changed), Data);
+  return tale;
+}
+
+Tale OmitALeaf(Random&) {
+  Tale tale;
+  for (int64_t slot = 0; slot < kLeafChunks; ++slot) {
+    tale.changed.push_back((kLeaves - 1) * kLeafChunks + slot);
+  }
+  return tale;
+}
+
+Tale Shift(Random& random) {
+  Tale tale{.changed = Pick(random, 24)};
+  for (const int64_t chunk : tale.changed) {
+    if (chunk + 1 < kChunks) {
+      tale.list.push_back(Data(chunk + 1));
+    }
+  }
+  return tale;
+}
+
+Tale Truncate(Random& random) {
+  Tale tale{.changed = Pick(random, 48)};
+  tale.list = Listed({tale.changed.begin(), tale.changed.begin() + 24}, Data);
+  return tale;
+}
+
+Tale AnotherVolume(Random& random) {
+  return {.changed = Pick(random, 24), .list = Listed(Pick(random, 24), Data)};
+}
+
+Tale SayZero(Random& random) {
+  const std::vector<int64_t> chunks = Pick(random, 40);
+  Tale tale{.list = Listed(chunks, Zero)};
+  const std::size_t lie = random.Below(chunks.size());
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    (i == lie ? tale.changed : tale.discarded).push_back(chunks[i]);
+  }
+  return tale;
+}
+
+struct LieCase {
+  const char* name;
+  Tale (*tell)(Random& random);
+  bool has_parent;
+  bool fills_a_leaf;
+};
+
+const LieCase kLies[] = {{"Omits", Omit, true, false},
+                         {"OmitsALeaf", OmitALeaf, true, true},
+                         {"Shifts", Shift, true, false},
+                         {"IsTruncated", Truncate, true, false},
+                         {"BelongsToAnotherVolume", AnotherVolume, true, false},
+                         {"CallsDataZero", SayZero, true, false},
+                         {"CallsDataUnallocatedOnAFirstFull", Omit, false, false},
+                         {"CallsDataZeroOnAFirstFull", SayZero, false, false}};
+
+// A repository with a backup of a volume that has data here and there.
+struct Base {
+  Base() : device(kChunks * kChunk) {
+    std::vector<ListedExtent> list;
+    for (int64_t chunk = 0; chunk < kChunks; chunk += kDataEvery) {
+      device.Store(chunk * kChunk + 100, RandomBytes(8, static_cast<uint64_t>(chunk)));
+      list.push_back(Data(chunk));
+    }
+    ExtentListSource source(list);
+    const auto full = volume.Backup(device, source, VolumeFixture::Options());
+    EXPECT_THAT(full, IsOk());
+    parent = volume.Stored(full->snapshot);
+    objects = volume.store().objects();
+  }
+
+  VolumeFixture volume;
+  FakeBlockDevice device;
+  repository::StoredSnapshot parent;
+  std::map<std::string, std::string> objects;
+};
+
+Base& SharedBase() {
+  static Base base;
+  return base;
+}
+
+class LyingListTest : public testing::TestWithParam<LieCase> {
+ protected:
+  // The volume of a tale.
+  static FakeBlockDevice DeviceOf(const Tale& tale, bool has_parent, uint64_t seed) {
+    FakeBlockDevice device =
+        has_parent ? FakeBlockDevice(SharedBase().device) : FakeBlockDevice(kChunks * kChunk);
+    for (const int64_t chunk : tale.discarded) {
+      EXPECT_THAT(device.MakeZero({}, {chunk * kChunk, kChunk}), IsOk());
+    }
+    for (const int64_t chunk : tale.changed) {
+      device.Store(chunk * kChunk + 100,
+                   RandomBytes(8, seed * kChunks + static_cast<uint64_t>(chunk)));
+    }
+    return device;
+  }
+
+  static absl::StatusOr<BackupResult> Backup(FakeBlockDevice& device, const Tale& tale) {
+    Base& base = SharedBase();
+    base.volume.store().SetObjects(base.objects);
+    ExtentListSource source(tale.list);
+    UploadOptions options = VolumeFixture::Options();
+    options.fail_on_fallback = true;  // A rescan has its own tests.
+    if (GetParam().has_parent) {
+      options.parent = base.parent;
+    }
+    return base.volume.Backup(device, source, options);
+  }
+
+  // What the audit promises against the lies of `tale`, by the numbers that it shows.
+  static double Promised(const AuditKindResult& audit, const Tale& tale) {
+    if (GetParam().fills_a_leaf) {
+      return DetectionProbability(kLeaves, audit.leaves, 1);
+    }
+    std::set<int64_t> lies(tale.changed.begin(), tale.changed.end());
+    for (const ListedExtent& listed : tale.list) {
+      if (listed.kind == ExtentKind::kData) {
+        lies.erase(listed.extent.offset_bytes / kChunk);
+      }
+    }
+    return DetectionProbability(audit.candidates, audit.chunks, static_cast<int64_t>(lies.size()));
+  }
+
+  // The audit's own numbers of a run in which nothing lies.
+  static AuditKindResult HonestAudit() {
+    SeededRandom random(999);
+    Tale tale = GetParam().tell(random);
+    tale.changed.clear();
+    FakeBlockDevice device = DeviceOf(tale, GetParam().has_parent, 0);
+    for (const ListedExtent& listed : tale.list) {
+      if (listed.kind == ExtentKind::kZero) {
+        EXPECT_THAT(device.MakeZero({}, listed.extent), IsOk());
+      }
+    }
+    const auto honest = Backup(device, tale);
+    EXPECT_THAT(honest, IsOk());
+    if (!honest.ok()) {
+      return {};
+    }
+    const bool zeroed = !tale.list.empty() && tale.list[0].kind == ExtentKind::kZero;
+    const auto kind = std::find_if(
+        honest->audit.begin(), honest->audit.end(),
+        [&](const AuditKindResult& audit) { return (audit.kind == "zeroed") == zeroed; });
+    EXPECT_NE(kind, honest->audit.end());
+    return *kind;
+  }
+};
+
+TEST_P(LyingListTest, IsMetAsOftenAsPromised) {
+  const AuditKindResult audit = HonestAudit();
+  const int runs = Runs();
+  double expected = 0;
+  double variance = 0;
+  int met = 0;
+  for (int run = 1; run <= runs; ++run) {
+    SeededRandom random(static_cast<uint64_t>(run));
+    const Tale tale = GetParam().tell(random);
+    FakeBlockDevice device = DeviceOf(tale, GetParam().has_parent, static_cast<uint64_t>(run));
+    const auto backup = Backup(device, tale);
+    if (!backup.ok()) {
+      ASSERT_THAT(backup,
+                  StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("audit-mismatch")));
+      ++met;
+    }
+    const double promised = Promised(audit, tale);
+    expected += promised;
+    variance += promised * (1 - promised);
+  }
+  RecordProperty("met", met);
+  EXPECT_GE(met, expected - 4 * std::sqrt(variance) - 0.5) << "of " << runs;
+  EXPECT_LE(met, expected + 4 * std::sqrt(variance) + 0.5) << "of " << runs;
+  EXPECT_GT(expected, runs * 0.3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LyingListTest, testing::ValuesIn(kLies),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// --- Lists that break the contract do no harm: everything is read ---
+
+constexpr int64_t kSmall = 260 * kChunk + 777;
+
+struct BrokenCase {
+  const char* name;
+  std::vector<ListedExtent> list;
+};
+
+class BrokenListTest : public testing::TestWithParam<BrokenCase> {};
+
+TEST_P(BrokenListTest, DoesNoHarm) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    VolumeFixture volume(seed);
+    FakeBlockDevice device(kSmall);
+    device.Store(17, RandomBytes(1000, seed));
+    const auto first = volume.FullBackup(device);
+    ASSERT_THAT(first, IsOk());
+    device.Store(static_cast<int64_t>(seed) * 80 * kChunk, RandomBytes(2000, seed + 10));
+    const auto second = volume.IncrementalBackup(device, first->snapshot, GetParam().list);
+    ASSERT_THAT(second, IsOk());
+    EXPECT_EQ(second->mode_done, "full");
+    EXPECT_THAT(second->reason, HasSubstr("source-refused"));
+    EXPECT_EQ(second->read_bytes, kSmall);
+    volume.ExpectRestores(second->snapshot, device);
+  }
+}
+
+const BrokenCase kBroken[] = {
+    {"Duplicates", {{.extent = {0, 4096}}, {.extent = {0, 4096}}}},
+    {"Overlaps", {{.extent = {0, 4096}}, {.extent = {4095, 4096}}}},
+    {"OverlapsAsZero", {{.extent = {0, 4096}}, {.extent = {0, kChunk}, .kind = ExtentKind::kZero}}},
+    {"GoesBackwards", {{.extent = {kChunk, 4096}}, {.extent = {0, 4096}}}},
+    {"EndsBehindTheVolume", {{.extent = {kSmall - 1, 2}}}},
+    {"BeginsBehindTheVolume", {{.extent = {kSmall + kChunk, 1}}}}};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, BrokenListTest, testing::ValuesIn(kBroken),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace csidelta::incremental
