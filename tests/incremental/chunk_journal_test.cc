@@ -22,6 +22,7 @@ constexpr int64_t kChunk = VolumeFixture::kChunk;
 constexpr int64_t kLeafBytes = repository::kLeafChunks * kChunk;
 constexpr int64_t kSize = 2 * kLeafBytes + 20 * kChunk + 5;
 constexpr int64_t kEntries = 8;
+constexpr int64_t kDataEvery = 5;  // chunks; the others are zero
 
 VolumeLayout Layout(int64_t size_bytes = kSize) { return *VolumeLayout::Make(size_bytes, kChunk); }
 
@@ -52,7 +53,7 @@ TEST(ChunkJournalTest, RefusesWhatIsMalformedOrOfAnotherVolume) {
 class ResumeTest : public testing::Test {
  protected:
   ResumeTest() : device_(kSize) {
-    for (int64_t at = 0; at < kSize; at += 5 * kChunk) {
+    for (int64_t at = 0; at < kSize; at += kDataEvery * kChunk) {
       device_.Store(at, RandomBytes(std::min(kSize - at, kChunk), static_cast<uint64_t>(at) + 1));
     }
   }
@@ -134,7 +135,8 @@ TEST_F(ResumeTest, WithoutTheBlobsAnEntryIsWorthNothing) {
       volume_.store().RemoveObject(key);
     }
   }
-  EXPECT_EQ(RunAgain(Options()).resumed_bytes, 0);
+  // But for zeros, whose blob any run has.
+  EXPECT_GE(RunAgain(Options()).read_bytes, kSize / kDataEvery);
 }
 
 TEST_F(ResumeTest, AnotherSourceIsReadAsAWhole) {

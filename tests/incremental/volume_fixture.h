@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -42,10 +43,8 @@ class VolumeFixture {
   static constexpr int64_t kChunk = 256 << 10;
 
   explicit VolumeFixture(uint64_t seed = 1) : random_(seed) {
-    auto made = repository::Repository::Init(ctx_, metered_, "password", {});
-    EXPECT_THAT(made, support::IsOk());
-    repository_ = *std::move(made);
-    repository::UseCheapKey(store_, *repository_, "password");
+    store_.SetObjects(FreshRepository());
+    Reopen();
   }
 
   // Opens the repository anew, as the next process would: nothing is in memory.
@@ -129,6 +128,18 @@ class VolumeFixture {
   const CallContext& ctx() const { return ctx_; }
 
  private:
+  // What Init() makes; the same each time, since making a key takes long.
+  static const std::map<std::string, std::string>& FreshRepository() {
+    static const std::map<std::string, std::string> objects = [] {
+      support::FakeObjectStore store;
+      auto made = repository::Repository::Init(CallContext(), store, "password", {});
+      EXPECT_THAT(made, support::IsOk());
+      repository::UseCheapKey(store, **made, "password");
+      return store.objects();
+    }();
+    return objects;
+  }
+
   CallContext ctx_;
   SeededRandom random_;
   support::FakeObjectStore store_;
