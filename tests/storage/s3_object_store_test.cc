@@ -413,7 +413,7 @@ TEST_F(S3ObjectStoreTest, HostileHeadsAreUnavailable) {
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n",
       "HTTP/1.1 99999 OK\r\n\r\n",
       "HTTP/9.9 200 OK\r\n\r\n",
-      std::string("HTTP/1.1 200 OK\r\nx: \0\r\n\r\n", 28),
+      absl::StrCat("HTTP/1.1 200 OK\r\nx: ", std::string(1, '\0'), "\r\n\r\n"),
   };
   for (const std::string& answer : answers) {
     Answer("GET", 1, [=](ServedConnection& connection) {
