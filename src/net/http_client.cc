@@ -78,9 +78,16 @@ class HttpClient::Impl {
     if (url.scheme == "https") {
       ASSIGN_OR_RETURN(destination.tls, TlsContext());
       std::scoped_lock lock(mutex_);
-      destination.session = sessions_[server];
+      // With a certificate of our own some servers refuse what they cannot tie to it.
+      destination.session =
+          options_.tls.client_certificate_pem.empty() ? sessions_[server] : nullptr;
     }
-    return Connection::Open(ctx, destination);
+    absl::StatusOr<std::unique_ptr<Connection>> opened = Connection::Open(ctx, destination);
+    if (!opened.ok()) {  // Perhaps for the session's sake: the next one begins anew.
+      std::scoped_lock lock(mutex_);
+      sessions_.erase(server);
+    }
+    return opened;
   }
 
   // Made at the first use, because it reads files. A failure is tried again by the next request.
