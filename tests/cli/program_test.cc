@@ -6,19 +6,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
+#include <sstream>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "repository/lock.h"
 #include "storage/file_object_store.h"
+#include "tests/repository/cheap_key.h"
+#include "tests/support/fake_object_store.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -45,10 +50,11 @@ struct Outcome {
 };
 
 std::string RandomBytes(std::size_t count, unsigned seed) {
-  std::mt19937 engine(seed);
+  std::mt19937_64 engine(seed);
   std::string bytes(count, '\0');
-  for (char& byte : bytes) {
-    byte = static_cast<char>(engine());
+  for (std::size_t at = 0; at < count; at += sizeof(uint64_t)) {
+    const uint64_t number = engine();
+    std::memcpy(bytes.data() + at, &number, std::min(sizeof(number), count - at));
   }
   return bytes;
 }
@@ -88,7 +94,9 @@ class ProgramTest : public testing::Test {
 
   std::string Read(const std::string& name) const {
     std::ifstream file(Path(name), std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    std::ostringstream bytes;
+    bytes << file.rdbuf();
+    return std::move(bytes).str();
   }
 
   Outcome Run(const std::vector<std::string>& words, std::stop_token stop = {}) const {
@@ -114,7 +122,20 @@ class ProgramTest : public testing::Test {
     return outcome;
   }
 
-  void Init() const { ASSERT_EQ(Run({"init"}).code, ExitCode::kOk); }
+  void Init() const {
+    ASSERT_EQ(Run({"init"}).code, ExitCode::kOk);
+    // With a key that opens at once: most tests run the program many times.
+    storage::FileObjectStore store(Path("repo"), Random::Real());
+    const CallContext ctx;
+    const auto repository = repository::Repository::Open(ctx, store, "secret", {});
+    ASSERT_THAT(repository, support::IsOk());
+    support::FakeObjectStore keys;
+    repository::UseCheapKey(keys, **repository, "secret");
+    std::filesystem::remove_all(Path("repo/keys"));
+    for (const auto& [key, bytes] : keys.objects()) {
+      ASSERT_THAT(store.Put(ctx, key, bytes, {}), support::IsOk());
+    }
+  }
 
   // Backs the image up and returns the result document.
   Json Backup(std::vector<std::string> more = {}, ExitCode expected = ExitCode::kOk) const {

@@ -23,7 +23,7 @@ using support::StoreOperation;
 
 constexpr int64_t kChunk = VolumeFixture::kChunk;
 constexpr int64_t kKiB = 1 << 10;
-constexpr int64_t kLevel1 = 3;
+constexpr int64_t kLevel1 = 2;
 constexpr int64_t kLeaves = kLevel1 * kFanout;
 constexpr int64_t kLeafBytes = kLeafChunks * kChunk;
 
@@ -137,7 +137,7 @@ class IncrementMetadataTest : public testing::Test {
 
 TEST_F(IncrementMetadataTest, FollowsTheLeavesThatAreTouched) {
   for (const std::vector<int64_t>& leaves :
-       {std::vector<int64_t>{}, {5}, {1, 2, 3, 300, 301}, {0, 256, 512}}) {
+       {std::vector<int64_t>{}, {5}, {1, 2, 3, 300, 301}, {0, 256, 511}}) {
     const Cost cost = Increment(leaves);
     EXPECT_EQ(cost.result.leaves_touched, static_cast<int64_t>(leaves.size()));
     ExpectBounded(cost);
@@ -157,7 +157,7 @@ TEST_F(IncrementMetadataTest, NothingChangedAsksForNoLeafAndWritesNoTree) {
 // all at once.
 TEST_F(IncrementMetadataTest, ALongChainStaysCheapAndNeedsNoIndex) {
   SeededRandom random(3);
-  for (int generation = 0; generation < 40; ++generation) {
+  for (int generation = 0; generation < 24; ++generation) {
     SCOPED_TRACE(generation);
     const Cost cost = Increment({static_cast<int64_t>(random.Below(kLeaves))});
     ExpectBounded(cost);
@@ -176,9 +176,9 @@ TEST_F(IncrementMetadataTest, WithoutOldFilesOfPlacesTheIndexHelpsAndTheyHeal) {
       volume_.store().RemoveObject(key);
     }
   }
-  EXPECT_EQ(Increment({7, 8, 600}).result.mode_done, "incremental");
+  EXPECT_EQ(Increment({7, 8, 400}).result.mode_done, "incremental");
   EXPECT_TRUE(AsksFor("index/"));
-  EXPECT_EQ(Increment({7, 8, 600}).result.mode_done, "incremental");
+  EXPECT_EQ(Increment({7, 8, 400}).result.mode_done, "incremental");
   EXPECT_FALSE(AsksFor("index/"));
 }
 

@@ -47,11 +47,11 @@ std::vector<ListedExtent> Listed(const std::vector<int64_t>& chunks,
   return list;
 }
 
-// `count` different chunks, ascending.
-std::vector<int64_t> Pick(Random& random, int64_t count) {
+// `count` different chunks, ascending; every chunk, or every `step`th, may be among them.
+std::vector<int64_t> Pick(Random& random, int64_t count, int64_t step = 1) {
   std::set<int64_t> chunks;
   while (static_cast<int64_t>(chunks.size()) < count) {
-    chunks.insert(static_cast<int64_t>(random.Below(kChunks)));
+    chunks.insert(static_cast<int64_t>(random.Below(kChunks / step)) * step);
   }
   return {chunks.begin(), chunks.end()};
 }
@@ -71,8 +71,9 @@ struct Tale {
   std::vector<ListedExtent> list = {};
 };
 
+// Of chunks that have data in the parent.
 Tale Omit(Random& random) {
-  Tale tale{.changed = Pick(random, 48)};
+  Tale tale{.changed = Pick(random, 48, kDataEvery)};
   tale.list = Listed(EverySecond(tale.changed), Data);
   return tale;
 }
