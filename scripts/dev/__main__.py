@@ -92,8 +92,10 @@ def do_bench(arguments):
     elif what == "engine":
         console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "engine.py", "--program",
                                      build.build_program(), *extra]))
+    elif what == "micro":
+        console.run([build.build("release", ["engine_micro"]) / "bin" / "engine_micro", *extra])
     else:
-        raise Failure("usage: ./dev bench plugin | engine [--quick] [--row NAME]...")
+        raise Failure("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | micro")
 
 
 def _bench_plugin():
@@ -192,8 +194,8 @@ VERBS = {
     "demo": Verb("[--cluster]", "a volume backed up by its changes and judged by restic; with --cluster a backup and a "
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[--csi-driver PATH]", "run the scenarios on the real stack; other arguments go to pytest", do_e2e),
-    "bench": Verb("plugin | engine [--quick]", "measure the plugin beside what Velero has, the engine beside restic "
-                  "and kopia", do_bench),
+    "bench": Verb("plugin | engine | micro", "measure the plugin beside what Velero has, the engine beside restic "
+                  "and kopia, its parts alone", do_bench),
     "mutants": Verb("[name]", "break each promise on purpose, expect its test to fail", do_mutants),
     "fuzz": Verb("<target>|all [seconds]", "feed a parser what it never saw (60 s)", do_fuzz),
     "fmt": Verb("", "format the C++ sources in place", do_fmt),

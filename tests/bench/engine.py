@@ -22,7 +22,7 @@ import time
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
                 str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "dev")]
 
-import console  # noqa: E402
+import debian  # noqa: E402
 import engine_lab  # noqa: E402
 import engine_rows  # noqa: E402
 import engine_sparse  # noqa: E402
@@ -76,10 +76,9 @@ def programs(given):
 
 
 def restic_programs():
-    """(version, path) of Debian's restic, and of the newest that was fetched."""
-    newest = console.cache_dir() / "restic" / "sid"
-    found = [pathlib.Path("/usr/bin/restic"), *([newest] if newest.exists() else [])]
-    return [(engine_tools.first_line([path, "version"]).split()[1], path) for path in found]
+    """(version, path) of the restic of the oldest and of the newest Debian there is."""
+    found = list(debian.restics().values())
+    return [(engine_tools.first_line([path, "version"]).split()[1], path) for path in (found[0], found[-1])]
 
 
 def parse(arguments):

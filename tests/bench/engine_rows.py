@@ -30,7 +30,8 @@ def full_random(world):
     fixed = dataclasses.replace(world.kopia, splitter="FIXED-4M")
     restics = [*world.restics, *with_flags(world.restics, NOT_COMPRESSED)]
     contestants = [world.ours, *restics, world.kopia, fixed]
-    outcome = duel(world, contestants, lambda tool: world.full(tool, "random"))
+    outcome = duel(world, contestants, lambda tool: world.full(tool, "random"),
+                   once=(fixed.family,))
     judge(outcome, world.ours, fastest(outcome, restics, ("restic",)), 3)
     judge(outcome, world.ours, world.kopia, 2.5)
     judge(outcome, world.ours, fixed, None)
@@ -51,7 +52,7 @@ def add_rate(outcome, world):
 def full_words(world):
     """full, compressible data: zstd level 1, and at equal stored size"""
     equal = dataclasses.replace(world.ours, level="better")
-    restics = [*world.restics, *with_flags(world.restics, TUNED)]
+    restics = [*world.restics, *with_flags(world.restics[-1:], TUNED)]
     contestants = [world.ours, equal, *restics]
     samples = {}
 
@@ -92,7 +93,7 @@ def increment(world, extents, must):
     for tool in (world.ours, *world.restics, world.kopia):
         world.ensure_base(tool, "random")
     with images.Changed(image, extents, 7):
-        outcome = duel(world, contestants, run)
+        outcome = duel(world, contestants, run, once=("kopia",))
     judge(outcome, world.ours, fastest(outcome, contestants, ("restic",)), must)
     judge(outcome, world.ours, world.kopia, None)
     document = documents[-1]
@@ -139,31 +140,45 @@ def rescan(world):
         with world.clone(tool, "random") as place:
             return tool.backup(world.lab, place, image, force=True)
 
-    outcome = duel(world, contestants, run)
+    outcome = duel(world, contestants, run, once=("kopia",))
     judge(outcome, world.ours, fastest(outcome, contestants, ("restic",)), 3)
     judge(outcome, world.ours, world.kopia, None)
     add_rate(outcome, world)
     return outcome
 
 
-def restore_file(world):
-    """restore to a file"""
+def restore_duel(world, restore):
+    """`restore(tool, place, check)` gives a Sample, and calls `check(path)`, once for each program."""
     contestants = [world.ours, *world.restics, world.kopia]
+    checked = set()
 
     def run(tool):
+        def check_once(path):
+            if tool.name not in checked:
+                compare(world.image("random"), path)
+                checked.add(tool.name)
+
         with world.clone(tool, "random") as place:
-            target = world.lab.folder / "restored"
-            try:
-                sample = tool.restore(world.lab, place, target)
-                compare(world.image("random"), next(target.rglob("volume.img")))
-            finally:
-                shutil.rmtree(target, ignore_errors=True)
-            return sample
+            return restore(tool, place, check_once)
 
     outcome = duel(world, contestants, run)
     judge(outcome, world.ours, fastest(outcome, contestants, ("restic", "kopia")), 2)
     add_rate(outcome, world)
     return outcome
+
+
+def restore_file(world):
+    """restore to a file"""
+    def restore(tool, place, check_once):
+        target = world.lab.folder / "restored"
+        try:
+            sample = tool.restore(world.lab, place, target)
+            check_once(next(target.rglob("volume.img")))
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+        return sample
+
+    return restore_duel(world, restore)
 
 
 def compare(wanted, got):
@@ -189,18 +204,13 @@ def loop_device(folder, size_bytes):
 
 def restore_device(world):
     """restore to a device"""
-    contestants = [world.ours, *world.restics, world.kopia]
-
-    def run(tool):
-        with world.clone(tool, "random") as place, loop_device(world.lab.folder, world.image_bytes) as device:
+    def restore(tool, place, check_once):
+        with loop_device(world.lab.folder, world.image_bytes) as device:
             sample = tool.restore_device(world.lab, place, device)
-            compare(world.image("random"), device)
-            return sample
+            check_once(device)
+        return sample
 
-    outcome = duel(world, contestants, run)
-    judge(outcome, world.ours, fastest(outcome, contestants, ("restic", "kopia")), 2)
-    add_rate(outcome, world)
-    return outcome
+    return restore_duel(world, restore)
 
 
 def check(world):
@@ -244,8 +254,8 @@ def _s3_rounds(world, contestants, url, folder, extents, rounds):
 def s3(world):
     """S3 on loopback: full, and 1 % of chunks"""
     ours = dataclasses.replace(world.ours, environment=engine_s3.ENVIRONMENT)
-    restics = [dataclasses.replace(restic, environment=engine_s3.ENVIRONMENT, flags=flags) for restic in world.restics
-               for flags in ((), ("--compression=off", "--pack-size=64", "-o", "s3.connections=8"))]
+    restics = [dataclasses.replace(restic, environment=engine_s3.ENVIRONMENT) for restic in world.restics]
+    restics += with_flags(restics[-1:], ("--compression=off", "--pack-size=64", "-o", "s3.connections=8"))
     extents = images.uniform_chunks(world.image_bytes, 0.01, 5)
     with engine_s3.server(world.lab) as (url, folder):
         full, increments = _s3_rounds(world, [ours, *restics], url, folder, extents, world.runs)

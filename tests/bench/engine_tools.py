@@ -139,7 +139,9 @@ class Kopia:
     program: pathlib.Path
     splitter: str = ""
 
-    family = "kopia"
+    @property
+    def family(self):
+        return "kopia" if not self.splitter else "kopia with another splitter"
 
     @property
     def name(self):

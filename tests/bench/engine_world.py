@@ -120,10 +120,11 @@ class World:
             shutil.rmtree(folder)
 
 
-def duel(world, contestants, run, outcome=None, rounds=None):
+def duel(world, contestants, run, outcome=None, rounds=None, once=()):
     """Lets the contestants take turns; returns an Outcome with the samples.
 
-    `run(tool)` gives a Sample. Of each family only those that are near its fastest go on after the first round.
+    `run(tool)` gives a Sample. Of each family only those that are near its fastest go on after the first round, and
+    none of the families in `once`, whose figures are only printed.
     """
     outcome = outcome or Outcome()
     samples = outcome.samples
@@ -136,8 +137,8 @@ def duel(world, contestants, run, outcome=None, rounds=None):
             for tool in remaining:
                 seconds = samples[tool.name][0].seconds
                 best[tool.family] = min(seconds, best.get(tool.family, seconds))
-            remaining = [tool for tool in remaining
-                         if samples[tool.name][0].seconds <= FAMILY_FACTOR * best[tool.family]]
+            remaining = [tool for tool in remaining if tool.family not in once and
+                         samples[tool.name][0].seconds <= FAMILY_FACTOR * best[tool.family]]
     return outcome
 
 
