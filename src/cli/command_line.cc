@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,7 +45,7 @@ class Parser {
     // Behind "--" there are only words. The library forgets the mark on the way to a verb.
     const auto mark = std::find(words.begin(), words.end(), "--");
     try {
-      std::vector<std::string> reversed(words.begin(), mark);
+      std::vector<std::string> reversed = WithEmptyValues({words.begin(), mark});
       std::reverse(reversed.begin(), reversed.end());
       app_.parse(std::move(reversed));
     } catch (const CLI::CallForHelp&) {
@@ -72,6 +73,22 @@ class Parser {
   }
 
  private:
+  // "--host=" as two words, the second of which is empty: the library would give the flag the word
+  // behind it.
+  std::vector<std::string> WithEmptyValues(const std::vector<std::string>& words) const {
+    std::vector<std::string> out;
+    for (const std::string& word : words) {
+      const std::string name = word.substr(0, word.find('='));
+      if (name.size() + 1 == word.size() && names_with_value_.contains(name)) {
+        out.push_back(name);
+        out.emplace_back();
+      } else {
+        out.push_back(word);
+      }
+    }
+    return out;
+  }
+
   CLI::App* AddSubcommand(CLI::App& parent, const std::string& name) {
     CLI::App* app = parent.add_subcommand(name);
     app->fallthrough();
@@ -101,6 +118,9 @@ class Parser {
         option = app.add_flag(flag.names);
       } else {
         option = app.add_option(flag.names, values_.emplace_back());
+        for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
+          names_with_value_.emplace(name);
+        }
         option->allow_extra_args(false);  // one word each time that the flag is given
       }
       bound.push_back({.flag = &flag, .option = option});
@@ -170,6 +190,7 @@ class Parser {
 
   CLI::App app_;
   std::deque<std::vector<std::string>> values_;  // the library writes here; pointers stay valid
+  std::set<std::string, std::less<>> names_with_value_;
   std::vector<BoundFlag> global_flags_;
   std::vector<BoundVerb> verbs_;
   std::map<std::string, CLI::App*> apps_;  // of verbs and their groups, by their words

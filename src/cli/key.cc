@@ -13,13 +13,22 @@ using repository::Id;
 using repository::KeyInfo;
 using repository::Repository;
 
-constexpr absl::string_view kNewPasswordText = "a file with the new password; else it is asked for";
+// Where a new password comes from; never from the variables of the old one.
+class NewPassword {
+ public:
+  void Declare(ArgumentTable& table) {
+    table.Add("--new-password-file", "FILE", "a file with the new password; else it is asked for",
+              file_);
+  }
 
-// The new password never comes from the variables of the old one.
-absl::StatusOr<Secret> ReadNewPassword(const CallContext& ctx, const std::string& file) {
-  return ReadPassword(ctx, {.command = "", .file = file, .text = Secret()}, "new password",
-                      /*twice=*/true);
-}
+  absl::StatusOr<Secret> Read(const CallContext& ctx) const {
+    return ReadPassword(ctx, {.command = "", .file = file_, .text = Secret()}, "new password",
+                        /*twice=*/true);
+  }
+
+ private:
+  std::string file_;
+};
 
 class KeyListCommand : public Command {
  public:
@@ -55,7 +64,7 @@ class KeyAddCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.Add("--new-password-file", "FILE", kNewPasswordText, new_password_file_);
+    new_password_.Declare(table);
     return {.name = "key add",
             .summary = "Add a key, so that one more password opens the repository",
             .details = "",
@@ -64,7 +73,7 @@ class KeyAddCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kWrite));
-    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
+    ASSIGN_OR_RETURN(const Secret password, new_password_.Read(ctx));
     ASSIGN_OR_RETURN(const Id id, repository->AddKey(ctx, password.Reveal()));
     session.console().PrintResult({{"message_type", "key_added"}, {"id", id.Hex()}},
                                   absl::StrCat("added key ", id.ShortHex(), "\n"));
@@ -72,7 +81,7 @@ class KeyAddCommand : public Command {
   }
 
  private:
-  std::string new_password_file_;
+  NewPassword new_password_;
 };
 
 class KeyRemoveCommand : public Command {
@@ -119,7 +128,7 @@ class KeyPasswdCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.Add("--new-password-file", "FILE", kNewPasswordText, new_password_file_);
+    new_password_.Declare(table);
     return {.name = "key passwd",
             .summary = "Change the password",
             .details = "A new key takes the place of the one that opened the repository.",
@@ -128,14 +137,14 @@ class KeyPasswdCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
-    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
+    ASSIGN_OR_RETURN(const Secret password, new_password_.Read(ctx));
     RETURN_IF_ERROR(repository->ChangePassword(ctx, password.Reveal()));
     session.console().PrintResult({{"message_type", "password_changed"}}, "changed the password\n");
     return ExitCode::kOk;
   }
 
  private:
-  std::string new_password_file_;
+  NewPassword new_password_;
 };
 
 }  // namespace

@@ -228,9 +228,15 @@ absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
 
 absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind) {
   RETURN_IF_ERROR(OpenStore());
-  ASSIGN_OR_RETURN(const Secret password, Password(ctx, /*twice=*/false));
+  const absl::StatusOr<Secret> password = Password(ctx, /*twice=*/false);
+  if (!password.ok()) {
+    // Where there is nothing to open, no password would have helped.
+    const absl::Status opened =
+        Repository::Open(ctx, store_->store(), "", KeyEnvironment()).status();
+    return repository::IsNoRepository(opened) ? opened : password.status();
+  }
   ASSIGN_OR_RETURN(repository_,
-                   Repository::Open(ctx, store_->store(), password.Reveal(), KeyEnvironment()));
+                   Repository::Open(ctx, store_->store(), password->Reveal(), KeyEnvironment()));
   if (kind != LockKind::kRead || !options_.no_lock) {
     RETURN_IF_ERROR(TakeLock(ctx, kind));
   }

@@ -96,6 +96,15 @@ TEST_F(ArgumentsTest, TheLastOfARepeatedFlagCounts) {
   EXPECT_EQ(repo_, "b");
 }
 
+TEST_F(ArgumentsTest, AnEmptyValueIsOneAndTakesNoOtherWord) {
+  repo_ = "before";
+  ASSERT_THAT(Parse({"save", "--repo=", "disk", "--tag=", "--tag", "", "--json"}), IsOk());
+  EXPECT_EQ(repo_, "");
+  EXPECT_THAT(tags_, ElementsAre("", ""));
+  EXPECT_EQ(device_, "disk");
+  EXPECT_TRUE(json_);
+}
+
 TEST_F(ArgumentsTest, ADashIsAWordAndAVerbsNameMayBeOne) {
   ASSERT_THAT(Parse({"-r", "-", "save", "version"}), IsOk());
   EXPECT_EQ(repo_, "-");

@@ -264,7 +264,12 @@ TEST_F(ProgramTest, ConditionsHaveExitCodesAndSentences) {
   const Outcome none = Run({"snapshots"});
   EXPECT_EQ(none.code, ExitCode::kNoRepository);
   EXPECT_THAT(none.error, HasSubstr("csi-delta init"));
+  Write("empty", "\n");
+  EXPECT_EQ(Run({"snapshots", "-p", Path("empty")}).code, ExitCode::kNoRepository);
   Init();
+  const Outcome empty = Run({"snapshots", "-p", Path("empty")});
+  EXPECT_EQ(empty.code, ExitCode::kFailed);
+  EXPECT_THAT(empty.error, HasSubstr("is empty"));
   EXPECT_EQ(Run({"init"}).code, ExitCode::kFailed);
   variables_["RESTIC_PASSWORD"] = "other";
   const Outcome wrong = Run({"snapshots"});
