@@ -31,7 +31,8 @@ Json ReportJson(const CheckReport& report, uint64_t seed) {
           {"snapshots", report.snapshots},   {"index_files", report.index_files},
           {"packs", report.packs},           {"blobs", report.blobs},
           {"trees", report.trees},           {"packs_read", report.packs_read},
-          {"bytes_read", report.bytes_read}, {"seed", absl::StrCat(seed)}};
+          {"bytes_read", report.bytes_read}, {"scratch_bytes", report.scratch_bytes},
+          {"seed", absl::StrCat(seed)}};
 }
 
 std::string ReportText(const CheckReport& report) {

@@ -115,6 +115,7 @@ absl::Status PlanAndPrune(const CallContext& ctx, Session& session, Repository& 
   result["packs_deleted"] = done.packs_deleted;
   result["index_files_written"] = done.index_files_written;
   result["index_files_removed"] = done.index_files_removed;
+  result["scratch_bytes"] = repository.scratch().peak_bytes();
   session.console().PrintResult(result, FiguresText(plan.figures, dry_run));
   return absl::OkStatus();
 }

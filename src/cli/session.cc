@@ -18,6 +18,8 @@ namespace {
 
 using repository::Repository;
 
+// Not the folder that many systems keep in memory.
+constexpr char kScratchFolder[] = "/var/tmp";
 constexpr int64_t kLimitKibMax = int64_t{1} << 40;
 
 std::string Variable(const GetVariable& get, const char* name) {
@@ -99,6 +101,10 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
                 "that need the repository for themselves: 31m, else 0)",
                 options.retry_lock);
   table.Add("--no-lock", "take no lock where a verb only reads", options.no_lock);
+  table.Add("--scratch-dir", "DIR",
+            "where to put what memory should not hold: the index of a repository with millions of "
+            "blobs, 50 to 100 bytes for each (TMPDIR, else /var/tmp)",
+            options.scratch_folder);
   table.Add("--cacert", "FILE", "certificates to trust for a bucket, as PEM (RESTIC_CACERT)",
             options.ca_file);
   table.Add("--insecure-tls", "do not verify the certificate of a bucket's server",
@@ -214,6 +220,13 @@ repository::Environment Session::KeyEnvironment() const {
   environment.hostname = HostName();
   if (const std::string user = UserName(environment_.get); !user.empty()) {
     environment.username = user;
+  }
+  environment.scratch.folder = options_.scratch_folder;
+  if (environment.scratch.folder.empty()) {
+    environment.scratch.folder = Variable(environment_.get, "TMPDIR");
+  }
+  if (environment.scratch.folder.empty()) {
+    environment.scratch.folder = kScratchFolder;
   }
   return environment;
 }

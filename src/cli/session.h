@@ -48,6 +48,7 @@ struct GlobalOptions {
   bool quiet = false;
   bool no_lock = false;
   std::optional<absl::Duration> retry_lock;
+  std::string scratch_folder;
   std::string ca_file;
   bool insecure_tls = false;
   int64_t limit_upload_kib = 0;

@@ -32,13 +32,13 @@ struct RawSize {
 };
 
 // All blobs that the index has, used or not: what the repository weighs.
-RawSize MeasureIndex(const repository::BlobIndex& index) {
+absl::StatusOr<RawSize> MeasureIndex(const repository::BlobIndex& index) {
   RawSize size;
-  index.ForEach([&](uint32_t, const repository::PackEntry& entry) {
-    size.stored_bytes += entry.span.sealed_bytes;
-    size.plaintext_bytes += entry.span.plaintext_bytes();
+  RETURN_IF_ERROR(index.ForEach([&](const repository::IndexedCopy& copy) {
+    size.stored_bytes += copy.entry.span.sealed_bytes;
+    size.plaintext_bytes += copy.entry.span.plaintext_bytes();
     ++size.blobs;
-  });
+  }));
   return size;
 }
 
@@ -69,7 +69,7 @@ class StatsCommand : public Command {
   absl::StatusOr<ExitCode> RunRaw(const CallContext& ctx, Session& session,
                                   Repository& repository) const {
     RETURN_IF_ERROR(repository.LoadIndex(ctx));
-    const RawSize size = MeasureIndex(repository.index());
+    ASSIGN_OR_RETURN(const RawSize size, MeasureIndex(repository.index()));
     const double ratio = size.stored_bytes == 0 ? 1
                                                 : static_cast<double>(size.plaintext_bytes) /
                                                       static_cast<double>(size.stored_bytes);

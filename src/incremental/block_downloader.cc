@@ -124,15 +124,18 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPlace> places) {
   std::sort(places.begin(), places.end());
   const auto shared = std::make_shared<const std::vector<ChunkPlace>>(std::move(places));
   std::vector<WantedBlob> wanted;
+  repository::BlobIndex::Cursor cursor(repository_.index());
   for (std::size_t i = 0; i < shared->size(); ++i) {
     if (i > 0 && (*shared)[i].id == (*shared)[i - 1].id) {
       continue;
     }
     WantedBlob blob{.handle = {BlobType::kData, (*shared)[i].id}, .tag = static_cast<int64_t>(i)};
-    if (!repository_.index().FindAny(blob.handle, blob.location)) {
+    ASSIGN_OR_RETURN(const repository::IndexedCopy* copy, cursor.Find(blob.handle));
+    if (copy == nullptr) {
       return absl::DataLossError(
           absl::StrCat(Describe(blob.handle), ", chunk ", (*shared)[i].chunk, ", is in no index"));
     }
+    blob.location = repository_.index().LocationOf(*copy);
     if (blob.location.span.sealed_bytes > layout_.chunk_bytes() + kSealedExtraBytesMax) {
       return absl::DataLossError(absl::StrCat(Describe(blob.handle), " of ",
                                               blob.location.span.sealed_bytes,
@@ -248,7 +251,8 @@ Json ToJson(const RestoreResult& result) {
           {"requests", result.store.requests},
           {"retries", result.store.retries},
           {"duration_ms", result.duration_ms},
-          {"peak_memory_bytes", result.peak_memory_bytes}};
+          {"peak_memory_bytes", result.peak_memory_bytes},
+          {"scratch_bytes", result.scratch_bytes}};
 }
 
 absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
@@ -282,6 +286,7 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
                     .put_bytes = now.put_bytes - before.put_bytes};
   }
   result.peak_memory_bytes = PeakMemoryBytes();
+  result.scratch_bytes = repository_.scratch().peak_bytes();
   return result;
 }
 

@@ -42,6 +42,7 @@ struct RestoreResult {
   StoreNumbers store = {};
   std::map<std::string, int64_t> duration_ms = {};
   int64_t peak_memory_bytes = 0;
+  int64_t scratch_bytes = 0;  // the most that lay in scratch files
 };
 
 Json ToJson(const RestoreResult& result);

@@ -519,6 +519,7 @@ absl::Status UploadRun::Commit() {
                              ? result_.store.put_bytes
                              : counts.stored_bytes + snapshot_bytes + locator_bytes;
   result_.peak_memory_bytes = PeakMemoryBytes();
+  result_.scratch_bytes = repository_.scratch().peak_bytes();
   return absl::OkStatus();
 }
 

@@ -105,7 +105,9 @@ absl::StatusOr<std::optional<BlobLocation>> TreeFetcher::FindByIndex(const CallC
                                                                      const WantedTree& tree) {
   RETURN_IF_ERROR(repository_.LoadIndex(ctx));
   BlobLocation location;
-  if (!repository_.index().FindAny({BlobType::kTree, tree.id}, location)) {
+  ASSIGN_OR_RETURN(const bool found,
+                   repository_.index().FindAny({BlobType::kTree, tree.id}, location));
+  if (!found) {
     return std::nullopt;
   }
   places_.Note(tree.position, location);

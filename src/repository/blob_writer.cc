@@ -87,7 +87,7 @@ class BlobWriter::Impl {
   bool IsKnown(const BlobHandle& handle) const {
     std::scoped_lock lock(mutex_);
     return written_.contains(handle) ||
-           (options_.known != nullptr && options_.known->Contains(handle));
+           (options_.known != nullptr && options_.known->Contains(handle).value_or(false));
   }
 
   void RememberPlace(const BlobId& data_blob) {
@@ -127,7 +127,8 @@ class BlobWriter::Impl {
 
   // REQUIRES mutex_. Whether the blob has to be written.
   bool Remember(const BlobHandle& handle) {
-    if (options_.known != nullptr && options_.known->Contains(handle)) {
+    // Written twice rather than not at all, should the answer be an error.
+    if (options_.known != nullptr && options_.known->Contains(handle).value_or(false)) {
       return false;
     }
     if (static_cast<int64_t>(written_.size()) < options_.remembered_blobs_max) {
@@ -396,13 +397,13 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
     }
     if (!adopted.empty() && (blobs >= kIndexBlobsTarget || i + 1 == orphans.size())) {
       RETURN_IF_ERROR(PutIndex(ctx, repository, adopted, stored_bytes));
-      for (const IndexedPack& pack : adopted) {
-        RETURN_IF_ERROR(repository.mutable_index().AddPack(pack));
-      }
       adopted_count += static_cast<int64_t>(adopted.size());
       adopted.clear();
       blobs = 0;
     }
+  }
+  if (adopted_count > 0) {
+    RETURN_IF_ERROR(repository.ReloadIndex(ctx));
   }
   return adopted_count;
 }

@@ -88,7 +88,8 @@ class BlobWriter {
 };
 
 // Packs that are stored and in no index: those of a run that died. Reads their headers and writes
-// an index for those that read; returns how many. REQUIRES a loaded index, to which they are added.
+// an index for those that read; returns how many. REQUIRES a loaded index, which is then loaded
+// anew.
 absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& repository);
 
 }  // namespace csidelta::repository

@@ -6,13 +6,14 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/blob_marks.h"
+#include "repository/content_check.h"
 #include "repository/format.h"
 #include "repository/index_rewriter.h"
 #include "repository/pack_contents.h"
@@ -28,14 +29,6 @@ constexpr char kRepairIndex[] = "run repair index";
 constexpr char kRepairPacks[] = "run repair packs, with the volume at hand if it still exists";
 constexpr char kBackUpAnew[] =
     "a new full backup brings back what still exists; forget the snapshots that need it";
-
-// What an index says of a pack.
-struct PackSum {
-  int64_t stored_bytes = PackBytes({});
-  bool has_data = false;
-  bool has_tree = false;
-  bool stored = false;
-};
 
 std::string PackName(const PackId& id) { return absl::StrCat("pack ", id.Hex()); }
 
@@ -53,6 +46,7 @@ class Checker {
     RETURN_IF_ERROR(CheckPacks());
     RETURN_IF_ERROR(CheckTrees());
     RETURN_IF_ERROR(ReadPacks());
+    report_.scratch_bytes = repository_.scratch().peak_bytes();
     return std::move(report_);
   }
 
@@ -104,28 +98,21 @@ class Checker {
   }
 
   absl::Status CheckPacks() {
-    absl::flat_hash_map<PackId, uint32_t>& ordinals = ordinals_;
-    std::vector<PackSum> sums(index().packs().size());
-    for (uint32_t i = 0; i < sums.size(); ++i) {
-      ordinals.emplace(index().packs()[i], i);
-    }
-    index().ForEach([&sums](uint32_t ordinal, const PackEntry& entry) {
-      sums[ordinal].stored_bytes += PackBytes(absl::MakeConstSpan(&entry, 1)) - PackBytes({});
-      (entry.handle.type == BlobType::kTree ? sums[ordinal].has_tree : sums[ordinal].has_data) =
-          true;
-    });
+    std::vector<bool> stored(index().packs().size());
     RETURN_IF_ERROR(repository_.ListPacks(ctx_, [&](const FileInfo& file) {
-      const auto found = ordinals.find(file.id);
-      if (found == ordinals.end()) {
+      const std::optional<uint32_t> ordinal = index().FindPack(file.id);
+      if (!ordinal.has_value()) {
         Add(FindingKind::kPackUnindexed, false, PackName(file.id),
             "is in no index, as backups leave packs that were cut off", "prune removes it");
       } else {
-        CheckPack(file, sums[found->second]);
+        stored[*ordinal] = true;
+        CheckPack(file, index().facts(*ordinal));
       }
       return absl::OkStatus();
     }));
-    for (const auto& [id, ordinal] : ordinals) {
-      if (!sums[ordinal].stored) {
+    for (uint32_t i = 0; i < stored.size(); ++i) {
+      const PackId& id = index().packs()[i];
+      if (!stored[i] && index().FindPack(id) == i) {
         Add(FindingKind::kPackMissing, true, PackName(id), "is indexed, but not stored",
             kRepairPacks);
       }
@@ -133,19 +120,20 @@ class Checker {
     return absl::OkStatus();
   }
 
-  void CheckPack(const FileInfo& file, PackSum& sum) {
-    sum.stored = true;
-    if (file.size_bytes != sum.stored_bytes) {
+  void CheckPack(const FileInfo& file, const PackFacts& facts) {
+    if (file.size_bytes != facts.stored_bytes) {
       Add(FindingKind::kPackWrongSize, true, PackName(file.id),
-          absl::StrCat("has ", file.size_bytes, " bytes instead of ", sum.stored_bytes),
+          absl::StrCat("has ", file.size_bytes, " bytes instead of ", facts.stored_bytes),
           kRepairPacks);
       return;
     }
-    if (sum.has_data && sum.has_tree) {
+    if (facts.has_data && facts.has_tree) {
       Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
           "prune separates them");
     }
-    readable_packs_.push_back(file);
+    if (!std::holds_alternative<ReadNothing>(options_.read_data)) {
+      readable_packs_.push_back(file);
+    }
   }
 
   absl::Status CheckTrees() {
@@ -163,24 +151,41 @@ class Checker {
     }
     BlobMarks visited(index());
     VolumeCheck volumes(repository_);
-    RETURN_IF_ERROR(WalkTrees(
-        ctx_, repository_, roots, visited,
-        [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-            std::vector<BlobId>& below) { return CheckTree(tree, text, below, volumes); }));
+    RETURN_IF_ERROR(WalkAndCheckContent(roots, visited, volumes));
     report_.trees = visited.count();
     return CheckVolumes(snapshots, volumes);
   }
 
+  absl::Status WalkAndCheckContent(const std::vector<BlobId>& roots, BlobMarks& visited,
+                                   VolumeCheck& volumes) {
+    const auto missing = [this](const BlobId& blob, uint32_t tree) {
+      return AddMissing(blob, tree);
+    };
+    const auto wrong_size = [this](const ContentCheck::WrongSize& file) {
+      return AddWrongSize(file);
+    };
+    ContentCheck content(index(), repository_.scratch(), volumes,
+                         {.missing = missing, .wrong_size = wrong_size});
+    RETURN_IF_ERROR(WalkTrees(
+        ctx_, repository_, roots, visited,
+        [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+            std::vector<BlobId>& below) { return CheckTree(tree, text, below, content); }));
+    Report(options_.progress, "content", 0, 0);
+    return content.Finish();
+  }
+
   absl::Status CheckTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                         std::vector<BlobId>& below, VolumeCheck& volumes) {
+                         std::vector<BlobId>& below, ContentCheck& content) {
     Report(options_.progress, "trees", ++trees_done_, 0);
     absl::Status status = text.status();
     if (status.ok()) {
+      ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                       index().Find({.type = BlobType::kTree, .id = tree}));
+      uint32_t nodes = 0;
       status = ReadTreeNodes(*text, below, [&](const Node& node) {
-        if (node.type == NodeType::kFile) {
-          CheckFile(tree, node, volumes);
-        }
-        return absl::OkStatus();
+        const uint32_t number = nodes++;
+        return node.type == NodeType::kFile ? content.Add(copy->first, number, node)
+                                            : absl::OkStatus();
       });
     }
     if (IsDamage(status)) {
@@ -191,41 +196,34 @@ class Checker {
     return status;
   }
 
-  void CheckFile(const BlobId& tree, const Node& file, VolumeCheck& volumes) {
-    std::vector<uint32_t> lengths;
-    lengths.reserve(file.content->size());
-    uint64_t bytes = 0;
-    for (const BlobId& id : *file.content) {
-      const BlobHandle blob = {.type = BlobType::kData, .id = id};
-      BlobLocation location;
-      if (!index().FindAny(blob, location)) {
-        AddMissing(blob, tree);
-        continue;
-      }
-      lengths.push_back(location.span.plaintext_bytes());
-      bytes += lengths.back();
-    }
-    if (lengths.size() != file.content->size()) {
-      return;
-    }
-    if (bytes != file.size_bytes) {
-      Add(FindingKind::kFileWrongSize, true,
-          absl::StrCat("file \"", file.name, "\" in tree ", tree.Hex()),
-          absl::StrCat("says ", file.size_bytes, " bytes, but its content has ", bytes),
-          kBackUpAnew);
-    }
-    volumes.Note(tree, file, lengths);
-  }
-
-  void AddMissing(const BlobHandle& blob, const BlobId& tree) {
+  absl::Status AddMissing(const BlobId& blob, uint32_t tree) {
     {
       std::scoped_lock lock(mutex_);
-      if (missing_.size() >= kFindingsMax || !missing_.insert(blob.id).second) {
-        return;
+      if (missing_.size() >= kFindingsMax || !missing_.insert(blob).second) {
+        return absl::OkStatus();
       }
     }
-    Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.id.Hex()),
-        absl::StrCat("is in no index, but in tree ", tree.Hex()), kRepairIndex);
+    ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
+    Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.Hex()),
+        absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()), kRepairIndex);
+    return absl::OkStatus();
+  }
+
+  // Reads the tree again for the file's name: rather than keep the names of all files.
+  absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong) {
+    ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(wrong.tree));
+    ASSIGN_OR_RETURN(const std::string text, repository_.LoadBlob(ctx_, entry.handle));
+    uint32_t nodes = 0;
+    return DecodeTree(text, [&](const Node& node) {
+      if (nodes++ == wrong.node) {
+        Add(FindingKind::kFileWrongSize, true,
+            absl::StrCat("file \"", node.name, "\" in tree ", entry.handle.id.Hex()),
+            absl::StrCat("says ", node.size_bytes, " bytes, but its content has ",
+                         node.size_bytes - wrong.absent_bytes),
+            kBackUpAnew);
+      }
+      return absl::OkStatus();
+    });
   }
 
   absl::Status CheckVolumes(const std::vector<StoredSnapshot>& snapshots, VolumeCheck& volumes) {
@@ -249,19 +247,23 @@ class Checker {
   absl::Status ReadPacks() {
     const std::vector<FileInfo> packs =
         ChooseSubset(std::move(readable_packs_), options_.read_data, options_.seed);
-    const absl::Span<const FileInfo> all = packs;
-    for (std::size_t begin = 0; begin < packs.size(); begin += kPacksPerPass) {
-      RETURN_IF_ERROR(ReadBatch(all.subspan(begin, kPacksPerPass), all.size()));
+    std::vector<uint32_t> ordinals;
+    for (const FileInfo& pack : packs) {
+      ordinals.push_back(*index().FindPack(pack.id));
+    }
+    for (std::size_t begin = 0; begin < packs.size();) {
+      const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
+      const std::size_t pass = PacksOfPass(index(), rest);
+      RETURN_IF_ERROR(ReadBatch(absl::MakeConstSpan(packs).subspan(begin, pass), rest.first(pass),
+                                packs.size()));
+      begin += pass;
     }
     return absl::OkStatus();
   }
 
-  absl::Status ReadBatch(absl::Span<const FileInfo> packs, std::size_t total) {
-    std::vector<uint32_t> ordinals;
-    for (const FileInfo& pack : packs) {
-      ordinals.push_back(ordinals_.at(pack.id));
-    }
-    auto contents = ContentsOf(index(), ordinals);
+  absl::Status ReadBatch(absl::Span<const FileInfo> packs, absl::Span<const uint32_t> ordinals,
+                         std::size_t total) {
+    ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(index(), ordinals));
     return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
       RETURN_IF_ERROR(ctx_.Check());
       RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i])));
@@ -320,7 +322,6 @@ class Checker {
   const CallContext& ctx_;
   Repository& repository_;
   const CheckOptions& options_;
-  absl::flat_hash_map<PackId, uint32_t> ordinals_;
   std::vector<FileInfo> readable_packs_;
   std::atomic<int64_t> trees_done_ = 0;
   std::mutex mutex_;  // Guards what follows while threads are at work.

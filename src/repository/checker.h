@@ -56,6 +56,7 @@ struct CheckReport {
   int64_t trees = 0;
   int64_t packs_read = 0;
   int64_t bytes_read = 0;
+  int64_t scratch_bytes = 0;  // The most that lay in scratch files.
   // False when the index does not read: then nothing else was looked at.
   bool complete = true;
 
@@ -95,7 +96,7 @@ struct CheckOptions {
 
 // Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A
 // lock is the caller's: beside a running prune there is no clean result. Memory beside the index: a
-// few bits per blob, and when reading data kMaintenanceThreads packs.
+// few bits per blob, that of ContentCheck, and when reading data kMaintenanceThreads packs.
 absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
                                             const CheckOptions& options);
 

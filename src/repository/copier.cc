@@ -144,14 +144,15 @@ class Copier {
 
   // Notes a data blob that nobody copied yet and that the target does not have.
   absl::Status Want(const BlobHandle& blob, std::vector<BlobToFetch>& wanted) {
-    const BlobMarks::Outcome outcome = copied_.Mark(blob);
-    BlobToFetch next = {.handle = blob, .location = {}};
-    if (outcome == BlobMarks::Outcome::kNotInIndex) {
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, from_.index().Find(blob));
+    if (!copy.has_value()) {
       return absl::DataLossError(absl::StrCat(Describe(blob), " is in no index"));
     }
-    if (outcome == BlobMarks::Outcome::kNew && !to_.index().Contains(blob) &&
-        from_.index().FindAny(blob, next.location)) {
-      wanted.push_back(next);
+    if (copied_.Mark(copy->first)) {
+      ASSIGN_OR_RETURN(const bool is_there, to_.index().Contains(blob));
+      if (!is_there) {
+        wanted.push_back({.handle = blob, .location = from_.index().LocationOf(*copy)});
+      }
     }
     return absl::OkStatus();
   }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "repository/scratch.h"
 
 namespace csidelta::repository {
 
@@ -12,6 +13,7 @@ struct Environment {
   SecureRandom* random = &SecureRandom::Real();
   std::string hostname = "csi-delta";  // For key files; locks have their own.
   std::string username = "csi-delta";
+  ScratchOptions scratch;
 };
 
 }  // namespace csidelta::repository

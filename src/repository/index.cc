@@ -2,7 +2,9 @@
 
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/json_reader.h"
@@ -49,8 +51,70 @@ BlobType ReadType(JsonReader& reader) {
   return name == "tree" ? BlobType::kTree : BlobType::kData;
 }
 
+bool TakeUint32(absl::string_view& text, uint32_t& value) {
+  constexpr std::size_t kDigitsMax = 10;
+  uint64_t number = 0;
+  std::size_t digits = 0;
+  for (; digits < text.size() && digits <= kDigitsMax && absl::ascii_isdigit(text[digits]);
+       ++digits) {
+    number = number * 10 + static_cast<uint64_t>(text[digits] - '0');
+  }
+  if (digits == 0 || number > std::numeric_limits<uint32_t>::max()) {
+    return false;
+  }
+  value = static_cast<uint32_t>(number);
+  text.remove_prefix(digits);
+  return true;
+}
+
+// An entry in exactly the form that restic and we write: three times as fast as any JSON. False,
+// and nothing is taken, when it is another.
+bool TakeUsualEntry(JsonReader& reader, PackEntry& entry) {
+  absl::string_view text = reader.rest();
+  const std::size_t before = text.size();
+  if (!absl::ConsumePrefix(&text, "{\"id\":\"") || text.size() < Id::kHexDigits) {
+    return false;
+  }
+  const absl::StatusOr<Id> id = Id::Parse(text.substr(0, Id::kHexDigits));
+  if (!id.ok()) {
+    return false;
+  }
+  entry.handle.id = *id;
+  text.remove_prefix(Id::kHexDigits);
+  if (absl::ConsumePrefix(&text, "\",\"type\":\"data\",\"offset\":")) {
+    entry.handle.type = BlobType::kData;
+  } else if (absl::ConsumePrefix(&text, "\",\"type\":\"tree\",\"offset\":")) {
+    entry.handle.type = BlobType::kTree;
+  } else {
+    return false;
+  }
+  entry.span.uncompressed_bytes = 0;
+  const bool whole = TakeUint32(text, entry.span.offset_bytes) &&
+                     absl::ConsumePrefix(&text, ",\"length\":") &&
+                     TakeUint32(text, entry.span.sealed_bytes) &&
+                     (!absl::ConsumePrefix(&text, ",\"uncompressed_length\":") ||
+                      TakeUint32(text, entry.span.uncompressed_bytes)) &&
+                     absl::ConsumePrefix(&text, "}");
+  if (whole) {
+    reader.Advance(before - text.size());
+  }
+  return whole;
+}
+
+void CheckEntry(JsonReader& reader, const PackEntry& entry) {
+  const int64_t end = int64_t{entry.span.offset_bytes} + entry.span.sealed_bytes;
+  if (entry.handle.id.IsNull() || entry.span.sealed_bytes < kEnvelopeBytes || end > kPackBytesMax) {
+    reader.Fail("impossible entry of a blob");
+  }
+}
+
 PackEntry ReadEntry(JsonReader& reader) {
   PackEntry entry;
+  if (TakeUsualEntry(reader, entry)) {
+    CheckEntry(reader, entry);
+    return entry;
+  }
+  entry = {};
   bool typed = false;
   absl::string_view key;
   reader.BeginObject();
@@ -70,11 +134,10 @@ PackEntry ReadEntry(JsonReader& reader) {
       reader.Skip();
     }
   }
-  const int64_t end = int64_t{entry.span.offset_bytes} + entry.span.sealed_bytes;
-  if (!typed || entry.handle.id.IsNull() || entry.span.sealed_bytes < kEnvelopeBytes ||
-      end > kPackBytesMax) {
-    reader.Fail("impossible entry of a blob");
+  if (!typed) {
+    reader.Fail("a blob without a type");
   }
+  CheckEntry(reader, entry);
   return entry;
 }
 

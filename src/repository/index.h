@@ -2,14 +2,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "repository/blob.h"
+#include "repository/scratch.h"
 
 namespace csidelta::repository {
 
@@ -28,8 +31,32 @@ std::string EncodeIndex(absl::Span<const IndexedPack> packs);
 absl::Status DecodeIndex(absl::string_view json,
                          absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
 
-// Answers: in which packs does a blob lie? All copies count. Holds 48 bytes per copy and five
-// to eleven more for the table. Filled by one thread, then read by any number: thread-compatible.
+// What an index says of one pack.
+struct PackFacts {
+  int64_t stored_bytes = 0;  // By its entries.
+  uint32_t blobs = 0;
+  bool has_data = false;
+  bool has_tree = false;
+  bool has_plain_tree = false;  // Uncompressed, as format version 1 had them.
+};
+
+// One copy of a blob, as the index has it.
+struct IndexedCopy {
+  uint32_t number = 0;  // Copies are numbered from 0, those of one blob in a row.
+  uint32_t first = 0;   // The number of the first copy of this blob: the blob's own, so to speak.
+  uint32_t pack_ordinal = 0;
+  PackEntry entry;
+};
+
+// Answers: in which packs does a blob lie? All copies count, sorted by type (trees first) and id.
+//
+// Small ones lie in memory, 48 bytes a copy. Of one that outgrows ScratchOptions the trees, or as
+// many as 32 MiB hold, stay in memory, and the rest is in a scratch file, of which a lookup reads
+// one place: look up in ascending order where there are many. Then memory is that, 70 bytes a pack,
+// and 1 byte for eight copies.
+//
+// Made by BlobIndexBuilder and constant from then on: thread-safe. Where a status is returned, it
+// is an error of the scratch file.
 class BlobIndex {
  public:
   BlobIndex();
@@ -37,38 +64,79 @@ class BlobIndex {
   BlobIndex(BlobIndex&&) noexcept;
   BlobIndex& operator=(BlobIndex&&) noexcept;
 
-  // Adds all blobs of a pack. A pack that was added already with the same blobs is left alone. With
-  // other blobs they are added as well, since a copy proves itself when it is read, and the result
-  // is DATA_LOSS naming the pack: such a repository is damaged. RESOURCE_EXHAUSTED beyond 2^31
-  // packs or entries.
-  absl::Status AddPack(const IndexedPack& pack);
+  // The first copy, or nothing.
+  absl::StatusOr<std::optional<IndexedCopy>> Find(const BlobHandle& handle) const;
+  absl::StatusOr<bool> Contains(const BlobHandle& handle) const;
+  // The first copy; false when there is none.
+  absl::StatusOr<bool> FindAny(const BlobHandle& handle, BlobLocation& location) const;
+  // Every copy; empty when there is none.
+  absl::StatusOr<std::vector<BlobLocation>> Lookup(const BlobHandle& handle) const;
 
-  // Every copy, in no order; empty when there is none.
-  std::vector<BlobLocation> Lookup(const BlobHandle& handle) const;
-  bool Contains(const BlobHandle& handle) const;
+  // The copy of this number. REQUIRES that there is one.
+  absl::StatusOr<PackEntry> EntryOf(uint32_t number) const;
+  BlobLocation LocationOf(const IndexedCopy& copy) const {
+    return {.pack = packs()[copy.pack_ordinal], .span = copy.entry.span};
+  }
 
-  // Any copy; false when there is none.
-  bool FindAny(const BlobHandle& handle, BlobLocation& location) const;
+  // All copies, in order of their numbers.
+  absl::Status ForEach(absl::FunctionRef<void(const IndexedCopy&)> visit) const;
 
-  // Calls `visit` for each copy, with the number that ForEach() would count up to at it and the
-  // ordinal of its pack, until it returns false.
-  void ForEachCopy(const BlobHandle& handle,
-                   absl::FunctionRef<bool(uint32_t copy, uint32_t pack_ordinal)> visit) const;
-
-  bool ContainsPack(const PackId& pack) const;
-
-  // All packs, and all entries with the ordinal of their pack. In the order they were added.
+  // All packs, in the order they were added; a pack that is listed in two ways is here twice.
   absl::Span<const PackId> packs() const;
-  void ForEach(absl::FunctionRef<void(uint32_t pack_ordinal, const PackEntry&)> visit) const;
+  const PackFacts& facts(uint32_t pack_ordinal) const;
+  // Where in packs() it is; nothing when it is not.
+  std::optional<uint32_t> FindPack(const PackId& pack) const;
+  bool ContainsPack(const PackId& pack) const { return FindPack(pack).has_value(); }
 
   int64_t entry_count() const;
   int64_t memory_bytes() const;
+  bool in_scratch() const;
+
+  // Finds blobs in ascending order (by type, trees first, and id), reading each place once.
+  class Cursor;
+
+ private:
+  friend class BlobIndexBuilder;
+  struct State;
+
+  std::unique_ptr<State> state_;
+};
+
+class BlobIndex::Cursor {
+ public:
+  explicit Cursor(const BlobIndex& index);
+  ~Cursor();
+
+  // The first copy, or null; valid until the next call. REQUIRES that handles do not descend.
+  absl::StatusOr<const IndexedCopy*> Find(const BlobHandle& handle);
+
+ private:
+  struct Window;
+  const BlobIndex& index_;
+  std::unique_ptr<Window> window_;
+};
+
+// Collects what index files list.
+//
+//   AddPack()* --> Build()
+//
+// AddPack() may be called by many threads; Build() once, after the last of them. `scratch` outlives
+// the index.
+class BlobIndexBuilder {
+ public:
+  explicit BlobIndexBuilder(ScratchSpace& scratch);
+  ~BlobIndexBuilder();
+
+  // Adds all blobs of a pack. A pack that was added already with the same blobs is left alone. With
+  // other blobs they are added as well, since a copy proves itself when it is read, and the result
+  // is false: such a repository is damaged. RESOURCE_EXHAUSTED beyond 2^31 packs or entries, and
+  // as ScratchFile has it.
+  absl::StatusOr<bool> AddPack(const IndexedPack& pack);
+
+  absl::StatusOr<BlobIndex> Build();
 
  private:
   struct State;
-
-  absl::Status Append(const IndexedPack& pack);
-
   std::unique_ptr<State> state_;
 };
 

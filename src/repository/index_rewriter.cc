@@ -1,11 +1,14 @@
 #include "repository/index_rewriter.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
+#include "repository/parallel.h"
 
 namespace csidelta::repository {
 namespace {
@@ -13,6 +16,8 @@ namespace {
 // A file with fewer blobs is merged with others.
 constexpr int64_t kSmallIndexBlobs = kIndexBlobsTarget / 2;
 constexpr char kStage[] = "index files";
+// Each holds a file as text and as a list: 13 MB.
+constexpr std::size_t kThreads = 4;
 
 int64_t BlobsIn(const std::vector<IndexedPack>& packs) {
   int64_t blobs = 0;
@@ -29,6 +34,33 @@ bool NamesAny(const std::vector<IndexedPack>& packs, const absl::flat_hash_set<P
     }
   }
   return false;
+}
+
+// What one index file lists.
+struct FileFacts {
+  Id id;
+  int64_t blobs = 0;
+  bool names_any = false;
+};
+
+// All index files, with whether they name any of `packs`.
+absl::StatusOr<std::vector<FileFacts>> LookAtAll(const CallContext& ctx,
+                                                 const Repository& repository,
+                                                 const absl::flat_hash_set<PackId>& packs,
+                                                 const ProgressReporter& progress) {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
+  std::vector<FileFacts> facts(files.size());
+  std::atomic<int64_t> done = 0;
+  const auto look = [&](std::size_t i) -> absl::Status {
+    RETURN_IF_ERROR(ctx.Check());
+    Report(progress, kStage, done++, static_cast<int64_t>(files.size()));
+    ASSIGN_OR_RETURN(const std::vector<IndexedPack> listed,
+                     LoadIndexFile(ctx, repository, files[i].id));
+    facts[i] = {.id = files[i].id, .blobs = BlobsIn(listed), .names_any = NamesAny(listed, packs)};
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ParallelFor(files.size(), kThreads, look));
+  return facts;
 }
 
 absl::Status Move(const CallContext& ctx, const Id& file, const std::vector<IndexedPack>& packs,
@@ -93,44 +125,35 @@ absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,
 
 absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repository,
                                  const absl::flat_hash_set<PackId>& packs) {
-  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
-  for (const FileInfo& file : files) {
-    RETURN_IF_ERROR(ctx.Check());
-    ASSIGN_OR_RETURN(const std::vector<IndexedPack> listed,
-                     LoadIndexFile(ctx, repository, file.id));
-    if (NamesAny(listed, packs)) {
-      return true;
-    }
-  }
-  return false;
+  ASSIGN_OR_RETURN(const std::vector<FileFacts> files, LookAtAll(ctx, repository, packs, nullptr));
+  return std::any_of(files.begin(), files.end(),
+                     [](const FileFacts& file) { return file.names_any; });
 }
 
 absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,
                                                  Lock& lock,
                                                  const absl::flat_hash_set<PackId>& dropped,
                                                  const ProgressReporter& progress) {
-  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
-  IndexRewriter rewriter(repository);
+  ASSIGN_OR_RETURN(const std::vector<FileFacts> files,
+                   LookAtAll(ctx, repository, dropped, progress));
+  std::vector<Id> rewritten;
   std::vector<Id> small;
-  bool rewrites = false;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    RETURN_IF_ERROR(ctx.Check());
-    Report(progress, kStage, static_cast<int64_t>(i), static_cast<int64_t>(files.size()));
-    ASSIGN_OR_RETURN(const std::vector<IndexedPack> packs,
-                     LoadIndexFile(ctx, repository, files[i].id));
-    if (NamesAny(packs, dropped)) {
-      RETURN_IF_ERROR(Move(ctx, files[i].id, packs, dropped, rewriter));
-      rewrites = true;
-    } else if (BlobsIn(packs) < kSmallIndexBlobs) {
-      small.push_back(files[i].id);
+  for (const FileFacts& file : files) {
+    if (file.names_any) {
+      rewritten.push_back(file.id);
+    } else if (file.blobs < kSmallIndexBlobs) {
+      small.push_back(file.id);
     }
   }
   // One small file alone would only become another small file.
-  if (small.size() + (rewrites ? 1 : 0) >= 2) {
-    for (const Id& file : small) {
-      ASSIGN_OR_RETURN(const std::vector<IndexedPack> packs, LoadIndexFile(ctx, repository, file));
-      RETURN_IF_ERROR(Move(ctx, file, packs, dropped, rewriter));
-    }
+  if (small.size() + (rewritten.empty() ? 0 : 1) >= 2) {
+    rewritten.insert(rewritten.end(), small.begin(), small.end());
+  }
+  IndexRewriter rewriter(repository);
+  for (const Id& file : rewritten) {
+    RETURN_IF_ERROR(ctx.Check());
+    ASSIGN_OR_RETURN(const std::vector<IndexedPack> packs, LoadIndexFile(ctx, repository, file));
+    RETURN_IF_ERROR(Move(ctx, file, packs, dropped, rewriter));
   }
   return rewriter.Commit(ctx, lock);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,6 +39,11 @@ class JsonReader {
   bool TakeNull();
   // Any value, checked for form.
   void Skip();
+
+  // What is left, for a caller who knows a form by heart; in front of a value, else it is moot.
+  // What he took of it, Advance() is told.
+  absl::string_view rest() const { return failed() ? "" : text_.substr(at_); }
+  void Advance(std::size_t bytes) { at_ += bytes; }
 
   // Ends the reading with a reason of the caller's.
   void Fail(absl::string_view what);

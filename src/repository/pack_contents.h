@@ -5,35 +5,47 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/status_macros.h"
 #include "repository/blob.h"
 #include "repository/index.h"
 
 namespace csidelta::repository {
 
-// Packs that are asked for at once: 130,000 blobs of ours, some ten MB. The index is by blob, so
-// that each question takes a pass over all of it.
-inline constexpr std::size_t kPacksPerPass = 4096;
+// Blobs of packs that are asked for at once: 64 MB. The index is by blob, so that each question
+// takes a pass over all of it.
+inline constexpr int64_t kBlobsPerPass = int64_t{1} << 20;
+
+// How many of the first `pack_ordinals` to ask for at once; at least one.
+inline std::size_t PacksOfPass(const BlobIndex& index, absl::Span<const uint32_t> pack_ordinals) {
+  std::size_t packs = 1;
+  int64_t blobs = index.facts(pack_ordinals.front()).blobs;
+  while (packs < pack_ordinals.size() &&
+         (blobs += index.facts(pack_ordinals[packs]).blobs) <= kBlobsPerPass) {
+    ++packs;
+  }
+  return packs;
+}
 
 struct NumberedEntry {
-  uint32_t copy = 0;  // Its number in the index, as BlobIndex::ForEachCopy() has it.
+  uint32_t copy = 0;  // Its number in the index.
   PackEntry entry;
 };
 
 // What the index lists in these packs, by the packs' ordinals, in the order of the index.
-inline absl::flat_hash_map<uint32_t, std::vector<NumberedEntry>> ContentsOf(
-    const BlobIndex& index, absl::Span<const uint32_t> pack_ordinals) {
-  absl::flat_hash_map<uint32_t, std::vector<NumberedEntry>> contents;
+using PackContents = absl::flat_hash_map<uint32_t, std::vector<NumberedEntry>>;
+inline absl::StatusOr<PackContents> ContentsOf(const BlobIndex& index,
+                                               absl::Span<const uint32_t> pack_ordinals) {
+  PackContents contents;
   for (const uint32_t pack : pack_ordinals) {
-    contents[pack];
+    contents[pack].reserve(index.facts(pack).blobs);
   }
-  uint32_t copy = 0;
-  index.ForEach([&](uint32_t pack, const PackEntry& entry) {
-    if (const auto found = contents.find(pack); found != contents.end()) {
-      found->second.push_back({.copy = copy, .entry = entry});
+  RETURN_IF_ERROR(index.ForEach([&](const IndexedCopy& copy) {
+    if (const auto found = contents.find(copy.pack_ordinal); found != contents.end()) {
+      found->second.push_back({.copy = copy.number, .entry = copy.entry});
     }
-    ++copy;
-  });
+  }));
   return contents;
 }
 

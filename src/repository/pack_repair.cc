@@ -30,7 +30,7 @@ class PacksRepair {
     ASSIGN_OR_RETURN(const std::vector<uint32_t> ordinals, OrdinalsOf(packs));
     std::vector<PackRepair> repairs;
     std::vector<PackId> removed;
-    const auto contents = ContentsOf(repository_.index(), ordinals);
+    ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository_.index(), ordinals));
     for (const uint32_t ordinal : ordinals) {
       RETURN_IF_ERROR(ctx_.Check());
       Report(options_.progress, "packs", static_cast<int64_t>(repairs.size()),
@@ -52,19 +52,14 @@ class PacksRepair {
 
  private:
   absl::StatusOr<std::vector<uint32_t>> OrdinalsOf(absl::Span<const PackId> packs) const {
-    absl::flat_hash_map<PackId, uint32_t> known;
-    const absl::Span<const PackId> indexed = repository_.index().packs();
-    for (uint32_t i = 0; i < indexed.size(); ++i) {
-      known.emplace(indexed[i], i);
-    }
     std::vector<uint32_t> ordinals;
     for (const PackId& pack : absl::flat_hash_set<PackId>(packs.begin(), packs.end())) {
-      const auto found = known.find(pack);
-      if (found == known.end()) {
+      const std::optional<uint32_t> found = repository_.index().FindPack(pack);
+      if (!found.has_value()) {
         return absl::NotFoundError(
             absl::StrCat("pack ", pack.Hex(), " is in no index: run repair index first"));
       }
-      ordinals.push_back(found->second);
+      ordinals.push_back(*found);
     }
     return ordinals;
   }
@@ -136,7 +131,8 @@ class PacksRepair {
   // Whether a copy in another pack reads. That pack may be one to repair as well: then the copy is
   // intact there, and moves with it.
   absl::StatusOr<bool> IsElsewhere(const BlobHandle& handle, const PackId& pack) {
-    for (const BlobLocation& location : repository_.index().Lookup(handle)) {
+    ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, repository_.index().Lookup(handle));
+    for (const BlobLocation& location : locations) {
       if (location.pack == pack) {
         continue;
       }

@@ -1,15 +1,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/blob_marks.h"
+#include "repository/blob_references.h"
 #include "repository/pack_reader.h"
 #include "repository/pruner.h"
 #include "repository/tree_walk.h"
@@ -25,15 +26,10 @@ absl::Status Refuse(absl::string_view what, absl::string_view next_step) {
 }
 
 // What one pack is made of.
-struct PackUse {
-  int64_t stored_bytes = 0;  // By its entries.
-  int64_t used_bytes = 0;    // Of the copies to keep.
-  uint32_t blobs = 0;
+struct PackUse : PackFacts {
+  int64_t used_bytes = 0;  // Of the copies to keep.
   uint32_t keepers = 0;
   bool present = false;  // Stored, with exactly these bytes.
-  bool has_data = false;
-  bool has_tree = false;
-  bool has_plain_tree = false;  // Uncompressed, as format version 1 had them.
 
   bool mixed() const { return has_data && has_tree; }
   int64_t unused_bytes() const { return stored_bytes - used_bytes; }
@@ -52,15 +48,14 @@ class Planner {
         repository_(repository),
         options_(options),
         used_(repository.index()),
-        packs_(repository.index().packs().size()) {}
+        content_(repository.scratch()) {}
 
   absl::StatusOr<PrunePlan> Make() {
     RETURN_IF_ERROR(FindUsed());
     RETURN_IF_ERROR(FindSidecars());
-    SumUpPacks();
     RETURN_IF_ERROR(ComparePacks());
     RETURN_IF_ERROR(ChooseKeepers());
-    SumUpBlobs();
+    RETURN_IF_ERROR(SumUpBlobs());
     ChoosePacks();
     return std::move(plan_);
   }
@@ -85,31 +80,44 @@ class Planner {
     }
     plan_.figures.snapshots = static_cast<int64_t>(snapshots.size());
     std::atomic<int64_t> trees = 0;
-    return WalkTrees(ctx_, repository_, roots, used_,
-                     [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                         std::vector<BlobId>& below) {
-                       Report(options_.progress, "trees", ++trees, 0);
-                       return MarkContent(tree, text, below);
-                     });
+    RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, used_,
+                              [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                                  std::vector<BlobId>& below) {
+                                Report(options_.progress, "trees", ++trees, 0);
+                                return NoteContent(tree, text, below);
+                              }));
+    return MarkContent();
   }
 
-  absl::Status MarkContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+  static absl::Status RefuseTree(const BlobId& tree, absl::string_view why) {
+    return Refuse(absl::StrCat("tree ", tree.ShortHex(), ": ", why), "run check, then repair");
+  }
+
+  absl::Status NoteContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                            std::vector<BlobId>& below) {
     absl::Status status = text.status();
     if (status.ok()) {
-      status = ReadTreeNodes(*text, below, [&](const Node& node) -> absl::Status {
-        for (const BlobId& id : node.content.value_or(std::vector<BlobId>())) {
-          const BlobHandle blob = {.type = BlobType::kData, .id = id};
-          if (used_.Mark(blob) == BlobMarks::Outcome::kNotInIndex) {
-            return absl::NotFoundError(absl::StrCat(Describe(blob), " is in no index"));
-          }
-        }
-        return absl::OkStatus();
+      ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                       index().Find({.type = BlobType::kTree, .id = tree}));
+      status = ReadTreeNodes(*text, below, [&](const Node& node) {
+        return node.content.has_value() ? content_.Add(copy->first, *node.content)
+                                        : absl::OkStatus();
       });
     }
-    return IsDamage(status) ? Refuse(absl::StrCat("tree ", tree.ShortHex(), ": ", status.message()),
-                                     "run check, then repair")
-                            : status;
+    return IsDamage(status) ? RefuseTree(tree, status.message()) : status;
+  }
+
+  absl::Status MarkContent() {
+    return content_.Resolve(
+        index(), [this](const BlobId& id, uint32_t tree, const IndexedCopy* copy) -> absl::Status {
+          if (copy == nullptr) {
+            ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
+            const BlobHandle blob = {.type = BlobType::kData, .id = id};
+            return RefuseTree(entry.handle.id, absl::StrCat(Describe(blob), " is in no index"));
+          }
+          used_.Mark(copy->first);
+          return absl::OkStatus();
+        });
   }
 
   absl::Status FindSidecars() {
@@ -148,43 +156,28 @@ class Planner {
     return absl::OkStatus();
   }
 
-  void SumUpPacks() {
-    for (PackUse& pack : packs_) {
-      pack.stored_bytes = PackBytes({});
-    }
-    index().ForEach([&](uint32_t ordinal, const PackEntry& entry) {
-      PackUse& pack = packs_[ordinal];
-      const bool tree = entry.handle.type == BlobType::kTree;
-      pack.stored_bytes += EntryBytes(entry);
-      ++pack.blobs;
-      pack.has_tree |= tree;
-      pack.has_data |= !tree;
-      pack.has_plain_tree |= tree && !entry.span.compressed();
-    });
-  }
-
   // What is stored against what is indexed.
   absl::Status ComparePacks() {
-    absl::flat_hash_map<PackId, uint32_t> ordinals;
+    packs_.resize(index().packs().size());
     for (uint32_t i = 0; i < packs_.size(); ++i) {
-      ordinals.emplace(index().packs()[i], i);
+      static_cast<PackFacts&>(packs_[i]) = index().facts(i);
     }
     return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
-      const auto found = ordinals.find(file.id);
-      if (found == ordinals.end()) {
+      const std::optional<uint32_t> ordinal = index().FindPack(file.id);
+      if (!ordinal.has_value()) {
         plan_.unindexed.push_back(file.id);
         plan_.figures.bytes_unindexed += file.size_bytes;
-      } else if (packs_[found->second].stored_bytes == file.size_bytes) {
-        packs_[found->second].present = true;
+      } else if (packs_[*ordinal].stored_bytes == file.size_bytes) {
+        packs_[*ordinal].present = true;
       }
       return absl::OkStatus();
     });
   }
 
-  void Keep(uint32_t pack_ordinal, std::size_t copy, const PackEntry& entry) {
-    plan_.keepers[copy] = true;
-    ++packs_[pack_ordinal].keepers;
-    packs_[pack_ordinal].used_bytes += EntryBytes(entry);
+  void Keep(const IndexedCopy& copy) {
+    plan_.keepers[copy.number] = true;
+    ++packs_[copy.pack_ordinal].keepers;
+    packs_[copy.pack_ordinal].used_bytes += EntryBytes(copy.entry);
   }
 
   // Chooses one copy of each used blob: where there are several, one in a pack that stays anyway.
@@ -192,59 +185,55 @@ class Planner {
     plan_.keepers.resize(static_cast<std::size_t>(index().entry_count()));
     BlobMarks present(index());
     BlobMarks doubled(index());
-    ForEachUsed([&](uint32_t, std::size_t, const PackEntry& entry) {
-      if (present.Mark(entry.handle) == BlobMarks::Outcome::kMarkedBefore) {
-        doubled.Mark(entry.handle);
+    RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
+      if (!present.Mark(copy.first)) {
+        doubled.Mark(copy.first);
       }
-    });
+    }));
     if (present.count() != used_.count()) {
       return Refuse(absl::StrCat(used_.count() - present.count(),
                                  " used blobs lie only in packs that are missing or cut short"),
                     "run check, then repair packs");
     }
-    ForEachUsed([&](uint32_t pack, std::size_t copy, const PackEntry& entry) {
-      if (!doubled.Contains(entry.handle)) {
-        Keep(pack, copy, entry);
+    RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
+      if (!doubled.Contains(copy.first)) {
+        Keep(copy);
       }
-    });
+    }));
     BlobMarks kept(index());
     for (const bool only_in_used_packs : {true, false}) {
       if (doubled.count() == 0) {
         break;
       }
-      ForEachUsed([&](uint32_t pack, std::size_t copy, const PackEntry& entry) {
-        const bool eligible = packs_[pack].keepers > 0 || !only_in_used_packs;
-        if (eligible && doubled.Contains(entry.handle) &&
-            kept.Mark(entry.handle) == BlobMarks::Outcome::kNew) {
-          Keep(pack, copy, entry);
+      RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
+        const bool eligible = packs_[copy.pack_ordinal].keepers > 0 || !only_in_used_packs;
+        if (eligible && doubled.Contains(copy.first) && kept.Mark(copy.first)) {
+          Keep(copy);
         }
-      });
+      }));
     }
     return absl::OkStatus();
   }
 
-  // Calls `visit` for each stored copy of a used blob, with its pack and its number.
+  // Calls `visit` for each stored copy of a used blob.
   template <typename Visit>
-  void ForEachUsed(Visit visit) {
-    std::size_t copy = 0;
-    index().ForEach([&](uint32_t pack, const PackEntry& entry) {
-      if (packs_[pack].present && used_.Contains(entry.handle)) {
-        visit(pack, copy, entry);
+  absl::Status ForEachUsed(Visit visit) {
+    return index().ForEach([&](const IndexedCopy& copy) {
+      if (used_.Contains(copy.first) && packs_[copy.pack_ordinal].present) {
+        visit(copy);
       }
-      ++copy;
     });
   }
 
-  void SumUpBlobs() {
+  absl::Status SumUpBlobs() {
     PruneFigures& figures = plan_.figures;
-    std::size_t copy = 0;
-    index().ForEach([&](uint32_t, const PackEntry& entry) {
-      const bool used = used_.Contains(entry.handle);
-      const bool keeper = plan_.keepers[copy++];
+    return index().ForEach([&](const IndexedCopy& copy) {
+      const bool used = used_.Contains(copy.first);
+      const bool keeper = plan_.keepers[copy.number];
       ++(keeper ? figures.blobs_used : used ? figures.blobs_duplicate : figures.blobs_unused);
       (keeper ? figures.bytes_used
        : used ? figures.bytes_duplicate
-              : figures.bytes_unused) += entry.span.sealed_bytes;
+              : figures.bytes_unused) += copy.entry.span.sealed_bytes;
     });
   }
 
@@ -339,6 +328,7 @@ class Planner {
   Repository& repository_;
   const PruneOptions& options_;
   BlobMarks used_;
+  BlobReferences content_;      // What trees name.
   std::vector<PackUse> packs_;  // By ordinal.
   absl::flat_hash_set<Id> snapshots_;
   PrunePlan plan_;

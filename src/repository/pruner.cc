@@ -16,10 +16,12 @@
 namespace csidelta::repository {
 namespace {
 
-std::vector<BlobToFetch> BlobsToKeep(const Repository& repository, const PrunePlan& plan,
-                                     absl::Span<const uint32_t> packs) {
+absl::StatusOr<std::vector<BlobToFetch>> BlobsToKeep(const Repository& repository,
+                                                     const PrunePlan& plan,
+                                                     absl::Span<const uint32_t> packs) {
   std::vector<BlobToFetch> blobs;
-  for (const auto& [pack, entries] : ContentsOf(repository.index(), packs)) {
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository.index(), packs));
+  for (const auto& [pack, entries] : contents) {
     for (const NumberedEntry& numbered : entries) {
       if (plan.keepers[numbered.copy]) {
         blobs.push_back(
@@ -50,13 +52,15 @@ absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, const P
   // Each blob has one keeper: there is nothing to remember.
   writer_options.remembered_blobs_max = 0;
   BlobWriter writer(ctx, repository, writer_options);
-  const absl::Span<const uint32_t> packs = plan.repack;
-  for (std::size_t begin = 0; begin < packs.size(); begin += kPacksPerPass) {
-    Report(options.progress, "repacking", static_cast<int64_t>(begin),
-           static_cast<int64_t>(packs.size()));
-    RETURN_IF_ERROR(MoveBlobs(ctx, repository,
-                              BlobsToKeep(repository, plan, packs.subspan(begin, kPacksPerPass)),
-                              writer));
+  absl::Span<const uint32_t> packs = plan.repack;
+  while (!packs.empty()) {
+    Report(options.progress, "repacking", static_cast<int64_t>(plan.repack.size() - packs.size()),
+           static_cast<int64_t>(plan.repack.size()));
+    const std::size_t pass = PacksOfPass(repository.index(), packs);
+    ASSIGN_OR_RETURN(std::vector<BlobToFetch> blobs,
+                     BlobsToKeep(repository, plan, packs.first(pass)));
+    RETURN_IF_ERROR(MoveBlobs(ctx, repository, std::move(blobs), writer));
+    packs.remove_prefix(pass);
   }
   RETURN_IF_ERROR(writer.Flush());
   result.packs_written = writer.counts().packs;

@@ -433,19 +433,19 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kIndex));
-  index_ = BlobIndex();
+  BlobIndexBuilder builder(*scratch_);
   index_conflicts_.clear();
   std::mutex mutex;
   const auto load = [&](std::size_t i) -> absl::Status {
+    RETURN_IF_ERROR(ctx.Check());
     ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kIndex, files[i].id));
     const absl::Status decoded = DecodeIndex(text, [&](const IndexedPack& pack) {
-      std::scoped_lock adding(mutex);
-      const absl::Status added = index_.AddPack(pack);
-      if (absl::IsDataLoss(added)) {
+      ASSIGN_OR_RETURN(const bool agrees, builder.AddPack(pack));
+      if (!agrees) {
+        std::scoped_lock noting(mutex);
         index_conflicts_.push_back(pack.id);
-        return absl::OkStatus();
       }
-      return added;
+      return absl::OkStatus();
     });
     if (absl::IsInvalidArgument(decoded)) {
       return absl::DataLossError(
@@ -454,8 +454,18 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
     return decoded;
   };
   RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
+  ASSIGN_OR_RETURN(index_, builder.Build());
   index_loaded_ = true;
   return absl::OkStatus();
+}
+
+absl::Status Repository::ReloadIndex(const CallContext& ctx) {
+  {
+    std::scoped_lock lock(index_mutex_);
+    index_loaded_ = false;
+    index_ = BlobIndex();
+  }
+  return LoadIndex(ctx);
 }
 
 std::unique_ptr<BlobCodec> Repository::MakeCodec(int data_level) const {
@@ -481,7 +491,7 @@ absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const
 
 absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx,
                                                  const BlobHandle& handle) const {
-  const std::vector<BlobLocation> locations = index_.Lookup(handle);
+  ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, index_.Lookup(handle));
   if (locations.empty()) {
     return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index"));
   }

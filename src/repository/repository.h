@@ -60,7 +60,7 @@ struct KeyInfo {
 // A restic repository of format version 2 on an object store: opens it, and loads and saves what it
 // holds. Takes no locks: see lock.h. Does not retry: see storage/retrying_object_store.h.
 //
-// Thread-safe, but for mutable_index(), which wants to be alone. Does not own the store. Bytes that
+// Thread-safe, but for ReloadIndex(). Does not own the store. Bytes that
 // do not prove themselves are DATA_LOSS.
 class Repository {
  public:
@@ -79,6 +79,8 @@ class Repository {
   const Config& config() const { return config_; }
   storage::ObjectStore& store() const { return store_; }
   const Environment& environment() const { return environment_; }
+  // Where tables go that memory should not hold. Of one run: it counts what it ever took.
+  ScratchSpace& scratch() const { return *scratch_; }
   const SealKey& master_key() const { return master_key_; }
 
   // --- Keys ---
@@ -115,13 +117,14 @@ class Repository {
 
   // --- Index and blobs ---
   // Reads every index file, once: later calls return at once. A file that does not read is
-  // DATA_LOSS, named. Packs that two files list differently are noted, not an error.
+  // DATA_LOSS, named. Packs that two files list differently are noted, not an error. What memory
+  // should not hold goes to a scratch file; its errors are this function's.
   absl::Status LoadIndex(const CallContext& ctx);
+  // The same, anew: for a writer that is done, so that what it wrote is found. Wants to be alone.
+  absl::Status ReloadIndex(const CallContext& ctx);
   // REQUIRES that LoadIndex() returned OK.
   const BlobIndex& index() const { return index_; }
   const std::vector<PackId>& packs_listed_differently() const { return index_conflicts_; }
-  // For a writer that is done: what it wrote is found from then on.
-  BlobIndex& mutable_index() { return index_; }
 
   // A codec for one thread; data_level as in BlobCodec.
   std::unique_ptr<BlobCodec> MakeCodec(int data_level = kDataCompressionLevel) const;
@@ -155,7 +158,9 @@ class Repository {
 
  private:
   Repository(storage::ObjectStore& store, const Environment& environment)
-      : store_(store), environment_(environment) {}
+      : store_(store),
+        environment_(environment),
+        scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {}
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
@@ -165,6 +170,7 @@ class Repository {
 
   storage::ObjectStore& store_;
   Environment environment_;
+  std::unique_ptr<ScratchSpace> scratch_;  // Before what has files in it.
   Config config_;
   SealKey master_key_;
   Id key_id_;

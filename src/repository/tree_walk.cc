@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,15 +51,13 @@ class Walk {
   absl::Status Push(absl::Span<const BlobId> trees) {
     for (const BlobId& tree : trees) {
       const BlobHandle handle = {.type = BlobType::kTree, .id = tree};
-      const BlobMarks::Outcome outcome = visited_.Mark(handle);
-      BlobToFetch next = {.handle = handle, .location = {}};
-      if (outcome == BlobMarks::Outcome::kNew &&
-          repository_.index().FindAny(handle, next.location)) {
-        open_.push_back(next);
-      } else if (outcome == BlobMarks::Outcome::kNotInIndex) {
+      ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, repository_.index().Find(handle));
+      if (!copy.has_value()) {
         std::vector<BlobId> nothing;
         RETURN_IF_ERROR(read_(
             tree, absl::NotFoundError(absl::StrCat(Describe(handle), " is in no index")), nothing));
+      } else if (visited_.Mark(copy->first)) {
+        open_.push_back({.handle = handle, .location = repository_.index().LocationOf(*copy)});
       }
     }
     return absl::OkStatus();

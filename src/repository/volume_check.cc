@@ -1,6 +1,6 @@
 #include "repository/volume_check.h"
 
-#include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,21 +20,22 @@ absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const Repository& r
 
 bool IsVolume(const RepoSnapshot& snapshot) { return TagValue(snapshot, "mode") == "block"; }
 
+absl::StatusOr<std::optional<IndexedCopy>> VolumeCheck::FindTree(const BlobId& tree) const {
+  return repository_.index().Find({.type = BlobType::kTree, .id = tree});
+}
+
 VolumeCheck::Whole& VolumeCheck::WholeOf(int64_t chunk_bytes) {
   std::scoped_lock lock(mutex_);
   return whole_.try_emplace(chunk_bytes, repository_.index()).first->second;
 }
 
-void VolumeCheck::Note(const BlobId& tree, const Node& file,
-                       absl::Span<const uint32_t> chunk_bytes) {
-  if (file.name != kDataName || static_cast<int64_t>(chunk_bytes.size()) != kLeafChunks ||
-      !IsLegalChunkBytes(chunk_bytes.front())) {
-    return;
-  }
-  const bool equal = std::all_of(chunk_bytes.begin(), chunk_bytes.end(),
-                                 [&](uint32_t bytes) { return bytes == chunk_bytes.front(); });
-  if (equal) {
-    WholeOf(chunk_bytes.front()).leaves.Mark({.type = BlobType::kTree, .id = tree});
+bool VolumeCheck::MayBeWholeLeaf(const Node& file) {
+  return file.name == kDataName && static_cast<int64_t>(file.content->size()) == kLeafChunks;
+}
+
+void VolumeCheck::NoteWholeLeaf(uint32_t tree, int64_t chunk_bytes) {
+  if (IsLegalChunkBytes(chunk_bytes)) {
+    WholeOf(chunk_bytes).leaves.Mark(tree);
   }
 }
 
@@ -70,8 +71,8 @@ absl::Status VolumeCheck::CheckLevel1(const CallContext& ctx, const BlobId& tree
   Whole& whole = WholeOf(layout.chunk_bytes());
   const int64_t whole_leaf_bytes = layout.chunk_bytes() * kLeafChunks;
   const bool all_whole = (level1 + 1) * kFanout * whole_leaf_bytes <= layout.size_bytes();
-  const BlobHandle handle = {.type = BlobType::kTree, .id = tree};
-  if (all_whole && whole.level1_trees.Contains(handle)) {
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> found, FindTree(tree));
+  if (all_whole && found.has_value() && whole.level1_trees.Contains(found->first)) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::string text, LoadTree(ctx, repository_, tree));
@@ -79,13 +80,14 @@ absl::Status VolumeCheck::CheckLevel1(const CallContext& ctx, const BlobId& tree
                    DecodeLevel1Tree(text, layout.LeavesInLevel1(level1)));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const int64_t leaf = level1 * kFanout + static_cast<int64_t>(i);
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, FindTree(leaves[i]));
     const bool is_whole = layout.LeafBytes(leaf) == whole_leaf_bytes;
-    if (!is_whole || !whole.leaves.Contains({.type = BlobType::kTree, .id = leaves[i]})) {
+    if (!is_whole || !copy.has_value() || !whole.leaves.Contains(copy->first)) {
       RETURN_IF_ERROR(CheckLeaf(ctx, leaves[i], leaf, layout));
     }
   }
-  if (all_whole) {
-    whole.level1_trees.Mark(handle);
+  if (all_whole && found.has_value()) {
+    whole.level1_trees.Mark(found->first);
   }
   return absl::OkStatus();
 }
@@ -97,9 +99,9 @@ absl::Status VolumeCheck::CheckLeaf(const CallContext& ctx, const BlobId& tree, 
                    DecodeLeafTree(text, layout.ChunksInLeaf(leaf), layout.LeafBytes(leaf)));
   for (std::size_t slot = 0; slot < chunks.size(); ++slot) {
     const int64_t chunk = leaf * kLeafChunks + static_cast<int64_t>(slot);
-    BlobLocation location;
-    if (repository_.index().FindAny({.type = BlobType::kData, .id = chunks[slot]}, location) &&
-        location.span.plaintext_bytes() != layout.ChunkLength(chunk)) {
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                     repository_.index().Find({.type = BlobType::kData, .id = chunks[slot]}));
+    if (copy.has_value() && copy->entry.span.plaintext_bytes() != layout.ChunkLength(chunk)) {
       return absl::DataLossError(absl::StrCat("chunk ", chunk, " has another length"));
     }
   }

@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
+#include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/blob_marks.h"
@@ -20,15 +21,19 @@ namespace csidelta::repository {
 bool IsVolume(const RepoSnapshot& snapshot);
 
 // Proves that the trees of volumes are exactly those of a volume of the recorded size: nothing
-// missing, nothing too much, every chunk of its length. Leaves are looked at while all trees are
-// walked anyway (Note), volumes afterwards (Check), which reads per volume only the trees above the
-// leaves, each level-1 tree once. Memory: two bits per blob for each chunk length in use.
+// missing, nothing too much, every chunk of its length. Leaves are noted when the content of all
+// trees is looked up anyway (NoteWholeLeaf), volumes afterwards (Check), which reads per volume
+// only the trees above the leaves, each level-1 tree once. Memory: two bits per blob for each chunk
+// length in use.
 class VolumeCheck {
  public:
   explicit VolumeCheck(const Repository& repository) : repository_(repository) {}
 
-  // Takes a tree's file, of which `chunk_bytes` are the lengths of the content. Thread-safe.
-  void Note(const BlobId& tree, const Node& file, absl::Span<const uint32_t> chunk_bytes);
+  // Whether a file is that of a leaf, if its chunks are as long as those of one.
+  static bool MayBeWholeLeaf(const Node& file);
+  // Takes the tree of such a file, by its number in the index. Its chunks are all that long.
+  // Thread-safe.
+  void NoteWholeLeaf(uint32_t tree, int64_t chunk_bytes);
 
   // DATA_LOSS when the volume's trees are not as they should be, or do not read. Thread-compatible.
   absl::Status Check(const CallContext& ctx, const RepoSnapshot& snapshot);
@@ -41,6 +46,7 @@ class VolumeCheck {
   };
 
   Whole& WholeOf(int64_t chunk_bytes);
+  absl::StatusOr<std::optional<IndexedCopy>> FindTree(const BlobId& tree) const;
   absl::Status CheckLevel1(const CallContext& ctx, const BlobId& tree, int64_t level1,
                            const VolumeLayout& layout);
   absl::Status CheckLeaf(const CallContext& ctx, const BlobId& tree, int64_t leaf,

@@ -110,7 +110,8 @@ repository::BlobId NumberedId(int64_t number) {
 }
 
 void LookUp(benchmark::State& state) {
-  repository::BlobIndex index;
+  repository::ScratchSpace scratch({});
+  repository::BlobIndexBuilder builder(scratch);
   for (int64_t pack = 0; pack < kPacks; ++pack) {
     repository::IndexedPack listed{.id = NumberedId(-pack - 1), .entries = {}};
     for (int64_t blob = 0; blob < kBlobsInPack; ++blob) {
@@ -118,8 +119,10 @@ void LookUp(benchmark::State& state) {
           {.handle = {repository::BlobType::kData, NumberedId(pack * kBlobsInPack + blob)},
            .span = {.offset_bytes = static_cast<uint32_t>(blob * 100), .sealed_bytes = 100}});
     }
-    CSIDELTA_CHECK(index.AddPack(listed).ok());
+    CSIDELTA_CHECK(builder.AddPack(listed).ok());
   }
+  const absl::StatusOr<repository::BlobIndex> index = builder.Build();
+  CSIDELTA_CHECK(index.ok());
   std::vector<repository::BlobHandle> wanted;
   for (int64_t i = 0; i < kPacks; ++i) {
     wanted.push_back({repository::BlobType::kData, NumberedId(i * 61)});
@@ -127,7 +130,7 @@ void LookUp(benchmark::State& state) {
   repository::BlobLocation location;
   std::size_t next = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(index.FindAny(wanted[next++ % wanted.size()], location));
+    benchmark::DoNotOptimize(index->FindAny(wanted[next++ % wanted.size()], location));
   }
   state.SetItemsProcessed(state.iterations());
 }

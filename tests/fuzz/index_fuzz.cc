@@ -29,11 +29,16 @@ void Check(absl::string_view text) {
   }
   const auto again = Decode(EncodeIndex(*packs));
   CSIDELTA_CHECK(again.ok() && again->size() == packs->size());
-  BlobIndex index;
+  ScratchSpace scratch({});
+  BlobIndexBuilder builder(scratch);
   for (const IndexedPack& pack : *packs) {
-    index.AddPack(pack).IgnoreError();
+    CSIDELTA_CHECK(builder.AddPack(pack).ok());
+  }
+  const auto index = builder.Build();
+  CSIDELTA_CHECK(index.ok());
+  for (const IndexedPack& pack : *packs) {
     for (const PackEntry& entry : pack.entries) {
-      CSIDELTA_CHECK(index.Contains(entry.handle));
+      CSIDELTA_CHECK(*index->Contains(entry.handle));
     }
   }
 }

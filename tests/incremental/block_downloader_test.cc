@@ -47,6 +47,18 @@ TEST(BlockDownloaderTest, CountsWhatItWritesAndWhatItMakesZero) {
   EXPECT_EQ(target.Load(0, kSize), v.image);
 }
 
+TEST(BlockDownloaderTest, TheIndexMayLieInAScratchFile) {
+  BackedUp v;
+  repository::Environment environment;
+  environment.scratch = {.folder = testing::TempDir(), .table_memory_bytes_max = 1};
+  v.volume.Reopen(environment);
+  FakeBlockDevice target(kSize, 4096, 0xA5);
+  const auto restored = v.volume.Restore(v.backup->snapshot, target);
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_GT(restored->scratch_bytes, 0);
+  EXPECT_EQ(target.Load(0, kSize), v.image);
+}
+
 TEST(BlockDownloaderTest, ALargerTargetKeepsWhatIsBehindTheVolume) {
   BackedUp v;
   FakeBlockDevice target(kSize + 10'000, 512, 0xA5);

@@ -48,8 +48,8 @@ class VolumeFixture {
   }
 
   // Opens the repository anew, as the next process would: nothing is in memory.
-  void Reopen() {
-    auto opened = repository::Repository::Open(ctx_, metered_, "password", {});
+  void Reopen(const repository::Environment& environment = {}) {
+    auto opened = repository::Repository::Open(ctx_, metered_, "password", environment);
     ASSERT_THAT(opened, support::IsOk());
     repository_ = *std::move(opened);
   }

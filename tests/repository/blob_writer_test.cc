@@ -293,7 +293,8 @@ TEST_F(BlobWriterTest, ACheckpointListsWhatIsStored) {
   ASSERT_THAT(writer.Checkpoint(ctx_), IsOk());
   std::unique_ptr<Repository> next = Open();
   ASSERT_THAT(next->LoadIndex(ctx_), IsOk());
-  EXPECT_TRUE(next->index().Contains({BlobType::kData, Id::Of(Blob(0))}));
+  EXPECT_THAT(next->index().Contains({BlobType::kData, Id::Of(Blob(0))}),
+              support::IsOkAndHolds(true));
   ASSERT_THAT(writer.Flush(), IsOk());
   ExpectAllReadable(60);
 }

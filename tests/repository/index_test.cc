@@ -2,8 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +23,13 @@ namespace csidelta::repository {
 namespace {
 
 using support::IsOk;
+using support::IsOkAndHolds;
 using support::StatusIs;
-using testing::UnorderedElementsAre;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsNull;
+using testing::Optional;
+using testing::UnorderedElementsAreArray;
 
 Id TestId(int number) { return Id::Of(absl::StrCat("id ", number)); }
 
@@ -72,6 +86,21 @@ TEST(IndexFileTest, TakesWhatOthersWrite) {
   EXPECT_THAT(Decode("{}"), IsOk());
 }
 
+TEST(IndexFileTest, TakesEntriesInAnyForm) {
+  const IndexedPack pack = TestPack(1, 10);
+  const std::string usual = EncodeIndex({&pack, 1});
+  const std::string spaced = absl::StrReplaceAll(usual, {{",", " ,\n"}, {":", " : "}, {"{", "{ "}});
+  const std::string longer =
+      absl::StrReplaceAll(usual, {{"\"length\"", "\"later\":[1],\"length\""}});
+  const std::string escaped = absl::StrReplaceAll(usual, {{"\"data\"", "\"d\\u0061ta\""}});
+  for (const std::string& text : {usual, spaced, longer, escaped}) {
+    const absl::StatusOr<std::vector<IndexedPack>> read = Decode(text);
+    ASSERT_THAT(read, IsOk()) << text;
+    ASSERT_EQ(read->size(), 1U);
+    EXPECT_EQ(read->front().entries, pack.entries);
+  }
+}
+
 TEST(IndexFileTest, RefusesWhatIsMalformed) {
   const IndexedPack pack = TestPack(1, 2);
   const std::string good = EncodeIndex({&pack, 1});
@@ -118,58 +147,245 @@ TEST(IndexFileTest, AnErrorOfTheSinkEndsIt) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(BlobIndexTest, FindsEveryBlob) {
-  BlobIndex index;
-  for (int number = 0; number < 100; ++number) {
-    ASSERT_THAT(index.AddPack(TestPack(number, 97)), IsOk());
+// With all in memory, and with tables so small that most lies in a scratch file.
+class BlobIndexTest : public testing::TestWithParam<int64_t> {
+ protected:
+  BlobIndexTest()
+      : scratch_({.folder = testing::TempDir(), .table_memory_bytes_max = GetParam()}) {}
+
+  BlobIndex Build(const std::vector<IndexedPack>& packs) {
+    BlobIndexBuilder builder(scratch_);
+    for (const IndexedPack& pack : packs) {
+      EXPECT_THAT(builder.AddPack(pack), IsOkAndHolds(true));
+    }
+    return BuildFrom(builder);
   }
-  EXPECT_EQ(index.entry_count(), 9700);
-  EXPECT_EQ(index.packs().size(), 100U);
-  for (int number = 0; number < 100; ++number) {
-    const IndexedPack pack = TestPack(number, 97);
+
+  static BlobIndex BuildFrom(BlobIndexBuilder& builder) {
+    absl::StatusOr<BlobIndex> index = builder.Build();
+    EXPECT_THAT(index, IsOk());
+    return index.ok() ? *std::move(index) : BlobIndex();
+  }
+
+  static std::vector<IndexedPack> ManyPacks() {
+    std::vector<IndexedPack> packs;
+    for (int number = 0; number < 40; ++number) {
+      packs.push_back(TestPack(number, 97));
+    }
+    return packs;
+  }
+
+  ScratchSpace scratch_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Memory, BlobIndexTest,
+                         testing::Values(kTableMemoryBytesMax, 100'000, 1000, 48));
+
+TEST_P(BlobIndexTest, FindsEveryBlob) {
+  const std::vector<IndexedPack> packs = ManyPacks();
+  const BlobIndex index = Build(packs);
+  EXPECT_EQ(index.entry_count(), 3880);
+  EXPECT_EQ(index.packs().size(), 40U);
+  EXPECT_EQ(index.in_scratch(), GetParam() != kTableMemoryBytesMax);
+  EXPECT_EQ(scratch_.peak_bytes() > 0, index.in_scratch());
+  for (const IndexedPack& pack : packs) {
+    EXPECT_EQ(index.facts(*index.FindPack(pack.id)).blobs, pack.entries.size());
     for (const PackEntry& entry : pack.entries) {
-      const std::vector<BlobLocation> locations = index.Lookup(entry.handle);
-      ASSERT_EQ(locations.size(), 1U);
-      EXPECT_EQ(locations[0], (BlobLocation{.pack = pack.id, .span = entry.span}));
+      EXPECT_THAT(index.Lookup(entry.handle),
+                  IsOkAndHolds(ElementsAre(BlobLocation{.pack = pack.id, .span = entry.span})));
     }
   }
-  EXPECT_FALSE(index.Contains({.type = BlobType::kData, .id = TestId(-1)}));
+  EXPECT_THAT(index.Contains({.type = BlobType::kData, .id = TestId(-1)}), IsOkAndHolds(false));
 }
 
-TEST(BlobIndexTest, TheTypeIsPartOfTheName) {
-  BlobIndex index;
-  ASSERT_THAT(index.AddPack(TestPack(1, 5)), IsOk());
-  EXPECT_TRUE(index.Contains({.type = BlobType::kTree, .id = TestId(1004)}));
-  EXPECT_FALSE(index.Contains({.type = BlobType::kData, .id = TestId(1004)}));
+TEST_P(BlobIndexTest, AnEmptyOneHasNothing) {
+  const BlobIndex index = Build({});
+  EXPECT_THAT(index.Contains({.type = BlobType::kData, .id = TestId(1)}), IsOkAndHolds(false));
+  BlobIndex::Cursor cursor(index);
+  EXPECT_THAT(cursor.Find({.type = BlobType::kData, .id = TestId(1)}), IsOkAndHolds(IsNull()));
 }
 
-TEST(BlobIndexTest, FindsAllCopies) {
-  BlobIndex index;
-  IndexedPack first = TestPack(1, 1);
-  IndexedPack second = TestPack(2, 1);
-  second.entries[0].handle = first.entries[0].handle;
-  ASSERT_THAT(index.AddPack(first), IsOk());
-  ASSERT_THAT(index.AddPack(second), IsOk());
-  EXPECT_THAT(index.Lookup(first.entries[0].handle),
-              UnorderedElementsAre(BlobLocation{first.id, first.entries[0].span},
-                                   BlobLocation{second.id, second.entries[0].span}));
+TEST_P(BlobIndexTest, TheTypeIsPartOfTheName) {
+  const BlobIndex index = Build({TestPack(1, 5)});
+  EXPECT_THAT(index.Contains({.type = BlobType::kTree, .id = TestId(1004)}), IsOkAndHolds(true));
+  EXPECT_THAT(index.Contains({.type = BlobType::kData, .id = TestId(1004)}), IsOkAndHolds(false));
 }
 
-TEST(BlobIndexTest, APackListedTwice) {
-  BlobIndex index;
-  ASSERT_THAT(index.AddPack(TestPack(1, 3)), IsOk());
-  ASSERT_THAT(index.AddPack(TestPack(1, 3)), IsOk());
-  EXPECT_EQ(index.entry_count(), 3);
-  EXPECT_THAT(index.AddPack(TestPack(1, 4)), StatusIs(absl::StatusCode::kDataLoss));
-  EXPECT_TRUE(index.Contains({.type = BlobType::kData, .id = TestId(1003)}));
-}
-
-TEST(BlobIndexTest, StaysCompact) {
-  BlobIndex index;
-  for (int number = 0; number < 1000; ++number) {
-    ASSERT_THAT(index.AddPack(TestPack(number, 262)), IsOk());
+TEST_P(BlobIndexTest, FindsAllCopiesHoweverMany) {
+  std::vector<IndexedPack> packs = ManyPacks();
+  std::vector<BlobLocation> locations;
+  const BlobHandle handle = packs[0].entries[0].handle;
+  locations.push_back({packs[0].id, packs[0].entries[0].span});
+  for (int i = 0; i < 700; ++i) {
+    packs.push_back(TestPack(1000 + i, 1));
+    packs.back().entries[0].handle = handle;
+    locations.push_back({packs.back().id, packs.back().entries[0].span});
   }
-  EXPECT_LT(index.memory_bytes() / index.entry_count(), 64);
+  const BlobIndex index = Build(packs);
+  EXPECT_THAT(index.Lookup(handle), IsOkAndHolds(UnorderedElementsAreArray(locations)));
+  const absl::StatusOr<std::optional<IndexedCopy>> found = index.Find(handle);
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ((*found)->number, (*found)->first);
+}
+
+TEST_P(BlobIndexTest, IdsThatAreMadeToLookAlike) {
+  IndexedPack pack = TestPack(1, 1000);
+  for (uint32_t i = 0; i < pack.entries.size(); ++i) {
+    std::array<uint8_t, Id::kBytes> bytes{1};
+    bytes[30] = static_cast<uint8_t>(i >> 8);
+    bytes[31] = static_cast<uint8_t>(i);
+    pack.entries[i].handle.id = Id(bytes);
+  }
+  const BlobIndex index = Build({pack, TestPack(2, 500)});
+  for (const PackEntry& entry : pack.entries) {
+    EXPECT_THAT(index.Lookup(entry.handle),
+                IsOkAndHolds(ElementsAre(BlobLocation{.pack = pack.id, .span = entry.span})));
+  }
+}
+
+TEST_P(BlobIndexTest, GivesAllCopiesInOrderOfTheirNumbers) {
+  std::vector<IndexedPack> packs = ManyPacks();
+  packs.push_back(TestPack(1000, 1));
+  packs.back().entries[0].handle = packs[3].entries[50].handle;
+  const BlobIndex index = Build(packs);
+  uint32_t number = 0;
+  std::map<uint32_t, std::size_t> blobs_in_pack;
+  std::set<BlobHandle> blobs;
+  ASSERT_THAT(index.ForEach([&](const IndexedCopy& copy) {
+    EXPECT_EQ(copy.number, number++);
+    EXPECT_EQ(copy.first == copy.number, blobs.insert(copy.entry.handle).second);
+    EXPECT_THAT(index.EntryOf(copy.number), IsOkAndHolds(copy.entry));
+    ++blobs_in_pack[copy.pack_ordinal];
+  }),
+              IsOk());
+  EXPECT_EQ(number, 3881U);
+  EXPECT_EQ(blobs.size(), 3880U);
+  EXPECT_EQ(blobs_in_pack.size(), 41U);
+  EXPECT_EQ(blobs_in_pack[7], 97U);
+}
+
+TEST_P(BlobIndexTest, ACursorFindsWhatIsAskedForInOrder) {
+  const std::vector<IndexedPack> packs = ManyPacks();
+  const BlobIndex index = Build(packs);
+  for (const int step : {1, 3, 1000}) {
+    std::vector<BlobId> ids;
+    for (int i = 0; i < 40'000; i += step) {
+      ids.push_back(TestId(i));
+    }
+    std::sort(ids.begin(), ids.end());
+    BlobIndex::Cursor cursor(index);
+    for (const BlobId& id : ids) {
+      const BlobHandle handle = {.type = BlobType::kData, .id = id};
+      const absl::StatusOr<std::optional<IndexedCopy>> expected = index.Find(handle);
+      for (int again = 0; again < 2; ++again) {
+        const absl::StatusOr<const IndexedCopy*> found = cursor.Find(handle);
+        ASSERT_THAT(found, IsOk());
+        ASSERT_EQ(*found != nullptr, expected->has_value());
+        if (*found != nullptr) {
+          EXPECT_EQ((*found)->number, (*expected)->number);
+          EXPECT_EQ((*found)->entry, (*expected)->entry);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(BlobIndexTest, APackListedTwice) {
+  BlobIndexBuilder builder(scratch_);
+  EXPECT_THAT(builder.AddPack(TestPack(1, 3)), IsOkAndHolds(true));
+  EXPECT_THAT(builder.AddPack(TestPack(1, 3)), IsOkAndHolds(true));
+  EXPECT_THAT(builder.AddPack(TestPack(1, 4)), IsOkAndHolds(false));
+  const BlobIndex index = BuildFrom(builder);
+  EXPECT_EQ(index.entry_count(), 7);
+  EXPECT_EQ(index.packs().size(), 2U);
+  EXPECT_THAT(index.FindPack(TestPack(1, 3).id), Optional(0U));
+  EXPECT_THAT(index.Contains({.type = BlobType::kData, .id = TestId(1003)}), IsOkAndHolds(true));
+}
+
+TEST_P(BlobIndexTest, IsMadeByManyThreads) {
+  const std::vector<IndexedPack> packs = ManyPacks();
+  BlobIndexBuilder builder(scratch_);
+  std::atomic<std::size_t> next = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        for (std::size_t at = next++; at < packs.size(); at = next++) {
+          EXPECT_THAT(builder.AddPack(packs[at]), IsOkAndHolds(true));
+        }
+      });
+    }
+  }
+  const BlobIndex index = BuildFrom(builder);
+  EXPECT_EQ(index.entry_count(), 3880);
+  EXPECT_THAT(index.Lookup(packs[30].entries[9].handle),
+              IsOkAndHolds(ElementsAre(
+                  BlobLocation{.pack = packs[30].id, .span = packs[30].entries[9].span})));
+}
+
+TEST(BlobIndexMemoryTest, StaysCompact) {
+  ScratchSpace scratch({.folder = testing::TempDir(), .table_memory_bytes_max = int64_t{1} << 18});
+  for (const bool small : {true, false}) {
+    BlobIndexBuilder builder(scratch);
+    for (int number = 0; number < (small ? 20 : 300); ++number) {
+      ASSERT_THAT(builder.AddPack(TestPack(number, 262)), IsOk());
+    }
+    const absl::StatusOr<BlobIndex> index = builder.Build();
+    ASSERT_THAT(index, IsOk());
+    EXPECT_EQ(index->in_scratch(), !small);
+    EXPECT_LT(index->memory_bytes() / index->entry_count(), small ? 52 : 7);
+  }
+  // Runs are given back while they are merged.
+  EXPECT_LT(scratch.peak_bytes(), 300 * 262 * 48 * 5 / 4);
+}
+
+TEST(BlobIndexMemoryTest, AFolderThatIsNotThereIsSaid) {
+  ScratchSpace scratch({.folder = "/nonexistent", .table_memory_bytes_max = 1000});
+  BlobIndexBuilder builder(scratch);
+  absl::Status status;
+  for (int number = 0; number < 100 && status.ok(); ++number) {
+    status = builder.AddPack(TestPack(number, 10)).status();
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nonexistent"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--scratch-dir"));
+}
+
+// Of all files of this process, while it lasts; as a full disk, but for the signal.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    handler_ = ::signal(SIGXFSZ, SIG_IGN);
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_ = SIG_DFL;
+};
+
+TEST(BlobIndexMemoryTest, AFullDiskIsSaidWhereverItIsFull) {
+  ScratchSpace scratch({.folder = testing::TempDir(), .table_memory_bytes_max = 10'000});
+  for (const rlim_t room : {4'000, 20'000, 40'000, 100'000}) {
+    FileSizeLimit limit(room);
+    BlobIndexBuilder builder(scratch);
+    absl::Status status;
+    for (int number = 0; number < 30 && status.ok(); ++number) {
+      status = builder.AddPack(TestPack(number, 100)).status();
+    }
+    status.Update(builder.Build().status());
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted)) << room;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(testing::TempDir()));
+  }
 }
 
 }  // namespace

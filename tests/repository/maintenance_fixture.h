@@ -132,7 +132,8 @@ class MaintenanceFixture : public RepositoryFixture {
     std::unique_ptr<Repository> repository = Open();
     EXPECT_THAT(repository->LoadIndex(ctx_), support::IsOk());
     BlobLocation location;
-    EXPECT_TRUE(repository->index().FindAny({BlobType::kData, Id::Of(plaintext)}, location));
+    EXPECT_THAT(repository->index().FindAny({BlobType::kData, Id::Of(plaintext)}, location),
+                support::IsOkAndHolds(true));
     return location.pack;
   }
 
@@ -141,8 +142,9 @@ class MaintenanceFixture : public RepositoryFixture {
     std::unique_ptr<Repository> repository = Open();
     EXPECT_THAT(repository->LoadIndex(ctx_), support::IsOk());
     BlobLocation location;
-    EXPECT_TRUE(repository->index().FindAny(
-        {BlobType::kTree, repository->LoadSnapshot(ctx_, snapshot)->tree}, location));
+    EXPECT_THAT(repository->index().FindAny(
+                    {BlobType::kTree, repository->LoadSnapshot(ctx_, snapshot)->tree}, location),
+                support::IsOkAndHolds(true));
     return location.pack;
   }
 

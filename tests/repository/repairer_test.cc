@@ -171,7 +171,8 @@ TEST_F(RepairerTest, MovesWhatIsIntactAndRefillsTheRest) {
   std::unique_ptr<Repository> repository = Open();
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
   BlobLocation location;
-  ASSERT_TRUE(repository->index().FindAny({BlobType::kData, Id::Of(damaged)}, location));
+  ASSERT_THAT(repository->index().FindAny({BlobType::kData, Id::Of(damaged)}, location),
+              support::IsOkAndHolds(true));
   Flip(PackKey(pack), location.span.offset_bytes + 50);
 
   RepairPacksOptions options;

@@ -201,7 +201,7 @@ TEST_F(RepositoryTest, ABlobIsReadFromTheCopyThatIsWell) {
   ASSERT_THAT(packs, SizeIs(2));
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
   const BlobHandle handle = {.type = BlobType::kData, .id = id};
-  EXPECT_THAT(repository->index().Lookup(handle), SizeIs(2));
+  EXPECT_THAT(repository->index().Lookup(handle), support::IsOkAndHolds(SizeIs(2)));
 
   std::string damaged = store_.objects().at(packs[0]);
   damaged[20] ^= 1;
@@ -218,7 +218,7 @@ TEST_F(RepositoryTest, TheLocatorSavesTheIndexAndMayBeWrong) {
   const std::string blob = Prose(1000, 1);
   const Id id = WriteBlob(ctx_, *repository, BlobType::kTree, blob);
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
-  const TreeLocator locator{.root = repository->index().Lookup({BlobType::kTree, id})[0]};
+  const TreeLocator locator{.root = repository->index().Lookup({BlobType::kTree, id})->at(0)};
   const Id snapshot = Id::Of("snapshot");
   ASSERT_THAT(repository->SaveLocator(ctx_, snapshot, locator), IsOk());
 

@@ -203,8 +203,9 @@ TEST_F(ResticMaintenanceTest, ResticApprovesOurRepairs) {
     std::unique_ptr<Repository> repository = Open();
     ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
     BlobLocation location;
-    ASSERT_TRUE(repository->index().FindAny({BlobType::kData, Id::Of(image.substr(0, kChunkBytes))},
-                                            location));
+    ASSERT_THAT(repository->index().FindAny({BlobType::kData, Id::Of(image.substr(0, kChunkBytes))},
+                                            location),
+                support::IsOkAndHolds(true));
     ASSERT_THAT(store_->Delete(ctx_, PackKey(location.pack)), IsOk());
     EXPECT_NE(Restic("check").exit_code, 0);
     const std::unique_ptr<Lock> lock = TakeLock(*repository);
