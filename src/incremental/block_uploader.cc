@@ -454,7 +454,8 @@ LocatorChange UploadRun::MakeLocatorChange(const BlobId& root) const {
       return found->location;
     }
     BlobLocation location;
-    const bool known = options_.known != nullptr && options_.known->FindAny({type, id}, location);
+    const bool known =
+        options_.known != nullptr && options_.known->FindAny({type, id}, location).value_or(false);
     return known ? std::optional<BlobLocation>(location) : std::nullopt;
   };
   LocatorChange change{.layout = *layout_,
