@@ -49,9 +49,7 @@ TEST(BlockDownloaderTest, CountsWhatItWritesAndWhatItMakesZero) {
 
 TEST(BlockDownloaderTest, TheIndexMayLieInAScratchFile) {
   BackedUp v;
-  repository::Environment environment;
-  environment.scratch = {.folder = testing::TempDir(), .table_memory_bytes_max = 1};
-  v.volume.Reopen(environment);
+  v.volume.AllowTables(1);
   FakeBlockDevice target(kSize, 4096, 0xA5);
   const auto restored = v.volume.Restore(v.backup->snapshot, target);
   ASSERT_THAT(restored, IsOk());

@@ -48,10 +48,15 @@ class VolumeFixture {
   }
 
   // Opens the repository anew, as the next process would: nothing is in memory.
-  void Reopen(const repository::Environment& environment = {}) {
-    auto opened = repository::Repository::Open(ctx_, metered_, "password", environment);
+  void Reopen() {
+    auto opened = repository::Repository::Open(ctx_, metered_, "password", environment_);
     ASSERT_THAT(opened, support::IsOk());
     repository_ = *std::move(opened);
+  }
+
+  // Has tables of a repository that is opened from now on take no more memory than this.
+  void AllowTables(int64_t memory_bytes) {
+    environment_.scratch = {.folder = testing::TempDir(), .table_memory_bytes_max = memory_bytes};
   }
 
   static UploadOptions Options() {
@@ -145,6 +150,7 @@ class VolumeFixture {
   support::FakeObjectStore store_;
   storage::StoreMeter meter_;
   storage::MeteredObjectStore metered_{store_, meter_};
+  repository::Environment environment_;
   std::unique_ptr<repository::Repository> repository_;
 };
 
