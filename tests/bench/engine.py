@@ -24,6 +24,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
 
 import debian  # noqa: E402
 import engine_lab  # noqa: E402
+import engine_memory  # noqa: E402
 import engine_rows  # noqa: E402
 import engine_sparse  # noqa: E402
 import engine_tools  # noqa: E402
@@ -33,6 +34,7 @@ ROOT = engine_lab.ROOT
 MIB = 1 << 20
 GIB = 1 << 30
 RUNS_MIN = 3
+MEMORY_ROW = "memory"  # On a repository of its own, without opponents.
 CHART = ROOT / "docs" / "performance-chart.svg"
 
 ROWS = {
@@ -84,7 +86,7 @@ def restic_programs():
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--row", action="append", choices=list(ROWS))
+    parser.add_argument("--row", action="append", choices=[*ROWS, MEMORY_ROW])
     parser.add_argument("--runs", type=int)
     parser.add_argument("--scratch")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/bin/csi-delta")
@@ -112,6 +114,14 @@ def run_rows(world, names, kept, chart_path=None):
     return missed
 
 
+def run_memory_row(lab, quick, kept):
+    """Runs the row of a large index; returns the promises that were missed."""
+    lines, missed, raw = engine_memory.run(lab, quick)
+    print(f"\n{MEMORY_ROW}: " + "\n  ".join(lines), flush=True)
+    kept[MEMORY_ROW] = raw
+    return missed
+
+
 def keep(document):
     folder = ROOT / "build" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +140,10 @@ def main(arguments):
     with engine_lab.Lab(options.scratch) as lab:
         world = engine_world.World(lab, ours, restics, kopia, GIB if options.quick else 4 * GIB,
                                    options.runs or (1 if options.quick else RUNS_MIN))
-        missed = run_rows(world, options.row or list(ROWS), kept, CHART if options.chart else None)
+        names = options.row or [*ROWS, MEMORY_ROW]
+        missed = run_rows(world, [name for name in names if name in ROWS], kept, CHART if options.chart else None)
+        if MEMORY_ROW in names:
+            missed += run_memory_row(lab, options.quick, kept)
     for note in lab.notes:
         print(f"note: {note}")
     keep({"machine": machine, "versions": versions, "notes": lab.notes, "rows": kept, "load": os.getloadavg()})
