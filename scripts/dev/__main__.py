@@ -11,6 +11,7 @@ import ci
 import console
 import debian
 import fuzz
+import interop
 import lint
 import mutants
 import packages
@@ -109,6 +110,11 @@ def _bench_plugin():
         raise Failure(f"not as promised: {' '.join(missed)}")
 
 
+def do_interop(arguments):
+    _at_most(arguments, 0, "interop")
+    return interop.run()
+
+
 def do_mutants(arguments):
     return mutants.run(arguments)
 
@@ -196,6 +202,7 @@ VERBS = {
     "e2e": Verb("[--csi-driver PATH]", "run the scenarios on the real stack; other arguments go to pytest", do_e2e),
     "bench": Verb("plugin | engine | micro", "measure the plugin beside what Velero has, the engine beside restic "
                   "and kopia, its parts alone", do_bench),
+    "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),
     "mutants": Verb("[name]", "break each promise on purpose, expect its test to fail", do_mutants),
     "fuzz": Verb("<target>|all [seconds]", "feed a parser what it never saw (60 s)", do_fuzz),
     "fmt": Verb("", "format the C++ sources in place", do_fmt),
@@ -210,7 +217,6 @@ VERBS = {
 
 LATER = {
     "sweep": "not yet: every crash and fault point on the real stack; comes with the incremental engine",
-    "interop": "not yet: repositories shared with stock restic; comes with the repository",
 }
 
 

@@ -8,6 +8,7 @@ import time
 
 import build
 import console
+import debian
 import packages
 import results
 from console import ROOT, Failure, OutOfTime
@@ -18,7 +19,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 # How long a tier may take on two cores before it counts as hung.
 LIMIT_SECONDS = {"scripts": 300, "unit": 900, "asan": 1500, "tsan": 900, "sanity": 600, "image": 300,
-                 "s3": 600, "plugin manager": 900, "e2e": 2700, "coverage": 900}
+                 "s3": 600, "plugin manager": 900, "e2e": 2700, "coverage": 900,
+                 "interop": 600, "rustic": 300}
 GO_BUILD_SECONDS_MAX = 3600
 
 
@@ -128,6 +130,7 @@ def run_sanity(into):
     """Upstream csi-sanity against the CSI driver of the test bed, and what else is for root."""
     with tier("sanity", into) as this:
         build_bed(["csi"])
+        debian.ensure_restics(newest=True)
         build.build_release()
         build.build("dev", ["csidelta_real_tests"])
         run_ctest(this, "dev", labels=["-L", "slow", "-V"], root=True, env=bed_environment())
@@ -150,8 +153,9 @@ def run_image(into):
 
 
 def bed_environment():
-    """Which plugin and which CSI driver the bed uses, unless the caller chose."""
+    """Which programs and which CSI driver the bed uses, unless the caller chose."""
     defaults = {"CSI_DELTA_PLUGIN": build.folder("release") / "bin" / build.PLUGIN,
+                "CSI_DELTA_PROGRAM": build.folder("release") / "bin" / build.PROGRAM,
                 "CSI_DELTA_CSI_DRIVER": build.folder("dev") / "bin" / "csi-delta-test-driver"}
     return {key: os.environ.get(key) or str(value) for key, value in defaults.items()}
 

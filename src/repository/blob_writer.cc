@@ -40,7 +40,8 @@ class BlobWriter::Impl {
     ctx_.stop = stop_.get_token();
     if (repository.config().version != kRepositoryVersion) {
       error_ = absl::FailedPreconditionError(
-          "the repository has format version 1, which is only read here: migrate it with restic");
+          "the repository has format version 1, which is only read here; restic migrate "
+          "upgrade_repo_v2 makes it version 2");
     }
     for (int i = 0; i < options_.uploads_in_flight_max; ++i) {
       uploaders_.emplace_back([this] { UploadLoop(); });

@@ -1,10 +1,9 @@
-// What the distribution's restic and we make of each other's repositories. Each test works in a
-// directory of its own.
+// What stock restic and we make of each other's repositories. Each test works in a directory of its
+// own.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -14,8 +13,7 @@
 #include "repository/lock.h"
 #include "repository/pack_reader.h"
 #include "repository/tree.h"
-#include "storage/file_object_store.h"
-#include "tests/repository/shell.h"
+#include "tests/repository/restic_fixture.h"
 #include "tests/repository/test_volume.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
@@ -30,14 +28,6 @@ using support::Prose;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-constexpr int64_t kChunkBytes = 256 << 10;
-constexpr char kPassword[] = "secret";
-
-std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // Zeros, what compresses and what does not, in uneven pieces, over more than one leaf.
 std::string TestImage() {
   std::string image = Noise(3'000'000, 1);
@@ -48,60 +38,18 @@ std::string TestImage() {
   return image;
 }
 
-class ResticInteropTest : public testing::Test {
- protected:
-  void SetUp() override {
-    ASSERT_EQ(Shell("restic version").exit_code, 0) << "restic is not installed: ./dev setup";
-    std::string name = testing::TempDir() + "/csi-delta-interop-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    store_ = std::make_unique<storage::FileObjectStore>(folder_ / "repo", Random::Real());
-  }
+class ResticInteropTest : public ResticFixture {};
 
-  void TearDown() override {
-    if (!folder_.empty()) {
-      std::filesystem::remove_all(folder_);
-    }
-  }
+INSTANTIATE_TEST_SUITE_P(Releases, ResticInteropTest, EveryRestic(), NameOfRelease);
 
-  Outcome Restic(const std::string& arguments) const {
-    return Shell(absl::StrCat("RESTIC_PASSWORD=", kPassword, " RESTIC_CACHE_DIR=", folder_.string(),
-                              "/cache restic -r ", folder_.string(), "/repo ", arguments));
-  }
-
-  void ExpectRestic(const std::string& arguments) const {
-    const Outcome outcome = Restic(arguments);
-    EXPECT_EQ(outcome.exit_code, 0) << arguments << "\n" << outcome.output;
-  }
-
-  std::unique_ptr<Repository> Init() {
-    auto repository = Repository::Init(ctx_, *store_, kPassword, {});
-    EXPECT_THAT(repository, IsOk());
-    return *std::move(repository);
-  }
-
-  std::unique_ptr<Repository> Open(const std::string& password = kPassword) {
-    auto repository = Repository::Open(ctx_, *store_, password, {});
-    EXPECT_THAT(repository, IsOk());
-    EXPECT_THAT((*repository)->LoadIndex(ctx_), IsOk());
-    return *std::move(repository);
-  }
-
-  CallContext ctx_;
-  std::filesystem::path folder_;
-  std::unique_ptr<storage::FileObjectStore> store_;
-};
-
-TEST_F(ResticInteropTest, ResticReadsOurs) {
+TEST_P(ResticInteropTest, ResticReadsOurs) {
   const std::string image = TestImage();
   std::unique_ptr<Repository> repository = Init();
-  const absl::StatusOr<Id> id = BackUpImage(ctx_, *repository, image, kChunkBytes);
+  const absl::StatusOr<Id> id = BackUpImage(ctx_, *repository, image, kInteropChunkBytes);
   ASSERT_THAT(id, IsOk());
-  const Outcome check = Restic("check --read-data");
-  EXPECT_EQ(check.exit_code, 0) << check.output;
-  EXPECT_THAT(check.output, HasSubstr("no errors were found"));
-  EXPECT_THAT(Restic("snapshots --json").output, HasSubstr(id->Hex()));
-  EXPECT_THAT(Restic("dump " + id->ShortHex() + " /volume.json").output,
+  ExpectResticFindsNothingWrong();
+  EXPECT_THAT(RunRestic("snapshots --json").output, HasSubstr(id->Hex()));
+  EXPECT_THAT(RunRestic("dump " + id->ShortHex() + " /volume.json").output,
               HasSubstr(absl::StrCat("\"size_bytes\":", image.size())));
   ExpectRestic(absl::StrCat("dump ", id->ShortHex(), " /image 2>/dev/null | tar -xOf - > ",
                             folder_.string(), "/image"));
@@ -110,16 +58,16 @@ TEST_F(ResticInteropTest, ResticReadsOurs) {
   ExpectRestic("stats");
 }
 
-TEST_F(ResticInteropTest, WeReadOursAfterResticHasWorkedOnIt) {
+TEST_P(ResticInteropTest, WeReadOursAfterResticHasWorkedOnIt) {
   std::string image = TestImage();
   std::unique_ptr<Repository> repository = Init();
-  ASSERT_THAT(BackUpImage(ctx_, *repository, image, kChunkBytes), IsOk());
+  ASSERT_THAT(BackUpImage(ctx_, *repository, image, kInteropChunkBytes), IsOk());
   image.replace(1'000'000, 5, "other");
   image.replace(40'000'000, 5, "other");
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
   BlobWriterOptions options;
   options.known = &repository->index();
-  ASSERT_THAT(BackUpImage(ctx_, *repository, image, kChunkBytes, options), IsOk());
+  ASSERT_THAT(BackUpImage(ctx_, *repository, image, kInteropChunkBytes, options), IsOk());
   ExpectRestic("tag --add seen latest");
   ExpectRestic("forget --keep-last 1 --prune --max-unused 0");
   ExpectRestic("rebuild-index");
@@ -132,11 +80,11 @@ TEST_F(ResticInteropTest, WeReadOursAfterResticHasWorkedOnIt) {
   const absl::StatusOr<std::string> restored = RestoreImage(ctx_, *reader, snapshots->front().id);
   ASSERT_THAT(restored, IsOk());
   EXPECT_TRUE(*restored == image);
-  ASSERT_THAT(BackUpImage(ctx_, *reader, image, kChunkBytes), IsOk());
+  ASSERT_THAT(BackUpImage(ctx_, *reader, image, kInteropChunkBytes), IsOk());
   ExpectRestic("check --read-data");
 }
 
-TEST_F(ResticInteropTest, WeReadWhatResticWrote) {
+TEST_P(ResticInteropTest, WeReadWhatResticWrote) {
   ExpectRestic("init --repository-version 2");
   const std::filesystem::path source = folder_ / "source";
   std::filesystem::create_directories(source / "sub <dir> & \xC3\xA4");
@@ -172,10 +120,10 @@ TEST_F(ResticInteropTest, WeReadWhatResticWrote) {
   EXPECT_TRUE(content == big);
 }
 
-TEST_F(ResticInteropTest, EveryPackOfResticProvesItself) {
+TEST_P(ResticInteropTest, EveryPackOfResticProvesItself) {
   ExpectRestic("init --repository-version 2");
   const std::filesystem::path source = folder_ / "file";
-  std::ofstream(source, std::ios::binary) << Noise(20'000'000, 7) << Prose(10'000'000, 8);
+  std::ofstream(source, std::ios::binary) << Noise(17'000'000, 7) << Prose(3'000'000, 8);
   ExpectRestic("backup " + source.string());
   std::unique_ptr<Repository> reader = Open();
   std::unique_ptr<BlobCodec> codec = reader->MakeCodec();
@@ -193,20 +141,17 @@ TEST_F(ResticInteropTest, EveryPackOfResticProvesItself) {
   EXPECT_GE(packs, 2);
 }
 
-TEST_F(ResticInteropTest, KeysOfEitherOpenForBoth) {
+TEST_P(ResticInteropTest, KeysOfEitherOpenForBoth) {
   Init();
   std::ofstream(folder_ / "password") << "another";
   ExpectRestic("key add --new-password-file " + (folder_ / "password").string());
   std::unique_ptr<Repository> repository = Open("another");
   ASSERT_THAT(repository->AddKey(ctx_, "third"), IsOk());
-  EXPECT_EQ(Shell(absl::StrCat("RESTIC_PASSWORD=third restic --no-cache -r ", folder_.string(),
-                               "/repo snapshots"))
-                .exit_code,
-            0);
+  EXPECT_EQ(RunRestic("snapshots", "repo", "third").exit_code, 0);
   EXPECT_THAT(repository->ListKeys(ctx_), IsOkAndHolds(SizeIs(3)));
 }
 
-TEST_F(ResticInteropTest, LocksOfEitherHoldForBoth) {
+TEST_P(ResticInteropTest, LocksOfEitherHoldForBoth) {
   std::unique_ptr<Repository> repository = Init();
   LockOptions options;
   options.owner.process = OwnProcess();
@@ -214,7 +159,7 @@ TEST_F(ResticInteropTest, LocksOfEitherHoldForBoth) {
     const auto lock = Lock::Acquire(ctx_, *repository, options);
     ASSERT_THAT(lock, IsOk());
     ExpectRestic("snapshots");
-    const Outcome check = Restic("check");
+    const Outcome check = RunRestic("check");
     EXPECT_NE(check.exit_code, 0);
     EXPECT_THAT(check.output, HasSubstr("locked"));
     ExpectRestic("unlock");  // Removes stale ones only.
@@ -226,7 +171,7 @@ TEST_F(ResticInteropTest, LocksOfEitherHoldForBoth) {
   {
     const auto lock = Lock::Acquire(ctx_, *repository, options);
     ASSERT_THAT(lock, IsOk());
-    EXPECT_NE(Restic("snapshots").exit_code, 0);
+    EXPECT_NE(RunRestic("snapshots").exit_code, 0);
   }
   ExpectRestic("snapshots");
 }

@@ -1,0 +1,89 @@
+"""./dev interop: repositories shared with the restic of each Debian release, and with rustic."""
+
+import fcntl
+import os
+import re
+import shutil
+
+import build
+import ci
+import console
+import debian
+import results
+import tiers
+from console import ROOT, Failure, say
+
+PYTHON = "/usr/bin/python3"
+RUSTIC_VERSION = "0.11.4"
+RUST_VERSION_MIN = (1, 91)  # What this rustic asks for.
+RUSTIC_BUILD_SECONDS_MAX = 3600
+TESTS = "^restic_"
+
+
+def parse_rust_version(text):
+    """(major, minor) of `rustc --version`'s words, or None."""
+    found = re.match(r"rustc (\d+)\.(\d+)\.", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def require_rust():
+    """A Failure that says what is missing, unless rustic can be compiled here."""
+    if not shutil.which("cargo") or not shutil.which("rustc"):
+        raise Failure(f"rustic {RUSTIC_VERSION} is compiled here, and there is no cargo: install Rust "
+                      f"{RUST_VERSION_MIN[0]}.{RUST_VERSION_MIN[1]} or later")
+    version = parse_rust_version(console.output(["rustc", "--version"]))
+    if not version or version < RUST_VERSION_MIN:
+        raise Failure(f"rustic {RUSTIC_VERSION} needs Rust {RUST_VERSION_MIN[0]}.{RUST_VERSION_MIN[1]}, and this is "
+                      f"{version}")
+
+
+def ensure_rustic():
+    """The path of rustic, compiled once from crates.io into the cache."""
+    folder = console.cache_dir() / "rustic"
+    program = folder / RUSTIC_VERSION / "bin" / "rustic"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if program.is_file():
+            return program
+        require_rust()
+        # Products of an interrupted build are used by the next.
+        env = {"CARGO_TARGET_DIR": folder / "build"}
+        with console.stage(f"build rustic {RUSTIC_VERSION}"):
+            console.run(["cargo", "install", "--locked", "--quiet", "--debug", "--no-default-features",
+                         "--root", folder / "new", "-j", console.jobs(), f"rustic-rs@{RUSTIC_VERSION}"],
+                        env=env, limit_seconds=RUSTIC_BUILD_SECONDS_MAX)
+        os.rename(folder / "new", folder / RUSTIC_VERSION)
+        shutil.rmtree(folder / "build")
+    return program
+
+
+def _run_restics(into, program):
+    with tiers.tier("interop", into) as this:
+        debian.ensure_restics(newest=True)
+        for line in debian.describe_restics():
+            say(f"interop: {line}")
+        build.build("dev", [target for target in build.targets("dev") if re.match(r"restic_\w+_test$", target)])
+        tiers.run_ctest(this, "dev", labels=["-V"], pattern=TESTS, env={"CSI_DELTA_PROGRAM": program})
+
+
+def _run_rustic(into, program):
+    with tiers.tier("rustic", into) as this:
+        rustic = ensure_rustic()
+        say(f"interop: {console.output([rustic, '--version']).strip()}")
+        code, lines = console.execute([PYTHON, ROOT / "tests" / "interop" / "rustic.py", "--rustic", rustic,
+                                       "--program", program], keep=True, limit_seconds=tiers.LIMIT_SECONDS["rustic"])
+        this.tests = results.read_lines("rustic", lines)
+        this.ran = bool(this.tests)
+        if code != 0 and not this.count(results.FAILED):
+            raise Failure(f"the runner failed with code {code}")
+
+
+def run():
+    """Every restic, then rustic. False if a story went wrong."""
+    into = []
+    program = build.build_program()
+    build.configure("dev")
+    _run_restics(into, program)
+    _run_rustic(into, program)
+    return ci.account_of(into)
