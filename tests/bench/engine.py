@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What csi-delta costs, beside restic and kopia, in one run, taking turns.
 
-    engine.py [--quick] [--row NAME]... [--runs N] [--scratch FOLDER] [--program FILE] [--chart]
+    engine.py [--quick] [--row NAME]... [--runs N] [--size-mib N] [--scratch FOLDER] [--program FILE] [--chart]
 
 Each figure is the median of at least three runs (--quick: one run of 1 GiB instead of 4), of whole processes: from
 cold caches, key derivation included, until the result is durable; our verification and audit are on, and our memory is
@@ -32,7 +32,6 @@ import engine_world  # noqa: E402
 
 ROOT = engine_lab.ROOT
 MIB = 1 << 20
-GIB = 1 << 30
 RUNS_MIN = 3
 MEMORY_ROW = "memory"  # On a repository of its own, without opponents.
 CHART = ROOT / "docs" / "performance-chart.svg"
@@ -88,6 +87,7 @@ def parse(arguments):
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--row", action="append", choices=[*ROWS, MEMORY_ROW])
     parser.add_argument("--runs", type=int)
+    parser.add_argument("--size-mib", type=int, help="of the image; 4096, or 1024 with --quick")
     parser.add_argument("--scratch")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/bin/csi-delta")
     parser.add_argument("--chart", action="store_true")
@@ -138,7 +138,8 @@ def main(arguments):
     print(machine, *versions, sep="\n")
     kept, start = {}, time.monotonic()
     with engine_lab.Lab(options.scratch) as lab:
-        world = engine_world.World(lab, ours, restics, kopia, GIB if options.quick else 4 * GIB,
+        size_mib = options.size_mib or (1024 if options.quick else 4096)
+        world = engine_world.World(lab, ours, restics, kopia, size_mib * MIB,
                                    options.runs or (1 if options.quick else RUNS_MIN))
         names = options.row or [*ROWS, MEMORY_ROW]
         missed = run_rows(world, [name for name in names if name in ROWS], kept, CHART if options.chart else None)
