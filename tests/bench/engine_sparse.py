@@ -105,7 +105,7 @@ def chart(world):
                         f"the audit" for fraction, seconds, whole in by_fraction]
     outcome.remarks += [f"{SPARSE_CHUNKS} chunks of a sparse volume of {size_gib:3} GiB: {seconds:.2f} s, {whole:.2f} s "
                         f"with the audit" for size_gib, seconds, whole in by_size]
-    outcome.raw.update(by_fraction=by_fraction, by_size=by_size)
+    outcome.raw.update(by_fraction=by_fraction, by_size=by_size, image_gib=world.image_bytes // GIB)
     return outcome
 
 
@@ -147,7 +147,7 @@ def draw(outcome, path):
     fractions, sizes = outcome.raw["by_fraction"], outcome.raw["by_size"]
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{HEIGHT}" '
              f'font-family="sans-serif" font-size="11">', '<rect width="100%" height="100%" fill="white"/>',
-             *_panel(0, "changed part of one full volume", [f"{100 * row[0]:g} %" for row in fractions],
+             *_panel(0, f"changed part of a full volume of {outcome.raw['image_gib']} GiB", [f"{100 * row[0]:g} %" for row in fractions],
                      [row[1] for row in fractions], max(row[1] for row in fractions)),
              *_panel(WIDTH, f"{SPARSE_CHUNKS} changed chunks, size of the volume", [f"{row[0]} GiB" for row in sizes],
                      [row[1] for row in sizes], max(row[1] for row in fractions)),
