@@ -94,8 +94,8 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def run_rows(world, names, kept, chart_path=None):
-    """Runs the rows one by one; returns the promises that were missed."""
+def run_rows(world, names, keep_row, chart_path=None):
+    """Runs the rows one by one, handing on the raw figures of each; returns the promises that were missed."""
     missed = []
     for name in names:
         start = time.monotonic()
@@ -109,25 +109,34 @@ def run_rows(world, names, kept, chart_path=None):
             engine_sparse.draw(outcome, chart_path)
         seconds = time.monotonic() - start
         print_outcome(name, ROWS[name].__doc__, outcome, seconds)
-        kept[name] = {"seconds": seconds, **outcome.document()}
+        keep_row(name, {"seconds": seconds, **outcome.document()})
         missed += [f"{name}: {verdict.text()}" for verdict in outcome.verdicts if not verdict.held]
     return missed
 
 
-def run_memory_row(lab, quick, kept):
+def run_memory_row(lab, quick, keep_row):
     """Runs the row of a large index; returns the promises that were missed."""
     lines, missed, raw = engine_memory.run(lab, quick)
     print(f"\n{MEMORY_ROW}: " + "\n  ".join(lines), flush=True)
-    kept[MEMORY_ROW] = raw
+    keep_row(MEMORY_ROW, raw)
     return missed
 
 
-def keep(document):
-    folder = ROOT / "build" / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "engine.json"
-    path.write_text(json.dumps(document, indent=1))
-    print(f"\nraw data: {path.relative_to(ROOT)}")
+class Record:
+    """The raw figures, on the disk after every row. Rows of earlier runs of the same kind stay until they are renewed."""
+
+    def __init__(self, run):
+        self.path = ROOT / "build" / "bench" / "engine.json"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._run, self._rows = run, {}
+        if self.path.exists():
+            before = json.loads(self.path.read_text(encoding="utf-8"))
+            if before.get("run") == run:
+                self._rows = before["rows"]
+
+    def keep_row(self, name, raw):
+        self._rows[name] = {"load": os.getloadavg()[0], **raw}
+        self.path.write_text(json.dumps({"run": self._run, "rows": self._rows}, indent=1), encoding="utf-8")
 
 
 def main(arguments):
@@ -136,18 +145,21 @@ def main(arguments):
     machine = engine_lab.machine()
     versions = [tool.version() for tool in (ours, *restics, kopia)]
     print(machine, *versions, sep="\n")
-    kept, start = {}, time.monotonic()
+    start = time.monotonic()
     with engine_lab.Lab(options.scratch) as lab:
         size_mib = options.size_mib or (1024 if options.quick else 4096)
         world = engine_world.World(lab, ours, restics, kopia, size_mib * MIB,
                                    options.runs or (1 if options.quick else RUNS_MIN))
+        record = Record({"machine": machine.rpartition(", load")[0], "versions": versions, "size_mib": size_mib,
+                         "runs": world.runs})
         names = options.row or [*ROWS, MEMORY_ROW]
-        missed = run_rows(world, [name for name in names if name in ROWS], kept, CHART if options.chart else None)
+        missed = run_rows(world, [name for name in names if name in ROWS], record.keep_row,
+                          CHART if options.chart else None)
         if MEMORY_ROW in names:
-            missed += run_memory_row(lab, options.quick, kept)
+            missed += run_memory_row(lab, options.quick, record.keep_row)
     for note in lab.notes:
         print(f"note: {note}")
-    keep({"machine": machine, "versions": versions, "notes": lab.notes, "rows": kept, "load": os.getloadavg()})
+    print(f"\nraw data: {record.path.relative_to(ROOT)}")
     print(f"{time.monotonic() - start:.0f} s in all")
     print("MISSED:\n  " + "\n  ".join(missed) if missed else "every promise held")
     return 1 if missed else 0
