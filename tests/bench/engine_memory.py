@@ -71,8 +71,10 @@ class Row:
     def generate(self):
         start = time.monotonic()
         self.csi_delta("init")
-        done = subprocess.run([PROGRAMS / "generate_repository", self.repository, str(self.entries)], check=True,
+        done = subprocess.run([PROGRAMS / "generate_repository", self.repository, str(self.entries)], check=False,
                               env=self.lab.environment(self.lab.folder / "home", PASSWORD), capture_output=True)
+        if done.returncode != 0:
+            raise engine_lab.BenchError(f"generate_repository: {done.stderr.decode()}")
         made = json.loads(done.stdout)
         print(f"  {made['entries']} entries in {made['packs']} packs, {time.monotonic() - start:.0f} s",
               file=sys.stderr, flush=True)
