@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,9 +8,15 @@
 namespace csidelta {
 namespace {
 
-// Whether brackets outside of strings nest deeper than kJsonDepthMax. Looked at before parsing,
-// because the library writes and destroys nested values recursively.
-bool NestsTooDeep(absl::string_view text) {
+// What is looked at before parsing, because the library writes and destroys nested values
+// recursively and takes memory for each.
+struct Shape {
+  int depth = 0;
+  int64_t values = 0;  // No fewer than there are.
+};
+
+Shape Measure(absl::string_view text) {
+  Shape shape{.depth = 0, .values = 1};
   int depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -20,21 +27,24 @@ bool NestsTooDeep(absl::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      if (++depth > kJsonDepthMax) {
-        return true;
-      }
+      shape.depth = std::max(shape.depth, ++depth);
+      ++shape.values;
     } else if (c == '}' || c == ']') {
       --depth;
+    } else if (c == ',') {
+      ++shape.values;
     }
   }
-  return false;
+  return shape;
 }
 
-}  // namespace
-
-absl::StatusOr<Json> ParseJson(absl::string_view text) {
-  if (NestsTooDeep(text)) {
+absl::StatusOr<Json> ParseUpTo(absl::string_view text, int64_t values_max) {
+  const Shape shape = Measure(text);
+  if (shape.depth > kJsonDepthMax) {
     return absl::InvalidArgumentError(absl::StrCat("JSON nested deeper than ", kJsonDepthMax));
+  }
+  if (shape.values > values_max) {
+    return absl::InvalidArgumentError(absl::StrCat("JSON of more than ", values_max, " values"));
   }
   try {
     return Json::parse(text.begin(), text.end());
@@ -45,8 +55,14 @@ absl::StatusOr<Json> ParseJson(absl::string_view text) {
   }
 }
 
-absl::StatusOr<Json> ParseJsonObject(absl::string_view text) {
-  absl::StatusOr<Json> value = ParseJson(text);
+}  // namespace
+
+absl::StatusOr<Json> ParseJson(absl::string_view text) {
+  return ParseUpTo(text, std::numeric_limits<int64_t>::max());
+}
+
+absl::StatusOr<Json> ParseJsonObject(absl::string_view text, int64_t values_max) {
+  absl::StatusOr<Json> value = ParseUpTo(text, values_max);
   if (value.ok() && !value->is_object()) {
     return absl::InvalidArgumentError(absl::StrCat("JSON is ", value->type_name(), ", not object"));
   }

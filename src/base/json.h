@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,8 +26,10 @@ inline constexpr int kJsonDepthMax = 200;
 // kJsonDepthMax, or is not UTF-8.
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 
-// Like ParseJson, and the value must be an object.
-absl::StatusOr<Json> ParseJsonObject(absl::string_view text);
+// Like ParseJson, and the value must be an object. INVALID_ARGUMENT also when it holds more than
+// about `values_max` values, each of which may take fifty times the memory of its text.
+absl::StatusOr<Json> ParseJsonObject(absl::string_view text,
+                                     int64_t values_max = std::numeric_limits<int64_t>::max());
 
 // Compact text. Bytes that are not UTF-8 become U+FFFD.
 std::string DumpJson(const Json& value);

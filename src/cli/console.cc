@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cli/text.h"
 
 namespace csidelta::cli {
 namespace {
@@ -17,7 +18,7 @@ constexpr absl::string_view kEraseLine = "\r\x1b[K";
 
 void Console::Print(absl::string_view text) {
   ClearLine();
-  out_failed_ = out_failed_ || !out_(text);
+  out_failed_ = out_failed_ || !out_(PrintableLines(text));
 }
 
 void Console::PrintJson(const Json& value) { Print(absl::StrCat(DumpJson(value), "\n")); }
@@ -38,11 +39,11 @@ void Console::Note(absl::string_view sentence) {
 
 void Console::Warn(absl::string_view sentence) {
   ClearLine();
-  error_(absl::StrCat(kName, sentence, "\n"));
+  error_(absl::StrCat(kName, PrintableLines(sentence), "\n"));
 }
 
 void Console::ShowLine(absl::string_view line) {
-  error_(absl::StrCat(kEraseLine, line));
+  error_(absl::StrCat(kEraseLine, Printable(line)));
   line_shown_ = true;
 }
 

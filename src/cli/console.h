@@ -19,7 +19,8 @@ struct ConsoleOptions {
   bool error_is_terminal = false;  // stderr shows a line that changes
 };
 
-// What the program says: results on stdout, all else on stderr. Not thread-safe.
+// What the program says: results on stdout, all else on stderr. Both as PrintableLines(): names and
+// messages may come from anybody. Not thread-safe.
 class Console {
  public:
   Console(Sink out, Sink error, const ConsoleOptions& options)

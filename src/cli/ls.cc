@@ -5,6 +5,7 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/snapshot_filter.h"
+#include "cli/text.h"
 #include "repository/json_text.h"
 #include "repository/tree.h"
 
@@ -20,6 +21,8 @@ using repository::Repository;
 // stand in many places.
 constexpr int kDepthMax = 256;
 constexpr int64_t kNodesMax = 50'000'000;
+// Of the trees from the root to the one that is listed, which are in memory together.
+constexpr std::size_t kTextBytesMax = std::size_t{512} << 20;
 
 absl::string_view TypeName(NodeType type) {
   switch (type) {
@@ -51,12 +54,18 @@ class Lister {
     if (!text.ok()) {
       return Annotate(text.status(), path.empty() ? "/" : path);
     }
-    return repository::DecodeTree(*text, [&](Node& node) -> absl::Status {
+    text_bytes_ += text->size();
+    if (text_bytes_ > kTextBytesMax) {
+      return absl::DataLossError(absl::StrCat(path, " and the folders above it are too large"));
+    }
+    const absl::Status listed = repository::DecodeTree(*text, [&](Node& node) -> absl::Status {
       const std::string node_path = absl::StrCat(path, "/", node.name);
       RETURN_IF_ERROR(Show(node, node_path));
       return node.subtree.has_value() ? List(ctx, *node.subtree, node_path, depth + 1)
                                       : absl::OkStatus();
     });
+    text_bytes_ -= text->size();
+    return listed;
   }
 
  private:
@@ -70,9 +79,10 @@ class Lister {
                                   TypeName(node.type), "\",\"path\":", repository::JsonText(path),
                                   ",\"size\":", node.size_bytes, "}"));
     } else if (long_lines_) {
-      console_.Print(absl::StrFormat("%-8s%16d  %s\n", TypeName(node.type), node.size_bytes, path));
+      console_.Print(
+          absl::StrFormat("%-8s%16d  %s\n", TypeName(node.type), node.size_bytes, Printable(path)));
     } else {
-      console_.Print(absl::StrCat(path, "\n"));
+      console_.Print(absl::StrCat(Printable(path), "\n"));
     }
     return console_.Check();
   }
@@ -81,6 +91,7 @@ class Lister {
   Console& console_;
   const bool long_lines_;
   int64_t nodes_ = 0;
+  std::size_t text_bytes_ = 0;
 };
 
 class LsCommand : public Command {

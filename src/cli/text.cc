@@ -12,12 +12,50 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "repository/json_text.h"
 
 namespace csidelta::cli {
 namespace {
 
 constexpr std::array<absl::string_view, 5> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
 constexpr double kBytesMax = 4611686018427387904.0;  // 2^62
+
+// The code point of a well-formed UTF-8 sequence.
+uint32_t CodePoint(absl::string_view character) {
+  const auto byte = [&](std::size_t i) { return static_cast<uint8_t>(character[i]); };
+  const std::size_t length = character.size();
+  uint32_t code = length == 1 ? byte(0) : byte(0) & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    code = code << 6 | (byte(i) & 0x3FU);
+  }
+  return code;
+}
+
+// Whether a terminal would do something else than show it: C0, DEL and C1, line separators,
+// directions of writing.
+bool IsControl(uint32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E ||
+         code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+std::string MakePrintable(absl::string_view text, absl::string_view kept) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = std::max<std::size_t>(repository::Utf8Bytes(text), 1);
+    const absl::string_view character = text.substr(0, length);
+    text.remove_prefix(length);
+    if (repository::Utf8Bytes(character) == 0) {
+      out.append("\uFFFD");
+    } else if (const uint32_t code = CodePoint(character);
+               IsControl(code) && !absl::StrContains(kept, character)) {
+      absl::StrAppend(&out, "\\u", absl::Hex(code, absl::kZeroPad4));
+    } else {
+      absl::StrAppend(&out, character);
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -155,16 +193,22 @@ std::string WrapText(absl::string_view text, int indent, int columns) {
   return out;
 }
 
+std::string Printable(absl::string_view text) { return MakePrintable(text, ""); }
+
+std::string PrintableLines(absl::string_view text) { return MakePrintable(text, "\n\t"); }
+
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> cells = rows;
   std::vector<std::size_t> widths;
-  for (const std::vector<std::string>& row : rows) {
+  for (std::vector<std::string>& row : cells) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = Printable(row[i]);
       widths[i] = std::max(widths[i], row[i].size());
     }
   }
   std::string out;
-  for (const std::vector<std::string>& row : rows) {
+  for (const std::vector<std::string>& row : cells) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
       absl::StrAppend(&line, i == 0 ? "" : "  ", row[i],

@@ -36,8 +36,15 @@ absl::StatusOr<std::vector<std::string>> SplitWords(absl::string_view command);
 // spaces; a line break in `text` stays. Ends with a line break unless empty.
 std::string WrapText(absl::string_view text, int indent, int columns);
 
-// Columns of equal width per column, two spaces apart, without trailing spaces. Every row has as
-// many cells as the first.
+// `text` as a terminal may show it, whoever wrote it: control characters, those that turn the
+// direction of writing and line separators become \u and four digits, what is not UTF-8 becomes
+// U+FFFD. The same in a JSON text, where this changes nothing but its look.
+std::string Printable(absl::string_view text);
+// The same, but line breaks and tabs stay.
+std::string PrintableLines(absl::string_view text);
+
+// Columns of equal width per column, two spaces apart, without trailing spaces, cells made
+// Printable(). Every row has as many cells as the first.
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace csidelta::cli

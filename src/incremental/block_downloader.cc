@@ -31,8 +31,6 @@ constexpr int kWritesInFlight = 4;
 constexpr int kWorkersMin = 4;
 constexpr int kWorkersMax = 32;
 constexpr int64_t kTasksWaitingMax = 64;
-// How much longer a sealed chunk may be than its plaintext, whoever wrote it.
-constexpr int64_t kSealedExtraBytesMax = int64_t{64} << 10;
 // What trees and places of one level-1 tree take, twice.
 constexpr int64_t kTreesBytes = int64_t{24} << 20;
 
@@ -136,7 +134,8 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPlace> places) {
           absl::StrCat(Describe(blob.handle), ", chunk ", (*shared)[i].chunk, ", is in no index"));
     }
     blob.location = repository_.index().LocationOf(*copy);
-    if (blob.location.span.sealed_bytes > layout_.chunk_bytes() + kSealedExtraBytesMax) {
+    if (blob.location.span.sealed_bytes >
+        layout_.chunk_bytes() + repository::kSealedExtraBytesMax) {
       return absl::DataLossError(absl::StrCat(Describe(blob.handle), " of ",
                                               blob.location.span.sealed_bytes,
                                               " bytes in the index is no chunk"));

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/status_macros.h"
 
 namespace csidelta::incremental {
@@ -54,7 +53,10 @@ absl::Status ChunkWriter::Decode(const CallContext& ctx, const PackRange::Part& 
   if (!other.ok()) {
     return other.status();
   }
-  CSIDELTA_CHECK(other->size() == out.size());  // Its hash is that of these bytes' length.
+  if (other->size() != out.size()) {
+    return absl::DataLossError(absl::StrCat(Describe(part.handle), " has ", other->size(),
+                                            " bytes, not ", out.size(), " as the index says"));
+  }
   std::memcpy(out.data(), other->data(), other->size());
   return absl::OkStatus();
 }

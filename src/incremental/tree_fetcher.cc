@@ -23,6 +23,8 @@ using repository::BlobLocation;
 using repository::BlobType;
 
 constexpr int64_t kTreeRangeBytesMax = int64_t{4} << 20;
+// A volume's own trees have 1 MiB at most; several are in memory at a time.
+constexpr int64_t kTreeBytesMax = int64_t{8} << 20;
 constexpr int64_t kFetchesInFlightMax = 8;
 
 // What one call of Load() works on. Each task writes places of `texts` that no other does.
@@ -37,7 +39,8 @@ struct Job {
 
 absl::Status LoadByIndex(const CallContext& ctx, repository::Repository& repository, std::size_t at,
                          Job& job) {
-  absl::StatusOr<std::string> text = repository.LoadTree(ctx, job.unique[at], std::nullopt);
+  absl::StatusOr<std::string> text =
+      repository.LoadTree(ctx, job.unique[at], std::nullopt, kTreeBytesMax);
   RETURN_IF_ERROR(text.status());
   job.texts[at] = *std::move(text);
   return absl::OkStatus();
@@ -134,7 +137,8 @@ absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ct
     if (!place.has_value()) {
       ASSIGN_OR_RETURN(place, FindByIndex(ctx, tree));
     }
-    if (place.has_value() && place->span.sealed_bytes <= kTreeRangeBytesMax) {
+    if (place.has_value() && place->span.sealed_bytes <= kTreeRangeBytesMax &&
+        place->span.plaintext_bytes() <= kTreeBytesMax) {
       wanted.push_back({.handle = {BlobType::kTree, tree.id},
                         .location = *place,
                         .tag = static_cast<int64_t>(at)});

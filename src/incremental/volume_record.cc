@@ -57,19 +57,28 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
   }
   ASSIGN_OR_RETURN(const std::string manifest_text,
                    LoadManifestText(ctx, repository, root->manifest_blob, locator.manifest));
-  ASSIGN_OR_RETURN(VolumeManifest manifest, repository::DecodeManifest(manifest_text));
+  absl::StatusOr<VolumeManifest> manifest = repository::DecodeManifest(manifest_text);
+  if (!manifest.ok()) {
+    const absl::StatusCode code = absl::IsInvalidArgument(manifest.status())
+                                      ? absl::StatusCode::kDataLoss
+                                      : manifest.status().code();
+    return absl::Status(code, absl::StrCat(what, ": ", manifest.status().message()));
+  }
   ASSIGN_OR_RETURN(const VolumeLayout layout,
-                   VolumeLayout::Make(manifest.size_bytes, manifest.chunk_bytes));
+                   VolumeLayout::Make(manifest->size_bytes, manifest->chunk_bytes));
   ASSIGN_OR_RETURN(const std::string image_text,
                    repository.LoadTree(ctx, root->image_tree, locator.image_tree));
-  ASSIGN_OR_RETURN(std::vector<BlobId> level1_trees,
-                   repository::DecodeImageTree(image_text, layout.level1_count()));
+  absl::StatusOr<std::vector<BlobId>> level1_trees =
+      repository::DecodeImageTree(image_text, layout.level1_count());
+  if (!level1_trees.ok()) {
+    return Annotate(level1_trees.status(), what);
+  }
   return std::make_unique<VolumeRecord>(VolumeRecord{.stored = stored,
                                                      .places = places,
                                                      .root = *root,
-                                                     .manifest = std::move(manifest),
+                                                     .manifest = *std::move(manifest),
                                                      .layout = layout,
-                                                     .level1_trees = std::move(level1_trees)});
+                                                     .level1_trees = *std::move(level1_trees)});
 }
 
 absl::StatusOr<std::vector<BlobId>> LoadLeafIds(const CallContext& ctx, const VolumeRecord& record,

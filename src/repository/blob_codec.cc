@@ -27,6 +27,14 @@ absl::Status WrongHash(const BlobHandle& handle) {
 
 }  // namespace
 
+bool IsLarge(const BlobSpan& span) { return span.plaintext_bytes() > kLargeBlobBytes; }
+
+bool IsPossible(BlobType type, const BlobSpan& span) {
+  const int64_t plaintext_bytes_max = PlaintextBytesMax(type);
+  return span.plaintext_bytes() <= plaintext_bytes_max && span.sealed_bytes >= kEnvelopeBytes &&
+         span.sealed_bytes <= plaintext_bytes_max + kSealedExtraBytesMax;
+}
+
 BlobCodec::BlobCodec(const SealKey& key, int data_level, SecureRandom& random)
     : sealer_(key, random),
       data_level_(data_level),
@@ -72,8 +80,16 @@ absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const BlobHandle& handle,
 
 absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, const BlobSpan& span,
                                                     absl::string_view envelope) {
-  if (int64_t{span.plaintext_bytes()} > PlaintextBytesMax(handle.type)) {
-    return absl::DataLossError(absl::StrCat(Describe(handle), ": too long"));
+  if (!IsPossible(handle.type, span) || envelope.size() != span.sealed_bytes) {
+    return absl::DataLossError(absl::StrCat(Describe(handle), ": impossible length"));
+  }
+  if (span.compressed() && IsLarge(span)) {
+    // The index may lie: no memory is taken before the frame, which its MAC proves, says the same.
+    const absl::Span<uint8_t> frame = Scratch(opened_, envelope.size() - kEnvelopeBytes);
+    RETURN_IF_ERROR(sealer_.Open(AsBytes(envelope), frame));
+    if (!MayExpandTo(frame, span.uncompressed_bytes)) {
+      return absl::DataLossError(absl::StrCat(Describe(handle), ": wrong length"));
+    }
   }
   const absl::Span<uint8_t> plaintext = Scratch(plain_, span.plaintext_bytes());
   RETURN_IF_ERROR(DecodeInto(handle, span, envelope, plaintext));

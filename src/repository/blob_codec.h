@@ -17,6 +17,11 @@
 
 namespace csidelta::repository {
 
+// Whether a blob can lie and be as long as an index says.
+bool IsPossible(BlobType type, const BlobSpan& span);
+// Whether it is so long that memory should hold one of them at a time.
+bool IsLarge(const BlobSpan& span);
+
 // Turns plaintext into sealed blobs and back, with contexts and buffers that are kept between
 // calls. Thread-compatible: one per thread.
 class BlobCodec {

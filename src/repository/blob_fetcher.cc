@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -60,9 +61,10 @@ absl::Status FetchRange(const CallContext& ctx, const Repository& repository,
                         absl::Span<const BlobToFetch> blobs, const Range& range, BlobSink sink) {
   RETURN_IF_ERROR(ctx.Check());
   const int64_t range_bytes = range.end_bytes - range.begin_bytes;
-  if (range_bytes > kTreeBlobBytesMax + kEnvelopeBytes) {
-    // One blob, by an index that lies: nobody writes blobs like that.
-    return sink(blobs[range.first].handle, absl::DataLossError("impossible length of a blob"));
+  if (range_bytes > kRangeBytesMax &&
+      !IsPossible(blobs[range.first].handle.type, blobs[range.first].location.span)) {
+    // One blob, by an index that lies.
+    return FetchOther(ctx, repository, blobs[range.first].handle, sink);
   }
   const absl::StatusOr<std::string> bytes = repository.LoadPackRange(
       ctx, blobs[range.first].location.pack, range.begin_bytes, range_bytes);
@@ -97,7 +99,16 @@ absl::Status FetchBlobs(const CallContext& ctx, const Repository& repository,
            std::tie(right.location.pack, right.location.span.offset_bytes);
   });
   const std::vector<Range> ranges = MakeRanges(blobs);
+  std::mutex large_mutex;
   return ParallelFor(ranges.size(), kMaintenanceThreads, [&](std::size_t i) {
+    const bool large =
+        std::any_of(blobs.begin() + static_cast<std::ptrdiff_t>(ranges[i].first),
+                    blobs.begin() + static_cast<std::ptrdiff_t>(ranges[i].last),
+                    [](const BlobToFetch& blob) { return IsLarge(blob.location.span); });
+    std::unique_lock<std::mutex> alone;
+    if (large) {
+      alone = std::unique_lock(large_mutex);
+    }
     return FetchRange(ctx, repository, blobs, ranges[i], sink);
   });
 }

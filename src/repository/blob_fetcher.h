@@ -26,7 +26,8 @@ using BlobSink = absl::FunctionRef<absl::Status(
 // tried. `sink` is called once per blob, in no order and by several threads at the same time; an
 // error of it, or one that is not damage, ends the run and is returned.
 //
-// REQUIRES a loaded index. Memory: kMaintenanceThreads * (8 MiB + the largest blob).
+// REQUIRES a loaded index. Memory: kMaintenanceThreads * 40 MiB, and twice the largest blob: of
+// those beyond kLargeBlobBytes there is one at a time.
 absl::Status FetchBlobs(const CallContext& ctx, const Repository& repository,
                         std::vector<BlobToFetch> blobs, BlobSink sink);
 

@@ -60,6 +60,11 @@ std::string Compressor::Compress(absl::string_view plaintext) {
   return frame;
 }
 
+bool MayExpandTo(absl::Span<const uint8_t> frame, int64_t plaintext_bytes) {
+  const unsigned long long said = ZSTD_getFrameContentSize(frame.data(), frame.size());
+  return said == ZSTD_CONTENTSIZE_UNKNOWN || said == static_cast<uint64_t>(plaintext_bytes);
+}
+
 struct Decompressor::State {
   ZSTD_DCtx* context = ZSTD_createDCtx();
 

@@ -33,6 +33,9 @@ class Compressor {
   std::unique_ptr<State> state_;
 };
 
+// False when a frame's own header says that it holds another number of bytes.
+bool MayExpandTo(absl::Span<const uint8_t> frame, int64_t plaintext_bytes);
+
 // The way back, for frames from anyone. Thread-compatible: one per thread.
 class Decompressor {
  public:

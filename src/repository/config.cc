@@ -72,15 +72,23 @@ Config MakeConfig(SecureRandom& random) {
 }
 
 absl::StatusOr<Config> DecodeConfig(absl::string_view text) {
-  ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
+  const absl::StatusOr<Json> parsed = ParseJsonObject(text);
+  if (!parsed.ok()) {
+    return Annotate(parsed.status(), "config");
+  }
+  const Json& json = *parsed;
   Config config;
   const int64_t version = GetInt(json, {"version"});
   if (version != 1 && version != kRepositoryVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("config: repository version ", version, " is not known"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "config: repository version ", version, " is not known; a newer csi-delta may know it"));
   }
   config.version = static_cast<int>(version);
-  ASSIGN_OR_RETURN(config.id, Id::Parse(GetString(json, {"id"})));
+  const absl::StatusOr<Id> id = Id::Parse(GetString(json, {"id"}));
+  if (!id.ok()) {
+    return Annotate(id.status(), "config");
+  }
+  config.id = *id;
   const std::string polynomial = GetString(json, {"chunker_polynomial"});
   if (!absl::SimpleHexAtoi(polynomial, &config.chunker_polynomial) ||
       !IsIrreducible(config.chunker_polynomial)) {

@@ -29,14 +29,25 @@ inline constexpr int64_t kPackReadBytesMax = int64_t{256} << 20;
 inline constexpr int64_t kPackTargetBytesLocal = int64_t{16} << 20;
 inline constexpr int64_t kPackTargetBytesRemote = int64_t{32} << 20;
 
+// An envelope is longer than its plaintext by this at most, whoever wrote it.
+inline constexpr int64_t kSealedExtraBytesMax = int64_t{64} << 10;
+
 // A plaintext longer than this is refused, written or read. restic's chunks end at 8 MiB; a tree of
 // a directory with a million entries has some hundred MiB.
 inline constexpr int64_t kDataBlobBytesMax = int64_t{64} << 20;
 inline constexpr int64_t kTreeBlobBytesMax = int64_t{512} << 20;
 
-// Index, snapshot and lock files, stored and as text.
-inline constexpr int64_t kUnpackedStoredBytesMax = int64_t{256} << 20;
-inline constexpr int64_t kUnpackedTextBytesMax = int64_t{512} << 20;
+// Longer than any that backup programs write, but for the trees of huge directories.
+inline constexpr int64_t kLargeBlobBytes = int64_t{16} << 20;
+
+// Files that are sealed by themselves, as text; none is stored longer than that.
+inline constexpr int64_t kIndexTextBytesMax = int64_t{512} << 20;
+inline constexpr int64_t kLocatorTextBytesMax = int64_t{128} << 20;
+inline constexpr int64_t kSnapshotTextBytesMax = int64_t{16} << 20;
+inline constexpr int64_t kLockTextBytesMax = int64_t{64} << 10;
+// All snapshots that are listed together.
+inline constexpr int64_t kSnapshotsTextBytesMax = int64_t{256} << 20;
+inline constexpr int64_t kSnapshotValuesMax = int64_t{1} << 18;
 inline constexpr int64_t kKeyFileBytesMax = 64 << 10;
 inline constexpr int64_t kConfigBytesMax = 64 << 10;
 

@@ -9,33 +9,6 @@ namespace {
 
 constexpr char kReplacement[] = "\\ufffd";
 
-// The length of the well-formed UTF-8 sequence at the front of `text`, or 0.
-std::size_t Utf8Bytes(absl::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  if (length == 0 || length > text.size()) {
-    return 0;
-  }
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) {
-      return 0;
-    }
-  }
-  if (length < 3) {
-    return length;
-  }
-  // Overlong forms, surrogates and what lies beyond U+10FFFF.
-  const bool wrong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0) ||
-                     (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90);
-  return wrong ? 0 : length;
-}
-
 void AppendAscii(std::string& out, char c) {
   switch (c) {
     case '"':
@@ -118,6 +91,32 @@ bool TakeEscape(absl::string_view& text, std::string& name) {
 }
 
 }  // namespace
+
+std::size_t Utf8Bytes(absl::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = byte(0);
+  const std::size_t length = first < 0x80   ? 1
+                             : first < 0xC2 ? 0
+                             : first < 0xE0 ? 2
+                             : first < 0xF0 ? 3
+                             : first < 0xF5 ? 4
+                                            : 0;
+  if (length == 0 || length > text.size()) {
+    return 0;
+  }
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) {
+      return 0;
+    }
+  }
+  if (length < 3) {
+    return length;
+  }
+  // Overlong forms, surrogates and what lies beyond U+10FFFF.
+  const bool wrong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) >= 0xA0) ||
+                     (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90);
+  return wrong ? 0 : length;
+}
 
 void AppendUtf8(std::string& out, uint32_t code) {
   if (code < 0x80) {

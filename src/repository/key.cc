@@ -38,8 +38,9 @@ absl::Status CheckScrypt(const ScryptParameters& parameters) {
   const bool possible = n > 1 && std::has_single_bit(n) && r > 0 && p > 0;
   // Divisions, because the products may overflow.
   if (!possible || n > kScryptMemoryBytesMax / 128 / r || n * r > kScryptWorkMax / p) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("key: scrypt parameters out of bounds: N=", n, " r=", r, " p=", p));
+    return absl::InvalidArgumentError(absl::StrCat("key: scrypt parameters out of bounds: N=", n,
+                                                   " r=", r, " p=", p,
+                                                   "; make another key with restic key add"));
   }
   return absl::OkStatus();
 }

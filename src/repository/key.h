@@ -15,9 +15,10 @@ namespace csidelta::repository {
 
 // What we write. With a generated password this is ample, and it takes 66 ms and 32 MiB.
 inline constexpr ScryptParameters kScryptWritten = {.n = 32768, .r = 8, .p = 1};
-// What we accept: n * r bounds memory, n * r * p bounds time.
-inline constexpr uint64_t kScryptMemoryBytesMax = uint64_t{1} << 30;
-inline constexpr uint64_t kScryptWorkMax = uint64_t{1} << 28;  // n * r * p
+// What we accept from whoever wrote the file, before a password is proven: 128 * n * r bytes of
+// memory, four times what restic asks for at most, and n * r * p steps, some seconds.
+inline constexpr uint64_t kScryptMemoryBytesMax = uint64_t{256} << 20;
+inline constexpr uint64_t kScryptWorkMax = uint64_t{1} << 24;
 inline constexpr std::size_t kKeySaltBytes = 64;
 
 // A key file: the master key, sealed with a key derived from a password.

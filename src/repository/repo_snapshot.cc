@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/civil_time.h"
 #include "base/status_macros.h"
+#include "repository/format.h"
 #include "repository/json_text.h"
 
 namespace csidelta::repository {
@@ -191,7 +192,7 @@ std::string EncodeSnapshot(const RepoSnapshot& snapshot) {
 }
 
 absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view text) {
-  ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
+  ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, kSnapshotValuesMax));
   RepoSnapshot snapshot;
   ASSIGN_OR_RETURN(snapshot.time, ParseRfc3339(GetString(json, {"time"})));
   RETURN_IF_ERROR(DecodeIds(json, snapshot));

@@ -14,6 +14,7 @@
 #include "repository/compression.h"
 #include "repository/format.h"
 #include "repository/parallel.h"
+#include "storage/object_rules.h"
 
 namespace csidelta::repository {
 namespace {
@@ -91,18 +92,49 @@ absl::StatusOr<std::vector<FileInfo>> CollectIds(const CallContext& ctx,
 
 std::string KeyFileKey(const Id& id) { return absl::StrCat("keys/", id.Hex()); }
 
+int64_t TextBytesMax(FileKind kind) {
+  switch (kind) {
+    case FileKind::kIndex:
+      return kIndexTextBytesMax;
+    case FileKind::kSnapshot:
+      return kSnapshotTextBytesMax;
+    case FileKind::kLock:
+      break;
+  }
+  return kLockTextBytesMax;
+}
+
+// The whole object; DATA_LOSS when it is longer than anything honest.
+absl::StatusOr<std::string> GetWhole(const CallContext& ctx, storage::ObjectStore& store,
+                                     const std::string& key, int64_t bytes_max) {
+  absl::StatusOr<std::string> bytes = store.Get(ctx, key, bytes_max);
+  return storage::IsObjectTooLarge(bytes.status()) ? absl::DataLossError(bytes.status().message())
+                                                   : std::move(bytes);
+}
+
 // The text of a file that was sealed as restic seals its JSON.
-absl::StatusOr<std::string> DecodeText(std::string opened) {
+absl::StatusOr<std::string> DecodeText(std::string opened, int64_t bytes_max) {
   if (opened.empty()) {
     return absl::DataLossError("is empty");
   }
   if (opened.front() == '{' || opened.front() == '[') {
-    return opened;
+    return std::ssize(opened) <= bytes_max ? absl::StatusOr<std::string>(std::move(opened))
+                                           : absl::DataLossError("is too long");
   }
   if (opened.front() != kCompressedMarker) {
     return absl::DataLossError("begins with an unknown marker");
   }
-  return Decompressor().Decompress(absl::string_view(opened).substr(1), kUnpackedTextBytesMax);
+  absl::StatusOr<std::string> text =
+      Decompressor().Decompress(absl::string_view(opened).substr(1), bytes_max);
+  return absl::IsResourceExhausted(text.status()) ? absl::DataLossError(text.status().message())
+                                                  : std::move(text);
+}
+
+absl::StatusOr<RepoSnapshot> DecodeSnapshotFile(const Id& id,
+                                                const absl::StatusOr<std::string>& text) {
+  RETURN_IF_ERROR(text.status());
+  absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshot(*text);
+  return snapshot.ok() ? snapshot : Annotate(snapshot.status(), Describe(FileKind::kSnapshot, id));
 }
 
 // What a copy's error says about the next copy: it may be better.
@@ -193,7 +225,7 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const CallContext& 
                                                              absl::string_view password,
                                                              const Environment& environment) {
   std::unique_ptr<Repository> repository(new Repository(store, environment));
-  const absl::StatusOr<std::string> sealed = store.Get(ctx, kConfigKey, kConfigBytesMax);
+  const absl::StatusOr<std::string> sealed = GetWhole(ctx, store, kConfigKey, kConfigBytesMax);
   if (absl::IsNotFound(sealed.status())) {
     return AsNoRepository(
         absl::NotFoundError(absl::StrCat("there is no repository in ", store.Describe())));
@@ -209,30 +241,42 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const CallContext& 
   return repository;
 }
 
-// Tries each key file until one gives the master key.
+absl::Status Repository::OpenWithKey(const CallContext& ctx, const Id& id,
+                                     absl::string_view password) {
+  ASSIGN_OR_RETURN(const std::string text, GetWhole(ctx, store_, KeyFileKey(id), kKeyFileBytesMax));
+  ASSIGN_OR_RETURN(const KeyFile file, DecodeKeyFile(text));
+  const absl::StatusOr<SealKey> master = UnwrapMasterKey(file, password, *environment_.random);
+  if (absl::IsUnauthenticated(master.status())) {
+    return AsWrongPassword(master.status());
+  }
+  RETURN_IF_ERROR(master.status());
+  master_key_ = *master;
+  key_id_ = id;
+  return absl::OkStatus();
+}
+
+// Tries each key file until one gives the master key. One that is damaged spoils none of the
+// others.
 absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view password) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
-  absl::Status other_error;
+  absl::Status damage;
+  bool refused = false;
   for (std::size_t i = 0; i < std::min(keys.size(), kKeysTriedMax); ++i) {
-    const absl::StatusOr<std::string> text =
-        store_.Get(ctx, KeyFileKey(keys[i].id), kKeyFileBytesMax);
-    if (absl::IsNotFound(text.status())) {
-      continue;  // Removed since the listing.
+    const absl::Status status = OpenWithKey(ctx, keys[i].id, password);
+    if (status.ok()) {
+      return status;
     }
-    RETURN_IF_ERROR(text.status());
-    const absl::StatusOr<KeyFile> file = DecodeKeyFile(*text);
-    const absl::StatusOr<SealKey> master =
-        file.ok() ? UnwrapMasterKey(*file, password, *environment_.random) : file.status();
-    if (master.ok()) {
-      master_key_ = *master;
-      key_id_ = keys[i].id;
-      return absl::OkStatus();
-    }
-    if (!absl::IsUnauthenticated(master.status())) {
-      other_error = Annotate(master.status(), absl::StrCat("key ", keys[i].id.ShortHex()));
+    if (absl::IsDataLoss(status) || absl::IsInvalidArgument(status)) {
+      damage = Annotate(status, absl::StrCat("key ", keys[i].id.ShortHex()));
+    } else if (IsWrongPassword(status)) {
+      refused = true;
+    } else if (!absl::IsNotFound(status)) {  // Removed since the listing.
+      return status;
     }
   }
-  RETURN_IF_ERROR(other_error);
+  if (!refused && !damage.ok()) {
+    return damage;
+  }
   return AsWrongPassword(absl::UnauthenticatedError("wrong password, or no key found"));
 }
 
@@ -299,7 +343,7 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_v
   const std::string sealed = sealer.Seal(plain);
   // Read back what others will have to trust.
   ASSIGN_OR_RETURN(std::string opened, sealer.Open(sealed));
-  ASSIGN_OR_RETURN(const std::string read, DecodeText(std::move(opened)));
+  ASSIGN_OR_RETURN(const std::string read, DecodeText(std::move(opened), kIndexTextBytesMax));
   if (read != text) {
     return absl::DataLossError("a file does not read back as it was sealed");
   }
@@ -326,13 +370,13 @@ absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
 absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
                                                  const Id& id) const {
   ASSIGN_OR_RETURN(const std::string sealed,
-                   store_.Get(ctx, FileKey(kind, id), kUnpackedStoredBytesMax));
+                   GetWhole(ctx, store_, FileKey(kind, id), TextBytesMax(kind)));
   if (Id::Of(sealed) != id) {
     return absl::DataLossError(absl::StrCat(Describe(kind, id), " does not hash to its name"));
   }
   absl::StatusOr<std::string> text = Sealer(master_key_, *environment_.random).Open(sealed);
   if (text.ok()) {
-    text = DecodeText(*std::move(text));
+    text = DecodeText(*std::move(text), TextBytesMax(kind));
   }
   if (!text.ok()) {
     return Annotate(text.status(), Describe(kind, id));
@@ -362,9 +406,7 @@ absl::StatusOr<Id> Repository::SaveSnapshot(const CallContext& ctx, const RepoSn
 }
 
 absl::StatusOr<RepoSnapshot> Repository::LoadSnapshot(const CallContext& ctx, const Id& id) const {
-  ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kSnapshot, id));
-  absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshot(text);
-  return snapshot.ok() ? snapshot : Annotate(snapshot.status(), Describe(FileKind::kSnapshot, id));
+  return DecodeSnapshotFile(id, LoadFile(ctx, FileKind::kSnapshot, id));
 }
 
 absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
@@ -373,10 +415,17 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
   std::mutex mutex;
   std::vector<StoredSnapshot> snapshots;
+  int64_t text_bytes = 0;
   RETURN_IF_ERROR(ParallelFor(files.size(), kLoadThreads, [&](std::size_t i) -> absl::Status {
-    absl::StatusOr<RepoSnapshot> snapshot = LoadSnapshot(ctx, files[i].id);
+    absl::StatusOr<std::string> text = LoadFile(ctx, FileKind::kSnapshot, files[i].id);
+    absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshotFile(files[i].id, text);
     std::scoped_lock lock(mutex);
     if (snapshot.ok()) {
+      text_bytes += std::ssize(*text);
+      if (text_bytes > kSnapshotsTextBytesMax) {
+        return absl::ResourceExhaustedError(
+            "the snapshots are too long to be listed together; name one by its id");
+      }
       snapshots.push_back({.id = files[i].id, .snapshot = *std::move(snapshot)});
       return absl::OkStatus();
     }
@@ -480,6 +529,10 @@ absl::StatusOr<std::string> Repository::LoadPackRange(const CallContext& ctx, co
 
 absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const BlobHandle& handle,
                                                    const BlobLocation& location) const {
+  if (!IsPossible(handle.type, location.span)) {
+    return absl::DataLossError(
+        absl::StrCat(repository::Describe(handle), ": impossible length in the index"));
+  }
   ASSIGN_OR_RETURN(
       const std::string envelope,
       LoadPackRange(ctx, location.pack, location.span.offset_bytes, location.span.sealed_bytes));
@@ -489,15 +542,18 @@ absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const
   return std::string(plaintext);
 }
 
-absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx,
-                                                 const BlobHandle& handle) const {
+absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const BlobHandle& handle,
+                                                 int64_t bytes_max) const {
   ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, index_.Lookup(handle));
   if (locations.empty()) {
     return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index"));
   }
   absl::Status last;
   for (const BlobLocation& location : locations) {
-    absl::StatusOr<std::string> blob = LoadBlobAt(ctx, handle, location);
+    absl::StatusOr<std::string> blob =
+        location.span.plaintext_bytes() <= bytes_max
+            ? LoadBlobAt(ctx, handle, location)
+            : absl::DataLossError(absl::StrCat("longer than ", bytes_max, " bytes"));
     if (blob.ok() || !IsDamage(blob.status())) {
       return blob;
     }
@@ -510,16 +566,17 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx,
 }
 
 absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const BlobId& id,
-                                                 const std::optional<BlobLocation>& place) {
+                                                 const std::optional<BlobLocation>& place,
+                                                 int64_t bytes_max) {
   const BlobHandle handle = {.type = BlobType::kTree, .id = id};
-  if (place.has_value()) {
+  if (place.has_value() && place->span.plaintext_bytes() <= bytes_max) {
     absl::StatusOr<std::string> tree = LoadBlobAt(ctx, handle, *place);
     if (tree.ok() || !IsDamage(tree.status())) {
       return tree;  // Damage: the pack was repacked since, most likely.
     }
   }
   RETURN_IF_ERROR(LoadIndex(ctx));
-  return LoadBlob(ctx, handle);
+  return LoadBlob(ctx, handle, bytes_max);
 }
 
 // --- Sidecars ---
@@ -546,9 +603,9 @@ absl::Status Repository::SaveSidecar(const CallContext& ctx, const std::string& 
 
 absl::StatusOr<std::string> Repository::LoadSidecar(const CallContext& ctx,
                                                     const std::string& key) const {
-  ASSIGN_OR_RETURN(const std::string sealed, store_.Get(ctx, key, kUnpackedStoredBytesMax));
+  ASSIGN_OR_RETURN(const std::string sealed, GetWhole(ctx, store_, key, kLocatorTextBytesMax));
   ASSIGN_OR_RETURN(std::string opened, Sealer(master_key_, *environment_.random).Open(sealed));
-  return DecodeText(std::move(opened));
+  return DecodeText(std::move(opened), kLocatorTextBytesMax);
 }
 
 absl::StatusOr<Id> Repository::SaveLocatorFile(const CallContext& ctx, absl::string_view sealed) {

@@ -17,6 +17,7 @@
 #include "repository/blob_codec.h"
 #include "repository/config.h"
 #include "repository/environment.h"
+#include "repository/format.h"
 #include "repository/index.h"
 #include "repository/key.h"
 #include "repository/repo_snapshot.h"
@@ -130,14 +131,16 @@ class Repository {
   std::unique_ptr<BlobCodec> MakeCodec(int data_level = kDataCompressionLevel) const;
 
   // The blob, from any copy that proves itself. REQUIRES a loaded index. NOT_FOUND when the index
-  // has none, DATA_LOSS when no copy reads.
-  absl::StatusOr<std::string> LoadBlob(const CallContext& ctx, const BlobHandle& handle) const;
+  // has none, DATA_LOSS when no copy reads or has `bytes_max` bytes at most.
+  absl::StatusOr<std::string> LoadBlob(const CallContext& ctx, const BlobHandle& handle,
+                                       int64_t bytes_max = kTreeBlobBytesMax) const;
   // From this very copy.
   absl::StatusOr<std::string> LoadBlobAt(const CallContext& ctx, const BlobHandle& handle,
                                          const BlobLocation& location) const;
   // A tree: at `place`, else through the index, which is loaded if need be. Thread-safe.
   absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const BlobId& id,
-                                       const std::optional<BlobLocation>& place);
+                                       const std::optional<BlobLocation>& place,
+                                       int64_t bytes_max = kTreeBlobBytesMax);
   // Sealed bytes as they are stored; proven by who decodes them.
   absl::StatusOr<std::string> LoadPackRange(const CallContext& ctx, const PackId& pack,
                                             int64_t offset_bytes, int64_t length_bytes) const;
@@ -162,6 +165,7 @@ class Repository {
         environment_(environment),
         scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {}
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password);
+  absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,

@@ -11,6 +11,9 @@
 namespace csidelta::repository {
 namespace {
 
+// As long as a whole path may be on Linux.
+constexpr std::size_t kNameBytesMax = 4096;
+
 NodeType TypeOf(absl::string_view name) {
   if (name == "file") {
     return NodeType::kFile;
@@ -66,8 +69,9 @@ Node ReadNode(JsonReader& reader) {
   while (reader.NextMember(key)) {
     ReadMember(reader, key, node);
   }
-  if (node.name.empty() || node.name == "." || node.name == ".." ||
-      node.name.find('/') != std::string::npos || node.name.find('\0') != std::string::npos) {
+  if (node.name.empty() || node.name.size() > kNameBytesMax || node.name == "." ||
+      node.name == ".." || node.name.find('/') != std::string::npos ||
+      node.name.find('\0') != std::string::npos) {
     reader.Fail("impossible name");
   }
   return node;

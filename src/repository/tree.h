@@ -32,7 +32,8 @@ struct Node {
 std::string EncodeTree(absl::Span<const Node> nodes);
 
 // Feeds `sink` each node of a tree from anyone; the argument may be moved from. DATA_LOSS when
-// malformed, when names are empty, contain "/" or do not ascend strictly, or when an id is null.
+// malformed, when names are empty, longer than 4096
+// bytes, contain "/" or do not ascend strictly, or when an id is null.
 // An error of `sink` is returned unchanged. Memory is bounded by the largest node.
 absl::Status DecodeTree(absl::string_view text, absl::FunctionRef<absl::Status(Node&)> sink);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -159,18 +160,23 @@ std::string EncodeRootTree(const BlobId& image_tree, const BlobId& manifest_blob
 
 absl::StatusOr<std::vector<BlobId>> DecodeLeafTree(absl::string_view text, int64_t chunks,
                                                    int64_t leaf_bytes) {
-  ASSIGN_OR_RETURN(std::vector<Node> nodes, DecodeTree(text));
-  if (nodes.size() != 1 || nodes[0].name != kDataName || nodes[0].type != NodeType::kFile ||
-      !nodes[0].content.has_value()) {
-    return NotOurs("a leaf has one file, data");
-  }
-  if (static_cast<int64_t>(nodes[0].content->size()) != chunks ||
-      nodes[0].size_bytes != static_cast<uint64_t>(leaf_bytes)) {
-    return NotOurs(absl::StrCat("a leaf of ", nodes[0].content->size(), " chunks and ",
-                                nodes[0].size_bytes, " bytes instead of ", chunks, " and ",
-                                leaf_bytes));
-  }
-  return *std::move(nodes[0].content);
+  constexpr absl::string_view kShape = "a leaf has one file, data";
+  std::optional<std::vector<BlobId>> ids;
+  RETURN_IF_ERROR(DecodeTree(text, [&](Node& node) -> absl::Status {
+    if (ids.has_value() || node.name != kDataName || node.type != NodeType::kFile ||
+        !node.content.has_value()) {
+      return NotOurs(kShape);
+    }
+    if (std::ssize(*node.content) != chunks ||
+        node.size_bytes != static_cast<uint64_t>(leaf_bytes)) {
+      return NotOurs(absl::StrCat("a leaf of ", node.content->size(), " chunks and ",
+                                  node.size_bytes, " bytes instead of ", chunks, " and ",
+                                  leaf_bytes));
+    }
+    ids = std::move(node.content);
+    return absl::OkStatus();
+  }));
+  return ids.has_value() ? absl::StatusOr<std::vector<BlobId>>(*std::move(ids)) : NotOurs(kShape);
 }
 
 absl::StatusOr<std::vector<BlobId>> DecodeLevel1Tree(absl::string_view text, int64_t leaves) {
@@ -182,7 +188,11 @@ absl::StatusOr<std::vector<BlobId>> DecodeImageTree(absl::string_view text, int6
 }
 
 absl::StatusOr<RootTree> DecodeRootTree(absl::string_view text) {
-  ASSIGN_OR_RETURN(const std::vector<Node> nodes, DecodeTree(text));
+  std::vector<Node> nodes;
+  RETURN_IF_ERROR(DecodeTree(text, [&nodes](Node& node) {
+    nodes.push_back(std::move(node));
+    return nodes.size() <= 2 ? absl::OkStatus() : NotOurs("more than two entries in the root");
+  }));
   if (nodes.size() != 2 || nodes[0].name != kImageName || !nodes[0].subtree.has_value() ||
       nodes[1].name != kManifestName || !nodes[1].content.has_value() ||
       nodes[1].content->size() != 1) {

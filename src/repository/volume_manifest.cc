@@ -107,7 +107,11 @@ absl::StatusOr<VolumeManifest> DecodeManifest(absl::string_view text) {
   VolumeManifest manifest;
   manifest.size_bytes = GetInt(json, {"size_bytes"});
   manifest.chunk_bytes = GetInt(json, {"chunk_bytes"});
-  RETURN_IF_ERROR(VolumeLayout::Make(manifest.size_bytes, manifest.chunk_bytes).status());
+  if (const absl::Status status =
+          VolumeLayout::Make(manifest.size_bytes, manifest.chunk_bytes).status();
+      !status.ok()) {
+    return Annotate(status, "volume.json");
+  }
   ASSIGN_OR_RETURN(manifest.image_tree, Id::Parse(GetString(json, {"image_tree"})));
   for (const auto& [name, member] : kClaimTexts) {
     manifest.*member = GetString(json, {"pvc", name});

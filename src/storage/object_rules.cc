@@ -101,8 +101,12 @@ absl::Status ObjectTooLarge(absl::string_view key, int64_t size_bytes_max) {
   return status;
 }
 
+bool IsObjectTooLarge(const absl::Status& status) {
+  return status.GetPayload(kTooLargePayload).has_value();
+}
+
 bool MayHeal(const absl::Status& status) {
-  return IsRetryable(status) && !status.GetPayload(kTooLargePayload).has_value();
+  return IsRetryable(status) && !IsObjectTooLarge(status);
 }
 
 }  // namespace csidelta::storage

@@ -33,6 +33,7 @@ absl::Status ObjectExists(absl::string_view key);
 absl::Status ObjectEndsBefore(absl::string_view key, const ByteRange& range, int64_t size_bytes);
 // RESOURCE_EXHAUSTED that no repetition heals.
 absl::Status ObjectTooLarge(absl::string_view key, int64_t size_bytes_max);
+bool IsObjectTooLarge(const absl::Status& status);
 
 // Whether the same call may succeed when made again: IsRetryable(), without what ObjectTooLarge()
 // says.

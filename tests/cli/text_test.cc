@@ -85,6 +85,19 @@ TEST(TextTest, WrapsText) {
   EXPECT_EQ(WrapText("one\ntwo", 0, 80), "one\ntwo\n");
 }
 
+TEST(TextTest, ShowsWhatATerminalWouldObey) {
+  EXPECT_EQ(Printable("plain \xC3\xA9 \xF0\x9F\x92\xBE"), "plain \xC3\xA9 \xF0\x9F\x92\xBE");
+  EXPECT_EQ(Printable("\x1B[2J"), "\\u001b[2J");
+  EXPECT_EQ(Printable(absl::string_view("a\0b\n\t\x7F", 6)), "a\\u0000b\\u000a\\u0009\\u007f");
+  EXPECT_EQ(Printable("\xC2\x9B"
+                      "31m"),
+            "\\u009b31m");  // One byte of Latin-1: CSI.
+  EXPECT_EQ(Printable("\xE2\x80\xAEgpj\xE2\x80\xA8"), "\\u202egpj\\u2028");  // Right to left.
+  EXPECT_EQ(Printable("\x9B\xE2\x80"), "\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(PrintableLines("a\tb\nc\r\x1B"), "a\tb\nc\\u000d\\u001b");
+  EXPECT_EQ(FormatTable({{"a\nb", "c"}}), "a\\u000ab  c\n");
+}
+
 TEST(TextTest, FormatsTables) {
   EXPECT_EQ(FormatTable({{"ID", "Name"}, {"1", "one"}, {"20", ""}}), "ID  Name\n1   one\n20\n");
 }
