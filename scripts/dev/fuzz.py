@@ -1,5 +1,6 @@
 """./dev fuzz: runs libFuzzer targets for a while, beginning from the corpus that is in the tree."""
 
+import concurrent.futures
 import tempfile
 
 import build
@@ -10,6 +11,7 @@ CI_SECONDS = 10
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 INPUT_BYTES_MAX = 1 << 20
 MEMORY_MIB_MAX = 2048
+FAILURE_LINES = 40
 
 
 def targets():
@@ -20,17 +22,21 @@ def targets():
 
 
 def _run(target, seconds):
+    """Runs one target and says how many inputs it was fed."""
     crashes = build.folder("fuzz") / "crashes"
     crashes.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="csi-delta-fuzz-") as found, stage(f"fuzz {target}"):
+    with tempfile.TemporaryDirectory(prefix="csi-delta-fuzz-") as found:
         corpus = [path for path in (CORPUS / target,) if path.is_dir()]
         command = [build.folder("fuzz") / "bin" / target, f"-max_total_time={seconds}", "-timeout=10",
                    f"-rss_limit_mb={MEMORY_MIB_MAX}", f"-max_len={INPUT_BYTES_MAX}", "-verbosity=0",
-                   "-print_final_stats=1", f"-artifact_prefix={crashes}/", found, *corpus]
-        code, _ = console.execute(command, limit_seconds=seconds + 120)
-        if code != 0:
-            raise Failure(f"{target} found something: see {crashes.relative_to(ROOT)}; when it is mended, "
-                          f"the input belongs into {CORPUS.relative_to(ROOT)}/{target}/")
+                   "-print_final_stats=1", f"-artifact_prefix={crashes}/{target}-", found, *corpus]
+        code, lines = console.execute(command, limit_seconds=seconds + 120, keep=True, quiet=True)
+    if code != 0:
+        say("\n".join(lines[-FAILURE_LINES:]))
+        raise Failure(f"{target} found something: see {crashes.relative_to(ROOT)}; when it is mended, "
+                      f"the input belongs into {CORPUS.relative_to(ROOT)}/{target}/")
+    inputs = [line.split()[-1] for line in lines if line.startswith("stat::number_of_executed_units:")]
+    say(f"{target}: {inputs[0] if inputs else '?'} inputs in {seconds} s, nothing found")
 
 
 def run(target, seconds):
@@ -43,11 +49,16 @@ def run(target, seconds):
 
 
 def run_all(seconds):
-    """Builds and runs all targets, each for so many seconds."""
+    """Builds all targets and runs each for so many seconds, as many side by side as there are cores."""
     known = targets()
     if not known:
         raise Failure("there are no fuzz targets")
     build.build("fuzz", known)
-    for target in known:
-        _run(target, seconds)
+    with stage("fuzz targets"), concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
+        runs = [pool.submit(_run, target, seconds) for target in known]
+        try:
+            for finished in runs:
+                finished.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
     say(f"fuzz: {len(known)} targets, {seconds} s each, nothing found")
