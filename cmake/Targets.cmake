@@ -64,7 +64,7 @@ if(CSIDELTA_BUILD_TESTS)
   add_custom_target(csidelta_real_tests)
 endif()
 
-# csidelta_test(NAME x_test SOURCES ... DEPS ... LABELS unit|grpc|threads|slow)
+# csidelta_test(NAME x_test SOURCES ... DEPS ... LABELS unit|grpc|threads|slow|sweep)
 function(csidelta_test)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_SOURCES)

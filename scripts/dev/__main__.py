@@ -15,6 +15,7 @@ import interop
 import lint
 import mutants
 import packages
+import sweep
 import tiers
 from console import ROOT, Failure, say
 
@@ -115,6 +116,10 @@ def do_interop(arguments):
     return interop.run()
 
 
+def do_sweep(arguments):
+    return sweep.run(_at_most(arguments, 1, "sweep [seed]")[0])
+
+
 def do_mutants(arguments):
     return mutants.run(arguments)
 
@@ -185,8 +190,6 @@ def do_help(arguments):
     say("usage: ./dev VERB [arguments]\n")
     for name, verb in VERBS.items():
         say(f"  {f'{name} {verb.arguments}'.strip():<28}{verb.text}")
-    for name, text in LATER.items():
-        say(f"  {name:<28}{text}")
     say("\nPresets: " + " ".join(build.presets()) +
         "\nCSI_DELTA_CACHE (default ~/.cache/csi-delta) holds build products, CSI_DELTA_JOBS is how many"
         "\nthings are compiled at once (default: as many as there are processors).")
@@ -203,6 +206,8 @@ VERBS = {
     "bench": Verb("plugin | engine | micro", "measure the plugin beside what Velero has, the engine beside restic "
                   "and kopia, its parts alone", do_bench),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),
+    "sweep": Verb("[seed]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed",
+                  do_sweep),
     "mutants": Verb("[name]", "break each promise on purpose, expect its test to fail", do_mutants),
     "fuzz": Verb("<target>|all [seconds]", "feed a parser what it never saw (60 s)", do_fuzz),
     "fmt": Verb("", "format the C++ sources in place", do_fmt),
@@ -215,18 +220,10 @@ VERBS = {
     "help": Verb("", "this", do_help, False),
 }
 
-LATER = {
-    "sweep": "not yet: every crash and fault point on the real stack; comes with the incremental engine",
-}
-
-
 def main(arguments):
     name, *rest = arguments or ["help"]
     if name in ("-h", "--help"):
         name = "help"
-    if name in LATER:
-        print(f"dev: {name}: {LATER[name]}", file=sys.stderr)
-        return 2
     if name not in VERBS:
         print(f"dev: no such verb: {name}; ./dev help lists them", file=sys.stderr)
         return 2

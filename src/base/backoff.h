@@ -12,10 +12,12 @@ struct BackoffOptions {
   absl::Duration delay_first = absl::Milliseconds(100);
   absl::Duration delay_max = absl::Seconds(5);
   int attempts_max = 8;  // Tries in total, the first one included.
+  // The part of a delay that chance may take away: with 1 a delay is anything from nothing on.
+  double jitter = 0.5;
 };
 
-// How long to wait before trying again: doubles from delay_first to delay_max, and each delay is
-// drawn from its upper half, so that many clients do not come back at once. Not thread-safe.
+// How long to wait before trying again: doubles from delay_first to delay_max, less what chance
+// takes away, so that many clients do not come back at once. Not thread-safe.
 class Backoff {
  public:
   Backoff(const BackoffOptions& options, Random& random) : options_(options), random_(random) {}
@@ -29,9 +31,9 @@ class Backoff {
     ++attempts_;
     const absl::Duration ceiling =
         std::min(options_.delay_max, options_.delay_first * (int64_t{1} << doublings));
-    const int64_t half_us = std::max<int64_t>(1, absl::ToInt64Microseconds(ceiling / 2));
-    const auto jitter_us = static_cast<int64_t>(random_.Below(static_cast<uint64_t>(half_us) + 1));
-    return absl::Microseconds(half_us + jitter_us);
+    const auto jitter_us =
+        static_cast<uint64_t>(absl::ToInt64Microseconds(ceiling * options_.jitter));
+    return ceiling - absl::Microseconds(random_.Below(jitter_us + 1));
   }
 
   // After a success: the next failure starts over.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -35,7 +36,6 @@ using incremental::UploadOptions;
 using repository::Repository;
 using repository::StoredSnapshot;
 
-constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 // What an index that is loaded for the sake of an unfinished run may take of the memory.
 constexpr int64_t kKnownShare = 4;
 // While one upload waits for its answer another uses the line; the budget decides how many there
@@ -105,8 +105,8 @@ class BackupCommand : public Command {
                                             Repository& repository) const;
   // The name of the source and its state, for --immutable.
   absl::StatusOr<std::string> Identity(const UploadOptions& options) const;
-  absl::Status UseUnfinished(const CallContext& ctx, Session& session, Repository& repository,
-                             UploadOptions& options, bool& marked) const;
+  absl::StatusOr<ResumeAnswer> UseUnfinished(const CallContext& ctx, Session& session,
+                                             Repository& repository, UploadOptions& options) const;
   ExitCode Tell(Session& session, const BackupResult& result) const;
 
   std::string device_;
@@ -229,9 +229,19 @@ absl::StatusOr<std::optional<StoredSnapshot>> BackupCommand::ChooseParent(
     return parent;
   }
   ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
-  const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const StoredSnapshot& stored) {
+  const auto is_ours = [&](const StoredSnapshot& stored) {
     return stored.snapshot.hostname == record.hostname && stored.snapshot.paths == record.paths &&
            repository::TagValue(stored.snapshot, "mode") == "block";
+  };
+  // What another one builds on is not the newest, whatever the clock said then.
+  std::set<repository::Id> bases;
+  for (const StoredSnapshot& stored : all) {
+    if (is_ours(stored) && stored.snapshot.parent.has_value()) {
+      bases.insert(*stored.snapshot.parent);
+    }
+  }
+  const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const StoredSnapshot& stored) {
+    return is_ours(stored) && !bases.contains(stored.id);
   });
   if (newest == all.rend()) {
     return std::optional<StoredSnapshot>();
@@ -278,13 +288,14 @@ absl::StatusOr<std::string> BackupCommand::Identity(const UploadOptions& options
                       is_file ? facts.st_mtim.tv_sec : 0, ".", is_file ? facts.st_mtim.tv_nsec : 0);
 }
 
-absl::Status BackupCommand::UseUnfinished(const CallContext& ctx, Session& session,
-                                          Repository& repository, UploadOptions& options,
-                                          bool& marked) const {
-  const bool look = !options.parent.has_value() || session.dead_locks_removed() > 0 ||
+absl::StatusOr<ResumeAnswer> BackupCommand::UseUnfinished(const CallContext& ctx, Session& session,
+                                                          Repository& repository,
+                                                          UploadOptions& options) const {
+  // The lock of a run on another machine may be all that is left of it.
+  const bool look = !options.parent.has_value() || session.lock()->unfinished().unproven > 0 ||
                     (immutable_ && incremental::ChunkJournal::Exists(ctx, repository,
                                                                      options.immutable_identity));
-  ASSIGN_OR_RETURN(const ResumeAnswer answer,
+  ASSIGN_OR_RETURN(ResumeAnswer answer,
                    FindUnfinished(ctx, repository, look, memory_budget_bytes_ / kKnownShare));
   if (answer.packs_found > 0) {
     session.console().Note(absl::StrCat("found ", answer.packs_found,
@@ -294,8 +305,7 @@ absl::Status BackupCommand::UseUnfinished(const CallContext& ctx, Session& sessi
     options.known = answer.known;
     options.memory.budget_bytes -= answer.known->memory_bytes();
   }
-  marked = answer.marked;
-  return absl::OkStatus();
+  return answer;
 }
 
 ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) const {
@@ -319,24 +329,16 @@ absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& ses
                    OpenSource(ctx, device->facts().is_block_device));
   ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kWrite));
   ASSIGN_OR_RETURN(UploadOptions options, MakeOptions(ctx, session, *repository));
-  bool marked = false;
-  RETURN_IF_ERROR(UseUnfinished(ctx, session, *repository, options, marked));
+  ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
+                   UseUnfinished(ctx, session, *repository, options));
   ProgressMeter meter(session.console(), *ctx.clock);
   options.on_progress = [&meter](const incremental::UploadProgress& progress) {
     meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
   };
   const absl::StatusOr<BackupResult> result =
       BlockUploader(*repository, *device, *source, *session.environment().random).Run(ctx, options);
-  if (!result.ok()) {
-    // The caller's context may be what ended the run.
-    CallContext last_words;
-    last_words.clock = ctx.clock;
-    MarkUnfinished(last_words.WithTimeout(kLastWordsMax), *repository);
-    return result.status();
-  }
-  if (marked) {
-    ClearUnfinished(ctx, *repository);
-  }
+  NoteEnd(ctx, *repository, unfinished, result.ok());
+  RETURN_IF_ERROR(result.status());
   return Tell(session, *result);
 }
 

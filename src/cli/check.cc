@@ -62,9 +62,7 @@ class CheckCommand : public Command {
     repository::CheckOptions check;
     RETURN_IF_ERROR(ChooseSubset(check));
     check.seed = session.environment().random->Below(uint64_t{1} << 63);
-    ASSIGN_OR_RETURN(
-        Repository * repository,
-        session.Open(ctx, session.options().no_lock ? LockKind::kRead : LockKind::kExclusive));
+    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kReadAlone));
     ProgressMeter meter(session.console(), *ctx.clock);
     check.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
       meter.ReportCount(stage, done, total);

@@ -1,3 +1,4 @@
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -6,6 +7,7 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/resume.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 #include "repository/copier.h"
@@ -67,6 +69,9 @@ class CopyCommand : public Command {
     ASSIGN_OR_RETURN(const std::vector<Id> ids, ChooseIds(ctx, *from));
     std::vector<CopiedSnapshot> copied;
     if (!ids.empty()) {
+      const bool look = session.lock()->unfinished().unproven > 0;
+      ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
+                       FindUnfinished(ctx, *to, look, std::numeric_limits<int64_t>::max()));
       ProgressMeter meter(session.console(), *ctx.clock);
       repository::CopyOptions options;
       options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
@@ -74,8 +79,10 @@ class CopyCommand : public Command {
       options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
         meter.ReportCount(stage, done, total);
       };
-      ASSIGN_OR_RETURN(copied,
-                       repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options));
+      absl::StatusOr<std::vector<CopiedSnapshot>> done =
+          repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options);
+      NoteEnd(ctx, *to, unfinished, done.ok());
+      ASSIGN_OR_RETURN(copied, std::move(done));
     }
     Tell(session.console(), copied);
     return ExitCode::kOk;

@@ -16,6 +16,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/unique_fd.h"
 #include "cli/text.h"
 #include "incremental/posix_file.h"
 
@@ -25,7 +26,6 @@ namespace csidelta::cli {
 namespace {
 
 using incremental::ErrnoToStatus;
-using incremental::UniqueFd;
 
 constexpr std::size_t kTextBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;

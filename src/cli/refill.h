@@ -1,44 +1,42 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "base/extent.h"
 #include "incremental/block_device.h"
 #include "repository/blob.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
-#include "repository/volume_layout.h"
 
 namespace csidelta::cli {
 
 // Finds chunks of a volume again in the live volume: a snapshot says where each lay, and who asks
-// compares the hash, since the volume may have changed. Holds 40 bytes and more per chunk. Borrows
-// the device. Thread-safe.
+// compares the hash, since the volume may have changed. Borrows all but the snapshot. Not
+// thread-safe.
 class VolumeRefill {
  public:
-  // Reads the snapshot's trees; leaves that do not read are left out.
-  static absl::StatusOr<VolumeRefill> Open(const CallContext& ctx,
-                                           repository::Repository& repository,
-                                           const repository::StoredSnapshot& stored,
-                                           incremental::BlockDevice& device);
+  VolumeRefill(const repository::Repository& repository, repository::StoredSnapshot stored,
+               incremental::BlockDevice& device);
 
-  // The bytes that the volume has where the chunk lay. NOT_FOUND for a tree, for a chunk that the
-  // snapshot does not have, and where the volume ends earlier.
+  // Looks up where the chunks lie, of which any may be asked for; leaves that do not read are
+  // passed over. REQUIRES a loaded index.
+  absl::Status Prepare(const CallContext& ctx,
+                       const absl::flat_hash_set<repository::BlobId>& chunks);
+
+  // The bytes that the volume has where the chunk lay. NOT_FOUND for what was not found by
+  // Prepare(), and where the volume ends earlier.
   absl::StatusOr<std::string> Load(const CallContext& ctx, const repository::BlobHandle& handle);
 
  private:
-  VolumeRefill(const repository::VolumeLayout& layout, incremental::BlockDevice& device)
-      : layout_(layout), device_(&device), mutex_(std::make_unique<std::mutex>()) {}
-
-  repository::VolumeLayout layout_;
-  incremental::BlockDevice* device_;
-  absl::flat_hash_map<repository::BlobId, int64_t> chunks_;  // to a place of each
-  std::unique_ptr<std::mutex> mutex_;                        // Held while the device is read.
+  const repository::Repository& repository_;
+  const repository::StoredSnapshot stored_;
+  incremental::BlockDevice& device_;
+  absl::flat_hash_map<repository::BlobId, Extent> chunks_;
 };
 
 }  // namespace csidelta::cli

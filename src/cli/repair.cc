@@ -9,14 +9,12 @@
 #include "cli/refill.h"
 #include "cli/snapshot_filter.h"
 #include "incremental/file_block_device.h"
-#include "incremental/volume_record.h"
 #include "repository/repairer.h"
 
 namespace csidelta::cli {
 namespace {
 
 using incremental::FileBlockDevice;
-using incremental::VolumeRecord;
 using repository::Id;
 using repository::PackRepair;
 using repository::RepairIndexResult;
@@ -105,7 +103,11 @@ class RepairPacksCommand : public Command {
       ASSIGN_OR_RETURN(device, FileBlockDevice::OpenForRead(device_));
       ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
                        ChooseSnapshot(ctx, *repository, snapshot_, {}));
-      ASSIGN_OR_RETURN(refill, VolumeRefill::Open(ctx, *repository, stored, *device));
+      refill.emplace(*repository, stored, *device);
+      options.prepare_refill = [&refill](const CallContext& prepare_ctx,
+                                         const absl::flat_hash_set<repository::BlobId>& data) {
+        return refill->Prepare(prepare_ctx, data);
+      };
       options.refill = [&refill](const CallContext& refill_ctx,
                                  const repository::BlobHandle& handle) {
         return refill->Load(refill_ctx, handle);

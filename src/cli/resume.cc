@@ -16,15 +16,12 @@ constexpr char kMarkKey[] = "aux/v1/unfinished";
 // An index entry takes 49 bytes in the store and about 54 in memory; a third more for safety.
 constexpr int64_t kMemoryPerStoredNumerator = 3;
 constexpr int64_t kMemoryPerStoredDenominator = 2;
+constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 
 }  // namespace
 
 void MarkUnfinished(const CallContext& ctx, Repository& repository) {
   repository.store().Put(ctx, kMarkKey, "1", {}).IgnoreError();
-}
-
-void ClearUnfinished(const CallContext& ctx, Repository& repository) {
-  repository.store().Delete(ctx, kMarkKey).IgnoreError();
 }
 
 absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& repository,
@@ -47,6 +44,17 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(ctx, repository));
   answer.known = &repository.index();
   return answer;
+}
+
+void NoteEnd(const CallContext& ctx, Repository& repository, const ResumeAnswer& found,
+             bool came_to_its_end) {
+  if (!came_to_its_end) {
+    CallContext last_words;
+    last_words.clock = ctx.clock;
+    MarkUnfinished(last_words.WithTimeout(kLastWordsMax), repository);
+  } else if (found.marked) {
+    repository.store().Delete(ctx, kMarkKey).IgnoreError();
+  }
 }
 
 }  // namespace csidelta::cli

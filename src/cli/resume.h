@@ -8,14 +8,12 @@
 #include "repository/repository.h"
 
 // How a backup finds what one before it stored without coming to its end. A run that failed leaves
-// a mark in the store; one that was killed leaves its lock. Either makes the next run look.
+// a mark in the store; one that was killed leaves its lock, and who removes that lock makes the
+// mark. Either, lock or mark, makes the next run look.
 namespace csidelta::cli {
 
 // Leaves the mark. Best effort: without it the next run stores again what it might have found.
 void MarkUnfinished(const CallContext& ctx, repository::Repository& repository);
-
-// Removes the mark, best effort: after a backup that used what there was.
-void ClearUnfinished(const CallContext& ctx, repository::Repository& repository);
 
 struct ResumeAnswer {
   const repository::BlobIndex* known = nullptr;  // the repository's; null: nothing to look for
@@ -28,5 +26,10 @@ struct ResumeAnswer {
 absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx,
                                             repository::Repository& repository, bool look,
                                             int64_t memory_bytes_max);
+
+// What is left to say when the run that asked has ended: takes the mark away that it found and has
+// made use of, or leaves one, even when `ctx` is what ended it. Best effort.
+void NoteEnd(const CallContext& ctx, repository::Repository& repository, const ResumeAnswer& found,
+             bool came_to_its_end);
 
 }  // namespace csidelta::cli

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "cli/resume.h"
 
 namespace csidelta::cli {
 namespace {
@@ -40,6 +41,8 @@ constexpr std::array<TextOption, 4> kS3Texts = {{
 }};
 constexpr int kObjectLockDaysMax = 36'500;
 constexpr char kLocksPrefix[] = "locks/";  // A lock that cannot go would stop everybody.
+
+bool OnlyReads(LockKind kind) { return kind == LockKind::kRead || kind == LockKind::kReadAlone; }
 
 absl::Status SetBucketLookup(absl::string_view value, storage::BucketStyle& style) {
   if (value == "auto") {
@@ -200,7 +203,7 @@ absl::Status Session::OpenStore() {
   in_bucket_ = location.kind == storage::Location::Kind::kS3;
   ASSIGN_OR_RETURN(const storage::StoreSettings settings,
                    MakeStoreSettings(options_, environment_.get));
-  ASSIGN_OR_RETURN(store_, storage::OpenStore(location, settings, *environment_.random));
+  ASSIGN_OR_RETURN(store_, environment_.open_store(location, settings, *environment_.random));
   place_ = store_->store().Describe();
   return absl::OkStatus();
 }
@@ -250,7 +253,7 @@ absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind)
   }
   ASSIGN_OR_RETURN(repository_,
                    Repository::Open(ctx, store_->store(), password->Reveal(), KeyEnvironment()));
-  if (kind != LockKind::kRead || !options_.no_lock) {
+  if (!OnlyReads(kind) || !options_.no_lock) {
     RETURN_IF_ERROR(TakeLock(ctx, kind));
   }
   return repository_.get();
@@ -258,21 +261,21 @@ absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind)
 
 absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
   repository::LockOptions lock;
-  lock.exclusive = kind == LockKind::kExclusive;
-  lock.required = kind != LockKind::kRead;
+  lock.exclusive = kind == LockKind::kExclusive || kind == LockKind::kReadAlone;
+  lock.required = !OnlyReads(kind);
   lock.wait_max = options_.retry_lock.value_or(lock.exclusive ? repository::kLockWaitForStale
                                                               : absl::ZeroDuration());
   lock.owner.name = absl::StrReplaceAll(HostName(), {{"_", "-"}});
+  lock.witnesses = environment_.witnesses();
   lock.owner.process = lock.witnesses.self;
   if (const std::string user = UserName(environment_.get); !user.empty()) {
     lock.username = user;
   }
   lock.on_wait = [this](const std::string& sentence) { console_.Warn(sentence); };
-  if (kind == LockKind::kWrite) {
-    const absl::StatusOr<int> dead = RemoveDeadLocks(ctx, *repository_, lock.witnesses);
-    dead_locks_removed_ = dead.value_or(0);
-  }
   ASSIGN_OR_RETURN(lock_, repository::Lock::Acquire(ctx, *repository_, lock));
+  if (lock_->unfinished().removed > 0) {
+    MarkUnfinished(ctx, *repository_);  // The locks said it until now.
+  }
   if (!lock_->held()) {
     console_.Note(absl::StrCat(place_, " lets us write no lock; going on without one"));
   }

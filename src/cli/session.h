@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,11 @@ struct ProgramEnvironment {
   Sink error;
   bool error_is_terminal = false;
   Random* random = &Random::Real();
+  std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
+      const storage::Location&, const storage::StoreSettings&, Random&)>
+      open_store = storage::OpenStore;
+  // Who we are and how we tell the living from the dead, asked for each lock.
+  std::function<repository::LockWitnesses()> witnesses = [] { return repository::LockWitnesses(); };
 };
 
 // Which repository, and how it opens.
@@ -75,8 +81,9 @@ absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
 // How a verb holds the repository.
 enum class LockKind {
   kRead,       // shared; where the store does not let us write, none
+  kReadAlone,  // alone; likewise
   kWrite,      // shared, and there must be one
-  kExclusive,  // alone; waits for others unless told not to
+  kExclusive,  // alone, and there must be one; as kReadAlone it waits for others unless told not to
 };
 
 // One run of a verb: options, console, and the one repository that most verbs use. Not thread-safe.
@@ -98,8 +105,6 @@ class Session {
 
   // What Open() took; null without one. Its held() may be false after kRead.
   repository::Lock* lock() { return lock_.get(); }
-  // Locks of dead owners that Open() removed. One means that a run ended without its end.
-  int dead_locks_removed() const { return dead_locks_removed_; }
 
   // The place, for messages; "" before it is known.
   const std::string& place() const { return place_; }
@@ -118,7 +123,6 @@ class Session {
   std::optional<RepositoryChoice> choice_;
   std::string place_;
   bool in_bucket_ = false;
-  int dead_locks_removed_ = 0;
   std::unique_ptr<storage::OpenedStore> store_;
   std::unique_ptr<repository::Repository> repository_;
   std::unique_ptr<repository::Lock> lock_;

@@ -1,7 +1,5 @@
 #include "incremental/posix_file.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <system_error>
 
@@ -36,12 +34,6 @@ absl::StatusCode CodeOf(int error) {
 }
 
 }  // namespace
-
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) {
-    ::close(fd_);
-  }
-}
 
 absl::Status ErrnoToStatus(int error, absl::string_view what) {
   return absl::Status(CodeOf(error),

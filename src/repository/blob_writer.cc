@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
-#include "repository/pack_reader.h"
+#include "repository/pack_headers.h"
 #include "repository/pack_writer.h"
 
 namespace csidelta::repository {
@@ -226,6 +226,10 @@ class BlobWriter::Impl {
     options.sha256_hex = pack.id.Hex();
     const absl::Status put =
         repository_.store().Put(ctx_, PackKey(pack.id), pack.bytes.view(), options);
+    if (absl::IsDataLoss(put)) {
+      // Other bytes lie there now. Whoever looks for packs of unfinished runs must not find them.
+      repository_.store().Delete(ctx_, PackKey(pack.id)).IgnoreError();
+    }
     if (!put.ok()) {
       return Annotate(put, absl::StrCat("pack ", pack.id.ShortHex()));
     }
@@ -382,26 +386,30 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
     }
     return absl::OkStatus();
   }));
-  Sealer sealer(repository.master_key(), *repository.environment().random);
   std::vector<IndexedPack> adopted;
   int64_t blobs = 0;
   int64_t adopted_count = 0;
-  int64_t stored_bytes = 0;
-  for (std::size_t i = 0; i < orphans.size(); ++i) {
-    absl::StatusOr<std::vector<PackEntry>> entries =
-        ReadPackHeader(ctx, repository.store(), orphans[i].id, orphans[i].size_bytes, sealer);
-    if (entries.ok()) {
-      blobs += static_cast<int64_t>(entries->size());
-      adopted.push_back({.id = orphans[i].id, .entries = *std::move(entries)});
-    } else if (!absl::IsDataLoss(entries.status()) && !absl::IsNotFound(entries.status())) {
-      return entries.status();
+  const auto list = [&]() -> absl::Status {
+    int64_t stored_bytes = 0;
+    RETURN_IF_ERROR(PutIndex(ctx, repository, adopted, stored_bytes));
+    adopted_count += static_cast<int64_t>(adopted.size());
+    adopted.clear();
+    blobs = 0;
+    return absl::OkStatus();
+  };
+  const auto take = [&](const FileInfo& pack,
+                        absl::StatusOr<std::vector<PackEntry>> entries) -> absl::Status {
+    if (absl::IsDataLoss(entries.status()) || absl::IsNotFound(entries.status())) {
+      return absl::OkStatus();
     }
-    if (!adopted.empty() && (blobs >= kIndexBlobsTarget || i + 1 == orphans.size())) {
-      RETURN_IF_ERROR(PutIndex(ctx, repository, adopted, stored_bytes));
-      adopted_count += static_cast<int64_t>(adopted.size());
-      adopted.clear();
-      blobs = 0;
-    }
+    RETURN_IF_ERROR(entries.status());
+    blobs += static_cast<int64_t>(entries->size());
+    adopted.push_back({.id = pack.id, .entries = *std::move(entries)});
+    return blobs >= kIndexBlobsTarget ? list() : absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ReadPackHeaders(ctx, repository, orphans, PackProof::kWhole, take));
+  if (!adopted.empty()) {
+    RETURN_IF_ERROR(list());
   }
   if (adopted_count > 0) {
     RETURN_IF_ERROR(repository.ReloadIndex(ctx));

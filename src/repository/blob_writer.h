@@ -87,9 +87,9 @@ class BlobWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Packs that are stored and in no index: those of a run that died. Reads their headers and writes
-// an index for those that read; returns how many. REQUIRES a loaded index, which is then loaded
-// anew.
+// Packs that are stored and in no index: those of a run that died. Reads them and writes an index
+// for those that are what their names say; returns how many. REQUIRES a loaded index, which is then
+// loaded anew.
 absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& repository);
 
 }  // namespace csidelta::repository

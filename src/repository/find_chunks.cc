@@ -21,7 +21,7 @@ class ChunkFinder {
       : ctx_(ctx), repository_(repository), layout_(layout), blobs_(blobs) {}
 
   // False when every blob was found.
-  bool wants_more() const { return offsets_.size() < blobs_.size(); }
+  bool wants_more() const { return chunks_.size() < blobs_.size(); }
 
   absl::Status LookIntoLevel1(const BlobId& tree, int64_t level1) {
     ASSIGN_OR_RETURN(const std::string text, LoadTree(ctx_, repository_, tree));
@@ -40,17 +40,18 @@ class ChunkFinder {
     return absl::OkStatus();
   }
 
-  absl::flat_hash_map<BlobId, int64_t> TakeOffsets() { return std::move(offsets_); }
+  absl::flat_hash_map<BlobId, Extent> TakeChunks() { return std::move(chunks_); }
 
  private:
   absl::Status LookIntoLeaf(const BlobId& tree, int64_t leaf) {
     ASSIGN_OR_RETURN(const std::string text, LoadTree(ctx_, repository_, tree));
-    ASSIGN_OR_RETURN(const std::vector<BlobId> chunks,
+    ASSIGN_OR_RETURN(const std::vector<BlobId> ids,
                      DecodeLeafTree(text, layout_.ChunksInLeaf(leaf), layout_.LeafBytes(leaf)));
-    for (std::size_t slot = 0; slot < chunks.size(); ++slot) {
-      if (blobs_.contains(chunks[slot])) {
+    for (std::size_t slot = 0; slot < ids.size(); ++slot) {
+      if (blobs_.contains(ids[slot])) {
         const int64_t chunk = leaf * kLeafChunks + static_cast<int64_t>(slot);
-        offsets_.emplace(chunks[slot], layout_.ChunkOffset(chunk));
+        chunks_.emplace(ids[slot], Extent{.offset_bytes = layout_.ChunkOffset(chunk),
+                                          .length_bytes = layout_.ChunkLength(chunk)});
       }
     }
     return absl::OkStatus();
@@ -61,12 +62,12 @@ class ChunkFinder {
   const VolumeLayout& layout_;
   const absl::flat_hash_set<BlobId>& blobs_;
   absl::flat_hash_set<BlobId> looked_at_;
-  absl::flat_hash_map<BlobId, int64_t> offsets_;
+  absl::flat_hash_map<BlobId, Extent> chunks_;
 };
 
 }  // namespace
 
-absl::StatusOr<absl::flat_hash_map<BlobId, int64_t>> FindChunks(
+absl::StatusOr<absl::flat_hash_map<BlobId, Extent>> FindChunks(
     const CallContext& ctx, const Repository& repository, const RepoSnapshot& snapshot,
     const absl::flat_hash_set<BlobId>& blobs) {
   ASSIGN_OR_RETURN(const std::string root_text, LoadTree(ctx, repository, snapshot.tree));
@@ -83,7 +84,7 @@ absl::StatusOr<absl::flat_hash_map<BlobId, int64_t>> FindChunks(
   for (std::size_t i = 0; i < level1_trees.size() && finder.wants_more(); ++i) {
     RETURN_IF_ERROR(finder.LookIntoLevel1(level1_trees[i], static_cast<int64_t>(i)));
   }
-  return finder.TakeOffsets();
+  return finder.TakeChunks();
 }
 
 }  // namespace csidelta::repository

@@ -1,13 +1,14 @@
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
 #include "repository/index_rewriter.h"
+#include "repository/pack_headers.h"
 #include "repository/pack_reader.h"
 #include "repository/repairer.h"
-#include "repository/sealer.h"
 
 namespace csidelta::repository {
 namespace {
@@ -80,35 +81,39 @@ class IndexRepair {
 
   // Sorts the packs into those to drop, and those whose headers say what they hold.
   absl::Status ReadHeaders() {
-    Sealer sealer(repository_.master_key(), *repository_.environment().random);
-    int64_t done = 0;
+    std::vector<FileInfo> to_read;
     for (const auto& [id, state] : packs_) {
-      RETURN_IF_ERROR(ctx_.Check());
-      Report(options_.progress, "packs", done++, static_cast<int64_t>(packs_.size()));
       if (state.stored_bytes < 0) {
         result_.packs_dropped.push_back(id);
       } else if (!state.listed || state.doubtful) {
-        const absl::Status status =
-            ReadPackHeader(ctx_, repository_.store(), id, state.stored_bytes, sealer).status();
-        if (!status.ok() && !IsDamage(status)) {
-          return status;
-        }
-        (status.ok() ? result_.packs_added : result_.packs_unreadable).push_back(id);
+        to_read.push_back({.id = id, .size_bytes = state.stored_bytes});
       }
     }
-    return absl::OkStatus();
+    int64_t done = 0;
+    return ReadPackHeaders(
+        ctx_, repository_, to_read, PackProof::kHeader,
+        [&](const FileInfo& pack, const absl::StatusOr<std::vector<PackEntry>>& entries) {
+          Report(options_.progress, "packs", done++, static_cast<int64_t>(to_read.size()));
+          if (!entries.ok() && !IsDamage(entries.status())) {
+            return entries.status();
+          }
+          (entries.ok() ? result_.packs_added : result_.packs_unreadable).push_back(pack.id);
+          return absl::OkStatus();
+        });
   }
 
   absl::Status Rewrite(Lock& lock) {
     IndexRewriter rewriter(repository_);
-    Sealer sealer(repository_.master_key(), *repository_.environment().random);
+    std::vector<FileInfo> added;
     for (const PackId& id : result_.packs_added) {
-      RETURN_IF_ERROR(ctx_.Check());
-      IndexedPack pack = {.id = id, .entries = {}};
-      ASSIGN_OR_RETURN(pack.entries, ReadPackHeader(ctx_, repository_.store(), id,
-                                                    packs_[id].stored_bytes, sealer));
-      RETURN_IF_ERROR(rewriter.Add(ctx_, pack));
+      added.push_back({.id = id, .size_bytes = packs_[id].stored_bytes});
     }
+    const auto list = [&](const FileInfo& pack,
+                          absl::StatusOr<std::vector<PackEntry>> entries) -> absl::Status {
+      RETURN_IF_ERROR(entries.status());
+      return rewriter.Add(ctx_, {.id = pack.id, .entries = *std::move(entries)});
+    };
+    RETURN_IF_ERROR(ReadPackHeaders(ctx_, repository_, added, PackProof::kHeader, list));
     absl::flat_hash_set<PackId> replaced(result_.packs_added.begin(), result_.packs_added.end());
     replaced.insert(result_.packs_dropped.begin(), result_.packs_dropped.end());
     for (const Id& file : readable_files_) {

@@ -63,7 +63,16 @@ class ForeignLocks {
   // Whether nobody has been told yet that we wait for this one.
   bool FirstMention(const Id& id) { return mentioned_.insert(id).second; }
 
-  int removed() const { return removed_; }
+  // Locks that were removed, and locks of ours that say nothing certain about their owners.
+  Lock::Unfinished unfinished() const {
+    Lock::Unfinished unfinished = {.removed = static_cast<int>(removed_.size()), .unproven = 0};
+    for (const auto& [id, lock] : seen_) {
+      const std::optional<LockOwner> owner = OwnerOf(lock);
+      const bool counts = owner.has_value() && !removed_.contains(id);
+      unfinished.unproven += counts && !IsProvenAlive(*owner, witnesses_) ? 1 : 0;
+    }
+    return unfinished;
+  }
 
  private:
   absl::Status LookAt(const CallContext& ctx, const Id& id, std::map<Id, ForeignLock>& present) {
@@ -94,9 +103,12 @@ class ForeignLocks {
     if (clock_.Uptime() - lock.first_seen >= kLockStaleAfter) {
       return true;
     }
-    const std::optional<LockOwner> owner =
-        lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
+    const std::optional<LockOwner> owner = OwnerOf(lock);
     return owner.has_value() && IsProvenDead(*owner, witnesses_);
+  }
+
+  static std::optional<LockOwner> OwnerOf(const ForeignLock& lock) {
+    return lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
   }
 
   bool Remove(const CallContext& ctx, const ForeignLock& lock) {
@@ -106,7 +118,7 @@ class ForeignLocks {
                    {"error", std::string(status.message())});
       return false;
     }
-    ++removed_;
+    removed_.insert(lock.id);
     CSIDELTA_LOG(kInfo, "removed a lock whose owner is dead", {"lock", DescribeOwner(lock)});
     return true;
   }
@@ -116,7 +128,7 @@ class ForeignLocks {
   const Clock& clock_;
   std::map<Id, ForeignLock> seen_;
   std::set<Id> mentioned_;
-  int removed_ = 0;
+  std::set<Id> removed_;
 };
 
 namespace {
@@ -186,6 +198,7 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
     absl::StatusOr<std::vector<ForeignLock>> after = foreign.Look(ctx, id);
     conflicts = after.ok() ? Conflicting(*after, options_.exclusive) : std::move(conflicts);
     if (after.ok() && conflicts.empty()) {
+      unfinished_ = foreign.unfinished();
       std::scoped_lock lock(mutex_);
       held_ = true;
       id_ = id;
@@ -298,13 +311,6 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
       return;  // Lost: Fence() will say so.
     }
   }
-}
-
-absl::StatusOr<int> RemoveDeadLocks(const CallContext& ctx, Repository& repository,
-                                    const LockWitnesses& witnesses) {
-  ForeignLocks foreign(repository, witnesses, *ctx.clock);
-  RETURN_IF_ERROR(foreign.Look(ctx, Id()).status());
-  return foreign.removed();
 }
 
 }  // namespace csidelta::repository

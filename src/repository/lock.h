@@ -80,6 +80,9 @@ struct LockWitnesses {
 // started at another time; or its Pod is gone. Anything missing: no proof.
 bool IsProvenDead(const LockOwner& owner, const LockWitnesses& witnesses);
 
+// Whether the owner is a process that we see running.
+bool IsProvenAlive(const LockOwner& owner, const LockWitnesses& witnesses);
+
 struct LockOptions {
   bool exclusive = false;
   // How long to wait for foreign locks that conflict; zero: not at all. To outlast the lock of an
@@ -119,6 +122,14 @@ class Lock {
   // False when the store takes no locks and options.required was false.
   bool held() const;
 
+  // What Acquire() met of other runs of ours that may not have come to their end: the locks that it
+  // removed because their owners are dead, and those whose owners are not known to live.
+  struct Unfinished {
+    int removed = 0;
+    int unproven = 0;
+  };
+  const Unfinished& unfinished() const { return unfinished_; }
+
   // OK when our lock is still in the store and was refreshed in the last kLockFenceAgeMax. Call it
   // before what cannot be taken back: the snapshot's PUT, deletions. ABORTED otherwise: data that
   // we reused may be gone.
@@ -139,6 +150,7 @@ class Lock {
   Repository& repository_;
   const LockOptions options_;
   const Clock& clock_;
+  Unfinished unfinished_;     // Set by Acquire().
   mutable std::mutex mutex_;  // Held while the lock's file is replaced or looked at.
   bool held_ = false;
   bool lost_ = false;
@@ -146,9 +158,5 @@ class Lock {
   absl::Duration refreshed_at_;  // By the clock's Uptime().
   std::jthread refresher_;
 };
-
-// Removes every lock whose owner is proven dead and returns how many. Best effort.
-absl::StatusOr<int> RemoveDeadLocks(const CallContext& ctx, Repository& repository,
-                                    const LockWitnesses& witnesses);
 
 }  // namespace csidelta::repository

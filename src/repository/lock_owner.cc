@@ -55,6 +55,16 @@ bool IsComplete(const ProcessIdentity& process) {
          process.start_ticks != 0;
 }
 
+// When a process with the owner's pid was started, where that says anything about the owner.
+std::optional<uint64_t> StartTicksOfOwner(const LockOwner& owner, const LockWitnesses& witnesses) {
+  const ProcessIdentity& self = witnesses.self;
+  if (!IsComplete(owner.process) || !IsComplete(self) || owner.process.boot_id != self.boot_id ||
+      owner.process.pid_namespace != self.pid_namespace) {
+    return std::nullopt;
+  }
+  return witnesses.start_ticks_of(owner.process.pid);
+}
+
 }  // namespace
 
 std::string EncodeLockHostname(const LockOwner& owner) {
@@ -151,13 +161,12 @@ bool IsProvenDead(const LockOwner& owner, const LockWitnesses& witnesses) {
       witnesses.pod_is_gone(owner.pod_uid)) {
     return true;
   }
-  const ProcessIdentity& self = witnesses.self;
-  if (!IsComplete(owner.process) || !IsComplete(self) || owner.process.boot_id != self.boot_id ||
-      owner.process.pid_namespace != self.pid_namespace) {
-    return false;
-  }
-  const std::optional<uint64_t> start_ticks = witnesses.start_ticks_of(owner.process.pid);
+  const std::optional<uint64_t> start_ticks = StartTicksOfOwner(owner, witnesses);
   return start_ticks.has_value() && *start_ticks != owner.process.start_ticks;
+}
+
+bool IsProvenAlive(const LockOwner& owner, const LockWitnesses& witnesses) {
+  return StartTicksOfOwner(owner, witnesses) == owner.process.start_ticks;
 }
 
 }  // namespace csidelta::repository

@@ -31,6 +31,17 @@ class PacksRepair {
     std::vector<PackRepair> repairs;
     std::vector<PackId> removed;
     ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository_.index(), ordinals));
+    if (options_.prepare_refill != nullptr) {
+      absl::flat_hash_set<BlobId> data;
+      for (const auto& [ordinal, entries] : contents) {
+        for (const NumberedEntry& numbered : entries) {
+          if (numbered.entry.handle.type == BlobType::kData) {
+            data.insert(numbered.entry.handle.id);
+          }
+        }
+      }
+      RETURN_IF_ERROR(options_.prepare_refill(ctx_, data));
+    }
     for (const uint32_t ordinal : ordinals) {
       RETURN_IF_ERROR(ctx_.Check());
       Report(options_.progress, "packs", static_cast<int64_t>(repairs.size()),

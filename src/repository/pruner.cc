@@ -16,6 +16,9 @@
 namespace csidelta::repository {
 namespace {
 
+// No write takes this long; restic, too, holds a lock while it writes, but others may not.
+constexpr absl::Duration kLeftoverAgeMin = absl::Hours(24);
+
 absl::StatusOr<std::vector<BlobToFetch>> BlobsToKeep(const Repository& repository,
                                                      const PrunePlan& plan,
                                                      absl::Span<const uint32_t> packs) {
@@ -109,6 +112,7 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
   for (const std::string& key : plan.sidecar_keys) {
     RETURN_IF_ERROR(repository.store().Delete(ctx, key));
   }
+  RETURN_IF_ERROR(repository.store().RemoveLeftovers(ctx, kLeftoverAgeMin).status());
   return result;
 }
 

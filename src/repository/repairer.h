@@ -7,9 +7,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
+#include "base/extent.h"
 #include "repository/blob.h"
 #include "repository/blob_writer.h"
 #include "repository/lock.h"
@@ -52,15 +54,18 @@ absl::StatusOr<RepairIndexResult> RepairIndex(const CallContext& ctx, Repository
 using BlobRefill =
     std::function<absl::StatusOr<std::string>(const CallContext& ctx, const BlobHandle& handle)>;
 
-// Where in a volume's snapshot these data blobs stand: of each one that does, the offset of its
-// first chunk. With it a live volume, or an older image of it, can refill what was lost. Leaves
-// that do not read are passed over; errors above them end it. REQUIRES a loaded index.
-absl::StatusOr<absl::flat_hash_map<BlobId, int64_t>> FindChunks(
+// Where in a volume's snapshot these data blobs stand: of each one that does, its first chunk. With
+// it a live volume, or an older image of it, can refill what was lost. Leaves that do not read are
+// passed over; errors above them end it. REQUIRES a loaded index.
+absl::StatusOr<absl::flat_hash_map<BlobId, Extent>> FindChunks(
     const CallContext& ctx, const Repository& repository, const RepoSnapshot& snapshot,
     const absl::flat_hash_set<BlobId>& blobs);
 
 struct RepairPacksOptions {
   BlobRefill refill = nullptr;  // May be null.
+  // Called once before the first call of `refill`, with all that it may be asked for. May be null.
+  std::function<absl::Status(const CallContext& ctx, const absl::flat_hash_set<BlobId>& data)>
+      prepare_refill = nullptr;
   // Remove packs also when some of their blobs are lost; the snapshots that need them are then
   // beyond repair. Else such packs stay as they are.
   bool drop_lost = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -409,6 +410,22 @@ absl::StatusOr<RepoSnapshot> Repository::LoadSnapshot(const CallContext& ctx, co
   return DecodeSnapshotFile(id, LoadFile(ctx, FileKind::kSnapshot, id));
 }
 
+// Whether snapshots that were listed and then not found were forgotten in between. One that is
+// still listed is there: to go on without it could cost its data.
+absl::Status Repository::ExpectForgotten(const CallContext& ctx, const std::set<Id>& gone) const {
+  if (gone.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
+  for (const FileInfo& file : files) {
+    if (gone.contains(file.id)) {
+      return absl::UnavailableError(absl::StrCat(Describe(FileKind::kSnapshot, file.id),
+                                                 " is listed, but not found when asked for"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
     const CallContext& ctx,
     const std::function<void(const Id&, const absl::Status&)>& damaged) const {
@@ -416,6 +433,7 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
   std::mutex mutex;
   std::vector<StoredSnapshot> snapshots;
   int64_t text_bytes = 0;
+  std::set<Id> gone;
   RETURN_IF_ERROR(ParallelFor(files.size(), kLoadThreads, [&](std::size_t i) -> absl::Status {
     absl::StatusOr<std::string> text = LoadFile(ctx, FileKind::kSnapshot, files[i].id);
     absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshotFile(files[i].id, text);
@@ -430,7 +448,8 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
       return absl::OkStatus();
     }
     if (absl::IsNotFound(snapshot.status())) {
-      return absl::OkStatus();  // Forgotten since the listing.
+      gone.insert(files[i].id);
+      return absl::OkStatus();
     }
     const bool broken =
         absl::IsDataLoss(snapshot.status()) || absl::IsInvalidArgument(snapshot.status());
@@ -442,6 +461,7 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
     }
     return absl::OkStatus();
   }));
+  RETURN_IF_ERROR(ExpectForgotten(ctx, gone));
   std::sort(snapshots.begin(), snapshots.end(), [](const auto& a, const auto& b) {
     return std::tie(a.snapshot.time, a.id) < std::tie(b.snapshot.time, b.id);
   });

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -170,6 +171,7 @@ class Repository {
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);
+  absl::Status ExpectForgotten(const CallContext& ctx, const std::set<Id>& gone) const;
   absl::StatusOr<Id> SaveKey(const CallContext& ctx, absl::string_view password);
 
   storage::ObjectStore& store_;

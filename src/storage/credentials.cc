@@ -34,15 +34,15 @@ constexpr char kMetadataRolesPath[] = "/latest/meta-data/iam/security-credential
 // The file's text; absent when there is no such file.
 absl::StatusOr<std::optional<std::string>> ReadSmallFile(const CallContext& ctx,
                                                          const std::string& path) {
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.number() < 0) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) {
     const absl::Status status = PosixError(errno, absl::StrCat("open ", path));
     if (absl::IsNotFound(status)) {
       return std::nullopt;
     }
     return status;
   }
-  ASSIGN_OR_RETURN(std::string text, ReadUpTo(ctx, fd.number(), kFileBytesMax));
+  ASSIGN_OR_RETURN(std::string text, ReadUpTo(ctx, fd.get(), kFileBytesMax));
   return text;
 }
 

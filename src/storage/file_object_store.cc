@@ -46,16 +46,16 @@ std::string WithoutSlashes(std::string path) {
 }
 
 // Opens `folder` below `root`, one segment after the other, so that no symbolic link leads out.
-absl::StatusOr<Fd> OpenBelow(const std::string& root, const std::string& folder) {
-  Fd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.number() < 0) {
+absl::StatusOr<UniqueFd> OpenBelow(const std::string& root, const std::string& folder) {
+  UniqueFd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) {
     return PosixError(errno, absl::StrCat("open ", root));
   }
   if (folder.empty()) {
     return fd;
   }
   for (const absl::string_view segment : absl::StrSplit(folder, '/')) {
-    ASSIGN_OR_RETURN(fd, OpenFolder(fd.number(), std::string(segment)));
+    ASSIGN_OR_RETURN(fd, OpenFolder(fd.get(), std::string(segment)));
   }
   return fd;
 }
@@ -63,8 +63,8 @@ absl::StatusOr<Fd> OpenBelow(const std::string& root, const std::string& folder)
 absl::StatusOr<OpenedFile> OpenObject(const std::string& root, const std::string& key) {
   const Place place = Split(key);
   const auto open = [&]() -> absl::StatusOr<OpenedFile> {
-    ASSIGN_OR_RETURN(const Fd folder, OpenBelow(root, place.folder));
-    return OpenRegularFile(folder.number(), place.name);
+    ASSIGN_OR_RETURN(const UniqueFd folder, OpenBelow(root, place.folder));
+    return OpenRegularFile(folder.get(), place.name);
   };
   absl::StatusOr<OpenedFile> file = open();
   if (absl::IsNotFound(file.status())) {
@@ -88,31 +88,32 @@ absl::Status MakeRoot(const std::string& path) {
   if (mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) {
     return PosixError(errno, absl::StrCat("make directory ", path));
   }
-  ASSIGN_OR_RETURN(const Fd fd, OpenBelow(above, ""));
-  return SyncFile(fd.number(), above);
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenBelow(above, ""));
+  return SyncFile(fd.get(), above);
 }
 
 // A file with a name of its own until it is published; removed unless it was.
 class UnfinishedFile {
  public:
-  UnfinishedFile(const Fd& folder, std::string name) : folder_(folder), name_(std::move(name)) {}
+  UnfinishedFile(const UniqueFd& folder, std::string name)
+      : folder_(folder), name_(std::move(name)) {}
   ~UnfinishedFile() {
     if (exists_) {
-      unlinkat(folder_.number(), name_.c_str(), 0);
+      unlinkat(folder_.get(), name_.c_str(), 0);
     }
   }
   UnfinishedFile(const UnfinishedFile&) = delete;
   UnfinishedFile& operator=(const UnfinishedFile&) = delete;
 
   absl::Status Write(const CallContext& ctx, absl::string_view bytes) {
-    fd_ = Fd(openat(folder_.number(), name_.c_str(),
-                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, kUnfinishedMode));
-    if (fd_.number() < 0) {
+    fd_ = UniqueFd(openat(folder_.get(), name_.c_str(),
+                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, kUnfinishedMode));
+    if (fd_.get() < 0) {
       return PosixError(errno, "create");
     }
     exists_ = true;
-    RETURN_IF_ERROR(WriteBytes(ctx, fd_.number(), bytes));
-    return SyncFile(fd_.number(), "file");
+    RETURN_IF_ERROR(WriteBytes(ctx, fd_.get(), bytes));
+    return SyncFile(fd_.get(), "file");
   }
 
   absl::Status Publish(const std::string& name, bool if_absent) {
@@ -121,15 +122,15 @@ class UnfinishedFile {
     } else if (const int error = Rename(name, 0); error != 0) {
       return PosixError(error, "rename");
     }
-    RETURN_IF_ERROR(SyncFile(folder_.number(), "directory"));
-    fchmod(fd_.number(), kFileMode);  // A guard against accidents; some file systems have no modes.
+    RETURN_IF_ERROR(SyncFile(folder_.get(), "directory"));
+    fchmod(fd_.get(), kFileMode);  // A guard against accidents; some file systems have no modes.
     return absl::OkStatus();
   }
 
  private:
   // 0, or why not as an errno.
   int Rename(const std::string& name, unsigned flags) {
-    if (renameat2(folder_.number(), name_.c_str(), folder_.number(), name.c_str(), flags) != 0) {
+    if (renameat2(folder_.get(), name_.c_str(), folder_.get(), name.c_str(), flags) != 0) {
       return errno;
     }
     exists_ = false;
@@ -145,7 +146,7 @@ class UnfinishedFile {
       return PosixError(error, "rename");
     }
     // Network file systems cannot rename so, but link(2) replaces nothing anywhere.
-    if (linkat(folder_.number(), name_.c_str(), folder_.number(), name.c_str(), 0) == 0) {
+    if (linkat(folder_.get(), name_.c_str(), folder_.get(), name.c_str(), 0) == 0) {
       return absl::OkStatus();
     }
     if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) {
@@ -154,9 +155,9 @@ class UnfinishedFile {
     return PosixError(errno, "link");
   }
 
-  const Fd& folder_;
+  const UniqueFd& folder_;
   const std::string name_;
-  Fd fd_;
+  UniqueFd fd_;
   bool exists_ = false;
 };
 
@@ -164,11 +165,18 @@ struct DirCloser {
   void operator()(DIR* dir) const { closedir(dir); }
 };
 
-using Sink = absl::FunctionRef<absl::Status(const ObjectInfo&)>;
+// A regular file below a folder that is walked through.
+struct FoundFile {
+  int folder_fd = -1;
+  const char* name = nullptr;
+  std::string path;  // as keys are written
+  struct stat facts {};
+};
 
-// Lists what is below one folder. `prefix` is its path with "/" behind, or "".
-absl::Status ListFolder(const CallContext& ctx, Fd folder, const std::string& prefix, Sink sink) {
-  const std::unique_ptr<DIR, DirCloser> dir(fdopendir(folder.number()));
+// Visits every regular file below one folder. `prefix` is its path with "/" behind, or "".
+absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
+                  absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
+  const std::unique_ptr<DIR, DirCloser> dir(fdopendir(folder.get()));
   if (dir == nullptr) {
     return PosixError(errno, absl::StrCat("list ", prefix));
   }
@@ -180,25 +188,45 @@ absl::Status ListFolder(const CallContext& ctx, Fd folder, const std::string& pr
     if (entry == nullptr) {
       return errno == 0 ? absl::OkStatus() : PosixError(errno, absl::StrCat("list ", prefix));
     }
-    ObjectInfo object{.key = absl::StrCat(prefix, entry->d_name), .size_bytes = 0};
-    struct stat facts {};
+    FoundFile file = {.folder_fd = dirfd(dir.get()),
+                      .name = entry->d_name,
+                      .path = absl::StrCat(prefix, entry->d_name)};
     // What is gone meanwhile was removed by somebody who may.
-    if (!CheckKey(object.key).ok() ||
-        fstatat(dirfd(dir.get()), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (fstatat(file.folder_fd, file.name, &file.facts, AT_SYMLINK_NOFOLLOW) != 0) {
       continue;
     }
-    if (S_ISREG(facts.st_mode)) {
-      object.size_bytes = facts.st_size;
-      RETURN_IF_ERROR(sink(object));
-    } else if (S_ISDIR(facts.st_mode)) {
-      absl::StatusOr<Fd> inner = OpenFolder(dirfd(dir.get()), entry->d_name);
+    if (S_ISREG(file.facts.st_mode)) {
+      RETURN_IF_ERROR(visit(file));
+    } else if (S_ISDIR(file.facts.st_mode) && CheckKey(file.path).ok()) {
+      absl::StatusOr<UniqueFd> inner = OpenFolder(file.folder_fd, entry->d_name);
       if (absl::IsNotFound(inner.status())) {
         continue;
       }
       RETURN_IF_ERROR(inner.status());
-      RETURN_IF_ERROR(ListFolder(ctx, *std::move(inner), absl::StrCat(object.key, "/"), sink));
+      RETURN_IF_ERROR(Walk(ctx, *std::move(inner), absl::StrCat(file.path, "/"), visit));
     }
   }
+}
+
+absl::Time ModifiedAt(const struct stat& facts) { return absl::TimeFromTimespec(facts.st_mtim); }
+
+// What time the file system has, which may be another machine's.
+absl::StatusOr<absl::Time> TimeOfPlace(const UniqueFd& folder, const std::string& unused_name) {
+  const UniqueFd fd(openat(folder.get(), unused_name.c_str(),
+                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, kUnfinishedMode));
+  struct stat facts {};
+  const bool known = fd.valid() && fstat(fd.get(), &facts) == 0;
+  const int error = errno;
+  if (fd.valid()) {
+    unlinkat(folder.get(), unused_name.c_str(), 0);
+  }
+  return known ? absl::StatusOr<absl::Time>(ModifiedAt(facts)) : PosixError(error, "create");
+}
+
+// Whether `path` is the name of an unfinished object, of ours or restic's.
+bool IsUnfinished(absl::string_view path) {
+  const auto mark = path.rfind(kUnfinishedMark);
+  return mark != absl::string_view::npos && CheckKey(path.substr(0, mark)).ok();
 }
 
 }  // namespace
@@ -231,14 +259,19 @@ absl::Status FileObjectStore::EnsureFolder(const std::string& folder) {
   } else {
     const Place place = Split(folder);
     RETURN_IF_ERROR(EnsureFolder(place.folder));
-    ASSIGN_OR_RETURN(const Fd above, OpenBelow(root_, place.folder));
-    if (mkdirat(above.number(), place.name.c_str(), kFolderMode) != 0 && errno != EEXIST) {
+    ASSIGN_OR_RETURN(const UniqueFd above, OpenBelow(root_, place.folder));
+    if (mkdirat(above.get(), place.name.c_str(), kFolderMode) != 0 && errno != EEXIST) {
       return PosixError(errno, "make directory");
     }
-    RETURN_IF_ERROR(SyncFile(above.number(), "directory"));
+    RETURN_IF_ERROR(SyncFile(above.get(), "directory"));
   }
   SetDurable(folder, true);
   return absl::OkStatus();
+}
+
+std::string FileObjectStore::UnfinishedName(const std::string& name) {
+  const uint64_t number = random_.Below(std::numeric_limits<uint64_t>::max());
+  return absl::StrCat(name, kUnfinishedMark, absl::Hex(number));
 }
 
 absl::Status FileObjectStore::Put(const CallContext& ctx, const std::string& key,
@@ -246,11 +279,11 @@ absl::Status FileObjectStore::Put(const CallContext& ctx, const std::string& key
   RETURN_IF_ERROR(CheckPut(key, options));
   RETURN_IF_ERROR(ctx.Check());
   const Place place = Split(key);
-  const auto open_folder = [&]() -> absl::StatusOr<Fd> {
+  const auto open_folder = [&]() -> absl::StatusOr<UniqueFd> {
     RETURN_IF_ERROR(EnsureFolder(place.folder));
     return OpenBelow(root_, place.folder);
   };
-  absl::StatusOr<Fd> folder = open_folder();
+  absl::StatusOr<UniqueFd> folder = open_folder();
   if (absl::IsNotFound(folder.status())) {
     // Removed since we made it: once more, from the top.
     for (std::string gone = place.folder; !gone.empty(); gone = Split(gone).folder) {
@@ -264,8 +297,7 @@ absl::Status FileObjectStore::Put(const CallContext& ctx, const std::string& key
         absl::StrCat("put ", key, ": a part of its path is no directory"));
   }
   RETURN_IF_ERROR(Annotate(folder.status(), absl::StrCat("put ", key)));
-  const uint64_t number = random_.Below(std::numeric_limits<uint64_t>::max());
-  UnfinishedFile file(*folder, absl::StrCat(place.name, kUnfinishedMark, absl::Hex(number)));
+  UnfinishedFile file(*folder, UnfinishedName(place.name));
   absl::Status status = file.Write(ctx, bytes);
   if (status.ok()) {
     status = file.Publish(place.name, options.if_absent);
@@ -282,7 +314,7 @@ absl::StatusOr<std::string> FileObjectStore::Get(const CallContext& ctx, const s
   if (file.size_bytes > size_bytes_max) {
     return ObjectTooLarge(key, size_bytes_max);
   }
-  absl::StatusOr<std::string> bytes = ReadBytes(ctx, file.fd.number(), 0, file.size_bytes);
+  absl::StatusOr<std::string> bytes = ReadBytes(ctx, file.fd.get(), 0, file.size_bytes);
   return bytes.ok() ? std::move(bytes) : Annotate(bytes.status(), absl::StrCat("get ", key));
 }
 
@@ -295,7 +327,7 @@ absl::StatusOr<std::string> FileObjectStore::GetRange(const CallContext& ctx,
     return ObjectEndsBefore(key, range, file.size_bytes);
   }
   absl::StatusOr<std::string> bytes =
-      ReadBytes(ctx, file.fd.number(), range.offset_bytes, range.length_bytes);
+      ReadBytes(ctx, file.fd.get(), range.offset_bytes, range.length_bytes);
   return bytes.ok() ? std::move(bytes) : Annotate(bytes.status(), absl::StrCat("get ", key));
 }
 
@@ -310,34 +342,57 @@ absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& pr
                                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
   RETURN_IF_ERROR(ctx.Check());
-  absl::StatusOr<Fd> folder =
+  absl::StatusOr<UniqueFd> folder =
       OpenBelow(root_, prefix.empty() ? "" : prefix.substr(0, prefix.size() - 1));
   if (absl::IsNotFound(folder.status())) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Annotate(folder.status(), absl::StrCat("list ", prefix)));
-  return ListFolder(ctx, *std::move(folder), prefix, sink);
+  return Walk(ctx, *std::move(folder), prefix, [&](const FoundFile& file) {
+    return CheckKey(file.path).ok() ? sink({.key = file.path, .size_bytes = file.facts.st_size})
+                                    : absl::OkStatus();
+  });
 }
 
 absl::Status FileObjectStore::Delete(const CallContext& ctx, const std::string& key) {
   RETURN_IF_ERROR(CheckKey(key));
   RETURN_IF_ERROR(ctx.Check());
   const Place place = Split(key);
-  absl::StatusOr<Fd> folder = OpenBelow(root_, place.folder);
+  absl::StatusOr<UniqueFd> folder = OpenBelow(root_, place.folder);
   if (absl::IsNotFound(folder.status())) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Annotate(folder.status(), absl::StrCat("delete ", key)));
   struct stat facts {};
-  const int found = fstatat(folder->number(), place.name.c_str(), &facts, AT_SYMLINK_NOFOLLOW);
+  const int found = fstatat(folder->get(), place.name.c_str(), &facts, AT_SYMLINK_NOFOLLOW);
   if (found == 0 && !S_ISREG(facts.st_mode)) {
     return absl::OkStatus();
   }
-  if (found != 0 || unlinkat(folder->number(), place.name.c_str(), 0) != 0) {
+  if (found != 0 || unlinkat(folder->get(), place.name.c_str(), 0) != 0) {
     const absl::Status status = PosixError(errno, absl::StrCat("delete ", key));
     return absl::IsNotFound(status) ? absl::OkStatus() : status;
   }
-  return Annotate(SyncFile(folder->number(), "directory"), absl::StrCat("delete ", key));
+  return Annotate(SyncFile(folder->get(), "directory"), absl::StrCat("delete ", key));
+}
+
+absl::StatusOr<int64_t> FileObjectStore::RemoveLeftovers(const CallContext& ctx,
+                                                         absl::Duration age_min) {
+  RETURN_IF_ERROR(ctx.Check());
+  absl::StatusOr<UniqueFd> root = OpenBelow(root_, "");
+  if (absl::IsNotFound(root.status())) {
+    return 0;
+  }
+  RETURN_IF_ERROR(root.status());
+  ASSIGN_OR_RETURN(const absl::Time now, TimeOfPlace(*root, UnfinishedName("time")));
+  int64_t removed = 0;
+  RETURN_IF_ERROR(Walk(ctx, *std::move(root), "", [&](const FoundFile& file) {
+    const bool old_enough = now - ModifiedAt(file.facts) >= age_min;
+    if (IsUnfinished(file.path) && old_enough && unlinkat(file.folder_fd, file.name, 0) == 0) {
+      ++removed;
+    }
+    return absl::OkStatus();
+  }));
+  return removed;
 }
 
 }  // namespace csidelta::storage

@@ -16,8 +16,9 @@ namespace csidelta::storage {
 //
 // A file is written under a name of its own (<name>-tmp-<random>) beside its place, synced, renamed
 // and the directory synced, so that power may fail at any moment. A process that dies leaves such a
-// file behind, which disturbs nobody. Large objects are written past the page cache where the file
-// system can do that: the cache would cost more processor time than sealing them.
+// file behind, which disturbs nobody and goes with RemoveLeftovers(). Large objects are written
+// past the page cache where the file system can do that: the cache would cost more processor time
+// than sealing them.
 //
 // Errors beside those of ObjectStore: full disks and quotas are RESOURCE_EXHAUSTED, a read-only
 // file system is PERMISSION_DENIED, EIO and a lost network file system are UNAVAILABLE. Where a
@@ -38,12 +39,14 @@ class FileObjectStore : public ObjectStore {
   absl::Status List(const CallContext& ctx, const std::string& prefix,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx, absl::Duration age_min) override;
   std::string Describe() const override { return root_; }
 
  private:
   bool IsDurable(const std::string& folder) const;
   void SetDurable(const std::string& folder, bool is_durable);
   absl::Status EnsureFolder(const std::string& folder);
+  std::string UnfinishedName(const std::string& name);
 
   const std::string root_;
   Random& random_;

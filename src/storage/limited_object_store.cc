@@ -119,4 +119,9 @@ absl::Status LimitedObjectStore::Delete(const CallContext& ctx, const std::strin
   return inner_.Delete(ctx, key);
 }
 
+absl::StatusOr<int64_t> LimitedObjectStore::RemoveLeftovers(const CallContext& ctx,
+                                                            absl::Duration age_min) {
+  return inner_.RemoveLeftovers(ctx, age_min);
+}
+
 }  // namespace csidelta::storage

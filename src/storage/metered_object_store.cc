@@ -56,4 +56,9 @@ absl::Status MeteredObjectStore::Delete(const CallContext& ctx, const std::strin
   return Count(&StoreUsage::delete_requests, inner_.Delete(ctx, key));
 }
 
+absl::StatusOr<int64_t> MeteredObjectStore::RemoveLeftovers(const CallContext& ctx,
+                                                            absl::Duration age_min) {
+  return inner_.RemoveLeftovers(ctx, age_min);
+}
+
 }  // namespace csidelta::storage

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 
 namespace csidelta::storage {
@@ -72,6 +73,14 @@ class ObjectStore {
 
   // OK also when there is no such object.
   virtual absl::Status Delete(const CallContext& ctx, const std::string& key) = 0;
+
+  // Removes what writers that died left in the place and that no other call shows, if it is older
+  // than `age_min` by the place's own clock; returns how much. A place where nothing is left so has
+  // nothing to do.
+  virtual absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& /*ctx*/,
+                                                  absl::Duration /*age_min*/) {
+    return 0;
+  }
 
   // The place, for messages to people; without secrets.
   virtual std::string Describe() const = 0;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -120,16 +121,16 @@ absl::Status PosixError(int error, absl::string_view what) {
 
 absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& name) {
   // O_NONBLOCK: opening a pipe that somebody has put there must not wait for its writer.
-  OpenedFile file{.fd = Fd(openat(folder_fd, name.c_str(),
-                                  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)),
+  OpenedFile file{.fd = UniqueFd(openat(folder_fd, name.c_str(),
+                                        O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)),
                   .size_bytes = 0};
-  if (file.fd.number() < 0) {
+  if (file.fd.get() < 0) {
     // ELOOP: a symbolic link. ENXIO: a socket or device without a driver.
     const bool is_special = errno == ELOOP || errno == ENXIO;
     return PosixError(is_special ? ENOENT : errno, "open");
   }
   struct stat facts {};
-  if (fstat(file.fd.number(), &facts) != 0) {
+  if (fstat(file.fd.get(), &facts) != 0) {
     return PosixError(errno, "stat");
   }
   if (!S_ISREG(facts.st_mode)) {
@@ -139,9 +140,9 @@ absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& nam
   return file;
 }
 
-absl::StatusOr<Fd> OpenFolder(int folder_fd, const std::string& name) {
-  Fd fd(openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (fd.number() < 0) {
+absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name) {
+  UniqueFd fd(openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.get() < 0) {
     return PosixError(errno == ELOOP ? ENOTDIR : errno, "open folder");
   }
   return fd;

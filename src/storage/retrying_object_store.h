@@ -11,8 +11,10 @@
 namespace csidelta::storage {
 
 struct RetryOptions {
-  BackoffOptions backoff = {
-      .delay_first = absl::Milliseconds(500), .delay_max = absl::Seconds(30), .attempts_max = 8};
+  BackoffOptions backoff = {.delay_first = absl::Milliseconds(500),
+                            .delay_max = absl::Seconds(30),
+                            .attempts_max = 8,
+                            .jitter = 1};
   absl::Duration total_max = absl::Minutes(15);  // of one call with all its attempts and delays
 };
 
@@ -40,6 +42,7 @@ class RetryingObjectStore : public ObjectStore {
   absl::Status List(const CallContext& ctx, const std::string& prefix,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx, absl::Duration age_min) override;
   std::string Describe() const override { return inner_.Describe(); }
 
  private:

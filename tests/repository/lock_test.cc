@@ -254,14 +254,20 @@ TEST_F(LockTest, TheDeadAreRemovedFirst) {
   EXPECT_THAT(Locks(), SizeIs(1));
 }
 
-TEST_F(LockTest, RemoveDeadLocksLeavesTheOthers) {
+TEST_F(LockTest, SaysWhatItMetOfRunsThatMayNotHaveEnded) {
   LockOwner dead = options_.owner;
   dead.process.start_ticks = 1;
+  LockOwner elsewhere = options_.owner;
+  elsewhere.process.boot_id = "other";
   PutForeign(true, EncodeLockHostname(dead));
-  PutForeign(false, EncodeLockHostname(options_.owner));
-  PutForeign(false);
-  EXPECT_THAT(RemoveDeadLocks(ctx_, *repository_, options_.witnesses), support::IsOkAndHolds(1));
-  EXPECT_THAT(Locks(), SizeIs(2));
+  PutForeign(false, EncodeLockHostname(options_.owner));  // Seen alive.
+  PutForeign(false, EncodeLockHostname(elsewhere));
+  PutForeign(false);  // Not one of ours.
+  const auto lock = Acquire(false);
+  ASSERT_THAT(lock, IsOk());
+  EXPECT_EQ((*lock)->unfinished().removed, 1);
+  EXPECT_EQ((*lock)->unfinished().unproven, 1);
+  EXPECT_THAT(Locks(), SizeIs(4));
 }
 
 TEST_F(LockTest, ALockThatNobodyRefreshesRunsOut) {
@@ -279,6 +285,13 @@ TEST_F(LockTest, ALockThatNobodyRefreshesRunsOut) {
 TEST_F(LockTest, AnOldLockIsNotRemovedBeforeItWasWatched) {
   PutForeign(true);
   step_.Advance(absl::Hours(24 * 30));
+  EXPECT_TRUE(IsLocked(Acquire(false, absl::Minutes(29)).status()));
+  EXPECT_THAT(Locks(), SizeIs(1));
+}
+
+TEST_F(LockTest, SettingTheTimeOfDayMakesNoLockOld) {
+  PutForeign(true);
+  step_.on_sleep = [&] { step_.SetForward(absl::Hours(24)); };
   EXPECT_TRUE(IsLocked(Acquire(false, absl::Minutes(29)).status()));
   EXPECT_THAT(Locks(), SizeIs(1));
 }

@@ -213,10 +213,11 @@ TEST_F(RepairerTest, FindsChunksInAVolume) {
   const BlobId third = Id::Of(Noise(kTestChunkBytes, 3));
   const BlobId last = Id::Of(image_.substr(3 * kTestChunkBytes));
   const RepoSnapshot snapshot = *repository->LoadSnapshot(ctx_, id_);
-  const auto offsets = FindChunks(ctx_, *repository, snapshot, {third, last, Id::Of("elsewhere")});
-  ASSERT_THAT(offsets, IsOk());
-  EXPECT_THAT(*offsets, testing::UnorderedElementsAre(testing::Pair(third, 2 * kTestChunkBytes),
-                                                      testing::Pair(last, 3 * kTestChunkBytes)));
+  const auto chunks = FindChunks(ctx_, *repository, snapshot, {third, last, Id::Of("elsewhere")});
+  ASSERT_THAT(chunks, IsOk());
+  EXPECT_THAT(*chunks, testing::UnorderedElementsAre(
+                           testing::Pair(third, Extent{2 * kTestChunkBytes, kTestChunkBytes}),
+                           testing::Pair(last, Extent{3 * kTestChunkBytes, 1000})));
 }
 
 TEST_F(RepairerTest, UsesTheCopyOfAnotherPack) {

@@ -170,6 +170,16 @@ TEST_F(RepositoryTest, SnapshotsAreListedByTimeAndFoundByPrefix) {
   EXPECT_THAT(repository->FindSnapshot(ctx_, "zz"), StatusIs(absl::StatusCode::kNotFound));
 }
 
+TEST_F(RepositoryTest, ASnapshotThatIsListedIsNotPassedOver) {
+  std::unique_ptr<Repository> repository = Init();
+  ASSERT_THAT(repository->SaveSnapshot(ctx_, SnapshotAt(1)), IsOk());
+  store_.AddFault({.operation = StoreOperation::kGet,
+                   .key_prefix = "snapshots/",
+                   .status = absl::NotFoundError("404")});
+  EXPECT_THAT(repository->ListSnapshots(ctx_), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(repository->ListSnapshots(ctx_), IsOkAndHolds(SizeIs(1)));
+}
+
 TEST_F(RepositoryTest, ADamagedSnapshotDoesNotHideTheOthers) {
   std::unique_ptr<Repository> repository = Init();
   const Id good = *repository->SaveSnapshot(ctx_, SnapshotAt(1));

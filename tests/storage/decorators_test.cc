@@ -73,6 +73,29 @@ TEST_F(RetryingObjectStoreTest, EveryCallIsTriedAgain) {
   EXPECT_EQ(meter_.Snapshot().retries, 18);
 }
 
+// The least, the middle or the most that can be drawn.
+class FixedRandom : public Random {
+ public:
+  explicit FixedRandom(uint64_t half_steps) : half_steps_(half_steps) {}
+  uint64_t Below(uint64_t bound) override { return (bound - 1) / 2 * half_steps_; }
+
+ private:
+  const uint64_t half_steps_;
+};
+
+TEST_F(RetryingObjectStoreTest, DelaysDoubleAndChanceTakesAnyPartOfThem) {
+  const absl::Duration whole = absl::Seconds(0.5 + 1 + 2 + 4 + 8 + 16 + 30);
+  for (const uint64_t half_steps : {0, 1, 2}) {
+    inner_.Restart();
+    FailTimes(8, absl::UnavailableError("x"));
+    FixedRandom random(half_steps);
+    RetryingObjectStore store(inner_, {}, random, meter_);
+    const absl::Time before = clock_.Now();
+    EXPECT_THAT(store.Delete(ctx_, "key"), StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_EQ(clock_.Now() - before, whole - whole * half_steps / 2);
+  }
+}
+
 TEST_F(RetryingObjectStoreTest, GivesUpAfterItsAttempts) {
   FailTimes(1000, absl::UnavailableError("503"));
   const absl::Time start = clock_.Now();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -108,6 +109,7 @@ using support::IsOkAndHolds;
 using support::StatusIs;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 class FileObjectStoreTest : public testing::Test {
  protected:
@@ -264,6 +266,25 @@ TEST_F(FileObjectStoreTest, UnfinishedFilesAreNotObjects) {
   std::ofstream(root_ + "/data/two-tmp-0123") << "half";
   std::ofstream(root_ + "/config-tmp-1") << "half";
   EXPECT_THAT(Listed(), ElementsAre("data/one"));
+}
+
+TEST_F(FileObjectStoreTest, WhatTheDeadLeftGoesWhenItIsOld) {
+  ASSERT_THAT(store_.Put(ctx_, "data/ab/one", "x", {}), IsOk());
+  const auto write = [&](const std::string& name, std::chrono::hours age) {
+    const std::string path = root_ + "/" + name;
+    std::ofstream(path) << "half";
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - age);
+  };
+  write("data/ab/two-tmp-0123", std::chrono::hours(25));
+  write("config-tmp-1", std::chrono::hours(25));
+  write("data/ab/three-tmp-1", std::chrono::hours(23));
+  write("not ours-tmp-1", std::chrono::hours(25));
+  write("notes", std::chrono::hours(25));
+  EXPECT_THAT(store_.RemoveLeftovers(ctx_, absl::Hours(24)), IsOkAndHolds(2));
+  EXPECT_THAT(Names(), UnorderedElementsAre("data", "data/ab", "data/ab/one", "data/ab/three-tmp-1",
+                                            "not ours-tmp-1", "notes"));
+  std::filesystem::remove_all(root_);
+  EXPECT_THAT(store_.RemoveLeftovers(ctx_, absl::Hours(24)), IsOkAndHolds(0));
 }
 
 TEST_F(FileObjectStoreTest, OnlyRegularFilesAreObjects) {

@@ -77,6 +77,21 @@ void FakeS3Server::Interfere(Interference interference) {
   interference_ = std::move(interference);
 }
 
+void FakeS3Server::Spoil(Spoiler spoiler) {
+  std::scoped_lock lock(mutex_);
+  spoiler_ = std::move(spoiler);
+}
+
+void FakeS3Server::Reset(std::map<std::string, std::string> objects) {
+  std::scoped_lock lock(mutex_);
+  objects_ = std::move(objects);
+  put_headers_.clear();
+  requests_.clear();
+  refusals_.clear();
+  interference_ = nullptr;
+  spoiler_ = nullptr;
+}
+
 std::map<std::string, std::string> FakeS3Server::objects() const {
   std::scoped_lock lock(mutex_);
   return objects_;
@@ -124,7 +139,11 @@ void FakeS3Server::Serve(const ServedRequest& request, ServedConnection& connect
          with_body);
     return;
   }
+  spoiling_ = spoiler_ ? spoiler_(request) : Spoiling::kNone;
   Answer(request, *target, connection);
+  if (spoiling_ == Spoiling::kCut) {
+    connection.Cut();
+  }
 }
 
 std::optional<FakeS3Server::Target> FakeS3Server::Split(const ServedRequest& request) const {
@@ -232,7 +251,9 @@ void FakeS3Server::Answer(const ServedRequest& request, const Target& target,
     Get(request, target.key, connection);
   } else if (request.method == "DELETE") {
     objects_.erase(target.key);
-    connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
+    if (spoiling_ != Spoiling::kCut) {
+      connection.Raw("HTTP/1.1 204 No Content\r\n\r\n");
+    }
   } else {
     Fail(405, "MethodNotAllowed", connection);
   }
@@ -250,11 +271,15 @@ void FakeS3Server::Put(const ServedRequest& request, const std::string& key,
       return;
     }
   }
-  objects_[key] = request.body;
+  std::string& stored = objects_[key];
+  stored = request.body;
+  if (spoiling_ == Spoiling::kFlipped && !stored.empty()) {
+    stored[stored.size() / 2] = static_cast<char>(stored[stored.size() / 2] ^ 1);
+  }
   put_headers_[key] = request.headers;
-  connection.Send(200, "",
-                  {{"ETag", "\"0123\""},
-                   {"x-amz-checksum-sha256", absl::Base64Escape(Sha256Of(request.body))}});
+  SendBody(200, "",
+           {{"ETag", "\"0123\""}, {"x-amz-checksum-sha256", absl::Base64Escape(Sha256Of(stored))}},
+           connection);
 }
 
 void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
@@ -266,15 +291,17 @@ void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
     return;
   }
   const std::string& bytes = found->second;
-  if (is_head) {
+  if (is_head && spoiling_ != Spoiling::kCut) {
     connection.Raw(absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", bytes.size(), "\r\n\r\n"));
+  }
+  if (is_head) {
     return;
   }
   absl::string_view range = request.headers.contains("range")
                                 ? absl::string_view(request.headers.at("range"))
                                 : absl::string_view();
   if (range.empty() || !options_.heeds_ranges) {
-    connection.Send(200, bytes);
+    SendBody(200, bytes, {}, connection);
     return;
   }
   absl::ConsumePrefix(&range, "bytes=");
@@ -287,8 +314,9 @@ void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
     return;
   }
   last = std::min(last, bytes.size() - 1);
-  connection.Send(206, bytes.substr(first, last - first + 1),
-                  {{"Content-Range", absl::StrCat("bytes ", first, "-", last, "/", bytes.size())}});
+  SendBody(206, bytes.substr(first, last - first + 1),
+           {{"Content-Range", absl::StrCat("bytes ", first, "-", last, "/", bytes.size())}},
+           connection);
 }
 
 // The continuation token is the last key of the page before.
@@ -318,7 +346,7 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
     absl::StrAppend(&entries, "<Contents><Key>", key, "</Key><Size>", object->second.size(),
                     "</Size><StorageClass>STANDARD</StorageClass></Contents>");
   }
-  connection.Send(
+  SendBody(
       200,
       absl::StrCat("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://"
                    "s3.amazonaws.com/doc/2006-03-01/\"><Name>",
@@ -328,7 +356,28 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
                    is_truncated ? absl::StrCat("<NextContinuationToken>", EscapeXml(last),
                                                "</NextContinuationToken>")
                                 : "",
-                   "</ListBucketResult>"));
+                   "</ListBucketResult>"),
+      {}, connection);
+}
+
+void FakeS3Server::SendBody(int status, std::string body, const Headers& headers,
+                            ServedConnection& connection) const {
+  if (spoiling_ == Spoiling::kCut) {
+    return;
+  }
+  if (spoiling_ == Spoiling::kFlipped && !body.empty()) {
+    body[body.size() / 2] = static_cast<char>(body[body.size() / 2] ^ 1);
+  }
+  if (spoiling_ != Spoiling::kShort || body.empty()) {
+    connection.Send(status, body, headers);
+    return;
+  }
+  std::string head = absl::StrCat("HTTP/1.1 ", status, " Text\r\nContent-Length: ", body.size());
+  for (const auto& [name, value] : headers) {
+    absl::StrAppend(&head, "\r\n", name, ": ", value);
+  }
+  connection.Raw(absl::StrCat(head, "\r\n\r\n", body.substr(0, body.size() / 2)));
+  connection.Cut();
 }
 
 void FakeS3Server::Fail(int status, const std::string& code, ServedConnection& connection,

@@ -41,11 +41,24 @@ class FakeS3Server {
   TestAuthority& authority() { return server_.authority(); }
   int connection_count() const { return server_.connection_count(); }
 
+  // What is wrong with an answer to a request that was done otherwise.
+  enum class Spoiling {
+    kNone,
+    kCut,      // done, but not answered
+    kShort,    // ends in the middle of its body
+    kFlipped,  // one bit of the body is another; of a Put(): of the object, as the answer says
+  };
+  using Spoiler = std::function<Spoiling(const ServedRequest& request)>;
+
   // Called first for each request from now on, one at a time.
   void Interfere(Interference interference);
+  // The same for those that are served all the same.
+  void Spoil(Spoiler spoiler);
 
   std::map<std::string, std::string> objects() const;
   void SetObject(const std::string& key, const std::string& bytes);
+  // Begins anew with these objects: nothing was asked for yet, and nothing goes wrong.
+  void Reset(std::map<std::string, std::string> objects);
   std::vector<ServedRequest> requests() const;
   // Headers of the last Put() of each object.
   std::map<std::string, std::map<std::string, std::string>> put_headers() const;
@@ -74,6 +87,8 @@ class FakeS3Server {
   void List(const Target& target, ServedConnection& connection);
   void Fail(int status, const std::string& code, ServedConnection& connection,
             bool with_body = true) const;
+  void SendBody(int status, std::string body, const Headers& headers,
+                ServedConnection& connection) const;
 
   mutable std::mutex mutex_;  // Guards all that follows but the server.
   FakeS3Options options_;
@@ -82,6 +97,8 @@ class FakeS3Server {
   std::vector<ServedRequest> requests_;
   std::vector<std::string> refusals_;
   Interference interference_;
+  Spoiler spoiler_;
+  Spoiling spoiling_ = Spoiling::kNone;  // of the request that is being served
   HttpTestServer server_;
 };
 

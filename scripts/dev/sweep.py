@@ -1,0 +1,79 @@
+"""./dev sweep: every crash point, every fault and every seed, of which CI sees a sample.
+
+Test programs with the label "sweep" read CSI_DELTA_SWEEP: "all", or the seed by which they draw their sample. What
+they swept they record as the property "points" of the test.
+"""
+
+import dataclasses
+import json
+import xml.etree.ElementTree
+
+import build
+import console
+import results
+from console import Failure, say, stage
+
+PROGRAM_SECONDS_MAX = 3600
+
+
+@dataclasses.dataclass(frozen=True)
+class Swept:
+    """One test of a program."""
+
+    id: str
+    points: int  # 0: the test has none of its own.
+    outcome: str
+    seconds: float
+
+
+def read(text, program):
+    """The tests in a report of GoogleTest."""
+    found = []
+    for case in xml.etree.ElementTree.fromstring(text).iter("testcase"):
+        if case.get("status") != "run":
+            continue
+        points = [one.get("value") for one in case.iter("property") if one.get("name") == "points"]
+        outcome = results.PASSED
+        if case.find("failure") is not None:
+            outcome = results.FAILED
+        elif case.find("skipped") is not None:
+            outcome = results.SKIPPED
+        found.append(Swept(f"{program}::{case.get('classname')}.{case.get('name')}", int(points[-1]) if points else 0,
+                           outcome, float(case.get("time", 0))))
+    return found
+
+
+def programs(listing):
+    """Names and commands of the programs in what `ctest --show-only=json-v1` says."""
+    return {test["name"]: test["command"] for test in json.loads(listing)["tests"]}
+
+
+def _run_program(name, command, wish):
+    report = results.results_folder() / "sweep" / f"{name}.xml"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    with stage(f"sweep {name}"):
+        console.execute([*command, f"--gtest_output=xml:{report}", "--gtest_brief=1"],
+                        env={"CSI_DELTA_SWEEP": wish}, limit_seconds=PROGRAM_SECONDS_MAX)
+    if not report.is_file():
+        raise Failure(f"{name} left no report")
+    return read(report.read_text(), name)
+
+
+def run(seed=None):
+    """Sweeps all, or the sample of a seed; prints what was swept. True if nothing failed."""
+    wish = seed or "all"
+    folder = build.build("dev")
+    listing = console.output(["ctest", "--test-dir", folder, "-L", "^sweep$", "--show-only=json-v1"])
+    swept = []
+    for name, command in sorted(programs(listing).items()):
+        swept += _run_program(name, command, wish)
+    if not swept:
+        raise Failure("there is nothing to sweep")
+    say("")
+    for one in swept:
+        say(f"{one.outcome:<8}{one.points or '':>7} {one.seconds:>8.1f} s  {one.id}")
+    failed = sum(one.outcome == results.FAILED for one in swept)
+    say(f"sweep: {'all points' if wish == 'all' else f'seed {wish}'}: {sum(one.points for one in swept)} points, "
+        f"{len(swept)} tests, {failed} failed")
+    return not failed

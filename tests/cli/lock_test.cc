@@ -1,0 +1,120 @@
+#include "repository/lock.h"
+
+#include "tests/cli/sweep_fixture.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::LockFile;
+using support::StoreOperation;
+using testing::HasSubstr;
+
+// What the verbs do about locks.
+class VerbLockTest : public SweepFixture {
+ protected:
+  VerbLockTest() {
+    kept_ = Backup();
+    kept_image_ = image_;
+  }
+
+  // A lock of somebody's stock restic, who is not to be seen any more.
+  void PutForeignLock(bool exclusive) {
+    CallContext ctx;
+    ctx.clock = &clock_;
+    const auto opened = repository::Repository::Open(ctx, store_, kPassword, {});
+    ASSERT_TRUE(opened.ok());
+    const LockFile file = {.time = clock_.Now() - absl::Hours(24),
+                           .exclusive = exclusive,
+                           .hostname = "laptop",
+                           .username = "eve",
+                           .pid = 7};
+    ASSERT_TRUE(
+        (*opened)->SaveFile(ctx, repository::FileKind::kLock, repository::EncodeLock(file)).ok());
+  }
+
+  void RefuseLocks() {
+    for (const StoreOperation operation : {StoreOperation::kPut, StoreOperation::kDelete}) {
+      store_.AddFault({.operation = operation,
+                       .last_call = 1'000'000,
+                       .status = absl::PermissionDeniedError("403 Forbidden")});
+    }
+  }
+
+  std::size_t CountBelow(const std::string& prefix) const {
+    std::size_t count = 0;
+    for (const auto& [key, bytes] : store_.objects()) {
+      count += key.starts_with(prefix) ? 1 : 0;
+    }
+    return count;
+  }
+};
+
+TEST_F(VerbLockTest, WhatMustBeAloneWaitsAndSaysForWhom) {
+  const std::vector<std::vector<std::string>> verbs = {
+      {"forget", "--keep-last", "1"}, {"prune"}, {"check"}};
+  for (const std::vector<std::string>& words : verbs) {
+    PutForeignLock(/*exclusive=*/false);
+    const absl::Duration before = clock_.Uptime();
+    const Outcome outcome = MustRun(words);
+    EXPECT_GE(clock_.Uptime() - before, absl::Minutes(30)) << words[0];
+    EXPECT_LE(clock_.Uptime() - before, absl::Minutes(31) + absl::Seconds(1)) << words[0];
+    EXPECT_THAT(outcome.error, HasSubstr("waiting for")) << words[0];
+    EXPECT_THAT(outcome.error, HasSubstr("eve on laptop")) << words[0];
+    EXPECT_EQ(CountBelow("locks/"), 0u);
+  }
+}
+
+TEST_F(VerbLockTest, WithoutAWaitAForeignLockEndsItAtOnce) {
+  PutForeignLock(/*exclusive=*/true);
+  const std::vector<std::vector<std::string>> verbs = {
+      {"forget", "--keep-last", "1"}, {"prune"}, {"check"}, BackupWords(), {"snapshots"}};
+  for (std::vector<std::string> words : verbs) {
+    words.insert(words.end(), {"--retry-lock", "0"});
+    const absl::Duration before = clock_.Uptime();
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.code, ExitCode::kLocked) << words[0];
+    EXPECT_THAT(outcome.error, HasSubstr("eve on laptop")) << words[0];
+    EXPECT_LT(clock_.Uptime() - before, absl::Seconds(2)) << words[0];
+    EXPECT_EQ(CountBelow("locks/"), 1u);
+  }
+}
+
+TEST_F(VerbLockTest, ABackupOutlastsWhatADeadPruneLeftElsewhere) {
+  PutForeignLock(/*exclusive=*/true);
+  std::vector<std::string> words = BackupWords();
+  words.insert(words.end(), {"--retry-lock", "31m"});
+  MustRun(words);
+  ExpectGood({});
+}
+
+TEST_F(VerbLockTest, WhereLocksAreRefusedThereIsReadingAndNoMaintenance) {
+  const std::map<std::string, std::string> before = store_.objects();
+  RefuseLocks();
+  WriteFile("target", "");
+  const Outcome outcome = MustRun({"restore", kept_, "--target", Path("target")});
+  EXPECT_THAT(outcome.error, HasSubstr("going on without one"));
+  EXPECT_TRUE(ReadFile("target") == kept_image_);
+  EXPECT_THAT(MustRun({"check", "--read-data"}).error, HasSubstr("going on without one"));
+  const std::vector<std::vector<std::string>> verbs = {
+      {"forget", "--keep-last", "1"}, {"prune"}, BackupWords()};
+  for (const std::vector<std::string>& words : verbs) {
+    EXPECT_EQ(Run(words).code, ExitCode::kFailed) << words[0];
+    EXPECT_TRUE(store_.objects() == before) << words[0];
+  }
+}
+
+TEST_F(VerbLockTest, ABackupWhoseLockWasRemovedCommitsNothing) {
+  WriteImage({1, 12, 3, 14, 5, 6});
+  store_.AddFault({.operation = StoreOperation::kStat,
+                   .key_prefix = "locks/",
+                   .status = absl::NotFoundError("removed by somebody")});
+  const Outcome outcome = Run(BackupWords());
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("removed by somebody else"));
+  EXPECT_EQ(CountBelow("snapshots/"), 1u);
+  store_.ClearFaults();
+  ExpectGood({});
+}
+
+}  // namespace
+}  // namespace csidelta::cli

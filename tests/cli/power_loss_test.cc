@@ -1,0 +1,191 @@
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tests/cli/sweep_fixture.h"
+#include "tests/support/durable_disk.h"
+
+// This program's own fsync() and pwrite(): they tell a disk that loses what was not synced, and
+// fail when it is full.
+namespace {
+
+struct Watch {
+  std::mutex mutex;
+  csidelta::support::DurableDisk* disk = nullptr;
+  std::string root;         // Of what is watched.
+  int64_t free_bytes = -1;  // Negative: there is room.
+};
+Watch watch;
+
+bool IsWatched(int fd) {
+  std::error_code error;
+  const std::string path =
+      std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd), error).string();
+  return !watch.root.empty() && path.starts_with(watch.root);
+}
+
+}  // namespace
+
+extern "C" {
+int fsync(int fd) {
+  std::scoped_lock lock(watch.mutex);
+  if (watch.disk != nullptr && IsWatched(fd)) {
+    watch.disk->NoteSync(fd);
+  }
+  return 0;
+}
+
+ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
+  {
+    std::scoped_lock lock(watch.mutex);
+    if (watch.free_bytes >= 0 && IsWatched(fd)) {
+      if (watch.free_bytes < static_cast<int64_t>(count)) {
+        errno = ENOSPC;
+        return -1;
+      }
+      watch.free_bytes -= static_cast<int64_t>(count);
+    }
+  }
+  using Call = ssize_t(int, const void*, size_t, off_t);
+  return reinterpret_cast<Call*>(dlsym(RTLD_NEXT, "pwrite"))(fd, bytes, count, offset);
+}
+}  // extern "C"
+
+namespace csidelta::cli {
+namespace {
+
+using support::DurableDisk;
+
+// A repository in a directory, on a disk that keeps nothing that was not synced: the power fails
+// after each sync that a verb makes, and the next process runs the same verb.
+class PowerLossTest : public SweepFixture {
+ protected:
+  static constexpr std::size_t kSample = 3;
+
+  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
+      const storage::Location& location, const storage::StoreSettings& settings) override {
+    if (folder_of_store_.empty()) {
+      return SweepFixture::OpenStore(location, settings);
+    }
+    return storage::OpenStore({.directory = folder_of_store_}, settings, Random::Real());
+  }
+
+  std::map<std::string, std::string> Objects() override {
+    std::map<std::string, std::string> objects;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_of_store_)) {
+      objects[std::filesystem::relative(entry.path(), folder_of_store_).string()] = "";
+    }
+    return objects;
+  }
+
+  ~PowerLossTest() override {
+    watch.disk = nullptr;
+    watch.root.clear();
+    watch.free_bytes = -1;
+  }
+
+  // Goes on in a directory that holds `tree`.
+  void MoveInto(const DurableDisk::Tree& tree) {
+    if (!folder_of_store_.empty()) {
+      std::filesystem::remove_all(folder_of_store_);
+    }
+    folder_of_store_ = Path(absl::StrCat("store-", ++folders_));
+    std::filesystem::create_directory(folder_of_store_);
+    support::WriteTree(tree, folder_of_store_);
+  }
+
+  void MakeGenerations() {
+    Backup();
+    WriteImage({1, 12, 3, 14, 5, 6});
+    kept_ = Backup();
+    kept_image_ = image_;
+  }
+
+  // `again` are what the next process runs, one behind the other.
+  void Sweep(const std::vector<std::string>& words,
+             const std::vector<std::vector<std::string>>& again) {
+    MoveInto(store_.objects());
+    watch.root = folder_of_store_;
+    DurableDisk disk(folder_of_store_);
+    watch.disk = &disk;
+    MustRun(words);
+    watch.disk = nullptr;
+    // What was answered with OK is there, if the power fails in this moment.
+    ASSERT_GT(disk.sync_count(), 5u);
+    MoveInto(disk.After(disk.sync_count()));
+    ExpectDone();
+    const std::vector<int64_t> points =
+        ChoosePoints(static_cast<int64_t>(disk.sync_count()), kSample);
+    for (const int64_t point : points) {
+      SCOPED_TRACE(absl::StrCat("no power after sync ", point));
+      MoveInto(disk.After(static_cast<std::size_t>(point)));
+      const Process next = NextProcess(point);
+      for (const std::vector<std::string>& each : again) {
+        MustRun(each, next);
+      }
+      ExpectDone();
+      ExpectGood(next);
+      if (HasFailure()) {
+        return;
+      }
+    }
+    RecordProperty("points", static_cast<int>(points.size()));
+  }
+
+  void ExpectDone() {
+    MustRun({"check", "--read-data"});
+    expect_done_();
+  }
+
+  std::string folder_of_store_;
+  int folders_ = 0;
+  std::function<void()> expect_done_;
+};
+
+TEST_F(PowerLossTest, Backup) {
+  MakeGenerations();
+  WriteImage({1, 12, 23, 14, 5, 26});
+  expect_done_ = [&] { ExpectRestores("latest", image_, {}); };
+  Sweep(BackupWords(), {BackupWords()});
+}
+
+TEST_F(PowerLossTest, ForgetAndPrune) {
+  MakeGenerations();
+  expect_done_ = [&] {
+    ExpectRestores(kept_, kept_image_, {});
+    const Json plan = MustRun({"prune", "--dry-run", "--max-unused", "0"}).Result();
+    EXPECT_EQ(GetInt(plan, {"bytes_freed"}), 0);
+  };
+  Sweep({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"},
+        {{"forget", "--keep-last", "1"}, {"prune", "--max-unused", "0"}});
+}
+
+TEST_F(PowerLossTest, AFullDiskIsOneClearErrorAndLosesNothing) {
+  MakeGenerations();
+  WriteImage({1, 12, 23, 14, 5, 26});
+  const std::map<std::string, std::string> base = store_.objects();
+  const std::vector<int64_t> points = ChoosePoints(12, kSample);
+  for (const int64_t point : points) {
+    SCOPED_TRACE(absl::StrCat("room for ", point * 100'000));
+    MoveInto(base);
+    watch.root = folder_of_store_;
+    watch.free_bytes = point * 100'000;
+    const Outcome outcome = Run(BackupWords());
+    watch.free_bytes = -1;
+    EXPECT_EQ(outcome.code, point < 5 ? ExitCode::kFailed : outcome.code);
+    if (outcome.code != ExitCode::kOk) {
+      EXPECT_THAT(outcome.error, testing::HasSubstr("No space left on device"));
+      EXPECT_THAT(outcome.error, testing::HasSubstr("make room"));
+    }
+    for (const auto& [path, bytes] : Objects()) {
+      EXPECT_THAT(path, testing::Not(testing::HasSubstr("-tmp-")));
+    }
+    MustRun(BackupWords());
+    ExpectGood({});
+  }
+  RecordProperty("points", static_cast<int>(points.size()));
+}
+
+}  // namespace
+}  // namespace csidelta::cli

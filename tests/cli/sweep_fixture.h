@@ -1,0 +1,291 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/program.h"
+#include "repository/repository.h"
+#include "storage/metered_object_store.h"
+#include "storage/retrying_object_store.h"
+#include "tests/repository/cheap_key.h"
+#include "tests/support/fake_object_store.h"
+#include "tests/support/fake_secure_random.h"
+
+namespace csidelta::cli {
+
+// Time for programs that run one after the other: what waits for a while is through at once, what
+// waits longer than any retry, as the refreshing of a lock does, waits until it is stopped. The
+// time of day can be set.
+class SweepClock : public Clock {
+ public:
+  static constexpr absl::Duration kNapMax = absl::Minutes(1);
+
+  absl::Time Now() const override {
+    std::scoped_lock lock(mutex_);
+    return absl::UnixEpoch() + uptime_ + set_by_;
+  }
+  absl::Duration Uptime() const override {
+    std::scoped_lock lock(mutex_);
+    return uptime_;
+  }
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    return SleepFor(wake_at - Now(), std::move(stop));
+  }
+  bool SleepFor(absl::Duration duration, std::stop_token stop) const override {
+    std::unique_lock lock(mutex_);
+    if (duration > kNapMax) {
+      stopped_.wait(lock, stop, [] { return false; });
+      return false;
+    }
+    uptime_ += std::max(duration, absl::ZeroDuration());
+    return !stop.stop_requested();
+  }
+  void Advance(absl::Duration step) {
+    std::scoped_lock lock(mutex_);
+    uptime_ += step;
+  }
+  // How far the time of day is off.
+  void SetTimeOfDay(absl::Duration off_by) {
+    std::scoped_lock lock(mutex_);
+    set_by_ = absl::Hours(400'000) + off_by;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any stopped_;
+  mutable absl::Duration uptime_ = absl::Hours(1);
+  absl::Duration set_by_ = absl::Hours(400'000);
+};
+
+// A store of somebody else's, with the retries and counts that every store has.
+class LentStore : public storage::OpenedStore {
+ public:
+  explicit LentStore(storage::ObjectStore& place)
+      : metered_(place, meter_), retrying_(metered_, {}, Random::Real(), meter_) {}
+
+  storage::ObjectStore& store() override { return retrying_; }
+  const storage::StoreMeter& meter() const override { return meter_; }
+
+ private:
+  storage::StoreMeter meter_;
+  storage::MeteredObjectStore metered_;
+  storage::RetryingObjectStore retrying_;
+};
+
+// One start of the program.
+struct SweepProcess {
+  bool elsewhere = false;  // not on the machine of the first
+  absl::Duration clock_off_by = absl::ZeroDuration();
+};
+
+// A repository with some history and the image file of its volume, on which the program runs as
+// one process after the other. What is swept are points: all of them with CSI_DELTA_SWEEP=all, else
+// a few, drawn with the seed that CSI_DELTA_SWEEP may name.
+class SweepFixture : public testing::Test {
+ protected:
+  static constexpr std::size_t kChunkBytes = 256 << 10;
+  static constexpr char kPassword[] = "secret";
+
+  using Process = SweepProcess;
+
+  // What it left.
+  struct Outcome {
+    ExitCode code = ExitCode::kOk;
+    std::string out;
+    std::string error;
+
+    // The last line of stdout.
+    Json Result() const {
+      const std::vector<std::string> lines = absl::StrSplit(out, '\n', absl::SkipEmpty());
+      return lines.empty() ? Json() : ParseJson(lines.back()).value_or(Json());
+    }
+  };
+
+  SweepFixture() {
+    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-sweep-XXXXXX");
+    folder_ = std::filesystem::canonical(::mkdtemp(name.data())).string();
+    variables_ = {{"RESTIC_PASSWORD", kPassword}, {"RESTIC_REPOSITORY", "/main"}};
+    // Making one takes longer than most of what is done to it.
+    static const std::map<std::string, std::string> made = [this] {
+      MakeRepository(store_);
+      return store_.objects();
+    }();
+    store_.SetObjects(made);
+    WriteImage({1, 2, 3, 4, 5, 6});
+  }
+  ~SweepFixture() override { std::filesystem::remove_all(folder_); }
+
+  void MakeRepository(support::FakeObjectStore& store) {
+    CallContext ctx;
+    ctx.clock = &clock_;
+    const auto made = repository::Repository::Init(ctx, store, kPassword, {});
+    ASSERT_TRUE(made.ok()) << made.status();
+    repository::UseCheapKey(store, **made, kPassword);
+  }
+
+  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+
+  void WriteFile(const std::string& name, absl::string_view bytes) const {
+    std::ofstream file(Path(name), std::ios::binary | std::ios::trunc);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+
+  std::string ReadFile(const std::string& name) const {
+    std::ifstream file(Path(name), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+
+  // An image of one chunk for each seed, and a short one.
+  void WriteImage(const std::vector<uint64_t>& seeds) {
+    image_.clear();
+    for (const uint64_t seed : seeds) {
+      image_ += support::Noise(kChunkBytes, seed);
+    }
+    image_ += support::Noise(1000, 99);
+    WriteFile("image", image_);
+  }
+
+  virtual absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
+      const storage::Location& location, const storage::StoreSettings& /*settings*/) {
+    return std::make_unique<LentStore>(location.directory == "/source" ? source_ : store_);
+  }
+
+  Outcome Run(std::vector<std::string> words, const Process& process = {}) {
+    const int64_t pid = ++last_pid_;
+    clock_.SetTimeOfDay(process.clock_off_by);
+    Outcome outcome;
+    const auto into = [](std::string& text) {
+      return [&text](absl::string_view bytes) {
+        text.append(bytes.data(), bytes.size());
+        return true;
+      };
+    };
+    ProgramEnvironment environment;
+    environment.get = [this](const char* name) -> const char* {
+      const auto found = variables_.find(name);
+      return found == variables_.end() ? nullptr : found->second.c_str();
+    };
+    environment.out = into(outcome.out);
+    environment.error = into(outcome.error);
+    environment.open_store = [this](const storage::Location& location,
+                                    const storage::StoreSettings& settings,
+                                    Random&) { return OpenStore(location, settings); };
+    environment.witnesses = [&] {
+      repository::LockWitnesses witnesses;
+      witnesses.self = {.boot_id = process.elsewhere ? "b2" : "b1",
+                        .pid_namespace = 1,
+                        .pid = pid,
+                        .start_ticks = static_cast<uint64_t>(pid)};
+      witnesses.start_ticks_of = [pid](int64_t other) -> std::optional<uint64_t> {
+        return other == pid ? static_cast<uint64_t>(pid) : 0;
+      };
+      return witnesses;
+    };
+    CallContext ctx;
+    ctx.clock = &clock_;
+    words.insert(words.begin(), "--json");
+    outcome.code = RunProgram(ctx, words, environment);
+    return outcome;
+  }
+
+  Outcome MustRun(const std::vector<std::string>& words, const Process& process = {}) {
+    Outcome outcome = Run(words, process);
+    EXPECT_EQ(outcome.code, ExitCode::kOk)
+        << absl::StrJoin(words, " ") << ": " << outcome.error << outcome.out;
+    return outcome;
+  }
+
+  // Backs the image up and returns the snapshot's id. The sweep's packs hold twelve chunks.
+  std::string Backup(const Process& process = {}) {
+    const Outcome outcome = MustRun(BackupWords(), process);
+    return GetString(outcome.Result(), {"snapshot_id"});
+  }
+  std::vector<std::string> BackupWords() const {
+    return {"backup", "--chunk-size", "256KiB",  "--pack-size",
+            "4",      "--path",       "/volume", Path("image")};
+  }
+
+  void ExpectRestores(const std::string& id, const std::string& image, const Process& process) {
+    WriteFile("target", std::string(image.size(), '\xa5'));
+    MustRun({"restore", id, "--target", Path("target")}, process);
+    EXPECT_TRUE(ReadFile("target") == image) << id;
+  }
+
+  // What must hold after anything that happened, without a human: a backup is made and comes back
+  // as it was, as does the one that is kept; every byte proves itself; no lock is left.
+  void ExpectGood(const Process& process) {
+    ExpectRestores(Backup(process), image_, process);
+    if (!kept_.empty()) {
+      ExpectRestores(kept_, kept_image_, process);
+    }
+    MustRun({"check", "--read-data"}, process);
+    for (const auto& [key, bytes] : Objects()) {
+      EXPECT_FALSE(key.starts_with("locks/")) << key;
+    }
+  }
+
+  virtual std::map<std::string, std::string> Objects() { return store_.objects(); }
+
+  // Which of these points to sweep: all, or `sample` of them.
+  static std::vector<int64_t> ChoosePoints(std::vector<int64_t> points, std::size_t sample) {
+    const char* text = std::getenv("CSI_DELTA_SWEEP");
+    const std::string wish = text == nullptr ? "1" : text;
+    if (wish != "all") {
+      uint64_t seed = 0;
+      EXPECT_TRUE(absl::SimpleAtoi(wish, &seed)) << "CSI_DELTA_SWEEP is a seed or \"all\"";
+      std::mt19937_64 engine(seed);
+      std::shuffle(points.begin(), points.end(), engine);
+      points.resize(std::min(points.size(), sample));
+    }
+    return points;
+  }
+
+  // The same of the numbers below `count`.
+  static std::vector<int64_t> ChoosePoints(int64_t count, std::size_t sample) {
+    std::vector<int64_t> points(static_cast<std::size_t>(count));
+    std::iota(points.begin(), points.end(), 0);
+    return ChoosePoints(std::move(points), sample);
+  }
+
+  // The process after the one that came to grief: every second one on another machine, and their
+  // clocks right, a day ahead, a day behind.
+  static Process NextProcess(int64_t point) {
+    return {.elsewhere = point % 2 == 1, .clock_off_by = absl::Hours(24) * (point / 2 % 3 - 1)};
+  }
+
+  SweepClock clock_;
+  std::string folder_;
+  std::map<std::string, std::string> variables_;
+  support::FakeObjectStore store_;
+  support::FakeObjectStore source_;  // of copies
+  std::string image_;
+  std::string kept_;  // a snapshot that nothing may take away
+  std::string kept_image_;
+
+ private:
+  int64_t last_pid_ = 0;
+};
+
+}  // namespace csidelta::cli
