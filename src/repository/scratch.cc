@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "storage/posix_file.h"
 
 namespace csidelta::repository {
 namespace {
@@ -37,10 +38,10 @@ void ScratchSpace::Count(int64_t change_bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<ScratchFile>> ScratchFile::Make(ScratchSpace& space) {
-  storage::Fd fd(OpenNameless(space.options().folder));
+  UniqueFd fd(OpenNameless(space.options().folder));
   const int error = errno;
   std::unique_ptr<ScratchFile> file(new ScratchFile(space, std::move(fd)));
-  if (file->fd_.number() < 0) {
+  if (file->fd_.get() < 0) {
     return file->Explain(storage::PosixError(error, "open"));
   }
   return file;
@@ -64,7 +65,7 @@ absl::StatusOr<int64_t> ScratchFile::Append(absl::string_view bytes) {
   held_bytes_ += length_bytes;
   space_.Count(length_bytes);
   for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t count = ::pwrite(fd_.number(), bytes.data() + done, bytes.size() - done,
+    const ssize_t count = ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done,
                                    begin_bytes + static_cast<int64_t>(done));
     if (count < 0 && errno == EINTR) {
       continue;
@@ -76,13 +77,13 @@ absl::StatusOr<int64_t> ScratchFile::Append(absl::string_view bytes) {
     done += static_cast<std::size_t>(count);
   }
   // So that pages can be given up when memory is short.
-  ::sync_file_range(fd_.number(), begin_bytes, length_bytes, SYNC_FILE_RANGE_WRITE);
+  ::sync_file_range(fd_.get(), begin_bytes, length_bytes, SYNC_FILE_RANGE_WRITE);
   return begin_bytes;
 }
 
 absl::Status ScratchFile::Read(int64_t offset_bytes, absl::Span<char> out) const {
   for (std::size_t done = 0; done < out.size();) {
-    const ssize_t count = ::pread(fd_.number(), out.data() + done, out.size() - done,
+    const ssize_t count = ::pread(fd_.get(), out.data() + done, out.size() - done,
                                   offset_bytes + static_cast<int64_t>(done));
     if (count < 0 && errno == EINTR) {
       continue;
@@ -96,7 +97,7 @@ absl::Status ScratchFile::Read(int64_t offset_bytes, absl::Span<char> out) const
 }
 
 void ScratchFile::Release(int64_t offset_bytes, int64_t length_bytes) {
-  if (::fallocate(fd_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_bytes,
+  if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_bytes,
                   length_bytes) == 0) {
     held_bytes_ -= length_bytes;
     space_.Count(-length_bytes);

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "storage/posix_file.h"
+#include "base/unique_fd.h"
 
 // Room on a local disk for what memory should not hold: sorted tables of a large repository.
 namespace csidelta::repository {
@@ -62,11 +62,11 @@ class ScratchFile {
   void Release(int64_t offset_bytes, int64_t length_bytes);
 
  private:
-  ScratchFile(ScratchSpace& space, storage::Fd fd) : space_(space), fd_(std::move(fd)) {}
+  ScratchFile(ScratchSpace& space, UniqueFd fd) : space_(space), fd_(std::move(fd)) {}
   absl::Status Explain(const absl::Status& status) const;
 
   ScratchSpace& space_;
-  storage::Fd fd_;
+  UniqueFd fd_;
   std::atomic<int64_t> end_bytes_ = 0;
   std::atomic<int64_t> held_bytes_ = 0;
 };
