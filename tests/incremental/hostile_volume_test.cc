@@ -251,6 +251,7 @@ TEST_F(HostileVolumeTest, AnIndexThatGivesABlobTwoLengthsIsDamage) {
     if (copy.entry.handle.id == Id::Of(small)) {
       blobs.push_back(copy.entry);
       blobs.back().span.uncompressed_bytes = 100;
+      blobs.back().span.offset_bytes = 0;  // Before the truth, which lies further back.
     }
     blobs.push_back(copy.entry);
   });

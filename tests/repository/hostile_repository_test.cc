@@ -374,6 +374,9 @@ TEST_F(HostileRepositoryTest, DeepAndWideTreesAreWalkedInBoundedMemory) {
   ExpectClean(/*read_data=*/false);
   EXPECT_THAT(Prune(Thorough()), IsOk());
   ExpectClean();
+  const std::unique_ptr<Repository> pruned = Open();
+  ASSERT_THAT(pruned->LoadIndex(ctx_), IsOk());
+  EXPECT_THAT(pruned->LoadBlob(ctx_, {BlobType::kTree, Id::Of(chain[1])}), IsOkAndHolds(chain[1]));
 }
 
 }  // namespace
