@@ -101,9 +101,8 @@ TEST_F(RetryingObjectStoreTest, GivesUpAfterItsAttempts) {
   const absl::Time start = clock_.Now();
   EXPECT_THAT(store_.Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kUnavailable, "503"));
   EXPECT_EQ(inner_.call_count(), 8);
-  // 0.5 + 1 + 2 + 4 + 8 + 16 + 30 s at most, half of it at least.
+  // 0.5 + 1 + 2 + 4 + 8 + 16 + 30 s at most; chance takes any part of each.
   EXPECT_LE(clock_.Now() - start, absl::Seconds(61.5));
-  EXPECT_GE(clock_.Now() - start, absl::Seconds(30.75));
 }
 
 TEST_F(RetryingObjectStoreTest, FinalAnswersAreFinal) {
