@@ -208,10 +208,10 @@ absl::Status TreePlaces::Load(const CallContext& ctx, absl::Span<const TreePosit
         const absl::StatusOr<std::string> opened = sealer.Open(PartOf(range, part, *bytes));
         absl::StatusOr<LocatorShard> read =
             opened.ok() ? LocatorShard::Decode(*opened) : opened.status();
-        shard = read.ok() ? *std::move(read) : LocatorShard();
+        shard = read.ok() ? *read : LocatorShard();
       }
       std::scoped_lock lock(mutex_);
-      shards_.emplace(missing[static_cast<std::size_t>(part.tag)], std::move(shard));
+      shards_.emplace(missing[static_cast<std::size_t>(part.tag)], shard);
     }
     return ctx.Check();
   };

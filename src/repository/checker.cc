@@ -248,6 +248,7 @@ class Checker {
     const std::vector<FileInfo> packs =
         ChooseSubset(std::move(readable_packs_), options_.read_data, options_.seed);
     std::vector<uint32_t> ordinals;
+    ordinals.reserve(packs.size());
     for (const FileInfo& pack : packs) {
       ordinals.push_back(*index().FindPack(pack.id));
     }
