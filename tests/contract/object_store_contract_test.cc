@@ -156,7 +156,9 @@ std::vector<ObjectStoreCase> Cases() {
   };
   if (const char* location = std::getenv("CSI_DELTA_TEST_STORE"); location != nullptr) {
     cases.push_back(
-        {"Real", [text = std::string(location)] { return std::make_unique<RealSubject>(text); }});
+        {.name = "Real",
+         .make = [text = std::string(location)] { return std::make_unique<RealSubject>(text); },
+         .if_absent_excludes = false});
   }
   return cases;
 }
