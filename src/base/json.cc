@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace csidelta {
@@ -38,6 +39,10 @@ Shape Measure(absl::string_view text) {
   return shape;
 }
 
+absl::Status MalformedAt(std::size_t byte) {
+  return absl::InvalidArgumentError(absl::StrCat("malformed JSON at byte ", byte));
+}
+
 absl::StatusOr<Json> ParseUpTo(absl::string_view text, int64_t values_max) {
   const Shape shape = Measure(text);
   if (shape.depth > kJsonDepthMax) {
@@ -46,10 +51,17 @@ absl::StatusOr<Json> ParseUpTo(absl::string_view text, int64_t values_max) {
   if (shape.values > values_max) {
     return absl::InvalidArgumentError(absl::StrCat("JSON of more than ", values_max, " values"));
   }
+  // The library takes a zero byte for the end of the text and passes over a byte order mark.
+  if (const std::size_t zero = text.find('\0'); zero != text.npos) {
+    return MalformedAt(zero + 1);
+  }
+  if (absl::StartsWith(text, "\xEF\xBB\xBF")) {
+    return MalformedAt(1);
+  }
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& error) {
-    return absl::InvalidArgumentError(absl::StrCat("malformed JSON at byte ", error.byte));
+    return MalformedAt(error.byte);
   } catch (const Json::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("malformed JSON: ", error.what()));
   }

@@ -23,7 +23,7 @@ using JsonPath = std::initializer_list<absl::string_view>;
 inline constexpr int kJsonDepthMax = 200;
 
 // INVALID_ARGUMENT with the byte offset when `text` is not one JSON value, is nested deeper than
-// kJsonDepthMax, or is not UTF-8.
+// kJsonDepthMax, or is not UTF-8. A zero byte or a byte order mark is malformed.
 absl::StatusOr<Json> ParseJson(absl::string_view text);
 
 // Like ParseJson, and the value must be an object. INVALID_ARGUMENT also when it holds more than
