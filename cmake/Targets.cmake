@@ -85,7 +85,9 @@ function(csidelta_test)
     add_dependencies(csidelta_real_tests ${ARG_NAME})
   endif()
   set(seconds_max 120)
-  if(CSIDELTA_SANITIZE)
+  if("slow" IN_LIST ARG_LABELS)
+    set(seconds_max 900)  # Hundreds of keys are derived.
+  elseif(CSIDELTA_SANITIZE)
     set(seconds_max 480)  # Three to five times slower.
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${seconds_max})

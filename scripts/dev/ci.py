@@ -77,7 +77,8 @@ def account_of(into, skips_allowed=False):
 
 
 TEST_TIERS = ("scripts", "unit", "image", "plugin manager", "sanity", "s3", "e2e")
-# All unit tests run in "asan"; a third build of them would find nothing that the sanitizers' do not.
+# All unit tests run in "asan", and the real tiers take their tests and drivers from there; a third build of them
+# would find nothing that the sanitizers' do not.
 CI_TIERS = ("checks", "scripts", "asan", "tsan", "image", "plugin manager", "sanity", "s3", "e2e")
 
 
@@ -126,10 +127,10 @@ def _ci_steps(into):
         check("clang-tidy", lint.clang_tidy),
         check("fuzz", lambda: fuzz.run_all(fuzz.CI_SECONDS)),
         lambda: tiers.run_image(into),
-        lambda: tiers.run_plugin_manager(into),
-        lambda: tiers.run_sanity(into),
-        lambda: tiers.run_s3(into),
-        lambda: tiers.run_e2e(into),
+        lambda: tiers.run_plugin_manager(into, "asan"),
+        lambda: tiers.run_sanity(into, "asan"),
+        lambda: tiers.run_s3(into, "asan"),
+        lambda: tiers.run_e2e(into, preset="asan"),
         lambda: _check_scenarios(into),
     ]
 

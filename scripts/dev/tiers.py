@@ -18,10 +18,12 @@ PYTHON = "/usr/bin/python3"
 sys.path.insert(0, str(ROOT / "scripts"))
 
 # How long a tier may take on two cores before it counts as hung.
-LIMIT_SECONDS = {"scripts": 300, "unit": 900, "asan": 1500, "tsan": 900, "sanity": 600, "image": 300,
+LIMIT_SECONDS = {"scripts": 300, "unit": 900, "asan": 1500, "tsan": 900, "sanity": 1200, "image": 300,
                  "s3": 600, "plugin manager": 900, "e2e": 2700, "coverage": 900,
-                 "interop": 600, "rustic": 300}
+                 "interop": 1200, "rustic": 300}
 GO_BUILD_SECONDS_MAX = 3600
+# What runs beside the shipped program, from the build of the unit tests that the caller has made already.
+REAL_TESTS = ["csidelta_real_tests"]
 
 
 @contextlib.contextmanager
@@ -105,12 +107,13 @@ def run_sanitized(into, preset, pattern=None):
         run_ctest(this, preset, labels=labels, pattern=pattern)
 
 
-def run_plugin_manager(into):
+def run_plugin_manager(into, preset="dev"):
     """Velero's own plugin manager, in several versions, against the release binary."""
     with tier("plugin manager", into) as this:
-        runner = [PYTHON, ROOT / "tests" / "pluginmanager" / "run.py"]
+        runner = [PYTHON, ROOT / "tests" / "pluginmanager" / "run.py",
+                  "--scripted", build.folder(preset) / "bin" / "plugin_under_test"]
         build.build_release()
-        build.build("dev", ["csidelta_real_tests"])
+        build.build(preset, REAL_TESTS)
         with console.stage("plugin manager programs"):
             console.run([*runner, "--build-only"], limit_seconds=GO_BUILD_SECONDS_MAX)
         code, lines = console.execute(runner, keep=True, limit_seconds=LIMIT_SECONDS[this.name])
@@ -126,23 +129,23 @@ def build_bed(modules=()):
                 limit_seconds=GO_BUILD_SECONDS_MAX)
 
 
-def run_sanity(into):
+def run_sanity(into, preset="dev"):
     """Upstream csi-sanity against the CSI driver of the test bed, and what else is for root."""
     with tier("sanity", into) as this:
         build_bed(["csi"])
         debian.ensure_restics(newest=True)
         build.build_release()
-        build.build("dev", ["csidelta_real_tests"])
-        run_ctest(this, "dev", labels=["-L", "slow", "-V"], root=True, env=bed_environment())
+        build.build(preset, REAL_TESTS)
+        run_ctest(this, preset, labels=["-L", "slow", "-V"], root=True, env=bed_environment(preset))
 
 
-def run_s3(into):
+def run_s3(into, preset="dev"):
     """Repositories in a real S3 server: the suite of object stores, and a whole story, also with faults and TLS."""
     with tier("s3", into) as this:
         build_bed(["s3"])
         build.build_release()
-        build.build("dev", ["csidelta_real_tests"])
-        run_pytest(this, [ROOT / "tests" / "s3"])
+        build.build(preset, REAL_TESTS)
+        run_pytest(this, [ROOT / "tests" / "s3"], env=bed_environment(preset))
 
 
 def run_image(into):
@@ -152,19 +155,21 @@ def run_image(into):
         run_pytest(this, [ROOT / "tests" / "image"], root=True)
 
 
-def bed_environment():
+def bed_environment(preset="dev"):
     """Which programs and which CSI driver the bed uses, unless the caller chose."""
+    tests = build.folder(preset) / "bin"
     defaults = {"CSI_DELTA_PLUGIN": build.folder("release") / "bin" / build.PLUGIN,
                 "CSI_DELTA_PROGRAM": build.folder("release") / "bin" / build.PROGRAM,
-                "CSI_DELTA_CSI_DRIVER": build.folder("dev") / "bin" / "csi-delta-test-driver"}
+                "CSI_DELTA_STORE_CONTRACT": tests / "object_store_contract_test",
+                "CSI_DELTA_CSI_DRIVER": tests / "csi-delta-test-driver"}
     return {key: os.environ.get(key) or str(value) for key, value in defaults.items()}
 
 
-def prepare_bed():
+def prepare_bed(preset="dev"):
     """Everything a bed is made of."""
     packages.require_root()
     build.build_release()
-    build.build("dev", ["csidelta_real_tests"])
+    build.build(preset, REAL_TESTS)
     with console.stage("bed programs"):
         build_bed()
 
@@ -179,9 +184,9 @@ def e2e_matches(pattern):
     return code == 0
 
 
-def run_e2e(into, pattern=None, extra=()):
+def run_e2e(into, pattern=None, extra=(), preset="dev"):
     """The scenarios, on the real stack."""
     with tier("e2e", into) as this:
-        prepare_bed()
-        run_pytest(this, [ROOT / "tests" / "e2e"], pattern=pattern, extra=extra, env=bed_environment(),
+        prepare_bed(preset)
+        run_pytest(this, [ROOT / "tests" / "e2e"], pattern=pattern, extra=extra, env=bed_environment(preset),
                    root=True)

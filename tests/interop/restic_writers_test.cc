@@ -30,6 +30,13 @@ class ResticWritersTest : public StoryFixture {
     }
     return all;
   }
+
+  // To both of ours.
+  void Signal(const std::string& name) const {
+    const Outcome sent = repository::Shell(
+        absl::StrCat("kill -", name, " $(cat ", Path("one.pid"), " ", Path("two.pid"), ")"));
+    EXPECT_EQ(sent.exit_code, 0) << sent.output;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Releases, ResticWritersTest, testing::Values("bookworm"),
@@ -41,13 +48,14 @@ TEST_P(ResticWritersTest, AllWriteAtOnceAndNothingIsLost) {
   const std::string stream = image_.substr(0, 2'500'000);
   std::map<std::string, std::unique_ptr<HeldCommand>> writers;
   for (const std::string name : {"one", "two"}) {
-    // At a rate that leaves the others the time to begin.
-    writers[name] =
-        std::make_unique<HeldCommand>(absl::StrCat(Exports(), "exec ", ProgramPath(),
-                                                   " backup --json --chunk-size 256KiB --path /",
-                                                   name, " --limit-upload 400 image"),
-                                      Path(name));
+    writers[name] = std::make_unique<HeldCommand>(
+        absl::StrCat(Exports(), "echo $$ >", name, ".pid; exec ", ProgramPath(),
+                     " backup --json --chunk-size 256KiB --path /", name,
+                     " --limit-upload 400 image"),
+        Path(name));
   }
+  AwaitLocks(2);
+  Signal("STOP");  // Until the others have begun, however long that takes.
   for (const Restic& restic : Everybody()) {
     writers[restic.release] = std::make_unique<HeldCommand>(
         absl::StrCat(Exports(), restic.program, " --no-cache backup --json --stdin --tag ",
@@ -55,6 +63,7 @@ TEST_P(ResticWritersTest, AllWriteAtOnceAndNothingIsLost) {
         Path(restic.release));
   }
   AwaitLocks(static_cast<int>(writers.size()));  // All have begun, and none has ended.
+  Signal("CONT");
   for (const Restic& restic : Everybody()) {
     writers[restic.release]->Write(stream);
   }

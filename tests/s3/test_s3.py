@@ -12,7 +12,7 @@ from conftest import PROGRAM, ROOT, run
 MIB = 1 << 20
 CHUNK_BYTES = MIB
 IMAGE_CHUNKS = 40
-CONTRACT_TEST = ROOT / "build/dev/bin/object_store_contract_test"
+CONTRACT_TEST = os.environ.get("CSI_DELTA_STORE_CONTRACT") or ROOT / "build/dev/bin/object_store_contract_test"
 OBJECTS = 10_000
 
 
