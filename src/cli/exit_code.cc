@@ -71,7 +71,7 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
       return absl::StrCat("the password does not open ", place,
                           "; give the right one with --password-file or RESTIC_PASSWORD");
     case ExitCode::kLocked:
-      return absl::StrCat(message, "; wait for it with --retry-lock 31m, or try again later");
+      return absl::StrCat(message, "; wait for it with --retry-lock, or try again later");
     case ExitCode::kFallbackRefused:
       return absl::StrCat(message, "; allow it with --on-fallback proceed");
     case ExitCode::kTargetTooSmall:

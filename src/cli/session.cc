@@ -100,8 +100,8 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
             options.json);
   table.Add("-q,--quiet", "no progress and no notes", options.quiet);
   table.AddWait("--retry-lock",
-                "how long to wait for the locks of others (check, forget, prune and other verbs "
-                "that need the repository for themselves: 31m, else 0)",
+                "how long to wait for the locks of others; a dead one is known for it after half "
+                "an hour (31m)",
                 options.retry_lock);
   table.Add("--no-lock", "take no lock where a verb only reads", options.no_lock);
   table.Add("--scratch-dir", "DIR",
@@ -263,15 +263,16 @@ absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
   repository::LockOptions lock;
   lock.exclusive = kind == LockKind::kExclusive || kind == LockKind::kReadAlone;
   lock.required = !OnlyReads(kind);
-  lock.wait_max = options_.retry_lock.value_or(lock.exclusive ? repository::kLockWaitForStale
-                                                              : absl::ZeroDuration());
+  lock.wait_max = options_.retry_lock.value_or(repository::kLockWaitForStale);
   lock.owner.name = absl::StrReplaceAll(HostName(), {{"_", "-"}});
   lock.witnesses = environment_.witnesses();
   lock.owner.process = lock.witnesses.self;
   if (const std::string user = UserName(environment_.get); !user.empty()) {
     lock.username = user;
   }
-  lock.on_wait = [this](const std::string& sentence) { console_.Warn(sentence); };
+  lock.on_wait = [this, wait_max = lock.wait_max](const std::string& sentence) {
+    console_.Warn(absl::StrCat(sentence, ", for at most ", absl::FormatDuration(wait_max)));
+  };
   ASSIGN_OR_RETURN(lock_, repository::Lock::Acquire(ctx, *repository_, lock));
   if (lock_->unfinished().removed > 0) {
     MarkUnfinished(ctx, *repository_);  // The locks said it until now.

@@ -78,12 +78,13 @@ absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& op
 absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
                                              const GetVariable& get);
 
-// How a verb holds the repository.
+// How a verb holds the repository. Each waits for the locks of others, as long as one may take to
+// be known for dead, unless told otherwise.
 enum class LockKind {
   kRead,       // shared; where the store does not let us write, none
   kReadAlone,  // alone; likewise
   kWrite,      // shared, and there must be one
-  kExclusive,  // alone, and there must be one; as kReadAlone it waits for others unless told not to
+  kExclusive,  // alone, and there must be one
 };
 
 // One run of a verb: options, console, and the one repository that most verbs use. Not thread-safe.

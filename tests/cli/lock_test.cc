@@ -79,12 +79,28 @@ TEST_F(VerbLockTest, WithoutAWaitAForeignLockEndsItAtOnce) {
   }
 }
 
-TEST_F(VerbLockTest, ABackupOutlastsWhatADeadPruneLeftElsewhere) {
-  PutForeignLock(/*exclusive=*/true);
-  std::vector<std::string> words = BackupWords();
-  words.insert(words.end(), {"--retry-lock", "31m"});
-  MustRun(words);
+TEST_F(VerbLockTest, WhatAPruneThatDiedElsewhereLeftIsOutlasted) {
+  WriteFile("target", "");
+  const std::vector<std::vector<std::string>> verbs = {
+      BackupWords(), {"restore", kept_, "--target", Path("target")}, {"snapshots"}};
+  for (const std::vector<std::string>& words : verbs) {
+    PutForeignLock(/*exclusive=*/true);
+    const absl::Duration before = clock_.Uptime();
+    const Outcome outcome = MustRun(words);
+    EXPECT_GE(clock_.Uptime() - before, absl::Minutes(30)) << words[0];
+    EXPECT_THAT(outcome.error, HasSubstr("waiting for exclusive lock")) << words[0];
+    EXPECT_THAT(outcome.error, HasSubstr("at most 31m")) << words[0];
+    EXPECT_EQ(CountBelow("locks/"), 0u);
+  }
   ExpectGood({});
+}
+
+TEST_F(VerbLockTest, ABackupDoesNotWaitForAnotherBackup) {
+  PutForeignLock(/*exclusive=*/false);
+  const absl::Duration before = clock_.Uptime();
+  MustRun(BackupWords());
+  EXPECT_LT(clock_.Uptime() - before, absl::Seconds(2));
+  EXPECT_EQ(CountBelow("locks/"), 1u);
 }
 
 TEST_F(VerbLockTest, WhereLocksAreRefusedThereIsReadingAndNoMaintenance) {

@@ -297,7 +297,7 @@ TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
   options.owner.name = "somebody-else";
   const auto lock = repository::Lock::Acquire(CallContext(), **repository, options);
   ASSERT_THAT(lock, support::IsOk());
-  const Outcome outcome = Run({"backup", Path("image")});
+  const Outcome outcome = Run({"backup", Path("image"), "--retry-lock", "0"});
   EXPECT_EQ(outcome.code, ExitCode::kLocked);
   EXPECT_THAT(outcome.error, HasSubstr("somebody-else"));
   EXPECT_EQ(Run({"check", "--retry-lock", "0"}).code, ExitCode::kLocked);
