@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "storage/object_rules.h"
 
 namespace csidelta::storage {
 namespace {
@@ -25,7 +24,8 @@ Fingerprint FingerprintOf(const std::string& key) {
 // Runs `attempt` until its answer is final. When our own time limit ends an attempt, the caller
 // hears what was wrong before that.
 absl::Status RetryingObjectStore::Insist(
-    const CallContext& ctx, absl::FunctionRef<absl::Status(const CallContext&)> attempt) {
+    const CallContext& ctx, absl::FunctionRef<absl::Status(const CallContext&)> attempt,
+    absl::FunctionRef<bool(const absl::Status&)> may_heal) {
   const CallContext limited = ctx.WithTimeout(options_.total_max);
   Backoff backoff(options_.backoff, random_);
   absl::Status last;
@@ -34,7 +34,7 @@ absl::Status RetryingObjectStore::Insist(
     if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
       return last.ok() ? absl::UnavailableError(status.message()) : last;
     }
-    if (!MayHeal(status) || !backoff.MayTryAgain()) {
+    if (!may_heal(status) || !backoff.MayTryAgain()) {
       return status;
     }
     last = std::move(status);
@@ -53,7 +53,7 @@ absl::Status RetryingObjectStore::Insist(
 absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string& key,
                                       absl::string_view bytes, const PutOptions& options) {
   bool is_first = true;
-  return Insist(ctx, [&](const CallContext& limited) -> absl::Status {
+  const auto put = [&](const CallContext& limited) -> absl::Status {
     absl::Status status = inner_.Put(limited, key, bytes, options);
     const bool was_first = std::exchange(is_first, false);
     if (was_first || !absl::IsAlreadyExists(status)) {
@@ -65,6 +65,10 @@ absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string&
     }
     ASSIGN_OR_RETURN(const std::string theirs, inner_.Get(limited, key, stored.size_bytes));
     return theirs == bytes ? absl::OkStatus() : status;
+  };
+  // What was stored wrongly lies under a name that others will read.
+  return Insist(ctx, put, [](const absl::Status& status) {
+    return MayHeal(status) || absl::IsDataLoss(status);
   });
 }
 

@@ -5,6 +5,7 @@
 #include "absl/functional/function_ref.h"
 #include "base/backoff.h"
 #include "base/random.h"
+#include "storage/object_rules.h"
 #include "storage/object_store.h"
 #include "storage/store_meter.h"
 
@@ -23,6 +24,7 @@ struct RetryOptions {
 // the caller's. Every call of ObjectStore may be repeated, with two cares:
 //   - Put() with if_absent: an attempt that seemed to fail may have stored the object. When a later
 //     one meets it, the object counts as ours if it has our bytes.
+//     So does one that stored other bytes than were sent: it is put again, over them.
 //   - List(): begins anew, and passes on what it has not passed on yet. It keeps 16 bytes for every
 //     object listed.
 // Borrows everything that it is given.
@@ -47,7 +49,8 @@ class RetryingObjectStore : public ObjectStore {
 
  private:
   absl::Status Insist(const CallContext& ctx,
-                      absl::FunctionRef<absl::Status(const CallContext&)> attempt);
+                      absl::FunctionRef<absl::Status(const CallContext&)> attempt,
+                      absl::FunctionRef<bool(const absl::Status&)> may_heal = MayHeal);
 
   ObjectStore& inner_;
   const RetryOptions options_;

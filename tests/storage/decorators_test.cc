@@ -108,10 +108,10 @@ TEST_F(RetryingObjectStoreTest, GivesUpAfterItsAttempts) {
 TEST_F(RetryingObjectStoreTest, FinalAnswersAreFinal) {
   const absl::StatusCode codes[] = {
       absl::StatusCode::kNotFound,        absl::StatusCode::kPermissionDenied,
-      absl::StatusCode::kUnauthenticated, absl::StatusCode::kDataLoss,
-      absl::StatusCode::kOutOfRange,      absl::StatusCode::kFailedPrecondition,
-      absl::StatusCode::kUnimplemented,   absl::StatusCode::kInvalidArgument,
-      absl::StatusCode::kAlreadyExists,   absl::StatusCode::kCancelled};
+      absl::StatusCode::kUnauthenticated, absl::StatusCode::kOutOfRange,
+      absl::StatusCode::kInvalidArgument, absl::StatusCode::kFailedPrecondition,
+      absl::StatusCode::kUnimplemented,   absl::StatusCode::kAlreadyExists,
+      absl::StatusCode::kCancelled};
   for (const absl::StatusCode code : codes) {
     inner_.Restart();
     FailTimes(1000, absl::Status(code, "no"));
@@ -119,9 +119,19 @@ TEST_F(RetryingObjectStoreTest, FinalAnswersAreFinal) {
     EXPECT_EQ(inner_.call_count(), 1) << code;
   }
   inner_.Restart();
+  FailTimes(1, absl::DataLossError("no"));
+  EXPECT_THAT(store_.Get(ctx_, "key", 3), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(inner_.call_count(), 1);
+  inner_.Restart();
   inner_.SetObject("key", "too large");
   EXPECT_THAT(store_.Get(ctx_, "key", 3), StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(inner_.call_count(), 1);
+}
+
+TEST_F(RetryingObjectStoreTest, WhatWasStoredWronglyIsPutAgain) {
+  FailTimes(2, absl::DataLossError("the server stored other bytes"));
+  EXPECT_THAT(store_.Put(ctx_, "key", "right", {}), IsOk());
+  EXPECT_EQ(inner_.objects().at("key"), "right");
 }
 
 TEST_F(RetryingObjectStoreTest, ItsTimeEndsBeforeItsAttempts) {
