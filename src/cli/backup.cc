@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -21,6 +20,7 @@
 #include "incremental/file_block_device.h"
 #include "incremental/full_scan_source.h"
 #include "incremental/image_extent_source.h"
+#include "repository/chain.h"
 
 namespace csidelta::cli {
 namespace {
@@ -99,8 +99,7 @@ class BackupCommand : public Command {
   absl::StatusOr<std::string> RecordedPath() const;
   absl::StatusOr<repository::RepoSnapshot> MakeRecord(const Session& session) const;
   absl::StatusOr<std::optional<StoredSnapshot>> ChooseParent(
-      const CallContext& ctx, const Repository& repository,
-      const repository::RepoSnapshot& record) const;
+      const CallContext& ctx, Repository& repository, const repository::RepoSnapshot& record) const;
   absl::StatusOr<UploadOptions> MakeOptions(const CallContext& ctx, Session& session,
                                             Repository& repository) const;
   // The name of the source and its state, for --immutable.
@@ -222,31 +221,13 @@ absl::StatusOr<repository::RepoSnapshot> BackupCommand::MakeRecord(const Session
 }
 
 absl::StatusOr<std::optional<StoredSnapshot>> BackupCommand::ChooseParent(
-    const CallContext& ctx, const Repository& repository,
-    const repository::RepoSnapshot& record) const {
+    const CallContext& ctx, Repository& repository, const repository::RepoSnapshot& record) const {
   if (!parent_.empty()) {
     ASSIGN_OR_RETURN(StoredSnapshot parent, ChooseSnapshot(ctx, repository, parent_, {}));
     return parent;
   }
-  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
-  const auto is_ours = [&](const StoredSnapshot& stored) {
-    return stored.snapshot.hostname == record.hostname && stored.snapshot.paths == record.paths &&
-           repository::TagValue(stored.snapshot, "mode") == "block";
-  };
-  // What another one builds on is not the newest, whatever the clock said then.
-  std::set<repository::Id> bases;
-  for (const StoredSnapshot& stored : all) {
-    if (is_ours(stored) && stored.snapshot.parent.has_value()) {
-      bases.insert(*stored.snapshot.parent);
-    }
-  }
-  const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const StoredSnapshot& stored) {
-    return is_ours(stored) && !bases.contains(stored.id);
-  });
-  if (newest == all.rend()) {
-    return std::optional<StoredSnapshot>();
-  }
-  return std::move(*newest);
+  return repository::FindChainEnd(ctx, repository,
+                                  repository::ChainOf(record.hostname, record.paths));
 }
 
 absl::StatusOr<UploadOptions> BackupCommand::MakeOptions(const CallContext& ctx, Session& session,

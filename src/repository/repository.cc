@@ -245,6 +245,9 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const CallContext& 
 absl::Status Repository::OpenWithKey(const CallContext& ctx, const Id& id,
                                      absl::string_view password) {
   ASSIGN_OR_RETURN(const std::string text, GetWhole(ctx, store_, KeyFileKey(id), kKeyFileBytesMax));
+  if (Id::Of(text) != id) {
+    return absl::DataLossError("does not hash to its name");
+  }
   ASSIGN_OR_RETURN(const KeyFile file, DecodeKeyFile(text));
   const absl::StatusOr<SealKey> master = UnwrapMasterKey(file, password, *environment_.random);
   if (absl::IsUnauthenticated(master.status())) {
@@ -261,6 +264,7 @@ absl::Status Repository::OpenWithKey(const CallContext& ctx, const Id& id,
 absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view password) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
   absl::Status damage;
+  absl::Status gone;
   bool refused = false;
   for (std::size_t i = 0; i < std::min(keys.size(), kKeysTriedMax); ++i) {
     const absl::Status status = OpenWithKey(ctx, keys[i].id, password);
@@ -271,9 +275,15 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
       damage = Annotate(status, absl::StrCat("key ", keys[i].id.ShortHex()));
     } else if (IsWrongPassword(status)) {
       refused = true;
-    } else if (!absl::IsNotFound(status)) {  // Removed since the listing.
+    } else if (absl::IsNotFound(status)) {  // Removed since the listing, where others are left.
+      gone = absl::UnavailableError(
+          absl::StrCat("key ", keys[i].id.ShortHex(), " is listed, but not found when asked for"));
+    } else {
       return status;
     }
+  }
+  if (!gone.ok()) {
+    return gone;
   }
   if (!refused && !damage.ok()) {
     return damage;
@@ -430,13 +440,24 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
     const CallContext& ctx,
     const std::function<void(const Id&, const absl::Status&)>& damaged) const {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
+  std::vector<Id> ids;
+  ids.reserve(files.size());
+  for (const FileInfo& file : files) {
+    ids.push_back(file.id);
+  }
+  return LoadSnapshots(ctx, ids, damaged);
+}
+
+absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
+    const CallContext& ctx, const std::vector<Id>& ids,
+    const std::function<void(const Id&, const absl::Status&)>& damaged) const {
   std::mutex mutex;
   std::vector<StoredSnapshot> snapshots;
   int64_t text_bytes = 0;
   std::set<Id> gone;
-  RETURN_IF_ERROR(ParallelFor(files.size(), kLoadThreads, [&](std::size_t i) -> absl::Status {
-    absl::StatusOr<std::string> text = LoadFile(ctx, FileKind::kSnapshot, files[i].id);
-    absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshotFile(files[i].id, text);
+  RETURN_IF_ERROR(ParallelFor(ids.size(), kLoadThreads, [&](std::size_t i) -> absl::Status {
+    absl::StatusOr<std::string> text = LoadFile(ctx, FileKind::kSnapshot, ids[i]);
+    absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshotFile(ids[i], text);
     std::scoped_lock lock(mutex);
     if (snapshot.ok()) {
       text_bytes += std::ssize(*text);
@@ -444,11 +465,11 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
         return absl::ResourceExhaustedError(
             "the snapshots are too long to be listed together; name one by its id");
       }
-      snapshots.push_back({.id = files[i].id, .snapshot = *std::move(snapshot)});
+      snapshots.push_back({.id = ids[i], .snapshot = *std::move(snapshot)});
       return absl::OkStatus();
     }
     if (absl::IsNotFound(snapshot.status())) {
-      gone.insert(files[i].id);
+      gone.insert(ids[i]);
       return absl::OkStatus();
     }
     const bool broken =
@@ -457,7 +478,7 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
       return snapshot.status();
     }
     if (damaged != nullptr) {
-      damaged(files[i].id, snapshot.status());
+      damaged(ids[i], snapshot.status());
     }
     return absl::OkStatus();
   }));
@@ -618,6 +639,13 @@ absl::Status Repository::SaveSidecar(const CallContext& ctx, const std::string& 
                                      absl::string_view text) {
   return SaveSealed(
              ctx, text, [&](const Id& id) { return absl::StrCat(folder, id.Hex()); }, nullptr)
+      .status();
+}
+
+absl::Status Repository::SaveSidecarAs(const CallContext& ctx, const std::string& key,
+                                       absl::string_view text) {
+  return SaveSealed(
+             ctx, text, [&](const Id&) { return key; }, nullptr)
       .status();
 }
 

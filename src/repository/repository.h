@@ -112,6 +112,10 @@ class Repository {
   absl::StatusOr<std::vector<StoredSnapshot>> ListSnapshots(
       const CallContext& ctx,
       const std::function<void(const Id&, const absl::Status&)>& damaged = nullptr) const;
+  // Of these, which were listed.
+  absl::StatusOr<std::vector<StoredSnapshot>> LoadSnapshots(
+      const CallContext& ctx, const std::vector<Id>& ids,
+      const std::function<void(const Id&, const absl::Status&)>& damaged = nullptr) const;
   // The one snapshot whose id begins with `prefix` (lower-case digits), or the newest for "latest".
   // NOT_FOUND, or INVALID_ARGUMENT when several do.
   absl::StatusOr<StoredSnapshot> FindSnapshot(const CallContext& ctx,
@@ -154,6 +158,9 @@ class Repository {
   // Another sidecar, in `folder`, named by its content.
   absl::Status SaveSidecar(const CallContext& ctx, const std::string& folder,
                            absl::string_view text);
+  // Another, whose name stays while its content changes.
+  absl::Status SaveSidecarAs(const CallContext& ctx, const std::string& key,
+                             absl::string_view text);
   absl::StatusOr<std::string> LoadSidecar(const CallContext& ctx, const std::string& key) const;
   // Sealed shards of locators, one after the other.
   absl::StatusOr<Id> SaveLocatorFile(const CallContext& ctx, absl::string_view sealed);

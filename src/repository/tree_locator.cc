@@ -1,14 +1,12 @@
 #include "repository/tree_locator.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/little_endian.h"
-#include "repository/sealer.h"
 
 namespace csidelta::repository {
 namespace {
@@ -21,14 +19,6 @@ constexpr std::size_t kPlaceBytes = Id::kBytes + kSpanBytes;
 constexpr std::size_t kFixedPlaces = 3;
 constexpr std::size_t kShardPlaceBytes = 8;
 constexpr std::size_t kShardEntryBytes = 1 + kSpanBytes;
-
-Id ReadId(absl::string_view bytes, std::size_t at) {
-  std::array<uint8_t, Id::kBytes> id;
-  std::memcpy(id.data(), bytes.data() + at, id.size());
-  return Id(id);
-}
-
-void AppendId(std::string& out, const Id& id) { absl::StrAppend(&out, AsText(id.bytes())); }
 
 void AppendSpan(std::string& out, const BlobSpan& span) {
   AppendLe32(out, span.offset_bytes);

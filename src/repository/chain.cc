@@ -1,0 +1,215 @@
+#include "repository/chain.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "repository/little_endian.h"
+
+namespace csidelta::repository {
+namespace {
+
+constexpr absl::string_view kMagic = "CSDC";
+constexpr uint32_t kVersion = 1;
+constexpr std::size_t kHeadBytes = 12;
+constexpr std::size_t kNoteBytes = 3 * Id::kBytes + 12;
+
+ChainNote NoteOf(const StoredSnapshot& stored) {
+  const RepoSnapshot& snapshot = stored.snapshot;
+  const bool is_volume = TagValue(snapshot, "mode") == "block";
+  return {.id = stored.id,
+          .chain = is_volume ? ChainOf(snapshot.hostname, snapshot.paths) : Id(),
+          .parent = snapshot.parent,
+          .time = snapshot.time};
+}
+
+// The last of `chain` by what the snapshots say of each other, then by their clocks.
+const ChainNote* EndOf(const std::map<Id, ChainNote>& notes, const Id& chain) {
+  // What another one builds on is not the newest, whatever the clock said then.
+  std::set<Id> bases;
+  for (const auto& [id, note] : notes) {
+    if (note.chain == chain && note.parent.has_value()) {
+      bases.insert(*note.parent);
+    }
+  }
+  const ChainNote* end = nullptr;
+  for (const auto& [id, note] : notes) {
+    const bool may_be = note.chain == chain && !bases.contains(id);
+    if (may_be && (end == nullptr || std::tie(end->time, end->id) < std::tie(note.time, note.id))) {
+      end = &note;
+    }
+  }
+  return end;
+}
+
+// One search for the end of a chain.
+class ChainSearch {
+ public:
+  ChainSearch(const CallContext& ctx, Repository& repository)
+      : ctx_(ctx), repository_(repository) {}
+
+  absl::StatusOr<std::optional<StoredSnapshot>> Run(const Id& chain) {
+    ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
+                     repository_.ListFiles(ctx_, FileKind::kSnapshot));
+    if (files.size() > kUnnotedMax) {
+      RETURN_IF_ERROR(LoadNotes(files));
+    }
+    std::vector<Id> unnoted;
+    for (const FileInfo& file : files) {
+      if (!notes_.contains(file.id)) {
+        unnoted.push_back(file.id);
+      }
+    }
+    RETURN_IF_ERROR(Read(unnoted));
+    const ChainNote* end = EndOf(notes_, chain);
+    if (end != nullptr && !read_.contains(end->id) && !ReadNoted(*end)) {
+      RETURN_IF_ERROR(ctx_.Check());
+      ASSIGN_OR_RETURN(end, ReadAll(files, chain));
+    }
+    if (read_.size() > kUnnotedMax) {
+      SaveNotes();
+    }
+    if (end == nullptr) {
+      return std::optional<StoredSnapshot>();
+    }
+    return StoredSnapshot{.id = end->id, .snapshot = std::move(read_.at(end->id))};
+  }
+
+ private:
+  // Of the snapshots in `files`. What cannot be had is not needed.
+  absl::Status LoadNotes(const std::vector<FileInfo>& files) {
+    std::set<Id> listed;
+    for (const FileInfo& file : files) {
+      listed.insert(file.id);
+    }
+    const absl::StatusOr<std::string> bytes = repository_.LoadSidecar(ctx_, kChainNotesKey);
+    RETURN_IF_ERROR(ctx_.Check());
+    const absl::StatusOr<std::vector<ChainNote>> notes =
+        bytes.ok() ? DecodeChainNotes(*bytes) : bytes.status();
+    if (!notes.ok()) {
+      return absl::OkStatus();
+    }
+    for (const ChainNote& note : *notes) {
+      if (listed.contains(note.id)) {
+        notes_.emplace(note.id, note);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Read(const std::vector<Id>& ids) {
+    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots, repository_.LoadSnapshots(ctx_, ids));
+    for (StoredSnapshot& stored : snapshots) {
+      notes_.insert_or_assign(stored.id, NoteOf(stored));
+      read_.insert_or_assign(stored.id, std::move(stored.snapshot));
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the snapshot reads and is what its note says.
+  bool ReadNoted(const ChainNote& note) {
+    absl::StatusOr<RepoSnapshot> snapshot = repository_.LoadSnapshot(ctx_, note.id);
+    if (!snapshot.ok() || NoteOf({.id = note.id, .snapshot = *snapshot}) != note) {
+      return false;
+    }
+    read_.insert_or_assign(note.id, *std::move(snapshot));
+    return true;
+  }
+
+  // For when the notes are of no use.
+  absl::StatusOr<const ChainNote*> ReadAll(const std::vector<FileInfo>& files, const Id& chain) {
+    std::vector<Id> all;
+    all.reserve(files.size());
+    for (const FileInfo& file : files) {
+      all.push_back(file.id);
+    }
+    notes_.clear();
+    RETURN_IF_ERROR(Read(all));
+    return EndOf(notes_, chain);
+  }
+
+  void SaveNotes() {
+    std::vector<ChainNote> notes;
+    notes.reserve(notes_.size());
+    for (const auto& [id, note] : notes_) {
+      notes.push_back(note);
+    }
+    // Parents and chains compress where they stand close together.
+    std::sort(notes.begin(), notes.end(), [](const ChainNote& a, const ChainNote& b) {
+      return std::tie(a.chain, a.time, a.id) < std::tie(b.chain, b.time, b.id);
+    });
+    const absl::Status saved =
+        repository_.SaveSidecarAs(ctx_, kChainNotesKey, EncodeChainNotes(notes));
+    if (!saved.ok()) {
+      CSIDELTA_LOG(kInfo, "which snapshots build on which was not noted down",
+                   {"error", std::string(saved.message())});
+    }
+  }
+
+  const CallContext& ctx_;
+  Repository& repository_;
+  std::map<Id, ChainNote> notes_;
+  std::map<Id, RepoSnapshot> read_;
+};
+
+}  // namespace
+
+Id ChainOf(const std::string& hostname, const std::vector<std::string>& paths) {
+  std::string text = absl::StrCat(hostname.size(), ":", hostname);
+  for (const std::string& path : paths) {
+    absl::StrAppend(&text, path.size(), ":", path);
+  }
+  return Id::Of(text);
+}
+
+std::string EncodeChainNotes(const std::vector<ChainNote>& notes) {
+  std::string out(kMagic);
+  AppendLe32(out, kVersion);
+  AppendLe32(out, static_cast<uint32_t>(notes.size()));
+  for (const ChainNote& note : notes) {
+    AppendId(out, note.id);
+    AppendId(out, note.chain);
+    AppendId(out, note.parent.value_or(Id()));
+    const int64_t seconds = absl::ToUnixSeconds(note.time);
+    const auto nanos = absl::ToInt64Nanoseconds(note.time - absl::FromUnixSeconds(seconds));
+    AppendLe32(out, static_cast<uint32_t>(seconds));
+    AppendLe32(out, static_cast<uint32_t>(static_cast<uint64_t>(seconds) >> 32));
+    AppendLe32(out, static_cast<uint32_t>(nanos));
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<ChainNote>> DecodeChainNotes(absl::string_view bytes) {
+  if (bytes.size() < kHeadBytes || bytes.substr(0, kMagic.size()) != kMagic ||
+      ReadLe32(bytes, 4) != kVersion ||
+      bytes.size() != kHeadBytes + ReadLe32(bytes, 8) * kNoteBytes) {
+    return absl::InvalidArgumentError("notes on chains: malformed");
+  }
+  std::vector<ChainNote> notes;
+  for (std::size_t at = kHeadBytes; at < bytes.size(); at += kNoteBytes) {
+    const std::size_t time_at = at + 3 * Id::kBytes;
+    const auto seconds = static_cast<int64_t>(uint64_t{ReadLe32(bytes, time_at)} |
+                                              uint64_t{ReadLe32(bytes, time_at + 4)} << 32);
+    const Id parent = ReadId(bytes, at + 2 * Id::kBytes);
+    notes.push_back(
+        {.id = ReadId(bytes, at),
+         .chain = ReadId(bytes, at + Id::kBytes),
+         .parent = parent.IsNull() ? std::nullopt : std::optional<Id>(parent),
+         .time = absl::FromUnixSeconds(seconds) + absl::Nanoseconds(ReadLe32(bytes, time_at + 8))});
+  }
+  return notes;
+}
+
+absl::StatusOr<std::optional<StoredSnapshot>> FindChainEnd(const CallContext& ctx,
+                                                           Repository& repository,
+                                                           const Id& chain) {
+  return ChainSearch(ctx, repository).Run(chain);
+}
+
+}  // namespace csidelta::repository
