@@ -41,9 +41,14 @@ namespace csidelta::cli {
 class SweepClock : public Clock {
  public:
   static constexpr absl::Duration kNapMax = absl::Minutes(1);
+  static constexpr absl::Duration kStride = absl::Seconds(5);
 
   absl::Time Now() const override {
     std::scoped_lock lock(mutex_);
+    ++looks_;
+    const absl::Duration stride = std::min(flight_, kStride);
+    uptime_ += stride;
+    flight_ -= stride;
     return absl::UnixEpoch() + uptime_ + set_by_;
   }
   absl::Duration Uptime() const override {
@@ -62,9 +67,14 @@ class SweepClock : public Clock {
     uptime_ += std::max(duration, absl::ZeroDuration());
     return !stop.stop_requested();
   }
-  void Advance(absl::Duration step) {
+  // So much passes during the next looks at the time, for those who wait in vain.
+  void Fly(absl::Duration flight) {
     std::scoped_lock lock(mutex_);
-    uptime_ += step;
+    flight_ = flight;
+  }
+  int64_t looks() const {
+    std::scoped_lock lock(mutex_);
+    return looks_;
   }
   // How far the time of day is off.
   void SetTimeOfDay(absl::Duration off_by) {
@@ -76,6 +86,8 @@ class SweepClock : public Clock {
   mutable std::mutex mutex_;
   mutable std::condition_variable_any stopped_;
   mutable absl::Duration uptime_ = absl::Hours(1);
+  mutable absl::Duration flight_ = absl::ZeroDuration();
+  mutable int64_t looks_ = 0;
   absl::Duration set_by_ = absl::Hours(400'000);
 };
 
@@ -154,7 +166,9 @@ class SweepFixture : public testing::Test {
 
   std::string ReadFile(const std::string& name) const {
     std::ifstream file(Path(name), std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
+    std::string bytes(std::filesystem::file_size(Path(name)), '\0');
+    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    return bytes;
   }
 
   // An image of one chunk for each seed, and a short one.

@@ -1,0 +1,45 @@
+#include "tests/cli/sweep_fixture.h"
+
+namespace csidelta::cli {
+namespace {
+
+// A backup that is not told its parent finds it, and what that costs does not grow with the chain.
+class ChainCostTest : public SweepFixture {
+ protected:
+  ChainCostTest() { WriteFile("nothing", ""); }
+
+  Json BackUpUnchanged() {
+    std::vector<std::string> words = BackupWords();
+    words.insert(words.end(), {"--extents", Path("nothing")});
+    return MustRun(words).Result();
+  }
+
+  // Without the audit, which has a row of its own.
+  static int64_t RequestsOf(const Json& result) {
+    return GetInt(result, {"requests"}) - GetInt(result, {"audit", "requests"});
+  }
+};
+
+TEST_F(ChainCostTest, TheFortiethCostsWhatTheFifthDoes) {
+  std::string last = Backup();
+  for (int generation = 2; generation <= 45; ++generation) {
+    SCOPED_TRACE(generation);
+    const Json result = BackUpUnchanged();
+    EXPECT_EQ(GetString(result, {"base"}), last);
+    EXPECT_LE(RequestsOf(result), 16);
+    EXPECT_LE(GetInt(result, {"write_requests"}), 6);
+    last = GetString(result, {"snapshot_id"});
+  }
+}
+
+TEST_F(ChainCostTest, WithoutNotesTheParentIsTheSame) {
+  std::string last = Backup();
+  for (int generation = 2; generation <= 8; ++generation) {
+    last = GetString(BackUpUnchanged(), {"snapshot_id"});
+  }
+  store_.RemoveObject("aux/v1/chains");
+  EXPECT_EQ(GetString(BackUpUnchanged(), {"base"}), last);
+}
+
+}  // namespace
+}  // namespace csidelta::cli
