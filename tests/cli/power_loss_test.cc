@@ -181,6 +181,7 @@ TEST_F(PowerLossTest, AFullDiskIsOneClearErrorAndLosesNothing) {
     }
     for (const auto& [path, bytes] : Objects()) {
       EXPECT_THAT(path, testing::Not(testing::HasSubstr("-tmp-")));
+      EXPECT_FALSE(path.starts_with("locks/")) << path;
     }
     MustRun(BackupWords());
     ExpectGood({});
