@@ -33,13 +33,10 @@ absl::StatusOr<std::string> VolumeRefill::Load(const CallContext& ctx,
     return absl::NotFoundError(absl::StrCat("the volume ends before ", extent.end_bytes()));
   }
   // The volume may have grown: what was its short tail is then read with what follows.
-  const Extent aligned{
-      .offset_bytes = extent.offset_bytes,
-      .length_bytes =
-          std::min(incremental::RoundUp(extent.length_bytes, incremental::kIoAlignmentBytes),
-                   device_.facts().size_bytes - extent.offset_bytes)};
-  incremental::AlignedBuffer buffer(
-      incremental::RoundUp(aligned.length_bytes, incremental::kIoAlignmentBytes));
+  const Extent aligned{.offset_bytes = extent.offset_bytes,
+                       .length_bytes = std::min(RoundUp(extent.length_bytes, kIoAlignmentBytes),
+                                                device_.facts().size_bytes - extent.offset_bytes)};
+  incremental::AlignedBuffer buffer(RoundUp(aligned.length_bytes, kIoAlignmentBytes));
   ASSIGN_OR_RETURN(const std::unique_ptr<incremental::IoQueue> queue, device_.OpenQueue(1));
   RETURN_IF_ERROR(incremental::ReadFully(ctx, *queue, aligned, buffer.data()));
   return std::string(reinterpret_cast<const char*>(buffer.data()),

@@ -1,21 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <span>
 
 #include "absl/strings/string_view.h"
-#include "base/check.h"
+#include "base/aligned_memory.h"
 
 namespace csidelta::incremental {
-
-// What memory and lengths of direct I/O are aligned to: enough for every device.
-inline constexpr int64_t kIoAlignmentBytes = 4096;
-
-inline constexpr int64_t RoundUp(int64_t bytes, int64_t unit_bytes) {
-  return (bytes + unit_bytes - 1) / unit_bytes * unit_bytes;
-}
 
 // Memory for direct I/O, not initialised. Its capacity is a multiple of kIoAlignmentBytes.
 class AlignedBuffer {
@@ -24,10 +15,7 @@ class AlignedBuffer {
   // REQUIRES size_bytes > 0.
   explicit AlignedBuffer(int64_t size_bytes)
       : capacity_bytes_(RoundUp(size_bytes, kIoAlignmentBytes)),
-        memory_(static_cast<uint8_t*>(
-            std::aligned_alloc(kIoAlignmentBytes, static_cast<std::size_t>(capacity_bytes_)))) {
-    CSIDELTA_CHECK(size_bytes > 0 && memory_ != nullptr);
-  }
+        memory_(AllocateAligned(size_bytes)) {}
 
   uint8_t* data() const { return memory_.get(); }
   int64_t capacity_bytes() const { return capacity_bytes_; }
@@ -40,12 +28,8 @@ class AlignedBuffer {
   }
 
  private:
-  struct Free {
-    void operator()(uint8_t* memory) const { std::free(memory); }
-  };
-
   int64_t capacity_bytes_ = 0;
-  std::unique_ptr<uint8_t, Free> memory_;
+  AlignedMemory memory_;
 };
 
 // Whether all bytes are zero. Stops at the first that is not. Pure.

@@ -37,7 +37,7 @@ constexpr int64_t kTreesBytes = int64_t{24} << 20;
 // As many workers as asked for, or as cores can feed, and as the budget allows.
 int CountWorkers(const DownloadOptions& options, int64_t chunk_bytes) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int wanted = options.workers > 0 ? options.workers : std::max(kWorkersMin, 2 * cores);
+  const int wanted = options.workers > 0 ? options.workers : std::max(kWorkersMin, 4 * cores);
   const int64_t each = 2 * kRangeBytesMax + (kWritesInFlight + 2) * chunk_bytes;
   const int64_t left = options.memory_budget_bytes - kMemoryFixedBytes - kTreesBytes;
   return static_cast<int>(std::clamp<int64_t>(left / each, 1, std::min(wanted, kWorkersMax)));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -16,6 +17,7 @@ absl::StatusOr<std::unique_ptr<ChunkWriter>> ChunkWriter::Make(repository::Repos
                                                                const VolumeLayout& layout,
                                                                BlockDevice& target, int depth,
                                                                RestoreCounts& counts) {
+  CSIDELTA_CHECK(depth > 1);
   // Not make_unique: the constructor is private.
   std::unique_ptr<ChunkWriter> writer(new ChunkWriter(repository, layout, counts));
   for (int i = 0; i < depth; ++i) {
@@ -27,14 +29,15 @@ absl::StatusOr<std::unique_ptr<ChunkWriter>> ChunkWriter::Make(repository::Repos
 
 absl::Status ChunkWriter::Reap(const CallContext& ctx) {
   ASSIGN_OR_RETURN(const IoCompletion done, io_->Wait(ctx));
-  --slots_[done.tag].writes;
+  --slots_[done.tag].users;
   return done.status;
 }
 
 absl::StatusOr<std::size_t> ChunkWriter::FreeSlot(const CallContext& ctx) {
   while (true) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].writes == 0) {
+      if (slots_[i].users == 0) {
+        ++slots_[i].users;
         return i;
       }
     }
@@ -42,41 +45,58 @@ absl::StatusOr<std::size_t> ChunkWriter::FreeSlot(const CallContext& ctx) {
   }
 }
 
-absl::Status ChunkWriter::Decode(const CallContext& ctx, const PackRange::Part& part,
-                                 absl::string_view envelope, absl::Span<uint8_t> out) {
-  const absl::Status status = codec_->DecodeInto(part.handle, part.span, envelope, out);
-  if (status.ok()) {
-    return status;
-  }
+absl::Status ChunkWriter::TakeOtherCopy(const CallContext& ctx,
+                                        const repository::BlobCodec::Sealed& damaged) {
   ++counts_.damaged_copies;
-  absl::StatusOr<std::string> other = repository_.LoadBlob(ctx, part.handle);
+  absl::StatusOr<std::string> other = repository_.LoadBlob(ctx, damaged.handle);
   if (!other.ok()) {
     return other.status();
   }
-  if (other->size() != out.size()) {
-    return absl::DataLossError(absl::StrCat(Describe(part.handle), " has ", other->size(),
-                                            " bytes, not ", out.size(), " as the index says"));
+  if (other->size() != damaged.out.size()) {
+    return absl::DataLossError(absl::StrCat(Describe(damaged.handle), " has ", other->size(),
+                                            " bytes, not ", damaged.out.size(),
+                                            " as the index says"));
   }
-  std::memcpy(out.data(), other->data(), other->size());
+  std::memcpy(damaged.out.data(), other->data(), other->size());
   return absl::OkStatus();
 }
 
-absl::Status ChunkWriter::WritePart(const CallContext& ctx, const PackRange::Part& part,
-                                    absl::string_view envelope,
-                                    absl::Span<const ChunkPlace> places) {
-  const int64_t length = part.span.plaintext_bytes();
-  for (const ChunkPlace& place : places) {
+absl::Status ChunkWriter::Decode(const CallContext& ctx, absl::Span<const Piece> pieces) {
+  const auto sealed = [&](const Piece& piece) -> repository::BlobCodec::Sealed {
+    return {.handle = piece.part->handle,
+            .span = piece.part->span,
+            .envelope = piece.envelope,
+            .out = {slots_[piece.slot].buffer.data(), piece.part->span.plaintext_bytes()}};
+  };
+  const repository::BlobCodec::Sealed first = sealed(pieces.front());
+  if (pieces.size() == 1) {
+    const bool good = codec_->DecodeInto(first.handle, first.span, first.envelope, first.out).ok();
+    return good ? absl::OkStatus() : TakeOtherCopy(ctx, first);
+  }
+  const repository::BlobCodec::Sealed second = sealed(pieces.back());
+  const auto [of_first, of_second] = codec_->DecodeTwo(first, second);
+  if (!of_first.ok()) {
+    RETURN_IF_ERROR(TakeOtherCopy(ctx, first));
+  }
+  return of_second.ok() ? absl::OkStatus() : TakeOtherCopy(ctx, second);
+}
+
+absl::Status ChunkWriter::CheckPlaces(const Piece& piece) const {
+  const int64_t length = piece.part->span.plaintext_bytes();
+  for (const ChunkPlace& place : piece.places) {
     if (layout_.ChunkLength(place.chunk) != length) {
       return absl::DataLossError(absl::StrCat("chunk ", place.chunk, " of ",
                                               layout_.ChunkLength(place.chunk), " bytes names ",
-                                              Describe(part.handle), " of ", length));
+                                              Describe(piece.part->handle), " of ", length));
     }
   }
-  ASSIGN_OR_RETURN(const std::size_t at, FreeSlot(ctx));
-  Slot& slot = slots_[at];
-  RETURN_IF_ERROR(
-      Decode(ctx, part, envelope, {slot.buffer.data(), static_cast<std::size_t>(length)}));
-  for (const ChunkPlace& place : places) {
+  return absl::OkStatus();
+}
+
+absl::Status ChunkWriter::Submit(const CallContext& ctx, const Piece& piece) {
+  const int64_t length = piece.part->span.plaintext_bytes();
+  Slot& slot = slots_[piece.slot];
+  for (const ChunkPlace& place : piece.places) {
     while (io_->in_flight() == io_->depth()) {
       RETURN_IF_ERROR(Reap(ctx));
     }
@@ -84,9 +104,22 @@ absl::Status ChunkWriter::WritePart(const CallContext& ctx, const PackRange::Par
                  .offset_bytes = layout_.ChunkOffset(place.chunk),
                  .length_bytes = length,
                  .memory = slot.buffer.data(),
-                 .tag = at});
-    ++slot.writes;
+                 .tag = piece.slot});
+    ++slot.users;
     counts_.written_bytes += length;
+  }
+  --slot.users;
+  return absl::OkStatus();
+}
+
+absl::Status ChunkWriter::WritePieces(const CallContext& ctx, absl::Span<Piece> pieces) {
+  for (Piece& piece : pieces) {
+    RETURN_IF_ERROR(CheckPlaces(piece));
+    ASSIGN_OR_RETURN(piece.slot, FreeSlot(ctx));
+  }
+  RETURN_IF_ERROR(Decode(ctx, pieces));
+  for (const Piece& piece : pieces) {
+    RETURN_IF_ERROR(Submit(ctx, piece));
   }
   return absl::OkStatus();
 }
@@ -101,14 +134,19 @@ absl::Status ChunkWriter::Do(const CallContext& ctx, const RestoreTask& task) {
   }
   RETURN_IF_ERROR(bytes.status());
   counts_.fetched_bytes += task.range.length_bytes;
+  std::vector<Piece> pieces;
   for (const PackRange::Part& part : task.range.parts) {
-    RETURN_IF_ERROR(ctx.Check());
     const auto first = task.places->begin() + part.tag;
     const auto last = std::find_if(first, task.places->end(), [&](const ChunkPlace& place) {
       return place.id != part.handle.id;
     });
-    RETURN_IF_ERROR(WritePart(ctx, part, PartOf(task.range, part, *bytes),
-                              {&*first, static_cast<std::size_t>(last - first)}));
+    pieces.push_back({.part = &part,
+                      .envelope = PartOf(task.range, part, *bytes),
+                      .places = {&*first, static_cast<std::size_t>(last - first)}});
+  }
+  for (std::size_t i = 0; i < pieces.size(); i += 2) {
+    RETURN_IF_ERROR(ctx.Check());
+    RETURN_IF_ERROR(WritePieces(ctx, absl::MakeSpan(pieces).subspan(i, 2)));
   }
   return absl::OkStatus();
 }

@@ -43,6 +43,7 @@ struct RestoreCounts {
 // one thread. Borrows all it is given.
 class ChunkWriter {
  public:
+  // REQUIRES depth > 1: two chunks are in its hands at a time.
   static absl::StatusOr<std::unique_ptr<ChunkWriter>> Make(repository::Repository& repository,
                                                            const repository::VolumeLayout& layout,
                                                            BlockDevice& target, int depth,
@@ -57,7 +58,15 @@ class ChunkWriter {
  private:
   struct Slot {
     AlignedBuffer buffer;
-    int writes = 0;  // in flight
+    int users = 0;  // writes in flight, and who fills it
+  };
+
+  // A blob of a range on its way to the target.
+  struct Piece {
+    const PackRange::Part* part;
+    absl::string_view envelope;
+    absl::Span<const ChunkPlace> places;
+    std::size_t slot = 0;
   };
 
   ChunkWriter(repository::Repository& repository, const repository::VolumeLayout& layout,
@@ -67,11 +76,13 @@ class ChunkWriter {
   // A slot whose buffer nobody uses.
   absl::StatusOr<std::size_t> FreeSlot(const CallContext& ctx);
   absl::Status Reap(const CallContext& ctx);
-  absl::Status WritePart(const CallContext& ctx, const PackRange::Part& part,
-                         absl::string_view envelope, absl::Span<const ChunkPlace> places);
-  // Fills `out` from the envelope, or from another copy where that is damaged.
-  absl::Status Decode(const CallContext& ctx, const PackRange::Part& part,
-                      absl::string_view envelope, absl::Span<uint8_t> out);
+  // One piece or two, which are proven together.
+  absl::Status WritePieces(const CallContext& ctx, absl::Span<Piece> pieces);
+  absl::Status CheckPlaces(const Piece& piece) const;
+  // Fills the buffers from the envelopes, or from other copies where those are damaged.
+  absl::Status Decode(const CallContext& ctx, absl::Span<const Piece> pieces);
+  absl::Status TakeOtherCopy(const CallContext& ctx, const repository::BlobCodec::Sealed& damaged);
+  absl::Status Submit(const CallContext& ctx, const Piece& piece);
 
   repository::Repository& repository_;
   const repository::VolumeLayout layout_;

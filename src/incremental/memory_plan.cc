@@ -13,6 +13,8 @@ constexpr int64_t kBlobsPerWorker = 3;
 // A tree pack is open beside the data packs, and one more pack is being filled than uploaded.
 constexpr int kExtraPacks = 2;
 constexpr int kUploadsGood = 3;
+// What is left buys time for the workers while a disk is busy writing.
+constexpr int64_t kReadAheadBytesMax = int64_t{24} << 20;
 
 int64_t NeededBytes(const MemoryPlan& plan, int64_t chunk_bytes) {
   return kMemoryFixedBytes + plan.buffers * chunk_bytes +
@@ -32,8 +34,11 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
            plan.pack_bytes >= kPackBytesMin; plan.pack_bytes /= 2) {
         for (plan.uploads_in_flight = std::max(request.uploads_in_flight_max, uploads_min);
              plan.uploads_in_flight >= uploads_min; --plan.uploads_in_flight) {
-          if (request.reserved_bytes + NeededBytes(plan, request.chunk_bytes) <=
-              request.budget_bytes) {
+          const int64_t left_bytes = request.budget_bytes - request.reserved_bytes -
+                                     NeededBytes(plan, request.chunk_bytes);
+          if (left_bytes >= 0) {
+            plan.buffers +=
+                static_cast<int>(std::min(left_bytes, kReadAheadBytesMax) / request.chunk_bytes);
             return plan;
           }
         }

@@ -31,8 +31,8 @@ struct MemoryRequest {
 
 // Divides the budget: each worker has an open pack and three blobs in work, each upload holds a
 // pack, and chunks wait in buffers. Where all that does not fit, packs get smaller first, down to 4
-// MiB, then uploads fewer, then workers. INVALID_ARGUMENT when not even one worker and one upload
-// fit. Pure.
+// MiB, then uploads fewer, then workers; what is left becomes more buffers, up to 24 MiB.
+// INVALID_ARGUMENT when not even one worker and one upload fit. Pure.
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request);
 
 }  // namespace csidelta::incremental

@@ -1,6 +1,7 @@
 #include "repository/blob_codec.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -23,6 +24,10 @@ absl::Span<uint8_t> Scratch(std::vector<uint8_t>& memory, std::size_t count) {
 
 absl::Status WrongHash(const BlobHandle& handle) {
   return absl::DataLossError(absl::StrCat(Describe(handle), ": content does not hash to its id"));
+}
+
+absl::Status Prove(const BlobHandle& handle, const Id& content) {
+  return content == handle.id ? absl::OkStatus() : WrongHash(handle);
 }
 
 }  // namespace
@@ -99,7 +104,17 @@ absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, co
 absl::Status BlobCodec::DecodeInto(const BlobHandle& handle, const BlobSpan& span,
                                    absl::string_view envelope, absl::Span<uint8_t> out) {
   RETURN_IF_ERROR(Unseal(handle, span, envelope, out));
-  return Id::Of(AsText(out)) == handle.id ? absl::OkStatus() : WrongHash(handle);
+  return Prove(handle, Id::Of(AsText(out)));
+}
+
+std::pair<absl::Status, absl::Status> BlobCodec::DecodeTwo(const Sealed& first,
+                                                           const Sealed& second) {
+  absl::Status of_first = Unseal(first.handle, first.span, first.envelope, first.out);
+  absl::Status of_second = Unseal(second.handle, second.span, second.envelope, second.out);
+  const auto [first_id, second_id] = Id::OfTwo(AsText(first.out), AsText(second.out));
+  of_first.Update(Prove(first.handle, first_id));
+  of_second.Update(Prove(second.handle, second_id));
+  return {std::move(of_first), std::move(of_second)};
 }
 
 absl::Status BlobCodec::Unseal(const BlobHandle& handle, const BlobSpan& span,

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/aligned_memory.h"
 
 namespace csidelta::repository {
 
 // Bytes that grow at the end, without being zeroed first as a string's are, and that keep their
-// memory when emptied: packs are made of them. Thread-compatible.
+// memory when emptied: packs are made of them. Aligned for direct I/O. Thread-compatible.
 class ByteBuffer {
  public:
   ByteBuffer() = default;
@@ -29,7 +29,7 @@ class ByteBuffer {
 
   void Reserve(std::size_t capacity) {
     if (capacity > capacity_) {
-      std::unique_ptr<uint8_t[]> grown(new uint8_t[capacity]);
+      AlignedMemory grown = AllocateAligned(static_cast<int64_t>(capacity));
       if (size_ > 0) {
         std::memcpy(grown.get(), bytes_.get(), size_);
       }
@@ -62,7 +62,7 @@ class ByteBuffer {
   absl::string_view view() const { return {reinterpret_cast<const char*>(bytes_.get()), size_}; }
 
  private:
-  std::unique_ptr<uint8_t[]> bytes_;
+  AlignedMemory bytes_;
   std::size_t capacity_ = 0;
   std::size_t size_ = 0;
 };

@@ -7,13 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
+#include "absl/types/span.h"
+#include "base/aligned_memory.h"
 #include "base/status_macros.h"
 
 namespace csidelta::storage {
@@ -21,18 +20,12 @@ namespace {
 
 constexpr int64_t kTransferBytesMax = int64_t{4} << 20;  // One pread(2) or pwrite(2).
 constexpr int64_t kDirectBytesMin = int64_t{1} << 20;    // Below, the page cache is as quick.
-constexpr int64_t kDirectAlignmentBytes = 4096;
 constexpr int64_t kAlignedCopyBytes = int64_t{1} << 20;  // Of memory that is not aligned.
-static_assert(kTransferBytesMax % kDirectAlignmentBytes == 0);
-static_assert(kAlignedCopyBytes % kDirectAlignmentBytes == 0);
-
-struct FreeDeleter {
-  void operator()(void* memory) const { std::free(memory); }
-};
-using AlignedBuffer = std::unique_ptr<char, FreeDeleter>;
+static_assert(kTransferBytesMax % kIoAlignmentBytes == 0);
+static_assert(kAlignedCopyBytes % kIoAlignmentBytes == 0);
 
 bool IsAligned(const char* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kDirectAlignmentBytes == 0;
+  return reinterpret_cast<uintptr_t>(pointer) % kIoAlignmentBytes == 0;
 }
 
 bool SetDirect(int fd, bool on) {
@@ -60,16 +53,13 @@ absl::Status WriteAt(int fd, const char* bytes, int64_t length_bytes, int64_t of
 // were; less, down to none, where the file system does not take it. Any rest is the caller's, who
 // also hears of errors there: a full disk is full for both ways.
 int64_t WriteDirect(const CallContext& ctx, int fd, absl::string_view bytes) {
-  const int64_t total_bytes = std::ssize(bytes) / kDirectAlignmentBytes * kDirectAlignmentBytes;
+  const int64_t total_bytes = RoundDown(std::ssize(bytes), kIoAlignmentBytes);
   if (std::ssize(bytes) < kDirectBytesMin || !SetDirect(fd, true)) {
     return 0;
   }
-  AlignedBuffer buffer;
+  AlignedMemory buffer;
   if (!IsAligned(bytes.data())) {
-    buffer.reset(
-        static_cast<char*>(std::aligned_alloc(static_cast<std::size_t>(kDirectAlignmentBytes),
-                                              static_cast<std::size_t>(kAlignedCopyBytes))));
-    CSIDELTA_CHECK(buffer != nullptr);
+    buffer = AllocateAligned(kAlignedCopyBytes);
   }
   const int64_t step_bytes_max = buffer == nullptr ? kTransferBytesMax : kAlignedCopyBytes;
   int64_t done_bytes = 0;
@@ -78,11 +68,40 @@ int64_t WriteDirect(const CallContext& ctx, int fd, absl::string_view bytes) {
     const char* from = bytes.data() + done_bytes;
     if (buffer != nullptr) {
       std::memcpy(buffer.get(), from, static_cast<std::size_t>(step_bytes));
-      from = buffer.get();
+      from = reinterpret_cast<const char*>(buffer.get());
     }
     if (!WriteAt(fd, from, step_bytes, done_bytes).ok()) {
       break;
     }
+    done_bytes += step_bytes;
+  }
+  SetDirect(fd, false);
+  return done_bytes;
+}
+
+// Reads as much as it can of `out`, from `offset_bytes` on, past the page cache, and returns how
+// much that was; less, down to none, where the file system does not give it, with an error, and at
+// the end of the file. Any rest is the caller's.
+int64_t ReadDirect(const CallContext& ctx, int fd, int64_t offset_bytes, absl::Span<char> out) {
+  if (std::ssize(out) < kDirectBytesMin || !SetDirect(fd, true)) {
+    return 0;
+  }
+  const AlignedMemory buffer = AllocateAligned(kAlignedCopyBytes);
+  const int64_t end_bytes = offset_bytes + std::ssize(out);
+  int64_t done_bytes = 0;
+  while (done_bytes < std::ssize(out) && ctx.Check().ok()) {
+    const int64_t from_bytes = RoundDown(offset_bytes + done_bytes, kIoAlignmentBytes);
+    const int64_t wanted_bytes =
+        std::min(RoundUp(end_bytes - from_bytes, kIoAlignmentBytes), kAlignedCopyBytes);
+    const int64_t skipped_bytes = offset_bytes + done_bytes - from_bytes;
+    const ssize_t count =
+        pread(fd, buffer.get(), static_cast<std::size_t>(wanted_bytes), from_bytes);
+    if (count <= skipped_bytes) {
+      break;
+    }
+    const int64_t step_bytes = std::min(count - skipped_bytes, std::ssize(out) - done_bytes);
+    std::memcpy(out.data() + done_bytes, buffer.get() + skipped_bytes,
+                static_cast<std::size_t>(step_bytes));
     done_bytes += step_bytes;
   }
   SetDirect(fd, false);
@@ -151,7 +170,7 @@ absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name) {
 absl::StatusOr<std::string> ReadBytes(const CallContext& ctx, int fd, int64_t offset_bytes,
                                       int64_t length_bytes) {
   std::string bytes(static_cast<std::size_t>(length_bytes), '\0');
-  int64_t done_bytes = 0;
+  int64_t done_bytes = ReadDirect(ctx, fd, offset_bytes, absl::MakeSpan(bytes));
   while (done_bytes < length_bytes) {
     RETURN_IF_ERROR(ctx.Check());
     const int64_t step_bytes = std::min(length_bytes - done_bytes, kTransferBytesMax);

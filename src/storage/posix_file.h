@@ -25,7 +25,8 @@ absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& nam
 // Opens a folder below `folder_fd`; symbolic links are not followed.
 absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name);
 
-// Exactly `length_bytes` at `offset_bytes`; DATA_LOSS when the file ends before.
+// Exactly `length_bytes` at `offset_bytes`, many of them past the page cache where the file system
+// can; DATA_LOSS when the file ends before.
 absl::StatusOr<std::string> ReadBytes(const CallContext& ctx, int fd, int64_t offset_bytes,
                                       int64_t length_bytes);
 

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 
+import engine_disk
 import engine_images as images
 import engine_lab as lab_module
 import engine_s3
@@ -41,7 +42,17 @@ def full_random(world):
         world.drop(tool, "random")
     world.drop(fixed, "random")
     add_rate(outcome, world)
+    add_wall(outcome, world, world.image_bytes, world.image_bytes)
     return outcome
+
+
+def add_wall(outcome, world, read_bytes, write_bytes):
+    """How near it comes to what the disk takes for as many bytes."""
+    wall = engine_disk.wall_seconds(world.lab, world.image("random"), read_bytes, write_bytes)
+    seconds = lab_module.median(outcome.samples[world.ours.name])
+    outcome.remarks.append(
+        f"the disk alone reads {read_bytes / MIB:.0f} MiB and writes {write_bytes / MIB:.0f} MiB in {wall:.2f} s: "
+        f"that is {100 * wall / seconds:.0f} % of the time")
 
 
 def add_rate(outcome, world):
@@ -105,6 +116,7 @@ def increment(world, extents, must):
         f"{document['read_bytes'] / MIB:.0f} MiB read, {document['audit_bytes'] / MIB:.0f} MiB audited, "
         f"{document['stored_bytes'] / MIB:.0f} MiB stored")
     judge_metadata(outcome, document, extents)
+    add_wall(outcome, world, document["read_bytes"] + document["audit_bytes"], document["stored_bytes"])
     outcome.raw["documents"] = documents
     return outcome
 
@@ -144,6 +156,7 @@ def rescan(world):
     judge(outcome, world.ours, fastest(outcome, contestants, ("restic",)), 3)
     judge(outcome, world.ours, world.kopia, None)
     add_rate(outcome, world)
+    add_wall(outcome, world, world.image_bytes, 0)
     return outcome
 
 
@@ -164,6 +177,7 @@ def restore_duel(world, restore):
     outcome = duel(world, contestants, run)
     judge(outcome, world.ours, fastest(outcome, contestants, ("restic", "kopia")), 2)
     add_rate(outcome, world)
+    add_wall(outcome, world, world.image_bytes, world.image_bytes)
     return outcome
 
 
@@ -223,6 +237,7 @@ def check(world):
 
     outcome = duel(world, contestants, run)
     judge(outcome, world.ours, fastest(outcome, contestants, ("restic",)), 1)
+    add_wall(outcome, world, world.image_bytes, 0)
     return outcome
 
 

@@ -59,7 +59,7 @@ TEST_P(BlockDeviceContract, SaysWhatItIs) {
   ASSERT_NE(device, nullptr);
   EXPECT_EQ(device->facts().size_bytes, kWholeBytes);
   EXPECT_GE(device->facts().alignment_bytes, 1);
-  EXPECT_EQ(incremental::kIoAlignmentBytes % device->facts().alignment_bytes, 0);
+  EXPECT_EQ(kIoAlignmentBytes % device->facts().alignment_bytes, 0);
   EXPECT_FALSE(device->facts().engine.empty());
   EXPECT_EQ(ReadAll(*device), std::string(kWholeBytes, '\xA5'));
 }

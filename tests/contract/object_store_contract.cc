@@ -121,6 +121,29 @@ TEST_P(ObjectStoreContract, RangesAreExact) {
   }
 }
 
+TEST_P(ObjectStoreContract, LargeRangesAreExact) {
+  constexpr int64_t kMebibyte = int64_t{1} << 20;
+  constexpr int64_t kSize = 5 * kMebibyte + 123;
+  const std::string bytes = Pattern(kSize);
+  MustPut("pack", bytes);
+  const ByteRange good[] = {{0, kMebibyte},
+                            {1, 3 * kMebibyte + 7},
+                            {4095, 2 * kMebibyte},
+                            {4096, kMebibyte + 1},
+                            {123, 5 * kMebibyte},
+                            {kSize - kMebibyte - 1, kMebibyte + 1},
+                            {0, kSize}};
+  for (const ByteRange& range : good) {
+    const absl::StatusOr<std::string> read = store_.GetRange(ctx_, "pack", range);
+    ASSERT_THAT(read, IsOk());
+    EXPECT_TRUE(*read == bytes.substr(static_cast<std::size_t>(range.offset_bytes),
+                                      static_cast<std::size_t>(range.length_bytes)))
+        << range.offset_bytes << " " << range.length_bytes;
+  }
+  EXPECT_THAT(store_.GetRange(ctx_, "pack", {kMebibyte, kSize}),
+              StatusIs(absl::StatusCode::kOutOfRange));
+}
+
 TEST_P(ObjectStoreContract, RefusesRangesThatAreNone) {
   MustPut("pack", "bytes");
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();

@@ -236,6 +236,16 @@ const BudgetCase kBudgetCases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, MemoryPlanTest, testing::ValuesIn(kBudgetCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+TEST(BuffersTest, TakeWhatIsLeft) {
+  const auto buffers = [](int64_t mebibytes) {
+    return PlanMemory(Budget(mebibytes, 2, 512 << 10, 16)).value().buffers;
+  };
+  EXPECT_EQ(buffers(256), 8 + 2 * 2 + (24 << 20) / (512 << 10));
+  EXPECT_EQ(buffers(4096), buffers(256));
+  EXPECT_GE(buffers(96), 8 + 2 * 2);
+  EXPECT_LT(buffers(96), buffers(256));
+}
+
 TEST(UploadsInFlightTest, FollowFromTheBudget) {
   const auto plan = [](int64_t mebibytes) {
     MemoryRequest request = Budget(mebibytes, 2, 1 << 20, 32);

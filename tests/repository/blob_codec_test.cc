@@ -43,6 +43,36 @@ TEST_F(BlobCodecTest, BlobsComeBackIntoTheCallersBuffer) {
   }
 }
 
+TEST_F(BlobCodecTest, TwoBlobsAreProvenEachForItself) {
+  const std::string texts[] = {Prose(524288, 1), Noise(70'000, 2)};
+  const Id right[] = {Id::Of(texts[0]), Id::Of(texts[1])};
+  for (const bool first_good : {true, false}) {
+    for (const bool second_good : {true, false}) {
+      const bool good[] = {first_good, second_good};
+      std::string outs[] = {std::string(texts[0].size(), '\0'), std::string(texts[1].size(), '\0')};
+      ByteBuffer envelopes[2];
+      BlobCodec::Sealed sealed[2];
+      for (int i = 0; i < 2; ++i) {
+        const BlobHandle handle = {.type = BlobType::kData, .id = right[i]};
+        const auto span = codec_.AppendSealed(handle, texts[i], envelopes[i], hasher_);
+        ASSERT_THAT(span, IsOk());
+        sealed[i] = {.handle = {BlobType::kData, good[i] ? right[i] : right[1 - i]},
+                     .span = *span,
+                     .envelope = envelopes[i].view(),
+                     .out = {reinterpret_cast<uint8_t*>(outs[i].data()), outs[i].size()}};
+      }
+      const auto [of_first, of_second] = codec_.DecodeTwo(sealed[0], sealed[1]);
+      EXPECT_EQ(of_first.ok(), first_good);
+      EXPECT_EQ(of_second.ok(), second_good);
+      EXPECT_EQ(outs[0], texts[0]);
+      EXPECT_EQ(outs[1], texts[1]);
+      sealed[0].envelope = sealed[0].envelope.substr(1);
+      EXPECT_THAT(codec_.DecodeTwo(sealed[0], sealed[1]).first,
+                  StatusIs(absl::StatusCode::kDataLoss));
+    }
+  }
+}
+
 TEST_F(BlobCodecTest, LevelNoneCompressesTreesOnly) {
   BlobCodec codec(key_, kNoCompression, random_);
   const std::string blob = Prose(10'000, 1);

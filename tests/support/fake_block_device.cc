@@ -70,7 +70,7 @@ absl::Status FakeBlockDevice::DoTransfer(const IoRequest& request) {
   CSIDELTA_CHECK(request.length_bytes > 0 && request.offset_bytes >= 0);
   CSIDELTA_CHECK(request.offset_bytes + request.length_bytes <= facts_.size_bytes);
   CSIDELTA_CHECK(request.offset_bytes % facts_.alignment_bytes == 0);
-  CSIDELTA_CHECK(reinterpret_cast<uintptr_t>(request.memory) % incremental::kIoAlignmentBytes == 0);
+  CSIDELTA_CHECK(reinterpret_cast<uintptr_t>(request.memory) % kIoAlignmentBytes == 0);
   const int64_t broken = broken_byte_.value_or(-1);
   if (broken >= request.offset_bytes && broken < request.offset_bytes + request.length_bytes) {
     return absl::DataLossError(absl::StrCat(request.kind == IoKind::kRead ? "read" : "write",
