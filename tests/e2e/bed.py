@@ -683,7 +683,7 @@ class Bed:
         if status.get("errors", 0) or status.get("warnings", 0):
             raise AssertionError(self.velero(kind, "describe", obj["metadata"]["name"]).stdout)
 
-    def delete_backup(self, name, timeout_seconds=60):
+    def delete_backup(self, name, timeout_seconds=180):
         """`velero backup delete`, and waits until the Backup is gone."""
         self.velero("backup", "delete", name, "--confirm")
         self.wait_for(lambda: self.api.get("backups", name, self.namespace) is None,

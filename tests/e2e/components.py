@@ -82,6 +82,7 @@ def manager_command(bed):
 def controller_command(bed):
     return [bed.program("csi", "snapshot-controller"),
             f"--kubeconfig={bed.pki}/snapshot-controller.conf", "--leader-election=false",
+            "--resync-period=10s",  # A volume snapshot deleted while it is made may wait for it with its finalizers.
             *CLIENT_RATE, "-v=4"]
 
 

@@ -25,7 +25,7 @@ def app(bed, workspace):
     yield name
     bed.driver.clear_faults()
     workspace.backup(bed, *_flags(bed, workspace, name), stem="after")
-    bed.wait_for(lambda: not bed.api.list("volumesnapshots", name), 30,
+    bed.wait_for(lambda: not bed.api.list("volumesnapshots", name), 90,
                  f"no volume snapshots in namespace {name}")
     workspace.clear()
     bed.wait_for(lambda: bed.inventory() == before, 90,
