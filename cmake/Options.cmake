@@ -32,7 +32,7 @@ if(CSIDELTA_SANITIZE)
   add_link_options(-fsanitize=${CSIDELTA_SANITIZE})
 endif()
 if(CSIDELTA_COVERAGE)
-  add_compile_options(--coverage)
+  add_compile_options(--coverage -fprofile-update=atomic)  # Threads count too.
   add_link_options(--coverage)
 endif()
 if(CSIDELTA_FUZZ)
