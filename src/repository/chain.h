@@ -19,8 +19,8 @@
 namespace csidelta::repository {
 
 inline constexpr char kChainNotesKey[] = "aux/v1/chains";
-// So many snapshots without a note are read each time; more of them are noted down.
-inline constexpr std::size_t kUnnotedMax = 4;
+// So many snapshots without a note may stay so; when more had to be read, they are noted down.
+inline constexpr std::size_t kUnnotedMax = 1;
 
 // What there is to know of a snapshot.
 struct ChainNote {

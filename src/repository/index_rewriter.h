@@ -34,11 +34,13 @@ class IndexRewriter {
   // Has Commit() delete this file.
   void Supersede(const Id& file) { superseded_.push_back(file); }
 
-  // Writes what is left, then deletes the superseded files. REQUIRES that `lock` is exclusive.
+  // Writes what is left, then deletes the superseded files and sees that they are gone. REQUIRES
+  // that `lock` is exclusive.
   absl::StatusOr<IndexRewriteCounts> Commit(const CallContext& ctx, Lock& lock);
 
  private:
   absl::Status Write(const CallContext& ctx);
+  absl::Status ExpectRemoved(const CallContext& ctx) const;
 
   Repository& repository_;
   std::vector<Id> superseded_;
