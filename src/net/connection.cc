@@ -299,7 +299,8 @@ class Connection::Impl {
     if (absl::IsUnavailable(status) && verified != X509_V_OK) {
       return absl::FailedPreconditionError(
           absl::StrCat("TLS: the certificate of ", destination_.server_name,
-                       " is not trusted: ", X509_verify_cert_error_string(verified)));
+                       " is not trusted: ", X509_verify_cert_error_string(verified),
+                       "; if it is the server that is meant, add its CA to those to trust"));
     }
     return status;
   }

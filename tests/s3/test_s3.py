@@ -125,5 +125,6 @@ def test_wrong_authority(secure_server, authority, tmp_path):
     for flags in (["--cacert", other.certificate], []):
         done = run(environment, PROGRAM, "init", *flags, expected=1)
         assert "127.0.0.1 is not trusted" in done.stderr
+        assert "add its CA to those to trust" in done.stderr
     assert not (secure_server.bucket_folder / "untrusted").exists()
     csi_delta(environment, "init", "--cacert", authority.certificate)
