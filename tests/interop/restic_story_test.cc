@@ -194,6 +194,7 @@ TEST_P(LaterResticStoryTest, ARewrittenSnapshotStaysTheChainsNewest) {
 }
 
 TEST_P(ResticStoryTest, AChainPrunedByResticGoesOn) {
+  Enlarge();
   ExpectOurs("init");
   std::string last = BackUpAll();
   for (std::size_t generation = 1; generation < 3; ++generation) {
@@ -202,7 +203,9 @@ TEST_P(ResticStoryTest, AChainPrunedByResticGoesOn) {
   ExpectRestic("forget --keep-last 1 --prune --max-unused 0");
   EXPECT_THAT(Ids(), testing::ElementsAre(last));
   ExpectOursRestores(last, image_);
-  const std::string next = BackUpChange({{1'000'000, Noise(300'000, 30)}}, last);
+  // The second leaf lay beside the first's oldest, in a pack that is gone.
+  const std::string next = BackUpChange(
+      {{1'000'000, Noise(300'000, 30)}, {std::size_t{66} << 20, Noise(5000, 31)}}, last);
   ExpectOursRestores(next, image_);
   ExpectResticRestores(next, image_);
   ExpectBothFindNothingWrong();
@@ -288,7 +291,7 @@ TEST_P(ResticStoryTest, ADeadLockOfOursIsGoneAfterOurNextBackup) {
   ours.Finish();
   AwaitLocks(1);  // It is still there.
   EXPECT_NE(RunRestic("check").exit_code, 0);
-  BackUpAll();
+  ExpectOurs("backup image --path /volume --retry-lock 0");
   ExpectResticFindsNothingWrong();
 }
 
