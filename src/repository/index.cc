@@ -129,7 +129,7 @@ PackEntry ReadEntry(JsonReader& reader) {
     } else if (key == "length") {
       entry.span.sealed_bytes = ReadUint32(reader);
     } else if (key == "uncompressed_length") {
-      entry.span.uncompressed_bytes = ReadUint32(reader);
+      entry.span.uncompressed_bytes = reader.TakeNull() ? 0 : ReadUint32(reader);
     } else {
       reader.Skip();
     }

@@ -93,7 +93,10 @@ TEST(IndexFileTest, TakesEntriesInAnyForm) {
   const std::string longer =
       absl::StrReplaceAll(usual, {{"\"length\"", "\"later\":[1],\"length\""}});
   const std::string escaped = absl::StrReplaceAll(usual, {{"\"data\"", "\"d\\u0061ta\""}});
-  for (const std::string& text : {usual, spaced, longer, escaped}) {
+  const std::string with_null = absl::StrReplaceAll(
+      usual, {{"\"length\":100}", "\"length\":100,\"uncompressed_length\":null}"}});  // rustic's
+  ASSERT_NE(with_null, usual);
+  for (const std::string& text : {usual, spaced, longer, escaped, with_null}) {
     const absl::StatusOr<std::vector<IndexedPack>> read = Decode(text);
     ASSERT_THAT(read, IsOk()) << text;
     ASSERT_EQ(read->size(), 1U);
