@@ -1,4 +1,4 @@
-"""What the disk takes to read and write, with nothing else to do: the wall that no program gets through."""
+"""What the disk takes for plain direct reads and writes, with nothing else to do: about the wall of every program."""
 
 import mmap
 import os

@@ -47,12 +47,12 @@ def full_random(world):
 
 
 def add_wall(outcome, world, read_bytes, write_bytes):
-    """How near it comes to what the disk takes for as many bytes."""
+    """How near it comes to what plain reads and writes of as many bytes take."""
     wall = engine_disk.wall_seconds(world.lab, world.image("random"), read_bytes, write_bytes)
     seconds = lab_module.median(outcome.samples[world.ours.name])
     outcome.remarks.append(
-        f"the disk alone reads {read_bytes / MIB:.0f} MiB and writes {write_bytes / MIB:.0f} MiB in {wall:.2f} s: "
-        f"that is {100 * wall / seconds:.0f} % of the time")
+        f"plain direct reads of {read_bytes / MIB:.0f} MiB and writes of {write_bytes / MIB:.0f} MiB take {wall:.2f} s: "
+        f"{100 * wall / seconds:.0f} % of the time")
 
 
 def add_rate(outcome, world):
