@@ -88,12 +88,6 @@ absl::Status CopyAllocated(const UniqueFd& from, const UniqueFd& to, const std::
 
 }  // namespace
 
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) {
-    close(fd_);
-  }
-}
-
 absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags) {
   UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC, kFileMode));
   if (fd.get() < 0) {

@@ -8,26 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/unique_fd.h"
 
 namespace csidelta::csi_driver {
-
-// Owns one file descriptor; closed on destruction. Not thread-safe.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~UniqueFd();
-
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 // The functions below return the errno's status code and name the path. They are stateless.
 
