@@ -84,13 +84,13 @@ class _Digest:
     def of(self, entry):
         digest = hashlib.sha256(self._common)
         digest.update(entry["command"].replace(str(ROOT), "").encode())
-        todo, done = [pathlib.Path(entry["file"])], set()
-        while todo:
-            path = todo.pop().resolve()
+        pending, done = [pathlib.Path(entry["file"])], set()
+        while pending:
+            path = pending.pop().resolve()
             if path in done:
                 continue
             done.add(path)
-            todo += self._direct(path)[1]
+            pending += self._direct(path)[1]
         for path in sorted(done):
             digest.update(f"\0{path.relative_to(ROOT)}\0".encode() + self._direct(path)[0])
         return digest.hexdigest()
@@ -122,18 +122,18 @@ def clang_tidy(pattern=None):
         digest = _Digest(folder)
         units = [(entry, clean / digest.of(entry)) for entry in _units(folder)
                  if not pattern or re.search(pattern, entry["file"])]
-        todo = [(entry, mark) for entry, mark in units if not mark.is_file()]
-        say(f"clang-tidy: {len(todo)} of {len(units)} sources are new or changed")
-        bad = _tidy_all(folder, todo)
+        pending = [(entry, mark) for entry, mark in units if not mark.is_file()]
+        say(f"clang-tidy: {len(pending)} of {len(units)} sources are new or changed")
+        bad = _tidy_all(folder, pending)
         if bad:
             raise Failure(f"clang-tidy is not content with {len(bad)} sources: {' '.join(bad)}")
 
 
-def _tidy_all(folder, todo):
+def _tidy_all(folder, pending):
     bad = []
     shown = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
-        futures = {pool.submit(_tidy_one, folder, entry): (entry, mark) for entry, mark in todo}
+        futures = {pool.submit(_tidy_one, folder, entry): (entry, mark) for entry, mark in pending}
         for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
             entry, mark = futures[future]
             clean, words = future.result()
@@ -145,7 +145,7 @@ def _tidy_all(folder, todo):
                 say(words)
             if time.monotonic() - shown > console.PROGRESS_EVERY_SECONDS:
                 shown = time.monotonic()
-                say(f"clang-tidy: {count}/{len(todo)} {name}")
+                say(f"clang-tidy: {count}/{len(pending)} {name}")
     return sorted(bad)
 
 
