@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "repository/lock.h"
 #include "storage/file_object_store.h"
+#include "tests/cli/outcome.h"
 #include "tests/repository/cheap_key.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/status_matchers.h"
@@ -35,19 +35,6 @@ using testing::Not;
 
 constexpr std::size_t kChunk = 256 << 10;
 constexpr std::size_t kImageBytes = 40 * kChunk + 1000;
-
-// What one run of the program left.
-struct Outcome {
-  ExitCode code = ExitCode::kOk;
-  std::string out;
-  std::string error;
-
-  // The last line of stdout, as JSON.
-  Json Result() const {
-    const std::vector<std::string> lines = absl::StrSplit(out, '\n', absl::SkipEmpty());
-    return lines.empty() ? Json() : ParseJson(lines.back()).value_or(Json());
-  }
-};
 
 std::string RandomBytes(std::size_t count, unsigned seed) {
   std::mt19937_64 engine(seed);

@@ -29,6 +29,7 @@
 #include "repository/repository.h"
 #include "storage/metered_object_store.h"
 #include "storage/retrying_object_store.h"
+#include "tests/cli/outcome.h"
 #include "tests/repository/cheap_key.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
@@ -121,19 +122,6 @@ class SweepFixture : public testing::Test {
   static constexpr char kPassword[] = "secret";
 
   using Process = SweepProcess;
-
-  // What it left.
-  struct Outcome {
-    ExitCode code = ExitCode::kOk;
-    std::string out;
-    std::string error;
-
-    // The last line of stdout.
-    Json Result() const {
-      const std::vector<std::string> lines = absl::StrSplit(out, '\n', absl::SkipEmpty());
-      return lines.empty() ? Json() : ParseJson(lines.back()).value_or(Json());
-    }
-  };
 
   SweepFixture() {
     std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-sweep-XXXXXX");
