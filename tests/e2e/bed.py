@@ -41,6 +41,7 @@ VELERO_MODULES = {"1.18.1": "velero118", "1.13.1": "velero113"}
 SHARED_MEMORY = pathlib.Path("/dev/shm")  # Sockets and etcd: short paths, and no fsync to wait for.
 COMMAND_SECONDS_MAX = 300
 STOP_SECONDS = 5.0
+TOLD_LINES = 12
 ENDED = ("Completed", "PartiallyFailed", "Failed", "FailedValidation")
 
 
@@ -592,6 +593,24 @@ class Bed:
             snapshot = self.api.get("volumesnapshots", name, namespace)
             return snapshot and snapshot.get("status", {}).get("readyToUse") and snapshot
         return self.wait_for(ready, timeout_seconds, f"volume snapshot {namespace}/{name} ready")
+
+    def wait_snapshots_gone(self, namespace, timeout_seconds=90):
+        """Waits until the namespace has no volume snapshot; the error tells of each what became of it."""
+        self.wait_for(lambda: not self.api.list("volumesnapshots", namespace), timeout_seconds,
+                      lambda: "\n".join([f"no volume snapshots in namespace {namespace}",
+                                         *self._tell_snapshots(namespace)]))
+
+    def _tell_snapshots(self, namespace):
+        """The volume snapshots of a namespace, their contents, and what was logged of them last."""
+        for snapshot in self.api.list("volumesnapshots", namespace):
+            content_name = f"snapcontent-{snapshot['metadata']['uid']}"
+            yield json.dumps(snapshot)
+            yield from (json.dumps(content) for content in self.api.list("volumesnapshotcontents")
+                        if content["metadata"]["name"] == content_name)
+            for program in ("velero", "snapshot-controller", "csi-snapshotter"):
+                named = [line for line in self.log(program).splitlines()
+                         if snapshot["metadata"]["name"] in line or content_name in line]
+                yield from (f"{program}: {line}" for line in named[-TOLD_LINES:])
 
     def delete_claim(self, name, namespace, timeout_seconds=60):
         """Deletes a claim and waits until it and its volume are gone."""

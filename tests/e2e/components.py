@@ -89,7 +89,7 @@ def controller_command(bed):
 def snapshotter_command(bed):
     return [bed.program("csi", "csi-snapshotter"), f"--kubeconfig={bed.pki}/csi-snapshotter.conf",
             f"--csi-address={bed.driver.socket}", "--leader-election=false",
-            "--extra-create-metadata", *CLIENT_RATE, "-v=4"]
+            "--resync-period=10s", "--extra-create-metadata", *CLIENT_RATE, "-v=4"]
 
 
 def provisioner_command(bed):

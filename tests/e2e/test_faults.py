@@ -25,8 +25,7 @@ def app(bed, workspace):
     yield name
     bed.driver.clear_faults()
     workspace.backup(bed, *_flags(bed, workspace, name), stem="after")
-    bed.wait_for(lambda: not bed.api.list("volumesnapshots", name), 90,
-                 f"no volume snapshots in namespace {name}")
+    bed.wait_snapshots_gone(name)
     workspace.clear()
     bed.wait_for(lambda: bed.inventory() == before, 90,
                  lambda: f"nothing left behind: {before} == {bed.inventory()}")
@@ -116,7 +115,7 @@ def test_two_hundred_claims(bed, workspace):
         backup = workspace.backup(bed, *_flags(bed, workspace, app))
     assert backup["status"].get("warnings", 0) == 0
     assert len(set(bed.driver.snapshots()) - snapshots) == 200
-    bed.wait_for(lambda: not bed.api.list("volumesnapshots", app), 60, "no volume snapshots left")
+    bed.wait_snapshots_gone(app)
     # Velero takes two seconds for each content that it deletes: the storage is tidied up directly.
     bed.drop_backup(backup["metadata"]["name"])
     for handle in set(bed.driver.snapshots()) - snapshots:
