@@ -35,28 +35,36 @@ class KeyListCommand : public Command {
   VerbSyntax Declare() override {
     return {.name = "key list",
             .summary = "List the keys, each of which opens the repository with its password",
-            .details = "",
+            .details = "A key whose file is damaged opens nothing: it is named, the exit code is 3, "
+                       "and key remove takes it away.",
             .table = {}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(const Repository* repository, session.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(const std::vector<KeyInfo> keys, repository->ListKeys(ctx));
+    bool damaged = false;
     Json list = Json::array();
     std::vector<std::vector<std::string>> rows = {{" ID", "User", "Host", "Created"}};
     for (const KeyInfo& key : keys) {
+      if (!key.file.ok()) {
+        damaged = true;
+        session.console().Warn(
+            absl::StrCat("key ", key.id.ShortHex(), " is damaged: ", key.file.status().message()));
+        continue;
+      }
       const std::string created =
-          absl::FormatTime("%Y-%m-%d %H:%M:%S", key.file.created, absl::LocalTimeZone());
+          absl::FormatTime("%Y-%m-%d %H:%M:%S", key.file->created, absl::LocalTimeZone());
       list.push_back({{"current", key.current},
                       {"id", key.id.Hex()},
-                      {"userName", key.file.username},
-                      {"hostName", key.file.hostname},
+                      {"userName", key.file->username},
+                      {"hostName", key.file->hostname},
                       {"created", created}});
-      rows.push_back({absl::StrCat(key.current ? "*" : " ", key.id.ShortHex()), key.file.username,
-                      key.file.hostname, created});
+      rows.push_back({absl::StrCat(key.current ? "*" : " ", key.id.ShortHex()), key.file->username,
+                      key.file->hostname, created});
     }
     session.console().PrintResult(list, FormatTable(rows));
-    return ExitCode::kOk;
+    return damaged ? ExitCode::kIncomplete : ExitCode::kOk;
   }
 };
 

@@ -113,6 +113,10 @@ absl::StatusOr<std::string> GetWhole(const CallContext& ctx, storage::ObjectStor
                                                    : std::move(bytes);
 }
 
+bool IsDamagedKey(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+}
+
 // The text of a file that was sealed as restic seals its JSON.
 absl::StatusOr<std::string> DecodeText(std::string opened, int64_t bytes_max) {
   if (opened.empty()) {
@@ -242,13 +246,17 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const CallContext& 
   return repository;
 }
 
-absl::Status Repository::OpenWithKey(const CallContext& ctx, const Id& id,
-                                     absl::string_view password) {
+absl::StatusOr<KeyFile> Repository::LoadKeyFile(const CallContext& ctx, const Id& id) const {
   ASSIGN_OR_RETURN(const std::string text, GetWhole(ctx, store_, KeyFileKey(id), kKeyFileBytesMax));
   if (Id::Of(text) != id) {
     return absl::DataLossError("does not hash to its name");
   }
-  ASSIGN_OR_RETURN(const KeyFile file, DecodeKeyFile(text));
+  return DecodeKeyFile(text);
+}
+
+absl::Status Repository::OpenWithKey(const CallContext& ctx, const Id& id,
+                                     absl::string_view password) {
+  ASSIGN_OR_RETURN(const KeyFile file, LoadKeyFile(ctx, id));
   const absl::StatusOr<SealKey> master = UnwrapMasterKey(file, password, *environment_.random);
   if (absl::IsUnauthenticated(master.status())) {
     return AsWrongPassword(master.status());
@@ -271,7 +279,7 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
     if (status.ok()) {
       return status;
     }
-    if (absl::IsDataLoss(status) || absl::IsInvalidArgument(status)) {
+    if (IsDamagedKey(status)) {
       damage = Annotate(status, absl::StrCat("key ", keys[i].id.ShortHex()));
     } else if (IsWrongPassword(status)) {
       refused = true;
@@ -306,12 +314,12 @@ absl::StatusOr<Id> Repository::SaveKey(const CallContext& ctx, absl::string_view
 absl::StatusOr<std::vector<KeyInfo>> Repository::ListKeys(const CallContext& ctx) const {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, CollectIds(ctx, store_, "keys/"));
   std::vector<KeyInfo> keys;
-  for (const FileInfo& file : files) {
-    ASSIGN_OR_RETURN(const std::string text,
-                     store_.Get(ctx, KeyFileKey(file.id), kKeyFileBytesMax));
-    KeyInfo info = {.id = file.id, .file = {}, .current = file.id == key_id_};
-    ASSIGN_OR_RETURN(info.file, DecodeKeyFile(text));
-    keys.push_back(std::move(info));
+  for (const FileInfo& listed : files) {
+    absl::StatusOr<KeyFile> file = LoadKeyFile(ctx, listed.id);
+    if (!file.ok() && !IsDamagedKey(file.status())) {
+      return Annotate(file.status(), absl::StrCat("key ", listed.id.ShortHex()));
+    }
+    keys.push_back({.id = listed.id, .file = std::move(file), .current = listed.id == key_id_});
   }
   return keys;
 }
@@ -331,8 +339,7 @@ absl::Status Repository::RemoveKey(const CallContext& ctx, const Id& id) {
 
 absl::Status Repository::ChangePassword(const CallContext& ctx, absl::string_view password) {
   ASSIGN_OR_RETURN(const Id added, SaveKey(ctx, password));
-  ASSIGN_OR_RETURN(const std::string text, store_.Get(ctx, KeyFileKey(added), kKeyFileBytesMax));
-  ASSIGN_OR_RETURN(const KeyFile file, DecodeKeyFile(text));
+  ASSIGN_OR_RETURN(const KeyFile file, LoadKeyFile(ctx, added));
   RETURN_IF_ERROR(UnwrapMasterKey(file, password, *environment_.random).status());
   const Id old = std::exchange(key_id_, added);
   return store_.Delete(ctx, KeyFileKey(old));

@@ -55,7 +55,7 @@ struct FileInfo {
 
 struct KeyInfo {
   Id id;
-  KeyFile file;
+  absl::StatusOr<KeyFile> file;  // DATA_LOSS or INVALID_ARGUMENT: damaged, no password opens with it.
   bool current = false;  // The one that opened this repository.
 };
 
@@ -172,6 +172,7 @@ class Repository {
       : store_(store),
         environment_(environment),
         scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {}
+  absl::StatusOr<KeyFile> LoadKeyFile(const CallContext& ctx, const Id& id) const;
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password);
   absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);

@@ -368,6 +368,19 @@ TEST_F(ProgramTest, KeysComeAndGo) {
   EXPECT_EQ(Run({"-p", Path("new"), "snapshots"}).code, ExitCode::kOk);
 }
 
+TEST_F(ProgramTest, ADamagedKeyIsNamedAndCanBeRemoved) {
+  Init();
+  const std::string bad = std::string(64, '0');
+  Write(absl::StrCat("repo/keys/", bad), "{}");
+  const Outcome listed = Run({"key", "list", "--json"});
+  EXPECT_EQ(listed.code, ExitCode::kIncomplete);
+  EXPECT_THAT(listed.error, HasSubstr("key 00000000 is damaged"));
+  ASSERT_EQ(listed.Result().size(), 1U);
+  EXPECT_TRUE(GetBool(listed.Result()[0], {"current"}));
+  EXPECT_EQ(Run({"key", "remove", bad}).code, ExitCode::kOk);
+  EXPECT_EQ(Run({"key", "list"}).code, ExitCode::kOk);
+}
+
 TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
   Init();
   Backup();

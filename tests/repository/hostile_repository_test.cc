@@ -123,6 +123,7 @@ TEST_F(HostileRepositoryTest, AKeyFileIsRefusedByNameAndSpoilsNoOther) {
       EXPECT_THAT(Repository::Open(ctx_, store_, kTestPassword, environment_), IsOk()) << file;
       const absl::Status wrong = Repository::Open(ctx_, store_, "another", environment_).status();
       EXPECT_TRUE(IsWrongPassword(wrong)) << wrong << file.substr(0, 200);
+      EXPECT_THAT(Open()->ListKeys(ctx_), IsOkAndHolds(SizeIs(2)));
       store_.RemoveObject(key);
       const absl::Status alone =
           Repository::Open(ctx_, store_, kTestPassword, environment_).status();

@@ -301,7 +301,8 @@ TEST_F(LockTest, SettingTheTimeOfDayMakesNoLockOld) {
 
 TEST_F(LockTest, ALockThatIsRefreshedHolds) {
   Id foreign = PutForeign(true);
-  absl::Duration refreshed_at = step_.Uptime();
+  const absl::Duration begun = step_.Uptime();
+  absl::Duration refreshed_at = begun;
   step_.on_sleep = [&] {
     if (step_.Uptime() - refreshed_at > absl::Minutes(5)) {
       const Id next = PutForeign(true);
@@ -311,6 +312,8 @@ TEST_F(LockTest, ALockThatIsRefreshedHolds) {
     }
   };
   EXPECT_TRUE(IsLocked(Acquire(false, absl::Hours(3)).status()));
+  EXPECT_GE(step_.Uptime() - begun, absl::Hours(3) - kLockPollEvery);
+  EXPECT_LE(step_.Uptime() - begun, absl::Hours(3) + kLockPollEvery);
   EXPECT_THAT(Locks(), ElementsAre(FileKey(FileKind::kLock, foreign)));
 }
 
