@@ -1,0 +1,105 @@
+#include "diffsnap/cursor.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "base/cipher.h"
+#include "base/crypto.h"
+#include "incremental/differential_wire.h"
+
+namespace csidelta::diffsnap {
+namespace {
+
+constexpr std::size_t kKeyBytes = 32;
+// Changes when the meaning of what is under the MAC does.
+constexpr absl::string_view kPurpose = "csi-delta cursor 1";
+
+// Kind, token in base64url, two numbers, MAC in base64url.
+static_assert(2 + (kDriverTokenBytesMax * 4 + 2) / 3 + 3 * 20 + 43 <=
+              incremental::kPageCursorBytesMax);
+
+void AppendField(std::string& message, absl::string_view field) {
+  absl::StrAppend(&message, field.size(), ":", field);
+}
+
+absl::Span<const uint8_t> BytesOf(absl::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+// Digits only, no zero in front.
+bool ParsePlace(absl::string_view text, int64_t& bytes) {
+  return text.find_first_not_of("0123456789") == text.npos &&
+         (text.size() <= 1 || text[0] != '0') && absl::SimpleAtoi(text, &bytes);
+}
+
+// The fields of a cursor as they stand there, nothing of them proven.
+bool ParseFields(absl::string_view text, Cursor& cursor) {
+  const bool has_token = absl::ConsumePrefix(&text, "t:");
+  if (!has_token && !absl::ConsumePrefix(&text, "o:")) {
+    return false;
+  }
+  const std::vector<absl::string_view> fields = absl::StrSplit(text, '.');
+  const std::size_t first = has_token ? 1 : 0;
+  if (fields.size() != first + 3) {
+    return false;
+  }
+  if (has_token &&
+      (!absl::WebSafeBase64Unescape(fields[0], &cursor.driver_token) ||
+       cursor.driver_token.empty() || std::ssize(cursor.driver_token) > kDriverTokenBytesMax)) {
+    return false;
+  }
+  return ParsePlace(fields[first], cursor.from_bytes) &&
+         ParsePlace(fields[first + 1], cursor.volume_size_bytes);
+}
+
+}  // namespace
+
+CursorCodec::CursorCodec(Secret key) : key_(std::move(key)) {
+  CSIDELTA_CHECK(key_.Reveal().size() == kKeyBytes);
+}
+
+std::string CursorCodec::Mac(const CursorScope& scope, const Cursor& cursor) const {
+  std::string message(kPurpose);
+  for (const absl::string_view field :
+       {absl::string_view(scope.namespace_name), absl::string_view(scope.uid),
+        absl::string_view(scope.base_handle), absl::string_view(scope.target_handle),
+        absl::string_view(cursor.driver_token)}) {
+    AppendField(message, field);
+  }
+  absl::StrAppend(&message, cursor.from_bytes, ".", cursor.volume_size_bytes);
+  return absl::WebSafeBase64Escape(AsBytes(HmacSha256(key_.Reveal(), message)));
+}
+
+std::string CursorCodec::Encode(const CursorScope& scope, const Cursor& cursor) const {
+  CSIDELTA_CHECK(cursor.from_bytes >= 0 && cursor.volume_size_bytes >= 0);
+  CSIDELTA_CHECK(std::ssize(cursor.driver_token) <= kDriverTokenBytesMax);
+  const std::string kind =
+      cursor.driver_token.empty()
+          ? "o:"
+          : absl::StrCat("t:", absl::WebSafeBase64Escape(cursor.driver_token), ".");
+  return absl::StrCat(kind, cursor.from_bytes, ".", cursor.volume_size_bytes, ".",
+                      Mac(scope, cursor));
+}
+
+absl::StatusOr<Cursor> CursorCodec::Decode(const CursorScope& scope, absl::string_view text) const {
+  Cursor cursor;
+  if (std::ssize(text) <= incremental::kPageCursorBytesMax) {
+    if (!text.empty() && ParsePlace(text, cursor.from_bytes)) {
+      return cursor;
+    }
+    // The whole text is compared, so that a cursor has one spelling.
+    if (ParseFields(text, cursor) &&
+        ConstantTimeEqual(BytesOf(Encode(scope, cursor)), BytesOf(text))) {
+      return cursor;
+    }
+  }
+  return absl::InvalidArgumentError(
+      "startOffset is neither a number of bytes nor a nextOffset of this object: begin without it");
+}
+
+}  // namespace csidelta::diffsnap
