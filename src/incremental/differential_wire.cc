@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "repository/json_reader.h"
@@ -60,7 +61,7 @@ const ErrorRow& RowOf(DifferentialErrorCode code) {
 // The names of one object's members: known ones by their place in `known`, all of them once.
 class Members {
  public:
-  explicit Members(std::initializer_list<absl::string_view> known) : known_(known) {}
+  explicit Members(absl::Span<const absl::string_view> known) : known_(known) {}
 
   // The place of the next member's name; -1 when nobody knows it. False behind the last one.
   bool Next(JsonReader& reader, int& place) {
@@ -68,7 +69,7 @@ class Members {
     if (!reader.NextMember(name)) {
       return false;
     }
-    const auto* const found = std::find(known_.begin(), known_.end(), name);
+    const auto found = std::find(known_.begin(), known_.end(), name);
     place = found == known_.end() ? -1 : static_cast<int>(found - known_.begin());
     const bool twice =
         place >= 0 ? Has(place) : std::find(others_.begin(), others_.end(), name) != others_.end();
@@ -87,7 +88,7 @@ class Members {
   bool Has(int place) const { return (seen_ & (1U << place)) != 0; }
 
  private:
-  std::initializer_list<absl::string_view> known_;
+  const absl::Span<const absl::string_view> known_;  // Borrowed.
   unsigned seen_ = 0;
   std::vector<std::string> others_;
 };
@@ -176,7 +177,8 @@ std::string TakeCursor(JsonReader& reader) {
 
 ChangedBlock TakeBlock(JsonReader& reader) {
   enum { kOffset, kSize, kContext, kZeroOut };
-  Members members({"offset", "size", "context", "zeroOut"});
+  static constexpr absl::string_view kNames[] = {"offset", "size", "context", "zeroOut"};
+  Members members(kNames);
   ChangedBlock block;
   int place = 0;
   reader.BeginObject();
@@ -253,7 +255,9 @@ absl::StatusOr<DifferentialPage> ParsePage(absl::string_view json) {
     return absl::InvalidArgumentError(
         absl::StrCat("a page of more than ", kPageTextBytesMax, " bytes"));
   }
-  Members members({"changeBlockList", "nextOffset", "volumeSize", "timeout"});
+  static constexpr absl::string_view kNames[] = {"changeBlockList", "nextOffset", "volumeSize",
+                                                 "timeout"};
+  Members members(kNames);
   DifferentialPage page;
   JsonReader reader(json);
   int place = 0;
