@@ -35,8 +35,9 @@ class KeyListCommand : public Command {
   VerbSyntax Declare() override {
     return {.name = "key list",
             .summary = "List the keys, each of which opens the repository with its password",
-            .details = "A key whose file is damaged opens nothing: it is named, the exit code is 3, "
-                       "and key remove takes it away.",
+            .details =
+                "A key whose file is damaged opens nothing: it is named, the exit code is 3, "
+                "and key remove takes it away.",
             .table = {}};
   }
 

@@ -55,7 +55,8 @@ struct FileInfo {
 
 struct KeyInfo {
   Id id;
-  absl::StatusOr<KeyFile> file;  // DATA_LOSS or INVALID_ARGUMENT: damaged, no password opens with it.
+  absl::StatusOr<KeyFile>
+      file;              // DATA_LOSS or INVALID_ARGUMENT: damaged, no password opens with it.
   bool current = false;  // The one that opened this repository.
 };
 
