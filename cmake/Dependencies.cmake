@@ -7,7 +7,7 @@ find_package(absl REQUIRED)           # Status, StatusOr, strings, time: our err
 find_package(Protobuf REQUIRED)       # Velero's and CSI's messages
 find_package(OpenSSL REQUIRED)        # TLS to the API server, SHA-256
 set(ZLIB_USE_STATIC_LIBS ON)
-find_package(ZLIB REQUIRED)           # gRPC's message compression
+find_package(ZLIB REQUIRED)           # gzip of our server's answers, gRPC's message compression
 find_package(nlohmann_json REQUIRED)  # JSON that keeps unknown fields and 64-bit integers
 find_package(yaml-cpp REQUIRED)       # volume policies, kubeconfig
 find_package(CLI11 REQUIRED)         # verbs with flags of their own, which Abseil's flags do not know (headers)

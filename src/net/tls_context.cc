@@ -86,13 +86,24 @@ absl::Status TrustSystem(SSL_CTX* context) {
       "SSL_CERT_FILE");
 }
 
+int ChooseHttp11(SSL*, const unsigned char** chosen, unsigned char* chosen_bytes,
+                 const unsigned char* offered, unsigned offered_bytes, void*) {
+  unsigned char* found = nullptr;
+  const int outcome = SSL_select_next_proto(&found, chosen_bytes, kAlpnHttp11, sizeof(kAlpnHttp11),
+                                            offered, offered_bytes);
+  *chosen = found;
+  return outcome == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
-absl::Status UseClientCertificate(SSL_CTX* context, const TlsOptions& options) {
-  const Bio certificates = BioOf(options.client_certificate_pem);
+// `whose` is for messages: "client".
+absl::Status UseCertificate(SSL_CTX* context, absl::string_view whose,
+                            const std::string& certificate_pem, const std::string& key_pem) {
+  const Bio certificates = BioOf(certificate_pem);
   const Certificate own = NextCertificate(certificates.get());
   if (own == nullptr || SSL_CTX_use_certificate(context, own.get()) != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("client certificate: ", TlsErrorText()));
+    return absl::InvalidArgumentError(absl::StrCat(whose, " certificate: ", TlsErrorText()));
   }
   while (Certificate issuer = NextCertificate(certificates.get())) {
     if (SSL_CTX_add0_chain_cert(context, issuer.get()) == 1) {
@@ -100,12 +111,12 @@ absl::Status UseClientCertificate(SSL_CTX* context, const TlsOptions& options) {
     }
   }
   ERR_clear_error();
-  const Bio text = BioOf(options.client_key_pem);
+  const Bio text = BioOf(key_pem);
   const std::unique_ptr<EVP_PKEY, KeyDeleter> key(
       PEM_read_bio_PrivateKey(text.get(), nullptr, &NoPassphrase, nullptr));
   if (key == nullptr || SSL_CTX_use_PrivateKey(context, key.get()) != 1 ||
       SSL_CTX_check_private_key(context) != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("client key: ", TlsErrorText()));
+    return absl::InvalidArgumentError(absl::StrCat(whose, " key: ", TlsErrorText()));
   }
   return absl::OkStatus();
 }
@@ -140,8 +151,24 @@ absl::StatusOr<SslContext> MakeSslContext(const TlsOptions& options) {
                                            : TrustPem(context.get(), options.ca_pem));
   }
   if (!options.client_certificate_pem.empty() || !options.client_key_pem.empty()) {
-    RETURN_IF_ERROR(UseClientCertificate(context.get(), options));
+    RETURN_IF_ERROR(UseCertificate(context.get(), "client", options.client_certificate_pem,
+                                   options.client_key_pem));
   }
+  return context;
+}
+
+absl::StatusOr<SslContext> MakeServerSslContext(const std::string& certificate_pem,
+                                                const std::string& key_pem) {
+  InitializeOnce();
+  SslContext context(SSL_CTX_new(TLS_server_method()));
+  if (context == nullptr) {
+    return absl::InternalError(absl::StrCat("TLS: ", TlsErrorText()));
+  }
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_alpn_select_cb(context.get(), &ChooseHttp11, nullptr);
+  RETURN_IF_ERROR(UseCertificate(context.get(), "server", certificate_pem, key_pem));
   return context;
 }
 

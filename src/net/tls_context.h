@@ -21,6 +21,11 @@ using SslContext = std::unique_ptr<SSL_CTX, SslContextDeleter>;
 // bundle.
 absl::StatusOr<SslContext> MakeSslContext(const TlsOptions& options);
 
+// What TLS connections to a server of ours are made from: TLS 1.2 or newer, HTTP/1.1 by ALPN.
+// INVALID_ARGUMENT when a text is malformed or the key is another certificate's.
+absl::StatusOr<SslContext> MakeServerSslContext(const std::string& certificate_pem,
+                                                const std::string& key_pem);
+
 // Makes `ssl` send `host` (a name or an address) as the server's name and accept no other.
 absl::Status ExpectServer(SSL* ssl, const std::string& host);
 
