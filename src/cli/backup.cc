@@ -74,8 +74,8 @@ std::string Summary(const BackupResult& result) {
   if (!result.base.empty()) {
     absl::StrAppend(&text, " on ", result.base.substr(0, 8));
   }
-  if (!result.reason.empty()) {
-    absl::StrAppend(&text, " (", result.reason, ")");
+  if (result.why.has_value()) {
+    absl::StrAppend(&text, " (", ToString(*result.why), ")");
   }
   absl::StrAppend(&text, "\n  volume ", FormatBytes(result.logical_bytes), ", changed ",
                   FormatBytes(result.changed_bytes), ", read ", FormatBytes(result.read_bytes),
@@ -290,14 +290,9 @@ absl::StatusOr<ResumeAnswer> BackupCommand::UseUnfinished(const CallContext& ctx
 }
 
 ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) const {
-  const bool fell_back =
-      result.mode_asked != result.mode_done && !result.base.empty() && !result.audit_mismatch;
-  if (result.audit_mismatch) {
-    session.console().Warn(
-        "the list of extents was wrong, so everything was read; the backup is good, but mend what "
-        "made the list");
-  } else if (fell_back && on_fallback_ == "warn" && !extents_.empty()) {
-    session.console().Warn(absl::StrCat("everything was read: ", result.reason));
+  const bool told = on_fallback_ == "warn" || result.audit_mismatch;
+  if (result.why.has_value() && TextOf(result.why->reason).is_fallback && told) {
+    session.console().Warn(Explain(*result.why));
   }
   session.console().PrintResult(incremental::ToJson(result), Summary(result));
   return result.audit_mismatch ? ExitCode::kAuditMismatch : ExitCode::kOk;

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "incremental/full_reason.h"
 #include "repository/blob.h"
 
 namespace csidelta::incremental {
@@ -38,10 +40,10 @@ struct BackupResult {
   repository::BlobId image_tree;
   std::string mode_asked;  // "full" or "incremental"
   std::string mode_done;
-  std::string reason;  // why mode_done is what it is; "" for an incremental that was asked for
-  std::string base;    // the parent's id, or ""
-  std::string source;  // who listed the extents that counted
-  std::string engine;  // of the device
+  std::optional<WhyFull> why;  // absent for an increment
+  std::string base;            // the parent's id, or ""
+  std::string source;          // who listed the extents that counted
+  std::string engine;          // of the device
   bool audit_mismatch = false;
 
   int64_t logical_bytes = 0;

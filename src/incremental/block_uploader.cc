@@ -40,9 +40,9 @@ constexpr int64_t kRememberedBlobsMax = 250'000;
 constexpr int64_t kJournalShare = 8;
 constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 
-absl::Status FallbackRefused(absl::string_view reason) {
-  absl::Status status = absl::FailedPreconditionError(
-      absl::StrCat("this backup would read the whole volume (", reason, "), which is not allowed"));
+absl::Status FallbackRefused(const WhyFull& why) {
+  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+      "this backup would read the whole volume (", ToString(why), "), which is not allowed"));
   status.SetPayload(kFallbackPayload, absl::Cord());
   return status;
 }
@@ -87,6 +87,9 @@ class UploadRun {
   // How a pass over the volume ended.
   enum class PassEnd { kDone, kSourceRefused, kParentFailed };
 
+  const WhyFull& SetWhy(FullReason reason, absl::string_view detail = "") {
+    return result_.why.emplace(WhyFull{.reason = reason, .detail = std::string(detail)});
+  }
   absl::Status OpenParent();
   absl::Status ChooseLayout();
   absl::Status StartWriter();
@@ -94,7 +97,7 @@ class UploadRun {
   absl::StatusOr<PassEnd> Pass(ChangedBlockSource& source, absl::string_view stage);
   absl::Status Feed(ChangedBlockSource& source, ImageBuilder& builder, absl::Status& of_source);
   // Gives up what a list promised and reads everything.
-  absl::Status Rescan(absl::string_view reason);
+  absl::Status Rescan(const WhyFull& why);
   absl::Status Transfer();
   absl::Status Audit();
   absl::Status Commit();
@@ -160,7 +163,7 @@ absl::Status UploadRun::OpenParent() {
   result_.logical_bytes = device_.facts().size_bytes;
   result_.engine = device_.facts().engine;
   if (!options_.parent.has_value()) {
-    result_.reason = options_.incremental_asked ? "no-parent" : "asked";
+    SetWhy(options_.incremental_asked ? FullReason::kNoParent : FullReason::kForcedByUser);
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<VolumeRecord>> parent =
@@ -176,8 +179,8 @@ absl::Status UploadRun::OpenParent() {
   if (!unusable) {
     return parent.status();
   }
-  result_.reason = absl::StrCat("parent-unusable: ", parent.status().message());
-  return options_.fail_on_fallback ? FallbackRefused(result_.reason) : absl::OkStatus();
+  const WhyFull& why = SetWhy(FullReason::kParentDamaged, parent.status().message());
+  return options_.fail_on_fallback ? FallbackRefused(why) : absl::OkStatus();
 }
 
 absl::Status UploadRun::ChooseLayout() {
@@ -196,7 +199,7 @@ absl::Status UploadRun::ChooseLayout() {
     }
     if (chunk_bytes != parents) {
       DropParent();
-      result_.reason = "chunk-size-changed";
+      SetWhy(FullReason::kChunkSizeChanged);
     }
   }
   if (chunk_bytes == 0) {
@@ -304,19 +307,19 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(ChangedBlockSource& source,
     return PassEnd::kDone;
   }
   if (absl::IsFailedPrecondition(of_source) || absl::IsNotFound(of_source)) {
-    result_.reason = absl::StrCat("source-refused: ", of_source.message());
+    SetWhy(FullReason::kListRefused, of_source.message());
     return PassEnd::kSourceRefused;
   }
   if (builder.parent_failed()) {
-    result_.reason = absl::StrCat("parent-unusable: ", image_tree.status().message());
+    SetWhy(FullReason::kParentDamaged, image_tree.status().message());
     return PassEnd::kParentFailed;
   }
   return image_tree.status();
 }
 
-absl::Status UploadRun::Rescan(absl::string_view reason) {
+absl::Status UploadRun::Rescan(const WhyFull& why) {
   if (options_.fail_on_fallback) {
-    return FallbackRefused(reason);
+    return FallbackRefused(why);
   }
   FullScanSource everything;
   ASSIGN_OR_RETURN(PassEnd end, Pass(everything, "rescan"));
@@ -326,7 +329,7 @@ absl::Status UploadRun::Rescan(absl::string_view reason) {
     ASSIGN_OR_RETURN(end, Pass(everything, "rescan"));
   }
   if (end != PassEnd::kDone) {
-    return absl::InternalError(absl::StrCat("full scan: ", result_.reason));
+    return absl::InternalError(absl::StrCat("full scan: ", ToString(*result_.why)));
   }
   result_.mode_done = "full";
   timer_.End("rescan");
@@ -347,13 +350,13 @@ absl::Status UploadRun::Transfer() {
     result_.base.clear();
   }
   if (end != PassEnd::kDone) {
-    const std::string reason = result_.reason;
-    return Rescan(reason);
+    return Rescan(*result_.why);
   }
   const bool scanned = source.name() == kFullScan;
   result_.mode_done = parent_ != nullptr && !scanned ? "incremental" : "full";
   if (parent_ != nullptr && scanned) {
-    result_.reason = options_.incremental_asked ? "no-changed-block-list" : "asked";
+    SetWhy(options_.incremental_asked ? FullReason::kNoChangedBlockList
+                                      : FullReason::kForcedByUser);
   }
   return absl::OkStatus();
 }
@@ -384,14 +387,13 @@ absl::Status UploadRun::Audit() {
   result_.audit_requests = Numbers().requests - requests_before;
   timer_.End("audit");
   if (audit.parent_failed) {
-    result_.reason = absl::StrCat("parent-unusable: ", status.message());
+    const WhyFull why = SetWhy(FullReason::kParentDamaged, status.message());
     DropParent();
     result_.base.clear();
-    return Rescan(absl::StrCat(result_.reason));
+    return Rescan(why);
   }
   if (audit.mismatch) {
-    result_.reason = "audit-mismatch";
-    return Rescan("audit-mismatch");
+    return Rescan(SetWhy(FullReason::kAuditMismatch));
   }
   return absl::OkStatus();
 }
@@ -403,6 +405,7 @@ std::string UploadRun::MakeManifest() const {
   manifest.image_tree = image_tree_;
   manifest.source = result_.source;
   manifest.kind = result_.mode_done;
+  manifest.reason = NameOf(result_.why);
   manifest.parent_snapshot = result_.base;
   manifest.extents_bytes = counts_.listed_bytes;
   manifest.read_bytes = result_.read_bytes;

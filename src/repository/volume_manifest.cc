@@ -17,7 +17,7 @@ constexpr std::array<Text, 3> kClaimTexts = {{{"namespace", &VolumeManifest::pvc
                                               {"name", &VolumeManifest::pvc_name},
                                               {"uid", &VolumeManifest::pvc_uid}}};
 
-constexpr std::array<Text, 12> kTexts = {{{"pv", &VolumeManifest::pv},
+constexpr std::array<Text, 13> kTexts = {{{"pv", &VolumeManifest::pv},
                                           {"storage_class", &VolumeManifest::storage_class},
                                           {"volume_mode", &VolumeManifest::volume_mode},
                                           {"fs_type", &VolumeManifest::fs_type},
@@ -26,6 +26,7 @@ constexpr std::array<Text, 12> kTexts = {{{"pv", &VolumeManifest::pv},
                                           {"change_id", &VolumeManifest::change_id},
                                           {"source", &VolumeManifest::source},
                                           {"kind", &VolumeManifest::kind},
+                                          {"reason", &VolumeManifest::reason},
                                           {"parent_snapshot", &VolumeManifest::parent_snapshot},
                                           {"program", &VolumeManifest::program},
                                           {"created", &VolumeManifest::created}}};

@@ -42,7 +42,7 @@ TEST(BlockUploaderTest, AVolumeOfManyLevel1TreesComesBack) {
   ExtentListSource source(extents);
   const auto full = volume.Backup(device, source, VolumeFixture::Options());
   ASSERT_THAT(full, IsOk());
-  EXPECT_EQ(full->reason, "no-parent");
+  EXPECT_EQ(Why(*full), "no-parent");
   EXPECT_EQ(full->read_bytes, 3 * kChunk + 12345);
   EXPECT_EQ(full->allocated_bytes, 3 * kChunk + 12345);
   ASSERT_EQ(full->audit.size(), 1u);
@@ -87,7 +87,7 @@ TEST(BlockUploaderTest, NothingChangedWritesNoTreeBelowTheRoot) {
   const auto again = v.volume.IncrementalBackup(v.device, v.first->snapshot, {});
   ASSERT_THAT(again, IsOk());
   EXPECT_EQ(again->mode_done, "incremental");
-  EXPECT_EQ(again->reason, "");
+  EXPECT_EQ(Why(*again), "");
   EXPECT_EQ(again->base, v.first->snapshot.Hex());
   EXPECT_EQ(again->image_tree, v.first->image_tree);
   EXPECT_EQ(again->read_bytes, 0);
@@ -150,7 +150,7 @@ TEST(BlockUploaderTest, ARescanWithoutAListFindsTheSameTree) {
   const auto scan = v.volume.Backup(v.device, source, options);
   ASSERT_THAT(scan, IsOk());
   EXPECT_EQ(scan->mode_done, "full");
-  EXPECT_EQ(scan->reason, "no-changed-block-list");
+  EXPECT_EQ(Why(*scan), "no-changed-block-list");
   EXPECT_EQ(scan->data_blobs, 2);
   const auto list = v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(123'456, 7)});
   ASSERT_THAT(list, IsOk());
@@ -168,7 +168,7 @@ TEST(BlockUploaderTest, AnOmittedChangeThatTheAuditMeetsMakesAFullScan) {
   ASSERT_THAT(second, IsOk());
   EXPECT_TRUE(second->audit_mismatch);
   EXPECT_EQ(second->mode_done, "full");
-  EXPECT_EQ(second->reason, "audit-mismatch");
+  EXPECT_EQ(Why(*second), "audit-mismatch");
   EXPECT_EQ(second->read_bytes, kSmall);
   v.volume.ExpectRestores(second->snapshot, other);
 }
@@ -214,8 +214,8 @@ TEST(BlockUploaderTest, AListThatBreaksTheContractIsNotBelieved) {
       v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(17, 7), Data(kSmall - 1, 2)});
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ(second->mode_done, "full");
-  EXPECT_THAT(second->reason, HasSubstr("source-refused"));
-  EXPECT_THAT(second->reason, HasSubstr("ends behind the volume"));
+  EXPECT_THAT(Why(*second), HasSubstr("list-refused: "));
+  EXPECT_THAT(Why(*second), HasSubstr("ends behind the volume"));
   v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSmall));
 }
 
@@ -233,7 +233,7 @@ TEST(BlockUploaderTest, AParentWhoseTreesAreGoneMakesAFull) {
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ(second->mode_done, "full");
   EXPECT_EQ(second->base, "");
-  EXPECT_THAT(second->reason, HasSubstr("parent-unusable"));
+  EXPECT_THAT(Why(*second), HasSubstr("parent-damaged: "));
   v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSmall));
 }
 
@@ -253,7 +253,7 @@ TEST(BlockUploaderTest, TheChunkSizeIsTheChains) {
   FullScanSource everything;
   const auto full = v.volume.Backup(v.device, everything, options);
   ASSERT_THAT(full, IsOk());
-  EXPECT_EQ(full->reason, "chunk-size-changed");
+  EXPECT_EQ(Why(*full), "chunk-size-changed");
   EXPECT_EQ(full->chunk_bytes, 2 * kChunk);
   v.volume.ExpectRestores(full->snapshot, v.device.Load(0, kSmall));
 }
@@ -349,9 +349,9 @@ TEST(BackupResultTest, HasTheFieldsThatAreContracts) {
   SmallVolume v;
   const Json json = ToJson(*v.first);
   for (const char* field :
-       {"mode_asked", "mode_done", "reason", "base", "logical_bytes", "allocated_bytes",
-        "changed_bytes", "read_bytes", "audit_bytes", "new_bytes", "stored_bytes", "requests",
-        "duration_ms", "peak_memory_bytes"}) {
+       {"mode_asked", "mode_done", "reason", "reason_detail", "base", "logical_bytes",
+        "allocated_bytes", "changed_bytes", "read_bytes", "audit_bytes", "new_bytes",
+        "stored_bytes", "requests", "duration_ms", "peak_memory_bytes"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
   EXPECT_EQ(GetInt(json, {"logical_bytes"}), kSmall);

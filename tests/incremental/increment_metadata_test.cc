@@ -110,7 +110,7 @@ class IncrementMetadataTest : public testing::Test {
     const int64_t sealed_chunk = kKiB;  // Eight bytes and zeros, compressed.
     EXPECT_LE(cost.put_bytes, 256 * kKiB + 12 * kKiB * touched + (160 + sealed_chunk) * chunks);
     EXPECT_LE(cost.got_bytes, 256 * kKiB + 12 * kKiB * touched);
-    EXPECT_EQ(cost.result.mode_done, "incremental") << cost.result.reason;
+    EXPECT_EQ(cost.result.mode_done, "incremental") << Why(cost.result);
   }
 
   // Before the audit, which looks at more than what was touched.

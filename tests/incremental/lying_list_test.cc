@@ -276,7 +276,7 @@ TEST_P(BrokenListTest, DoesNoHarm) {
     const auto second = volume.IncrementalBackup(device, first->snapshot, GetParam().list);
     ASSERT_THAT(second, IsOk());
     EXPECT_EQ(second->mode_done, "full");
-    EXPECT_THAT(second->reason, HasSubstr("source-refused"));
+    EXPECT_EQ(second->why->reason, FullReason::kListRefused);
     EXPECT_EQ(second->read_bytes, kSmall);
     volume.ExpectRestores(second->snapshot, device);
   }

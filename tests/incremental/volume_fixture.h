@@ -37,6 +37,11 @@ class SeededRandom : public Random {
   std::mt19937_64 engine_;
 };
 
+// Why a backup is a full one, with what is particular to it; "" for an increment.
+inline std::string Why(const BackupResult& result) {
+  return result.why.has_value() ? ToString(*result.why) : "";
+}
+
 // A repository in memory, and backups and restores of fake devices into and out of it.
 class VolumeFixture {
  public:

@@ -102,7 +102,7 @@ TEST_P(VolumePropertiesTest, AnIncrementIsAFullScanAndEveryGenerationRestores) {
     const auto next = volume.IncrementalBackup(changing.device, last->snapshot, extents);
     ASSERT_THAT(next, IsOk());
     EXPECT_FALSE(next->audit_mismatch);
-    EXPECT_EQ(next->mode_done, "incremental") << next->reason;
+    EXPECT_EQ(next->mode_done, "incremental") << Why(*next);
     VolumeFixture apart;
     const auto full = apart.FullBackup(changing.device);
     ASSERT_THAT(full, IsOk());
@@ -232,7 +232,7 @@ TEST_P(HugeVolumeTest, BackupIncrementGrowthAndRestore) {
   options.parent = volume.Stored(full->snapshot);
   const auto increment = volume.Backup(device, second, options);
   ASSERT_THAT(increment, IsOk());
-  EXPECT_EQ(increment->mode_done, "incremental") << increment->reason;
+  EXPECT_EQ(increment->mode_done, "incremental") << Why(*increment);
   EXPECT_EQ(increment->chunk_bytes, chunk);
   EXPECT_LE(increment->read_bytes, 5 * chunk);
   ExpectRestores(volume, full->snapshot, before);

@@ -1,0 +1,61 @@
+#include "incremental/full_reason.h"
+
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+
+namespace csidelta::incremental {
+namespace {
+
+constexpr FullReasonText kReasons[] = {
+    {FullReason::kForcedByUser, "forced-by-user", false, "A full backup was asked for.",
+     "Nothing; leave out --force to get an increment again."},
+    {FullReason::kNoParent, "no-parent", false,
+     "There is no earlier backup of this volume to build on.",
+     "Nothing the first time. Later: is it the same repository, host and path, or did a policy "
+     "forget all earlier backups?"},
+    {FullReason::kChunkSizeChanged, "chunk-size-changed", false,
+     "The parent is cut into chunks of another size, and a new chain was asked for.",
+     "Nothing; the next backup builds on this one."},
+    {FullReason::kParentDamaged, "parent-damaged", true,
+     "The earlier backup cannot be read well enough to build on it.",
+     "Run csi-delta check, then csi-delta repair; this backup does not depend on the damage."},
+    {FullReason::kNoChangedBlockList, "no-changed-block-list", false,
+     "Nobody said what changed, so everything was read and compared; what was the same was not "
+     "stored again.",
+     "Give a list with --extents."},
+    {FullReason::kListRefused, "list-refused", true,
+     "The list of changed blocks contradicts itself or the volume, or its source gave up in the "
+     "middle; none of it was believed.",
+     "Look at what made the list; the detail names the first extent that is wrong."},
+    {FullReason::kAuditMismatch, "audit-mismatch", true,
+     "A block that the list called unchanged had changed, so everything was read.",
+     "Report it to whoever makes the list: every earlier backup that believed it may lack "
+     "changes. This one is good."},
+};
+
+}  // namespace
+
+absl::Span<const FullReasonText> FullReasons() { return kReasons; }
+
+const FullReasonText& TextOf(FullReason reason) {
+  return kReasons[static_cast<std::size_t>(reason)];
+}
+
+std::string NameOf(const std::optional<WhyFull>& why) {
+  return why.has_value() ? std::string(TextOf(why->reason).name) : "";
+}
+
+std::string ToString(const WhyFull& why) {
+  const absl::string_view name = TextOf(why.reason).name;
+  return why.detail.empty() ? std::string(name) : absl::StrCat(name, ": ", why.detail);
+}
+
+std::string Explain(const WhyFull& why) {
+  const FullReasonText& text = TextOf(why.reason);
+  const std::string detail = why.detail.empty() ? "" : absl::StrCat(" (", why.detail, ")");
+  return absl::StrCat("a full backup, reason ", text.name, ". ", text.sentence, detail, " ",
+                      text.next_step);
+}
+
+}  // namespace csidelta::incremental

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace csidelta::incremental {
+
+// Why a backup is not an increment. Names, sentences and next steps are what users meet in results,
+// logs and docs/full-backups.md.
+enum class FullReason {
+  kForcedByUser,
+  kNoParent,
+  kChunkSizeChanged,
+  kParentDamaged,
+  kNoChangedBlockList,
+  kListRefused,
+  kAuditMismatch,
+};
+
+struct FullReasonText {
+  FullReason reason;
+  absl::string_view name;       // "no-parent"; stable, for programs
+  bool is_fallback;             // an increment was to be had, and something was wrong
+  absl::string_view sentence;   // what happened
+  absl::string_view next_step;  // what to do about it, if anything
+};
+
+// All of them, in the order of the enumerators.
+absl::Span<const FullReasonText> FullReasons();
+
+const FullReasonText& TextOf(FullReason reason);
+
+// A reason and what is particular to this time.
+struct WhyFull {
+  FullReason reason;
+  std::string detail;  // may be ""
+};
+
+// The name, "" for an increment.
+std::string NameOf(const std::optional<WhyFull>& why);
+
+// "parent-damaged: pack 6e0ca2f1 is gone", or the name alone.
+std::string ToString(const WhyFull& why);
+
+// The name, the sentence, the detail and the next step, for people.
+std::string Explain(const WhyFull& why);
+
+}  // namespace csidelta::incremental

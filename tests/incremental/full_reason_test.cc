@@ -1,0 +1,49 @@
+// docs/full-backups.md has a row for each reason, word for word.
+
+#include "incremental/full_reason.h"
+
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+TEST(FullReasonTest, EachIsDocumented) {
+  std::ifstream file(FULL_BACKUPS_DOCUMENT);
+  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  for (const FullReasonText& text : FullReasons()) {
+    EXPECT_THAT(document,
+                HasSubstr(absl::StrCat("| `", text.name, "` | ", text.is_fallback ? "yes" : "no",
+                                       " | ", text.sentence, " | ", text.next_step, " |\n")));
+  }
+}
+
+TEST(FullReasonTest, EachHasItsPlaceAndItsOwnName) {
+  std::set<absl::string_view> names;
+  for (std::size_t i = 0; i < FullReasons().size(); ++i) {
+    const FullReasonText& text = FullReasons()[i];
+    EXPECT_EQ(static_cast<std::size_t>(text.reason), i);
+    EXPECT_EQ(TextOf(text.reason).name, text.name);
+    EXPECT_TRUE(names.insert(text.name).second) << text.name;
+  }
+}
+
+TEST(FullReasonTest, SaysWhatAndWhatNext) {
+  EXPECT_EQ(ToString({FullReason::kNoParent, ""}), "no-parent");
+  const WhyFull why = {FullReason::kParentDamaged, "pack 6e0ca2f1 is gone"};
+  EXPECT_EQ(ToString(why), "parent-damaged: pack 6e0ca2f1 is gone");
+  EXPECT_THAT(Explain(why), ContainsRegex("parent-damaged.*\\(pack 6e0ca2f1 is gone\\).*repair"));
+}
+
+}  // namespace
+}  // namespace csidelta::incremental
