@@ -23,8 +23,6 @@ class ControllerTest : public DriverFixture {
     volume_id_ = store_->CreateVolume(spec)->id;
   }
 
-  void AddRule(const std::string& text) { faults_.Add({*ParseFaultRule(*ParseJson(text))}); }
-
   grpc::Status CreateSnapshot(pb::CreateSnapshotResponse* response) {
     grpc::ClientContext context;
     pb::CreateSnapshotRequest request;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -33,19 +34,38 @@ class DriverFixture : public testing::Test {
   void Serve() {
     controller_service_ = MakeController(options_, faults_, *store_);
     node_service_ = MakeNode(options_, faults_, *store_);
+    identity_service_ = MakeIdentity(options_, faults_);
+    metadata_service_ = MakeSnapshotMetadata(options_, faults_, *store_);
+    differential_service_ = MakeDifferentialSnapshot(options_, faults_, *store_, clock_);
     grpc::ServerBuilder builder;
     builder.RegisterService(controller_service_.get());
     builder.RegisterService(node_service_.get());
+    builder.RegisterService(identity_service_.get());
+    builder.RegisterService(metadata_service_.get());
+    builder.RegisterService(differential_service_.get());
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
     channel_ = server_->InProcessChannel({});
     controller_ = ::csi::v1::Controller::NewStub(channel_);
     node_ = ::csi::v1::Node::NewStub(channel_);
+    identity_ = ::csi::v1::Identity::NewStub(channel_);
+    metadata_ = ::csi::v1::SnapshotMetadata::NewStub(channel_);
   }
 
   void StopServing() {
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
+  }
+
+  void AddRule(const std::string& text) { faults_.Add({*ParseFaultRule(*ParseJson(text))}); }
+
+  // Writes bytes that are not zero into a volume's file.
+  void WriteTo(const std::string& volume_id, int64_t offset_bytes, const std::string& bytes) {
+    std::fstream file(store_->VolumePath(volume_id),
+                      std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(offset_bytes);
+    file << bytes;
+    ASSERT_TRUE(file.flush().good());
   }
 
   static ::csi::v1::VolumeCapability Capability(VolumeMode mode) {
@@ -71,10 +91,16 @@ class DriverFixture : public testing::Test {
   std::unique_ptr<Store> store_;
   std::unique_ptr<::csi::v1::Controller::Service> controller_service_;
   std::unique_ptr<::csi::v1::Node::Service> node_service_;
+  std::unique_ptr<::csi::v1::Identity::Service> identity_service_;
+  std::unique_ptr<::csi::v1::SnapshotMetadata::Service> metadata_service_;
+  std::unique_ptr<::csi::differentialsnapshot::v1::DifferentialSnapshot::Service>
+      differential_service_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<::csi::v1::Controller::Stub> controller_;
   std::unique_ptr<::csi::v1::Node::Stub> node_;
+  std::unique_ptr<::csi::v1::Identity::Stub> identity_;
+  std::unique_ptr<::csi::v1::SnapshotMetadata::Stub> metadata_;
 };
 
 }  // namespace csidelta::csi_driver

@@ -130,6 +130,25 @@ TEST(FaultsTest, RulesAddUp) {
   EXPECT_THAT(verdict.before, StatusIs(absl::StatusCode::kAborted));
 }
 
+TEST(FaultsTest, WhatHappensInAStreamIsNotMetBeforeIt) {
+  Faults faults;
+  AddRule(faults, R"({"after_messages":2,"code":"ABORTED","hold":true,"times":1})");
+  AddRule(faults, R"({"lie":"omit","extent":4,"extents":2})");
+  const Verdict verdict = Call(faults, "GetMetadataDelta");
+  EXPECT_THAT(verdict.before, IsOk());
+  EXPECT_TRUE(verdict.lies.empty());
+  ASSERT_EQ(verdict.stream.size(), 2u);
+  EXPECT_THAT(verdict.stream[0].error, StatusIs(absl::StatusCode::kAborted));
+  EXPECT_FALSE(verdict.stream[0].HappensAt(1));
+  EXPECT_TRUE(verdict.stream[0].HappensAt(2));
+  EXPECT_FALSE(verdict.stream[0].HappensAt(3));
+  EXPECT_EQ(verdict.stream[1].extent, 4);
+  EXPECT_EQ(verdict.stream[1].extents, 2);
+  EXPECT_TRUE(verdict.Tells(Lie::kOmit));
+  EXPECT_FALSE(verdict.Tells(Lie::kShift));
+  EXPECT_EQ(Call(faults, "GetMetadataDelta").stream.size(), 1u);
+}
+
 TEST(FaultsTest, CountsCallsByMethod) {
   Faults faults;
   AddRule(faults, R"({"code":"INTERNAL","times":1})");
@@ -193,13 +212,13 @@ TEST_P(BadRuleTest, IsRefused) {
   EXPECT_THAT(ParseFaultRule(*ParseJson(GetParam())), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, BadRuleTest,
-                         testing::Values("[]", R"({"methods":"x"})", R"({"method":1})",
-                                         R"({"code":"NO_SUCH"})", R"({"code":14})",
-                                         R"({"lie":"no such"})", R"({"lie":true})",
-                                         R"({"every":0})", R"({"times":-1})", R"({"percent":"10"})",
-                                         R"({"delay_ms":1.5})", R"({"hold":1})",
-                                         R"({"skip":18446744073709551615})"));
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadRuleTest,
+    testing::Values("[]", R"({"methods":"x"})", R"({"method":1})", R"({"code":"NO_SUCH"})",
+                    R"({"code":14})", R"({"lie":"no such"})", R"({"lie":true})", R"({"every":0})",
+                    R"({"after_messages":-1})", R"({"per_message":1})", R"({"extents":0})",
+                    R"({"times":-1})", R"({"percent":"10"})", R"({"delay_ms":1.5})",
+                    R"({"hold":1})", R"({"skip":18446744073709551615})"));
 
 }  // namespace
 }  // namespace csidelta::csi_driver

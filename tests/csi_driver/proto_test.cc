@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "csi.pb.h"
+#include "differential_snapshot.pb.h"
 #include "tests/support/csi_driver/files.h"
 
 namespace csidelta::csi_driver {
@@ -131,11 +132,25 @@ TEST_F(CsiProtoTest, AgreesWithThePublishedFile) {
   for (int i = 0; i < ours.message_type_count(); ++i) {
     CompareMessage(*ours.message_type(i));
   }
+  for (int i = 0; i < ours.enum_type_count(); ++i) {
+    CompareEnum(*ours.enum_type(i));
+  }
   for (int i = 0; i < ours.service_count(); ++i) {
     CompareService(*ours.service(i));
   }
   EXPECT_GT(fields_, 100);
-  EXPECT_EQ(ours.service_count(), 3);
+  EXPECT_EQ(ours.service_count(), 4);
+}
+
+// What we announce beside upstream's services shall never be one of them.
+TEST_F(CsiProtoTest, OurOwnServiceTypeIsFarFromThePublishedOnes) {
+  const EnumDescriptor* const published =
+      pool_.FindEnumTypeByName("csi.v1.PluginCapability.Service.Type");
+  ASSERT_NE(published, nullptr);
+  for (int i = 0; i < published->value_count(); ++i) {
+    EXPECT_LT(published->value(i)->number(), 1000);
+  }
+  EXPECT_EQ(::csi::differentialsnapshot::v1::DIFFERENTIAL_SNAPSHOT_SERVICE, 1146310224);
 }
 
 }  // namespace

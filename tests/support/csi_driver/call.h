@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -27,7 +28,7 @@ CallFacts MakeCallFacts(const char* method, const Request& request) {
 }
 
 // Serves one call: the faults that a test asked for, then `work`, an absl::Status(const
-// std::set<Lie>&), then one line of log.
+// std::set<Lie>&) or, in a stream, an absl::Status(const Verdict&), then one line of log.
 template <typename Request, typename Work>
 grpc::Status ServeCall(Faults& faults, const char* method, grpc::ServerContext* context,
                        const Request& request, Work work) {
@@ -36,7 +37,11 @@ grpc::Status ServeCall(Faults& faults, const char* method, grpc::ServerContext* 
       faults.Enter(MakeCallFacts(method, request), [context] { return context->IsCancelled(); });
   absl::Status status = verdict.before;
   if (status.ok()) {
-    status = work(verdict.lies);
+    if constexpr (std::is_invocable_v<Work, const Verdict&>) {
+      status = work(verdict);
+    } else {
+      status = work(verdict.lies);
+    }
     status.Update(verdict.after);
   }
   faults.Leave(method, status);

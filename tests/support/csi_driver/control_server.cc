@@ -107,7 +107,8 @@ absl::StatusOr<Json> Perform(const Json& request, Faults& faults, Store& store) 
   } else if (op == "snapshots") {
     ASSIGN_OR_RETURN(answer["snapshots"], SnapshotsJson(store));
   } else if (op == "delete_snapshot") {
-    RETURN_IF_ERROR(store.DeleteSnapshot(GetString(request, {"id"})));
+    RETURN_IF_ERROR(
+        store.DeleteSnapshot(GetString(request, {"id"}), GetBool(request, {"keep_change_data"})));
   } else {
     return absl::InvalidArgumentError(absl::StrCat("unknown op \"", op, "\""));
   }

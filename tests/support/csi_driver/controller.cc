@@ -171,11 +171,11 @@ class ControllerService final : public pb::Controller::Service {
   grpc::Status DeleteSnapshot(grpc::ServerContext* context,
                               const pb::DeleteSnapshotRequest* request,
                               pb::DeleteSnapshotResponse*) override {
-    return ServeCall(faults_, "DeleteSnapshot", context, *request,
-                     [&](const std::set<Lie>&) -> absl::Status {
-                       RETURN_IF_ERROR(Require(request->snapshot_id(), "snapshot_id"));
-                       return store_.DeleteSnapshot(request->snapshot_id());
-                     });
+    return ServeCall(
+        faults_, "DeleteSnapshot", context, *request, [&](const std::set<Lie>&) -> absl::Status {
+          RETURN_IF_ERROR(Require(request->snapshot_id(), "snapshot_id"));
+          return store_.DeleteSnapshot(request->snapshot_id(), options_.keep_change_data);
+        });
   }
 
   grpc::Status ListSnapshots(grpc::ServerContext* context, const pb::ListSnapshotsRequest* request,

@@ -44,6 +44,24 @@ const std::map<std::string, Lie>& Lies() {
       {"zero_size", Lie::kZeroSize},
       {"wrong_handle", Lie::kWrongHandle},
       {"hidden", Lie::kHidden},
+      {"omit", Lie::kOmit},
+      {"shift", Lie::kShift},
+      {"overlap", Lie::kOverlap},
+      {"unordered", Lie::kUnordered},
+      {"zero_length", Lie::kZeroLength},
+      {"negative_length", Lie::kNegativeLength},
+      {"negative_offset", Lie::kNegativeOffset},
+      {"overflow", Lie::kOverflow},
+      {"beyond_capacity", Lie::kBeyondCapacity},
+      {"everything", Lie::kEverything},
+      {"own_writes_only", Lie::kOwnWritesOnly},
+      {"end", Lie::kEnd},
+      {"capacity_changes", Lie::kCapacityChanges},
+      {"type_changes", Lie::kTypeChanges},
+      {"empty_message", Lie::kEmptyMessage},
+      {"huge_message", Lie::kHugeMessage},
+      {"same_cursor", Lie::kSameCursor},
+      {"expired", Lie::kExpired},
   };
   return *kLies;
 }
@@ -117,6 +135,27 @@ absl::Status ReadCondition(const std::string& key, const Json& value, FaultRule&
   return absl::UnimplementedError("unknown member");
 }
 
+StreamFault& StreamOf(FaultRule& rule) {
+  return rule.stream.has_value() ? *rule.stream : rule.stream.emplace();
+}
+
+// The members that say where in a stream it happens. UNIMPLEMENTED: none of them.
+absl::Status ReadPlace(const std::string& key, const Json& value, FaultRule& rule) {
+  if (key == "after_messages") {
+    return ReadCount(value, 0, StreamOf(rule).after_messages);
+  }
+  if (key == "per_message") {
+    return ReadFlag(value, StreamOf(rule).per_message);
+  }
+  if (key == "extent") {
+    return ReadCount(value, 0, StreamOf(rule).extent);
+  }
+  if (key == "extents") {
+    return ReadCount(value, 1, StreamOf(rule).extents);
+  }
+  return absl::UnimplementedError("unknown member");
+}
+
 // The members that say what happens, but for the error.
 absl::Status ReadAction(const std::string& key, const Json& value, FaultRule& rule) {
   if (key == "delay_ms") {
@@ -135,6 +174,9 @@ absl::Status ReadAction(const std::string& key, const Json& value, FaultRule& ru
     Lie lie{};
     RETURN_IF_ERROR(Lookup(Lies(), value, lie));
     rule.lies.insert(lie);
+    if (lie >= kFirstBlockLie) {
+      StreamOf(rule);
+    }
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError("unknown member");
@@ -184,12 +226,26 @@ absl::StatusOr<FaultRule> ParseFaultRule(const Json& json) {
     }
     absl::Status status = ReadCondition(key, value, rule);
     if (absl::IsUnimplemented(status)) {
+      status = ReadPlace(key, value, rule);
+    }
+    if (absl::IsUnimplemented(status)) {
       status = ReadAction(key, value, rule);
     }
     RETURN_IF_ERROR(Annotate(status, key));
   }
   RETURN_IF_ERROR(ReadError(json, rule));
+  if (rule.stream.has_value()) {
+    rule.stream->delay = rule.delay;
+    rule.stream->hold = rule.hold;
+    rule.stream->error = rule.error;
+    rule.stream->lies = rule.lies;
+  }
   return rule;
+}
+
+bool Verdict::Tells(Lie lie) const {
+  return std::any_of(stream.begin(), stream.end(),
+                     [lie](const StreamFault& fault) { return fault.lies.contains(lie); });
 }
 
 Verdict Faults::Enter(const CallFacts& call, const std::function<bool()>& cancelled) {
@@ -197,10 +253,16 @@ Verdict Faults::Enter(const CallFacts& call, const std::function<bool()>& cancel
   ++counts_[call.method].started;
   changed_.notify_all();
   Plan plan = MakePlan(call);
-  if (!Wait(lock, call, plan, cancelled)) {
+  if (!Wait(lock, call.method, plan.delay, plan.hold, cancelled)) {
     plan.verdict.before = absl::CancelledError("the caller went away");
   }
   return plan.verdict;
+}
+
+bool Faults::Pause(const std::string& method, const StreamFault& fault,
+                   const std::function<bool()>& cancelled) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return fault.clears != clears_ || Wait(lock, method, fault.delay, fault.hold, cancelled);
 }
 
 void Faults::Leave(const std::string& method, const absl::Status& status) {
@@ -260,6 +322,11 @@ Faults::Plan Faults::MakePlan(const CallFacts& call) {
     if (!Concerns(rule, call) || !Hits(rule)) {
       continue;
     }
+    if (rule.stream.has_value()) {
+      plan.verdict.stream.push_back(*rule.stream);
+      plan.verdict.stream.back().clears = clears_;
+      continue;
+    }
     plan.delay += rule.delay;
     plan.hold = plan.hold || rule.hold;
     (rule.after ? plan.verdict.after : plan.verdict.before).Update(rule.error);
@@ -269,16 +336,16 @@ Faults::Plan Faults::MakePlan(const CallFacts& call) {
 }
 
 // FALSE when the caller went away first.
-bool Faults::Wait(std::unique_lock<std::mutex>& lock, const CallFacts& call, const Plan& plan,
-                  const std::function<bool()>& cancelled) {
-  const SteadyClock::time_point end = SteadyClock::now() + absl::ToChronoMilliseconds(plan.delay);
+bool Faults::Wait(std::unique_lock<std::mutex>& lock, const std::string& method,
+                  absl::Duration delay, bool hold, const std::function<bool()>& cancelled) {
+  const SteadyClock::time_point end = SteadyClock::now() + absl::ToChronoMilliseconds(delay);
   const int64_t clears = clears_;
-  const int64_t releases = Releases(call.method);
-  counts_[call.method].held += plan.hold ? 1 : 0;
+  const int64_t releases = Releases(method);
+  counts_[method].held += hold ? 1 : 0;
   changed_.notify_all();
   const auto over = [&] {
     return clears_ != clears ||
-           (SteadyClock::now() >= end && (!plan.hold || Releases(call.method) != releases));
+           (SteadyClock::now() >= end && (!hold || Releases(method) != releases));
   };
   bool here = true;
   while (here && !over()) {
@@ -286,7 +353,7 @@ bool Faults::Wait(std::unique_lock<std::mutex>& lock, const CallFacts& call, con
     changed_.wait_until(lock, SteadyClock::now() < end ? std::min(end, poll) : poll);
     here = !cancelled();
   }
-  counts_[call.method].held -= plan.hold ? 1 : 0;
+  counts_[method].held -= hold ? 1 : 0;
   return here;
 }
 

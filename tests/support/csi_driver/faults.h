@@ -18,12 +18,56 @@
 
 namespace csidelta::csi_driver {
 
-// What is untrue in the volume snapshots of an answer.
+// What is untrue in an answer.
 enum class Lie {
+  // In volume snapshots.
   kNotReady,     // ready_to_use is false.
   kZeroSize,     // size_bytes is 0: unknown, says the protocol.
   kWrongHandle,  // An id that was never given out.
   kHidden,       // Left out of a listing.
+
+  // In the extents of a list of blocks.
+  kOmit,            // Left out.
+  kShift,           // A block too high.
+  kOverlap,         // Once more, half an extent higher.
+  kUnordered,       // After its successor.
+  kZeroLength,      // No bytes.
+  kNegativeLength,  // Fewer.
+  kNegativeOffset,  // Before the volume.
+  kOverflow,        // An end that is no int64.
+  kBeyondCapacity,  // One more behind the volume, at the end of the list.
+  kEverything,      // The whole volume, whatever was written.
+  kOwnWritesOnly,   // Not what the volume had from the volume snapshot that it was made of.
+
+  // In the messages of a list of blocks.
+  kEnd,              // The list ends here, as if it were whole.
+  kCapacityChanges,  // Another capacity from here on.
+  kTypeChanges,      // Another type from here on.
+  kEmptyMessage,     // One without extents.
+  kHugeMessage,      // One that is larger than gRPC takes by default.
+  kSameCursor,       // The next page begins where this one did.
+  kExpired,          // The result is not kept any more.
+};
+
+// The first lie about blocks, which is told within a stream.
+inline constexpr Lie kFirstBlockLie = Lie::kOmit;
+
+// What happens within one stream of messages. A unary call is a stream of one.
+struct StreamFault {
+  int64_t after_messages = 0;  // It happens when so many messages were sent...
+  bool per_message = false;    // ...and again before each later one.
+  int64_t extent = 0;          // The first extent of the stream that lies concern...
+  int64_t extents = 1;         // ...and how many.
+  absl::Duration delay;
+  bool hold = false;
+  absl::Status error;
+  std::set<Lie> lies;
+  int64_t clears = 0;  // How often rules had been cleared when the stream began.
+
+  // Whether it happens once `sent` messages were sent.
+  bool HappensAt(int64_t sent) const {
+    return per_message ? sent >= after_messages : sent == after_messages;
+  }
 };
 
 // One rule of a test: which calls it concerns, and what happens to them.
@@ -43,6 +87,7 @@ struct FaultRule {
   absl::Status error;
   bool after = false;  // The error comes when the work is done: an answer that is lost.
   std::set<Lie> lies;
+  std::optional<StreamFault> stream;  // Where in a stream all this happens; none: before it.
 
   // How far it is.
   int64_t seen = 0;
@@ -65,6 +110,10 @@ struct Verdict {
   absl::Status before;  // Not OK: answer this, do nothing.
   absl::Status after;   // Not OK: do the work, then answer this.
   std::set<Lie> lies;
+  std::vector<StreamFault> stream;
+
+  // Whether some rule tells this lie about blocks, wherever in the stream.
+  bool Tells(Lie lie) const;
 };
 
 struct CallCount {
@@ -81,6 +130,11 @@ class Faults {
   // Must come first in every call. Blocks for delays and holds; `cancelled` is asked every
   // kCancelPoll meanwhile, and makes it return CANCELLED.
   Verdict Enter(const CallFacts& call, const std::function<bool()>& cancelled);
+
+  // Waits in the middle of a stream as `fault` says, unless rules were cleared since it began.
+  // FALSE when the caller went away.
+  bool Pause(const std::string& method, const StreamFault& fault,
+             const std::function<bool()>& cancelled);
 
   // Must come last in every call that Enter() returned from.
   void Leave(const std::string& method, const absl::Status& status);
@@ -108,8 +162,8 @@ class Faults {
   // How many times held calls of one method were let go, by Release() and by Clear().
   int64_t Releases(const std::string& method) const;
   Plan MakePlan(const CallFacts& call);
-  bool Wait(std::unique_lock<std::mutex>& lock, const CallFacts& call, const Plan& plan,
-            const std::function<bool()>& cancelled);
+  bool Wait(std::unique_lock<std::mutex>& lock, const std::string& method, absl::Duration delay,
+            bool hold, const std::function<bool()>& cancelled);
 
   mutable std::mutex mutex_;  // Guards everything below.
   mutable std::condition_variable changed_;

@@ -29,6 +29,16 @@ class IdentityService final : public pb::Identity::Service {
                      [&](const std::set<Lie>&) {
                        response->add_capabilities()->mutable_service()->set_type(
                            pb::PluginCapability::Service::CONTROLLER_SERVICE);
+                       if (options_.snapshot_metadata) {
+                         response->add_capabilities()->mutable_service()->set_type(
+                             pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE);
+                       }
+                       if (options_.differential_snapshot) {
+                         // A number that csi.proto does not know.
+                         response->add_capabilities()->mutable_service()->set_type(
+                             static_cast<pb::PluginCapability::Service::Type>(
+                                 ::csi::differentialsnapshot::v1::DIFFERENTIAL_SNAPSHOT_SERVICE));
+                       }
                        response->add_capabilities()->mutable_volume_expansion()->set_type(
                            pb::PluginCapability::VolumeExpansion::ONLINE);
                        return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
@@ -22,21 +23,78 @@ constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 constexpr char kUsage[] =
     "usage: csi-delta-test-driver --endpoint unix://PATH --state-dir DIR --driver-name NAME\n"
-    "           --node-id ID [--control-socket PATH] [--no-list-snapshots]\n";
+    "           --node-id ID [--control-socket PATH] [--no-list-snapshots]\n"
+    "           [--no-snapshot-metadata] [--differential-snapshot] [--keep-change-data]\n"
+    "           [--block-type fixed|variable] [--block-bytes N] [--page-extents N]\n"
+    "           [--cursors numeric|opaque] [--result-seconds N]\n";
+
+// Flags without a value.
+const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
+  static const auto* const kSwitches = new std::map<absl::string_view, void (*)(DriverOptions&)>{
+      {"--no-list-snapshots", [](DriverOptions& o) { o.list_snapshots = false; }},
+      {"--no-snapshot-metadata", [](DriverOptions& o) { o.snapshot_metadata = false; }},
+      {"--differential-snapshot", [](DriverOptions& o) { o.differential_snapshot = true; }},
+      {"--keep-change-data", [](DriverOptions& o) { o.keep_change_data = true; }},
+  };
+  return *kSwitches;
+}
+
+absl::Status BadValue(absl::string_view flag, const std::string& value) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": it cannot be ", value));
+}
+
+// The flags of lists of blocks, as they were given.
+struct BlockFlags {
+  std::string type = "fixed";
+  std::string bytes = "4096";
+  std::string page_extents = "256";
+  std::string cursors = "numeric";
+  std::string result_seconds = "0";
+};
+
+absl::Status ReadBlockFlags(const BlockFlags& flags, DriverOptions& options) {
+  BlockOptions& blocks = options.blocks;
+  blocks.fixed = flags.type == "fixed";
+  if (!blocks.fixed && flags.type != "variable") {
+    return BadValue("--block-type", flags.type);
+  }
+  if (!absl::SimpleAtoi(flags.bytes, &blocks.bytes) || blocks.bytes < kBlockBytesMin ||
+      blocks.bytes > kBlockBytesMax || blocks.bytes % kBlockBytesMin != 0) {
+    return BadValue("--block-bytes", flags.bytes);
+  }
+  if (!absl::SimpleAtoi(flags.page_extents, &options.page_extents) || options.page_extents < 1) {
+    return BadValue("--page-extents", flags.page_extents);
+  }
+  options.opaque_cursors = flags.cursors == "opaque";
+  if (!options.opaque_cursors && flags.cursors != "numeric") {
+    return BadValue("--cursors", flags.cursors);
+  }
+  if (!absl::SimpleAtoi(flags.result_seconds, &options.result_seconds) ||
+      options.result_seconds < 0) {
+    return BadValue("--result-seconds", flags.result_seconds);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
   DriverOptions options;
+  BlockFlags blocks;
   const std::map<absl::string_view, std::string*> values = {
       {"--endpoint", &options.endpoint},
       {"--state-dir", &options.state_dir},
       {"--driver-name", &options.driver_name},
       {"--node-id", &options.node_id},
       {"--control-socket", &options.control_socket},
+      {"--block-type", &blocks.type},
+      {"--block-bytes", &blocks.bytes},
+      {"--page-extents", &blocks.page_extents},
+      {"--cursors", &blocks.cursors},
+      {"--result-seconds", &blocks.result_seconds},
   };
   for (int i = 1; i < argc; ++i) {
     const absl::string_view name = argv[i];
-    if (name == "--no-list-snapshots") {
-      options.list_snapshots = false;
+    if (const auto found = Switches().find(name); found != Switches().end()) {
+      found->second(options);
       continue;
     }
     const auto value = values.find(name);
@@ -50,6 +108,7 @@ absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
       return absl::InvalidArgumentError(absl::StrCat("missing: ", name));
     }
   }
+  RETURN_IF_ERROR(ReadBlockFlags(blocks, options));
   return options;
 }
 
@@ -65,6 +124,8 @@ absl::Status Serve(const DriverOptions& options, const sigset_t& signals) {
   const auto identity = MakeIdentity(options, faults);
   const auto controller = MakeController(options, faults, *store);
   const auto node = MakeNode(options, faults, *store);
+  const auto metadata = MakeSnapshotMetadata(options, faults, *store);
+  const auto differential = MakeDifferentialSnapshot(options, faults, *store, Clock::Real());
 
   absl::string_view socket_path = options.endpoint;
   if (absl::ConsumePrefix(&socket_path, "unix://")) {
@@ -75,6 +136,8 @@ absl::Status Serve(const DriverOptions& options, const sigset_t& signals) {
   builder.RegisterService(identity.get());
   builder.RegisterService(controller.get());
   builder.RegisterService(node.get());
+  builder.RegisterService(metadata.get());
+  builder.RegisterService(differential.get());
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", options.endpoint));

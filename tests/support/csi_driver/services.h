@@ -4,6 +4,8 @@
 #include <string>
 
 #include "csi.grpc.pb.h"
+#include "differential_snapshot.grpc.pb.h"
+#include "tests/support/csi_driver/change_list.h"
 #include "tests/support/csi_driver/faults.h"
 #include "tests/support/csi_driver/store.h"
 
@@ -14,8 +16,15 @@ struct DriverOptions {
   std::string state_dir;    // Absolute.
   std::string driver_name;  // As StorageClasses name it.
   std::string node_id;
-  std::string control_socket;  // Empty: none.
-  bool list_snapshots = true;  // Whether the driver says that it can.
+  std::string control_socket;     // Empty: none.
+  bool list_snapshots = true;     // Whether the driver says that it can.
+  bool snapshot_metadata = true;  // Likewise.
+  bool keep_change_data = false;  // Whether a deleted volume snapshot can still be a base.
+  bool differential_snapshot = false;
+  bool opaque_cursors = false;  // In differential snapshots: no numbers, and of one pair each.
+  int64_t result_seconds = 0;   // How long their results are kept; 0: for ever.
+  BlockOptions blocks = {};
+  int64_t page_extents = 256;  // In one message, unless the caller says how many.
 };
 
 // The services of a CSI driver, as gRPC calls them: from many threads. The owner keeps all
@@ -24,6 +33,11 @@ std::unique_ptr<::csi::v1::Identity::Service> MakeIdentity(const DriverOptions& 
                                                            Faults& faults);
 std::unique_ptr<::csi::v1::Controller::Service> MakeController(const DriverOptions& options,
                                                                Faults& faults, Store& store);
+std::unique_ptr<::csi::v1::SnapshotMetadata::Service> MakeSnapshotMetadata(
+    const DriverOptions& options, Faults& faults, Store& store);
+std::unique_ptr<::csi::differentialsnapshot::v1::DifferentialSnapshot::Service>
+MakeDifferentialSnapshot(const DriverOptions& options, Faults& faults, Store& store,
+                         const Clock& clock);
 std::unique_ptr<::csi::v1::Node::Service> MakeNode(const DriverOptions& options, Faults& faults,
                                                    Store& store);
 

@@ -23,6 +23,7 @@ namespace {
 
 constexpr char kVolumes[] = "volumes";
 constexpr char kSnapshots[] = "snapshots";
+constexpr char kKept[] = "kept";
 constexpr char kPartial[] = "partial";
 constexpr char kVolumePrefix[] = "vol-";
 constexpr char kSnapshotPrefix[] = "snap-";
@@ -97,13 +98,14 @@ absl::Status WriteRecord(const std::string& folder, const Record& record) {
 }
 
 template <typename Record>
-absl::StatusOr<Record> ReadRecord(const std::string& folder, const std::string& id) {
+absl::StatusOr<Record> ReadRecord(const std::string& folder, absl::string_view part,
+                                  const std::string& id) {
   Record record;
   const absl::Status gone = absl::NotFoundError(absl::StrCat("no object ", id));
   if (!IsId(id, Prefix(record))) {
     return gone;
   }
-  const absl::StatusOr<std::string> text = ReadFile(RecordPath(folder, Part(record), id));
+  const absl::StatusOr<std::string> text = ReadFile(RecordPath(folder, part, id));
   if (absl::IsNotFound(text.status())) {
     return gone;
   }
@@ -111,6 +113,11 @@ absl::StatusOr<Record> ReadRecord(const std::string& folder, const std::string& 
   ASSIGN_OR_RETURN(const Json json, ParseJsonObject(*text));
   FromJson(json, record);
   return record;
+}
+
+template <typename Record>
+absl::StatusOr<Record> ReadRecord(const std::string& folder, const std::string& id) {
+  return ReadRecord<Record>(folder, Part(Record()), id);
 }
 
 template <typename Record>
@@ -216,8 +223,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& folder, co
   }
   std::unique_ptr<Store> store(new Store(resolved, clock, random));
   free(resolved);
-  for (const char* part :
-       {kVolumes, kSnapshots, kPartial, "records/volumes", "records/snapshots"}) {
+  for (const char* part : {kVolumes, kSnapshots, kKept, kPartial, "records/volumes",
+                           "records/snapshots", "records/kept"}) {
     RETURN_IF_ERROR(MakeFolder(absl::StrCat(store->folder_, "/", part)));
   }
   RETURN_IF_ERROR(store->Sweep());
@@ -301,13 +308,41 @@ absl::StatusOr<SnapshotRecord> Store::CreateSnapshot(const std::string& name,
   return snapshot;
 }
 
-absl::Status Store::DeleteSnapshot(const std::string& id) {
+absl::Status Store::DeleteSnapshot(const std::string& id, bool keep_change_data) {
   ASSIGN_OR_RETURN(const FileLock lock, FileLock::Take(absl::StrCat(folder_, "/lock")));
   if (!IsId(id, kSnapshotPrefix)) {
     return absl::OkStatus();
   }
+  if (keep_change_data) {
+    RETURN_IF_ERROR(KeepChangeData(id));
+  }
   RETURN_IF_ERROR(RemoveFile(RecordPath(folder_, kSnapshots, id)));
   return RemoveFile(SnapshotPath(id));
+}
+
+absl::Status Store::KeepChangeData(const std::string& id) const {
+  const absl::StatusOr<SnapshotRecord> snapshot = GetSnapshot(id);
+  if (absl::IsNotFound(snapshot.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(snapshot.status());
+  RETURN_IF_ERROR(CopySparse(SnapshotPath(id), Path(kKept, id)));
+  return WriteFileDurably(RecordPath(folder_, kKept, id), DumpJson(ToJson(*snapshot)));
+}
+
+absl::StatusOr<SnapshotRecord> Store::GetSnapshot(const std::string& id) const {
+  return ReadRecord<SnapshotRecord>(folder_, kSnapshots, id);
+}
+
+absl::StatusOr<ChangeData> Store::ChangeDataOf(const std::string& id) const {
+  for (const char* part : {kSnapshots, kKept}) {
+    absl::StatusOr<SnapshotRecord> snapshot = ReadRecord<SnapshotRecord>(folder_, part, id);
+    if (!absl::IsNotFound(snapshot.status())) {
+      RETURN_IF_ERROR(snapshot.status());
+      return ChangeData{*std::move(snapshot), Path(part, id)};
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("no object ", id));
 }
 
 absl::StatusOr<Page<SnapshotRecord>> Store::ListSnapshots(const SnapshotFilter& filter,
@@ -370,8 +405,7 @@ absl::Status Store::FillVolume(const VolumeRecord& volume, const std::string& pa
 
 absl::StatusOr<int64_t> Store::SourceBytes(const ContentSource& source) const {
   if (!source.snapshot_id.empty()) {
-    ASSIGN_OR_RETURN(const SnapshotRecord snapshot,
-                     ReadRecord<SnapshotRecord>(folder_, source.snapshot_id));
+    ASSIGN_OR_RETURN(const SnapshotRecord snapshot, GetSnapshot(source.snapshot_id));
     return snapshot.size_bytes;
   }
   if (!source.volume_id.empty()) {

@@ -60,6 +60,12 @@ struct SnapshotRecord {
   absl::Time created_at;
 };
 
+// The bytes of a volume snapshot, which may be deleted.
+struct ChangeData {
+  SnapshotRecord snapshot;
+  std::string path;
+};
+
 // One page of a listing. `next_token` is empty on the last one.
 template <typename Record>
 struct Page {
@@ -84,7 +90,8 @@ absl::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t bytes_min);
 // The driver's volumes and volume snapshots, in one folder:
 //
 //   volumes/<id>, snapshots/<id>            the bytes; plain, sparse files
-//   records/{volumes,snapshots}/<id>.json   what exists; written last, removed first
+//   kept/<id>                               bytes of deleted snapshots that can still be a base
+//   records/{volumes,snapshots,kept}/<id>.json   what exists; written last, removed first
 //   partial/                                bytes on the way; swept by Open()
 //   lock                                    held while anything changes
 //
@@ -121,8 +128,13 @@ class Store {
   absl::StatusOr<SnapshotRecord> CreateSnapshot(const std::string& name,
                                                 const std::string& volume_id);
 
-  // An unknown id is success.
-  absl::Status DeleteSnapshot(const std::string& id);
+  // An unknown id is success. With `keep_change_data`, ChangeDataOf() still finds it.
+  absl::Status DeleteSnapshot(const std::string& id, bool keep_change_data = false);
+
+  absl::StatusOr<SnapshotRecord> GetSnapshot(const std::string& id) const;
+
+  // What later volume snapshots can be compared with: this one, or what was kept of it.
+  absl::StatusOr<ChangeData> ChangeDataOf(const std::string& id) const;
 
   // In the order of ids. ABORTED when the token is none of ours.
   absl::StatusOr<Page<SnapshotRecord>> ListSnapshots(const SnapshotFilter& filter,
@@ -143,6 +155,7 @@ class Store {
   absl::StatusOr<VolumeRecord> MakeVolume(const VolumeSpec& spec, absl::string_view name_prefix);
   absl::Status FillVolume(const VolumeRecord& volume, const std::string& path) const;
   absl::StatusOr<int64_t> SourceBytes(const ContentSource& source) const;
+  absl::Status KeepChangeData(const std::string& id) const;
   absl::Status Sweep() const;
   absl::Status SweepPart(const std::string& part) const;
 
