@@ -154,7 +154,7 @@ class Bed:
 
     def down(self):
         """Ends and deletes everything. May be called twice, and in any state."""
-        for name in reversed(components.ORDER):
+        for name in reversed((*components.ORDER, *components.ON_DEMAND)):
             child = self._children.get(name)
             if child and child.poll() is None:
                 child.kill()
@@ -344,7 +344,8 @@ class Bed:
 
     def dead(self):
         """The components that were started and have ended by themselves."""
-        return [n for n in components.ORDER if n in self.record.processes and not self.alive(n)]
+        return [n for n in (*components.ORDER, *components.ON_DEMAND)
+                if n in self.record.processes and not self.alive(n)]
 
     def _spawn(self, name):
         if self.alive(name):
@@ -401,7 +402,9 @@ class Bed:
     def restart(self, name, kill=False):
         """Stops and starts a component; with the CSI driver, also what depends on it."""
         audited = self.audit_position() if self.audit_log.exists() else 0
-        dependents = components.DRIVER_CLIENTS if name == "csi-driver" else ()
+        dependents = ()
+        if name == "csi-driver":
+            dependents = (*components.DRIVER_CLIENTS, *filter(self.alive, components.ON_DEMAND))
         for other in dependents:
             self.stop(other)
         self.stop(name, kill)
@@ -586,6 +589,19 @@ class Bed:
         self.wait_for(lambda: all(c["status"].get("phase") == "Bound"
                                   for c in self.api.list("persistentvolumeclaims", namespace)),
                       timeout_seconds, f"{len(names)} claims bound")
+
+    def create_snapshot(self, name, namespace, claim):
+        """Takes a VolumeSnapshot of a claim and waits until it is ready; returns its CSI handle."""
+        self.api.create("volumesnapshots", objects.volume_snapshot(name, namespace, claim))
+        snapshot = self.wait_snapshot_ready(name, namespace)
+        content = snapshot["status"]["boundVolumeSnapshotContentName"]
+        return self.api.get("volumesnapshotcontents", content)["status"]["snapshotHandle"]
+
+    def import_snapshot(self, name, namespace, handle):
+        """Makes a VolumeSnapshot of one that the driver has, and waits until it is ready."""
+        for plural, obj in objects.imported_snapshot(name, namespace, self.driver.name, handle):
+            self.api.create(plural, obj)
+        return self.wait_snapshot_ready(name, namespace)
 
     def wait_snapshot_ready(self, name, namespace, timeout_seconds=60):
         """Waits until a VolumeSnapshot is ready to use; returns it."""

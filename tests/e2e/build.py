@@ -58,6 +58,7 @@ MODULES = {
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),
         Module("awsplugin", ("tool",)),
         Module("s3", ("tool",)),
+        Module("metadata", ("tool", "./lister")),
         Module("kopia", ("tool",), in_bed=False),
         Module("velero113", ("tool",),
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.13.1"),
@@ -137,6 +138,9 @@ def add_shared_files(module, source, target):
         documents = [yaml.safe_load(path.read_text())
                      for path in sorted(crds.glob("*snapshot.storage.k8s.io_*.yaml"))]
         write_json_list(target / "share" / "crds.json", documents)
+    if module.name == "metadata":
+        write_json_list(target / "share" / "crds.json",
+                        [yaml.safe_load((source / "crd.yaml").read_text())])
     if module.name.startswith("velero"):
         listing = subprocess.run(
             [target / "bin" / "velero", "install", "--crds-only", "--dry-run", "-o", "json"],

@@ -27,6 +27,7 @@ CLUSTER_WIDE = {
     "namespaces": "api/v1",
     "nodes": "api/v1",
     "persistentvolumes": "api/v1",
+    "snapshotmetadataservices": "apis/cbt.storage.k8s.io/v1beta1",
     "storageclasses": "apis/storage.k8s.io/v1",
     "volumesnapshotclasses": _SNAPSHOT,
     "volumesnapshotcontents": _SNAPSHOT,

@@ -21,6 +21,11 @@ READY_SECONDS_MAX = 60
 ORDER = ("etcd", "s3", "csi-driver", "kube-apiserver", "kube-controller-manager",
          "snapshot-controller", "csi-snapshotter", "csi-provisioner", "velero")
 
+# Started by the tests that want it; see metadata.py.
+SNAPSHOT_METADATA = "csi-snapshot-metadata"
+SNAPSHOT_METADATA_PORT, SNAPSHOT_METADATA_HEALTH_PORT = 50051, 18080
+ON_DEMAND = (SNAPSHOT_METADATA,)
+
 # Those that end when the driver's connection is lost, and so are started again with it.
 DRIVER_CLIENTS = ("csi-snapshotter", "csi-provisioner")
 
@@ -100,6 +105,14 @@ def provisioner_command(bed):
             *CLIENT_RATE, "-v=4"]
 
 
+def metadata_command(bed):
+    pair = bed.pki / SNAPSHOT_METADATA
+    return [bed.program("metadata", SNAPSHOT_METADATA),
+            f"--kubeconfig={pair}-client.conf", f"--csi-address={bed.driver.socket}",
+            f"--port={SNAPSHOT_METADATA_PORT}", f"--tls-cert={pair}.crt", f"--tls-key={pair}.key",
+            f"--http-endpoint=127.0.0.1:{SNAPSHOT_METADATA_HEALTH_PORT}", *CLIENT_RATE, "-v=3"]
+
+
 def driver_command(bed):
     # In a mount namespace of its own: what the driver mounts ends with it.
     return ["/usr/bin/unshare", "--mount", "--propagation", "private", *bed.driver.command()]
@@ -127,6 +140,7 @@ COMMANDS = {
     "kube-apiserver": apiserver_command, "kube-controller-manager": manager_command,
     "snapshot-controller": controller_command, "csi-snapshotter": snapshotter_command,
     "csi-provisioner": provisioner_command, "velero": velero_command,
+    SNAPSHOT_METADATA: metadata_command,
 }
 
 
@@ -141,15 +155,23 @@ def port_open(bed, port):
         return link.connect_ex(("127.0.0.1", port)) == 0
 
 
-def etcd_ready(bed):
-    if not port_open(bed, 2379):
-        return False
+def health(bed, port):
+    """The HTTP status and body of a component's /health."""
     with processes.inside(bed.name):
-        connection = http.client.HTTPConnection("127.0.0.1", 2379, timeout=2)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
         connection.connect()  # Here, because a socket belongs to the namespace it is made in.
     with contextlib.closing(connection):
         connection.request("GET", "/health")
-        return json.loads(connection.getresponse().read()).get("health") == "true"
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def etcd_ready(bed):
+    return port_open(bed, 2379) and json.loads(health(bed, 2379)[1]).get("health") == "true"
+
+
+def metadata_ready(bed):
+    return health(bed, SNAPSHOT_METADATA_HEALTH_PORT)[0] == 200
 
 
 def apiserver_ready(bed):
@@ -196,6 +218,7 @@ READY = {
     "kube-apiserver": apiserver_ready,
     "kube-controller-manager": lambda bed: port_open(bed, 10257),
     "velero": velero_ready,
+    SNAPSHOT_METADATA: metadata_ready,
 }
 
 

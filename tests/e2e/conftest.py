@@ -65,6 +65,9 @@ class BedPool:
             if not bed.alive(name):
                 bed.stop(name)
                 bed.start(name)
+        for name in components.ON_DEMAND:
+            if name in bed.dead():
+                bed.stop(name)
         bed.driver.clear_faults()
         bed.configure_driver()
         bed.configure_velero()
@@ -178,6 +181,14 @@ class Workspace:
 
 @pytest.fixture
 def workspace():
+    space = Workspace()
+    yield space
+    space.clear()
+
+
+@pytest.fixture(scope="module")
+def shared_workspace():
+    """What the tests of one file share."""
     space = Workspace()
     yield space
     space.clear()

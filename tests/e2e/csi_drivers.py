@@ -86,7 +86,7 @@ class UpstreamHostPath(Driver):
     def command(self):
         return [str(self.program), f"--drivername={self.name}", "--nodeid=n1",
                 f"--endpoint=unix://{self.socket}", f"--statedir={self.state_dir}",
-                "--enable-topology=false", "-v=4", *self.args]
+                "--enable-topology=false", "--enable-snapshot-metadata", "-v=4", *self.args]
 
     def _state(self, key):
         try:

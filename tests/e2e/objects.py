@@ -106,6 +106,30 @@ def claim(name, claim_namespace, size_bytes, *, mode="Block", storage_class_name
                      "resources": {"requests": {"storage": str(size_bytes)}}}}
 
 
+def volume_snapshot(name, snapshot_namespace, claim_name):
+    """A VolumeSnapshot as a person takes it."""
+    return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+            "metadata": {"name": name, "namespace": snapshot_namespace},
+            "spec": {"volumeSnapshotClassName": SNAPSHOT_CLASS,
+                     "source": {"persistentVolumeClaimName": claim_name}}}
+
+
+def imported_snapshot(name, snapshot_namespace, driver, handle):
+    """Pairs of (plural, object): a VolumeSnapshot, without a class, of a handle that the driver knows."""
+    version, content = "snapshot.storage.k8s.io/v1", f"{name}-{snapshot_namespace}"
+    return [
+        ("volumesnapshotcontents", {
+            "apiVersion": version, "kind": "VolumeSnapshotContent", "metadata": {"name": content},
+            "spec": {"deletionPolicy": "Retain", "driver": driver,
+                     "source": {"snapshotHandle": handle},
+                     "volumeSnapshotRef": {"name": name, "namespace": snapshot_namespace}}}),
+        ("volumesnapshots", {
+            "apiVersion": version, "kind": "VolumeSnapshot",
+            "metadata": {"name": name, "namespace": snapshot_namespace},
+            "spec": {"source": {"volumeSnapshotContentName": content}}}),
+    ]
+
+
 def left_over_snapshot(claim_name, claim_namespace, velero_namespace, backup):
     """A VolumeSnapshot as our plugin makes it for a backup, which then never got to its end."""
     backup_uid, claim_uid = "0b3c6a1e-uid-of-another-life", "5d2f8b70-claim-of-another-life"

@@ -9,9 +9,8 @@ DAYS = "7"
 EC_CURVE = "ec_paramgen_curve:P-256"
 EC_KEY = ("-newkey", "ec", "-pkeyopt", EC_CURVE)
 
-# Name of the identity to its subject. All are clients but the first.
+# Name of each client to its subject.
 IDENTITIES = {
-    "apiserver": "/CN=kube-apiserver",
     "admin": "/O=system:masters/CN=admin",
     "kcm": "/CN=system:kube-controller-manager",
     "velero": "/O=system:masters/CN=velero-server",
@@ -27,13 +26,25 @@ def _openssl(*arguments):
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
-def _make_leaf(folder, name, subject):
-    usage = (["-addext", "extendedKeyUsage=serverAuth", "-addext", f"subjectAltName={SERVER_NAMES}"]
-             if name == "apiserver" else ["-addext", "extendedKeyUsage=clientAuth"])
+def _make_leaf(folder, name, subject, usage):
     _openssl("req", "-x509", *EC_KEY, "-nodes", "-keyout", f"{folder}/{name}.key",
              "-out", f"{folder}/{name}.crt", "-days", DAYS, "-subj", subject,
              "-CA", f"{folder}/ca.crt", "-CAkey", f"{folder}/ca.key",
              "-addext", "basicConstraints=critical,CA:FALSE", *usage)
+
+
+def make_server(folder, name):
+    """A pair for a server on this machine."""
+    _make_leaf(folder, name, f"/CN={name}", ["-addext", "extendedKeyUsage=serverAuth",
+                                             "-addext", f"subjectAltName={SERVER_NAMES}"])
+
+
+def make_client(folder, name, subject):
+    """A pair for the user that `subject` names, and a kubeconfig with it."""
+    folder = pathlib.Path(folder)
+    _make_leaf(folder, name, subject, ["-addext", "extendedKeyUsage=clientAuth"])
+    write_kubeconfig(folder / f"{name}.conf", folder / "ca.crt", {
+        "client-certificate": f"{folder}/{name}.crt", "client-key": f"{folder}/{name}.key"})
 
 
 def make_pki(folder):
@@ -43,13 +54,11 @@ def make_pki(folder):
     _openssl("req", "-x509", *EC_KEY, "-nodes", "-keyout", f"{folder}/ca.key",
              "-out", f"{folder}/ca.crt", "-days", DAYS, "-subj", "/CN=bed-ca",
              "-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature")
+    make_server(folder, "apiserver")
     for name, subject in IDENTITIES.items():
-        _make_leaf(folder, name, subject)
+        make_client(folder, name, subject)
     _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", EC_CURVE, "-out", f"{folder}/sa.key")
     _openssl("pkey", "-in", f"{folder}/sa.key", "-pubout", "-out", f"{folder}/sa.pub")
-    for name in list(IDENTITIES)[1:]:
-        write_kubeconfig(folder / f"{name}.conf", folder / "ca.crt", {
-            "client-certificate": f"{folder}/{name}.crt", "client-key": f"{folder}/{name}.key"})
 
 
 def write_kubeconfig(path, ca, user, namespace="default"):

@@ -130,25 +130,7 @@ def test_csi_feature_off(bed, workspace):
 
 def make_user_snapshots(bed, app):
     """A VolumeSnapshot that a person took, and one that was imported; returns uids by name."""
-    kind = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot"}
-    bed.api.create("volumesnapshots", {
-        **kind, "metadata": {"name": "taken", "namespace": app},
-        "spec": {"volumeSnapshotClassName": objects.SNAPSHOT_CLASS,
-                 "source": {"persistentVolumeClaimName": "data"}}})
-    taken = bed.wait_snapshot_ready("taken", app)
-    content = bed.api.get("volumesnapshotcontents",
-                          taken["status"]["boundVolumeSnapshotContentName"])
-    handle = content["status"]["snapshotHandle"]
-    bed.api.create("volumesnapshotcontents", {
-        "apiVersion": kind["apiVersion"], "kind": "VolumeSnapshotContent",
-        "metadata": {"name": f"imported-{app}"},
-        "spec": {"deletionPolicy": "Retain", "driver": bed.driver.name,
-                 "source": {"snapshotHandle": handle},
-                 "volumeSnapshotRef": {"name": "imported", "namespace": app}}})
-    bed.api.create("volumesnapshots", {
-        **kind, "metadata": {"name": "imported", "namespace": app},
-        "spec": {"source": {"volumeSnapshotContentName": f"imported-{app}"}}})
-    bed.wait_snapshot_ready("imported", app)
+    bed.import_snapshot("imported", app, bed.create_snapshot("taken", app, "data"))
     return user_snapshot_uids(bed, app)
 
 

@@ -1,0 +1,137 @@
+"""Lists of blocks in a bed: upstream's metadata sidecar, the object that tells of it, and upstream's client.
+
+The sidecar costs a second, so it runs only in beds where a test has called `serve`. It is a user of its
+own, with the rights of its role and nothing more, and so is the client.
+"""
+
+import base64
+import contextlib
+import json
+
+import cluster_api
+import components
+import objects
+import pki
+
+MODULE = "metadata"
+SIDECAR = components.SNAPSHOT_METADATA
+NAMESPACE = "csi-metadata"
+CLIENT = "metadata-client"
+AUDIENCE = "bed-metadata"
+
+SIDECAR_RULES = [
+    {"apiGroups": ["cbt.storage.k8s.io"], "resources": ["snapshotmetadataservices"],
+     "verbs": ["get"]},
+    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"],
+     "verbs": ["create"]},
+    {"apiGroups": ["snapshot.storage.k8s.io"],
+     "resources": ["volumesnapshots", "volumesnapshotcontents"], "verbs": ["get"]},
+    # Listed for a volume snapshot that names no class: the driver's default class is meant.
+    {"apiGroups": ["snapshot.storage.k8s.io"], "resources": ["volumesnapshotclasses"],
+     "verbs": ["get", "list"]},
+]
+CLIENT_RULES = [
+    {"apiGroups": ["cbt.storage.k8s.io"], "resources": ["snapshotmetadataservices"],
+     "verbs": ["get"]},
+    {"apiGroups": ["snapshot.storage.k8s.io"],
+     "resources": ["volumesnapshots", "volumesnapshotcontents"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
+]
+
+
+class ListingFailed(Exception):
+    """Upstream's client ended with an error; the text is what it said."""
+
+
+def serve(bed):
+    """Starts the sidecar for the bed's driver and tells the cluster of it; does nothing when that is so."""
+    bed.product(MODULE)
+    if bed.api.get("snapshotmetadataservices", bed.driver.name) is None:
+        _set_up(bed)
+    if not bed.alive(SIDECAR):
+        bed.stop(SIDECAR)
+        bed.start(SIDECAR)
+
+
+def service_object(bed, **spec):
+    """The object that tells of the sidecar; `spec` replaces fields."""
+    return {"apiVersion": "cbt.storage.k8s.io/v1beta1", "kind": "SnapshotMetadataService",
+            "metadata": {"name": bed.driver.name},
+            "spec": {"address": f"127.0.0.1:{components.SNAPSHOT_METADATA_PORT}",
+                     "audience": AUDIENCE,
+                     "caCert": base64.b64encode((bed.pki / "ca.crt").read_bytes()).decode(),
+                     **spec}}
+
+
+def list_blocks(bed, snapshot, namespace, *flags, base=None, user=CLIENT):
+    """What upstream's client gets of a volume snapshot: a list of messages.
+
+    `base` is a CSI handle; without one it lists what is allocated. ListingFailed when it ends with an
+    error, whatever came before.
+    """
+    command = [bed.program(MODULE, "lister"), "-kubeconfig", kubeconfig(bed, user),
+               "-namespace", namespace, "-snapshot", snapshot, *flags]
+    done = bed.run(command + (["-base", base] if base else []), check=False)
+    if done.returncode != 0:
+        raise ListingFailed(done.stderr.strip())
+    return json.loads(done.stdout)
+
+
+def extents(messages):
+    """The extents of a list of messages, as pairs of offset and length in bytes."""
+    return [(block.get("byte_offset", 0), block["size_bytes"])
+            for message in messages for block in message.get("block_metadata") or []]
+
+
+def kubeconfig(bed, user):
+    """A kubeconfig with a token of an account in NAMESPACE."""
+    path = bed.state / f"{user}.conf"
+    if not path.exists():
+        url = cluster_api.path("serviceaccounts", user, NAMESPACE, "token")
+        answer = bed.api.request("POST", url, {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 86400}})
+        pki.write_kubeconfig(path, bed.pki / "ca.crt", {"token": answer["status"]["token"]}, NAMESPACE)
+    return path
+
+
+@contextlib.contextmanager
+def account(bed, name, rules):
+    """While the body runs there is a service account in NAMESPACE with these rights in the whole cluster."""
+    _make_account(bed, name, rules)
+    try:
+        yield
+    finally:
+        bed.api.delete("clusterrolebindings", name)
+        bed.api.delete("clusterroles", name)
+        bed.api.delete("serviceaccounts", name, NAMESPACE)
+
+
+def _make_account(bed, name, rules):
+    bed.api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
+                                       "metadata": {"name": name, "namespace": NAMESPACE}})
+    _grant(bed, name, rules, {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE})
+
+
+def _grant(bed, name, rules, subject):
+    group = "rbac.authorization.k8s.io"
+    meta = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
+    bed.api.create("clusterroles", {**meta, "kind": "ClusterRole", "rules": rules})
+    bed.api.create("clusterrolebindings", {
+        **meta, "kind": "ClusterRoleBinding", "subjects": [subject],
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name}})
+
+
+def _set_up(bed):
+    for kind in json.loads((bed.product(MODULE) / "share/crds.json").read_text()):
+        bed.api.create("customresourcedefinitions", kind)
+    probe = cluster_api.path("snapshotmetadataservices")
+    bed.wait_for(lambda: bed.api.raw("GET", probe)[0] == 200, 30, "the SnapshotMetadataServices' path")
+    pki.make_server(bed.pki, SIDECAR)
+    pki.make_client(bed.pki, f"{SIDECAR}-client", f"/CN={SIDECAR}")
+    bed.api.create("namespaces", objects.namespace(NAMESPACE))
+    _grant(bed, SIDECAR, SIDECAR_RULES,
+           {"kind": "User", "name": SIDECAR, "apiGroup": "rbac.authorization.k8s.io"})
+    _make_account(bed, CLIENT, CLIENT_RULES)
+    bed.api.create("snapshotmetadataservices", service_object(bed))

@@ -1,0 +1,157 @@
+"""Upstream's metadata sidecar over the bed's driver: what it lists is what `cmp` finds in the volumes' files."""
+
+import dataclasses
+import random
+import subprocess
+
+import pytest
+
+import metadata
+import rights
+from processes import BedError
+
+MIB = 1 << 20
+BLOCK_BYTES = 4096  # Of both drivers.
+VOLUME_BYTES = 64 * MIB
+WRITES = 5000
+
+
+@dataclasses.dataclass(frozen=True)
+class Volume:
+    """The namespace of a claim, and the CSI handles of its two volume snapshots."""
+
+    namespace: str
+    one: str
+    two: str
+
+
+def scatter(path, seed):
+    """Writes WRITES single bytes all over a volume, and zeros over its third MiB."""
+    chance = random.Random(seed)
+    with open(path, "r+b") as volume:
+        for _ in range(WRITES):
+            volume.seek(chance.randrange(VOLUME_BYTES))
+            volume.write(bytes([chance.randrange(1, 256)]))
+        volume.seek(2 * MIB)
+        volume.write(bytes(MIB))
+
+
+def differing_blocks(path, other):
+    """The blocks in which two files have different bytes, as `cmp -l` says."""
+    done = subprocess.run(["cmp", "-l", "-n", str(VOLUME_BYTES), path, other],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    blocks = {(int(line.split()[0]) - 1) // BLOCK_BYTES for line in done.stdout.splitlines()}
+    return [(block * BLOCK_BYTES, BLOCK_BYTES) for block in sorted(blocks)]
+
+
+@pytest.fixture(scope="module")
+def volume(beds, shared_workspace):
+    """A volume that was written, snapshotted as "one", written, and snapshotted as "two"."""
+    bed = beds.get()
+    metadata.serve(bed)
+    app = shared_workspace.namespace(bed)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    handles = []
+    for seed, name in enumerate(("one", "two")):
+        scatter(bed.volume_path("data", app), seed)
+        handles.append(bed.create_snapshot(name, app, "data"))
+    return Volume(app, *handles)
+
+
+@pytest.fixture
+def listed_bed(beds, volume):
+    """The bed of `volume`, with its sidecar and without faults."""
+    bed = beds.get()
+    metadata.serve(bed)
+    return bed
+
+
+def test_lists_are_what_cmp_says(listed_bed, volume):
+    bed, app = listed_bed, volume.namespace
+    target = bed.driver.snapshot_path(volume.two)
+    changed = differing_blocks(target, bed.driver.snapshot_path(volume.one))
+    allocated = differing_blocks(target, "/dev/zero")
+    assert 0 < len(changed) < len(allocated)
+
+    for flags, extents_max in (((), 256), (("-max-results", "1000"), 1000)):
+        for base, blocks in ((volume.one, changed), (None, allocated)):
+            messages = metadata.list_blocks(bed, "two", app, *flags, base=base)
+            assert metadata.extents(messages) == blocks
+            assert all(message["volume_capacity_bytes"] == VOLUME_BYTES for message in messages)
+            assert max(len(message["block_metadata"]) for message in messages) == extents_max
+
+    middle = changed[len(changed) // 2][0]
+    rest = metadata.list_blocks(bed, "two", app, "-starting-offset", str(middle), base=volume.one)
+    assert metadata.extents(rest) == changed[len(changed) // 2:]
+    assert metadata.list_blocks(bed, "two", app, base=volume.two) == []
+
+
+def test_the_sidecar_has_no_right_too_many_or_too_few(listed_bed, volume):
+    bed, app = listed_bed, volume.namespace
+    position = bed.audit_position()
+    bed.import_snapshot("imported", app, volume.one)
+    metadata.list_blocks(bed, "two", app)
+    # It names no class, and the driver has no default one.
+    with pytest.raises(metadata.ListingFailed, match="Unavailable.*VolumeSnapshotClass"):
+        metadata.list_blocks(bed, "imported", app)
+
+    requests = rights.requests_of(bed.audit_events(user=metadata.SIDECAR, since=position))
+    assert [request for request in requests if request.code >= 400] == []
+    used = {request.right for request in requests}
+    assert used == {rights.Right(verb, group, resource) for rule in metadata.SIDECAR_RULES
+                    for verb in rule["verbs"] for group in rule["apiGroups"]
+                    for resource in rule["resources"]}
+
+
+def test_who_may_not_read_volume_snapshots_gets_no_list(listed_bed, volume):
+    stranger = "metadata-stranger"
+    # May see this very one; the sidecar wants to know of all volume snapshots of the namespace.
+    by_name = [{**rule, "resourceNames": ["two"]} if "volumesnapshots" in rule["resources"] else rule
+               for rule in metadata.CLIENT_RULES]
+    contents = {"apiGroups": ["snapshot.storage.k8s.io"], "resources": ["volumesnapshotcontents"],
+                "verbs": ["get"]}
+    with metadata.account(listed_bed, stranger, [*by_name, contents]):
+        with pytest.raises(metadata.ListingFailed, match="PermissionDenied"):
+            metadata.list_blocks(listed_bed, "two", volume.namespace, user=stranger)
+
+
+@pytest.mark.own_driver("it cannot break a stream")
+def test_what_the_driver_says_reaches_the_client(listed_bed, volume):
+    bed, app, base = listed_bed, volume.namespace, volume.one
+    whole = metadata.extents(metadata.list_blocks(bed, "two", app, base=base))
+    for code, said in (("FAILED_PRECONDITION", "FailedPrecondition"), ("OUT_OF_RANGE", "OutOfRange")):
+        with bed.driver.faults({"method": "GetMetadataDelta", "after_messages": 3, "code": code}):
+            with pytest.raises(metadata.ListingFailed, match=said):
+                metadata.list_blocks(bed, "two", app, base=base)
+    with bed.driver.faults({"method": "GetMetadataDelta", "lie": "omit", "extent": 7}):
+        lied = metadata.extents(metadata.list_blocks(bed, "two", app, base=base))
+    assert lied == whole[:7] + whole[8:]
+    with bed.driver.faults({"method": "GetMetadataDelta", "lie": "huge_message"}):
+        with pytest.raises(metadata.ListingFailed, match="ResourceExhausted"):
+            metadata.list_blocks(bed, "two", app, base=base)
+
+
+def test_the_sidecar_goes_on_with_a_driver_that_was_restarted(listed_bed, volume):
+    bed = listed_bed
+    before = metadata.list_blocks(bed, "two", volume.namespace, base=volume.one)
+    bed.restart("csi-driver", kill=True)
+    assert metadata.list_blocks(bed, "two", volume.namespace, base=volume.one) == before != []
+
+
+@pytest.mark.own_driver("it can always list")
+def test_without_the_capability_there_is_no_sidecar(listed_bed):
+    bed = listed_bed
+    bed.stop(metadata.SIDECAR)
+    bed.configure_driver("--no-snapshot-metadata")
+    with pytest.raises(BedError, match="ended while starting"):
+        bed.start(metadata.SIDECAR)
+    bed.stop(metadata.SIDECAR)
+
+
+@pytest.mark.own_driver("its volume snapshots have no change data of their own")
+def test_a_base_may_be_deleted_where_the_driver_keeps_its_changes(listed_bed, volume):
+    bed = listed_bed
+    before = metadata.list_blocks(bed, "two", volume.namespace, base=volume.one)
+    bed.driver.control({"op": "delete_snapshot", "id": volume.one, "keep_change_data": True})
+    assert metadata.list_blocks(bed, "two", volume.namespace, base=volume.one) == before != []
