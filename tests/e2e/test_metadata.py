@@ -1,5 +1,6 @@
 """Upstream's metadata sidecar over the bed's driver: what it lists is what `cmp` finds in the volumes' files."""
 
+import base64
 import dataclasses
 import random
 import subprocess
@@ -7,6 +8,7 @@ import subprocess
 import pytest
 
 import metadata
+import pki
 import rights
 from processes import BedError
 
@@ -130,6 +132,21 @@ def test_what_the_driver_says_reaches_the_client(listed_bed, volume):
     with bed.driver.faults({"method": "GetMetadataDelta", "lie": "huge_message"}):
         with pytest.raises(metadata.ListingFailed, match="ResourceExhausted"):
             metadata.list_blocks(bed, "two", app, base=base)
+
+
+def test_the_object_says_where_the_sidecar_is_and_whom_to_trust(listed_bed, volume, tmp_path):
+    bed = listed_bed
+    pki.make_pki(tmp_path / "other")
+    other = base64.b64encode((tmp_path / "other" / "ca.crt").read_bytes()).decode()
+    for spec, said in (({"caCert": other}, "certificate signed by unknown authority"),
+                       ({"address": "127.0.0.2:50051"}, "certificate is valid for"),
+                       ({"address": "127.0.0.1:1"}, "connection refused")):
+        with metadata.told(bed, **spec):
+            with pytest.raises(metadata.ListingFailed, match=said):
+                metadata.list_blocks(bed, "two", volume.namespace)
+    before = metadata.list_blocks(bed, "two", volume.namespace)
+    metadata.renew_certificate(bed)
+    assert metadata.list_blocks(bed, "two", volume.namespace) == before
 
 
 def test_the_sidecar_goes_on_with_a_driver_that_was_restarted(listed_bed, volume):

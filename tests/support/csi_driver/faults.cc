@@ -33,6 +33,7 @@ const std::map<std::string, absl::StatusCode>& Codes() {
       {"UNIMPLEMENTED", kUnimplemented},
       {"INTERNAL", kInternal},
       {"UNAVAILABLE", kUnavailable},
+      {"DATA_LOSS", kDataLoss},
       {"UNAUTHENTICATED", kUnauthenticated},
   };
   return *kCodes;
