@@ -19,8 +19,8 @@ constexpr std::size_t kKeyBytes = 32;
 // Changes when the meaning of what is under the MAC does.
 constexpr absl::string_view kPurpose = "csi-delta cursor 1";
 
-// Kind, token in base64url, two numbers, MAC in base64url.
-static_assert(2 + (kDriverTokenBytesMax * 4 + 2) / 3 + 3 * 20 + 43 <=
+// Kind, token in base64url, three numbers, MAC in base64url.
+static_assert(2 + (kDriverTokenBytesMax * 4 + 2) / 3 + 4 * 20 + 43 <=
               incremental::kPageCursorBytesMax);
 
 void AppendField(std::string& message, absl::string_view field) {
@@ -45,7 +45,7 @@ bool ParseFields(absl::string_view text, Cursor& cursor) {
   }
   const std::vector<absl::string_view> fields = absl::StrSplit(text, '.');
   const std::size_t first = has_token ? 1 : 0;
-  if (fields.size() != first + 3) {
+  if (fields.size() != first + 4) {
     return false;
   }
   if (has_token &&
@@ -54,7 +54,8 @@ bool ParseFields(absl::string_view text, Cursor& cursor) {
     return false;
   }
   return ParsePlace(fields[first], cursor.from_bytes) &&
-         ParsePlace(fields[first + 1], cursor.volume_size_bytes);
+         ParsePlace(fields[first + 1], cursor.volume_size_bytes) &&
+         ParsePlace(fields[first + 2], cursor.expires_at_seconds);
 }
 
 }  // namespace
@@ -71,19 +72,21 @@ std::string CursorCodec::Mac(const CursorScope& scope, const Cursor& cursor) con
         absl::string_view(cursor.driver_token)}) {
     AppendField(message, field);
   }
-  absl::StrAppend(&message, cursor.from_bytes, ".", cursor.volume_size_bytes);
+  absl::StrAppend(&message, cursor.from_bytes, ".", cursor.volume_size_bytes, ".",
+                  cursor.expires_at_seconds);
   return absl::WebSafeBase64Escape(AsBytes(HmacSha256(key_.Reveal(), message)));
 }
 
 std::string CursorCodec::Encode(const CursorScope& scope, const Cursor& cursor) const {
-  CSIDELTA_CHECK(cursor.from_bytes >= 0 && cursor.volume_size_bytes >= 0);
+  CSIDELTA_CHECK(cursor.from_bytes >= 0 && cursor.volume_size_bytes >= 0 &&
+                 cursor.expires_at_seconds >= 0);
   CSIDELTA_CHECK(std::ssize(cursor.driver_token) <= kDriverTokenBytesMax);
   const std::string kind =
       cursor.driver_token.empty()
           ? "o:"
           : absl::StrCat("t:", absl::WebSafeBase64Escape(cursor.driver_token), ".");
   return absl::StrCat(kind, cursor.from_bytes, ".", cursor.volume_size_bytes, ".",
-                      Mac(scope, cursor));
+                      cursor.expires_at_seconds, ".", Mac(scope, cursor));
 }
 
 absl::StatusOr<Cursor> CursorCodec::Decode(const CursorScope& scope, absl::string_view text) const {

@@ -19,9 +19,10 @@ struct CursorScope {
 
 // Where a listing goes on.
 struct Cursor {
-  int64_t from_bytes = 0;         // the end of the last block handed out
-  int64_t volume_size_bytes = 0;  // as the pages so far said; 0: none was handed out
-  std::string driver_token = {};  // the driver's own name of the place; "": it takes from_bytes
+  int64_t from_bytes = 0;          // the end of the last block handed out
+  int64_t volume_size_bytes = 0;   // as the pages so far said; 0: none was handed out
+  int64_t expires_at_seconds = 0;  // since 1970: until when the driver can go on; 0: no limit
+  std::string driver_token = {};   // the driver's own name of the place; "": it takes from_bytes
 
   friend bool operator==(const Cursor&, const Cursor&) = default;
 };
@@ -31,8 +32,8 @@ inline constexpr int64_t kDriverTokenBytesMax = 2800;
 
 // Turns places in a listing into the text of nextOffset and startOffset and back:
 //
-//   o:<from>.<volume size>.<MAC>              a place that is a number of bytes
-//   t:<token>.<from>.<volume size>.<MAC>      a place that only the driver understands
+//   o:<from>.<volume size>.<expires>.<MAC>           a place that is a number of bytes
+//   t:<token>.<from>.<volume size>.<expires>.<MAC>   a place that only the driver understands
 //
 // in base64url where it is no number, so that it stands in a URL as it is. The MAC binds all of it
 // to the scope: what the driver said of one pair is never asked of another, and what the next page

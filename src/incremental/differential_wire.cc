@@ -282,24 +282,24 @@ absl::StatusOr<DifferentialPage> ParsePage(absl::string_view json) {
   return page;
 }
 
-absl::Status CheckPage(int64_t from_bytes, DifferentialPage& page) {
+absl::Status CheckBlocks(int64_t from_bytes, int64_t volume_size_bytes,
+                         std::vector<ChangedBlock>& blocks) {
   int64_t begin_min = from_bytes;
-  for (ChangedBlock& block : page.blocks) {
+  for (ChangedBlock& block : blocks) {
     Extent& extent = block.extent;
-    const bool is_first = &block == &page.blocks.front();
-    const bool is_last = &block == &page.blocks.back();
+    const bool is_first = &block == &blocks.front();
+    const bool is_last = &block == &blocks.back();
     if (!IsWellFormed(extent) || extent.end_bytes() <= begin_min ||
         (extent.offset_bytes < begin_min && !is_first)) {
       return absl::InvalidArgumentError(
           absl::StrCat("block ", Describe(extent), " does not come behind byte ", begin_min));
     }
-    if (extent.offset_bytes >= page.volume_size_bytes ||
-        (extent.end_bytes() > page.volume_size_bytes && !is_last)) {
-      return absl::InvalidArgumentError(absl::StrCat("block ", Describe(extent),
-                                                     " lies beyond the volume of ",
-                                                     page.volume_size_bytes, " bytes"));
+    if (extent.offset_bytes >= volume_size_bytes ||
+        (extent.end_bytes() > volume_size_bytes && !is_last)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "block ", Describe(extent), " lies beyond the volume of ", volume_size_bytes, " bytes"));
     }
-    const int64_t end_bytes = std::min(extent.end_bytes(), page.volume_size_bytes);
+    const int64_t end_bytes = std::min(extent.end_bytes(), volume_size_bytes);
     extent.offset_bytes = std::max(extent.offset_bytes, begin_min);
     extent.length_bytes = end_bytes - extent.offset_bytes;
     begin_min = end_bytes;

@@ -49,14 +49,15 @@ std::string EncodePage(const DifferentialPage& page);
 // knows are passed over. Numbers are integers from 0 to 2^63-1, also as decimal strings; an instant
 // before 2001 is a length of time by mistake, and taken for no limit.
 // INVALID_ARGUMENT, naming what is wrong: malformed, a member twice, beyond a limit above, a block
-// that is empty or overflows. Whether the blocks are in order is CheckPage()'s business.
+// that is empty or overflows. Whether the blocks are in order is CheckBlocks()' business.
 absl::StatusOr<DifferentialPage> ParsePage(absl::string_view json);
 
-// Holds a page to the order of its listing: no block begins before the one in front of it ends, the
-// first not before `from_bytes`. What lies before `from_bytes` or beyond the volume is cut off the
-// first and last block, since storage rounds outwards.
+// Holds the blocks of a page to the order of their listing: none begins before the one in front of
+// it ends, the first not before `from_bytes`. What lies before `from_bytes` or beyond the volume is
+// cut off the first and last block, since storage rounds outwards.
 // INVALID_ARGUMENT naming the block when they are out of order, overlap, or lie wholly outside.
-absl::Status CheckPage(int64_t from_bytes, DifferentialPage& page);
+absl::Status CheckBlocks(int64_t from_bytes, int64_t volume_size_bytes,
+                         std::vector<ChangedBlock>& blocks);
 
 // Why there is no page.
 enum class DifferentialErrorCode {

@@ -35,12 +35,13 @@ class CursorTest : public testing::Test {
   const Cursor cursor_{.from_bytes = 1052672, .volume_size_bytes = 1073741824};
   const Cursor token_{.from_bytes = 4096,
                       .volume_size_bytes = 8192,
+                      .expires_at_seconds = 1'800'000'000,
                       .driver_token = std::string("\0page/2?\xff", 9)};
 };
 
 TEST_F(CursorTest, ComesBackAsItWentHoweverOften) {
-  for (const Cursor& cursor : {cursor_, token_, Cursor{}, Cursor{kMax, kMax, "t"},
-                               Cursor{1, 2, std::string(kDriverTokenBytesMax, 'x')}}) {
+  for (const Cursor& cursor : {cursor_, token_, Cursor{}, Cursor{kMax, kMax, kMax, "t"},
+                               Cursor{kMax, kMax, kMax, std::string(kDriverTokenBytesMax, 'x')}}) {
     const std::string text = codec_.Encode(scope_, cursor);
     EXPECT_LE(std::ssize(text), incremental::kPageCursorBytesMax);
     EXPECT_EQ(text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -49,7 +50,7 @@ TEST_F(CursorTest, ComesBackAsItWentHoweverOften) {
     EXPECT_THAT(codec_.Decode(scope_, text), IsOkAndHolds(Eq(cursor)));
     EXPECT_THAT(codec_.Decode(scope_, text), IsOkAndHolds(Eq(cursor)));
   }
-  EXPECT_THAT(codec_.Encode(scope_, cursor_), StartsWith("o:1052672.1073741824."));
+  EXPECT_THAT(codec_.Encode(scope_, cursor_), StartsWith("o:1052672.1073741824.0."));
   EXPECT_THAT(codec_.Encode(scope_, token_), StartsWith("t:"));
 }
 

@@ -21,7 +21,7 @@ void CheckPageText(absl::string_view text) {
   CSIDELTA_CHECK(std::ssize(page->next_offset) <= kPageCursorBytesMax);
   const absl::StatusOr<DifferentialPage> again = ParsePage(EncodePage(*page));
   CSIDELTA_CHECK(again.ok() && *again == *page);
-  if (!CheckPage(/*from_bytes=*/4096, *page).ok()) {
+  if (!CheckBlocks(/*from_bytes=*/4096, page->volume_size_bytes, page->blocks).ok()) {
     return;
   }
   int64_t end_bytes = 4096;

@@ -192,22 +192,22 @@ TEST(DifferentialPageTest, EverythingHasALimit) {
   ExpectRefused(std::string(kPageTextBytesMax + 1, ' '), "a page of more than");
 }
 
-TEST(CheckPageTest, TakesWhatAscends) {
+TEST(CheckBlocksTest, TakesWhatAscends) {
   DifferentialPage page = PageWith({{0, 10}, {10, 5}, {900, 100}});
   const DifferentialPage same = page;
-  EXPECT_THAT(CheckPage(0, page), IsOk());
+  EXPECT_THAT(CheckBlocks(0, page.volume_size_bytes, page.blocks), IsOk());
   EXPECT_EQ(page, same);
   DifferentialPage none = PageWith({});
-  EXPECT_THAT(CheckPage(500, none), IsOk());
+  EXPECT_THAT(CheckBlocks(500, none.volume_size_bytes, none.blocks), IsOk());
 }
 
-TEST(CheckPageTest, CutsOffWhatWasRoundedOutwards) {
+TEST(CheckBlocksTest, CutsOffWhatWasRoundedOutwards) {
   DifferentialPage page = PageWith({{0, 512}, {896, 512}});
-  EXPECT_THAT(CheckPage(100, page), IsOk());
+  EXPECT_THAT(CheckBlocks(100, page.volume_size_bytes, page.blocks), IsOk());
   EXPECT_EQ(ExtentsOf(page), (std::vector<Extent>{{100, 412}, {896, 104}}));
 }
 
-TEST(CheckPageTest, RefusesDisorder) {
+TEST(CheckBlocksTest, RefusesDisorder) {
   struct Case {
     std::vector<Extent> extents;
     int64_t from_bytes;
@@ -220,11 +220,12 @@ TEST(CheckPageTest, RefusesDisorder) {
       {{{0, 5}, {2000, 1}}, 0, "[2000, 2001)"}};
   for (const Case& item : cases) {
     DifferentialPage page = PageWith(item.extents);
-    EXPECT_THAT(CheckPage(item.from_bytes, page),
+    EXPECT_THAT(CheckBlocks(item.from_bytes, page.volume_size_bytes, page.blocks),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(item.names)));
   }
   DifferentialPage overflow = PageWith({{kMax, kMax}});
-  EXPECT_THAT(CheckPage(0, overflow), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(CheckBlocks(0, overflow.volume_size_bytes, overflow.blocks),
+              StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(DifferentialErrorTest, EveryCodeComesBack) {

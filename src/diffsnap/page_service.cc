@@ -1,0 +1,180 @@
+#include "diffsnap/page_service.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace csidelta::diffsnap {
+namespace {
+
+using incremental::DifferentialError;
+using incremental::DifferentialErrorCode;
+using incremental::DifferentialPage;
+
+constexpr std::size_t kDriverWordsBytesMax = 1024;
+
+DifferentialError ExpiredError() {
+  return {.code = DifferentialErrorCode::kResultExpired,
+          .message = "the storage keeps this result no longer: make a new DifferentialSnapshot"};
+}
+
+DifferentialError ErrorOfDriver(const absl::Status& status, const ResolvedPair& pair,
+                                const Cursor& cursor) {
+  DifferentialErrorCode code = DifferentialErrorCode::kInternal;
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      code = cursor == Cursor{} ? DifferentialErrorCode::kInvalidArgument
+                                : DifferentialErrorCode::kInvalidOffset;
+      break;
+    case absl::StatusCode::kNotFound:
+      code = pair.scope.base_handle.empty() ? DifferentialErrorCode::kTargetSnapshotGone
+                                            : DifferentialErrorCode::kBaseSnapshotGone;
+      break;
+    case absl::StatusCode::kPermissionDenied:
+      code = DifferentialErrorCode::kPermissionDenied;
+      break;
+    case absl::StatusCode::kFailedPrecondition:
+      code = DifferentialErrorCode::kFullBackupRequired;
+      break;
+    case absl::StatusCode::kOutOfRange:
+      code = DifferentialErrorCode::kOffsetOutOfRange;
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      code = DifferentialErrorCode::kThrottled;
+      break;
+    case absl::StatusCode::kUnimplemented:
+      code = DifferentialErrorCode::kUnsupported;
+      break;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+      code = DifferentialErrorCode::kUnavailable;
+      break;
+    case absl::StatusCode::kDeadlineExceeded:
+      code = DifferentialErrorCode::kDeadlineExceeded;
+      break;
+    default:
+      break;
+  }
+  return {
+      .code = code,
+      .message = absl::StrCat("the driver: ", status.message().substr(0, kDriverWordsBytesMax))};
+}
+
+absl::Status CheckSizes(const DriverRequest& request, const Cursor& cursor,
+                        const DriverPage& answer) {
+  if (answer.volume_size_bytes < 0 ||
+      (cursor.volume_size_bytes != 0 && answer.volume_size_bytes != cursor.volume_size_bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("a volume of ", answer.volume_size_bytes,
+                                                   " bytes, and of ", cursor.volume_size_bytes,
+                                                   " in the page before"));
+  }
+  if (std::ssize(answer.blocks) > request.entries_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(answer.blocks.size(), " blocks, asked for ", request.entries_max, " at most"));
+  }
+  for (const incremental::ChangedBlock& block : answer.blocks) {
+    if (std::ssize(block.context) > incremental::kBlockContextBytesMax) {
+      return absl::InvalidArgumentError(absl::StrCat("the context of block ",
+                                                     Describe(block.extent), " is longer than ",
+                                                     incremental::kBlockContextBytesMax, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// That the listing goes on somewhere, and not where it was.
+absl::Status CheckProgress(const Cursor& cursor, const DriverPage& answer) {
+  if (!answer.more) {
+    return absl::OkStatus();
+  }
+  if (std::ssize(answer.driver_token) > kDriverTokenBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a token longer than ", kDriverTokenBytesMax, " bytes"));
+  }
+  if (answer.blocks.empty() && answer.driver_token == cursor.driver_token) {
+    return absl::InvalidArgumentError("an empty page that is followed by itself");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HoldToContract(const DriverRequest& request, const Cursor& cursor,
+                            DriverPage& answer) {
+  RETURN_IF_ERROR(CheckSizes(request, cursor, answer));
+  RETURN_IF_ERROR(CheckProgress(cursor, answer));
+  return incremental::CheckBlocks(cursor.from_bytes, answer.volume_size_bytes, answer.blocks);
+}
+
+int64_t SecondsOf(absl::Time instant) {
+  return instant == absl::InfiniteFuture() ? 0 : std::max<int64_t>(absl::ToUnixSeconds(instant), 1);
+}
+
+DifferentialPage PageOf(const CursorCodec& codec, const CursorScope& scope, const Cursor& cursor,
+                        DriverPage answer) {
+  DifferentialPage page;
+  if (answer.more) {
+    const int64_t end_bytes =
+        answer.blocks.empty() ? cursor.from_bytes : answer.blocks.back().extent.end_bytes();
+    page.next_offset = codec.Encode(scope, {.from_bytes = end_bytes,
+                                            .volume_size_bytes = answer.volume_size_bytes,
+                                            .expires_at_seconds = SecondsOf(answer.expires_at),
+                                            .driver_token = std::move(answer.driver_token)});
+  }
+  page.blocks = std::move(answer.blocks);
+  page.volume_size_bytes = answer.volume_size_bytes;
+  page.expires_at = answer.expires_at;
+  return page;
+}
+
+}  // namespace
+
+PageService::PageService(const PairTable& pairs, DifferentialDriver& driver, CursorCodec codec)
+    : pairs_(pairs), driver_(driver), codec_(std::move(codec)) {}
+
+PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) {
+  if (!pairs_.is_synced()) {
+    return DifferentialError{.code = DifferentialErrorCode::kNotSynced,
+                             .message = "the objects are still being read: ask again"};
+  }
+  const std::shared_ptr<const ResolvedPair> pair = pairs_.Find(query.namespace_name, query.name);
+  if (pair == nullptr) {
+    return DifferentialError{
+        .code = DifferentialErrorCode::kNotFound,
+        .message = absl::StrCat("DifferentialSnapshot ", query.namespace_name, "/", query.name,
+                                " is not served: look at its status")};
+  }
+  const std::string& start = query.start_offset.empty() ? pair->start_offset : query.start_offset;
+  absl::StatusOr<Cursor> cursor = start.empty() ? Cursor{} : codec_.Decode(pair->scope, start);
+  if (!cursor.ok()) {
+    return DifferentialError{.code = DifferentialErrorCode::kInvalidOffset,
+                             .message = std::string(cursor.status().message())};
+  }
+  if (cursor->expires_at_seconds != 0 &&
+      ctx.clock->Now() >= absl::FromUnixSeconds(cursor->expires_at_seconds)) {
+    return ExpiredError();
+  }
+  const DriverRequest request{.base_handle = pair->scope.base_handle,
+                              .target_handle = pair->scope.target_handle,
+                              .volume_handle = pair->volume_handle,
+                              .parameters = pair->parameters,
+                              .from_bytes = cursor->from_bytes,
+                              .driver_token = cursor->driver_token,
+                              .entries_max = query.entries_max};
+  absl::StatusOr<DriverPage> answer = driver_.GetPage(ctx, request);
+  if (!answer.ok()) {
+    return ErrorOfDriver(answer.status(), *pair, *cursor);
+  }
+  if (ctx.clock->Now() >= answer->expires_at) {
+    return ExpiredError();
+  }
+  if (absl::Status kept = HoldToContract(request, *cursor, *answer); !kept.ok()) {
+    return DifferentialError{
+        .code = DifferentialErrorCode::kDriverContractViolation,
+        .message = absl::StrCat("the driver's list is not to be trusted: ", kept.message())};
+  }
+  return PageOf(codec_, pair->scope, *cursor, *std::move(answer));
+}
+
+}  // namespace csidelta::diffsnap

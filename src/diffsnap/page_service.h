@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "base/call_context.h"
+#include "diffsnap/cursor.h"
+#include "diffsnap/driver.h"
+#include "diffsnap/page_query.h"
+#include "diffsnap/pair_table.h"
+#include "incremental/differential_wire.h"
+
+namespace csidelta::diffsnap {
+
+using PageResult = std::variant<incremental::DifferentialPage, incremental::DifferentialError>;
+
+// Which page comes next: finds the pair, reads the cursor, asks the driver, checks what it says and
+// writes the next cursor. Keeps nothing between two pages: what the next one is checked against is
+// in the cursor, so that any replica goes on after any other, and after a restart. Who asks must
+// have been let in before. Thread-safe.
+//
+// A page goes out only if its blocks ascend, do not overlap, and follow those of the page before,
+// if the volume's size is what it was, and if there is progress; else the driver broke its contract
+// and the answer says so.
+class PageService {
+ public:
+  // Borrows the table and the driver.
+  PageService(const PairTable& pairs, DifferentialDriver& driver, CursorCodec codec);
+
+  PageResult GetPage(const CallContext& ctx, const PageQuery& query);
+
+ private:
+  const PairTable& pairs_;
+  DifferentialDriver& driver_;
+  const CursorCodec codec_;
+};
+
+}  // namespace csidelta::diffsnap

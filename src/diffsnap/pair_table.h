@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "diffsnap/cursor.h"
+
+namespace csidelta::diffsnap {
+
+// What a DifferentialSnapshot was resolved to when it became a Success.
+struct ResolvedPair {
+  CursorScope scope;
+  std::string volume_handle;
+  std::map<std::string, std::string> parameters;
+  std::string start_offset;  // of the object's spec: for who names none
+};
+
+// The pairs that are served, by namespace and name. Who follows the API server writes it, who
+// answers reads it; what is being read outlives its removal. Thread-safe.
+class PairTable {
+ public:
+  void Put(const std::string& namespace_name, const std::string& name, ResolvedPair pair);
+  void Remove(const std::string& namespace_name, const std::string& name);
+
+  // Null when there is none.
+  std::shared_ptr<const ResolvedPair> Find(const std::string& namespace_name,
+                                           const std::string& name) const;
+
+  // Until then what is not in the table may exist nevertheless.
+  void SetSynced() {
+    std::scoped_lock lock(mutex_);
+    is_synced_ = true;
+  }
+  bool is_synced() const {
+    std::scoped_lock lock(mutex_);
+    return is_synced_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  bool is_synced_ = false;  // Guarded by mutex_.
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const ResolvedPair>>
+      pairs_;  // Guarded by mutex_.
+};
+
+}  // namespace csidelta::diffsnap

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "diffsnap/access.h"
+#include "diffsnap/page_service.h"
+#include "diffsnap/pair_table.h"
+#include "net/http_server.h"
+
+namespace csidelta::diffsnap {
+
+// What the REST server answers, whatever carries the bytes:
+//
+//   GET /{namespace}/{name}?startOffset=..&maxEntries=..   a page, for who may read it
+//   GET /openapi.json                                      the above, for programs
+//   GET /healthz  /readyz  /metrics                        alive, synced, counted; for anybody
+//
+// Errors are {"code","message"}. Thread-safe.
+class RestServer {
+ public:
+  // Borrows all three.
+  RestServer(const PairTable& pairs, AccessReviewer& access, PageService& pages)
+      : pairs_(pairs), access_(access), pages_(pages) {}
+
+  // A net::HttpHandler.
+  net::HttpResponse Handle(const CallContext& ctx, const net::HttpCall& call);
+
+ private:
+  net::HttpResponse HandlePage(const CallContext& ctx, const net::HttpCall& call);
+  PageResult GetPage(const CallContext& ctx, const net::HttpCall& call);
+  void Count(absl::string_view code, int64_t blocks, absl::Duration taken);
+  std::string Metrics() const;
+
+  const PairTable& pairs_;
+  AccessReviewer& access_;
+  PageService& pages_;
+  std::atomic<int64_t> in_flight_ = 0;
+  mutable std::mutex mutex_;
+  std::map<std::string, int64_t> answers_;  // Guarded by mutex_; by code, "OK" for pages.
+  int64_t blocks_ = 0;                      // Guarded by mutex_.
+  double page_seconds_ = 0;                 // Guarded by mutex_.
+};
+
+// The interface as an OpenAPI 3.0 document.
+absl::string_view OpenApiDocument();
+
+}  // namespace csidelta::diffsnap
