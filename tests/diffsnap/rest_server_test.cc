@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "incremental/differential_source.h"
 #include "tests/diffsnap/fake_driver.h"
 #include "tests/diffsnap/fake_reviews.h"
 #include "tests/support/status_matchers.h"
@@ -116,6 +117,28 @@ TEST_F(RestServerTest, PagesMakeTheWholeList) {
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.headers.at("cache-control"), "no-store");
   EXPECT_EQ(response.headers.at("content-type"), "application/json");
+}
+
+TEST_F(RestServerTest, TheMoversSourceReadsTheWholeList) {
+  net::HttpClientOptions http;
+  http.tls.ca_pem = authority_.ca_pem();
+  incremental::DifferentialSource source(
+      {.url = *net::ParseUrl(absl::StrCat("https://127.0.0.1:", http_->port(), "/ns/a")),
+       .http = http,
+       .token = [](const CallContext&, bool) -> absl::StatusOr<Secret> { return Secret("good"); },
+       .entries_max = 99});
+  std::size_t count = 0;
+  EXPECT_THAT(source.ListExtents(CallContext().WithTimeout(absl::Seconds(60)), {},
+                                 [&](const incremental::ListedExtent& listed) {
+                                   const ChangedBlock& block = driver_.blocks.at(count++);
+                                   EXPECT_EQ(listed.extent, block.extent);
+                                   EXPECT_EQ(listed.kind, block.zero_out
+                                                              ? incremental::ExtentKind::kZero
+                                                              : incremental::ExtentKind::kData);
+                                   return absl::OkStatus();
+                                 }),
+              IsOk());
+  EXPECT_EQ(count, driver_.blocks.size());
 }
 
 TEST_F(RestServerTest, WhoMayNotReadGetsNothing) {

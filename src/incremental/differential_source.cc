@@ -1,0 +1,227 @@
+#include "incremental/differential_source.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using Code = DifferentialErrorCode;
+
+constexpr int kEmptyPagesMax = 10'000;
+// Clocks differ: a result is left alone when its end is this near.
+constexpr absl::Duration kExpirySkew = absl::Seconds(60);
+constexpr int64_t kEntriesMin = 256;
+
+std::string PercentEncode(absl::string_view text) {
+  constexpr absl::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+  std::string encoded;
+  for (const char c : text) {
+    if (kPlain.find(c) != kPlain.npos) {
+      encoded.push_back(c);
+    } else {
+      absl::StrAppend(&encoded, "%", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+    }
+  }
+  return encoded;
+}
+
+// For what is not tried again, or was tried often enough.
+absl::Status StatusOf(const DifferentialError& error) {
+  const std::string message =
+      absl::StrCat("differential snapshot: ", ErrorName(error.code), ": ", error.message);
+  switch (error.code) {
+    case Code::kUnauthenticated:
+      return absl::UnauthenticatedError(message);
+    case Code::kPermissionDenied:
+      return absl::PermissionDeniedError(message);
+    case Code::kNotFound:
+    case Code::kBaseSnapshotGone:
+    case Code::kTargetSnapshotGone:
+      return absl::NotFoundError(message);
+    case Code::kDriverContractViolation:
+      return absl::InvalidArgumentError(message);
+    case Code::kThrottled:
+    case Code::kInternal:
+    case Code::kUnavailable:
+    case Code::kNotSynced:
+    case Code::kDeadlineExceeded:
+      return absl::UnavailableError(message);
+    default:
+      return absl::FailedPreconditionError(message);
+  }
+}
+
+// A server that is starting may not know an object yet.
+bool MayPass(Code code) {
+  return absl::IsUnavailable(StatusOf({.code = code, .message = ""})) || code == Code::kNotFound;
+}
+
+}  // namespace
+
+// One call of ListExtents().
+class DifferentialSource::Listing {
+ public:
+  Listing(DifferentialSource& source, const CallContext& ctx, ExtentSink sink)
+      : source_(source),
+        ctx_(ctx),
+        sink_(sink),
+        backoff_(source.options_.backoff, source.random_),
+        entries_max_(source.options_.entries_max) {}
+
+  absl::Status Run() {
+    do {
+      RETURN_IF_ERROR(ctx_.Check());
+      ASSIGN_OR_RETURN(auto answer, Fetch());
+      if (const auto* const error = std::get_if<DifferentialError>(&answer)) {
+        RETURN_IF_ERROR(Recover(*error));
+      } else {
+        RETURN_IF_ERROR(Take(std::get<DifferentialPage>(answer)));
+      }
+    } while (!is_complete_);
+    return Flush();
+  }
+
+ private:
+  using Answer = std::variant<DifferentialPage, DifferentialError>;
+
+  absl::StatusOr<Answer> Fetch() {
+    ASSIGN_OR_RETURN(const Secret token, source_.options_.token(ctx_, renew_token_));
+    net::HttpRequest request{
+        .method = "GET", .url = source_.options_.url, .headers = {}, .body = ""};
+    absl::StrAppend(&request.url.target, "?maxEntries=", entries_max_);
+    if (!cursor_.empty()) {
+      absl::StrAppend(&request.url.target, "&startOffset=", PercentEncode(cursor_));
+    }
+    request.headers = {{"Accept", "application/json"},
+                       {"Authorization", absl::StrCat("Bearer ", token.Reveal())}};
+    request.answer_bytes_max = kPageTextBytesMax;
+    const absl::StatusOr<net::HttpResponse> response = source_.http_.Send(ctx_, request);
+    if (absl::IsUnavailable(response.status())) {
+      return DifferentialError{.code = Code::kUnavailable,
+                               .message = std::string(response.status().message())};
+    }
+    RETURN_IF_ERROR(Annotate(response.status(), "differential snapshot"));
+    if (response->status != 200) {
+      return ParseError(response->status, response->body);
+    }
+    ASSIGN_OR_RETURN(Answer page, ParsePage(response->body));
+    return page;
+  }
+
+  // OK: the loop may ask again.
+  absl::Status Recover(const DifferentialError& error) {
+    if (error.code == Code::kUnauthenticated && !renew_token_) {
+      renew_token_ = true;
+      return absl::OkStatus();
+    }
+    if (error.code == Code::kInvalidOffset && !cursor_.empty() && !began_anew_) {
+      began_anew_ = true;
+      cursor_.clear();
+      listed_to_bytes_ = 0;
+      return absl::OkStatus();
+    }
+    if (error.code == Code::kOffsetOutOfRange && volume_size_bytes_ >= 0 &&
+        listed_to_bytes_ == volume_size_bytes_) {
+      is_complete_ = true;
+      return absl::OkStatus();
+    }
+    if (!MayPass(error.code) || !backoff_.MayTryAgain()) {
+      return StatusOf(error);
+    }
+    if (error.code == Code::kDeadlineExceeded) {
+      entries_max_ = std::max(entries_max_ / 2, std::min(entries_max_, kEntriesMin));
+    }
+    ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + backoff_.NextDelay()),
+                           ctx_.stop);
+    return absl::OkStatus();
+  }
+
+  absl::Status Take(DifferentialPage& page) {
+    backoff_.Reset();
+    renew_token_ = false;
+    RETURN_IF_ERROR(CheckAgainstPagesBefore(page));
+    for (const ChangedBlock& block : page.blocks) {
+      listed_to_bytes_ = block.extent.end_bytes();
+      RETURN_IF_ERROR(Pass(block));
+    }
+    is_complete_ = page.next_offset.empty();
+    cursor_ = std::move(page.next_offset);
+    if (!is_complete_ && ctx_.clock->Now() >= page.expires_at - kExpirySkew) {
+      return absl::FailedPreconditionError(
+          "differential snapshot: the storage does not keep the result long enough to read it");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckAgainstPagesBefore(DifferentialPage& page) {
+    if (volume_size_bytes_ >= 0 && page.volume_size_bytes != volume_size_bytes_) {
+      return absl::InvalidArgumentError(absl::StrCat("differential snapshot: pages of a volume of ",
+                                                     volume_size_bytes_, " bytes and of ",
+                                                     page.volume_size_bytes));
+    }
+    volume_size_bytes_ = page.volume_size_bytes;
+    empty_pages_ = page.blocks.empty() ? empty_pages_ + 1 : 0;
+    const bool stands_still = page.blocks.empty() && !page.next_offset.empty() &&
+                              (page.next_offset == cursor_ || empty_pages_ > kEmptyPagesMax);
+    if (stands_still) {
+      return absl::InvalidArgumentError("differential snapshot: a listing that never ends");
+    }
+    return Annotate(CheckBlocks(listed_to_bytes_, page.volume_size_bytes, page.blocks),
+                    "differential snapshot");
+  }
+
+  absl::Status Pass(const ChangedBlock& block) {
+    const int64_t begin_bytes = std::max(block.extent.offset_bytes, passed_to_bytes_);
+    const int64_t end_bytes = block.extent.end_bytes();
+    if (end_bytes <= begin_bytes) {
+      return absl::OkStatus();  // Passed on before the listing began anew.
+    }
+    const ExtentKind kind = block.zero_out ? ExtentKind::kZero : ExtentKind::kData;
+    passed_to_bytes_ = end_bytes;
+    if (pending_.has_value() && pending_->kind == kind &&
+        pending_->extent.end_bytes() == begin_bytes) {
+      pending_->extent.length_bytes += end_bytes - begin_bytes;
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(Flush());
+    pending_ = {.extent = {begin_bytes, end_bytes - begin_bytes}, .kind = kind};
+    return absl::OkStatus();
+  }
+
+  absl::Status Flush() {
+    const std::optional<ListedExtent> last = std::exchange(pending_, std::nullopt);
+    return last.has_value() ? sink_(*last) : absl::OkStatus();
+  }
+
+  DifferentialSource& source_;
+  const CallContext& ctx_;
+  const ExtentSink sink_;
+  Backoff backoff_;
+  int64_t entries_max_;
+  std::string cursor_;
+  bool renew_token_ = false;
+  bool began_anew_ = false;
+  bool is_complete_ = false;
+  int empty_pages_ = 0;
+  int64_t volume_size_bytes_ = -1;  // Of the pages so far; -1: there was none.
+  int64_t listed_to_bytes_ = 0;     // The end of the last block, since the listing began.
+  int64_t passed_to_bytes_ = 0;     // The end of what `sink_` and pending_ have.
+  std::optional<ListedExtent> pending_;
+};
+
+DifferentialSource::DifferentialSource(DifferentialSourceOptions options, Random& random)
+    : options_(std::move(options)), random_(random), http_(options_.http) {}
+
+absl::Status DifferentialSource::ListExtents(const CallContext& ctx, const DiffRequest&,
+                                             ExtentSink sink) {
+  return Listing(*this, ctx, sink).Run();
+}
+
+}  // namespace csidelta::incremental

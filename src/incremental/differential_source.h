@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/backoff.h"
+#include "base/random.h"
+#include "base/secret.h"
+#include "incremental/changed_block_source.h"
+#include "incremental/differential_wire.h"
+#include "net/http_client.h"
+
+namespace csidelta::incremental {
+
+struct DifferentialSourceOptions {
+  net::Url url;  // status.url of the DifferentialSnapshot
+  net::HttpClientOptions http;
+  // A token that the server takes; a new one, whatever is remembered, with `renew`.
+  std::function<absl::StatusOr<Secret>(const CallContext& ctx, bool renew)> token;
+  int64_t entries_max = 16384;  // of one page
+  BackoffOptions backoff{.delay_first = absl::Milliseconds(200),
+                         .delay_max = absl::Seconds(10),
+                         .attempts_max = 8,
+                         .jitter = 0.5};  // between two pages
+};
+
+// What the REST server of one DifferentialSnapshot lists: reads page after page, and passes on what
+// touches as one extent. The pair is the object's: that of the request is left unread. Holds one
+// page in memory.
+//
+// The listing is whole only when a page says that it was the last one. A page that failed is asked
+// for again with the same cursor, after a pause; a cursor that is refused makes the listing begin
+// anew, once, and what was passed on already is left out. Errors beside those of the seam:
+//   FAILED_PRECONDITION  also: the storage has no such list, or keeps it no longer
+//   INVALID_ARGUMENT     pages that contradict themselves or each other
+//   PERMISSION_DENIED · UNAUTHENTICATED   what it says
+// Thread-safe.
+class DifferentialSource : public ChangedBlockSource {
+ public:
+  explicit DifferentialSource(DifferentialSourceOptions options, Random& random = Random::Real());
+
+  absl::string_view name() const override { return "differential-snapshot"; }
+
+  absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
+                           ExtentSink sink) override;
+
+ private:
+  class Listing;
+
+  const DifferentialSourceOptions options_;
+  Random& random_;
+  net::HttpClient http_;
+};
+
+}  // namespace csidelta::incremental
