@@ -49,16 +49,24 @@ target_link_libraries(csidelta_uring INTERFACE "${URING_LIBRARY}")
 
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
-# gRPC is go-plugin's transport and CSI's. The distribution's CMake files name only its shared libraries; the
-# plugin is one static executable, so the archives are named here. "unsecure": both transports are plaintext
-# over a unix socket, and the archive without TLS is half the size.
+# gRPC is go-plugin's transport and CSI's. The distribution's CMake files name only its shared libraries; our
+# programs are static executables, so the archives are named here. "unsecure": both transports are plaintext
+# over a unix socket, and the archive without TLS is half the size. The endpoint of snapshot metadata speaks TLS
+# over TCP: csidelta_grpc_tls. No program links both.
 file(GLOB ABSL_ARCHIVES "/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/libabsl_*.a")
-set(GRPC_ARCHIVES)
-foreach(name grpc++_unsecure grpc_unsecure gpr address_sorting upb re2)
-  find_library(ARCHIVE_${name} NAMES lib${name}.a REQUIRED)
-  list(APPEND GRPC_ARCHIVES "${ARCHIVE_${name}}")
-endforeach()
-add_library(csidelta_grpc INTERFACE)
-target_link_libraries(csidelta_grpc INTERFACE
-  -Wl,--start-group ${GRPC_ARCHIVES} ${ABSL_ARCHIVES} -Wl,--end-group
-  protobuf::libprotobuf "${CARES_LIBRARY}" ZLIB::ZLIB Threads::Threads)
+
+# csidelta_grpc_archives(target names... DEPS ...): an interface library of gRPC's archives and what they need.
+function(csidelta_grpc_archives target)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  set(archives)
+  foreach(name ${ARG_UNPARSED_ARGUMENTS} gpr address_sorting upb re2)
+    find_library(ARCHIVE_${name} NAMES lib${name}.a REQUIRED)
+    list(APPEND archives "${ARCHIVE_${name}}")
+  endforeach()
+  add_library(${target} INTERFACE)
+  target_link_libraries(${target} INTERFACE
+    -Wl,--start-group ${archives} ${ABSL_ARCHIVES} -Wl,--end-group
+    protobuf::libprotobuf ${ARG_DEPS} "${CARES_LIBRARY}" ZLIB::ZLIB Threads::Threads)
+endfunction()
+csidelta_grpc_archives(csidelta_grpc grpc++_unsecure grpc_unsecure)
+csidelta_grpc_archives(csidelta_grpc_tls grpc++ grpc DEPS OpenSSL::SSL OpenSSL::Crypto)

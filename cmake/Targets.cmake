@@ -15,11 +15,11 @@ function(csidelta_library)
   target_link_libraries(csidelta_${ARG_NAME} PUBLIC ${ARG_DEPS})
 endfunction()
 
-# csidelta_proto(NAME x ROOT dir SOURCES a.proto b/c.proto [GRPC]): generated code as csidelta::x. Files are
-# compiled from ROOT, so that they register under the names their protocol gives them; they are included by
-# the same names.
+# csidelta_proto(NAME x ROOT dir SOURCES a.proto b/c.proto [GRPC [TRANSPORT target]]): generated code as
+# csidelta::x. Files are compiled from ROOT, so that they register under the names their protocol gives them;
+# they are included by the same names. TRANSPORT: which gRPC to link, csidelta_grpc unless said.
 function(csidelta_proto)
-  cmake_parse_arguments(ARG "GRPC" "NAME;ROOT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "GRPC" "NAME;ROOT;TRANSPORT" "SOURCES;DEPS" ${ARGN})
   set(out "${CMAKE_CURRENT_BINARY_DIR}/gen")
   set(generated)
   foreach(source ${ARG_SOURCES})
@@ -48,7 +48,9 @@ function(csidelta_proto)
     set_target_properties(csidelta_${ARG_NAME} PROPERTIES COMPILE_OPTIONS "")
   endif()
   target_link_libraries(csidelta_${ARG_NAME} PUBLIC ${ARG_DEPS} protobuf::libprotobuf)
-  if(ARG_GRPC)
+  if(ARG_TRANSPORT)
+    target_link_libraries(csidelta_${ARG_NAME} PUBLIC ${ARG_TRANSPORT})
+  elseif(ARG_GRPC)
     target_link_libraries(csidelta_${ARG_NAME} PUBLIC csidelta_grpc)
   endif()
 endfunction()

@@ -54,7 +54,7 @@ HOMES = (
     (r"CLI/", ("cli/command_line.cc",)),
     (r"zstd", ("repository",)),
     (r"liburing", ("incremental",)),
-    (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "incremental/csi_metadata_source")),
+    (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "incremental/csi_metadata_channel")),
 )
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')

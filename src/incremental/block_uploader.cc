@@ -16,6 +16,7 @@
 #include "incremental/chunk_reader.h"
 #include "incremental/full_scan_source.h"
 #include "incremental/image_builder.h"
+#include "incremental/listing_failure.h"
 #include "incremental/tree_fetcher.h"
 #include "incremental/tree_places.h"
 #include "incremental/validating_source.h"
@@ -45,6 +46,31 @@ absl::Status FallbackRefused(const WhyFull& why) {
       "this backup would read the whole volume (", ToString(why), "), which is not allowed"));
   status.SetPayload(kFallbackPayload, absl::Cord());
   return status;
+}
+
+// Why everything is read instead of what a source lists, if its error allows that.
+std::optional<FullReason> ReasonToRescan(const absl::Status& of_source) {
+  const std::optional<ListingFailure> failure = FailureOf(of_source);
+  if (!failure.has_value()) {
+    const bool refused = absl::IsFailedPrecondition(of_source) || absl::IsNotFound(of_source);
+    return refused ? std::optional(FullReason::kListRefused) : std::nullopt;
+  }
+  switch (*failure) {
+    case ListingFailure::kBaseGone:
+      return FullReason::kBaseSnapshotGone;
+    case ListingFailure::kDriverHasNoService:
+      return FullReason::kDriverHasNoMetadataService;
+    case ListingFailure::kMetadataUnavailable:
+      return FullReason::kMetadataUnavailable;
+    case ListingFailure::kMetadataVersion:
+      return FullReason::kMetadataVersion;
+    case ListingFailure::kNotComparable:
+    case ListingFailure::kMalformedList:
+      return FullReason::kListRefused;
+    case ListingFailure::kPermanent:
+      break;
+  }
+  return std::nullopt;
 }
 
 // The stages' clock: how long each took, in the order of the run.
@@ -306,8 +332,8 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(ChangedBlockSource& source,
     moved_trees_ = builder.TakeMovedTrees();
     return PassEnd::kDone;
   }
-  if (absl::IsFailedPrecondition(of_source) || absl::IsNotFound(of_source)) {
-    SetWhy(FullReason::kListRefused, of_source.message());
+  if (const std::optional<FullReason> reason = ReasonToRescan(of_source); reason.has_value()) {
+    SetWhy(*reason, of_source.message());
     return PassEnd::kSourceRefused;
   }
   if (builder.parent_failed()) {

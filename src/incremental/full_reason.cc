@@ -24,6 +24,24 @@ constexpr FullReasonText kReasons[] = {
      "Nobody said what changed, so everything was read and compared; what was the same was not "
      "stored again.",
      "Give a list with --extents."},
+    {FullReason::kBaseSnapshotGone, "base-snapshot-gone", true,
+     "The driver no longer has the volume snapshot of the earlier backup, so it could not "
+     "say what changed since.",
+     "Keep the newest volume snapshot of each volume until the next backup has been made."},
+    {FullReason::kDriverHasNoMetadataService, "driver-has-no-metadata-service", true,
+     "The volume's CSI driver serves no snapshot metadata in this cluster, or has it "
+     "switched off.",
+     "Ask its vendor for the sidecar external-snapshot-metadata, or leave out "
+     "--volume-snapshot."},
+    {FullReason::kMetadataUnavailable, "metadata-unavailable", true,
+     "The service of snapshot metadata gave no answer that could be used, however often it "
+     "was asked.",
+     "Look at the service that the driver's SnapshotMetadataService names; the detail has "
+     "its last word."},
+    {FullReason::kMetadataVersion, "metadata-version", true,
+     "The service of snapshot metadata is of an old version, and failed over the base, "
+     "which it may have taken for a name.",
+     "Upgrade the driver's sidecar external-snapshot-metadata to 1.0 or later."},
     {FullReason::kListRefused, "list-refused", true,
      "The list of changed blocks contradicts itself or the volume, or its source gave up in the "
      "middle; none of it was believed.",

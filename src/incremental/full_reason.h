@@ -17,6 +17,10 @@ enum class FullReason {
   kChunkSizeChanged,
   kParentDamaged,
   kNoChangedBlockList,
+  kBaseSnapshotGone,
+  kDriverHasNoMetadataService,
+  kMetadataUnavailable,
+  kMetadataVersion,
   kListRefused,
   kAuditMismatch,
 };

@@ -102,6 +102,12 @@ class ApiClient {
   virtual absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
                                       absl::string_view namespace_name, const Json& object) = 0;
 
+  // POST to `subresource` of an object, which answers with something new and stores nothing:
+  // "token" of a service account. Returns the answer.
+  virtual absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const ObjectKey& key,
+                                                 absl::string_view subresource,
+                                                 const Json& object) = 0;
+
   // PUT: `object` must carry the resourceVersion it was read with.
   virtual absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
                                       const Json& object) = 0;

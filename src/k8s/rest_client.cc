@@ -160,6 +160,16 @@ class RestClient : public ApiClient {
     return created;
   }
 
+  absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const ObjectKey& key,
+                                         absl::string_view subresource,
+                                         const Json& object) override {
+    return OnObject(ctx, absl::StrCat("create ", subresource, " of"), key, subresource,
+                    Call{.method = "POST",
+                         .target = "",
+                         .content_type = "application/json",
+                         .body = DumpJson(object)});
+  }
+
   absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
                               const Json& object) override {
     return OnObject(ctx, "update", key, "",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "incremental/backup_result.h"
+#include "incremental/listing_failure.h"
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 
@@ -217,6 +218,38 @@ TEST(BlockUploaderTest, AListThatBreaksTheContractIsNotBelieved) {
   EXPECT_THAT(Why(*second), HasSubstr("list-refused: "));
   EXPECT_THAT(Why(*second), HasSubstr("ends behind the volume"));
   v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSmall));
+}
+
+// Lists a part, then fails.
+class FailingSource : public ChangedBlockSource {
+ public:
+  explicit FailingSource(absl::Status status) : status_(std::move(status)) {}
+  absl::string_view name() const override { return "failing"; }
+  absl::Status ListExtents(const CallContext&, const DiffRequest&, ExtentSink sink) override {
+    const absl::Status taken = sink(Data(0, 4096));
+    return taken.ok() ? status_ : taken;
+  }
+
+ private:
+  const absl::Status status_;
+};
+
+TEST(BlockUploaderTest, ASourceSaysWhetherReadingEverythingHelps) {
+  SmallVolume v;
+  v.device.Store(kSmall - 20, "changed");
+  UploadOptions options = VolumeFixture::Options();
+  options.parent = v.volume.Stored(v.first->snapshot);
+  FailingSource broken(
+      WithFailure(absl::UnavailableError("no driver"), ListingFailure::kMetadataUnavailable));
+  const auto full = v.volume.Backup(v.device, broken, options);
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->mode_done, "full");
+  EXPECT_EQ(ToString(*full->why), "metadata-unavailable: no driver");
+  v.volume.ExpectRestores(full->snapshot, v.device.Load(0, kSmall));
+  FailingSource forbidden(
+      WithFailure(absl::NotFoundError("no target"), ListingFailure::kPermanent));
+  EXPECT_THAT(v.volume.Backup(v.device, forbidden, options),
+              StatusIs(absl::StatusCode::kNotFound, "no target"));
 }
 
 TEST(BlockUploaderTest, AParentWhoseTreesAreGoneMakesAFull) {

@@ -222,6 +222,8 @@ void ApiTestServer::HandleObject(const ServedRequest& request, const k8s::Object
   const Json body = ParseJson(request.body).value_or(Json());
   if (request.method == "GET") {
     SendObject(served_.Get({}, key), 200, connection);
+  } else if (request.method == "POST") {
+    SendObject(served_.CreateSubresource({}, key, subresource, body), 201, connection);
   } else if (request.method == "PUT") {
     SendObject(served_.Update({}, key, body), 200, connection);
   } else if (request.method == "PATCH") {

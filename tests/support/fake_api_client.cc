@@ -277,7 +277,9 @@ absl::StatusOr<Json> FakeApiClient::Get(const CallContext& ctx, const ObjectKey&
   RETURN_IF_ERROR(admission.lost_answer);
   std::scoped_lock lock(mutex_);
   const Json* found = FindLocked({key.type.group, key.type.plural}, {key.namespace_name, key.name});
-  if (found == nullptr) {
+  const auto version = served_versions_.find(key.type.plural);
+  const bool served = version == served_versions_.end() || version->second == key.type.version;
+  if (found == nullptr || !served) {
     return absl::NotFoundError(absl::StrCat("get ", ToString(key), ": not found"));
   }
   Json object = *found;
@@ -369,6 +371,12 @@ absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const Resourc
   const Admission admission =
       Begin(ctx, {"create", type.plural, std::string(namespace_name), asked_name, ""}, &object);
   RETURN_IF_ERROR(admission.refused);
+  if (type.plural == "selfsubjectreviews") {
+    std::scoped_lock lock(mutex_);
+    Json review = object;
+    SetJson(review, {"status", "userInfo", "username"}, username_);
+    return review;
+  }
   const std::string what = absl::StrCat("create ", ToString(type), " ", namespace_name,
                                         namespace_name.empty() ? "" : "/", asked_name);
   Json created;
@@ -390,6 +398,35 @@ absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const Resourc
   RunHooks(type, WatchEvent::Kind::kAdded, created);
   RETURN_IF_ERROR(admission.lost_answer);
   return created;
+}
+
+absl::StatusOr<Json> FakeApiClient::CreateSubresource(const CallContext& ctx, const ObjectKey& key,
+                                                      absl::string_view subresource,
+                                                      const Json& object) {
+  const Admission admission = Begin(
+      ctx, {"create", key.type.plural, key.namespace_name, key.name, std::string(subresource)},
+      &object);
+  RETURN_IF_ERROR(admission.refused);
+  std::scoped_lock lock(mutex_);
+  const Json* owner = FindLocked({key.type.group, key.type.plural}, {key.namespace_name, key.name});
+  if (owner == nullptr || key.type.plural != "serviceaccounts" || subresource != "token") {
+    return absl::NotFoundError(absl::StrCat("create ", subresource, " of ", ToString(key)));
+  }
+  const int64_t seconds = GetInt(object, {"spec", "expirationSeconds"}, 3600);
+  if (seconds < 600) {
+    return absl::InvalidArgumentError("spec.expirationSeconds: may not be less than 10 minutes");
+  }
+  Json answer = object;
+  SetJson(answer, {"status", "token"}, absl::StrCat("token-", ++tokens_));
+  SetJson(answer, {"status", "expirationTimestamp"},
+          absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", clock_.Now() + absl::Seconds(seconds),
+                           absl::UTCTimeZone()));
+  return answer;
+}
+
+void FakeApiClient::SetUsername(const std::string& username) {
+  std::scoped_lock lock(mutex_);
+  username_ = username;
 }
 
 // Writes `object`, the new state of what is stored under `key`, if it differs. REQUIRES mutex_.
@@ -692,6 +729,11 @@ bool FakeApiClient::Remove(const ObjectKey& key) {
 void FakeApiClient::RemoveType(const std::string& plural) {
   std::scoped_lock lock(mutex_);
   removed_types_.insert(plural);
+}
+
+void FakeApiClient::ServeVersion(const std::string& plural, const std::string& version) {
+  std::scoped_lock lock(mutex_);
+  served_versions_[plural] = version;
 }
 
 void FakeApiClient::SetStatusSubresource(const std::string& plural, bool on) {

@@ -40,6 +40,8 @@ enum class Fault { kRefused, kAnswerLost };
 // and watches that wake at once. Checks names, labels and the like as a real server does. Does not
 // collect garbage and does not run controllers: tests play them with the hooks.
 //
+// Reviews are answered and not stored; a service account's tokens are "token-1", "token-2", ...
+//
 // Every kind exists until RemoveType(). Thread-safe; hooks run without any lock held, in the thread
 // of the call that caused them, before that call returns.
 class FakeApiClient : public k8s::ApiClient {
@@ -53,6 +55,9 @@ class FakeApiClient : public k8s::ApiClient {
                                        const k8s::ListOptions& options) override;
   absl::StatusOr<Json> Create(const CallContext& ctx, const k8s::ResourceType& type,
                               absl::string_view namespace_name, const Json& object) override;
+  absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const k8s::ObjectKey& key,
+                                         absl::string_view subresource,
+                                         const Json& object) override;
   absl::StatusOr<Json> Update(const CallContext& ctx, const k8s::ObjectKey& key,
                               const Json& object) override;
   absl::StatusOr<Json> Patch(const CallContext& ctx, const k8s::ObjectKey& key, k8s::PatchKind kind,
@@ -80,6 +85,8 @@ class FakeApiClient : public k8s::ApiClient {
 
   // The kind is not served any more, as if its CRD were missing: NOT_FOUND.
   void RemoveType(const std::string& plural);
+  // Get knows the kind in this version alone, as a server whose CRD has no other.
+  void ServeVersion(const std::string& plural, const std::string& version);
   // Whether the kind has a status subresource (persistentvolumeclaims, volumesnapshots and the like
   // have by default): then writes to the object leave the status alone, and the other way round.
   void SetStatusSubresource(const std::string& plural, bool on);
@@ -93,6 +100,8 @@ class FakeApiClient : public k8s::ApiClient {
   void SendBookmarks();
   // Blocks until at least `count` watches are running.
   void AwaitWatches(int count);
+  // Who asks, as a SelfSubjectReview says.
+  void SetUsername(const std::string& username);
   // Objects held; what a test of clean-up compares.
   int object_count() const;
 
@@ -185,7 +194,10 @@ class FakeApiClient : public k8s::ApiClient {
   int64_t watch_epoch_ = 0;
   int watches_ = 0;
   bool require_namespaces_ = false;
+  std::string username_ = "system:serviceaccount:velero:mover";
+  int tokens_ = 0;
   std::set<std::string> removed_types_;
+  std::map<std::string, std::string> served_versions_;
   std::map<std::string, bool> status_subresource_;
   std::map<std::string, Hooks> hooks_;
   std::vector<Injection> injections_;

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::csi {
+
+// What is known of a VolumeSnapshot that is ready, and of the content that it is bound to.
+struct BoundSnapshot {
+  std::string namespace_name;
+  std::string name;
+  std::string uid;
+  std::string content_name;
+  std::string driver;
+  std::string snapshot_handle;
+  std::string volume_handle;  // "" for a content that was made for an existing snapshot
+  std::string volume_mode;    // "Block", "Filesystem", or "" when nobody said
+  std::string claim;          // that it was taken of; "" for one of an existing content
+  std::string change_id;      // the annotation that was asked for; "" when absent
+  std::optional<int64_t> restore_size_bytes;
+  std::optional<absl::Time> cut_time;
+};
+
+// Reads a VolumeSnapshot and its content. The binding counts only when each names the other: anyone
+// may make a VolumeSnapshot that names somebody else's content. `change_id_annotation`: where the
+// driver writes what it compares by, if not by handles; "": it does not. Errors, beside those of
+// the API server:
+//   NOT_FOUND            the VolumeSnapshot, or its content, does not exist
+//   FAILED_PRECONDITION  it is not ready, not bound, bound one-sidedly, or being deleted
+absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                                absl::string_view namespace_name,
+                                                absl::string_view name,
+                                                absl::string_view change_id_annotation);
+
+}  // namespace csidelta::csi

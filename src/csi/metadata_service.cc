@@ -1,0 +1,74 @@
+#include "csi/metadata_service.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr absl::string_view kVersions[] = {"v1beta1", "v1alpha1"};
+constexpr char kPemBegin[] = "-----BEGIN CERTIFICATE-----";
+
+k8s::ObjectKey ServiceKey(absl::string_view version, absl::string_view driver) {
+  return {.type = {.group = "cbt.storage.k8s.io",
+                   .version = std::string(version),
+                   .plural = "snapshotmetadataservices",
+                   .kind = "SnapshotMetadataService",
+                   .namespaced = false},
+          .namespace_name = "",
+          .name = std::string(driver)};
+}
+
+// The schema wants base64 of PEM; some write the PEM itself.
+std::string PemOf(const std::string& text) {
+  if (absl::StrContains(text, kPemBegin)) {
+    return text;
+  }
+  std::string pem;
+  return absl::Base64Unescape(text, &pem) && absl::StrContains(pem, kPemBegin) ? pem : "";
+}
+
+absl::StatusOr<MetadataService> ParseService(const k8s::ObjectKey& key, const Json& object) {
+  MetadataService service{.driver = key.name,
+                          .api_version = key.type.version,
+                          .uid = Uid(object),
+                          .address = GetString(object, {"spec", "address"}),
+                          .audience = GetString(object, {"spec", "audience"}),
+                          .ca_pem = PemOf(GetString(object, {"spec", "caCert"}))};
+  absl::string_view fault;
+  if (service.address.empty()) {
+    fault = "spec.address is missing";
+  } else if (service.audience.empty()) {
+    fault = "spec.audience is missing: without it a token would be good for anybody";
+  } else if (service.ca_pem.empty()) {
+    fault = "spec.caCert holds no PEM certificate";
+  }
+  if (!fault.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ToString(key), ": ", fault, "; ask who installed the driver"));
+  }
+  return service;
+}
+
+}  // namespace
+
+absl::StatusOr<MetadataService> FindMetadataService(const CallContext& ctx, k8s::ApiClient& api,
+                                                    absl::string_view driver) {
+  for (const absl::string_view version : kVersions) {
+    const k8s::ObjectKey key = ServiceKey(version, driver);
+    const absl::StatusOr<Json> object = api.Get(ctx, key);
+    if (object.ok()) {
+      return ParseService(key, *object);
+    }
+    if (!absl::IsNotFound(object.status())) {
+      return object.status();
+    }
+  }
+  return absl::NotFoundError(
+      absl::StrCat("driver ", driver, " has no SnapshotMetadataService in this cluster"));
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::csi {
+
+// Where a driver's snapshot metadata is served: a SnapshotMetadataService, which is named after the
+// driver.
+struct MetadataService {
+  std::string driver;
+  std::string api_version;  // "v1beta1", or "v1alpha1" on old installations
+  std::string uid;
+  std::string address;   // "host:port"
+  std::string audience;  // that a caller's token must be for; never ""
+  std::string ca_pem;    // the only certificates to trust
+
+  // Whether the service may be one that took the base for the name of a VolumeSnapshot.
+  bool may_be_old() const { return api_version == "v1alpha1"; }
+};
+
+// Looks for the driver's service in the versions that clusters have had, the newest first. Errors,
+// beside those of the API server:
+//   NOT_FOUND         the driver has none, or the cluster does not know the kind
+//   INVALID_ARGUMENT  a field of the object is missing or malformed; names it
+absl::StatusOr<MetadataService> FindMetadataService(const CallContext& ctx, k8s::ApiClient& api,
+                                                    absl::string_view driver);
+
+}  // namespace csidelta::csi

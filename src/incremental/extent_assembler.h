@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "incremental/block_metadata.h"
+#include "incremental/changed_block_source.h"
+
+namespace csidelta::incremental {
+
+// Makes extents of the tuples of one listing, which may take several streams: each is asked for
+// from next_offset_bytes() on, where the one before it broke off. Checks what a list promises, cuts
+// off what came before, joins tuples that touch, and holds back one extent at most.
+//
+// What is refused with INVALID_ARGUMENT, because one lie makes a list worthless: a tuple that is
+// empty, negative, overflows, begins before the end of the one before it or at the end of the
+// volume; a stream that contradicts itself or the stream before about capacity or kind; tuples of a
+// fixed length that differ, but for the last.
+// What is not, because it reads too much at worst: what begins before the offset asked for, or lies
+// before it altogether; what ends behind the volume.
+//
+// The driver's capacity is not the device's size: what the device has beyond it is listed as
+// unknown by Finish(). Not thread-safe.
+class ExtentAssembler {
+ public:
+  // `size_bytes`: of the device. Borrows `sink`'s callable.
+  ExtentAssembler(int64_t size_bytes, ExtentSink sink) : size_bytes_(size_bytes), sink_(sink) {}
+
+  // A new stream begins; it was asked for from next_offset_bytes() on.
+  void BeginStream();
+
+  // The contents of one message. Errors of the sink are returned as they are.
+  absl::Status TakeMessage(const BlockMessage& message);
+  absl::Status TakeTuple(const BlockTuple& tuple);
+
+  // The listing is complete.
+  absl::Status Finish();
+
+  // The end of the last tuple, in the driver's own numbers.
+  int64_t next_offset_bytes() const { return next_offset_bytes_; }
+  // Whether the streams so far have reached the end of the volume by the driver's own word.
+  bool reached_capacity() const {
+    return message_.has_value() && next_offset_bytes_ >= message_->volume_capacity_bytes;
+  }
+  // Whether the sink has been given anything.
+  bool delivered() const { return delivered_; }
+  // Whether the last error was the sink's.
+  bool sink_failed() const { return sink_failed_; }
+
+ private:
+  absl::Status CheckTuple(const BlockTuple& tuple) const;
+  absl::Status Deliver(const ListedExtent& listed);
+  absl::Status Flush();
+
+  const int64_t size_bytes_;
+  ExtentSink sink_;
+  std::optional<BlockMessage> message_;  // what every message must repeat
+  int64_t next_offset_bytes_ = 0;
+  int64_t stream_end_bytes_ = 0;  // of the last tuple of this stream
+  int64_t fixed_bytes_ = 0;       // of the first tuple, where all are equal
+  std::optional<Extent> held_;    // what the next tuple may touch
+  bool delivered_ = false;
+  bool sink_failed_ = false;
+};
+
+}  // namespace csidelta::incremental

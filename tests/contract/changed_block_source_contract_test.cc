@@ -1,0 +1,89 @@
+#include "tests/contract/changed_block_source_contract.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "incremental/csi_metadata_source.h"
+#include "tests/support/fake_metadata_server.h"
+#include "tests/support/metadata_cluster.h"
+
+namespace csidelta::contract {
+namespace {
+
+using incremental::CsiMetadataSource;
+using incremental::DiffRequest;
+using support::FakeMetadataServer;
+using support::ServedQuery;
+using support::ServedStream;
+
+// The client of snapshot metadata, with a driver that reports blocks of one length, or runs.
+class CsiMetadataSubject : public ChangedBlockSubject {
+ public:
+  explicit CsiMetadataSubject(bool fixed_length) : fixed_length_(fixed_length) {}
+
+  DiffRequest Play(const VolumeStory& story) override {
+    story_ = story;
+    server_ = std::make_unique<FakeMetadataServer>(
+        authority_.IssueServer("IP:127.0.0.1"),
+        [this](const ServedQuery& query, ServedStream& stream) { return Serve(query, stream); });
+    cluster_.Advertise(server_->address(), authority_.ca_pem());
+    return {.base = "handle-old", .target = "app/new", .size_bytes = story.size_bytes};
+  }
+
+  incremental::ChangedBlockSource* source() override { return &source_; }
+
+  void RemoveBase() override {
+    base_gone_ = true;
+    cluster_.api.Remove(csi::VolumeSnapshotKey("app", "old"));
+    cluster_.api.Remove(csi::VolumeSnapshotContentKey("content-old"));
+  }
+
+  void RemoveTarget() override { cluster_.api.Remove(csi::VolumeSnapshotKey("app", "new")); }
+
+ private:
+  absl::Status Serve(const ServedQuery& query, ServedStream& stream) {
+    if (query.is_delta && base_gone_) {
+      return absl::NotFoundError("no such base");
+    }
+    std::vector<Extent> written = story_.after_base;
+    if (!query.is_delta) {
+      written.insert(written.end(), story_.before_base.begin(), story_.before_base.end());
+    }
+    written = MergeExtents(std::move(written));
+    return ServeTuples(query, stream, story_.size_bytes,
+                       fixed_length_ ? InBlocks(written) : written);
+  }
+
+  static std::vector<Extent> InBlocks(const std::vector<Extent>& runs) {
+    std::vector<Extent> blocks;
+    for (const Extent& run : runs) {
+      for (int64_t at = run.offset_bytes; at < run.end_bytes(); at += kStoryBlockBytes) {
+        blocks.push_back({at, kStoryBlockBytes});
+      }
+    }
+    return blocks;
+  }
+
+  const bool fixed_length_;
+  VolumeStory story_;
+  std::atomic<bool> base_gone_ = false;
+  support::MetadataCluster cluster_;
+  support::TestAuthority authority_;
+  csi::AudienceTokens tokens_{cluster_.api, {}};
+  CsiMetadataSource source_{cluster_.api, tokens_, Random::Real(), {}};
+  std::unique_ptr<FakeMetadataServer> server_;
+};
+
+ChangedBlockCase MetadataCase(const char* name, bool fixed_length) {
+  return {name, [fixed_length] { return std::make_unique<CsiMetadataSubject>(fixed_length); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(CsiMetadata, ChangedBlockContract,
+                         testing::Values(MetadataCase("Fixed", true),
+                                         MetadataCase("Variable", false)),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace csidelta::contract
