@@ -58,11 +58,12 @@ absl::Status AccessReviewer::Check(const CallContext& ctx, const Secret& token,
   {
     std::scoped_lock lock(mutex_);
     const auto found = decisions_.find(key);
-    if (found != decisions_.end() && ctx.clock->Now() - found->second.made_at < kDecisionAgeMax) {
+    if (found != decisions_.end() &&
+        ctx.clock->Uptime() - found->second.made_at < kDecisionAgeMax) {
       return found->second.outcome;
     }
   }
-  const Decision decision{.made_at = ctx.clock->Now(),
+  const Decision decision{.made_at = ctx.clock->Uptime(),
                           .outcome = Decide(ctx, token, namespace_name, name)};
   if (!absl::IsUnavailable(decision.outcome)) {
     Remember(key, decision);

@@ -37,7 +37,7 @@ class AccessReviewer {
 
  private:
   struct Decision {
-    absl::Time made_at;
+    absl::Duration made_at;  // of the clock that no one can set
     absl::Status outcome;
   };
 

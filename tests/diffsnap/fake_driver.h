@@ -12,8 +12,8 @@
 
 namespace csidelta::diffsnap {
 
-// A driver in memory: the same list whatever the pair, in pages that go on by offset or by a token
-// of its own. Set up before it is shared.
+// A driver in memory: the same list whatever the pair, in pages that go on by offset, or only by a
+// token of its own. Set up before it is shared.
 class FakeDriver : public DifferentialDriver {
  public:
   absl::StatusOr<DriverPage> GetPage(const CallContext& ctx,
@@ -29,6 +29,9 @@ class FakeDriver : public DifferentialDriver {
       return failure;
     }
     std::size_t at = 0;
+    if (has_tokens && request.driver_token.empty() && request.from_bytes > 0) {
+      return absl::InvalidArgumentError("begin with a token, or from the beginning");
+    }
     if (!request.driver_token.empty()) {
       const absl::string_view number = absl::string_view(request.driver_token).substr(5);
       if (!absl::SimpleAtoi(number, &at)) {
