@@ -31,8 +31,7 @@ constexpr FullReasonText kReasons[] = {
     {FullReason::kDriverHasNoMetadataService, "driver-has-no-metadata-service", true,
      "The volume's CSI driver serves no snapshot metadata in this cluster, or has it "
      "switched off.",
-     "Ask its vendor for the sidecar external-snapshot-metadata, or leave out "
-     "--volume-snapshot."},
+     "Ask its vendor for the sidecar external-snapshot-metadata."},
     {FullReason::kMetadataUnavailable, "metadata-unavailable", true,
      "The service of snapshot metadata gave no answer that could be used, however often it "
      "was asked.",

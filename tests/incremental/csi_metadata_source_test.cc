@@ -607,6 +607,7 @@ TEST_F(CsiMetadataSourceTest, AStuckServerIsLeftAtOnce) {
     stream.Hang();
     return absl::OkStatus();
   });
+  options_.stream_time_max = absl::Seconds(20);
   std::stop_source stop;
   context_.stop = stop.get_token();
   absl::Duration stopped_at;
