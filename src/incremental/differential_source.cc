@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "incremental/listing_failure.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -38,24 +39,37 @@ absl::Status StatusOf(const DifferentialError& error) {
       absl::StrCat("differential snapshot: ", ErrorName(error.code), ": ", error.message);
   switch (error.code) {
     case Code::kUnauthenticated:
-      return absl::UnauthenticatedError(message);
+      return WithFailure(absl::UnauthenticatedError(message), ListingFailure::kPermanent);
     case Code::kPermissionDenied:
-      return absl::PermissionDeniedError(message);
-    case Code::kNotFound:
+      return WithFailure(absl::PermissionDeniedError(message), ListingFailure::kPermanent);
     case Code::kBaseSnapshotGone:
+      return WithFailure(absl::NotFoundError(message), ListingFailure::kBaseGone);
     case Code::kTargetSnapshotGone:
-      return absl::NotFoundError(message);
+      return WithFailure(absl::NotFoundError(message), ListingFailure::kPermanent);
+    case Code::kNotFound:
+      return WithFailure(absl::NotFoundError(message), ListingFailure::kMetadataUnavailable);
     case Code::kDriverContractViolation:
-      return absl::InvalidArgumentError(message);
+      return WithFailure(absl::InvalidArgumentError(message), ListingFailure::kMalformedList);
     case Code::kThrottled:
     case Code::kInternal:
     case Code::kUnavailable:
     case Code::kNotSynced:
     case Code::kDeadlineExceeded:
-      return absl::UnavailableError(message);
+      return WithFailure(absl::UnavailableError(message), ListingFailure::kMetadataUnavailable);
+    case Code::kUnsupported:
+      return WithFailure(absl::FailedPreconditionError(message),
+                         ListingFailure::kDriverHasNoService);
+    case Code::kResultExpired:
+      return WithFailure(absl::FailedPreconditionError(message),
+                         ListingFailure::kMetadataUnavailable);
     default:
-      return absl::FailedPreconditionError(message);
+      return WithFailure(absl::FailedPreconditionError(message), ListingFailure::kNotComparable);
   }
+}
+
+absl::Status Malformed(absl::string_view what) {
+  return WithFailure(absl::InvalidArgumentError(absl::StrCat("differential snapshot: ", what)),
+                     ListingFailure::kMalformedList);
 }
 
 // A server that is starting may not know an object yet.
@@ -111,8 +125,11 @@ class DifferentialSource::Listing {
     if (response->status != 200) {
       return ParseError(response->status, response->body);
     }
-    ASSIGN_OR_RETURN(Answer page, ParsePage(response->body));
-    return page;
+    absl::StatusOr<DifferentialPage> page = ParsePage(response->body);
+    if (!page.ok()) {
+      return Malformed(page.status().message());
+    }
+    return *std::move(page);
   }
 
   // OK: the loop may ask again.
@@ -154,27 +171,27 @@ class DifferentialSource::Listing {
     is_complete_ = page.next_offset.empty();
     cursor_ = std::move(page.next_offset);
     if (!is_complete_ && ctx_.clock->Now() >= page.expires_at - kExpirySkew) {
-      return absl::FailedPreconditionError(
-          "differential snapshot: the storage does not keep the result long enough to read it");
+      return StatusOf({.code = Code::kResultExpired,
+                       .message = "the storage does not keep the result long enough to read it"});
     }
     return absl::OkStatus();
   }
 
   absl::Status CheckAgainstPagesBefore(DifferentialPage& page) {
     if (volume_size_bytes_ >= 0 && page.volume_size_bytes != volume_size_bytes_) {
-      return absl::InvalidArgumentError(absl::StrCat("differential snapshot: pages of a volume of ",
-                                                     volume_size_bytes_, " bytes and of ",
-                                                     page.volume_size_bytes));
+      return Malformed(absl::StrCat("pages of a volume of ", volume_size_bytes_, " bytes and of ",
+                                    page.volume_size_bytes));
     }
     volume_size_bytes_ = page.volume_size_bytes;
     empty_pages_ = page.blocks.empty() ? empty_pages_ + 1 : 0;
     const bool stands_still = page.blocks.empty() && !page.next_offset.empty() &&
                               (page.next_offset == cursor_ || empty_pages_ > kEmptyPagesMax);
     if (stands_still) {
-      return absl::InvalidArgumentError("differential snapshot: a listing that never ends");
+      return Malformed("a listing that never ends");
     }
-    return Annotate(CheckBlocks(listed_to_bytes_, page.volume_size_bytes, page.blocks),
-                    "differential snapshot");
+    const absl::Status in_order =
+        CheckBlocks(listed_to_bytes_, page.volume_size_bytes, page.blocks);
+    return in_order.ok() ? in_order : Malformed(in_order.message());
   }
 
   absl::Status Pass(const ChangedBlock& block) {

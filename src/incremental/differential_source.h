@@ -36,6 +36,7 @@ struct DifferentialSourceOptions {
 //   FAILED_PRECONDITION  also: the storage has no such list, or keeps it no longer
 //   INVALID_ARGUMENT     pages that contradict themselves or each other
 //   PERMISSION_DENIED · UNAUTHENTICATED   what it says
+// Errors of the listing have their class (FailureOf()).
 // Thread-safe.
 class DifferentialSource : public ChangedBlockSource {
  public:

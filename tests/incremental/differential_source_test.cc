@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "incremental/listing_failure.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/http_test_server.h"
 #include "tests/support/status_matchers.h"
@@ -25,6 +26,7 @@ using support::ServedRequest;
 using support::StatusIs;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Optional;
 
 using Code = DifferentialErrorCode;
 
@@ -189,18 +191,26 @@ TEST_F(DifferentialSourceTest, ARefusedCursorMakesItBeginAnewAndNothingComesTwic
 }
 
 TEST_F(DifferentialSourceTest, WhatCannotPassEndsIt) {
-  const std::pair<Code, absl::StatusCode> cases[] = {
-      {Code::kInvalidArgument, absl::StatusCode::kFailedPrecondition},
-      {Code::kPermissionDenied, absl::StatusCode::kPermissionDenied},
-      {Code::kFullBackupRequired, absl::StatusCode::kFailedPrecondition},
-      {Code::kBaseSnapshotGone, absl::StatusCode::kNotFound},
-      {Code::kTargetSnapshotGone, absl::StatusCode::kNotFound},
-      {Code::kResultExpired, absl::StatusCode::kFailedPrecondition},
-      {Code::kOffsetOutOfRange, absl::StatusCode::kFailedPrecondition},
-      {Code::kUnsupported, absl::StatusCode::kFailedPrecondition},
-      {Code::kDriverContractViolation, absl::StatusCode::kInvalidArgument}};
-  for (const auto& [code, expected] : cases) {
-    EXPECT_THAT(List({Say(code)}), StatusIs(expected, HasSubstr(std::string(ErrorName(code)))));
+  struct Case {
+    Code code;
+    absl::StatusCode status;
+    ListingFailure failure;
+  };
+  using Status = absl::StatusCode;
+  const Case cases[] = {
+      {Code::kInvalidArgument, Status::kFailedPrecondition, ListingFailure::kNotComparable},
+      {Code::kPermissionDenied, Status::kPermissionDenied, ListingFailure::kPermanent},
+      {Code::kFullBackupRequired, Status::kFailedPrecondition, ListingFailure::kNotComparable},
+      {Code::kBaseSnapshotGone, Status::kNotFound, ListingFailure::kBaseGone},
+      {Code::kTargetSnapshotGone, Status::kNotFound, ListingFailure::kPermanent},
+      {Code::kResultExpired, Status::kFailedPrecondition, ListingFailure::kMetadataUnavailable},
+      {Code::kOffsetOutOfRange, Status::kFailedPrecondition, ListingFailure::kNotComparable},
+      {Code::kUnsupported, Status::kFailedPrecondition, ListingFailure::kDriverHasNoService},
+      {Code::kDriverContractViolation, Status::kInvalidArgument, ListingFailure::kMalformedList}};
+  for (const Case& item : cases) {
+    const absl::Status status = List({Say(item.code)});
+    EXPECT_THAT(status, StatusIs(item.status, HasSubstr(std::string(ErrorName(item.code)))));
+    EXPECT_THAT(FailureOf(status), Optional(item.failure)) << ErrorName(item.code);
     EXPECT_EQ(requests_.size(), 1U);
   }
 }
@@ -223,7 +233,9 @@ TEST_F(DifferentialSourceTest, ServersThatContradictThemselvesAreNotBelieved) {
                                      {SayText("{}")},
                                      {SayText("<html>")}};
   for (const std::vector<Step>& steps : cases) {
-    EXPECT_THAT(List(steps), StatusIs(absl::StatusCode::kInvalidArgument));
+    const absl::Status status = List(steps);
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(FailureOf(status), Optional(ListingFailure::kMalformedList));
     EXPECT_EQ(requests_.size(), steps.size());
   }
 }
