@@ -48,8 +48,8 @@ absl::Status FallbackRefused(const WhyFull& why) {
   return status;
 }
 
-// Why everything is read instead of what a source lists, if its error allows that.
-std::optional<FullReason> ReasonToRescan(const absl::Status& of_source) {
+// Why a full comes of what a source answered; nullopt where the answer ends the run.
+std::optional<FullReason> ReasonOf(const absl::Status& of_source) {
   const std::optional<ListingFailure> failure = FailureOf(of_source);
   if (!failure.has_value()) {
     const bool refused = absl::IsFailedPrecondition(of_source) || absl::IsNotFound(of_source);
@@ -57,6 +57,7 @@ std::optional<FullReason> ReasonToRescan(const absl::Status& of_source) {
   }
   switch (*failure) {
     case ListingFailure::kBaseGone:
+    case ListingFailure::kNotComparable:
       return FullReason::kBaseSnapshotGone;
     case ListingFailure::kDriverHasNoService:
       return FullReason::kDriverHasNoMetadataService;
@@ -64,11 +65,10 @@ std::optional<FullReason> ReasonToRescan(const absl::Status& of_source) {
       return FullReason::kMetadataUnavailable;
     case ListingFailure::kMetadataVersion:
       return FullReason::kMetadataVersion;
-    case ListingFailure::kNotComparable:
     case ListingFailure::kMalformedList:
       return FullReason::kListRefused;
     case ListingFailure::kPermanent:
-      break;
+      return std::nullopt;
   }
   return std::nullopt;
 }
@@ -110,7 +110,10 @@ class UploadRun {
   absl::StatusOr<BackupResult> Do();
 
  private:
-  // How a pass over the volume ended.
+  // What a pass over the volume goes by. With a parent, changed means since then, and allocated
+  // that all else is zero; without one the source is asked the same in both cases.
+  enum class Listing { kChanged, kAllocated, kEverything };
+  // How a pass ended.
   enum class PassEnd { kDone, kSourceRefused, kParentFailed };
 
   const WhyFull& SetWhy(FullReason reason, absl::string_view detail = "") {
@@ -120,8 +123,9 @@ class UploadRun {
   absl::Status ChooseLayout();
   absl::Status StartWriter();
   void OpenJournal();
-  absl::StatusOr<PassEnd> Pass(ChangedBlockSource& source, absl::string_view stage);
-  absl::Status Feed(ChangedBlockSource& source, ImageBuilder& builder, absl::Status& of_source);
+  Listing FirstListing();
+  absl::StatusOr<PassEnd> Pass(Listing listing, absl::string_view stage);
+  absl::Status Feed(Listing listing, ImageBuilder& builder, absl::Status& of_source);
   // Gives up what a list promised and reads everything.
   absl::Status Rescan(const WhyFull& why);
   absl::Status Transfer();
@@ -281,8 +285,7 @@ ChunkReaderOptions UploadRun::ReaderOptions() const {
 }
 
 // Lists and plans. `of_source` is the source's own error, as opposed to one of what is behind it.
-absl::Status UploadRun::Feed(ChangedBlockSource& source, ImageBuilder& builder,
-                             absl::Status& of_source) {
+absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Status& of_source) {
   const std::optional<VolumeLayout> parent_layout =
       parent_ == nullptr ? std::nullopt : std::optional<VolumeLayout>(parent_->layout);
   const auto take = [&](const Level1Plan& plan) {
@@ -292,28 +295,43 @@ absl::Status UploadRun::Feed(ChangedBlockSource& source, ImageBuilder& builder,
   ChunkPlanner planner(*layout_, parent_layout, take);
   DiffRequest request{
       .base = "", .target = options_.target_handle, .size_bytes = layout_->size_bytes()};
-  if (parent_ != nullptr) {
+  if (parent_ != nullptr && listing != Listing::kAllocated) {
     request.base = options_.base_handle.empty() ? parent_->stored.id.Hex() : options_.base_handle;
   }
-  ValidatingSource validated(source);
+  // Beside a parent, what is not listed would be called unchanged.
+  const bool gaps_are_zero = parent_ != nullptr && listing == Listing::kAllocated;
+  int64_t listed_to = 0;
+  const auto add_gap = [&](int64_t end_bytes) {
+    const int64_t begin_bytes = std::exchange(listed_to, end_bytes);
+    return gaps_are_zero && begin_bytes < end_bytes
+               ? planner.Add(
+                     {.extent = {begin_bytes, end_bytes - begin_bytes}, .kind = ExtentKind::kZero})
+               : absl::OkStatus();
+  };
+  FullScanSource everything;
+  ValidatingSource validated(listing == Listing::kEverything ? everything : source_);
   absl::Status of_sink;
   const absl::Status listed = validated.ListExtents(ctx_, request, [&](const ListedExtent& extent) {
     if (extent.kind == ExtentKind::kUnknown) {
       result_.unknown_bytes += extent.extent.length_bytes;
     }
-    of_sink = planner.Add(extent);
+    of_sink = add_gap(extent.extent.offset_bytes);
+    if (of_sink.ok()) {
+      listed_to = extent.extent.end_bytes();
+      of_sink = planner.Add(extent);
+    }
     return of_sink;
   });
   RETURN_IF_ERROR(of_sink);
   of_source = listed;
   RETURN_IF_ERROR(listed);
+  RETURN_IF_ERROR(add_gap(layout_->size_bytes()));
   return planner.Finish();
 }
 
-absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(ChangedBlockSource& source,
-                                                   absl::string_view stage) {
+absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string_view stage) {
   ledger_.emplace(*layout_);
-  result_.source = std::string(source.name());
+  result_.source = std::string(listing == Listing::kEverything ? kFullScan : source_.name());
   result_.unknown_bytes = 0;
   ASSIGN_OR_RETURN(std::unique_ptr<ChunkReader> reader,
                    ChunkReader::Make(ctx_, device_, ReaderOptions()));
@@ -323,7 +341,7 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(ChangedBlockSource& source,
   // The reader's threads call the builder: they end first.
   const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
   absl::Status of_source;
-  const absl::Status fed = Feed(source, builder, of_source);
+  const absl::Status fed = Feed(listing, builder, of_source);
   absl::StatusOr<BlobId> image_tree = fed.ok() ? builder.Finish() : fed;
   result_.read_bytes += reader->read_bytes();
   if (image_tree.ok()) {
@@ -332,8 +350,9 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(ChangedBlockSource& source,
     moved_trees_ = builder.TakeMovedTrees();
     return PassEnd::kDone;
   }
-  if (const std::optional<FullReason> reason = ReasonToRescan(of_source); reason.has_value()) {
-    SetWhy(*reason, of_source.message());
+  if (const std::optional<FullReason> refused = ReasonOf(of_source); refused.has_value()) {
+    // What came first stays the reason.
+    SetWhy(result_.why.has_value() ? result_.why->reason : *refused, of_source.message());
     return PassEnd::kSourceRefused;
   }
   if (builder.parent_failed()) {
@@ -347,12 +366,11 @@ absl::Status UploadRun::Rescan(const WhyFull& why) {
   if (options_.fail_on_fallback) {
     return FallbackRefused(why);
   }
-  FullScanSource everything;
-  ASSIGN_OR_RETURN(PassEnd end, Pass(everything, "rescan"));
+  ASSIGN_OR_RETURN(PassEnd end, Pass(Listing::kEverything, "rescan"));
   if (end == PassEnd::kParentFailed) {
     DropParent();
     result_.base.clear();
-    ASSIGN_OR_RETURN(end, Pass(everything, "rescan"));
+    ASSIGN_OR_RETURN(end, Pass(Listing::kEverything, "rescan"));
   }
   if (end != PassEnd::kDone) {
     return absl::InternalError(absl::StrCat("full scan: ", ToString(*result_.why)));
@@ -362,14 +380,41 @@ absl::Status UploadRun::Rescan(const WhyFull& why) {
   return absl::OkStatus();
 }
 
+UploadRun::Listing UploadRun::FirstListing() {
+  if (!options_.parent.has_value()) {
+    return Listing::kChanged;
+  }
+  if (!options_.incremental_asked) {
+    return Listing::kEverything;
+  }
+  if (parent_ == nullptr) {
+    // A list that is relative to a parent means something else without it.
+    return source_.lists_allocated() ? Listing::kAllocated : Listing::kEverything;
+  }
+  const int64_t before_bytes = parent_->layout.size_bytes();
+  if (source_.lists_allocated() && before_bytes != layout_->size_bytes()) {
+    // Drivers have lost changes of volumes that grew.
+    SetWhy(FullReason::kVolumeResized,
+           absl::StrCat("from ", before_bytes, " to ", layout_->size_bytes(), " bytes"));
+    return Listing::kAllocated;
+  }
+  return Listing::kChanged;
+}
+
 absl::Status UploadRun::Transfer() {
-  FullScanSource everything;
-  // A list that is relative to a parent means something else without it.
-  const bool lost_parent = options_.parent.has_value() && parent_ == nullptr;
-  const bool reads_all = options_.parent.has_value() && !options_.incremental_asked;
-  ChangedBlockSource& source =
-      lost_parent || reads_all ? static_cast<ChangedBlockSource&>(everything) : source_;
-  ASSIGN_OR_RETURN(const PassEnd end, Pass(source, "transfer"));
+  Listing listing = FirstListing();
+  if (listing == Listing::kAllocated && options_.fail_on_fallback &&
+      TextOf(result_.why->reason).is_fallback) {
+    return FallbackRefused(*result_.why);
+  }
+  ASSIGN_OR_RETURN(PassEnd end, Pass(listing, "transfer"));
+  const bool base_refused = end == PassEnd::kSourceRefused && parent_ != nullptr &&
+                            listing == Listing::kChanged &&
+                            result_.why->reason == FullReason::kBaseSnapshotGone;
+  if (base_refused && source_.lists_allocated() && !options_.fail_on_fallback) {
+    listing = Listing::kAllocated;
+    ASSIGN_OR_RETURN(end, Pass(listing, "transfer"));
+  }
   timer_.End("transfer");
   if (end == PassEnd::kParentFailed) {
     DropParent();
@@ -378,8 +423,9 @@ absl::Status UploadRun::Transfer() {
   if (end != PassEnd::kDone) {
     return Rescan(*result_.why);
   }
-  const bool scanned = source.name() == kFullScan;
-  result_.mode_done = parent_ != nullptr && !scanned ? "incremental" : "full";
+  const bool scanned = result_.source == kFullScan;
+  const bool incremental = parent_ != nullptr && listing == Listing::kChanged && !scanned;
+  result_.mode_done = incremental ? "incremental" : "full";
   if (parent_ != nullptr && scanned) {
     SetWhy(options_.incremental_asked ? FullReason::kNoChangedBlockList
                                       : FullReason::kForcedByUser);

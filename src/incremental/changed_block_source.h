@@ -51,6 +51,10 @@ class ChangedBlockSource {
   // "full-scan", "extent-list", "image-extents": for results and messages.
   virtual absl::string_view name() const = 0;
 
+  // Whether it also lists what is allocated when a base was meant: then a base that is of no use
+  // costs the reading of what is allocated, not of everything.
+  virtual bool lists_allocated() const { return false; }
+
   // Feeds `sink` every extent of `request.target` that differs from `request.base`, or every
   // allocated one when there is no base. Blocks until done. An error from `sink` stops the listing
   // and is returned unchanged. Errors of its own:

@@ -65,6 +65,7 @@ class CsiMetadataSource : public ChangedBlockSource {
                     CsiMetadataOptions options);
 
   absl::string_view name() const override { return "csi-metadata"; }
+  bool lists_allocated() const override { return true; }
 
   absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
                            ExtentSink sink) override;

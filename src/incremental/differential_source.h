@@ -43,6 +43,7 @@ class DifferentialSource : public ChangedBlockSource {
   explicit DifferentialSource(DifferentialSourceOptions options, Random& random = Random::Real());
 
   absl::string_view name() const override { return "differential-snapshot"; }
+  bool lists_allocated() const override { return true; }
 
   absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
                            ExtentSink sink) override;

@@ -25,8 +25,8 @@ constexpr FullReasonText kReasons[] = {
      "stored again.",
      "Give a list with --extents."},
     {FullReason::kBaseSnapshotGone, "base-snapshot-gone", true,
-     "The driver no longer has the volume snapshot of the earlier backup, so it could not "
-     "say what changed since.",
+     "The driver no longer has the volume snapshot of the earlier backup, or does not compare it "
+     "with this one; what is allocated was read.",
      "Keep the newest volume snapshot of each volume until the next backup has been made."},
     {FullReason::kDriverHasNoMetadataService, "driver-has-no-metadata-service", true,
      "The volume's CSI driver serves no snapshot metadata in this cluster, or has it "
@@ -49,6 +49,10 @@ constexpr FullReasonText kReasons[] = {
      "A block that the list called unchanged had changed, so everything was read.",
      "Report it to whoever makes the list: every earlier backup that believed it may lack "
      "changes. This one is good."},
+    {FullReason::kVolumeResized, "volume-resized", true,
+     "The volume has another size than at the last backup, after which drivers have been known to "
+     "lose changes; what is allocated was read.",
+     "Nothing; the next backup is an increment."},
 };
 
 }  // namespace

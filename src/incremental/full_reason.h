@@ -23,6 +23,7 @@ enum class FullReason {
   kMetadataVersion,
   kListRefused,
   kAuditMismatch,
+  kVolumeResized,
 };
 
 struct FullReasonText {

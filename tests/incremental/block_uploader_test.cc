@@ -252,6 +252,122 @@ TEST(BlockUploaderTest, ASourceSaysWhetherReadingEverythingHelps) {
               StatusIs(absl::StatusCode::kNotFound, "no target"));
 }
 
+// Asks somebody who knows both what changed and what is allocated.
+class TwoListsSource : public ChangedBlockSource {
+ public:
+  absl::string_view name() const override { return "two-lists"; }
+  bool lists_allocated() const override { return true; }
+  absl::Status ListExtents(const CallContext&, const DiffRequest& request,
+                           ExtentSink sink) override {
+    asked_.push_back(request.base.empty() ? "allocated" : "changed");
+    for (const ListedExtent& extent : request.base.empty() ? allocated : changed) {
+      RETURN_IF_ERROR(sink(extent));
+    }
+    return request.base.empty() ? of_allocated : of_changed;
+  }
+
+  const std::vector<std::string>& asked() const { return asked_; }
+
+  std::vector<ListedExtent> changed;
+  std::vector<ListedExtent> allocated;
+  absl::Status of_changed;  // after its extents
+  absl::Status of_allocated;
+
+ private:
+  std::vector<std::string> asked_;
+};
+
+// A volume with a hole in its middle, a parent of it, and a change.
+struct VolumeWithHole {
+  VolumeWithHole() : device(kSmall) {
+    device.Store(0, RandomBytes(2 * kChunk, 8));
+    device.Store(kSmall - kChunk, RandomBytes(kChunk, 9));
+    FullScanSource everything;
+    const auto first = volume.Backup(device, everything, VolumeFixture::Options());
+    EXPECT_THAT(first, IsOk());
+    options = VolumeFixture::Options();
+    options.parent = volume.Stored(first->snapshot);
+    device.Store(17, "changed");
+    source.changed = {Data(17, 7)};
+    source.allocated = {Data(0, 2 * kChunk), Data(kSmall - kChunk, kChunk)};
+  }
+
+  BackupResult Backup() {
+    const auto result = volume.Backup(device, source, options);
+    EXPECT_THAT(result, IsOk());
+    volume.ExpectRestores(result->snapshot, device.Load(0, kSmall));
+    return *result;
+  }
+
+  VolumeFixture volume;
+  FakeBlockDevice device;
+  TwoListsSource source;
+  UploadOptions options;
+};
+
+TEST(BlockUploaderTest, ABaseThatIsGoneCostsTheReadingOfWhatIsAllocated) {
+  for (const ListingFailure failure : {ListingFailure::kBaseGone, ListingFailure::kNotComparable}) {
+    VolumeWithHole v;
+    v.source.of_changed = WithFailure(absl::NotFoundError("no such base"), failure);
+    const BackupResult full = v.Backup();
+    EXPECT_THAT(v.source.asked(), testing::ElementsAre("changed", "allocated"));
+    EXPECT_EQ(full.mode_done, "full");
+    EXPECT_EQ(Why(full), "base-snapshot-gone: no such base");
+    EXPECT_EQ(full.source, "two-lists");
+    EXPECT_NE(full.base, "");
+    EXPECT_EQ(full.data_blobs, 2);  // The chunk that changed, and the manifest.
+    // The first pass had read one chunk when the answer came.
+    EXPECT_LE(full.read_bytes, 4 * kChunk);
+  }
+}
+
+TEST(BlockUploaderTest, WhatAListLeavesOutBesideAParentIsZeroWhenItIsOfWhatIsAllocated) {
+  VolumeWithHole v;
+  v.source.of_changed = WithFailure(absl::NotFoundError("gone"), ListingFailure::kBaseGone);
+  v.device.Store(kSmall - kChunk, std::string(kChunk, '\0'));
+  v.source.allocated = {Data(0, 2 * kChunk)};
+  v.options.audit_one_in = 1;
+  EXPECT_FALSE(v.Backup().audit_mismatch);
+}
+
+TEST(BlockUploaderTest, WithoutAnAnswerEverythingIsReadForTheReasonThatCameFirst) {
+  const std::vector<std::pair<ListingFailure, std::string>> reasons = {
+      {ListingFailure::kDriverHasNoService, "driver-has-no-metadata-service"},
+      {ListingFailure::kMetadataUnavailable, "metadata-unavailable"},
+      {ListingFailure::kMetadataVersion, "metadata-version"},
+      {ListingFailure::kMalformedList, "list-refused"}};
+  for (const auto& [failure, reason] : reasons) {
+    VolumeWithHole v;
+    v.source.of_changed = WithFailure(absl::UnavailableError("as it was"), failure);
+    const BackupResult full = v.Backup();
+    EXPECT_EQ(full.mode_done, "full");
+    EXPECT_EQ(Why(full), absl::StrCat(reason, ": as it was"));
+    EXPECT_EQ(full.source, "full-scan");
+    v.options.fail_on_fallback = true;
+    EXPECT_TRUE(IsFallbackRefused(v.volume.Backup(v.device, v.source, v.options).status()));
+  }
+  VolumeWithHole v;
+  v.source.of_changed = WithFailure(absl::NotFoundError("gone"), ListingFailure::kBaseGone);
+  v.source.of_allocated =
+      WithFailure(absl::UnavailableError("nobody there"), ListingFailure::kMetadataUnavailable);
+  const BackupResult full = v.Backup();
+  EXPECT_EQ(Why(full), "base-snapshot-gone: nobody there");
+  EXPECT_EQ(full.source, "full-scan");
+}
+
+TEST(BlockUploaderTest, AResizedVolumeIsListedAnew) {
+  VolumeWithHole v;
+  FakeBlockDevice larger(kSmall + kChunk);
+  larger.Store(0, v.device.Load(0, kSmall));
+  const auto full = v.volume.Backup(larger, v.source, v.options);
+  ASSERT_THAT(full, IsOk());
+  EXPECT_THAT(v.source.asked(), testing::ElementsAre("allocated"));
+  EXPECT_EQ(full->why->reason, FullReason::kVolumeResized);
+  v.volume.ExpectRestores(full->snapshot, larger.Load(0, kSmall + kChunk));
+  v.options.fail_on_fallback = true;
+  EXPECT_TRUE(IsFallbackRefused(v.volume.Backup(larger, v.source, v.options).status()));
+}
+
 TEST(BlockUploaderTest, AParentWhoseTreesAreGoneMakesAFull) {
   SmallVolume v;
   v.volume.store().RemoveObject(repository::SidecarKey(v.first->snapshot));
