@@ -31,10 +31,10 @@ class ResticWritersTest : public StoryFixture {
     return all;
   }
 
-  // To both of ours.
-  void Signal(const std::string& name) const {
+  // To one of ours.
+  void Signal(const std::string& signal, const std::string& writer) const {
     const Outcome sent = repository::Shell(
-        absl::StrCat("kill -", name, " $(cat ", Path("one.pid"), " ", Path("two.pid"), ")"));
+        absl::StrCat("kill -", signal, " $(cat ", Path(absl::StrCat(writer, ".pid")), ")"));
     EXPECT_EQ(sent.exit_code, 0) << sent.output;
   }
 };
@@ -53,9 +53,9 @@ TEST_P(ResticWritersTest, AllWriteAtOnceAndNothingIsLost) {
                      " backup --json --chunk-size 256KiB --path /", name,
                      " --limit-upload 400 image"),
         Path(name));
+    AwaitLocks(static_cast<int>(writers.size()));
+    Signal("STOP", name);  // Until the others have begun, however long that takes.
   }
-  AwaitLocks(2);
-  Signal("STOP");  // Until the others have begun, however long that takes.
   for (const Restic& restic : Everybody()) {
     writers[restic.release] = std::make_unique<HeldCommand>(
         absl::StrCat(Exports(), restic.program, " --no-cache backup --json --stdin --tag ",
@@ -63,7 +63,8 @@ TEST_P(ResticWritersTest, AllWriteAtOnceAndNothingIsLost) {
         Path(restic.release));
   }
   AwaitLocks(static_cast<int>(writers.size()));  // All have begun, and none has ended.
-  Signal("CONT");
+  Signal("CONT", "one");
+  Signal("CONT", "two");
   for (const Restic& restic : Everybody()) {
     writers[restic.release]->Write(stream);
   }
