@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "incremental/backup_result.h"
 #include "incremental/listing_failure.h"
 #include "repository/volume_layout.h"
@@ -20,6 +21,7 @@ using repository::kLevel1Chunks;
 using support::FakeBlockDevice;
 using support::IsOk;
 using support::StatusIs;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr int64_t kChunk = VolumeFixture::kChunk;
@@ -310,7 +312,7 @@ TEST(BlockUploaderTest, ABaseThatIsGoneCostsTheReadingOfWhatIsAllocated) {
     VolumeWithHole v;
     v.source.of_changed = WithFailure(absl::NotFoundError("no such base"), failure);
     const BackupResult full = v.Backup();
-    EXPECT_THAT(v.source.asked(), testing::ElementsAre("changed", "allocated"));
+    EXPECT_THAT(v.source.asked(), ElementsAre("changed", "allocated"));
     EXPECT_EQ(full.mode_done, "full");
     EXPECT_EQ(Why(full), "base-snapshot-gone: no such base");
     EXPECT_EQ(full.source, "two-lists");
@@ -361,7 +363,7 @@ TEST(BlockUploaderTest, AResizedVolumeIsListedAnew) {
   larger.Store(0, v.device.Load(0, kSmall));
   const auto full = v.volume.Backup(larger, v.source, v.options);
   ASSERT_THAT(full, IsOk());
-  EXPECT_THAT(v.source.asked(), testing::ElementsAre("allocated"));
+  EXPECT_THAT(v.source.asked(), ElementsAre("allocated"));
   EXPECT_EQ(full->why->reason, FullReason::kVolumeResized);
   v.volume.ExpectRestores(full->snapshot, larger.Load(0, kSmall + kChunk));
   v.options.fail_on_fallback = true;
