@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cli/cluster_snapshot.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/resume.h"
@@ -20,6 +21,7 @@
 #include "incremental/file_block_device.h"
 #include "incremental/full_scan_source.h"
 #include "incremental/image_extent_source.h"
+#include "incremental/volume_record.h"
 #include "repository/chain.h"
 
 namespace csidelta::cli {
@@ -96,6 +98,10 @@ class BackupCommand : public Command {
   void DeclareRecordFlags(ArgumentTable& table);
   absl::StatusOr<std::unique_ptr<ChangedBlockSource>> OpenSource(const CallContext& ctx,
                                                                  bool is_block_device) const;
+  absl::StatusOr<std::unique_ptr<ChangedBlockSource>> AskCluster(const CallContext& ctx,
+                                                                 Session& session,
+                                                                 Repository& repository,
+                                                                 UploadOptions& options);
   absl::StatusOr<std::string> RecordedPath() const;
   absl::StatusOr<repository::RepoSnapshot> MakeRecord(const Session& session) const;
   absl::StatusOr<std::optional<StoredSnapshot>> ChooseParent(
@@ -110,6 +116,8 @@ class BackupCommand : public Command {
 
   std::string device_;
   std::string extents_;
+  ClusterSnapshotFlags cluster_flags_;
+  std::unique_ptr<ClusterSnapshot> cluster_snapshot_;
   std::string parent_;
   bool force_ = false;
   bool new_chain_ = false;
@@ -132,6 +140,7 @@ VerbSyntax BackupCommand::Declare() {
             "a list of what changed since the parent, or of what is allocated where there is none; "
             "\"-\": standard input",
             extents_);
+  cluster_flags_.Declare(table);
   table.Add("--parent", "ID",
             "the snapshot to build on, by the beginning of its id; else the newest of this host "
             "and path",
@@ -167,6 +176,9 @@ VerbSyntax BackupCommand::Declare() {
               "in bytes, and may end with {\"end\":true}; from a pipe it must. An empty list means "
               "that nothing changed. Without a list an image file is asked for what it has "
               "allocated, and a device is read as a whole.\n"
+              "With --volume-snapshot the list comes from the CSI driver, by the service that its "
+              "SnapshotMetadataService names: what changed since the parent's volume snapshot, or "
+              "without a parent what is allocated.\n"
               "What was not read is audited: a sample of it is read again, and one mismatch makes "
               "the backup a full one, which ends with exit code 20.",
           .table = std::move(table)};
@@ -190,6 +202,32 @@ absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupCommand::OpenSource(
   }
   ASSIGN_OR_RETURN(ImageExtentSource source, ImageExtentSource::Open(device_));
   return std::make_unique<ImageExtentSource>(std::move(source));
+}
+
+// The driver of the VolumeSnapshot, with what the options then need to know of it.
+absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupCommand::AskCluster(
+    const CallContext& ctx, Session& session, Repository& repository, UploadOptions& options) {
+  ASSIGN_OR_RETURN(cluster_snapshot_, ClusterSnapshot::Open(ctx, cluster_flags_));
+  cluster_snapshot_->Record(options.manifest);
+  options.target_handle = cluster_flags_.volume_snapshot;
+  Random& random = *session.environment().random;
+  if (!options.parent.has_value()) {
+    return cluster_snapshot_->MakeSource(nullptr, random);
+  }
+  const absl::StatusOr<std::unique_ptr<incremental::VolumeRecord>> parent =
+      incremental::OpenVolumeRecord(ctx, repository, *options.parent);
+  if (!parent.ok()) {
+    return std::make_unique<FullScanSource>();  // The backup meets the same, and says so.
+  }
+  options.base_handle = cluster_snapshot_->BaseOf((*parent)->manifest);
+  if (options.base_handle.empty()) {
+    session.console().Warn(
+        absl::StrCat("parent ", options.parent->id.ShortHex(),
+                     " does not say which volume snapshot it was made of, so everything is read; "
+                     "the next backup will know, or --base-handle says it"));
+    return std::make_unique<FullScanSource>();
+  }
+  return cluster_snapshot_->MakeSource(&(*parent)->manifest, random);
 }
 
 absl::StatusOr<std::string> BackupCommand::RecordedPath() const {
@@ -301,10 +339,19 @@ ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) const
 absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& session) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,
                    FileBlockDevice::OpenForRead(device_));
-  ASSIGN_OR_RETURN(const std::unique_ptr<ChangedBlockSource> source,
-                   OpenSource(ctx, device->facts().is_block_device));
+  const bool asks_cluster = !cluster_flags_.volume_snapshot.empty();
+  if (asks_cluster && !extents_.empty()) {
+    return absl::InvalidArgumentError("--extents and --volume-snapshot are two lists; give one");
+  }
+  std::unique_ptr<ChangedBlockSource> source;
+  if (!asks_cluster) {
+    ASSIGN_OR_RETURN(source, OpenSource(ctx, device->facts().is_block_device));
+  }
   ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kWrite));
   ASSIGN_OR_RETURN(UploadOptions options, MakeOptions(ctx, session, *repository));
+  if (asks_cluster) {
+    ASSIGN_OR_RETURN(source, AskCluster(ctx, session, *repository, options));
+  }
   ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
                    UseUnfinished(ctx, session, *repository, options));
   ProgressMeter meter(session.console(), *ctx.clock);

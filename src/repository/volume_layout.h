@@ -125,6 +125,8 @@ struct VolumeManifest {
   std::string csi_driver;
   std::string snapshot_handle;
   std::string change_id;
+  std::string volume_handle;
+  std::string snapshot_time;  // RFC 3339: when the driver cut it
   std::string source;  // "csi-metadata", "full-scan", …
   std::string kind;    // "full" or "incremental"
   std::string reason;  // why it is a full one; "" for an increment

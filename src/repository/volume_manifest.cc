@@ -17,13 +17,15 @@ constexpr std::array<Text, 3> kClaimTexts = {{{"namespace", &VolumeManifest::pvc
                                               {"name", &VolumeManifest::pvc_name},
                                               {"uid", &VolumeManifest::pvc_uid}}};
 
-constexpr std::array<Text, 13> kTexts = {{{"pv", &VolumeManifest::pv},
+constexpr std::array<Text, 15> kTexts = {{{"pv", &VolumeManifest::pv},
                                           {"storage_class", &VolumeManifest::storage_class},
                                           {"volume_mode", &VolumeManifest::volume_mode},
                                           {"fs_type", &VolumeManifest::fs_type},
                                           {"csi_driver", &VolumeManifest::csi_driver},
                                           {"snapshot_handle", &VolumeManifest::snapshot_handle},
                                           {"change_id", &VolumeManifest::change_id},
+                                          {"volume_handle", &VolumeManifest::volume_handle},
+                                          {"snapshot_time", &VolumeManifest::snapshot_time},
                                           {"source", &VolumeManifest::source},
                                           {"kind", &VolumeManifest::kind},
                                           {"reason", &VolumeManifest::reason},

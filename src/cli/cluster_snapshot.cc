@@ -1,0 +1,101 @@
+#include "cli/cluster_snapshot.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "incremental/csi_metadata_source.h"
+#include "k8s/config.h"
+#include "k8s/rest_client.h"
+
+namespace csidelta::cli {
+
+void ClusterSnapshotFlags::Declare(ArgumentTable& table) {
+  table.Add("--volume-snapshot", "NS/NAME",
+            "the VolumeSnapshot that DEVICE was made of: its CSI driver is asked what changed",
+            volume_snapshot);
+  table.Add("--base-handle", "HANDLE",
+            "what the driver knows the parent's volume snapshot by; else what was recorded with "
+            "the parent",
+            base_handle);
+  table.Add("--change-id-annotation", "NAME",
+            "the annotation of a VolumeSnapshot that holds what its driver compares by, if not by "
+            "handles",
+            change_id_annotation);
+  table.Add("--service-account", "NS/NAME",
+            "whose token the service of snapshot metadata is shown; else of who we are",
+            service_account);
+  table.Add("--metadata-token-file", "FILE",
+            "that token, where the kubelet keeps one for the service's audience", token_file);
+  table.Add("--metadata-server-name", "NAME",
+            "the name in the service's certificate, if it is not the host of its address",
+            server_name);
+  table.Add("--kubeconfig", "FILE", "how to reach the cluster; else KUBECONFIG, or as a Pod does",
+            kubeconfig);
+  table.Add("--kubecontext", "NAME", "which context of it; else its current one", kubecontext);
+}
+
+absl::StatusOr<std::unique_ptr<ClusterSnapshot>> ClusterSnapshot::Open(
+    const CallContext& ctx, const ClusterSnapshotFlags& flags) {
+  const std::vector<std::string> parts = absl::StrSplit(flags.volume_snapshot, '/');
+  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--volume-snapshot ", flags.volume_snapshot, " is not NAMESPACE/NAME"));
+  }
+  k8s::ClientSettings settings = k8s::ClientSettings::FromEnvironment();
+  settings.kubeconfig = flags.kubeconfig;
+  settings.kubecontext = flags.kubecontext;
+  std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(std::move(settings));
+  ASSIGN_OR_RETURN(
+      csi::BoundSnapshot snapshot,
+      csi::ReadBoundSnapshot(ctx, *api, parts[0], parts[1], flags.change_id_annotation));
+  return std::unique_ptr<ClusterSnapshot>(
+      new ClusterSnapshot(flags, std::move(api), std::move(snapshot)));
+}
+
+ClusterSnapshot::ClusterSnapshot(const ClusterSnapshotFlags& flags,
+                                 std::unique_ptr<k8s::ApiClient> api, csi::BoundSnapshot snapshot)
+    : flags_(flags),
+      api_(std::move(api)),
+      tokens_(*api_, {.service_account = flags.service_account,
+                      .pod_name = "",
+                      .pod_uid = "",
+                      .token_path = flags.token_file}),
+      snapshot_(std::move(snapshot)) {}
+
+void ClusterSnapshot::Record(repository::VolumeManifest& manifest) const {
+  manifest.pvc_namespace = snapshot_.namespace_name;
+  manifest.pvc_name = snapshot_.claim;
+  manifest.volume_mode = snapshot_.volume_mode;
+  manifest.csi_driver = snapshot_.driver;
+  manifest.snapshot_handle = snapshot_.snapshot_handle;
+  manifest.change_id = snapshot_.change_id;
+  manifest.volume_handle = snapshot_.volume_handle;
+  manifest.snapshot_time =
+      snapshot_.cut_time.has_value() ? csi::ToRfc3339(*snapshot_.cut_time) : "";
+}
+
+std::string ClusterSnapshot::BaseOf(const repository::VolumeManifest& parent) const {
+  if (!flags_.base_handle.empty()) {
+    return flags_.base_handle;
+  }
+  return flags_.change_id_annotation.empty() ? parent.snapshot_handle : parent.change_id;
+}
+
+std::unique_ptr<incremental::ChangedBlockSource> ClusterSnapshot::MakeSource(
+    const repository::VolumeManifest* parent, Random& random) {
+  incremental::CsiMetadataOptions options;
+  options.server_name = flags_.server_name;
+  if (parent != nullptr) {
+    options.base = {.driver = parent->csi_driver,
+                    .volume_handle = parent->volume_handle,
+                    .cut_time = csi::FromRfc3339(parent->snapshot_time)};
+  }
+  return std::make_unique<incremental::CsiMetadataSource>(*api_, tokens_, random,
+                                                          std::move(options));
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,196 @@
+// csi-delta backup --volume-snapshot: the whole program in this process, an API server over TLS, and
+// a driver's service of snapshot metadata.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/program.h"
+#include "tests/cli/outcome.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/fake_metadata_server.h"
+#include "tests/support/metadata_cluster.h"
+
+namespace csidelta::cli {
+namespace {
+
+using support::FakeMetadataServer;
+using support::ServedQuery;
+using support::ServedStream;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int64_t kChunk = 256 << 10;
+constexpr int64_t kImageBytes = 40 * kChunk;
+
+class VolumeSnapshotTest : public testing::Test {
+ protected:
+  VolumeSnapshotTest()
+      : api_server_(cluster_.api,
+                    {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                     support::MetadataServiceType(),
+                     {"", "v1", "serviceaccounts", "ServiceAccount", true},
+                     {"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview",
+                      false}},
+                    {.tls = true}),
+        service_(authority_.IssueServer("IP:127.0.0.1"),
+                 [this](const ServedQuery& query, ServedStream& stream) -> absl::Status {
+                   if (query.is_delta && base_gone_) {
+                     return absl::NotFoundError("no such snapshot");
+                   }
+                   return ServeTuples(query, stream, kImageBytes,
+                                      query.is_delta ? changed_ : allocated_);
+                 }) {
+    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-cli-XXXXXX");
+    folder_ = ::mkdtemp(name.data());
+    std::ofstream(Path("kubeconfig")) << api_server_.Kubeconfig("{token: abc}");
+    std::filesystem::resize_file(Touch("image"), kImageBytes);
+    cluster_.Advertise(service_.address(), authority_.ca_pem());
+    EXPECT_EQ(Run({"init"}).code, ExitCode::kOk);
+  }
+  ~VolumeSnapshotTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+
+  std::string Touch(const std::string& name) const {
+    const std::ofstream file(Path(name));
+    return Path(name);
+  }
+
+  Outcome Run(const std::vector<std::string>& words) const {
+    Outcome outcome;
+    const auto into = [](std::string& text) {
+      return [&text](absl::string_view bytes) {
+        text.append(bytes.data(), bytes.size());
+        return true;
+      };
+    };
+    const std::map<std::string, std::string> variables = {{"RESTIC_PASSWORD", "secret"},
+                                                          {"RESTIC_REPOSITORY", Path("repo")}};
+    outcome.code = RunProgram(
+        CallContext(), words,
+        {.get = [&](const char* name) -> const char* {
+           const auto found = variables.find(name);
+           return found == variables.end() ? nullptr : found->second.c_str();
+         },
+         .out = into(outcome.out),
+         .error = into(outcome.error)});
+    return outcome;
+  }
+
+  Outcome Backup(const std::string& snapshot, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"backup",     "--json",           "--chunk-size",
+                                      "256KiB",     "--kubeconfig",     Path("kubeconfig"),
+                                      Path("image"), "--volume-snapshot", snapshot};
+    words.insert(words.end(), more.begin(), more.end());
+    return Run(words);
+  }
+
+  void WriteAt(int64_t offset_bytes, const std::string& bytes) const {
+    std::fstream file(Path("image"), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(offset_bytes);
+    file << bytes;
+  }
+
+  std::string Content(const std::string& name) const {
+    std::ifstream file(Path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::string folder_;
+  support::MetadataCluster cluster_;
+  support::TestAuthority authority_;
+  std::vector<Extent> allocated_;
+  std::vector<Extent> changed_;
+  bool base_gone_ = false;
+  support::ApiTestServer api_server_;
+  FakeMetadataServer service_;
+};
+
+TEST_F(VolumeSnapshotTest, TheSecondBackupReadsWhatTheDriverSays) {
+  WriteAt(5 * kChunk, std::string(4096, 'a'));
+  allocated_ = {{5 * kChunk, 4096}};
+  const Outcome first = Backup("app/old");
+  ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
+  EXPECT_EQ(GetString(first.Result(), {"source"}), "csi-metadata");
+  EXPECT_EQ(GetInt(first.Result(), {"read_bytes"}), kChunk);
+  WriteAt(9 * kChunk + 100, std::string(4096, 'b'));
+  changed_ = {{9 * kChunk, 8192}};
+  const Outcome second = Backup("app/new");
+  ASSERT_EQ(second.code, ExitCode::kOk) << second.error;
+  EXPECT_EQ(GetString(second.Result(), {"mode_done"}), "incremental");
+  EXPECT_EQ(GetInt(second.Result(), {"read_bytes"}), kChunk);
+  EXPECT_EQ(service_.queries().back().base, "handle-old") << "from the repository";
+  ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
+  EXPECT_EQ(Content("target"), Content("image"));
+}
+
+TEST_F(VolumeSnapshotTest, ABaseThatIsGoneMakesAFullAndSaysSo) {
+  ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
+  base_gone_ = true;
+  WriteAt(0, "news");
+  const Outcome full = Backup("app/new");
+  ASSERT_EQ(full.code, ExitCode::kOk) << full.error;
+  EXPECT_EQ(GetString(full.Result(), {"mode_done"}), "full");
+  EXPECT_THAT(GetString(full.Result(), {"reason"}), HasSubstr("base-snapshot-gone"));
+  EXPECT_THAT(full.error, HasSubstr("base-snapshot-gone"));
+  EXPECT_EQ(Backup("app/new", {"--on-fallback", "fail"}).code, ExitCode::kFallbackRefused);
+}
+
+TEST_F(VolumeSnapshotTest, TheBaseMayBeGiven) {
+  ASSERT_EQ(Run({"backup", Path("image")}).code, ExitCode::kOk);
+  const Outcome unknown = Backup("app/new", {"--chunk-size", "512KiB"});
+  ASSERT_EQ(unknown.code, ExitCode::kOk) << unknown.error;
+  EXPECT_THAT(unknown.error, HasSubstr("--base-handle"));
+  EXPECT_THAT(service_.queries(), IsEmpty());
+  const Outcome given =
+      Backup("app/new", {"--chunk-size", "512KiB", "--base-handle", "handle-old"});
+  ASSERT_EQ(given.code, ExitCode::kOk) << given.error;
+  EXPECT_EQ(GetString(given.Result(), {"mode_done"}), "incremental");
+}
+
+TEST_F(VolumeSnapshotTest, AChangeIdIsTheBaseWhereTheDriverHasOne) {
+  for (const char* name : {"old", "new"}) {
+    cluster_.api.Mutate(csi::VolumeSnapshotKey("app", name), [&](Json& snapshot) {
+      SetJson(snapshot, {"metadata", "annotations", "csi.example/change-id"},
+              absl::StrCat("change-", name));
+    });
+  }
+  const std::vector<std::string> annotation = {"--change-id-annotation", "csi.example/change-id"};
+  ASSERT_EQ(Backup("app/old", annotation).code, ExitCode::kOk);
+  ASSERT_EQ(Backup("app/new", annotation).code, ExitCode::kOk);
+  EXPECT_EQ(service_.queries().back().base, "change-old");
+}
+
+TEST_F(VolumeSnapshotTest, AnotherVolumesSnapshotIsNotCompared) {
+  ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
+  cluster_.api.Mutate(csi::VolumeSnapshotContentKey("content-new"), [](Json& content) {
+    SetJson(content, {"spec", "source", "volumeHandle"}, "volume-2");
+  });
+  const Outcome full = Backup("app/new");
+  ASSERT_EQ(full.code, ExitCode::kOk) << full.error;
+  EXPECT_THAT(GetString(full.Result(), {"reason"}), HasSubstr("not-comparable"));
+}
+
+TEST_F(VolumeSnapshotTest, WhatAPersonMustMendFails) {
+  EXPECT_THAT(Backup("app/gone").error, HasSubstr("app/gone"));
+  EXPECT_EQ(Backup("app/gone").code, ExitCode::kFailed);
+  EXPECT_EQ(Backup("new").code, ExitCode::kFailed);
+  EXPECT_EQ(Backup("app/new", {"--extents", "-"}).code, ExitCode::kFailed);
+  cluster_.api.Forbid("create", "serviceaccounts");
+  const Outcome forbidden = Backup("app/new");
+  EXPECT_EQ(forbidden.code, ExitCode::kFailed);
+  EXPECT_THAT(forbidden.error, HasSubstr("serviceaccounts"));
+}
+
+}  // namespace
+}  // namespace csidelta::cli
