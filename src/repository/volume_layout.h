@@ -127,9 +127,9 @@ struct VolumeManifest {
   std::string change_id;
   std::string volume_handle;
   std::string snapshot_time;  // RFC 3339: when the driver cut it
-  std::string source;  // "csi-metadata", "full-scan", …
-  std::string kind;    // "full" or "incremental"
-  std::string reason;  // why it is a full one; "" for an increment
+  std::string source;         // "csi-metadata", "full-scan", …
+  std::string kind;           // "full" or "incremental"
+  std::string reason;         // why it is a full one; "" for an increment
   std::string parent_snapshot;
   int64_t extents_bytes = 0;
   int64_t read_bytes = 0;

@@ -1,5 +1,5 @@
-// csi-delta backup --volume-snapshot: the whole program in this process, an API server over TLS, and
-// a driver's service of snapshot metadata.
+// csi-delta backup --volume-snapshot: the whole program in this process, an API server over TLS,
+// and a driver's service of snapshot metadata.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -35,13 +35,14 @@ constexpr int64_t kImageBytes = 40 * kChunk;
 class VolumeSnapshotTest : public testing::Test {
  protected:
   VolumeSnapshotTest()
-      : api_server_(cluster_.api,
-                    {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                     support::MetadataServiceType(),
-                     {"", "v1", "serviceaccounts", "ServiceAccount", true},
-                     {"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview",
-                      false}},
-                    {.tls = true}),
+      : api_server_(
+            cluster_.api,
+            {csi::VolumeSnapshotType(),
+             csi::VolumeSnapshotContentType(),
+             support::MetadataServiceType(),
+             {"", "v1", "serviceaccounts", "ServiceAccount", true},
+             {"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false}},
+            {.tls = true}),
         service_(authority_.IssueServer("IP:127.0.0.1"),
                  [this](const ServedQuery& query, ServedStream& stream) -> absl::Status {
                    if (query.is_delta && base_gone_) {
@@ -76,21 +77,20 @@ class VolumeSnapshotTest : public testing::Test {
     };
     const std::map<std::string, std::string> variables = {{"RESTIC_PASSWORD", "secret"},
                                                           {"RESTIC_REPOSITORY", Path("repo")}};
-    outcome.code = RunProgram(
-        CallContext(), words,
-        {.get = [&](const char* name) -> const char* {
-           const auto found = variables.find(name);
-           return found == variables.end() ? nullptr : found->second.c_str();
-         },
-         .out = into(outcome.out),
-         .error = into(outcome.error)});
+    outcome.code = RunProgram(CallContext(), words,
+                              {.get = [&](const char* name) -> const char* {
+                                 const auto found = variables.find(name);
+                                 return found == variables.end() ? nullptr : found->second.c_str();
+                               },
+                               .out = into(outcome.out),
+                               .error = into(outcome.error)});
     return outcome;
   }
 
   Outcome Backup(const std::string& snapshot, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words = {"backup",     "--json",           "--chunk-size",
-                                      "256KiB",     "--kubeconfig",     Path("kubeconfig"),
-                                      Path("image"), "--volume-snapshot", snapshot};
+    std::vector<std::string> words = {
+        "backup",           "--json",      "--chunk-size",      "256KiB", "--kubeconfig",
+        Path("kubeconfig"), Path("image"), "--volume-snapshot", snapshot};
     words.insert(words.end(), more.begin(), more.end());
     return Run(words);
   }
@@ -178,7 +178,8 @@ TEST_F(VolumeSnapshotTest, AnotherVolumesSnapshotIsNotCompared) {
   });
   const Outcome full = Backup("app/new");
   ASSERT_EQ(full.code, ExitCode::kOk) << full.error;
-  EXPECT_THAT(GetString(full.Result(), {"reason"}), HasSubstr("not-comparable"));
+  EXPECT_EQ(GetString(full.Result(), {"reason"}), "list-refused");
+  EXPECT_THAT(GetString(full.Result(), {"reason_detail"}), HasSubstr("volume-2"));
 }
 
 TEST_F(VolumeSnapshotTest, WhatAPersonMustMendFails) {
