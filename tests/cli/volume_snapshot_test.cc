@@ -138,6 +138,7 @@ TEST_F(VolumeSnapshotTest, ABaseThatIsGoneMakesAFullAndSaysSo) {
   ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
   base_gone_ = true;
   WriteAt(0, "news");
+  allocated_ = {{0, 4096}};
   const Outcome full = Backup("app/new");
   ASSERT_EQ(full.code, ExitCode::kOk) << full.error;
   EXPECT_EQ(GetString(full.Result(), {"mode_done"}), "full");
@@ -178,7 +179,7 @@ TEST_F(VolumeSnapshotTest, AnotherVolumesSnapshotIsNotCompared) {
   });
   const Outcome full = Backup("app/new");
   ASSERT_EQ(full.code, ExitCode::kOk) << full.error;
-  EXPECT_EQ(GetString(full.Result(), {"reason"}), "list-refused");
+  EXPECT_EQ(GetString(full.Result(), {"reason"}), "base-snapshot-gone");
   EXPECT_THAT(GetString(full.Result(), {"reason_detail"}), HasSubstr("volume-2"));
 }
 
