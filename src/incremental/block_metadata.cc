@@ -30,7 +30,7 @@ class FieldReader {
   // False when the bytes are no field.
   bool Next(Field& field) {
     uint64_t tag = 0;
-    if (!ReadVarint(tag) || tag > kTagMax || tag >> 3 == 0) {
+    if (!ReadShortVarint(tag) || tag > kTagMax || tag >> 3 == 0) {
       return false;
     }
     field.number = tag >> 3;
@@ -44,7 +44,7 @@ class FieldReader {
         return Skip(4);
       case WireType::kBytes: {
         uint64_t length_bytes = 0;
-        return ReadVarint(length_bytes) && Take(length_bytes, field.bytes);
+        return ReadShortVarint(length_bytes) && Take(length_bytes, field.bytes);
       }
     }
     return false;  // Groups, which no message of ours ever had.
@@ -62,6 +62,13 @@ class FieldReader {
       }
     }
     return false;
+  }
+
+  // Of a tag or length, which protobuf does not take in more bytes than 32 bits need.
+  bool ReadShortVarint(uint64_t& value) {
+    constexpr std::size_t kBytesMax = 5;
+    const std::size_t begin = at_;
+    return ReadVarint(value) && at_ - begin <= kBytesMax;
   }
 
   bool Take(uint64_t length_bytes, absl::string_view& bytes) {

@@ -119,6 +119,8 @@ const BadCase kBadCases[] = {
     {"UnknownWireType", std::string("\x0e", 1)},
     {"LengthBeyondTheEnd", std::string("\x1a\x7f\x08", 3)},
     {"HugeLength", std::string("\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11)},
+    {"LongTag", std::string("\x88\x80\x80\x80\x80\x00\x01", 7)},
+    {"LongLength", std::string("\x1a\x80\x80\x80\x80\x80\x00", 7)},
     {"TupleThatEndsEarly", std::string("\x1a\x01\x08", 3)},
     {"CutFixed", std::string("\x29"
                              "abc",
