@@ -21,6 +21,7 @@
 #include "repository/compression.h"
 #include "repository/repository.h"
 #include "storage/file_object_store.h"
+#include "tests/support/counts_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -31,18 +32,6 @@ using repository::FileKind;
 using repository::Id;
 using support::IsOk;
 using testing::HasSubstr;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kCountsMemory = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kCountsMemory = false;
-#else
-constexpr bool kCountsMemory = true;
-#endif
-#else
-constexpr bool kCountsMemory = true;
-#endif
 
 constexpr int64_t kMemoryBytesMax = int64_t{320} << 20;
 // What the kernel lets it have: so that a test that fails does not take the machine with it.
@@ -91,7 +80,7 @@ class HostileProgramTest : public testing::Test {
       ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
       ::dup2(::open(error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
       const rlimit limit{.rlim_cur = kDataBytesMax, .rlim_max = kDataBytesMax};
-      if (kCountsMemory) {
+      if (support::CountsMemory()) {
         ::setrlimit(RLIMIT_DATA, &limit);
       }
       ::execv(PROGRAM, arguments.data());
@@ -114,7 +103,7 @@ class HostileProgramTest : public testing::Test {
   // Neither killed nor greedy, and nothing a terminal obeys.
   static void ExpectInOrder(const Outcome& outcome, const std::string& what) {
     EXPECT_GE(outcome.code, 0) << what;
-    if (kCountsMemory) {
+    if (support::CountsMemory()) {
       EXPECT_LT(outcome.peak_bytes, kMemoryBytesMax) << what;
     }
     for (const std::string* text : {&outcome.out, &outcome.error}) {

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "incremental/backup_result.h"
+#include "tests/support/counts_memory.h"
 #include "tests/support/fake_metadata_server.h"
 #include "tests/support/metadata_cluster.h"
 #include "tests/support/status_matchers.h"
@@ -39,19 +40,6 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::Optional;
 using testing::SizeIs;
-
-// A sanitizer's own memory says nothing of the code's.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kCountsMemory = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool kCountsMemory = false;
-#else
-constexpr bool kCountsMemory = true;
-#endif
-#else
-constexpr bool kCountsMemory = true;
-#endif
 
 constexpr int64_t kSize = 64 << 20;
 
@@ -667,7 +655,7 @@ TEST_F(CsiMetadataSourceTest, MemoryDoesNotGrowWithTheList) {
                                  }),
               IsOk());
   EXPECT_EQ(extents, kMessages * kPerMessage);
-  if (kCountsMemory) {
+  if (support::CountsMemory()) {
     EXPECT_LT(PeakMemoryBytes() - peak_early_bytes, int64_t{32} << 20);
   }
 }
