@@ -2,11 +2,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
-#include "repository/json_text.h"
 #include "repository/tree.h"
 
 namespace csidelta::cli {
@@ -74,10 +74,9 @@ class Lister {
       return absl::ResourceExhaustedError("the snapshot has more entries than can be listed");
     }
     if (console_.options().json) {
-      console_.Print(absl::StrCat(nodes_ > 1 ? "," : "",
-                                  "{\"name\":", repository::JsonText(node.name), ",\"type\":\"",
-                                  TypeName(node.type), "\",\"path\":", repository::JsonText(path),
-                                  ",\"size\":", node.size_bytes, "}"));
+      console_.Print(absl::StrCat(
+          nodes_ > 1 ? "," : "", "{\"name\":", JsonText(node.name), ",\"type\":\"",
+          TypeName(node.type), "\",\"path\":", JsonText(path), ",\"size\":", node.size_bytes, "}"));
     } else if (long_lines_) {
       console_.Print(
           absl::StrFormat("%-8s%16d  %s\n", TypeName(node.type), node.size_bytes, Printable(path)));

@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "repository/json_text.h"
+#include "base/json_text.h"
 
 namespace csidelta::cli {
 namespace {
@@ -42,10 +42,10 @@ std::string MakePrintable(absl::string_view text, absl::string_view kept) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t length = std::max<std::size_t>(repository::Utf8Bytes(text), 1);
+    const std::size_t length = std::max<std::size_t>(Utf8Bytes(text), 1);
     const absl::string_view character = text.substr(0, length);
     text.remove_prefix(length);
-    if (repository::Utf8Bytes(character) == 0) {
+    if (Utf8Bytes(character) == 0) {
       out.append("\uFFFD");
     } else if (const uint32_t code = CodePoint(character);
                IsControl(code) && !absl::StrContains(kept, character)) {

@@ -8,14 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/json.h"
+#include "base/json_reader.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
-#include "repository/json_reader.h"
-#include "repository/json_text.h"
 
 namespace csidelta::incremental {
 namespace {
-
-using repository::JsonReader;
 
 constexpr int64_t kUnknownMembersMax = 64;        // of one object
 constexpr int64_t kInstantMin = 1'000'000'000;    // 2001; less is a length of time
@@ -140,7 +138,7 @@ bool TakeBool(JsonReader& reader) {
 
 bool IsUtf8(absl::string_view text) {
   while (!text.empty()) {
-    const std::size_t bytes = repository::Utf8Bytes(text);
+    const std::size_t bytes = Utf8Bytes(text);
     if (bytes == 0) {
       return false;
     }
@@ -241,7 +239,7 @@ std::string EncodePage(const DifferentialPage& page) {
   }
   text.push_back(']');
   if (!page.next_offset.empty()) {
-    absl::StrAppend(&text, ",\"nextOffset\":", repository::JsonText(page.next_offset));
+    absl::StrAppend(&text, ",\"nextOffset\":", JsonText(page.next_offset));
   }
   const int64_t timeout =
       page.expires_at == absl::InfiniteFuture() ? 0 : absl::ToUnixSeconds(page.expires_at);

@@ -5,9 +5,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/json_reader.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
-#include "repository/json_reader.h"
 
 namespace csidelta::repository {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
-#include "repository/json_text.h"
 #include "repository/repo_snapshot.h"
 
 namespace csidelta::repository {

@@ -14,8 +14,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
-#include "repository/json_text.h"
 #include "repository/lock.h"
 #include "repository/repo_snapshot.h"
 

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/civil_time.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
-#include "repository/json_text.h"
 
 namespace csidelta::repository {
 namespace {

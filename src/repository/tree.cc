@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_reader.h"
 #include "base/status_macros.h"
-#include "repository/json_reader.h"
-#include "repository/json_text.h"
+#include "repository/node_name.h"
 #include "repository/tree_text.h"
 
 namespace csidelta::repository {

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
-#include "repository/json_text.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::repository {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "repository/node_name.h"
 #include "repository/volume_layout.h"
 #include "tests/support/status_matchers.h"
 
@@ -104,6 +105,17 @@ TEST(TreeTest, RefusesWhatIsMalformed) {
                                   std::string("{\"nodes\":[{\"name\":\"b\"},{\"name\":\"a\"}]}"),
                                   std::string("{\"nodes\":[{\"name\":\"a\"},{\"name\":\"a\"}]}")}) {
     EXPECT_THAT(DecodeTree(text), StatusIs(absl::StatusCode::kDataLoss)) << text;
+  }
+}
+
+TEST(NodeNameTest, IsUnquotedAsGoQuotes) {
+  std::string name;
+  EXPECT_TRUE(UnquoteName(R"(a\"\\\n\x07\u00e4\U0001f600)", name));
+  EXPECT_EQ(name, "a\"\\\n\x07\xC3\xA4\xF0\x9F\x98\x80");
+  EXPECT_TRUE(UnquoteName(R"(\xff)", name));
+  EXPECT_EQ(name, "\xFF");
+  for (const char* text : {"\\", "\\q", "\\x1", "\\xzz", "\\u12", "\\ud800", "\\U00110000"}) {
+    EXPECT_FALSE(UnquoteName(text, name)) << text;
   }
 }
 

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace csidelta::repository {
+namespace csidelta {
 
 // Reads JSON front to back without building a document, for files with more values than memory
 // should hold. The caller asks for what it expects. After a mistake in the text, or a value of
@@ -70,4 +70,4 @@ class JsonReader {
   absl::Status status_;
 };
 
-}  // namespace csidelta::repository
+}  // namespace csidelta

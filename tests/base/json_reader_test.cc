@@ -1,14 +1,14 @@
-#include "repository/json_reader.h"
+#include "base/json_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "repository/json_text.h"
+#include "base/json_text.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta {
 namespace {
 
 using support::IsOk;
@@ -99,16 +99,5 @@ TEST(JsonTextTest, EscapesAsResticDoes) {
   EXPECT_EQ(JsonText("\xE2\x82"), "\"\\ufffd\\ufffd\"");
 }
 
-TEST(JsonTextTest, UnquotesNames) {
-  std::string name;
-  EXPECT_TRUE(UnquoteName(R"(a\"\\\n\x07\u00e4\U0001f600)", name));
-  EXPECT_EQ(name, "a\"\\\n\x07\xC3\xA4\xF0\x9F\x98\x80");
-  EXPECT_TRUE(UnquoteName(R"(\xff)", name));
-  EXPECT_EQ(name, "\xFF");
-  for (const char* text : {"\\", "\\q", "\\x1", "\\xzz", "\\u12", "\\ud800", "\\U00110000"}) {
-    EXPECT_FALSE(UnquoteName(text, name)) << text;
-  }
-}
-
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta

@@ -1,11 +1,11 @@
-#include "repository/json_reader.h"
+#include "base/json_reader.h"
 
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "repository/json_text.h"
+#include "base/json_text.h"
 
-namespace csidelta::repository {
+namespace csidelta {
 namespace {
 
 constexpr std::size_t kDepthMax = 64;
@@ -248,4 +248,4 @@ absl::Status JsonReader::Finish() {
   return status_;
 }
 
-}  // namespace csidelta::repository
+}  // namespace csidelta
