@@ -20,6 +20,7 @@ import tiers
 from console import ROOT, Failure, say
 
 PYTHON = "/usr/bin/python3"
+HELP_FLAGS = ("-h", "--help")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,11 +186,15 @@ def do_ci(arguments):
     return ci.ci(keep_going=bool(arguments))
 
 
+def _usage_line(name):
+    return f"{f'{name} {VERBS[name].arguments}'.strip():<28}{VERBS[name].text}"
+
+
 def do_help(arguments):
     del arguments
     say("usage: ./dev VERB [arguments]\n")
-    for name, verb in VERBS.items():
-        say(f"  {f'{name} {verb.arguments}'.strip():<28}{verb.text}")
+    for name in VERBS:
+        say(f"  {_usage_line(name)}")
     say("\nPresets: " + " ".join(build.presets()) +
         "\nCSI_DELTA_CACHE (default ~/.cache/csi-delta) holds build products, CSI_DELTA_JOBS is how many"
         "\nthings are compiled at once (default: as many as there are processors).")
@@ -222,11 +227,14 @@ VERBS = {
 
 def main(arguments):
     name, *rest = arguments or ["help"]
-    if name in ("-h", "--help"):
+    if name in HELP_FLAGS:
         name = "help"
     if name not in VERBS:
         print(f"dev: no such verb: {name}; ./dev help lists them", file=sys.stderr)
         return 2
+    if rest and rest[0] in HELP_FLAGS:
+        say(f"./dev {_usage_line(name)}")
+        return 0
     verb = VERBS[name]
     try:
         if verb.setup:

@@ -1,0 +1,24 @@
+"""What ./dev answers before it does anything."""
+
+import pathlib
+import subprocess
+
+DEV = pathlib.Path(__file__).resolve().parents[2] / "dev"
+
+
+def _dev(*arguments):
+    return subprocess.run([DEV, *arguments], capture_output=True, text=True, timeout=20, check=False)
+
+
+def test_a_verb_asked_for_help_says_what_it_is_and_does_nothing():
+    for flag in ("-h", "--help"):
+        done = _dev("sweep", flag)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("./dev sweep [seed]")
+        assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_verb_that_does_not_exist_is_named():
+    done = _dev("swep")
+    assert done.returncode == 2
+    assert "no such verb: swep" in done.stderr
