@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/secret.h"
 #include "incremental/differential_wire.h"
 
 namespace csidelta::diffsnap {
@@ -16,8 +19,10 @@ namespace csidelta::diffsnap {
 struct DriverRequest {
   std::string base_handle;  // "": what is allocated in the target
   std::string target_handle;
-  std::string volume_handle;  // of both; "": not known
+  std::string volume_handle;      // of both; "": not known
+  int64_t volume_size_bytes = 0;  // as it is known without the driver; 0: it is not
   std::map<std::string, std::string> parameters;
+  std::map<std::string, Secret> secrets = {};
   int64_t from_bytes = 0;    // where to begin, when there is no token
   std::string driver_token;  // of the page before
   int64_t entries_max = 0;   // positive
@@ -47,5 +52,10 @@ class DifferentialDriver {
   virtual absl::StatusOr<DriverPage> GetPage(const CallContext& ctx,
                                              const DriverRequest& request) = 0;
 };
+
+// What a driver said that no driver may say: its list is not to be trusted. Not an answer of the
+// driver's, as the codes above are.
+absl::Status ContractViolation(absl::string_view words);
+bool IsContractViolation(const absl::Status& status);
 
 }  // namespace csidelta::diffsnap

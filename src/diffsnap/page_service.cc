@@ -20,6 +20,12 @@ DifferentialError ExpiredError() {
           .message = "the storage keeps this result no longer: make a new DifferentialSnapshot"};
 }
 
+DifferentialError ViolationError(const absl::Status& status) {
+  return {.code = DifferentialErrorCode::kDriverContractViolation,
+          .message = absl::StrCat("the driver's list is not to be trusted: ",
+                                  status.message().substr(0, kDriverWordsBytesMax))};
+}
+
 DifferentialError ErrorOfDriver(const absl::Status& status, const ResolvedPair& pair,
                                 const Cursor& cursor) {
   DifferentialErrorCode code = DifferentialErrorCode::kInternal;
@@ -158,11 +164,18 @@ PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) 
   const DriverRequest request{.base_handle = pair->scope.base_handle,
                               .target_handle = pair->scope.target_handle,
                               .volume_handle = pair->volume_handle,
+                              .volume_size_bytes = cursor->volume_size_bytes != 0
+                                                       ? cursor->volume_size_bytes
+                                                       : pair->volume_size_bytes,
                               .parameters = pair->parameters,
+                              .secrets = pair->secrets,
                               .from_bytes = cursor->from_bytes,
                               .driver_token = cursor->driver_token,
                               .entries_max = query.entries_max};
   absl::StatusOr<DriverPage> answer = driver_.GetPage(ctx, request);
+  if (IsContractViolation(answer.status())) {
+    return ViolationError(answer.status());
+  }
   if (!answer.ok()) {
     return ErrorOfDriver(answer.status(), *pair, *cursor);
   }
@@ -170,9 +183,7 @@ PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) 
     return ExpiredError();
   }
   if (absl::Status kept = HoldToContract(request, *cursor, *answer); !kept.ok()) {
-    return DifferentialError{
-        .code = DifferentialErrorCode::kDriverContractViolation,
-        .message = absl::StrCat("the driver's list is not to be trusted: ", kept.message())};
+    return ViolationError(kept);
   }
   return PageOf(codec_, pair->scope, *cursor, *std::move(answer));
 }

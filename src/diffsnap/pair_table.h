@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/secret.h"
 #include "diffsnap/cursor.h"
 
 namespace csidelta::diffsnap {
@@ -14,8 +16,10 @@ namespace csidelta::diffsnap {
 struct ResolvedPair {
   CursorScope scope;
   std::string volume_handle;
+  int64_t volume_size_bytes = 0;  // of the target; 0: not known
   std::map<std::string, std::string> parameters;
-  std::string start_offset;  // of the object's spec: for who names none
+  std::map<std::string, Secret> secrets = {};  // for the driver
+  std::string start_offset;                    // of the object's spec: for who names none
 };
 
 // The pairs that are served, by namespace and name. Who follows the API server writes it, who

@@ -75,7 +75,9 @@ class PageServiceTest : public testing::Test {
                       .base_handle = "base",
                       .target_handle = "target"},
             .volume_handle = "volume",
+            .volume_size_bytes = int64_t{1} << 30,
             .parameters = {{"quality", "good"}},
+            .secrets = {{"key", Secret("s3cret")}},
             .start_offset = ""};
   }
 
@@ -142,7 +144,9 @@ TEST_F(PageServiceTest, TheDriverIsAskedForThePairAndItsParameters) {
   EXPECT_EQ(request.base_handle, "base");
   EXPECT_EQ(request.target_handle, "target");
   EXPECT_EQ(request.volume_handle, "volume");
+  EXPECT_EQ(request.volume_size_bytes, int64_t{1} << 30);
   EXPECT_EQ(request.parameters.at("quality"), "good");
+  EXPECT_EQ(request.secrets.at("key"), Secret("s3cret"));
   EXPECT_EQ(request.entries_max, 4);
 }
 
@@ -240,6 +244,8 @@ TEST_F(PageServiceTest, ADriverThatLiesIsFoundOut) {
   ExpectViolation([](DriverPage& page) { page.blocks[0].context.resize(4097); }, "context");
   ExpectViolation([](DriverPage& page) { page.driver_token.resize(2801); }, "token longer");
   ExpectViolation([](DriverPage& page) { page.blocks.clear(); }, "followed by itself");
+  driver_.failure = ContractViolation("a number beyond 2^63-1");
+  ExpectError(Ask(), DifferentialErrorCode::kDriverContractViolation, "beyond 2^63-1");
 }
 
 TEST_F(PageServiceTest, LiesBetweenPagesAreFoundOutToo) {
