@@ -1,0 +1,102 @@
+"""What a driver may do to its lists, and what a volume may suffer, and that the backup is good all the same."""
+
+import pytest
+
+import data
+import metadata
+import objects
+from engine import CHUNK_BYTES, VOLUME_BYTES, Engine
+
+WRITTEN_CHUNKS = (3, 64, 65)
+
+
+@pytest.fixture
+def engine(beds, tmp_path):
+    bed = beds.get()
+    metadata.serve(bed)
+    yield Engine(bed, tmp_path / "repository")
+    bed.configure_driver()
+
+
+@pytest.fixture
+def app(engine, workspace):
+    """The namespace of the claim "data", half of which is written, and of its snapshot "one", which is backed up."""
+    bed, namespace = engine.bed, workspace.namespace(engine.bed)
+    bed.create_claim("data", namespace, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", namespace), 1, VOLUME_BYTES // 2)
+    bed.create_snapshot("one", namespace, "data")
+    engine.backup("one", namespace)
+    return namespace
+
+
+def write_some(bed, app):
+    for chunk in WRITTEN_CHUNKS:
+        data.fill(bed.volume_path("data", app), 2 + chunk, 1000, chunk * CHUNK_BYTES + 5000)
+
+
+@pytest.mark.own_driver("it does not lie on command")
+def test_a_driver_that_claims_everything_costs_reading_not_storage(engine, app, tmp_path):
+    bed = engine.bed
+    write_some(bed, app)
+    bed.create_snapshot("two", app, "data")
+    with bed.driver.faults({"method": "GetMetadataDelta", "lie": "everything"}):
+        result, digest = engine.backup("two", app)
+    assert (result["mode_done"], result["read_bytes"]) == ("incremental", VOLUME_BYTES)
+    assert result["data_blobs"] == len(WRITTEN_CHUNKS) + 1  # And the record of the volume.
+    assert engine.restored_digest(result, tmp_path / "restored") == digest
+
+
+@pytest.mark.own_driver("it does not lie on command")
+def test_blocks_that_a_driver_leaves_out_are_found_and_backed_up(engine, app, tmp_path):
+    bed = engine.bed
+    chunks = VOLUME_BYTES // CHUNK_BYTES
+    for chunk in range(chunks):
+        data.fill(bed.volume_path("data", app), 2 + chunk, 1000, chunk * CHUNK_BYTES + 5000)
+    bed.create_snapshot("two", app, "data")
+    # Of so many the audit's sample of 16 chunks meets one.
+    with bed.driver.faults({"method": "GetMetadataDelta", "lie": "omit", "extent": 1, "extents": chunks - 2}):
+        result, digest = engine.backup("two", app, exit_code=20)
+    assert (result["mode_done"], result["reason"]) == ("full", "audit-mismatch")
+    assert engine.restored_digest(result, tmp_path / "restored") == digest
+
+
+@pytest.mark.own_driver("it does not lie on command")
+def test_what_a_driver_forgets_of_a_volume_made_of_a_snapshot_is_found(engine, app, tmp_path):
+    bed = engine.bed
+    claim = objects.claim("clone", app, VOLUME_BYTES)
+    claim["spec"]["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "one"}
+    bed.api.create("persistentvolumeclaims", claim)
+    bed.wait_bound("clone", app)
+    data.fill(bed.volume_path("clone", app), 9, 1000, VOLUME_BYTES // 2)
+    bed.create_snapshot("of-clone", app, "clone")
+    alone = Engine(bed, tmp_path / "another-repository")
+    with bed.driver.faults({"method": "GetMetadataAllocated", "lie": "own_writes_only"}):
+        result, digest = alone.backup("of-clone", app, exit_code=20)
+    assert (result["mode_done"], result["reason"]) == ("full", "audit-mismatch")
+    assert alone.restored_digest(result, tmp_path / "restored") == digest
+
+
+@pytest.mark.own_driver("it has one size of blocks")
+def test_blocks_of_any_length_that_do_not_fit_our_chunks_are_read_whole(engine, app, tmp_path):
+    bed = engine.bed
+    bed.configure_driver("--block-type", "variable", "--block-bytes", "512")
+    write_some(bed, app)
+    # Across the border of two chunks.
+    data.fill(bed.volume_path("data", app), 7, 3 * 512, 100 * CHUNK_BYTES - 700)
+    bed.create_snapshot("two", app, "data")
+    result, digest = engine.backup("two", app)
+    assert result["mode_done"] == "incremental"
+    assert result["read_bytes"] == (len(WRITTEN_CHUNKS) + 2) * CHUNK_BYTES
+    assert engine.restored_digest(result, tmp_path / "restored") == digest
+
+
+@pytest.mark.own_driver("it compares nothing of a volume that is gone")
+def test_a_volume_that_is_deleted_leaves_snapshots_that_can_be_compared(engine, app, tmp_path):
+    bed = engine.bed
+    write_some(bed, app)
+    bed.create_snapshot("two", app, "data")
+    bed.delete_claim("data", app)
+    result, digest = engine.backup("two", app)
+    assert result["mode_done"] == "incremental"
+    assert result["read_bytes"] == len(WRITTEN_CHUNKS) * CHUNK_BYTES
+    assert engine.restored_digest(result, tmp_path / "restored") == digest
