@@ -14,9 +14,8 @@ constexpr std::pair<RequestState, const char*> kStates[] = {{RequestState::kPend
 }  // namespace
 
 const k8s::ResourceType& DifferentialSnapshotType() {
-  static const auto& type =
-      *new k8s::ResourceType{kApiGroup, kApiVersion, "differentialsnapshots",
-                             "DifferentialSnapshot", /*namespaced=*/true};
+  static const auto& type = *new k8s::ResourceType{kApiGroup, kApiVersion, "differentialsnapshots",
+                                                   "DifferentialSnapshot", /*namespaced=*/true};
   return type;
 }
 

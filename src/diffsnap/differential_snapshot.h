@@ -24,12 +24,12 @@ std::string ToString(RequestState state);
 
 // status.resolved: what the names in the spec stood for.
 struct ResolvedNames {
-  std::string driver;
-  std::string base_handle;  // "": what is allocated in the target
-  std::string target_handle;
-  std::string volume_handle;              // "": not known
-  std::string class_name;                 // of the target's VolumeSnapshotClass; "": none
-  int64_t volume_size_bytes = 0;          // as the target would be restored; 0: not known
+  std::string driver = {};
+  std::string base_handle = {};  // "": what is allocated in the target
+  std::string target_handle = {};
+  std::string volume_handle = {};  // "": not known
+  std::string class_name = {};     // of the target's VolumeSnapshotClass; "": none
+  int64_t volume_size_bytes = 0;   // as the target would be restored; 0: not known
 
   friend bool operator==(const ResolvedNames&, const ResolvedNames&) = default;
 };

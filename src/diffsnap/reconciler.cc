@@ -21,7 +21,9 @@ constexpr std::size_t kErrorBytesMax = 1024;
 constexpr char kComponent[] = "csi-delta-diffsnap";
 
 // "NotReady" of "NotReady: why".
-std::string CodeOf(absl::string_view error) { return std::string(error.substr(0, error.find(':'))); }
+std::string CodeOf(absl::string_view error) {
+  return std::string(error.substr(0, error.find(':')));
+}
 
 std::string TimeOfLastTransition(const Json& object, absl::string_view type,
                                  absl::string_view status, absl::Time now) {
@@ -46,13 +48,13 @@ struct Condition {
 };
 
 Json ToJson(const Json& object, const Condition& condition, absl::Time now) {
-  return {{"type", condition.type},
-          {"status", condition.status},
-          {"reason", condition.reason},
-          {"message", condition.message},
-          {"lastTransitionTime",
-           TimeOfLastTransition(object, condition.type, condition.status, now)},
-          {"observedGeneration", GetInt(object, {"metadata", "generation"})}};
+  return {
+      {"type", condition.type},
+      {"status", condition.status},
+      {"reason", condition.reason},
+      {"message", condition.message},
+      {"lastTransitionTime", TimeOfLastTransition(object, condition.type, condition.status, now)},
+      {"observedGeneration", GetInt(object, {"metadata", "generation"})}};
 }
 
 // Accepted, and how ready it is.
@@ -104,8 +106,8 @@ absl::StatusOr<absl::Time> Reconciler::Reconcile(const CallContext& ctx, const J
   if (csi::BeingDeleted(object)) {
     return absl::InfiniteFuture();
   }
-  const absl::Time created =
-      csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"})).value_or(ctx.clock->Now());
+  const absl::Time created = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}))
+                                 .value_or(ctx.clock->Now());
   if (!IsFinal(object)) {
     return Admit(ctx, object, created);
   }
@@ -148,13 +150,12 @@ absl::StatusOr<absl::Time> Reconciler::Admit(const CallContext& ctx, const Json&
     return absl::InfiniteFuture();
   }
   const absl::Duration age = ctx.clock->Now() - created;
-  return std::min(deadline,
-                  ctx.clock->Now() + std::clamp(age / 4, kLookAgainFirst, kLookAgainMax));
+  return std::min(deadline, ctx.clock->Now() + std::clamp(age / 4, kLookAgainFirst, kLookAgainMax));
 }
 
 absl::Status Reconciler::Delete(const CallContext& ctx, const Json& object) {
-  const absl::Status status =
-      api_.Delete(ctx, DifferentialSnapshotKey(object), {.uid = csi::Uid(object), .resource_version = ""});
+  const absl::Status status = api_.Delete(ctx, DifferentialSnapshotKey(object),
+                                          {.uid = csi::Uid(object), .resource_version = ""});
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
@@ -164,8 +165,7 @@ absl::Status Reconciler::Succeed(const CallContext& ctx, const Json& object,
   Json status{
       {"state", ToString(RequestState::kSuccess)},
       {"error", nullptr},
-      {"url",
-       absl::StrCat(options_.url, "/", csi::Namespace(object), "/", csi::Name(object))},
+      {"url", absl::StrCat(options_.url, "/", csi::Namespace(object), "/", csi::Name(object))},
       {"audience", options_.audience},
       {"resolved", diffsnap::ToJson(resolved)},
       {"conditions", Conditions(object, options_.driver,
@@ -206,27 +206,25 @@ absl::Status Reconciler::Suspend(const CallContext& ctx, const Json& object,
       GetString(object, {"status", "error"}) == error) {
     return absl::OkStatus();
   }
-  return Write(ctx, object,
-               {{"state", ToString(RequestState::kPending)},
-                {"error", error},
-                {"resolved", diffsnap::ToJson(resolution.resolved)},
-                {"conditions", Conditions(object, options_.driver,
-                                          {.type = "Ready",
-                                           .status = "False",
-                                           .reason = CodeOf(error),
-                                           .message = error},
-                                          ctx.clock->Now())}});
+  return Write(
+      ctx, object,
+      {{"state", ToString(RequestState::kPending)},
+       {"error", error},
+       {"resolved", diffsnap::ToJson(resolution.resolved)},
+       {"conditions",
+        Conditions(object, options_.driver,
+                   {.type = "Ready", .status = "False", .reason = CodeOf(error), .message = error},
+                   ctx.clock->Now())}});
 }
 
 absl::Status Reconciler::Write(const CallContext& ctx, const Json& object, Json status) {
-  const Json patch{
-      {"metadata",
-       {{"resourceVersion", GetString(object, {"metadata", "resourceVersion"})},
-        {"uid", csi::Uid(object)}}},
-      {"status", std::move(status)}};
-  const absl::Status written = api_.Patch(ctx, DifferentialSnapshotKey(object),
-                                          k8s::PatchKind::kMerge, patch, "status")
-                                   .status();
+  const Json patch{{"metadata",
+                    {{"resourceVersion", GetString(object, {"metadata", "resourceVersion"})},
+                     {"uid", csi::Uid(object)}}},
+                   {"status", std::move(status)}};
+  const absl::Status written =
+      api_.Patch(ctx, DifferentialSnapshotKey(object), k8s::PatchKind::kMerge, patch, "status")
+          .status();
   return absl::IsNotFound(written) ? absl::OkStatus() : written;
 }
 

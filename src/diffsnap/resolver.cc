@@ -51,8 +51,8 @@ class Resolving {
     resolved_ = {.driver = driver_,
                  .base_handle = "",
                  .target_handle = target->snapshot_handle,
-                 .volume_handle = target->volume_handle.empty() ? SpecText("volumeId")
-                                                                : target->volume_handle,
+                 .volume_handle =
+                     target->volume_handle.empty() ? SpecText("volumeId") : target->volume_handle,
                  .class_name = target->class_name,
                  .volume_size_bytes = target->restore_size_bytes.value_or(0)};
     ASSIGN_OR_RETURN(const std::optional<Resolution> refused, ResolveBase(*target));
@@ -92,8 +92,7 @@ class Resolving {
 
   // Whose the target will be, by its content or else its class; "" while neither says.
   absl::StatusOr<std::string> DriverOfTarget() {
-    ASSIGN_OR_RETURN(const Json target,
-                     Find(csi::VolumeSnapshotKey(namespace_, target_name_)));
+    ASSIGN_OR_RETURN(const Json target, Find(csi::VolumeSnapshotKey(namespace_, target_name_)));
     if (const std::string content = csi::BoundContentName(target); !content.empty()) {
       ASSIGN_OR_RETURN(const Json found, Find(csi::VolumeSnapshotContentKey(content)));
       return GetString(found, {"spec", "driver"});
@@ -102,9 +101,9 @@ class Resolving {
     if (class_name.empty()) {
       return "";
     }
-    ASSIGN_OR_RETURN(const Json found, Find({.type = csi::VolumeSnapshotClassType(),
-                                             .namespace_name = "",
-                                             .name = class_name}));
+    ASSIGN_OR_RETURN(
+        const Json found,
+        Find({.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
     return GetString(found, {"driver"});
   }
 
@@ -157,9 +156,10 @@ class Resolving {
         });
     return all_small && std::ssize(parameters) <= kParametersMax
                ? ""
-               : absl::StrCat("InvalidArgument: spec.parameters are too many, too long, or begin "
-                              "with ",
-                              kReservedPrefix);
+               : absl::StrCat(
+                     "InvalidArgument: spec.parameters are too many, too long, or begin "
+                     "with ",
+                     kReservedPrefix);
   }
 
   // Fills in resolved_.base_handle, or says why not.
@@ -229,7 +229,8 @@ class Resolving {
         is_ours = true;
       }
       // One that was made for an existing snapshot does not say of which volume it is.
-      is_ours = is_ours || GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == namespace_;
+      is_ours =
+          is_ours || GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == namespace_;
     }
     return is_known && !is_ours ? absl::StrCat(kMismatch) : "";
   }

@@ -43,16 +43,17 @@ class Following {
   // OK also when the server ended the watch; one that brought nothing is not begun again at once.
   absl::Status WatchOnce() {
     bool saw_event = false;
-    RETURN_IF_ERROR(client_.Watch(ctx_, type_, "", {.resource_version = version_},
-                                  [&](const WatchEvent& event) {
-                                    saw_event = true;
-                                    version_ = GetString(event.object,
-                                                         {"metadata", "resourceVersion"});
-                                    if (event.kind != WatchEvent::Kind::kBookmark) {
-                                      follower_.OnEvent(event);
-                                    }
-                                    return true;
-                                  }));
+    const WatchOptions options{
+        .label_selector = "", .field_selector = "", .resource_version = version_};
+    const auto sink = [&](const WatchEvent& event) {
+      saw_event = true;
+      version_ = GetString(event.object, {"metadata", "resourceVersion"});
+      if (event.kind != WatchEvent::Kind::kBookmark) {
+        follower_.OnEvent(event);
+      }
+      return true;
+    };
+    RETURN_IF_ERROR(client_.Watch(ctx_, type_, "", options, sink));
     if (saw_event) {
       backoff_.Reset();
       return absl::OkStatus();
@@ -67,8 +68,8 @@ class Following {
     }
     version_.clear();
     if (!absl::IsOutOfRange(status)) {
-      CSIDELTA_LOG(kWarn, "objects cannot be followed; trying again",
-                   {"resource", ToString(type_)}, {"error", std::string(status.message())});
+      CSIDELTA_LOG(kWarn, "objects cannot be followed; trying again", {"resource", ToString(type_)},
+                   {"error", std::string(status.message())});
     }
   }
 

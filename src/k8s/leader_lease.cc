@@ -13,8 +13,6 @@ namespace {
 // What a step may take, so that a server that hangs does not hide the end of our time.
 constexpr absl::Duration kStepTimeMax = absl::Seconds(5);
 
-static_assert(kLeaseStepEvery + kStepTimeMax < kLeadTimeMax && kLeadTimeMax < kLeaseDuration);
-
 const ResourceType& LeaseType() {
   static const auto& type =
       *new ResourceType{"coordination.k8s.io", "v1", "leases", "Lease", /*namespaced=*/true};
@@ -38,9 +36,7 @@ bool IsLostRace(const absl::Status& status) {
 LeaderLease::LeaderLease(ApiClient& api, LeaderLeaseOptions options)
     : api_(api),
       options_(std::move(options)),
-      key_{.type = LeaseType(),
-           .namespace_name = options_.namespace_name,
-           .name = options_.name} {
+      key_{.type = LeaseType(), .namespace_name = options_.namespace_name, .name = options_.name} {
   CSIDELTA_CHECK(!options_.holder.empty());
 }
 
