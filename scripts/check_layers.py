@@ -54,7 +54,8 @@ HOMES = (
     (r"CLI/", ("cli/command_line.cc",)),
     (r"zstd", ("repository",)),
     (r"liburing", ("incremental",)),
-    (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "incremental/csi_metadata_channel")),
+    (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "incremental/csi_metadata_channel",
+                                             "incremental/grpc_call")),
 )
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
