@@ -36,7 +36,7 @@ using testing::Not;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 constexpr absl::Duration kShort = absl::Milliseconds(100);
-constexpr int64_t kVolumeBytes = int64_t{8} << 20;
+constexpr int64_t kVolumeBytes = int64_t{5} << 20;
 constexpr int64_t kBlock = 4096;
 constexpr int kPagesMax = 2000;
 
@@ -171,7 +171,7 @@ class CsiDriversFixture : public DriverFixture {
       const auto from = static_cast<std::size_t>(at);
       if (before.compare(from, static_cast<std::size_t>(grain), after, from,
                          static_cast<std::size_t>(grain)) != 0) {
-        grains.push_back({at, grain});
+        grains.push_back({at, std::min(grain, kVolumeBytes - at)});
       }
     }
     return MergeExtents(grains);
@@ -510,7 +510,7 @@ TEST_F(MetadataBridgeTest, AStreamThatEndsEarlyIsGoneOnWith) {
   options_.blocks.bytes = 512;
   Restart();
   const int64_t before = Started("GetMetadataDelta");
-  // 16 MiB in blocks of 512 bytes: no message holds the list whole.
+  // 2,048 blocks of 512 bytes: no message holds the list whole.
   Compare("", handles_[2]);
   WriteTo(volume_, 0, std::string(int64_t{1} << 20, 'x'));
   handles_.push_back(store_->CreateSnapshot("s3", volume_)->id);
