@@ -29,6 +29,7 @@ ALLOWED = {
     "itemblockactions": ("velero", "csi", "k8s", "base"),
     "plugin": ("velero", "net", "base"),
     "datamover": ("incremental", "repository", "csi", "k8s", "net", "storage", "velero", "base"),
+    "conformance": ("base",),
     "diffsnap": ("incremental", "csi", "k8s", "net", "base"),
 }
 EVERYTHING = tuple(ALLOWED)
@@ -39,7 +40,7 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 PROTO_USERS = {
     "velero": ("plugin",),
     "goplugin": ("plugin",),
-    "csi": ("incremental", "diffsnap"),
+    "csi": ("incremental", "diffsnap", "conformance"),
 }
 
 # Third-party code has one home. A pattern of an include, and the folders or files that may have it.
@@ -54,8 +55,8 @@ HOMES = (
     (r"CLI/", ("cli/command_line.cc",)),
     (r"zstd", ("repository",)),
     (r"liburing", ("incremental",)),
-    (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "incremental/csi_metadata_channel",
-                                             "incremental/grpc_call")),
+    (r"(grpc|grpcpp|google/protobuf)/",
+     ("net", "csi", "plugin", "diffsnap", "conformance", "incremental/csi_metadata_channel")),
 )
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')

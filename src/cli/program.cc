@@ -31,7 +31,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
        {MakeInitCommand, MakeBackupCommand, MakeRestoreCommand, MakeSnapshotsCommand, MakeLsCommand,
         MakeDiffCommand, MakeStatsCommand, MakeCheckCommand, MakeForgetCommand, MakePruneCommand,
         MakeCopyCommand, MakeRepairIndexCommand, MakeRepairPacksCommand, MakeKeyListCommand,
-        MakeKeyAddCommand, MakeKeyRemoveCommand, MakeKeyPasswdCommand, MakeVersionCommand}) {
+        MakeKeyAddCommand, MakeKeyRemoveCommand, MakeKeyPasswdCommand, MakeConformanceCommand,
+        MakeVersionCommand}) {
     commands.push_back(make());
   }
   return commands;

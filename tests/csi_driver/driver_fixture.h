@@ -1,6 +1,7 @@
 #pragma once
 
 #include <grpcpp/create_channel.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
@@ -18,12 +19,9 @@ namespace csidelta::csi_driver {
 class DriverFixture : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "csi-driver-XXXXXX";
+    std::string folder = Place() + "csi-driver-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     folder_ = folder;
-    if (on_socket_) {
-      options_.endpoint = "unix://" + folder_ + "/csi.sock";
-    }
     store_ = *Store::Open(folder_ + "/state", clock_, Random::Real());
     Serve();
   }
@@ -36,19 +34,17 @@ class DriverFixture : public testing::Test {
   // Again after StopServing(): options_ may have changed.
   void Serve() {
     controller_service_ = MakeController(options_, faults_, *store_);
-    node_service_ = MakeNode(options_, faults_, *store_);
+    node_service_ = MakeNodeService();
     identity_service_ = MakeIdentity(options_, faults_);
     metadata_service_ = MakeSnapshotMetadata(options_, faults_, *store_);
     differential_service_ = MakeDifferentialSnapshot(options_, faults_, *store_, clock_);
     grpc::ServerBuilder builder;
+    builder.AddListeningPort(Address(), grpc::InsecureServerCredentials());
     builder.RegisterService(controller_service_.get());
     builder.RegisterService(node_service_.get());
     builder.RegisterService(identity_service_.get());
     builder.RegisterService(metadata_service_.get());
     builder.RegisterService(differential_service_.get());
-    if (on_socket_) {
-      builder.AddListeningPort("unix:" + folder_ + "/csi.sock", grpc::InsecureServerCredentials());
-    }
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
     channel_ = server_->InProcessChannel({});
@@ -56,6 +52,16 @@ class DriverFixture : public testing::Test {
     node_ = ::csi::v1::Node::NewStub(channel_);
     identity_ = ::csi::v1::Identity::NewStub(channel_);
     metadata_ = ::csi::v1::SnapshotMetadata::NewStub(channel_);
+  }
+
+  // Below which folder the driver keeps its state.
+  virtual std::string Place() { return testing::TempDir(); }
+
+  // Where a client of another channel finds it.
+  std::string Address() const { return "unix://" + folder_ + "/csi.sock"; }
+
+  virtual std::unique_ptr<::csi::v1::Node::Service> MakeNodeService() {
+    return MakeNode(options_, faults_, *store_);
   }
 
   void StopServing() {
@@ -87,7 +93,6 @@ class DriverFixture : public testing::Test {
   }
 
   std::string folder_;
-  bool on_socket_ = false;  // Set before SetUp(): options_.endpoint is served, too.
   DriverOptions options_{.endpoint = "",
                          .state_dir = "",
                          .driver_name = "fixture.csi-delta.io",

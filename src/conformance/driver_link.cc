@@ -1,0 +1,356 @@
+#include "conformance/driver_link.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <functional>
+#include <stop_token>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi.grpc.pb.h"
+#include "differential_snapshot.grpc.pb.h"
+
+namespace csidelta::conformance {
+namespace {
+
+namespace pb = ::csi::v1;
+namespace ds = ::csi::differentialsnapshot::v1;
+
+// More than a driver may send, so that it can be said how much it did.
+constexpr int kReceiveBytesMax = 64 << 20;
+constexpr std::size_t kTextMax = 512;
+// A driver that says more is not waited for.
+constexpr int64_t kTuplesMax = 20'000'000;
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return status.ok() ? absl::OkStatus()
+                     : absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                                    status.error_message().substr(0, kTextMax));
+}
+
+pb::VolumeCapability BlockCapability() {
+  pb::VolumeCapability capability;
+  capability.mutable_block();
+  capability.mutable_access_mode()->set_mode(pb::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
+  return capability;
+}
+
+BlockType TypeOf(pb::BlockMetadataType type) {
+  switch (type) {
+    case pb::FIXED_LENGTH:
+      return BlockType::kFixed;
+    case pb::VARIABLE_LENGTH:
+      return BlockType::kVariable;
+    default:
+      return BlockType::kUnknown;
+  }
+}
+
+template <typename Response>
+Message ToMessage(const Response& response) {
+  Message message{.type = TypeOf(response.block_metadata_type()),
+                  .capacity_bytes = response.volume_capacity_bytes(),
+                  .tuples = {},
+                  .wire_bytes = static_cast<int64_t>(response.ByteSizeLong())};
+  message.tuples.reserve(static_cast<std::size_t>(response.block_metadata_size()));
+  for (const pb::BlockMetadata& block : response.block_metadata()) {
+    message.tuples.push_back({{block.byte_offset(), block.size_bytes()}});
+  }
+  return message;
+}
+
+Page ToPage(const ds::DifferentialSnapshotResponse& response) {
+  Page page{.message = {.type = BlockType::kNotSaid,
+                        .capacity_bytes = static_cast<int64_t>(response.volume_size()),
+                        .tuples = {},
+                        .wire_bytes = static_cast<int64_t>(response.ByteSizeLong())},
+            .next_offset = response.next_offset(),
+            .timeout_s = response.timeout()};
+  for (const ds::ChangedBlock& block : response.change_block_list()) {
+    page.message.tuples.push_back(
+        {{static_cast<int64_t>(block.offset()), static_cast<int64_t>(block.size())},
+         block.zero_out()});
+  }
+  return page;
+}
+
+class GrpcLink : public DriverLink {
+ public:
+  GrpcLink(LinkOptions options, const std::shared_ptr<grpc::Channel>& channel)
+      : options_(std::move(options)),
+        identity_(pb::Identity::NewStub(channel)),
+        controller_(pb::Controller::NewStub(channel)),
+        node_(pb::Node::NewStub(channel)),
+        metadata_(pb::SnapshotMetadata::NewStub(channel)),
+        differential_(ds::DifferentialSnapshot::NewStub(channel)) {}
+
+  absl::StatusOr<DriverFacts> Probe(const CallContext& ctx) override {
+    pb::GetPluginInfoResponse info;
+    RETURN_IF_ERROR(Call(ctx, "GetPluginInfo", *identity_, &pb::Identity::Stub::GetPluginInfo,
+                         pb::GetPluginInfoRequest(), info));
+    DriverFacts facts{.name = info.name(), .version = info.vendor_version()};
+    pb::GetPluginCapabilitiesResponse plugin;
+    RETURN_IF_ERROR(Call(ctx, "GetPluginCapabilities", *identity_,
+                         &pb::Identity::Stub::GetPluginCapabilities,
+                         pb::GetPluginCapabilitiesRequest(), plugin));
+    for (const pb::PluginCapability& capability : plugin.capabilities()) {
+      const int type = static_cast<int>(capability.service().type());
+      facts.controller |= type == pb::PluginCapability::Service::CONTROLLER_SERVICE;
+      facts.metadata |= type == pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE;
+      facts.differential |= type == ds::DIFFERENTIAL_SNAPSHOT_SERVICE;
+    }
+    pb::ControllerGetCapabilitiesResponse controller;
+    RETURN_IF_ERROR(Call(ctx, "ControllerGetCapabilities", *controller_,
+                         &pb::Controller::Stub::ControllerGetCapabilities,
+                         pb::ControllerGetCapabilitiesRequest(), controller));
+    for (const pb::ControllerServiceCapability& capability : controller.capabilities()) {
+      facts.expands |=
+          capability.rpc().type() == pb::ControllerServiceCapability::RPC::EXPAND_VOLUME;
+    }
+    pb::NodeGetCapabilitiesResponse node;
+    RETURN_IF_ERROR(Call(ctx, "NodeGetCapabilities", *node_, &pb::Node::Stub::NodeGetCapabilities,
+                         pb::NodeGetCapabilitiesRequest(), node));
+    for (const pb::NodeServiceCapability& capability : node.capabilities()) {
+      const auto type = capability.rpc().type();
+      facts.stages |= type == pb::NodeServiceCapability::RPC::STAGE_UNSTAGE_VOLUME;
+      facts.expands_node |= type == pb::NodeServiceCapability::RPC::EXPAND_VOLUME;
+    }
+    return facts;
+  }
+
+  absl::StatusOr<VolumeFacts> CreateVolume(const CallContext& ctx,
+                                           const VolumeWish& wish) override {
+    pb::CreateVolumeRequest request;
+    request.set_name(wish.name);
+    request.mutable_capacity_range()->set_required_bytes(wish.size_bytes);
+    *request.add_volume_capabilities() = BlockCapability();
+    request.mutable_parameters()->insert(options_.parameters.begin(), options_.parameters.end());
+    if (!wish.snapshot_id.empty()) {
+      request.mutable_volume_content_source()->mutable_snapshot()->set_snapshot_id(
+          wish.snapshot_id);
+    }
+    pb::CreateVolumeResponse response;
+    RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateVolume", *controller_,
+                                    &pb::Controller::Stub::CreateVolume, request, response));
+    const pb::Volume& volume = response.volume();
+    return VolumeFacts{.id = volume.volume_id(),
+                       .size_bytes = volume.capacity_bytes(),
+                       .context = {volume.volume_context().begin(), volume.volume_context().end()}};
+  }
+
+  absl::Status DeleteVolume(const CallContext& ctx, const std::string& id) override {
+    pb::DeleteVolumeRequest request;
+    request.set_volume_id(id);
+    pb::DeleteVolumeResponse response;
+    return CallWithSecrets(ctx, "DeleteVolume", *controller_, &pb::Controller::Stub::DeleteVolume,
+                           request, response);
+  }
+
+  absl::StatusOr<bool> ExpandVolume(const CallContext& ctx, const std::string& id,
+                                    int64_t size_bytes) override {
+    pb::ControllerExpandVolumeRequest request;
+    request.set_volume_id(id);
+    request.mutable_capacity_range()->set_required_bytes(size_bytes);
+    *request.mutable_volume_capability() = BlockCapability();
+    pb::ControllerExpandVolumeResponse response;
+    RETURN_IF_ERROR(CallWithSecrets(ctx, "ControllerExpandVolume", *controller_,
+                                    &pb::Controller::Stub::ControllerExpandVolume, request,
+                                    response));
+    return response.node_expansion_required();
+  }
+
+  absl::Status ExpandOnNode(const CallContext& ctx, const Mount& mount,
+                            int64_t size_bytes) override {
+    pb::NodeExpandVolumeRequest request;
+    request.set_volume_id(mount.volume.id);
+    request.set_volume_path(mount.target_path);
+    request.set_staging_target_path(mount.staging_path);
+    request.mutable_capacity_range()->set_required_bytes(size_bytes);
+    *request.mutable_volume_capability() = BlockCapability();
+    pb::NodeExpandVolumeResponse response;
+    return Call(ctx, "NodeExpandVolume", *node_, &pb::Node::Stub::NodeExpandVolume, request,
+                response);
+  }
+
+  absl::StatusOr<SnapshotFacts> CreateSnapshot(const CallContext& ctx, const std::string& name,
+                                               const std::string& volume_id) override {
+    pb::CreateSnapshotRequest request;
+    request.set_name(name);
+    request.set_source_volume_id(volume_id);
+    request.mutable_parameters()->insert(options_.snapshot_parameters.begin(),
+                                         options_.snapshot_parameters.end());
+    pb::CreateSnapshotResponse response;
+    RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateSnapshot", *controller_,
+                                    &pb::Controller::Stub::CreateSnapshot, request, response));
+    return SnapshotFacts{.id = response.snapshot().snapshot_id(),
+                         .ready = response.snapshot().ready_to_use()};
+  }
+
+  absl::Status DeleteSnapshot(const CallContext& ctx, const std::string& id) override {
+    pb::DeleteSnapshotRequest request;
+    request.set_snapshot_id(id);
+    pb::DeleteSnapshotResponse response;
+    return CallWithSecrets(ctx, "DeleteSnapshot", *controller_,
+                           &pb::Controller::Stub::DeleteSnapshot, request, response);
+  }
+
+  absl::Status Stage(const CallContext& ctx, const Mount& mount) override {
+    pb::NodeStageVolumeRequest request;
+    request.set_volume_id(mount.volume.id);
+    request.set_staging_target_path(mount.staging_path);
+    *request.mutable_volume_capability() = BlockCapability();
+    request.mutable_volume_context()->insert(mount.volume.context.begin(),
+                                             mount.volume.context.end());
+    pb::NodeStageVolumeResponse response;
+    return CallWithSecrets(ctx, "NodeStageVolume", *node_, &pb::Node::Stub::NodeStageVolume,
+                           request, response);
+  }
+
+  absl::Status Unstage(const CallContext& ctx, const Mount& mount) override {
+    pb::NodeUnstageVolumeRequest request;
+    request.set_volume_id(mount.volume.id);
+    request.set_staging_target_path(mount.staging_path);
+    pb::NodeUnstageVolumeResponse response;
+    return Call(ctx, "NodeUnstageVolume", *node_, &pb::Node::Stub::NodeUnstageVolume, request,
+                response);
+  }
+
+  absl::Status Publish(const CallContext& ctx, const Mount& mount) override {
+    pb::NodePublishVolumeRequest request;
+    request.set_volume_id(mount.volume.id);
+    request.set_staging_target_path(mount.staging_path);
+    request.set_target_path(mount.target_path);
+    *request.mutable_volume_capability() = BlockCapability();
+    request.mutable_volume_context()->insert(mount.volume.context.begin(),
+                                             mount.volume.context.end());
+    pb::NodePublishVolumeResponse response;
+    return CallWithSecrets(ctx, "NodePublishVolume", *node_, &pb::Node::Stub::NodePublishVolume,
+                           request, response);
+  }
+
+  absl::Status Unpublish(const CallContext& ctx, const Mount& mount) override {
+    pb::NodeUnpublishVolumeRequest request;
+    request.set_volume_id(mount.volume.id);
+    request.set_target_path(mount.target_path);
+    pb::NodeUnpublishVolumeResponse response;
+    return Call(ctx, "NodeUnpublishVolume", *node_, &pb::Node::Stub::NodeUnpublishVolume, request,
+                response);
+  }
+
+  Listing List(const CallContext& ctx, const MetadataQuery& query) override {
+    if (query.delta) {
+      pb::GetMetadataDeltaRequest request;
+      request.set_base_snapshot_id(query.base);
+      request.set_target_snapshot_id(query.target);
+      return Read<pb::GetMetadataDeltaResponse>(ctx, &pb::SnapshotMetadata::Stub::GetMetadataDelta,
+                                                query, request);
+    }
+    pb::GetMetadataAllocatedRequest request;
+    request.set_snapshot_id(query.target);
+    return Read<pb::GetMetadataAllocatedResponse>(
+        ctx, &pb::SnapshotMetadata::Stub::GetMetadataAllocated, query, request);
+  }
+
+  absl::StatusOr<Page> GetPage(const CallContext& ctx, const PageQuery& query) override {
+    ds::DifferentialSnapshotRequest request;
+    request.set_snapshot_base(query.base);
+    request.set_snapshot_target(query.target);
+    request.set_mode(query.mode);
+    request.set_volume_id(query.volume_id);
+    request.set_start_offset(query.start_offset);
+    request.set_max_entries(query.entries_max);
+    ds::DifferentialSnapshotResponse response;
+    RETURN_IF_ERROR(CallWithSecrets(ctx, "GetDifferentialSnapshot", *differential_,
+                                    &ds::DifferentialSnapshot::Stub::GetDifferentialSnapshot,
+                                    request, response));
+    return ToPage(response);
+  }
+
+ private:
+  // A call with its deadline, which ends when ctx is stopped. Made for one call.
+  class CallScope {
+   public:
+    CallScope(const CallContext& ctx, absl::Duration time_max)
+        : on_stop_(ctx.stop, [this] { context_.TryCancel(); }) {
+      const absl::Duration left = std::min(time_max, ctx.deadline - ctx.clock->Now());
+      context_.set_deadline(
+          gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                       gpr_time_from_millis(absl::ToInt64Milliseconds(left), GPR_TIMESPAN)));
+      context_.set_wait_for_ready(true);
+    }
+    grpc::ClientContext* context() { return &context_; }
+
+   private:
+    grpc::ClientContext context_;
+    std::stop_callback<std::function<void()>> on_stop_;
+  };
+
+  template <typename Stub, typename Request, typename Response>
+  absl::Status Call(const CallContext& ctx, absl::string_view name, Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response) {
+    CallScope scope(ctx, options_.call_time_max);
+    return Annotate(FromGrpc((stub.*method)(scope.context(), request, &response)), name);
+  }
+
+  template <typename Stub, typename Request, typename Response>
+  absl::Status CallWithSecrets(const CallContext& ctx, absl::string_view name, Stub& stub,
+                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                            Response*),
+                               Request& request, Response& response) {
+    AddSecrets(request);
+    return Call(ctx, name, stub, method, request, response);
+  }
+
+  template <typename Request>
+  void AddSecrets(Request& request) const {
+    for (const auto& [name, secret] : options_.secrets) {
+      (*request.mutable_secrets())[name] = secret.Reveal();
+    }
+  }
+
+  template <typename Response, typename Method, typename Request>
+  Listing Read(const CallContext& ctx, Method method, const MetadataQuery& query,
+               Request& request) {
+    request.set_starting_offset(query.from_bytes);
+    request.set_max_results(query.results_max);
+    AddSecrets(request);
+    CallScope scope(ctx, options_.call_time_max);
+    const std::unique_ptr<grpc::ClientReader<Response>> reader =
+        ((*metadata_).*method)(scope.context(), request);
+    Listing listing;
+    int64_t tuples = 0;
+    Response response;
+    while (tuples <= kTuplesMax && reader->Read(&response)) {
+      listing.messages.push_back(ToMessage(response));
+      tuples += response.block_metadata_size() + 1;
+    }
+    if (tuples > kTuplesMax) {
+      scope.context()->TryCancel();
+    }
+    listing.end = FromGrpc(reader->Finish());
+    return listing;
+  }
+
+  const LinkOptions options_;
+  const std::unique_ptr<pb::Identity::Stub> identity_;
+  const std::unique_ptr<pb::Controller::Stub> controller_;
+  const std::unique_ptr<pb::Node::Stub> node_;
+  const std::unique_ptr<pb::SnapshotMetadata::Stub> metadata_;
+  const std::unique_ptr<ds::DifferentialSnapshot::Stub> differential_;
+};
+
+}  // namespace
+
+std::unique_ptr<DriverLink> DriverLink::Make(const LinkOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kReceiveBytesMax);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return std::make_unique<GrpcLink>(
+      options,
+      grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments));
+}
+
+}  // namespace csidelta::conformance

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/secret.h"
+#include "conformance/listing.h"
+
+namespace csidelta::conformance {
+
+// What a driver says of itself.
+struct DriverFacts {
+  std::string name;
+  std::string version;
+  bool controller = false;
+  bool metadata = false;      // SNAPSHOT_METADATA_SERVICE
+  bool differential = false;  // DIFFERENTIAL_SNAPSHOT_SERVICE
+  bool expands = false;       // the controller
+  bool expands_node = false;
+  bool stages = false;
+};
+
+struct VolumeFacts {
+  std::string id;
+  int64_t size_bytes = 0;
+  std::map<std::string, std::string> context;
+};
+
+struct VolumeWish {
+  std::string name;
+  int64_t size_bytes = 0;
+  std::string snapshot_id = {};  // what it is made of; "": nothing
+};
+
+struct SnapshotFacts {
+  std::string id;
+  bool ready = false;
+};
+
+// Where a node puts a volume.
+struct Mount {
+  VolumeFacts volume;
+  std::string staging_path;
+  std::string target_path;
+};
+
+struct MetadataQuery {
+  std::string base;  // with delta
+  std::string target;
+  bool delta = false;
+  int64_t from_bytes = 0;
+  int32_t results_max = 0;
+};
+
+struct PageQuery {
+  std::string base = {};
+  std::string target = {};
+  std::string mode = {};
+  std::string volume_id = {};
+  std::string start_offset = {};
+  uint64_t entries_max = 0;
+};
+
+struct Page {
+  Message message;
+  std::string next_offset;
+  uint64_t timeout_s = 0;
+};
+
+struct LinkOptions {
+  std::string address;                                          // unix:///path
+  std::map<std::string, std::string> parameters = {};           // of CreateVolume
+  std::map<std::string, std::string> snapshot_parameters = {};  // of CreateSnapshot
+  std::map<std::string, Secret> secrets = {};                   // of every call that takes some
+  absl::Duration call_time_max;
+};
+
+// A driver behind its socket, one method per call of its services. Errors are the driver's, with
+// the name of the call before them; a call that takes longer than it may is DEADLINE_EXCEEDED, one
+// whose ctx is stopped CANCELLED. Thread-safe.
+class DriverLink {
+ public:
+  virtual ~DriverLink() = default;
+
+  // Connects with the first call.
+  static std::unique_ptr<DriverLink> Make(const LinkOptions& options);
+
+  // Waits until the driver is there.
+  virtual absl::StatusOr<DriverFacts> Probe(const CallContext& ctx) = 0;
+
+  virtual absl::StatusOr<VolumeFacts> CreateVolume(const CallContext& ctx,
+                                                   const VolumeWish& wish) = 0;
+  virtual absl::Status DeleteVolume(const CallContext& ctx, const std::string& id) = 0;
+  // Whether the node must be told, too.
+  virtual absl::StatusOr<bool> ExpandVolume(const CallContext& ctx, const std::string& id,
+                                            int64_t size_bytes) = 0;
+  virtual absl::Status ExpandOnNode(const CallContext& ctx, const Mount& mount,
+                                    int64_t size_bytes) = 0;
+  virtual absl::StatusOr<SnapshotFacts> CreateSnapshot(const CallContext& ctx,
+                                                       const std::string& name,
+                                                       const std::string& volume_id) = 0;
+  virtual absl::Status DeleteSnapshot(const CallContext& ctx, const std::string& id) = 0;
+  virtual absl::Status Stage(const CallContext& ctx, const Mount& mount) = 0;
+  virtual absl::Status Unstage(const CallContext& ctx, const Mount& mount) = 0;
+  virtual absl::Status Publish(const CallContext& ctx, const Mount& mount) = 0;
+  virtual absl::Status Unpublish(const CallContext& ctx, const Mount& mount) = 0;
+
+  // As it came, and how it ended.
+  virtual Listing List(const CallContext& ctx, const MetadataQuery& query) = 0;
+  virtual absl::StatusOr<Page> GetPage(const CallContext& ctx, const PageQuery& query) = 0;
+};
+
+}  // namespace csidelta::conformance

@@ -1,0 +1,229 @@
+// The kit for driver authors against the test driver, whose volumes are files: an honest driver
+// passes, and each lie is found by the name of the rule that it breaks.
+#include "conformance/conformance.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/csi_driver/driver_fixture.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::conformance {
+namespace {
+
+namespace pb = ::csi::v1;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::IsSupersetOf;
+
+// Puts a volume's file where the device is wanted: without root there are no loop devices.
+class LinkingNode final : public pb::Node::Service {
+ public:
+  explicit LinkingNode(const csi_driver::Store& store) : store_(store) {}
+
+  grpc::Status NodePublishVolume(grpc::ServerContext*, const pb::NodePublishVolumeRequest* request,
+                                 pb::NodePublishVolumeResponse*) override {
+    std::filesystem::create_symlink(store_.VolumePath(request->volume_id()),
+                                    request->target_path());
+    return grpc::Status::OK;
+  }
+  grpc::Status NodeUnpublishVolume(grpc::ServerContext*,
+                                   const pb::NodeUnpublishVolumeRequest* request,
+                                   pb::NodeUnpublishVolumeResponse*) override {
+    std::filesystem::remove(request->target_path());
+    return grpc::Status::OK;
+  }
+  grpc::Status NodeGetCapabilities(grpc::ServerContext*, const pb::NodeGetCapabilitiesRequest*,
+                                   pb::NodeGetCapabilitiesResponse*) override {
+    return grpc::Status::OK;
+  }
+
+ private:
+  const csi_driver::Store& store_;
+};
+
+class ConformanceTest : public csi_driver::DriverFixture {
+ protected:
+  std::string Place() override { return "/dev/shm/"; }  // There is no flush to wait for.
+
+  std::unique_ptr<pb::Node::Service> MakeNodeService() override {
+    return std::make_unique<LinkingNode>(*store_);
+  }
+
+  // What was said of the driver that is served.
+  std::vector<Judgement> JudgeIt() {
+    judgements_.clear();
+    std::filesystem::create_directories(WorkFolder());
+    ended_ = JudgeDriver(ctx_,
+                         {.link = {.address = Address(), .call_time_max = absl::Seconds(30)},
+                          .work_folder = WorkFolder(),
+                          .volume_bytes = 1 << 20},
+                         Random::Real(), [this](const Judgement& judgement) {
+                           judgements_.push_back(judgement);
+                           if (on_judgement_) {
+                             on_judgement_(judgement);
+                           }
+                         });
+    return judgements_;
+  }
+
+  // The names of the rules that it breaks.
+  std::vector<std::string> BrokenRules() {
+    std::vector<std::string> broken;
+    for (const Judgement& judgement : JudgeIt()) {
+      if (judgement.verdict == Verdict::kFail) {
+        broken.push_back(judgement.rule);
+        said_.append(
+            absl::StrCat(judgement.subject, ": ", judgement.rule, ": ", judgement.detail, "\n"));
+      }
+    }
+    return broken;
+  }
+
+  void ServePages(bool opaque_cursors) {
+    StopServing();
+    options_.snapshot_metadata = false;
+    options_.differential_snapshot = true;
+    options_.opaque_cursors = opaque_cursors;
+    Serve();
+  }
+
+  std::string WorkFolder() const { return folder_ + "/work"; }
+
+  // What the driver still has.
+  std::size_t LeftBehind() const {
+    return store_->ListVolumes({})->records.size() + store_->ListSnapshots({}, {})->records.size();
+  }
+
+  CallContext ctx_ = CallContext().WithTimeout(absl::Seconds(100));
+  absl::Status ended_;
+  std::vector<Judgement> judgements_;
+  std::function<void(const Judgement&)> on_judgement_;
+  std::string said_;
+};
+
+TEST_F(ConformanceTest, AnHonestDriverPasses) {
+  EXPECT_THAT(BrokenRules(), IsEmpty()) << said_;
+  EXPECT_THAT(ended_, IsOk());
+  EXPECT_GT(judgements_.size(), 100U);
+  EXPECT_EQ(LeftBehind(), 0U);
+  EXPECT_TRUE(std::filesystem::is_empty(WorkFolder()));
+}
+
+TEST_F(ConformanceTest, RunsOfBlocksPassToo) {
+  StopServing();
+  options_.blocks = {.bytes = 16384, .fixed = false};
+  options_.keep_change_data = true;
+  Serve();
+  EXPECT_THAT(BrokenRules(), IsEmpty()) << said_;
+}
+
+TEST_F(ConformanceTest, PagesPassWithEitherKindOfCursor) {
+  for (const bool opaque : {false, true}) {
+    ServePages(opaque);
+    EXPECT_THAT(BrokenRules(), IsEmpty()) << said_;
+    EXPECT_THAT(ended_, IsOk());
+  }
+}
+
+TEST_F(ConformanceTest, WhoAnnouncesNothingIsToldSo) {
+  StopServing();
+  options_.snapshot_metadata = false;
+  Serve();
+  EXPECT_THAT(BrokenRules(), testing::ElementsAre("announced"));
+}
+
+struct LieCase {
+  const char* lie;                  // members of a rule of the driver
+  std::vector<std::string> broken;  // the rules that must be found
+  const char* method = "GetMetadataDelta";
+};
+
+void PrintTo(const LieCase& lie_case, std::ostream* out) { *out << lie_case.lie; }
+
+class ConformanceLieTest : public ConformanceTest, public testing::WithParamInterface<LieCase> {};
+
+TEST_P(ConformanceLieTest, IsFoundByName) {
+  const LieCase& lie = GetParam();
+  if (absl::string_view(lie.method) == "GetDifferentialSnapshot") {
+    ServePages(/*opaque_cursors=*/false);
+  }
+  AddRule(absl::StrCat(R"({"method":")", lie.method, R"(",)", lie.lie, "}"));
+  EXPECT_THAT(BrokenRules(), IsSupersetOf(lie.broken)) << said_;
+}
+
+constexpr char kAllocated[] = "GetMetadataAllocated";
+constexpr char kPages[] = "GetDifferentialSnapshot";
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ConformanceLieTest,
+    testing::Values(LieCase{R"("lie":"omit","extent":3)", {"complete", "resume"}},
+                    LieCase{R"("lie":"shift")", {"complete"}},
+                    LieCase{R"("lie":"end","after_messages":1,"skip":4)", {"complete"}},
+                    LieCase{R"("lie":"overlap")", {"overlap"}},
+                    LieCase{R"("lie":"unordered")", {"order"}},
+                    LieCase{R"("lie":"zero_length")", {"size"}},
+                    LieCase{R"("lie":"negative_length")", {"size"}},
+                    LieCase{R"("lie":"negative_offset")", {"size"}},
+                    LieCase{R"("lie":"overflow")", {"size", "bounds"}},
+                    LieCase{R"("lie":"beyond_capacity")", {"bounds", "same-snapshot"}},
+                    LieCase{R"("lie":"everything")", {"same-snapshot"}},
+                    LieCase{R"("lie":"capacity_changes","after_messages":1)", {"capacity"}},
+                    LieCase{R"("lie":"type_changes","after_messages":1)", {"type"}},
+                    LieCase{R"("lie":"huge_message")", {"max-results"}},
+                    LieCase{R"("after_messages":1,"code":"INTERNAL","times":1,"skip":1)",
+                            {"ends-well"}},
+                    LieCase{R"("code":"INTERNAL")",
+                            {"foreign-pair", "unknown-handle", "no-argument", "out-of-range",
+                             "at-the-end", "same-snapshot", "reversed-pair", "deleted-base"}},
+                    LieCase{R"("lie":"own_writes_only")", {"complete"}, kAllocated},
+                    LieCase{R"("lie":"omit")", {"complete"}, kAllocated},
+                    LieCase{R"("lie":"same_cursor","skip":12)", {"cursor"}, kPages},
+                    LieCase{R"("lie":"expired")", {"expiry"}, kPages},
+                    LieCase{R"("lie":"omit","extent":3)", {"complete"}, kPages},
+                    LieCase{R"("lie":"overlap")", {"overlap"}, kPages},
+                    LieCase{R"("lie":"end")", {"complete"}, kPages},
+                    LieCase{R"("lie":"capacity_changes","skip":3,"every":2)", {"capacity"}, kPages},
+                    LieCase{R"("code":"INTERNAL")", {"mode", "forged-cursor", "volume"}, kPages},
+                    LieCase{R"("code":"FAILED_PRECONDITION")", {"clean-up"}, "DeleteVolume"}),
+    [](const auto& test) { return absl::StrCat("Case", test.index); });
+
+TEST_F(ConformanceTest, AStopCleansUp) {
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  on_judgement_ = [&stop](const Judgement& judgement) {
+    if (judgement.subject == "snapshot 2") {
+      stop.request_stop();
+    }
+  };
+  JudgeIt();
+  EXPECT_THAT(ended_, StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(LeftBehind(), 0U);
+}
+
+TEST_F(ConformanceTest, WhatALostAnswerHidesIsFoundAndDeleted) {
+  AddRule(R"({"method":"CreateSnapshot","after":true,"code":"UNAVAILABLE","skip":2,"times":1})");
+  JudgeIt();
+  EXPECT_THAT(ended_, StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(ended_.message(), HasSubstr("CreateSnapshot"));
+  EXPECT_EQ(LeftBehind(), 0U);
+}
+
+TEST_F(ConformanceTest, ADriverThatHangsIsLeftInTime) {
+  AddRule(R"({"method":"GetMetadataDelta","hold":true})");
+  ctx_ = CallContext().WithTimeout(absl::Seconds(2));
+  JudgeIt();
+  EXPECT_THAT(ended_, StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(LeftBehind(), 0U);
+}
+
+}  // namespace
+}  // namespace csidelta::conformance
