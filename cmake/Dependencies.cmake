@@ -50,9 +50,9 @@ target_link_libraries(csidelta_uring INTERFACE "${URING_LIBRARY}")
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 # gRPC is go-plugin's transport and CSI's. The distribution's CMake files name only its shared libraries; our
-# programs are static executables, so the archives are named here. "unsecure": both transports are plaintext
-# over a unix socket, and the archive without TLS is half the size. The endpoint of snapshot metadata speaks TLS
-# over TCP: csidelta_grpc_tls. No program links both.
+# programs are static executables, so the archives are named here. "unsecure": the plugin's transport is plaintext
+# over a unix socket, and the archive without TLS is half the size. Who asks for changed blocks speaks TLS to a
+# cluster's service, and plaintext to a CSI driver: csidelta_grpc_tls. No program links both.
 file(GLOB ABSL_ARCHIVES "/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/libabsl_*.a")
 
 # csidelta_grpc_archives(target names... DEPS ...): an interface library of gRPC's archives and what they need.

@@ -55,8 +55,8 @@ HOMES = (
     (r"CLI/", ("cli/command_line.cc",)),
     (r"zstd", ("repository",)),
     (r"liburing", ("incremental",)),
-    (r"(grpc|grpcpp|google/protobuf)/",
-     ("net", "csi", "plugin", "diffsnap", "conformance", "incremental/csi_metadata_channel")),
+    (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "conformance",
+                                         "incremental/csi_metadata_channel", "incremental/grpc_call")),
 )
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')

@@ -44,6 +44,7 @@ absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::Api
   snapshot.name = std::string(name);
   snapshot.uid = Uid(object);
   snapshot.claim = SourceClaimName(object);
+  snapshot.class_name = GetString(object, {"spec", "volumeSnapshotClassName"});
   snapshot.content_name = BoundContentName(object);
   if (!change_id_annotation.empty()) {
     snapshot.change_id = Annotation(object, change_id_annotation);

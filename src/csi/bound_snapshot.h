@@ -23,6 +23,7 @@ struct BoundSnapshot {
   std::string volume_handle;  // "" for a content that was made for an existing snapshot
   std::string volume_mode;    // "Block", "Filesystem", or "" when nobody said
   std::string claim;          // that it was taken of; "" for one of an existing content
+  std::string class_name;     // of its VolumeSnapshotClass; "" when it names none
   std::string change_id;      // the annotation that was asked for; "" when absent
   std::optional<int64_t> restore_size_bytes;
   std::optional<absl::Time> cut_time;

@@ -26,6 +26,8 @@ struct DriverRequest {
   int64_t from_bytes = 0;    // where to begin, when there is no token
   std::string driver_token;  // of the page before
   int64_t entries_max = 0;   // positive
+
+  friend bool operator==(const DriverRequest&, const DriverRequest&) = default;
 };
 
 struct DriverPage {

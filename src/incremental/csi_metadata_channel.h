@@ -38,9 +38,6 @@ struct StreamEnd {
   bool receiver_spoke = false;  // the receiver ended it
 };
 
-// A message as bytes, whole.
-using MessageReceiver = absl::FunctionRef<absl::Status(absl::string_view wire)>;
-
 // A connection to one endpoint: gRPC over TLS. Trusts the endpoint's certificates alone, resolves
 // names without the C library, goes through no proxy. Pings so rarely that no server minds.
 // Thread-safe.
@@ -56,11 +53,12 @@ class CsiMetadataChannel {
                                                                   int64_t message_bytes_max,
                                                                   int attempt);
 
-  // Feeds `receiver` every message until the stream ends, `receiver` returns an error, ctx is
-  // stopped, or `time_max` is over, which the server is told. Codes are gRPC's, which are Abseil's;
-  // the server's text is made harmless and never holds the token.
+  // Feeds `receiver` every message, whole, until the stream ends, `receiver` returns an error, ctx
+  // is stopped, or `time_max` is over, which the server is told. Codes are gRPC's, which are
+  // Abseil's; the server's text is made harmless and never holds the token.
   virtual StreamEnd Read(const CallContext& ctx, const MetadataQuery& query,
-                         absl::Duration time_max, MessageReceiver receiver) = 0;
+                         absl::Duration time_max,
+                         absl::FunctionRef<absl::Status(absl::string_view wire)> receiver) = 0;
 };
 
 }  // namespace csidelta::incremental

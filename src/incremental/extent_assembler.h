@@ -24,8 +24,9 @@ namespace csidelta::incremental {
 // unknown by Finish(). Not thread-safe.
 class ExtentAssembler {
  public:
-  // `size_bytes`: of the device. Borrows `sink`'s callable.
-  ExtentAssembler(int64_t size_bytes, ExtentSink sink) : size_bytes_(size_bytes), sink_(sink) {}
+  // `size_bytes`: of the device. `from_bytes`: where the listing begins. Borrows `sink`'s callable.
+  ExtentAssembler(int64_t size_bytes, ExtentSink sink, int64_t from_bytes = 0)
+      : size_bytes_(size_bytes), sink_(sink), next_offset_bytes_(from_bytes) {}
 
   // A new stream begins; it was asked for from next_offset_bytes() on.
   void BeginStream();
@@ -34,11 +35,18 @@ class ExtentAssembler {
   absl::Status TakeMessage(const BlockMessage& message);
   absl::Status TakeTuple(const BlockTuple& tuple);
 
+  // Delivers what is held back, touched or not by what comes.
+  absl::Status Flush();
+
   // The listing is complete.
   absl::Status Finish();
 
   // The end of the last tuple, in the driver's own numbers.
   int64_t next_offset_bytes() const { return next_offset_bytes_; }
+  // By the driver's word; 0: it has said nothing yet.
+  int64_t volume_capacity_bytes() const {
+    return message_.has_value() ? message_->volume_capacity_bytes : 0;
+  }
   // Whether the streams so far have reached the end of the volume by the driver's own word.
   bool reached_capacity() const {
     return message_.has_value() && next_offset_bytes_ >= message_->volume_capacity_bytes;
@@ -51,12 +59,11 @@ class ExtentAssembler {
  private:
   absl::Status CheckTuple(const BlockTuple& tuple) const;
   absl::Status Deliver(const ListedExtent& listed);
-  absl::Status Flush();
 
   const int64_t size_bytes_;
   ExtentSink sink_;
   std::optional<BlockMessage> message_;  // what every message must repeat
-  int64_t next_offset_bytes_ = 0;
+  int64_t next_offset_bytes_;
   int64_t stream_end_bytes_ = 0;  // of the last tuple of this stream
   int64_t fixed_bytes_ = 0;       // of the first tuple, where all are equal
   std::optional<Extent> held_;    // what the next tuple may touch

@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::size_t kNameBytesMax = 200;  // Room for what the server appends.
-constexpr char kComponent[] = "velero-plugin-for-csi-delta";
 
 const ResourceType& EventsType() {
   static const auto& type = *new ResourceType{"", "v1", "events", "Event", true};
@@ -28,7 +27,8 @@ std::string Cut(absl::string_view text, std::size_t bytes_max) {
 }  // namespace
 
 absl::Status EmitEvent(const CallContext& ctx, ApiClient& client, const Json& object,
-                       EventType type, absl::string_view reason, absl::string_view message) {
+                       EventType type, absl::string_view reason, absl::string_view message,
+                       absl::string_view component) {
   const std::string object_namespace = GetString(object, {"metadata", "namespace"});
   const std::string event_namespace = object_namespace.empty() ? "default" : object_namespace;
   const std::string name = GetString(object, {"metadata", "name"});
@@ -50,8 +50,8 @@ absl::Status EmitEvent(const CallContext& ctx, ApiClient& client, const Json& ob
       {"type", type == EventType::kNormal ? "Normal" : "Warning"},
       {"reason", std::string(reason)},
       {"message", Cut(message, kMessageBytesMax)},
-      {"source", {{"component", kComponent}}},
-      {"reportingComponent", kComponent},
+      {"source", {{"component", std::string(component)}}},
+      {"reportingComponent", std::string(component)},
       {"firstTimestamp", now},
       {"lastTimestamp", now},
       {"count", 1}};

@@ -22,6 +22,9 @@ class DriverFixture : public testing::Test {
     std::string folder = Place() + "csi-driver-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     folder_ = folder;
+    if (on_socket_) {
+      options_.endpoint = "unix://" + folder_ + "/csi.sock";
+    }
     store_ = *Store::Open(folder_ + "/state", clock_, Random::Real());
     Serve();
   }
@@ -45,6 +48,9 @@ class DriverFixture : public testing::Test {
     builder.RegisterService(identity_service_.get());
     builder.RegisterService(metadata_service_.get());
     builder.RegisterService(differential_service_.get());
+    if (on_socket_) {
+      builder.AddListeningPort("unix:" + folder_ + "/csi.sock", grpc::InsecureServerCredentials());
+    }
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
     channel_ = server_->InProcessChannel({});
@@ -93,6 +99,7 @@ class DriverFixture : public testing::Test {
   }
 
   std::string folder_;
+  bool on_socket_ = false;  // Set before SetUp(): options_.endpoint is served, too.
   DriverOptions options_{.endpoint = "",
                          .state_dir = "",
                          .driver_name = "fixture.csi-delta.io",

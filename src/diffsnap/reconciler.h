@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "diffsnap/resolver.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::diffsnap {
+
+struct ReconcilerOptions {
+  std::string driver;    // whose objects are ours
+  std::string url;       // of the REST server: "https://host:port"
+  std::string audience;  // of the tokens that it takes
+  // The certificates to trust for url, as PEM; "" where everybody trusts them already.
+  std::function<absl::StatusOr<std::string>()> read_ca;
+  absl::Duration admission_time_max = absl::Minutes(10);  // from the creation to a last state
+  absl::Duration object_age_max = absl::Hours(24);        // then it is deleted
+};
+
+// Moves DifferentialSnapshots to where they should be:
+//
+//   (nobody's) --target is another driver's, or not known--> left alone
+//       | target is ours
+//       |------ base and target ready, one driver, one volume ----> Success
+//       |------ can never be served ------------------------------> Failure
+//       +------ not ready, or the API server does not say --------> Pending
+//   Pending ---- as above, until admission_time_max is over ------> Success | Failure
+//   Success | Failure ---- object_age_max after the creation -----> deleted
+//
+// Each arrow is one write, under the condition that the object is still what was looked at; an
+// Event tells of a last state. Nothing is kept between two calls: whoever comes next, after a crash
+// at any moment, goes on from the object. There is no finalizer. Thread-safe.
+class Reconciler {
+ public:
+  // Borrows `api`.
+  Reconciler(k8s::ApiClient& api, ReconcilerOptions options);
+
+  // One step for `object` as it was seen last. Returns when to look again though it does not
+  // change; InfiniteFuture: never. Errors of the API server: look again soon, at what it is then.
+  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object);
+
+ private:
+  absl::StatusOr<absl::Time> Admit(const CallContext& ctx, const Json& object, absl::Time created);
+  absl::Status Delete(const CallContext& ctx, const Json& object);
+  absl::Status Succeed(const CallContext& ctx, const Json& object, const ResolvedNames& resolved);
+  absl::Status Fail(const CallContext& ctx, const Json& object, const Resolution& resolution);
+  absl::Status Suspend(const CallContext& ctx, const Json& object, const Resolution& resolution);
+  absl::Status Write(const CallContext& ctx, const Json& object, Json status);
+
+  k8s::ApiClient& api_;
+  const ReconcilerOptions options_;
+};
+
+}  // namespace csidelta::diffsnap

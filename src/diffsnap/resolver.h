@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "diffsnap/differential_snapshot.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::diffsnap {
+
+// What a DifferentialSnapshot stands for now, seen from beside one driver.
+struct Resolution {
+  enum class Kind {
+    kForeign,     // its target is another driver's
+    kUnresolved,  // nobody can say whose its target is, yet
+    kNotReady,    // ours; may become one of the two below
+    kFailure,     // ours, and never anything else
+    kSuccess,     // ours, and this is the pair
+  };
+
+  Kind kind = Kind::kUnresolved;
+  std::string error = {};       // of kNotReady and kFailure: "Code: text"
+  ResolvedNames resolved = {};  // complete with kSuccess; the driver alone with kNotReady, kFailure
+};
+
+// Looks up the volume snapshots that `object` names, in its own namespace and nowhere else, and
+// holds them to each other: one driver, one volume. A base that is given by its handle is taken as
+// it is, unless the cluster knows that handle as another volume's: the driver has the last word.
+// Which of two is older is the driver's business, too. Writes nothing. Errors of the API server;
+// what is missing or not ready is no error.
+absl::StatusOr<Resolution> Resolve(const CallContext& ctx, k8s::ApiClient& api,
+                                   const std::string& driver, const Json& object);
+
+}  // namespace csidelta::diffsnap

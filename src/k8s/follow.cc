@@ -1,0 +1,97 @@
+#include "k8s/follow.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/backoff.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+
+namespace csidelta::k8s {
+namespace {
+
+constexpr BackoffOptions kAgainBackoff = {.delay_first = absl::Milliseconds(100),
+                                          .delay_max = absl::Seconds(10)};
+
+class Following {
+ public:
+  Following(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+            ObjectFollower& follower)
+      : ctx_(ctx), client_(client), type_(type), follower_(follower) {}
+
+  absl::Status Run() {
+    while (true) {
+      RETURN_IF_ERROR(ctx_.Check());
+      if (const absl::Status status = version_.empty() ? ListOnce() : WatchOnce(); !status.ok()) {
+        RETURN_IF_ERROR(ctx_.Check());
+        Consider(status);
+        RETURN_IF_ERROR(Pause());
+      }
+    }
+  }
+
+ private:
+  absl::Status ListOnce() {
+    ASSIGN_OR_RETURN(const ObjectList list, client_.List(ctx_, type_, "", {}));
+    follower_.OnAll(list.items);
+    version_ = list.resource_version;
+    backoff_.Reset();
+    return absl::OkStatus();
+  }
+
+  // OK also when the server ended the watch; one that brought nothing is not begun again at once.
+  absl::Status WatchOnce() {
+    bool saw_event = false;
+    const WatchOptions options{
+        .label_selector = "", .field_selector = "", .resource_version = version_};
+    const auto sink = [&](const WatchEvent& event) {
+      saw_event = true;
+      version_ = GetString(event.object, {"metadata", "resourceVersion"});
+      if (event.kind != WatchEvent::Kind::kBookmark) {
+        follower_.OnEvent(event);
+      }
+      return true;
+    };
+    RETURN_IF_ERROR(client_.Watch(ctx_, type_, "", options, sink));
+    if (saw_event) {
+      backoff_.Reset();
+      return absl::OkStatus();
+    }
+    return Pause();
+  }
+
+  // After an outage a watch goes on where it was; after anything else there is a new list.
+  void Consider(const absl::Status& status) {
+    if (IsRetryable(status)) {
+      return;
+    }
+    version_.clear();
+    if (!absl::IsOutOfRange(status)) {
+      CSIDELTA_LOG(kWarn, "objects cannot be followed; trying again", {"resource", ToString(type_)},
+                   {"error", std::string(status.message())});
+    }
+  }
+
+  absl::Status Pause() {
+    ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + backoff_.NextDelay()),
+                           ctx_.stop);
+    return ctx_.Check();
+  }
+
+  const CallContext& ctx_;
+  ApiClient& client_;
+  const ResourceType& type_;
+  ObjectFollower& follower_;
+  std::string version_;  // from where to watch; "": list first
+  Backoff backoff_{kAgainBackoff, Random::Real()};
+};
+
+}  // namespace
+
+absl::Status Follow(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+                    ObjectFollower& follower) {
+  return Following(ctx, client, type, follower).Run();
+}
+
+}  // namespace csidelta::k8s

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::k8s {
+
+// Who is told which objects of a kind there are.
+class ObjectFollower {
+ public:
+  virtual ~ObjectFollower() = default;
+
+  // These there are, and no others; at the start, and when events may have been missed.
+  virtual void OnAll(const std::vector<Json>& objects) = 0;
+  // Never a bookmark.
+  virtual void OnEvent(const WatchEvent& event) = 0;
+};
+
+// Follows all objects of a kind, in all namespaces, until `ctx` ends, and returns why it ended:
+// lists, then watches, again and again. Whatever the API server says meanwhile is logged as a
+// warning when it is no outage, and tried again after a pause.
+absl::Status Follow(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+                    ObjectFollower& follower);
+
+}  // namespace csidelta::k8s

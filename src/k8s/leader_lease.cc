@@ -1,0 +1,150 @@
+#include "k8s/leader_lease.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+
+namespace csidelta::k8s {
+namespace {
+
+// What a step may take, so that a server that hangs does not hide the end of our time.
+constexpr absl::Duration kStepTimeMax = absl::Seconds(5);
+
+const ResourceType& LeaseType() {
+  static const auto& type =
+      *new ResourceType{"coordination.k8s.io", "v1", "leases", "Lease", /*namespaced=*/true};
+  return type;
+}
+
+// Kubernetes' MicroTime, which wants six digits.
+std::string FormatMicroTime(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", time, absl::UTCTimeZone());
+}
+
+std::string HolderOf(const Json& lease) { return GetString(lease, {"spec", "holderIdentity"}); }
+
+// Somebody was quicker: what there is now is looked at in the next step.
+bool IsLostRace(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsNotFound(status) || absl::IsAlreadyExists(status);
+}
+
+}  // namespace
+
+LeaderLease::LeaderLease(ApiClient& api, LeaderLeaseOptions options)
+    : api_(api),
+      options_(std::move(options)),
+      key_{.type = LeaseType(), .namespace_name = options_.namespace_name, .name = options_.name} {
+  CSIDELTA_CHECK(!options_.holder.empty());
+}
+
+absl::Status LeaderLease::Step(const CallContext& ctx) {
+  absl::StatusOr<Json> lease = api_.Get(ctx, key_);
+  if (absl::IsNotFound(lease.status())) {
+    return Create(ctx);
+  }
+  RETURN_IF_ERROR(lease.status());
+  const std::string holder = HolderOf(*lease);
+  if (holder == options_.holder) {
+    return Hold(ctx, *std::move(lease));
+  }
+  SetLeadsUntil(absl::ZeroDuration());
+  const std::string version = GetString(*lease, {"metadata", "resourceVersion"});
+  if (version != seen_version_) {
+    seen_version_ = version;
+    seen_at_ = ctx.clock->Uptime();
+  }
+  return holder.empty() || ctx.clock->Uptime() - seen_at_ >= kLeaseDuration
+             ? Hold(ctx, *std::move(lease))
+             : absl::OkStatus();
+}
+
+Json LeaderLease::Spec(absl::Time now) const {
+  return {{"holderIdentity", options_.holder},
+          {"leaseDurationSeconds", absl::ToInt64Seconds(kLeaseDuration)},
+          {"acquireTime", FormatMicroTime(now)},
+          {"renewTime", FormatMicroTime(now)}};
+}
+
+absl::Status LeaderLease::Create(const CallContext& ctx) {
+  const absl::Duration begun = ctx.clock->Uptime();
+  const absl::Status created =
+      api_.Create(ctx, key_.type, key_.namespace_name,
+                  {{"apiVersion", "coordination.k8s.io/v1"},
+                   {"kind", "Lease"},
+                   {"metadata", {{"name", key_.name}, {"namespace", key_.namespace_name}}},
+                   {"spec", Spec(ctx.clock->Now())}})
+          .status();
+  if (created.ok()) {
+    SetLeadsUntil(begun + kLeadTimeMax);
+  }
+  return IsLostRace(created) ? absl::OkStatus() : created;
+}
+
+// Renews the Lease that is ours, or takes it.
+absl::Status LeaderLease::Hold(const CallContext& ctx, Json lease) {
+  const absl::Duration begun = ctx.clock->Uptime();
+  if (HolderOf(lease) == options_.holder) {
+    SetJson(lease, {"spec", "renewTime"}, FormatMicroTime(ctx.clock->Now()));
+  } else {
+    const int64_t transitions = GetInt(lease, {"spec", "leaseTransitions"});
+    lease["spec"] = Spec(ctx.clock->Now());
+    lease["spec"]["leaseTransitions"] = transitions + 1;
+  }
+  const absl::Status held = api_.Update(ctx, key_, lease).status();
+  if (held.ok()) {
+    SetLeadsUntil(begun + kLeadTimeMax);
+  }
+  return IsLostRace(held) ? absl::OkStatus() : held;
+}
+
+absl::Status LeaderLease::Release(const CallContext& ctx) {
+  SetLeadsUntil(absl::ZeroDuration());
+  absl::StatusOr<Json> lease = api_.Get(ctx, key_);
+  if (!lease.ok() || HolderOf(*lease) != options_.holder) {
+    return absl::IsNotFound(lease.status()) ? absl::OkStatus() : lease.status();
+  }
+  SetJson(*lease, {"spec", "holderIdentity"}, "");
+  const absl::Status released = api_.Update(ctx, key_, *lease).status();
+  return IsLostRace(released) ? absl::OkStatus() : released;
+}
+
+void LeaderLease::Run(const CallContext& ctx) {
+  bool led = false;
+  while (ctx.Check().ok()) {
+    const absl::Status stepped = Step(ctx.WithTimeout(kStepTimeMax));
+    if (!stepped.ok() && ctx.Check().ok()) {
+      CSIDELTA_LOG(kWarn, "the lease could not be taken or renewed",
+                   {"lease", absl::StrCat(key_.namespace_name, "/", key_.name)},
+                   {"error", std::string(stepped.message())});
+    }
+    if (leads(*ctx.clock) != led) {
+      led = !led;
+      CSIDELTA_LOG(kInfo, led ? "this process leads" : "this process follows",
+                   {"lease", absl::StrCat(key_.namespace_name, "/", key_.name)},
+                   {"holder", options_.holder});
+    }
+    ctx.clock->SleepFor(kLeaseStepEvery, ctx.stop);
+  }
+  CallContext last = ctx;
+  last.stop = {};
+  last.deadline = absl::InfiniteFuture();
+  if (const absl::Status released = Release(last.WithTimeout(kStepTimeMax)); !released.ok()) {
+    CSIDELTA_LOG(kWarn, "the lease could not be given up",
+                 {"error", std::string(released.message())});
+  }
+}
+
+bool LeaderLease::leads(const Clock& clock) const {
+  std::scoped_lock lock(mutex_);
+  return clock.Uptime() < leads_until_;
+}
+
+void LeaderLease::SetLeadsUntil(absl::Duration uptime) {
+  std::scoped_lock lock(mutex_);
+  leads_until_ = uptime;
+}
+
+}  // namespace csidelta::k8s

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "csi/snapshot_types.h"
+#include "diffsnap/differential_snapshot.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/snapshot_objects.h"
+
+namespace csidelta::diffsnap {
+
+// An API server with volume snapshots of "volume-1" in namespace "app", and one
+// DifferentialSnapshot.
+class DsnapBed {
+ public:
+  DsnapBed() {
+    api.SetStatusSubresource("differentialsnapshots", true);
+    AddSnapshot("monday", "snap-monday");
+    AddSnapshot("tuesday", "snap-tuesday");
+  }
+
+  void AddSnapshot(const std::string& name, const std::string& handle,
+                   const std::string& driver = support::kDriver,
+                   const std::string& volume = "volume-1", const std::string& space = "app") {
+    Json content = support::MakeContentObject("content-" + name, space, name, handle);
+    SetJson(content, {"spec", "driver"}, driver);
+    SetJson(content, {"spec", "source"},
+            volume.empty() ? Json{{"snapshotHandle", handle}} : Json{{"volumeHandle", volume}});
+    SetJson(content, {"status", "restoreSize"}, int64_t{1} << 30);
+    api.Seed(csi::VolumeSnapshotContentType(), content);
+    Json snapshot = support::MakeSnapshotObject(space, name, "content-" + name);
+    SetJson(snapshot, {"status", "readyToUse"}, true);
+    api.Seed(csi::VolumeSnapshotType(), snapshot);
+  }
+
+  void SetReady(const std::string& name, bool ready) {
+    api.Mutate(csi::VolumeSnapshotKey("app", name), [&](Json& object) {
+      SetJson(object, {"status", "readyToUse"}, ready);
+    });
+  }
+
+  // As the API server stores it.
+  Json Ask(Json spec, const std::string& name = "diff") {
+    Json object =
+        support::MakeObject("diffsnap.csi-delta.io/v1alpha1", "DifferentialSnapshot", "app", name);
+    object["spec"] = std::move(spec);
+    return api.Seed(DifferentialSnapshotType(), std::move(object));
+  }
+
+  Json Now(const std::string& name = "diff") const {
+    return api.Find({DifferentialSnapshotType(), "app", name}).value_or(Json());
+  }
+
+  support::FakeClock clock;
+  support::FakeApiClient api{clock};
+  CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
+};
+
+}  // namespace csidelta::diffsnap

@@ -1,0 +1,275 @@
+#include "diffsnap/reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/diffsnap/dsnap_bed.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::diffsnap {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
+
+ReconcilerOptions Options() {
+  return {.driver = support::kDriver,
+          .url = "https://diffsnap.csi.svc:8443",
+          .audience = "diffsnap",
+          .read_ca = []() -> absl::StatusOr<std::string> { return "PEM"; }};
+}
+
+Json Pair() {
+  return {{"baseVolumeSnapshotName", "monday"}, {"targetVolumeSnapshotName", "tuesday"}};
+}
+
+Json Condition(const Json& object, const std::string& type) {
+  const Json* conditions = FindJson(object, {"status", "conditions"});
+  for (const Json& condition : conditions == nullptr ? Json::array() : *conditions) {
+    if (GetString(condition, {"type"}) == type) {
+      return condition;
+    }
+  }
+  return Json();
+}
+
+class ReconcilerTest : public testing::Test {
+ protected:
+  absl::Time Step() {
+    const auto next = reconciler_.Reconcile(bed_.ctx, bed_.Now());
+    EXPECT_THAT(next, IsOk());
+    return next.value_or(absl::InfinitePast());
+  }
+
+  DsnapBed bed_;
+  Reconciler reconciler_{bed_.api, Options()};
+};
+
+TEST_F(ReconcilerTest, ASuccessSaysWhereAndHowToRead) {
+  const Json object = bed_.Ask(Pair());
+  EXPECT_EQ(Step(), bed_.clock.Now() + absl::Hours(24));
+  const Json now = bed_.Now();
+  EXPECT_EQ(StateOf(now), RequestState::kSuccess);
+  EXPECT_EQ(GetString(now, {"status", "url"}), "https://diffsnap.csi.svc:8443/app/diff");
+  EXPECT_EQ(GetString(now, {"status", "audience"}), "diffsnap");
+  EXPECT_EQ(GetString(now, {"status", "caBundle"}), "UEVN");
+  EXPECT_EQ(ResolvedOf(now).base_handle, "snap-monday");
+  EXPECT_EQ(GetString(Condition(now, "Accepted"), {"status"}), "True");
+  EXPECT_EQ(GetString(Condition(now, "Ready"), {"status"}), "True");
+  ASSERT_EQ(bed_.api.All(kEvents).size(), 1U);
+  EXPECT_EQ(GetString(bed_.api.All(kEvents)[0], {"source", "component"}), "csi-delta-diffsnap");
+
+  const ResolvedPair pair = PairOf(now);
+  EXPECT_EQ(pair.scope.uid, GetString(object, {"metadata", "uid"}));
+  EXPECT_EQ(pair.scope.target_handle, "snap-tuesday");
+  EXPECT_EQ(pair.volume_handle, "volume-1");
+  EXPECT_EQ(pair.volume_size_bytes, int64_t{1} << 30);
+}
+
+TEST_F(ReconcilerTest, ALastStateIsNotLookedAtAgain) {
+  bed_.Ask(Pair());
+  Step();
+  bed_.api.ClearCalls();
+  bed_.api.Remove(csi::VolumeSnapshotKey("app", "monday"));
+  Step();
+  EXPECT_TRUE(bed_.api.calls().empty());
+  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+}
+
+TEST_F(ReconcilerTest, WhatIsNotReadyIsPendingUntilItIs) {
+  bed_.SetReady("tuesday", false);
+  bed_.Ask(Pair());
+  EXPECT_EQ(Step(), bed_.clock.Now() + absl::Seconds(1));
+  const Json pending = bed_.Now();
+  EXPECT_EQ(StateOf(pending), RequestState::kPending);
+  EXPECT_THAT(GetString(pending, {"status", "error"}), StartsWith("NotReady: "));
+  EXPECT_EQ(GetString(Condition(pending, "Accepted"), {"status"}), "True");
+  EXPECT_EQ(GetString(Condition(pending, "Ready"), {"reason"}), "NotReady");
+  EXPECT_EQ(ResolvedOf(pending), (ResolvedNames{.driver = support::kDriver}));
+
+  // Nothing new, nothing written.
+  bed_.clock.Advance(absl::Seconds(20));
+  bed_.api.ClearCalls();
+  EXPECT_EQ(Step(), bed_.clock.Now() + absl::Seconds(5));
+  EXPECT_EQ(bed_.api.CallCount("patch", "*"), 0);
+
+  bed_.SetReady("tuesday", true);
+  Step();
+  const Json ready = bed_.Now();
+  EXPECT_EQ(StateOf(ready), RequestState::kSuccess);
+  EXPECT_EQ(FindJson(ready, {"status", "error"}), nullptr);
+  EXPECT_EQ(GetString(Condition(ready, "Accepted"), {"lastTransitionTime"}),
+            GetString(Condition(pending, "Accepted"), {"lastTransitionTime"}));
+  EXPECT_NE(GetString(Condition(ready, "Ready"), {"lastTransitionTime"}),
+            GetString(Condition(pending, "Ready"), {"lastTransitionTime"}));
+}
+
+TEST_F(ReconcilerTest, AfterTenMinutesWhatIsNotReadyHasFailed) {
+  bed_.SetReady("tuesday", false);
+  bed_.Ask(Pair());
+  Step();
+  bed_.clock.Advance(absl::Minutes(10) - absl::Seconds(3));
+  EXPECT_EQ(Step(), bed_.clock.Now() + absl::Seconds(3));
+  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kPending);
+  bed_.clock.Advance(absl::Seconds(3));
+  Step();
+  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kFailure);
+  EXPECT_THAT(GetString(bed_.Now(), {"status", "error"}), StartsWith("NotReady: "));
+  EXPECT_THAT(GetString(bed_.Now(), {"status", "error"}), HasSubstr("waited for until"));
+}
+
+TEST_F(ReconcilerTest, AFailureHasItsCode) {
+  bed_.Ask({{"baseVolumeSnapshotName", "none"}, {"targetVolumeSnapshotName", "tuesday"}});
+  Step();
+  const Json now = bed_.Now();
+  EXPECT_EQ(StateOf(now), RequestState::kFailure);
+  EXPECT_THAT(GetString(now, {"status", "error"}), StartsWith("BaseSnapshotNotFound: "));
+  EXPECT_EQ(GetString(Condition(now, "Ready"), {"reason"}), "BaseSnapshotNotFound");
+  EXPECT_EQ(GetString(now, {"status", "url"}), "");
+  ASSERT_EQ(bed_.api.All(kEvents).size(), 1U);
+  EXPECT_EQ(GetString(bed_.api.All(kEvents)[0], {"reason"}), "BaseSnapshotNotFound");
+}
+
+TEST_F(ReconcilerTest, OtherDriversObjectsAreNotTouched) {
+  bed_.AddSnapshot("theirs", "snap-1", "other.csi.k8s.io");
+  const Json before = bed_.Ask({{"targetVolumeSnapshotName", "theirs"}});
+  EXPECT_EQ(Step(), absl::InfiniteFuture());
+  EXPECT_EQ(bed_.Now(), before);
+  // Nor one that another controller brought to its end, however old.
+  Json done = before;
+  SetJson(done, {"status", "state"}, "Success");
+  SetJson(done, {"status", "resolved", "driver"}, "other.csi.k8s.io");
+  bed_.api.Seed(DifferentialSnapshotType(), done);
+  bed_.clock.Advance(absl::Hours(100));
+  EXPECT_EQ(Step(), absl::InfiniteFuture());
+  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+}
+
+TEST_F(ReconcilerTest, WhoseTargetIsNotKnownIsLookedAtForTenMinutes) {
+  const Json before = bed_.Ask({{"targetVolumeSnapshotName", "later"}});
+  EXPECT_EQ(Step(), bed_.clock.Now() + absl::Seconds(1));
+  EXPECT_EQ(bed_.Now(), before);
+  bed_.clock.Advance(absl::Minutes(11));
+  EXPECT_EQ(Step(), absl::InfiniteFuture());
+  EXPECT_EQ(bed_.Now(), before);
+}
+
+TEST_F(ReconcilerTest, OldOnesAreDeleted) {
+  const Json object = bed_.Ask(Pair());
+  Step();
+  bed_.clock.Advance(absl::Hours(24) - absl::Seconds(1));
+  EXPECT_EQ(Step(), bed_.clock.Now() + absl::Seconds(1));
+  EXPECT_FALSE(bed_.Now().is_null());
+  bed_.clock.Advance(absl::Seconds(1));
+  const Json seen = bed_.Now();
+  Step();
+  EXPECT_TRUE(bed_.Now().is_null());
+  // Another of that name is another.
+  bed_.Ask(Pair());
+  EXPECT_FALSE(reconciler_.Reconcile(bed_.ctx, seen).ok());
+  EXPECT_FALSE(bed_.Now().is_null());
+}
+
+TEST_F(ReconcilerTest, WhatIsBeingDeletedIsLeftAlone) {
+  Json object = bed_.Ask(Pair());
+  SetJson(object, {"metadata", "deletionTimestamp"}, "2023-11-14T22:13:20Z");
+  SetJson(object, {"metadata", "finalizers"}, Json::array({"somebody/else"}));
+  const Json before = bed_.api.Seed(DifferentialSnapshotType(), object);
+  EXPECT_EQ(Step(), absl::InfiniteFuture());
+  EXPECT_EQ(bed_.Now(), before);
+}
+
+TEST_F(ReconcilerTest, AnObjectThatIsNotWhatWasLookedAtIsNotWritten) {
+  const Json stale = bed_.Ask(Pair());
+  bed_.api.Mutate({DifferentialSnapshotType(), "app", "diff"}, [](Json& object) {
+    SetJson(object, {"metadata", "labels"}, {{"seen", "later"}});
+  });
+  EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, stale), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kNone);
+}
+
+TEST_F(ReconcilerTest, WithoutItsCertificatesNothingIsASuccess) {
+  bed_.Ask(Pair());
+  ReconcilerOptions options = Options();
+  options.read_ca = []() -> absl::StatusOr<std::string> {
+    return absl::NotFoundError("no ca.crt");
+  };
+  EXPECT_FALSE(Reconciler(bed_.api, options).Reconcile(bed_.ctx, bed_.Now()).ok());
+  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kNone);
+}
+
+TEST_F(ReconcilerTest, AnEventThatIsRefusedIsNoFailure) {
+  bed_.Ask(Pair());
+  bed_.api.Forbid("create", "events");
+  Step();
+  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+}
+
+// The life of an object: not ready, ready, old. Each step by a process that knows nothing of those
+// before it; it dies at the n-th call, with that call done or not.
+class CrashedLife {
+ public:
+  // Returns whether the process came to its n-th call.
+  bool Live(int n, Fault fault) {
+    bed_.SetReady("tuesday", false);
+    bed_.Ask(Pair());
+    bed_.api.FailCall(n, absl::UnavailableError("dead"), fault);
+    ToTheEnd();
+    states_.push_back(StateOf(bed_.Now()));
+    bed_.SetReady("tuesday", true);
+    ToTheEnd();
+    states_.push_back(StateOf(bed_.Now()));
+    resolved_ = ResolvedOf(bed_.Now());
+    bed_.clock.Advance(absl::Hours(24));
+    ToTheEnd();
+    return bed_.api.sweep_hit();
+  }
+
+  void ExpectWhole() const {
+    EXPECT_EQ(states_, (std::vector{RequestState::kPending, RequestState::kSuccess}));
+    EXPECT_EQ(resolved_.target_handle, "snap-tuesday");
+    EXPECT_TRUE(bed_.Now().is_null());
+    EXPECT_LE(bed_.api.All(kEvents).size(), 1U);
+  }
+
+ private:
+  // Starts a process after the other until one lives through its step.
+  void ToTheEnd() {
+    for (int tries = 0; tries < 3; ++tries) {
+      Reconciler reconciler(bed_.api, Options());
+      const Json seen = bed_.Now();
+      if (seen.is_null() || reconciler.Reconcile(bed_.ctx, seen).ok()) {
+        return;
+      }
+    }
+    ADD_FAILURE() << "it does not come to an end";
+  }
+
+  DsnapBed bed_;
+  std::vector<RequestState> states_;
+  ResolvedNames resolved_;
+};
+
+TEST(ReconcilerCrashTest, WhoeverComesNextGoesOn) {
+  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
+    int n = 1;
+    for (bool hit = true; hit; ++n) {
+      SCOPED_TRACE(absl::StrCat("call ", n));
+      CrashedLife life;
+      hit = life.Live(n, fault);
+      life.ExpectWhole();
+    }
+    EXPECT_GT(n, 8);
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::diffsnap

@@ -1,0 +1,175 @@
+#include "k8s/follow.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::k8s {
+namespace {
+
+using support::FakeApiClient;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::Pair;
+
+const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
+
+Json Thing(const std::string& name, const std::string& state) {
+  return Json{{"metadata", {{"namespace", "ns"}, {"name", name}}}, {"data", {{"state", state}}}};
+}
+
+// The objects as they were told of.
+class Mirror : public ObjectFollower {
+ public:
+  void OnAll(const std::vector<Json>& objects) override {
+    std::scoped_lock lock(mutex_);
+    states_.clear();
+    ++lists_;
+    for (const Json& object : objects) {
+      states_[GetString(object, {"metadata", "name"})] = GetString(object, {"data", "state"});
+    }
+    changed_.notify_all();
+  }
+
+  void OnEvent(const WatchEvent& event) override {
+    std::scoped_lock lock(mutex_);
+    const std::string name = GetString(event.object, {"metadata", "name"});
+    if (event.kind == WatchEvent::Kind::kDeleted) {
+      states_.erase(name);
+    } else {
+      states_[name] = GetString(event.object, {"data", "state"});
+    }
+    changed_.notify_all();
+  }
+
+  // Blocks until the thing is in this state; "": gone.
+  void Await(const std::string& name, const std::string& state) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      const auto found = states_.find(name);
+      return (found == states_.end() ? "" : found->second) == state;
+    });
+  }
+
+  int lists() {
+    std::scoped_lock lock(mutex_);
+    return lists_;
+  }
+  std::map<std::string, std::string> states() {
+    std::scoped_lock lock(mutex_);
+    return states_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> states_;
+  int lists_ = 0;
+};
+
+class FollowTest : public testing::Test {
+ protected:
+  FollowTest() { clock_.SetAutoAdvance(true); }
+  ~FollowTest() override { Stop().IgnoreError(); }
+
+  void Start() {
+    thread_ = std::jthread([this] {
+      const CallContext ctx{
+          .deadline = absl::InfiniteFuture(), .stop = stop_.get_token(), .clock = &clock_};
+      ended_ = Follow(ctx, api_, kConfigMaps, mirror_);
+    });
+  }
+  absl::Status Stop() {
+    stop_.request_stop();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+    return ended_;
+  }
+  void Set(const std::string& name, const std::string& state) {
+    api_.Seed(kConfigMaps, Thing(name, state));
+  }
+
+  support::FakeClock clock_;
+  FakeApiClient api_{clock_};
+  Mirror mirror_;
+  std::stop_source stop_;
+  std::jthread thread_;
+  absl::Status ended_;
+};
+
+TEST_F(FollowTest, TellsWhatIsThereAndWhatBecomesOfIt) {
+  Set("a", "old");
+  Set("b", "old");
+  Start();
+  mirror_.Await("b", "old");
+  api_.AwaitWatches(1);
+  Set("a", "new");
+  Set("c", "old");
+  api_.Remove({kConfigMaps, "ns", "b"});
+  mirror_.Await("b", "");
+  EXPECT_THAT(mirror_.states(), ElementsAre(Pair("a", "new"), Pair("c", "old")));
+  EXPECT_THAT(Stop(), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(mirror_.lists(), 1);
+}
+
+TEST_F(FollowTest, AWatchThatEndsGoesOnWhereItWas) {
+  Start();
+  api_.AwaitWatches(1);
+  for (int i = 0; i < 5; ++i) {
+    api_.EndWatches();
+    Set("a", std::to_string(i));
+    mirror_.Await("a", std::to_string(i));
+  }
+  EXPECT_EQ(mirror_.lists(), 1);
+}
+
+TEST_F(FollowTest, AnOutageIsWaitedFor) {
+  api_.FailNext("list", "configmaps", absl::UnavailableError("away"), 3);
+  api_.FailNext("watch", "configmaps", absl::UnavailableError("away"), 3);
+  Start();
+  api_.AwaitWatches(1);
+  Set("a", "new");
+  mirror_.Await("a", "new");
+  EXPECT_EQ(mirror_.lists(), 1);
+}
+
+TEST_F(FollowTest, AfterAGapThereIsANewList) {
+  Set("gone", "old");
+  Set("a", "old");
+  // While nobody watches, one goes, and the server forgets that it was there.
+  bool done = false;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "watch" && !done) {
+      done = true;
+      api_.Remove({kConfigMaps, "ns", "gone"});
+      Set("a", "new");
+      api_.CompactHistory();
+    }
+    return absl::OkStatus();
+  });
+  Start();
+  mirror_.Await("a", "new");
+  mirror_.Await("gone", "");
+  EXPECT_EQ(mirror_.lists(), 2);
+}
+
+TEST_F(FollowTest, ARefusalIsAskedAgain) {
+  api_.FailNext("list", "configmaps", absl::PermissionDeniedError("no"), 2);
+  Set("a", "old");
+  Start();
+  mirror_.Await("a", "old");
+}
+
+}  // namespace
+}  // namespace csidelta::k8s

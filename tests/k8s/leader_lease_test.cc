@@ -1,0 +1,143 @@
+#include "k8s/leader_lease.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::k8s {
+namespace {
+
+using support::IsOk;
+
+const ResourceType kLeases{"coordination.k8s.io", "v1", "leases", "Lease", true};
+
+class LeaderLeaseTest : public testing::Test {
+ protected:
+  LeaderLease Make(const std::string& holder) {
+    return {api_, {.namespace_name = "csi", .name = "diffsnap-driver", .holder = holder}};
+  }
+  std::string Holder() {
+    const auto lease = api_.Find({kLeases, "csi", "diffsnap-driver"});
+    return lease.has_value() ? GetString(*lease, {"spec", "holderIdentity"}) : "none";
+  }
+  // A step of each, every three seconds, for this long; never do two lead.
+  void Pass(absl::Duration time, std::initializer_list<LeaderLease*> leases) {
+    for (absl::Duration gone; gone < time; gone += kLeaseStepEvery) {
+      clock_.Advance(kLeaseStepEvery);
+      for (LeaderLease* lease : leases) {
+        EXPECT_THAT(lease->Step(ctx_), IsOk());
+      }
+    }
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_{clock_};
+  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
+};
+
+TEST_F(LeaderLeaseTest, TheFirstLeadsAsLongAsItRenews) {
+  LeaderLease one = Make("one");
+  LeaderLease two = Make("two");
+  EXPECT_FALSE(one.leads(clock_));
+  EXPECT_THAT(one.Step(ctx_), IsOk());
+  EXPECT_THAT(two.Step(ctx_), IsOk());
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_TRUE(one.leads(clock_));
+    EXPECT_FALSE(two.leads(clock_));
+    Pass(kLeaseStepEvery, {&one, &two});
+  }
+  EXPECT_EQ(Holder(), "one");
+}
+
+TEST_F(LeaderLeaseTest, AfterALeaderThatDiedTheNextLeads) {
+  LeaderLease one = Make("one");
+  LeaderLease two = Make("two");
+  EXPECT_THAT(one.Step(ctx_), IsOk());
+  EXPECT_THAT(two.Step(ctx_), IsOk());
+  while (!two.leads(clock_)) {
+    EXPECT_LT(clock_.Now(), absl::FromUnixSeconds(1'700'000'000) + absl::Seconds(30));
+    Pass(kLeaseStepEvery, {&two});
+    // By its own clock the first one has long ended.
+    EXPECT_FALSE(two.leads(clock_) && one.leads(clock_));
+  }
+  EXPECT_EQ(Holder(), "two");
+  EXPECT_GE(clock_.Now(), absl::FromUnixSeconds(1'700'000'000) + kLeaseDuration);
+  // The first one wakes up and follows.
+  EXPECT_THAT(one.Step(ctx_), IsOk());
+  EXPECT_FALSE(one.leads(clock_));
+  EXPECT_TRUE(two.leads(clock_));
+}
+
+TEST_F(LeaderLeaseTest, ALeaderThatCannotRenewEndsBeforeAnotherBegins) {
+  LeaderLease one = Make("one");
+  EXPECT_THAT(one.Step(ctx_), IsOk());
+  api_.FailNext("*", "leases", absl::UnavailableError("away"), 1000);
+  clock_.Advance(kLeadTimeMax - absl::Seconds(1));
+  EXPECT_FALSE(one.Step(ctx_).ok());
+  EXPECT_TRUE(one.leads(clock_));
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_FALSE(one.leads(clock_));
+  api_.ClearFaults();
+  EXPECT_THAT(one.Step(ctx_), IsOk());
+  EXPECT_TRUE(one.leads(clock_));
+}
+
+TEST_F(LeaderLeaseTest, WhatIsGivenUpIsTakenAtOnce) {
+  LeaderLease one = Make("one");
+  LeaderLease two = Make("two");
+  EXPECT_THAT(one.Step(ctx_), IsOk());
+  EXPECT_THAT(two.Step(ctx_), IsOk());
+  EXPECT_THAT(two.Release(ctx_), IsOk());
+  EXPECT_EQ(Holder(), "one");
+  EXPECT_THAT(one.Release(ctx_), IsOk());
+  EXPECT_FALSE(one.leads(clock_));
+  EXPECT_THAT(two.Step(ctx_), IsOk());
+  EXPECT_TRUE(two.leads(clock_));
+}
+
+TEST_F(LeaderLeaseTest, OfTwoThatTakeItAtOnceOneLeads) {
+  LeaderLease one = Make("one");
+  LeaderLease two = Make("two");
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "create") {
+      api_.SetInterceptor({});
+      EXPECT_THAT(two.Step(ctx_), IsOk());
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(one.Step(ctx_), IsOk());
+  EXPECT_FALSE(one.leads(clock_));
+  EXPECT_TRUE(two.leads(clock_));
+  EXPECT_THAT(two.Release(ctx_), IsOk());
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "update") {
+      api_.SetInterceptor({});
+      EXPECT_THAT(two.Step(ctx_), IsOk());
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(one.Step(ctx_), IsOk());
+  EXPECT_FALSE(one.leads(clock_));
+  EXPECT_TRUE(two.leads(clock_));
+}
+
+TEST_F(LeaderLeaseTest, RunLeadsAndGivesUpInTheEnd) {
+  LeaderLease one = Make("one");
+  std::stop_source stop;
+  CallContext ctx = ctx_;
+  ctx.stop = stop.get_token();
+  std::jthread thread([&] { one.Run(ctx); });
+  clock_.AwaitSleepers(1);
+  EXPECT_TRUE(one.leads(clock_));
+  stop.request_stop();
+  thread.join();
+  EXPECT_EQ(Holder(), "");
+}
+
+}  // namespace
+}  // namespace csidelta::k8s
