@@ -64,10 +64,10 @@ class CsiDriversFixture : public DriverFixture {
     options_.blocks.fixed = way.fixed;
     DriverFixture::SetUp();
     volume_ = NewVolume("v");
-    WriteTo(volume_, 100 * kBlock, "soon zero");
+    WriteTo(volume_, 300 * kBlock, "soon zero");
     for (int i = 0; i < 3; ++i) {
       handles_.push_back(store_->CreateSnapshot(absl::StrCat("s", i), volume_)->id);
-      WriteTo(volume_, 100 * kBlock, std::string(9, '\0'));
+      WriteTo(volume_, 300 * kBlock, std::string(9, '\0'));
       for (int64_t at = 0; at < 40; ++at) {  // Near and far, across blocks' borders and not.
         WriteTo(volume_, (at * at * 10'007 + i * 333'333) % (kVolumeBytes - 100),
                 std::string(at % 7 == 3 ? 60 : 3, static_cast<char>('a' + i)));
@@ -387,7 +387,7 @@ TEST_F(PageDriverTest, ContextParametersAndZerosGoThroughUntouched) {
   const auto zero = std::find_if(all.begin(), all.end(),
                                  [](const ChangedBlock& block) { return block.zero_out; });
   ASSERT_NE(zero, all.end());
-  EXPECT_EQ(zero->extent, (Extent{100 * kBlock, kBlock}));
+  EXPECT_EQ(zero->extent, (Extent{300 * kBlock, kBlock}));
 }
 
 TEST_F(PageDriverTest, ExpiredResultsAreGone) {
