@@ -1,5 +1,6 @@
 #pragma once
 
+#include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
@@ -18,13 +19,13 @@ namespace csidelta::csi_driver {
 // The driver's services in this process, and a channel to them.
 class DriverFixture : public testing::Test {
  protected:
+  // For the whole program: after a call that was cancelled, gRPC's own end takes ten seconds.
+  static void SetUpTestSuite() { grpc_init(); }
+
   void SetUp() override {
     std::string folder = Place() + "csi-driver-XXXXXX";
     ASSERT_NE(mkdtemp(folder.data()), nullptr);
     folder_ = folder;
-    if (on_socket_) {
-      options_.endpoint = "unix://" + folder_ + "/csi.sock";
-    }
     store_ = *Store::Open(folder_ + "/state", clock_, Random::Real());
     Serve();
   }
@@ -48,9 +49,6 @@ class DriverFixture : public testing::Test {
     builder.RegisterService(identity_service_.get());
     builder.RegisterService(metadata_service_.get());
     builder.RegisterService(differential_service_.get());
-    if (on_socket_) {
-      builder.AddListeningPort("unix:" + folder_ + "/csi.sock", grpc::InsecureServerCredentials());
-    }
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
     channel_ = server_->InProcessChannel({});
@@ -99,7 +97,6 @@ class DriverFixture : public testing::Test {
   }
 
   std::string folder_;
-  bool on_socket_ = false;  // Set before SetUp(): options_.endpoint is served, too.
   DriverOptions options_{.endpoint = "",
                          .state_dir = "",
                          .driver_name = "fixture.csi-delta.io",

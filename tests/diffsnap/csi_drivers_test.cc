@@ -56,9 +56,10 @@ constexpr Way kVariableStreams = {"VariableStreams", DriverService::kSnapshotMet
 // A volume with three volume snapshots, a driver, and pages of it.
 class CsiDriversFixture : public DriverFixture {
  protected:
+  std::string Place() override { return "/dev/shm/"; }  // There is no flush to wait for.
+
   void Begin(const Way& way) {
     service_ = way.service;
-    on_socket_ = true;
     options_.differential_snapshot = true;
     options_.opaque_cursors = way.opaque_cursors;
     options_.blocks.fixed = way.fixed;
@@ -85,7 +86,7 @@ class CsiDriversFixture : public DriverFixture {
 
   void Connect() {
     driver_options_.service = service_;
-    absl::StatusOr<CsiDriver> made = MakeDifferentialDriver({}, options_.endpoint, driver_options_);
+    absl::StatusOr<CsiDriver> made = MakeDifferentialDriver({}, Address(), driver_options_);
     ASSERT_THAT(made, IsOk());
     EXPECT_EQ(made->name, "fixture.csi-delta.io");
     EXPECT_EQ(made->service, service_);
@@ -99,6 +100,7 @@ class CsiDriversFixture : public DriverFixture {
   void Restart() {
     StopServing();
     Serve();
+    Connect();
   }
 
   void Compare(const std::string& base, const std::string& target) {
@@ -317,8 +319,9 @@ TEST_P(CsiDriversTest, APageThatTakesTooLongIsLeft) {
 }
 
 TEST_P(CsiDriversTest, ADriverThatWasRestartedIsFoundAgain) {
-  DifferentialPage page = Page("", 5);
-  Restart();
+  const DifferentialPage page = Page("", 5);
+  StopServing();
+  Serve();
   // What was open has broken; who asks again soon is answered.
   for (int i = 0; std::holds_alternative<DifferentialError>(Ask("", 5)) && i < kPagesMax; ++i) {
     Clock::Real().SleepFor(absl::Milliseconds(10), {});
@@ -586,14 +589,9 @@ TEST_F(MetadataBridgeTest, NothingListedOfAVolumeOfUnknownSizeIsNoAnswer) {
 // Finding out what a driver is.
 class MakeDriverTest : public CsiDriversFixture {
  protected:
-  void SetUp() override {
-    on_socket_ = true;
-    DriverFixture::SetUp();
-  }
-
   absl::StatusOr<CsiDriver> Make(DriverService service = DriverService::kBest) {
     driver_options_.service = service;
-    return MakeDifferentialDriver({}, options_.endpoint, driver_options_);
+    return MakeDifferentialDriver({}, Address(), driver_options_);
   }
 };
 
@@ -653,7 +651,7 @@ TEST_F(MakeDriverTest, WhoIsStoppedWhileWaitingEnds) {
   stop.request_stop();
   CallContext ctx;
   ctx.stop = stop.get_token();
-  EXPECT_THAT(MakeDifferentialDriver(ctx, options_.endpoint, driver_options_),
+  EXPECT_THAT(MakeDifferentialDriver(ctx, Address(), driver_options_),
               StatusIs(absl::StatusCode::kCancelled));
 }
 
