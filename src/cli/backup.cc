@@ -177,8 +177,8 @@ VerbSyntax BackupCommand::Declare() {
               "that nothing changed. Without a list an image file is asked for what it has "
               "allocated, and a device is read as a whole.\n"
               "With --volume-snapshot the list comes from the CSI driver, by the service that its "
-              "SnapshotMetadataService names: what changed since the parent's volume snapshot, or "
-              "without a parent what is allocated.\n"
+              "SnapshotMetadataService names or by a DifferentialSnapshot: what changed since the "
+              "parent's volume snapshot, or without a parent what is allocated.\n"
               "What was not read is audited: a sample of it is read again, and one mismatch makes "
               "the backup a full one, which ends with exit code 20.",
           .table = std::move(table)};
@@ -210,24 +210,23 @@ absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupCommand::AskCluster(
   ASSIGN_OR_RETURN(cluster_snapshot_, ClusterSnapshot::Open(ctx, cluster_flags_));
   cluster_snapshot_->Record(options.manifest);
   options.target_handle = cluster_flags_.volume_snapshot;
-  Random& random = *session.environment().random;
-  if (!options.parent.has_value()) {
-    return cluster_snapshot_->MakeSource(nullptr, random);
+  incremental::BaseFacts base;
+  if (options.parent.has_value()) {
+    options.parent_record = incremental::OpenVolumeRecord(ctx, repository, *options.parent);
   }
-  const absl::StatusOr<std::unique_ptr<incremental::VolumeRecord>> parent =
-      incremental::OpenVolumeRecord(ctx, repository, *options.parent);
-  if (!parent.ok()) {
-    return std::make_unique<FullScanSource>();  // The backup meets the same, and says so.
+  if (options.parent_record.has_value() && options.parent_record->ok()) {
+    const repository::VolumeManifest& parent = (**options.parent_record)->manifest;
+    options.base_handle = cluster_snapshot_->BaseOf(parent);
+    options.base_known = !options.base_handle.empty();
+    base = FactsOf(parent);
   }
-  options.base_handle = cluster_snapshot_->BaseOf((*parent)->manifest);
-  if (options.base_handle.empty()) {
+  if (!options.base_known) {
     session.console().Warn(
         absl::StrCat("parent ", options.parent->id.ShortHex(),
-                     " does not say which volume snapshot it was made of, so everything is read; "
-                     "the next backup will know, or --base-handle says it"));
-    return std::make_unique<FullScanSource>();
+                     " does not say which volume snapshot it was made of, so what changed since "
+                     "cannot be asked; the next backup will know, or --base-handle says it"));
   }
-  return cluster_snapshot_->MakeSource(&(*parent)->manifest, random);
+  return cluster_snapshot_->MakeSource(ctx, std::move(base), *session.environment().random);
 }
 
 absl::StatusOr<std::string> BackupCommand::RecordedPath() const {

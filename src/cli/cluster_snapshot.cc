@@ -6,8 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "csi/metadata_service.h"
 #include "csi/snapshot_types.h"
 #include "incremental/csi_metadata_source.h"
+#include "incremental/differential_request.h"
+#include "incremental/full_scan_source.h"
 #include "k8s/config.h"
 #include "k8s/rest_client.h"
 
@@ -21,12 +24,19 @@ void ClusterSnapshotFlags::Declare(ArgumentTable& table) {
             "what the driver knows the parent's volume snapshot by; else what was recorded with "
             "the parent",
             base_handle);
+  DeclareAccess(table);
+}
+
+void ClusterSnapshotFlags::DeclareAccess(ArgumentTable& table) {
+  table.AddChoice("--changed-blocks", {"auto", "csi-metadata", "differential-snapshot", "none"},
+                  "whom to ask what changed: the driver's SnapshotMetadataService, a "
+                  "DifferentialSnapshot, the first that there is (auto), or nobody",
+                  changed_blocks);
   table.Add("--change-id-annotation", "NAME",
             "the annotation of a VolumeSnapshot that holds what its driver compares by, if not by "
             "handles",
             change_id_annotation);
-  table.Add("--service-account", "NS/NAME",
-            "whose token the service of snapshot metadata is shown; else of who we are",
+  table.Add("--service-account", "NS/NAME", "whose token the service is shown; else of who we are",
             service_account);
   table.Add("--metadata-token-file", "FILE",
             "that token, where the kubelet keeps one for the service's audience", token_file);
@@ -86,16 +96,33 @@ std::string ClusterSnapshot::BaseOf(const repository::VolumeManifest& parent) co
 }
 
 std::unique_ptr<incremental::ChangedBlockSource> ClusterSnapshot::MakeSource(
-    const repository::VolumeManifest* parent, Random& random) {
-  incremental::CsiMetadataOptions options;
-  options.server_name = flags_.server_name;
-  if (parent != nullptr) {
-    options.base = {.driver = parent->csi_driver,
-                    .volume_handle = parent->volume_handle,
-                    .cut_time = csi::FromRfc3339(parent->snapshot_time)};
+    const CallContext& ctx, incremental::BaseFacts base, Random& random) {
+  const bool is_auto = flags_.changed_blocks == "auto";
+  if (flags_.changed_blocks == "none") {
+    return std::make_unique<incremental::FullScanSource>();
   }
-  return std::make_unique<incremental::CsiMetadataSource>(*api_, tokens_, random,
-                                                          std::move(options));
+  // What else may be wrong with the service is its client's to tell.
+  const bool has_service =
+      is_auto && !absl::IsNotFound(csi::FindMetadataService(ctx, *api_, snapshot_.driver).status());
+  if (has_service || flags_.changed_blocks == "csi-metadata") {
+    incremental::CsiMetadataOptions options;
+    options.base = std::move(base);
+    options.server_name = flags_.server_name;
+    return std::make_unique<incremental::CsiMetadataSource>(*api_, tokens_, random,
+                                                            std::move(options));
+  }
+  incremental::DifferentialRequestOptions options;
+  options.base = std::move(base);
+  options.kind_may_be_absent = is_auto;
+  options.http.tls.server_name = flags_.server_name;
+  return std::make_unique<incremental::DifferentialRequestSource>(*api_, tokens_, random,
+                                                                  std::move(options));
+}
+
+incremental::BaseFacts FactsOf(const repository::VolumeManifest& manifest) {
+  return {.driver = manifest.csi_driver,
+          .volume_handle = manifest.volume_handle,
+          .cut_time = csi::FromRfc3339(manifest.snapshot_time)};
 }
 
 }  // namespace csidelta::cli

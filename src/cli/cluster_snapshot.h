@@ -10,6 +10,7 @@
 #include "csi/audience_tokens.h"
 #include "csi/bound_snapshot.h"
 #include "incremental/changed_block_source.h"
+#include "incremental/listing_target.h"
 #include "k8s/api_client.h"
 #include "repository/volume_layout.h"
 
@@ -19,6 +20,7 @@ namespace csidelta::cli {
 struct ClusterSnapshotFlags {
   std::string volume_snapshot;  // "namespace/name"; "": the cluster is not asked
   std::string base_handle;
+  std::string changed_blocks = "auto";
   std::string change_id_annotation;
   std::string service_account;
   std::string token_file;
@@ -26,11 +28,14 @@ struct ClusterSnapshotFlags {
   std::string kubeconfig;
   std::string kubecontext;
 
+  // Those of who has a parent.
   void Declare(ArgumentTable& table);
+  // How to ask, whoever asks.
+  void DeclareAccess(ArgumentTable& table);
 };
 
-// A VolumeSnapshot whose device is backed up: it is told to the repository, so that it can be the
-// base of the next, and its driver is asked what changed. Borrows `flags`.
+// A VolumeSnapshot whose driver is asked what changed, and that is told to the repository, so that
+// it can be the base of the next. Borrows `flags`.
 class ClusterSnapshot {
  public:
   // INVALID_ARGUMENT where the flags contradict themselves; errors of csi::ReadBoundSnapshot.
@@ -43,9 +48,13 @@ class ClusterSnapshot {
   // What the driver knows a parent by: --base-handle, or what was recorded with it; "" if neither.
   std::string BaseOf(const repository::VolumeManifest& parent) const;
 
-  // `parent`: what was recorded with the base, or nullptr without one.
-  std::unique_ptr<incremental::ChangedBlockSource> MakeSource(
-      const repository::VolumeManifest* parent, Random& random);
+  // By the way that was asked for; else the service of snapshot metadata where the driver has one,
+  // and a DifferentialSnapshot where it has none.
+  std::unique_ptr<incremental::ChangedBlockSource> MakeSource(const CallContext& ctx,
+                                                              incremental::BaseFacts base,
+                                                              Random& random);
+
+  const csi::BoundSnapshot& snapshot() const { return snapshot_; }
 
  private:
   ClusterSnapshot(const ClusterSnapshotFlags& flags, std::unique_ptr<k8s::ApiClient> api,
@@ -56,5 +65,8 @@ class ClusterSnapshot {
   csi::AudienceTokens tokens_;
   const csi::BoundSnapshot snapshot_;
 };
+
+// What was recorded with a backup of the volume snapshot that is the base now.
+incremental::BaseFacts FactsOf(const repository::VolumeManifest& manifest);
 
 }  // namespace csidelta::cli

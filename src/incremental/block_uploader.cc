@@ -157,7 +157,7 @@ class UploadRun {
   StoreNumbers numbers_before_;
   MemoryPlan plan_;
   std::optional<VolumeLayout> layout_;
-  std::unique_ptr<VolumeRecord> parent_;
+  std::shared_ptr<VolumeRecord> parent_;
   std::optional<TreeFetcher> fetcher_;
   std::optional<ChunkLedger> ledger_;
   std::optional<BlobWriter> writer_;
@@ -196,8 +196,9 @@ absl::Status UploadRun::OpenParent() {
     SetWhy(options_.incremental_asked ? FullReason::kNoParent : FullReason::kForcedByUser);
     return absl::OkStatus();
   }
-  absl::StatusOr<std::unique_ptr<VolumeRecord>> parent =
-      OpenVolumeRecord(ctx_, repository_, *options_.parent);
+  absl::StatusOr<std::shared_ptr<VolumeRecord>> parent =
+      options_.parent_record.has_value() ? *options_.parent_record
+                                         : OpenVolumeRecord(ctx_, repository_, *options_.parent);
   if (parent.ok()) {
     parent_ = *std::move(parent);
     fetcher_.emplace(repository_, *parent_->places);
@@ -390,6 +391,10 @@ UploadRun::Listing UploadRun::FirstListing() {
   if (parent_ == nullptr) {
     // A list that is relative to a parent means something else without it.
     return source_.lists_allocated() ? Listing::kAllocated : Listing::kEverything;
+  }
+  if (source_.lists_allocated() && !options_.base_known) {
+    SetWhy(FullReason::kNoChangedBlockList, "nobody knows the parent's volume snapshot");
+    return Listing::kAllocated;
   }
   const int64_t before_bytes = parent_->layout.size_bytes();
   if (source_.lists_allocated() && before_bytes != layout_->size_bytes()) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "incremental/block_device.h"
 #include "incremental/changed_block_source.h"
 #include "incremental/memory_plan.h"
+#include "incremental/volume_record.h"
 #include "repository/format.h"
 #include "repository/index.h"
 #include "repository/repo_snapshot.h"
@@ -36,11 +38,14 @@ struct UploadProgress {
 struct UploadOptions {
   // The backup to build on. Its chunk size is kept.
   std::optional<repository::StoredSnapshot> parent;
+  // What OpenVolumeRecord() says of it, where the caller has asked already.
+  std::optional<absl::StatusOr<std::shared_ptr<VolumeRecord>>> parent_record;
   bool incremental_asked = true;  // for mode_asked; false also reads everything
   int64_t chunk_bytes = 0;        // 0: the parent's, else the rule of the volume's size
   bool new_chain = false;         // a chunk size other than the parent's makes a full
   bool fail_on_fallback = false;  // FAILED_PRECONDITION instead of a full that was not asked for
   std::string base_handle;        // what the source knows the parent by; "" : the parent's id
+  bool base_known = true;         // false: nobody can say what changed since the parent
   std::string target_handle;
 
   // What the audit draws of a large volume. Only tests have a reason to make it another.

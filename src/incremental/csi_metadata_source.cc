@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "csi/bound_snapshot.h"
@@ -27,40 +25,6 @@ constexpr absl::Duration kSuspiciousBeforeDeadline = absl::Seconds(1);
 constexpr int kUnexplainedMax = 2;
 constexpr int32_t kResultsMin = 16;
 constexpr int32_t kResultsDivisor = 4;
-
-absl::StatusCode CodeOf(ListingFailure failure, absl::StatusCode code) {
-  switch (failure) {
-    case ListingFailure::kBaseGone:
-      return absl::StatusCode::kNotFound;
-    case ListingFailure::kMetadataUnavailable:
-      return absl::StatusCode::kUnavailable;
-    case ListingFailure::kMalformedList:
-      return absl::StatusCode::kInvalidArgument;
-    case ListingFailure::kDriverHasNoService:
-    case ListingFailure::kMetadataVersion:
-    case ListingFailure::kNotComparable:
-      return absl::StatusCode::kFailedPrecondition;
-    case ListingFailure::kPermanent:
-      break;
-  }
-  return code;
-}
-
-absl::Status GiveUp(ListingFailure failure, const absl::Status& status, absl::string_view advice) {
-  return WithFailure(
-      absl::Status(CodeOf(failure, status.code()),
-                   absl::StrCat(status.message(), advice.empty() ? "" : "; ", advice)),
-      failure);
-}
-
-// What an answer of the API server means for the listing.
-absl::Status OfApiServer(const absl::Status& status) {
-  const bool may_pass = IsRetryable(status) || absl::IsInternal(status);
-  return GiveUp(
-      may_pass ? ListingFailure::kMetadataUnavailable : ListingFailure::kPermanent, status,
-      absl::IsPermissionDenied(status) ? "grant it; docs/changed-blocks.md lists what is needed"
-                                       : "");
-}
 
 // One listing, with all its state.
 class Listing {
@@ -83,9 +47,7 @@ class Listing {
  private:
   enum class Next { kComplete, kGoOn };
 
-  absl::Status ParseTarget();
   absl::Status LookAtTarget();
-  absl::Status CompareWithBase() const;
   absl::Status Prepare();
   StreamEnd ReadStream();
   absl::StatusOr<Next> AfterOk(int64_t from_bytes);
@@ -110,8 +72,6 @@ class Listing {
   ExtentSink sink_;
   Backoff backoff_;
   int32_t results_max_;
-  std::string namespace_name_;
-  std::string name_;
   std::optional<BoundSnapshot> target_;
   std::optional<MetadataService> service_;
   std::unique_ptr<CsiMetadataChannel> channel_;
@@ -125,57 +85,17 @@ class Listing {
   bool ended_well_ = false;  // the stream before ended with OK: this one asks for the tail
 };
 
-absl::Status Listing::ParseTarget() {
-  const std::vector<std::string> parts = absl::StrSplit(request_.target, '/');
-  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
-    return GiveUp(ListingFailure::kPermanent,
-                  absl::InvalidArgumentError(absl::StrCat("volume snapshot \"", request_.target,
-                                                          "\" is not NAMESPACE/NAME")),
-                  "");
-  }
-  namespace_name_ = parts[0];
-  name_ = parts[1];
-  return absl::OkStatus();
-}
-
 absl::Status Listing::LookAtTarget() {
-  absl::StatusOr<BoundSnapshot> found =
-      csi::ReadBoundSnapshot(ctx_, api_, namespace_name_, name_, "");
-  RETURN_IF_ERROR(ctx_.Check());
-  if (!found.ok()) {
-    return OfApiServer(found.status());
-  }
+  ASSIGN_OR_RETURN(BoundSnapshot found, ReadTarget(ctx_, api_, request_));
   if (target_.has_value() &&
-      (found->uid != target_->uid || found->snapshot_handle != target_->snapshot_handle)) {
+      (found.uid != target_->uid || found.snapshot_handle != target_->snapshot_handle)) {
     return GiveUp(ListingFailure::kPermanent,
                   absl::FailedPreconditionError(
                       absl::StrCat("volume snapshot ", request_.target, " has become another one")),
                   "begin again");
   }
-  target_ = *std::move(found);
+  target_ = std::move(found);
   return absl::OkStatus();
-}
-
-absl::Status Listing::CompareWithBase() const {
-  const BaseFacts& base = options_.base;
-  std::string difference;
-  if (!is_delta()) {
-    return absl::OkStatus();
-  }
-  if (!base.driver.empty() && base.driver != target_->driver) {
-    difference =
-        absl::StrCat("the base is of driver ", base.driver, ", the target of ", target_->driver);
-  } else if (!base.volume_handle.empty() && !target_->volume_handle.empty() &&
-             base.volume_handle != target_->volume_handle) {
-    difference = absl::StrCat("the base is of volume ", base.volume_handle, ", the target of ",
-                              target_->volume_handle);
-  } else if (base.cut_time.has_value() && target_->cut_time.has_value() &&
-             *base.cut_time > *target_->cut_time) {
-    difference = "the base is newer than the target";
-  }
-  return difference.empty() ? absl::OkStatus()
-                            : GiveUp(ListingFailure::kNotComparable,
-                                     absl::FailedPreconditionError(difference), "");
 }
 
 // Everything that a stream needs and that the one before did not leave.
@@ -218,9 +138,9 @@ StreamEnd Listing::ReadStream() {
   stream_deadline_ = std::min(ctx_.deadline, now + options_.stream_time_max);
   assembler_->BeginStream();
   const MetadataQuery query{.token = token_,
-                            .namespace_name = namespace_name_,
+                            .namespace_name = target_->namespace_name,
                             .base = request_.base,
-                            .target = name_,
+                            .target = target_->name,
                             .starting_offset_bytes = assembler_->next_offset_bytes(),
                             .results_per_message_max = results_max_};
   return channel_->Read(ctx_, query, stream_deadline_ - now, [&](absl::string_view wire) {
@@ -357,7 +277,7 @@ absl::StatusOr<Listing::Next> Listing::AfterError(const StreamEnd& end, int64_t 
     case absl::StatusCode::kPermissionDenied:
       return GiveUp(ListingFailure::kPermanent, status,
                     absl::StrCat("the service account needs to get volumesnapshots in namespace ",
-                                 namespace_name_, ", all of them"));
+                                 target_->namespace_name, ", all of them"));
     default:
       return TryAgain(status);
   }
@@ -365,9 +285,10 @@ absl::StatusOr<Listing::Next> Listing::AfterError(const StreamEnd& end, int64_t 
 
 absl::Status Listing::Do() {
   RETURN_IF_ERROR(ctx_.Check());
-  RETURN_IF_ERROR(ParseTarget());
   RETURN_IF_ERROR(LookAtTarget());
-  RETURN_IF_ERROR(CompareWithBase());
+  if (is_delta()) {
+    RETURN_IF_ERROR(CompareWithBase(options_.base, *target_));
+  }
   Next next = Next::kGoOn;
   while (next == Next::kGoOn) {
     const absl::Status prepared = Prepare();

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,17 +10,10 @@
 #include "base/random.h"
 #include "csi/audience_tokens.h"
 #include "incremental/changed_block_source.h"
-#include "incremental/listing_failure.h"
+#include "incremental/listing_target.h"
 #include "k8s/api_client.h"
 
 namespace csidelta::incremental {
-
-// What is remembered of the volume snapshot that is the base. What is not known is not compared.
-struct BaseFacts {
-  std::string driver;
-  std::string volume_handle;
-  std::optional<absl::Time> cut_time;
-};
 
 struct CsiMetadataOptions {
   BaseFacts base;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "incremental/listing_failure.h"
@@ -18,6 +19,7 @@ constexpr int kEmptyPagesMax = 10'000;
 // Clocks differ: a result is left alone when its end is this near.
 constexpr absl::Duration kExpirySkew = absl::Seconds(60);
 constexpr int64_t kEntriesMin = 256;
+constexpr char kResultGonePayload[] = "csi-delta/result-gone";
 
 std::string PercentEncode(absl::string_view text) {
   constexpr absl::string_view kPlain =
@@ -31,6 +33,11 @@ std::string PercentEncode(absl::string_view text) {
     }
   }
   return encoded;
+}
+
+absl::Status ResultGone(absl::Status status) {
+  status.SetPayload(kResultGonePayload, absl::Cord());
+  return WithFailure(std::move(status), ListingFailure::kMetadataUnavailable);
 }
 
 // For what is not tried again, or was tried often enough.
@@ -47,7 +54,7 @@ absl::Status StatusOf(const DifferentialError& error) {
     case Code::kTargetSnapshotGone:
       return WithFailure(absl::NotFoundError(message), ListingFailure::kPermanent);
     case Code::kNotFound:
-      return WithFailure(absl::NotFoundError(message), ListingFailure::kMetadataUnavailable);
+      return ResultGone(absl::NotFoundError(message));
     case Code::kDriverContractViolation:
       return WithFailure(absl::InvalidArgumentError(message), ListingFailure::kMalformedList);
     case Code::kThrottled:
@@ -60,8 +67,7 @@ absl::Status StatusOf(const DifferentialError& error) {
       return WithFailure(absl::FailedPreconditionError(message),
                          ListingFailure::kDriverHasNoService);
     case Code::kResultExpired:
-      return WithFailure(absl::FailedPreconditionError(message),
-                         ListingFailure::kMetadataUnavailable);
+      return ResultGone(absl::FailedPreconditionError(message));
     default:
       return WithFailure(absl::FailedPreconditionError(message), ListingFailure::kNotComparable);
   }
@@ -70,6 +76,20 @@ absl::Status StatusOf(const DifferentialError& error) {
 absl::Status Malformed(absl::string_view what) {
   return WithFailure(absl::InvalidArgumentError(absl::StrCat("differential snapshot: ", what)),
                      ListingFailure::kMalformedList);
+}
+
+// What became of a request that got no answer. The server's name may be known, and its certificate
+// be renewed, a moment later; but one that we do not trust is not asked again and again.
+absl::StatusOr<DifferentialError> OfTransport(const absl::Status& status) {
+  if (absl::IsUnavailable(status) || absl::IsNotFound(status)) {
+    return DifferentialError{.code = Code::kUnavailable, .message = std::string(status.message())};
+  }
+  if (absl::IsCancelled(status) || absl::IsDeadlineExceeded(status)) {
+    return status;
+  }
+  return WithFailure(
+      absl::UnavailableError(absl::StrCat("differential snapshot: ", status.message())),
+      ListingFailure::kMetadataUnavailable);
 }
 
 // A server that is starting may not know an object yet.
@@ -82,12 +102,19 @@ bool MayPass(Code code) {
 // One call of ListExtents().
 class DifferentialSource::Listing {
  public:
-  Listing(DifferentialSource& source, const CallContext& ctx, ExtentSink sink)
+  Listing(DifferentialSource& source, const CallContext& ctx, int64_t device_bytes, ExtentSink sink)
       : source_(source),
         ctx_(ctx),
+        device_bytes_(device_bytes),
         sink_(sink),
         backoff_(source.options_.backoff, source.random_),
-        entries_max_(source.options_.entries_max) {}
+        entries_max_(source.options_.entries_max),
+        listed_to_bytes_(source.options_.from_bytes),
+        passed_to_bytes_(source.options_.from_bytes) {
+    if (listed_to_bytes_ > 0) {
+      cursor_ = absl::StrCat(listed_to_bytes_);
+    }
+  }
 
   absl::Status Run() {
     do {
@@ -99,7 +126,8 @@ class DifferentialSource::Listing {
         RETURN_IF_ERROR(Take(std::get<DifferentialPage>(answer)));
       }
     } while (!is_complete_);
-    return Flush();
+    RETURN_IF_ERROR(Flush());
+    return PassTail();
   }
 
  private:
@@ -117,13 +145,14 @@ class DifferentialSource::Listing {
                        {"Authorization", absl::StrCat("Bearer ", token.Reveal())}};
     request.answer_bytes_max = kPageTextBytesMax;
     const absl::StatusOr<net::HttpResponse> response = source_.http_.Send(ctx_, request);
-    if (absl::IsUnavailable(response.status())) {
-      return DifferentialError{.code = Code::kUnavailable,
-                               .message = std::string(response.status().message())};
+    if (!response.ok()) {
+      ASSIGN_OR_RETURN(DifferentialError error, OfTransport(response.status()));
+      return error;
     }
-    RETURN_IF_ERROR(Annotate(response.status(), "differential snapshot"));
     if (response->status != 200) {
-      return ParseError(response->status, response->body);
+      DifferentialError error = ParseError(response->status, response->body);
+      error.message = HarmlessText(error.message, {token.Reveal()});
+      return error;
     }
     absl::StatusOr<DifferentialPage> page = ParsePage(response->body);
     if (!page.ok()) {
@@ -196,9 +225,10 @@ class DifferentialSource::Listing {
 
   absl::Status Pass(const ChangedBlock& block) {
     const int64_t begin_bytes = std::max(block.extent.offset_bytes, passed_to_bytes_);
-    const int64_t end_bytes = block.extent.end_bytes();
+    const int64_t end_bytes =
+        std::min(block.extent.end_bytes(), device_bytes_ > 0 ? device_bytes_ : volume_size_bytes_);
     if (end_bytes <= begin_bytes) {
-      return absl::OkStatus();  // Passed on before the listing began anew.
+      return absl::OkStatus();  // Behind the device, or passed on before the listing began anew.
     }
     const ExtentKind kind = block.zero_out ? ExtentKind::kZero : ExtentKind::kData;
     passed_to_bytes_ = end_bytes;
@@ -212,6 +242,13 @@ class DifferentialSource::Listing {
     return absl::OkStatus();
   }
 
+  absl::Status PassTail() {
+    const int64_t told_bytes = std::max(volume_size_bytes_, passed_to_bytes_);
+    return told_bytes >= device_bytes_ ? absl::OkStatus()
+                                       : sink_({.extent = {told_bytes, device_bytes_ - told_bytes},
+                                                .kind = ExtentKind::kUnknown});
+  }
+
   absl::Status Flush() {
     const std::optional<ListedExtent> last = std::exchange(pending_, std::nullopt);
     return last.has_value() ? sink_(*last) : absl::OkStatus();
@@ -219,6 +256,7 @@ class DifferentialSource::Listing {
 
   DifferentialSource& source_;
   const CallContext& ctx_;
+  const int64_t device_bytes_;  // 0: not known
   const ExtentSink sink_;
   Backoff backoff_;
   int64_t entries_max_;
@@ -228,17 +266,21 @@ class DifferentialSource::Listing {
   bool is_complete_ = false;
   int empty_pages_ = 0;
   int64_t volume_size_bytes_ = -1;  // Of the pages so far; -1: there was none.
-  int64_t listed_to_bytes_ = 0;     // The end of the last block, since the listing began.
-  int64_t passed_to_bytes_ = 0;     // The end of what `sink_` and pending_ have.
+  int64_t listed_to_bytes_;         // The end of the last block, since the listing began.
+  int64_t passed_to_bytes_;         // The end of what `sink_` and pending_ have.
   std::optional<ListedExtent> pending_;
 };
 
 DifferentialSource::DifferentialSource(DifferentialSourceOptions options, Random& random)
     : options_(std::move(options)), random_(random), http_(options_.http) {}
 
-absl::Status DifferentialSource::ListExtents(const CallContext& ctx, const DiffRequest&,
+absl::Status DifferentialSource::ListExtents(const CallContext& ctx, const DiffRequest& request,
                                              ExtentSink sink) {
-  return Listing(*this, ctx, sink).Run();
+  return Listing(*this, ctx, request.size_bytes, sink).Run();
+}
+
+bool IsResultGone(const absl::Status& status) {
+  return status.GetPayload(kResultGonePayload).has_value();
 }
 
 }  // namespace csidelta::incremental

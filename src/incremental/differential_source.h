@@ -20,6 +20,7 @@ struct DifferentialSourceOptions {
   // A token that the server takes; a new one, whatever is remembered, with `renew`.
   std::function<absl::StatusOr<Secret>(const CallContext& ctx, bool renew)> token;
   int64_t entries_max = 16384;  // of one page
+  int64_t from_bytes = 0;       // what lies before is left out
   BackoffOptions backoff{.delay_first = absl::Milliseconds(200),
                          .delay_max = absl::Seconds(10),
                          .attempts_max = 8,
@@ -29,6 +30,9 @@ struct DifferentialSourceOptions {
 // What the REST server of one DifferentialSnapshot lists: reads page after page, and passes on what
 // touches as one extent. The pair is the object's: that of the request is left unread. Holds one
 // page in memory.
+//
+// The volume that the storage knows is not the device: with a size in the request, what ends behind
+// the device is cut, and what the device has beyond the volume is listed as unknown.
 //
 // The listing is whole only when a page says that it was the last one. A page that failed is asked
 // for again with the same cursor, after a pause; a cursor that is refused makes the listing begin
@@ -55,5 +59,9 @@ class DifferentialSource : public ChangedBlockSource {
   Random& random_;
   net::HttpClient http_;
 };
+
+// Whether an error of the listing says that its object, or the result, is not there any more: a new
+// object may help.
+bool IsResultGone(const absl::Status& status);
 
 }  // namespace csidelta::incremental

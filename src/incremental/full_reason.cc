@@ -21,22 +21,23 @@ constexpr FullReasonText kReasons[] = {
      "The earlier backup cannot be read well enough to build on it.",
      "Run csi-delta check, then csi-delta repair; this backup does not depend on the damage."},
     {FullReason::kNoChangedBlockList, "no-changed-block-list", false,
-     "Nobody said what changed, so everything was read and compared; what was the same was not "
-     "stored again.",
-     "Give a list with --extents."},
+     "Nobody said what changed, so everything, or what is allocated where that was to be had, was "
+     "read and compared; what was the same was not stored again.",
+     "Give a list with --extents, or a --volume-snapshot each time."},
     {FullReason::kBaseSnapshotGone, "base-snapshot-gone", true,
      "The driver no longer has the volume snapshot of the earlier backup, or does not compare it "
      "with this one; what is allocated was read.",
      "Keep the newest volume snapshot of each volume until the next backup has been made."},
     {FullReason::kDriverHasNoMetadataService, "driver-has-no-metadata-service", true,
-     "The volume's CSI driver serves no snapshot metadata in this cluster, or has it "
-     "switched off.",
-     "Ask its vendor for the sidecar external-snapshot-metadata."},
+     "The volume's CSI driver serves neither snapshot metadata nor DifferentialSnapshots in this "
+     "cluster, or has it switched off.",
+     "Ask its vendor for the sidecar external-snapshot-metadata, or run csi-delta diffsnap beside "
+     "it."},
     {FullReason::kMetadataUnavailable, "metadata-unavailable", true,
-     "The service of snapshot metadata gave no answer that could be used, however often it "
+     "The service that knows what changed gave no answer that could be used, however often it "
      "was asked.",
-     "Look at the service that the driver's SnapshotMetadataService names; the detail has "
-     "its last word."},
+     "Look at the service that the driver's SnapshotMetadataService names, or at the controller of "
+     "DifferentialSnapshots beside it; the detail has its last word."},
     {FullReason::kMetadataVersion, "metadata-version", true,
      "The service of snapshot metadata is of an old version, and failed over the base, "
      "which it may have taken for a name.",

@@ -2,34 +2,15 @@
 
 #include <grpc/support/log.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_replace.h"
+#include "incremental/listing_failure.h"
 
 namespace csidelta::incremental {
 namespace {
 
-constexpr std::size_t kServerTextMax = 512;
-
 void DropGrpcLine(gpr_log_func_args*) {}
-
-std::string HarmlessText(absl::string_view text, const std::vector<absl::string_view>& secrets) {
-  std::string harmless(text);
-  for (const absl::string_view secret : secrets) {
-    if (!secret.empty()) {
-      harmless = absl::StrReplaceAll(harmless, {{secret, "***"}});
-    }
-  }
-  if (harmless.size() > kServerTextMax) {
-    harmless.resize(kServerTextMax);
-    harmless.append("...");
-  }
-  std::replace_if(
-      harmless.begin(), harmless.end(), [](char c) { return c < 0x20 || c > 0x7E; }, '?');
-  return harmless.empty() ? "no message" : harmless;
-}
 
 }  // namespace
 

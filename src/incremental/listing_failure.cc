@@ -1,16 +1,19 @@
 #include "incremental/listing_failure.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_replace.h"
 #include "absl/types/optional.h"
 #include "base/check.h"
 
 namespace csidelta::incremental {
 namespace {
 
+constexpr std::size_t kServerTextMax = 512;
 constexpr char kPayload[] = "csi-delta/listing-failure";
 
 constexpr std::array<std::pair<ListingFailure, absl::string_view>, 7> kNames = {
@@ -50,6 +53,22 @@ std::optional<ListingFailure> FailureOf(const absl::Status& status) {
     }
   }
   return std::nullopt;
+}
+
+std::string HarmlessText(absl::string_view text, const std::vector<absl::string_view>& secrets) {
+  std::string harmless(text);
+  for (const absl::string_view secret : secrets) {
+    if (!secret.empty()) {
+      harmless = absl::StrReplaceAll(harmless, {{secret, "***"}});
+    }
+  }
+  if (harmless.size() > kServerTextMax) {
+    harmless.resize(kServerTextMax);
+    harmless.append("...");
+  }
+  std::replace_if(
+      harmless.begin(), harmless.end(), [](char c) { return c < 0x20 || c > 0x7E; }, '?');
+  return harmless.empty() ? "no message" : harmless;
 }
 
 }  // namespace csidelta::incremental

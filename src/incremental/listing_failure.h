@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -28,5 +30,9 @@ absl::Status WithFailure(absl::Status status, ListingFailure failure);
 
 // The class of an error; nothing when its source gave none.
 std::optional<ListingFailure> FailureOf(const absl::Status& status);
+
+// A server's text as it may stand in a message of ours: short, printable, and each of `secrets` in
+// it ***.
+std::string HarmlessText(absl::string_view text, const std::vector<absl::string_view>& secrets);
 
 }  // namespace csidelta::incremental

@@ -14,7 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/program.h"
+#include "incremental/differential_request.h"
 #include "tests/cli/outcome.h"
+#include "tests/diffsnap/differential_cluster.h"
+#include "tests/diffsnap/fake_driver.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_metadata_server.h"
 #include "tests/support/metadata_cluster.h"
@@ -40,6 +43,7 @@ class VolumeSnapshotTest : public testing::Test {
             {csi::VolumeSnapshotType(),
              csi::VolumeSnapshotContentType(),
              support::MetadataServiceType(),
+             incremental::DifferentialSnapshotType(),
              {"", "v1", "serviceaccounts", "ServiceAccount", true},
              {"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false}},
             {.tls = true}),
@@ -106,8 +110,21 @@ class VolumeSnapshotTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  // From now on nobody serves snapshot metadata, and a DifferentialSnapshot says what changed.
+  void ServeDifferentials() {
+    cluster_.api.Remove({support::MetadataServiceType(), "", support::kDriver});
+    differential_.volume_size_bytes = kImageBytes;
+    differential_.on_page = [this](const CallContext&) {
+      differential_.blocks.clear();
+      for (const Extent& extent : changed_.empty() ? allocated_ : changed_) {
+        differential_.blocks.push_back({.extent = extent});
+      }
+    };
+  }
+
   std::string folder_;
-  support::MetadataCluster cluster_;
+  diffsnap::FakeDriver differential_;
+  diffsnap::DifferentialCluster cluster_{differential_};
   support::TestAuthority authority_;
   std::vector<Extent> allocated_;
   std::vector<Extent> changed_;
@@ -147,16 +164,95 @@ TEST_F(VolumeSnapshotTest, ABaseThatIsGoneMakesAFullAndSaysSo) {
   EXPECT_EQ(Backup("app/new", {"--on-fallback", "fail"}).code, ExitCode::kFallbackRefused);
 }
 
-TEST_F(VolumeSnapshotTest, TheBaseMayBeGiven) {
-  ASSERT_EQ(Run({"backup", Path("image")}).code, ExitCode::kOk);
-  const Outcome unknown = Backup("app/new", {"--chunk-size", "512KiB"});
+TEST_F(VolumeSnapshotTest, AParentThatNamesNoVolumeSnapshotCostsTheReadingOfWhatIsAllocated) {
+  ASSERT_EQ(Run({"backup", "--chunk-size", "256KiB", Path("image")}).code, ExitCode::kOk);
+  allocated_ = {{5 * kChunk, 4096}};
+  WriteAt(5 * kChunk, "news");
+  const Outcome unknown = Backup("app/new", {"--parent", "latest"});
   ASSERT_EQ(unknown.code, ExitCode::kOk) << unknown.error;
   EXPECT_THAT(unknown.error, HasSubstr("--base-handle"));
-  EXPECT_THAT(service_.queries(), IsEmpty());
-  const Outcome given =
-      Backup("app/new", {"--chunk-size", "512KiB", "--base-handle", "handle-old"});
+  EXPECT_EQ(GetString(unknown.Result(), {"reason"}), "no-changed-block-list");
+  EXPECT_EQ(GetInt(unknown.Result(), {"read_bytes"}), kChunk);
+  EXPECT_EQ(service_.queries().back().base, "");
+  ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
+  EXPECT_EQ(Content("target"), Content("image"));
+}
+
+TEST_F(VolumeSnapshotTest, TheBaseMayBeGiven) {
+  ASSERT_EQ(Run({"backup", "--chunk-size", "256KiB", Path("image")}).code, ExitCode::kOk);
+  const Outcome given = Backup("app/new", {"--base-handle", "handle-old"});
   ASSERT_EQ(given.code, ExitCode::kOk) << given.error;
   EXPECT_EQ(GetString(given.Result(), {"mode_done"}), "incremental");
+  EXPECT_EQ(service_.queries().back().base, "handle-old");
+}
+
+TEST_F(VolumeSnapshotTest, AParentThatIsDamagedCostsTheReadingOfWhatIsAllocated) {
+  allocated_ = {{0, 4096}, {5 * kChunk, 4096}};
+  ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
+  for (const auto& pack : std::filesystem::recursive_directory_iterator(Path("repo/data"))) {
+    if (pack.is_regular_file()) {
+      std::filesystem::remove(pack.path());
+    }
+  }
+  const Outcome full = Backup("app/new");
+  ASSERT_EQ(full.code, ExitCode::kOk) << full.error;
+  EXPECT_EQ(GetString(full.Result(), {"reason"}), "parent-damaged");
+  EXPECT_EQ(GetString(full.Result(), {"source"}), "csi-metadata");
+  EXPECT_EQ(GetInt(full.Result(), {"read_bytes"}), 2 * kChunk);
+  EXPECT_EQ(service_.queries().back().base, "");
+}
+
+TEST_F(VolumeSnapshotTest, WithoutAServiceADifferentialSnapshotSaysWhatChanged) {
+  ServeDifferentials();
+  WriteAt(5 * kChunk, std::string(4096, 'a'));
+  allocated_ = {{5 * kChunk, 4096}};
+  const Outcome first = Backup("app/old");
+  ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
+  EXPECT_EQ(GetString(first.Result(), {"source"}), "differential-snapshot");
+  EXPECT_EQ(GetInt(first.Result(), {"read_bytes"}), kChunk);
+  WriteAt(9 * kChunk + 100, std::string(4096, 'b'));
+  changed_ = {{9 * kChunk, 8192}};
+  const Outcome second = Backup("app/new");
+  ASSERT_EQ(second.code, ExitCode::kOk) << second.error;
+  EXPECT_EQ(GetString(second.Result(), {"mode_done"}), "incremental");
+  EXPECT_EQ(GetInt(second.Result(), {"read_bytes"}), kChunk);
+  EXPECT_EQ(differential_.requests().back().base_handle, "handle-old") << "from the repository";
+  EXPECT_THAT(cluster_.api.All(incremental::DifferentialSnapshotType()), IsEmpty());
+  ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
+  EXPECT_EQ(Content("target"), Content("image"));
+}
+
+TEST_F(VolumeSnapshotTest, WhomToAskMayBeSaid) {
+  ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
+  const auto source = [this](const std::string& choice) {
+    const Outcome outcome = Backup("app/new", {"--changed-blocks", choice, "--parent", "latest"});
+    EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+    return GetString(outcome.Result(), {"source"});
+  };
+  EXPECT_EQ(source("auto"), "csi-metadata");
+  EXPECT_EQ(source("csi-metadata"), "csi-metadata");
+  EXPECT_EQ(source("none"), "full-scan");
+  ServeDifferentials();
+  EXPECT_EQ(source("auto"), "differential-snapshot");
+  cluster_.Advertise(service_.address(), authority_.ca_pem());
+  EXPECT_EQ(source("auto"), "csi-metadata") << "before the other";
+  EXPECT_EQ(source("differential-snapshot"), "differential-snapshot");
+}
+
+TEST_F(VolumeSnapshotTest, WithoutEitherEverythingIsReadAndItIsSaid) {
+  ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
+  cluster_.api.Remove({support::MetadataServiceType(), "", support::kDriver});
+  const auto expect_full = [this] {
+    const Outcome full = Backup("app/new");
+    ASSERT_EQ(full.code, ExitCode::kOk) << full.error;
+    EXPECT_EQ(GetString(full.Result(), {"reason"}), "driver-has-no-metadata-service");
+    EXPECT_EQ(GetInt(full.Result(), {"read_bytes"}), kImageBytes);
+  };
+  cluster_.api.Forbid("create", "differentialsnapshots");
+  expect_full();
+  cluster_.api.ClearFaults();
+  cluster_.api.RemoveType("differentialsnapshots");
+  expect_full();
 }
 
 TEST_F(VolumeSnapshotTest, AChangeIdIsTheBaseWhereTheDriverHasOne) {

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "incremental/csi_metadata_source.h"
+#include "incremental/differential_request.h"
+#include "tests/diffsnap/differential_cluster.h"
+#include "tests/diffsnap/fake_driver.h"
 #include "tests/support/fake_metadata_server.h"
 #include "tests/support/metadata_cluster.h"
 
@@ -76,6 +79,59 @@ class CsiMetadataSubject : public ChangedBlockSubject {
   std::unique_ptr<FakeMetadataServer> server_;
 };
 
+// The client of DifferentialSnapshots, in front of the server of its lists and a driver that goes
+// on by offset, or by a token of its own.
+class DifferentialSubject : public ChangedBlockSubject, private diffsnap::DifferentialDriver {
+ public:
+  explicit DifferentialSubject(bool has_tokens) {
+    changed_.has_tokens = allocated_.has_tokens = has_tokens;
+  }
+
+  DiffRequest Play(const VolumeStory& story) override {
+    for (diffsnap::FakeDriver* const half : {&changed_, &allocated_}) {
+      half->volume_size_bytes = story.size_bytes;
+    }
+    AddBlocks(changed_, story.after_base);
+    std::vector<Extent> written = story.after_base;
+    written.insert(written.end(), story.before_base.begin(), story.before_base.end());
+    AddBlocks(allocated_, MergeExtents(std::move(written)));
+    return {.base = "handle-old", .target = "app/new", .size_bytes = story.size_bytes};
+  }
+
+  incremental::ChangedBlockSource* source() override { return &source_; }
+
+  void RemoveBase() override {
+    base_gone_ = true;
+    cluster_.api.Remove(csi::VolumeSnapshotKey("app", "old"));
+    cluster_.api.Remove(csi::VolumeSnapshotContentKey("content-old"));
+  }
+
+  void RemoveTarget() override { cluster_.api.Remove(csi::VolumeSnapshotKey("app", "new")); }
+
+ private:
+  absl::StatusOr<diffsnap::DriverPage> GetPage(const CallContext& ctx,
+                                               const diffsnap::DriverRequest& request) override {
+    if (!request.base_handle.empty() && base_gone_) {
+      return absl::NotFoundError("no such base");
+    }
+    return (request.base_handle.empty() ? allocated_ : changed_).GetPage(ctx, request);
+  }
+
+  static void AddBlocks(diffsnap::FakeDriver& half, const std::vector<Extent>& extents) {
+    for (const Extent& extent : extents) {
+      half.blocks.push_back({.extent = extent});
+    }
+  }
+
+  diffsnap::FakeDriver changed_;
+  diffsnap::FakeDriver allocated_;
+  std::atomic<bool> base_gone_ = false;
+  diffsnap::DifferentialCluster cluster_{*this};
+  csi::AudienceTokens tokens_{cluster_.api, {}};
+  incremental::DifferentialRequestSource source_{
+      cluster_.api, tokens_, Random::Real(), {.entries_max = 99}};
+};
+
 ChangedBlockCase MetadataCase(const char* name, bool fixed_length) {
   return {name, [fixed_length] { return std::make_unique<CsiMetadataSubject>(fixed_length); }};
 }
@@ -83,6 +139,15 @@ ChangedBlockCase MetadataCase(const char* name, bool fixed_length) {
 INSTANTIATE_TEST_SUITE_P(CsiMetadata, ChangedBlockContract,
                          testing::Values(MetadataCase("Fixed", true),
                                          MetadataCase("Variable", false)),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+ChangedBlockCase DifferentialCase(const char* name, bool has_tokens) {
+  return {name, [has_tokens] { return std::make_unique<DifferentialSubject>(has_tokens); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Differential, ChangedBlockContract,
+                         testing::Values(DifferentialCase("ByOffset", false),
+                                         DifferentialCase("ByToken", true)),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -323,6 +323,26 @@ TEST(BlockUploaderTest, ABaseThatIsGoneCostsTheReadingOfWhatIsAllocated) {
   }
 }
 
+TEST(BlockUploaderTest, AParentThatNobodyCanCompareWithCostsTheReadingOfWhatIsAllocated) {
+  VolumeWithHole v;
+  v.options.base_known = false;
+  v.options.fail_on_fallback = true;
+  const BackupResult full = v.Backup();
+  EXPECT_THAT(v.source.asked(), ElementsAre("allocated"));
+  EXPECT_THAT(Why(full), HasSubstr("no-changed-block-list"));
+  EXPECT_NE(full.base, "") << "what is the same is not stored again";
+  EXPECT_LE(full.read_bytes, 4 * kChunk);
+  EXPECT_EQ(full.data_blobs, 2);
+}
+
+TEST(BlockUploaderTest, AParentThatWasOpenedIsNotOpenedAgain) {
+  VolumeWithHole v;
+  v.options.parent_record = absl::DataLossError("as the caller saw");
+  const BackupResult full = v.Backup();
+  EXPECT_EQ(Why(full), "parent-damaged: as the caller saw");
+  EXPECT_THAT(v.source.asked(), ElementsAre("allocated"));
+}
+
 TEST(BlockUploaderTest, WhatAListLeavesOutBesideAParentIsZeroWhenItIsOfWhatIsAllocated) {
   VolumeWithHole v;
   v.source.of_changed = WithFailure(absl::NotFoundError("gone"), ListingFailure::kBaseGone);
