@@ -40,6 +40,7 @@ std::unique_ptr<Command> MakeKeyListCommand();
 std::unique_ptr<Command> MakeKeyAddCommand();
 std::unique_ptr<Command> MakeKeyRemoveCommand();
 std::unique_ptr<Command> MakeKeyPasswdCommand();
+std::unique_ptr<Command> MakeDiffsnapCommand();
 std::unique_ptr<Command> MakeConformanceCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 

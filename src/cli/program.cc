@@ -31,7 +31,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
        {MakeInitCommand, MakeBackupCommand, MakeRestoreCommand, MakeSnapshotsCommand, MakeLsCommand,
         MakeDiffCommand, MakeStatsCommand, MakeCheckCommand, MakeForgetCommand, MakePruneCommand,
         MakeCopyCommand, MakeRepairIndexCommand, MakeRepairPacksCommand, MakeKeyListCommand,
-        MakeKeyAddCommand, MakeKeyRemoveCommand, MakeKeyPasswdCommand, MakeConformanceCommand,
+        MakeKeyAddCommand, MakeKeyRemoveCommand, MakeKeyPasswdCommand, MakeDiffsnapCommand,
+        MakeConformanceCommand,
         MakeVersionCommand}) {
     commands.push_back(make());
   }

@@ -74,14 +74,18 @@ Json ToJson(const ResolvedNames& resolved) {
 
 ResolvedPair PairOf(const Json& object) {
   ResolvedNames resolved = ResolvedOf(object);
-  return {.scope = {.namespace_name = GetString(object, {"metadata", "namespace"}),
-                    .uid = GetString(object, {"metadata", "uid"}),
-                    .base_handle = std::move(resolved.base_handle),
-                    .target_handle = std::move(resolved.target_handle)},
-          .volume_handle = std::move(resolved.volume_handle),
-          .volume_size_bytes = resolved.volume_size_bytes,
-          .parameters = GetStringMap(object, {"spec", "parameters"}),
-          .start_offset = GetString(object, {"spec", "startOffset"})};
+  return {
+      .scope = {.namespace_name = GetString(object, {"metadata", "namespace"}),
+                .uid = GetString(object, {"metadata", "uid"}),
+                .base_handle = std::move(resolved.base_handle),
+                .target_handle = std::move(resolved.target_handle)},
+      .volume_handle = std::move(resolved.volume_handle),
+      .volume_size_bytes = resolved.volume_size_bytes,
+      .parameters = GetStringMap(object, {"spec", "parameters"}),
+      .start_offset = GetString(object, {"spec", "startOffset"}),
+      .secrets_owner = {.class_name = std::move(resolved.class_name),
+                        .namespace_name = GetString(object, {"metadata", "namespace"}),
+                        .snapshot_name = GetString(object, {"spec", "targetVolumeSnapshotName"})}};
 }
 
 }  // namespace csidelta::diffsnap

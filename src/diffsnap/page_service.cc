@@ -136,8 +136,9 @@ DifferentialPage PageOf(const CursorCodec& codec, const CursorScope& scope, cons
 
 }  // namespace
 
-PageService::PageService(const PairTable& pairs, DifferentialDriver& driver, CursorCodec codec)
-    : pairs_(pairs), driver_(driver), codec_(std::move(codec)) {}
+PageService::PageService(const PairTable& pairs, DifferentialDriver& driver, CursorCodec codec,
+                         ClassSecrets* secrets)
+    : pairs_(pairs), driver_(driver), codec_(std::move(codec)), secrets_(secrets) {}
 
 PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) {
   if (!pairs_.is_synced()) {
@@ -161,17 +162,25 @@ PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) 
       ctx.clock->Now() >= absl::FromUnixSeconds(cursor->expires_at_seconds)) {
     return ExpiredError();
   }
-  const DriverRequest request{.base_handle = pair->scope.base_handle,
-                              .target_handle = pair->scope.target_handle,
-                              .volume_handle = pair->volume_handle,
-                              .volume_size_bytes = cursor->volume_size_bytes != 0
-                                                       ? cursor->volume_size_bytes
-                                                       : pair->volume_size_bytes,
-                              .parameters = pair->parameters,
-                              .secrets = pair->secrets,
-                              .from_bytes = cursor->from_bytes,
-                              .driver_token = cursor->driver_token,
-                              .entries_max = query.entries_max};
+  DriverRequest request{.base_handle = pair->scope.base_handle,
+                        .target_handle = pair->scope.target_handle,
+                        .volume_handle = pair->volume_handle,
+                        .volume_size_bytes = cursor->volume_size_bytes != 0
+                                                 ? cursor->volume_size_bytes
+                                                 : pair->volume_size_bytes,
+                        .parameters = pair->parameters,
+                        .secrets = pair->secrets,
+                        .from_bytes = cursor->from_bytes,
+                        .driver_token = cursor->driver_token,
+                        .entries_max = query.entries_max};
+  if (secrets_ != nullptr) {
+    absl::StatusOr<DriverSecrets> secrets = secrets_->Read(ctx, pair->secrets_owner);
+    if (!secrets.ok()) {
+      return DifferentialError{.code = DifferentialErrorCode::kUnavailable,
+                               .message = std::string(secrets.status().message())};
+    }
+    request.secrets.merge(*secrets);
+  }
   absl::StatusOr<DriverPage> answer = driver_.GetPage(ctx, request);
   if (IsContractViolation(answer.status())) {
     return ViolationError(answer.status());

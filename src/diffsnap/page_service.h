@@ -24,8 +24,9 @@ using PageResult = std::variant<incremental::DifferentialPage, incremental::Diff
 // and the answer says so.
 class PageService {
  public:
-  // Borrows the table and the driver.
-  PageService(const PairTable& pairs, DifferentialDriver& driver, CursorCodec codec);
+  // Borrows the table, the driver and, if there are any, what reads the secrets for it.
+  PageService(const PairTable& pairs, DifferentialDriver& driver, CursorCodec codec,
+              ClassSecrets* secrets = nullptr);
 
   PageResult GetPage(const CallContext& ctx, const PageQuery& query);
 
@@ -33,6 +34,7 @@ class PageService {
   const PairTable& pairs_;
   DifferentialDriver& driver_;
   const CursorCodec codec_;
+  ClassSecrets* const secrets_;
 };
 
 }  // namespace csidelta::diffsnap

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/secret.h"
+#include "diffsnap/class_secrets.h"
 #include "diffsnap/cursor.h"
 
 namespace csidelta::diffsnap {
@@ -20,6 +21,7 @@ struct ResolvedPair {
   std::map<std::string, std::string> parameters;
   std::map<std::string, Secret> secrets = {};  // for the driver
   std::string start_offset;                    // of the object's spec: for who names none
+  SecretsOwner secrets_owner = {};             // whose secrets are read for each page
 };
 
 // The pairs that are served, by namespace and name. Who follows the API server writes it, who

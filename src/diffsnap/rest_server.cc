@@ -1,5 +1,6 @@
 #include "diffsnap/rest_server.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -129,10 +130,11 @@ PageResult RestServer::GetPage(const CallContext& ctx, const net::HttpCall& call
     return DifferentialError{.code = DifferentialErrorCode::kNotAcceptable,
                              .message = "there is only application/json"};
   }
-  const absl::StatusOr<PageQuery> query = ParsePageQuery(call.target);
+  absl::StatusOr<PageQuery> query = ParsePageQuery(call.target);
   if (!query.ok()) {
     return ErrorOf(query.status());
   }
+  query->entries_max = std::min(query->entries_max, entries_max_);
   const Secret token = BearerToken(Header(call, "authorization"));
   if (token.empty()) {
     return DifferentialError{.code = DifferentialErrorCode::kUnauthenticated,

@@ -24,9 +24,10 @@ namespace csidelta::diffsnap {
 // Errors are {"code","message"}. Thread-safe.
 class RestServer {
  public:
-  // Borrows all three.
-  RestServer(const PairTable& pairs, AccessReviewer& access, PageService& pages)
-      : pairs_(pairs), access_(access), pages_(pages) {}
+  // Borrows all three. No page has more than `entries_max` blocks, whatever a client asks for.
+  RestServer(const PairTable& pairs, AccessReviewer& access, PageService& pages,
+             int64_t entries_max = incremental::kPageEntriesMax)
+      : pairs_(pairs), access_(access), pages_(pages), entries_max_(entries_max) {}
 
   // A net::HttpHandler.
   net::HttpResponse Handle(const CallContext& ctx, const net::HttpCall& call);
@@ -40,6 +41,7 @@ class RestServer {
   const PairTable& pairs_;
   AccessReviewer& access_;
   PageService& pages_;
+  const int64_t entries_max_;
   std::atomic<int64_t> in_flight_ = 0;
   mutable std::mutex mutex_;
   std::map<std::string, int64_t> answers_;  // Guarded by mutex_; by code, "OK" for pages.

@@ -1,0 +1,118 @@
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/diffsnap_service.h"
+#include "incremental/differential_wire.h"
+#include "k8s/config.h"
+#include "k8s/rest_client.h"
+
+namespace csidelta::cli {
+namespace {
+
+constexpr int64_t kPageSecondsDefault = 60;
+constexpr int64_t kConnectionsDefault = 256;
+
+class DiffsnapCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    DeclareService(table);
+    DeclareLimits(table);
+    return {.name = "diffsnap",
+            .summary = "Serve the DifferentialSnapshots of one CSI driver",
+            .details =
+                "Runs beside a CSI driver, until it is stopped. The controller looks up the volume "
+                "snapshots that a DifferentialSnapshot names and writes into its status where to "
+                "read what differs; the server asks the driver and answers in pages. Several may "
+                "run: one writes, all serve. Logs to stderr, a JSON object per line.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session&) override {
+    SetLogLevel(LogLevel::kInfo);
+    if (csi_address_.empty()) {
+      return absl::InvalidArgumentError("give --csi-address: the socket of the driver");
+    }
+    if (settings_.lease_namespace.empty()) {
+      settings_.lease_namespace = OwnNamespace();
+    }
+    settings_.holder =
+        absl::StrCat(HostName(), "-", ::getpid(), "-", Random::Real().Below(uint64_t{1} << 48));
+    diffsnap::CsiDriverOptions driver_options;
+    driver_options.page_time_max = absl::Seconds(settings_.page_seconds_max) * 3 / 4;
+    absl::StatusOr<diffsnap::CsiDriver> driver =
+        diffsnap::MakeDifferentialDriver(ctx, csi_address_, driver_options);
+    RETURN_IF_ERROR(driver.status());
+    k8s::ClientSettings client = k8s::ClientSettings::FromEnvironment();
+    client.kubeconfig = kubeconfig_;
+    client.kubecontext = kubecontext_;
+    const std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(std::move(client));
+    RETURN_IF_ERROR(RunDiffsnapService(ctx, *api, *driver, settings_));
+    return ExitCode::kOk;
+  }
+
+ private:
+  void DeclareService(ArgumentTable& table) {
+    table.Add("--csi-address", "unix:///PATH", "the socket of the CSI driver", csi_address_);
+    table.AddChoice("--role", {"both", "controller", "server"},
+                    "what this process does; default both", settings_.role);
+    table.Add("--listen", "ADDR:PORT", "where to serve; default 0.0.0.0:8443", settings_.listen);
+    table.Add("--url", "https://HOST:PORT",
+              "what status.url begins with: the Service in front of the servers", settings_.url);
+    table.Add("--tls-cert-file", "FILE",
+              "the server's certificate, then its issuers; read anew when it is renewed",
+              settings_.tls_cert_file);
+    table.Add("--tls-key-file", "FILE", "its key", settings_.tls_key_file);
+    table.Add("--ca-file", "FILE",
+              "what status.caBundle says: whom readers are to trust for the server; else whom they "
+              "trust already",
+              settings_.ca_file);
+    table.Add("--audience", "TEXT",
+              "the audience of the tokens that readers show; default diffsnap.csi-delta.io",
+              settings_.audience);
+    table.Add("--cursor-key-file", "FILE",
+              "the key that cursors are made with, 32 bytes or more, the same for all servers",
+              settings_.cursor_key_file);
+    table.Add("--leader-election-namespace", "NS",
+              "where the lease of the controllers lies; else the Pod's own",
+              settings_.lease_namespace);
+    table.Add("--kubeconfig", "FILE", "how to reach the cluster; else KUBECONFIG, or as a Pod does",
+              kubeconfig_);
+    table.Add("--kubecontext", "NAME", "which context of it; else its current one", kubecontext_);
+  }
+
+  void DeclareLimits(ArgumentTable& table) {
+    settings_.page_entries_max = incremental::kPageEntriesMax;
+    settings_.page_seconds_max = kPageSecondsDefault;
+    settings_.connections_max = kConnectionsDefault;
+    table.AddNumber("--page-entries", "N", "blocks in a page, at most; default 65536", 1,
+                    incremental::kPageEntriesMax, settings_.page_entries_max);
+    table.AddNumber("--page-seconds", "N", "what answering a page may take; default 60", 1, 600,
+                    settings_.page_seconds_max);
+    table.AddNumber("--connections", "N", "clients at once; default 256", 1, 10000,
+                    settings_.connections_max);
+  }
+
+  static std::string OwnNamespace() {
+    const auto text =
+        k8s::ReadFile(absl::StrCat(k8s::ClientSettings().service_account_dir, "/namespace"));
+    return text.ok() ? std::string(absl::StripAsciiWhitespace(*text)) : "";
+  }
+
+  std::string csi_address_;
+  std::string kubeconfig_;
+  std::string kubecontext_;
+  DiffsnapSettings settings_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeDiffsnapCommand() { return std::make_unique<DiffsnapCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,199 @@
+#include "cli/diffsnap_service.h"
+
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "diffsnap/class_secrets.h"
+#include "diffsnap/controller.h"
+#include "diffsnap/page_service.h"
+#include "diffsnap/rest_server.h"
+#include "k8s/config.h"
+#include "k8s/leader_lease.h"
+#include "net/http_server.h"
+#include "net/url.h"
+
+namespace csidelta::cli {
+namespace {
+
+constexpr std::size_t kCursorKeyBytes = 32;
+constexpr char kLeasePrefix[] = "csi-delta-diffsnap-";
+
+net::HttpResponse NoPagesHere() {
+  net::HttpResponse response;
+  response.status = 404;
+  response.headers["content-type"] = "application/json";
+  response.body = incremental::EncodeError(
+      {.code = incremental::DifferentialErrorCode::kNotFound,
+       .message = "this process serves no pages: ask the one with the role of a server"});
+  return response;
+}
+
+bool IsForAnybody(absl::string_view target) {
+  return target == "/healthz" || target == "/readyz" || target == "/metrics";
+}
+
+// All rooms of the service, wired. Borrows what it is given.
+class Service {
+ public:
+  Service(k8s::ApiClient& api, diffsnap::CsiDriver& driver, const DiffsnapSettings& settings,
+          std::string url, Secret cursor_key)
+      : api_(api),
+        settings_(settings),
+        secrets_(api),
+        pages_(pairs_, *driver.driver, diffsnap::CursorCodec(std::move(cursor_key)), &secrets_),
+        access_(api, settings.audience),
+        rest_(pairs_, access_, pages_, settings.page_entries_max),
+        lease_(api, {.namespace_name = settings.lease_namespace,
+                     .name = absl::StrCat(kLeasePrefix, driver.name),
+                     .holder = settings.holder}),
+        reconciler_(api, {.driver = driver.name,
+                          .url = std::move(url),
+                          .audience = settings.audience,
+                          .read_ca = [this] { return ReadCa(); }}),
+        controller_(driver.name, pairs_, reconciler_,
+                    [this] { return lease_.leads(Clock::Real()); }) {}
+
+  absl::Status Run(const CallContext& ctx) {
+    ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(settings_.listen));
+    ASSIGN_OR_RETURN(
+        const std::unique_ptr<net::HttpServer> http,
+        net::HttpServer::Start(ServerOptions(listen),
+                               [this](const CallContext& call_ctx, const net::HttpCall& call) {
+                                 return Answer(call_ctx, call);
+                               }));
+    CSIDELTA_LOG(kInfo, "serving DifferentialSnapshots", {"role", settings_.role},
+                 {"listen", absl::StrCat(listen.address, ":", http->port())});
+    std::stop_source stop;  // Later than ctx: until what is being answered is answered.
+    CallContext inner = ctx;
+    inner.stop = stop.get_token();
+    std::jthread following([&] { controller_.Follow(inner, api_).IgnoreError(); });
+    std::jthread leading;
+    std::jthread working;
+    if (settings_.has_controller()) {
+      leading = std::jthread([&] { lease_.Run(inner); });
+      working = std::jthread([&] { controller_.Work(inner); });
+    }
+    ctx.clock->SleepUntil(absl::InfiniteFuture(), ctx.stop);
+    CSIDELTA_LOG(kInfo, "stopping");
+    http->Stop();
+    stop.request_stop();
+    return absl::OkStatus();
+  }
+
+ private:
+  net::HttpServerOptions ServerOptions(const ListenAddress& listen) const {
+    net::HttpServerOptions options;
+    options.address = listen.address;
+    options.port = listen.port;
+    options.limits.connections_max = static_cast<int>(settings_.connections_max);
+    options.limits.handler_time_max = absl::Seconds(settings_.page_seconds_max);
+    options.read_certificate = [this]() -> absl::StatusOr<net::ServerCertificate> {
+      net::ServerCertificate pair;
+      ASSIGN_OR_RETURN(pair.certificate_pem, k8s::ReadFile(settings_.tls_cert_file));
+      ASSIGN_OR_RETURN(pair.key_pem, k8s::ReadFile(settings_.tls_key_file));
+      return pair;
+    };
+    return options;
+  }
+
+  net::HttpResponse Answer(const CallContext& ctx, const net::HttpCall& call) {
+    return settings_.has_server() || IsForAnybody(call.target) ? rest_.Handle(ctx, call)
+                                                               : NoPagesHere();
+  }
+
+  absl::StatusOr<std::string> ReadCa() const {
+    return settings_.ca_file.empty() ? std::string() : k8s::ReadFile(settings_.ca_file);
+  }
+
+  k8s::ApiClient& api_;
+  const DiffsnapSettings& settings_;
+  diffsnap::PairTable pairs_;
+  diffsnap::ClassSecrets secrets_;
+  diffsnap::PageService pages_;
+  diffsnap::AccessReviewer access_;
+  diffsnap::RestServer rest_;
+  k8s::LeaderLease lease_;
+  diffsnap::Reconciler reconciler_;
+  diffsnap::Controller controller_;
+};
+
+absl::Status Missing(absl::string_view flag, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("give ", flag, ": ", what));
+}
+
+absl::Status CheckSettings(const DiffsnapSettings& settings) {
+  if (settings.tls_cert_file.empty() || settings.tls_key_file.empty()) {
+    return Missing("--tls-cert-file and --tls-key-file", "there is no service without TLS");
+  }
+  if (settings.has_server() && settings.cursor_key_file.empty()) {
+    return Missing("--cursor-key-file", "all replicas need the same key");
+  }
+  if (settings.has_controller() && settings.lease_namespace.empty()) {
+    return Missing("--leader-election-namespace", "the lease of the leader lies there");
+  }
+  if (settings.audience.empty()) {
+    return Missing("--audience", "without one a token would be good for anybody");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  ListenAddress listen;
+  uint32_t port = 0;
+  if (colon == text.npos || colon == 0 || !absl::SimpleAtoi(text.substr(colon + 1), &port) ||
+      port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen ", text, " is not ADDRESS:PORT"));
+  }
+  absl::string_view address = text.substr(0, colon);
+  if (absl::StartsWith(address, "[") && absl::EndsWith(address, "]")) {
+    address = address.substr(1, address.size() - 2);
+  }
+  listen.address = std::string(address);
+  listen.port = static_cast<uint16_t>(port);
+  return listen;
+}
+
+absl::StatusOr<std::string> ParseServiceUrl(absl::string_view text) {
+  const absl::StatusOr<net::Url> url = net::ParseUrl(text);
+  if (!url.ok() || url->scheme != "https" || url->target != "/" || !url->user_info.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--url ", text, " is not https://HOST:PORT, the address of the Service"));
+  }
+  return absl::StrCat("https://", url->Authority());
+}
+
+absl::StatusOr<Secret> CursorKeyOf(const std::string& text) {
+  if (text.size() < kCursorKeyBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the key of cursors has ", text.size(),
+                                                   " bytes; make one of ", kCursorKeyBytes,
+                                                   " or more, as `openssl rand -base64 32` does"));
+  }
+  return text.size() == kCursorKeyBytes ? Secret(text) : Secret(std::string(AsBytes(Sha256(text))));
+}
+
+absl::Status RunDiffsnapService(const CallContext& ctx, k8s::ApiClient& api,
+                                diffsnap::CsiDriver& driver, const DiffsnapSettings& settings) {
+  RETURN_IF_ERROR(CheckSettings(settings));
+  std::string url;
+  if (settings.has_controller()) {
+    ASSIGN_OR_RETURN(url, ParseServiceUrl(settings.url));
+  }
+  Secret key(std::string(kCursorKeyBytes, '\0'));  // Nobody reads a cursor without a server.
+  if (settings.has_server()) {
+    ASSIGN_OR_RETURN(const std::string text, k8s::ReadFile(settings.cursor_key_file));
+    ASSIGN_OR_RETURN(key, CursorKeyOf(text));
+  }
+  return Service(api, driver, settings, std::move(url), std::move(key)).Run(ctx);
+}
+
+}  // namespace csidelta::cli

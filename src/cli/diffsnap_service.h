@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/secret.h"
+#include "diffsnap/csi_drivers.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::cli {
+
+// What the service of DifferentialSnapshots is told, as it is written on the command line.
+struct DiffsnapSettings {
+  std::string role = "both";  // controller, server, both
+  std::string listen = "0.0.0.0:8443";
+  std::string url;
+  std::string tls_cert_file;
+  std::string tls_key_file;
+  std::string ca_file;
+  std::string audience = "diffsnap.csi-delta.io";
+  std::string cursor_key_file;
+  std::string lease_namespace;
+  std::string holder;  // unique to this process
+  int64_t page_entries_max = 0;
+  int64_t page_seconds_max = 0;
+  int64_t connections_max = 0;
+
+  bool has_controller() const { return role != "server"; }
+  bool has_server() const { return role != "controller"; }
+};
+
+struct ListenAddress {
+  std::string address;  // numeric, IPv6 without brackets
+  uint16_t port = 0;
+};
+// "ADDR:PORT" or "[ADDR]:PORT".
+absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
+
+// The URL without a slash at its end. INVALID_ARGUMENT unless it is https://HOST[:PORT].
+absl::StatusOr<std::string> ParseServiceUrl(absl::string_view text);
+
+// The key in the text of a file: 32 bytes as they are, of more the digest. INVALID_ARGUMENT when
+// there are fewer, which could be guessed.
+absl::StatusOr<Secret> CursorKeyOf(const std::string& text);
+
+// Serves the DifferentialSnapshots of one driver until `ctx` is stopped: follows the objects, moves
+// them on while it leads, and answers who reads pages, as settings.role says. Stops in order: what
+// is being answered is answered, the lease is given up. Borrows `api` and `driver`.
+absl::Status RunDiffsnapService(const CallContext& ctx, k8s::ApiClient& api,
+                                diffsnap::CsiDriver& driver, const DiffsnapSettings& settings);
+
+}  // namespace csidelta::cli
