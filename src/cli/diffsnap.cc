@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kPageSecondsDefault = 60;
 constexpr int64_t kConnectionsDefault = 256;
+constexpr int64_t kKeepSecondsDefault = 24 * 3600;
 
 class DiffsnapCommand : public Command {
  public:
@@ -91,12 +92,16 @@ class DiffsnapCommand : public Command {
     settings_.page_entries_max = incremental::kPageEntriesMax;
     settings_.page_seconds_max = kPageSecondsDefault;
     settings_.connections_max = kConnectionsDefault;
+    settings_.keep_seconds = kKeepSecondsDefault;
     table.AddNumber("--page-entries", "N", "blocks in a page, at most; default 65536", 1,
                     incremental::kPageEntriesMax, settings_.page_entries_max);
     table.AddNumber("--page-seconds", "N", "what answering a page may take; default 60", 1, 600,
                     settings_.page_seconds_max);
     table.AddNumber("--connections", "N", "clients at once; default 256", 1, 10000,
                     settings_.connections_max);
+    table.AddNumber("--keep-seconds", "N",
+                    "how long a DifferentialSnapshot is kept once it was made; default 86400", 1,
+                    int64_t{366} * kKeepSecondsDefault, settings_.keep_seconds);
   }
 
   static std::string OwnNamespace() {

@@ -56,7 +56,8 @@ class Service {
         reconciler_(api, {.driver = driver.name,
                           .url = std::move(url),
                           .audience = settings.audience,
-                          .read_ca = [this] { return ReadCa(); }}),
+                          .read_ca = [this] { return ReadCa(); },
+                          .object_age_max = absl::Seconds(settings.keep_seconds)}),
         controller_(driver.name, pairs_, reconciler_,
                     [this] { return lease_.leads(Clock::Real()); }) {}
 

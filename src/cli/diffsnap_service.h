@@ -29,6 +29,7 @@ struct DiffsnapSettings {
   int64_t page_entries_max = 0;
   int64_t page_seconds_max = 0;
   int64_t connections_max = 0;
+  int64_t keep_seconds = 0;
 
   bool has_controller() const { return role != "server"; }
   bool has_server() const { return role != "controller"; }

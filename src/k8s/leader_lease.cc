@@ -11,7 +11,7 @@ namespace csidelta::k8s {
 namespace {
 
 // What a step may take, so that a server that hangs does not hide the end of our time.
-constexpr absl::Duration kStepTimeMax = absl::Seconds(5);
+constexpr absl::Duration kStepTimeMax = absl::Seconds(4);
 
 const ResourceType& LeaseType() {
   static const auto& type =

@@ -13,9 +13,9 @@ namespace csidelta::k8s {
 
 // How long a leader that died stays in the way; how long one that cannot renew goes on leading,
 // which is less; and how often it renews, and the others look.
-inline constexpr absl::Duration kLeaseDuration = absl::Seconds(15);
-inline constexpr absl::Duration kLeadTimeMax = absl::Seconds(10);
-inline constexpr absl::Duration kLeaseStepEvery = absl::Seconds(3);
+inline constexpr absl::Duration kLeaseDuration = absl::Seconds(10);
+inline constexpr absl::Duration kLeadTimeMax = absl::Seconds(7);
+inline constexpr absl::Duration kLeaseStepEvery = absl::Seconds(2);
 
 struct LeaderLeaseOptions {
   std::string namespace_name;

@@ -39,7 +39,7 @@ TEST(DiffsnapServiceTest, AKeyThatCouldBeGuessedIsRefused) {
   EXPECT_EQ(CursorKeyOf(std::string(32, 'k'))->Reveal(), std::string(32, 'k'));
   EXPECT_EQ(CursorKeyOf(std::string(45, 'k'))->Reveal(),
             std::string(AsBytes(Sha256(std::string(45, 'k')))));
-  for (const std::string weak : {std::string(), std::string(31, 'k')}) {
+  for (const std::string& weak : {std::string(), std::string(31, 'k')}) {
     EXPECT_THAT(CursorKeyOf(weak),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("openssl rand -base64 32")));
   }
@@ -48,11 +48,12 @@ TEST(DiffsnapServiceTest, AKeyThatCouldBeGuessedIsRefused) {
 TEST(DiffsnapServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
   support::FakeApiClient api;
   diffsnap::CsiDriver driver;
-  DiffsnapSettings settings{.url = "https://diffsnap:8443",
-                            .tls_cert_file = "tls.crt",
-                            .tls_key_file = "tls.key",
-                            .cursor_key_file = "no/such/key",
-                            .lease_namespace = "csi"};
+  DiffsnapSettings settings;
+  settings.url = "https://diffsnap:8443";
+  settings.tls_cert_file = "tls.crt";
+  settings.tls_key_file = "tls.key";
+  settings.cursor_key_file = "no/such/key";
+  settings.lease_namespace = "csi";
   const auto expect = [&](const DiffsnapSettings& wrong, const char* words) {
     const absl::Status refused = RunDiffsnapService(CallContext(), api, driver, wrong);
     EXPECT_THAT(std::string(refused.message()), HasSubstr(words));

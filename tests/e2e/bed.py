@@ -92,6 +92,7 @@ class Bed:
         self.audit_log = self.state / "audit.log"
         self.server_args = list(settings.server_args)
         self.server_env = dict(settings.server_env)
+        self.diffsnap_args = []  # Further flags of csi-delta diffsnap.
         self.owns_storage = storage_of is None
         if self.owns_storage:
             self.s3_dir = self.state / "s3"
@@ -404,7 +405,8 @@ class Bed:
         audited = self.audit_position() if self.audit_log.exists() else 0
         dependents = ()
         if name == "csi-driver":
-            dependents = (*components.DRIVER_CLIENTS, *filter(self.alive, components.ON_DEMAND))
+            dependents = (*components.DRIVER_CLIENTS,
+                          *filter(self.alive, (components.SNAPSHOT_METADATA,)))
         for other in dependents:
             self.stop(other)
         self.stop(name, kill)

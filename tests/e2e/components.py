@@ -8,7 +8,9 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
 import socket
+import ssl
 import time
 
 import objects
@@ -24,7 +26,11 @@ ORDER = ("etcd", "s3", "csi-driver", "kube-apiserver", "kube-controller-manager"
 # Started by the tests that want it; see metadata.py.
 SNAPSHOT_METADATA = "csi-snapshot-metadata"
 SNAPSHOT_METADATA_PORT, SNAPSHOT_METADATA_HEALTH_PORT = 50051, 18080
-ON_DEMAND = (SNAPSHOT_METADATA,)
+# Two replicas; see differential.py.
+DIFFSNAP, DIFFSNAP_SECOND = "csi-delta-diffsnap", "csi-delta-diffsnap-second"
+DIFFSNAP_PORTS = {DIFFSNAP: 18443, DIFFSNAP_SECOND: 18444}
+DIFFSNAP_NAMESPACE = "csi-driver"  # As deploy/diffsnap.yaml has it.
+ON_DEMAND = (SNAPSHOT_METADATA, DIFFSNAP, DIFFSNAP_SECOND)
 
 # Those that end when the driver's connection is lost, and so are started again with it.
 DRIVER_CLIENTS = ("csi-snapshotter", "csi-provisioner")
@@ -38,6 +44,14 @@ KCM_CONTROLLERS = (
 
 AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
                 "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+
+def program_path():
+    """csi-delta under test: CSI_DELTA_PROGRAM, or what the release preset builds."""
+    return pathlib.Path(os.environ.get("CSI_DELTA_PROGRAM") or REPOSITORY / "build/release/bin/csi-delta")
+
 
 CLIENT_RATE = ["--kube-api-qps=200", "--kube-api-burst=400"]
 
@@ -113,6 +127,16 @@ def metadata_command(bed):
             f"--http-endpoint=127.0.0.1:{SNAPSHOT_METADATA_HEALTH_PORT}", *CLIENT_RATE, "-v=3"]
 
 
+def diffsnap_command(bed, name):
+    pair = bed.pki / DIFFSNAP
+    return [str(program_path()), "diffsnap", f"--csi-address=unix://{bed.driver.socket}",
+            f"--listen=127.0.0.1:{DIFFSNAP_PORTS[name]}", f"--url=https://localhost:{DIFFSNAP_PORTS[DIFFSNAP]}",
+            f"--tls-cert-file={pair}.crt", f"--tls-key-file={pair}.key", f"--ca-file={bed.pki}/ca.crt",
+            f"--cursor-key-file={bed.state}/cursor-key",
+            f"--leader-election-namespace={DIFFSNAP_NAMESPACE}",
+            f"--kubeconfig={bed.state}/{DIFFSNAP}.conf", *bed.diffsnap_args]
+
+
 def driver_command(bed):
     # In a mount namespace of its own: what the driver mounts ends with it.
     return ["/usr/bin/unshare", "--mount", "--propagation", "private", *bed.driver.command()]
@@ -141,6 +165,8 @@ COMMANDS = {
     "snapshot-controller": controller_command, "csi-snapshotter": snapshotter_command,
     "csi-provisioner": provisioner_command, "velero": velero_command,
     SNAPSHOT_METADATA: metadata_command,
+    DIFFSNAP: lambda bed: diffsnap_command(bed, DIFFSNAP),
+    DIFFSNAP_SECOND: lambda bed: diffsnap_command(bed, DIFFSNAP_SECOND),
 }
 
 
@@ -172,6 +198,17 @@ def etcd_ready(bed):
 
 def metadata_ready(bed):
     return health(bed, SNAPSHOT_METADATA_HEALTH_PORT)[0] == 200
+
+
+def diffsnap_ready(bed, name):
+    """Whether a replica knows all objects."""
+    with processes.inside(bed.name):
+        context = ssl.create_default_context(cafile=f"{bed.pki}/ca.crt")
+        connection = http.client.HTTPSConnection("localhost", DIFFSNAP_PORTS[name], timeout=2, context=context)
+        connection.connect()
+    with contextlib.closing(connection):
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
 
 
 def apiserver_ready(bed):
@@ -219,6 +256,8 @@ READY = {
     "kube-controller-manager": lambda bed: port_open(bed, 10257),
     "velero": velero_ready,
     SNAPSHOT_METADATA: metadata_ready,
+    DIFFSNAP: lambda bed: diffsnap_ready(bed, DIFFSNAP),
+    DIFFSNAP_SECOND: lambda bed: diffsnap_ready(bed, DIFFSNAP_SECOND),
 }
 
 

@@ -25,7 +25,7 @@ class LeaderLeaseTest : public testing::Test {
     const auto lease = api_.Find({kLeases, "csi", "diffsnap-driver"});
     return lease.has_value() ? GetString(*lease, {"spec", "holderIdentity"}) : "none";
   }
-  // A step of each, every three seconds, for this long; never do two lead.
+  // A step of each, every kLeaseStepEvery, for this long; never do two lead.
   void Pass(absl::Duration time, std::initializer_list<LeaderLease*> leases) {
     for (absl::Duration gone; gone < time; gone += kLeaseStepEvery) {
       clock_.Advance(kLeaseStepEvery);

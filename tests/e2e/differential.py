@@ -1,0 +1,225 @@
+"""DifferentialSnapshots in a bed: the program csi-delta beside the driver, with the rights of deploy/ and no more.
+
+It runs only in beds where a test has called `serve`. Its users are service accounts with the roles of
+deploy/diffsnap.yaml; clients of its pages speak HTTPS through the bed's network.
+"""
+
+import base64
+import dataclasses
+import http.client
+import json
+import os
+import pathlib
+import ssl
+import subprocess
+import urllib.parse
+
+import yaml
+
+import cluster_api
+import components
+import objects
+import pki
+import processes
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = REPOSITORY / "deploy"
+KIND = DEPLOY / "differentialsnapshot-crd.yaml"
+MANIFEST = DEPLOY / "diffsnap.yaml"
+SIDECAR = DEPLOY / "diffsnap-sidecar.yaml"
+
+FIRST, SECOND = components.DIFFSNAP, components.DIFFSNAP_SECOND
+PORTS = components.DIFFSNAP_PORTS
+AUDIENCE = "diffsnap.csi-delta.io"
+NAMESPACE = components.DIFFSNAP_NAMESPACE
+ACCOUNT = "csi-delta-diffsnap"
+MOVER, REQUESTER, STRANGER = "diffsnap-mover", "diffsnap-requester", "diffsnap-stranger"
+LAST_STATES = ("Success", "Failure")
+PLURALS = {"ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "Role": "roles",
+           "ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings", "Service": "services",
+           "Secret": "secrets", "NetworkPolicy": "networkpolicies"}
+
+
+def manifest():
+    """The documents of deploy/diffsnap.yaml."""
+    return [document for document in yaml.safe_load_all(MANIFEST.read_text()) if document]
+
+
+def rules(name):
+    """The rules of a ClusterRole of the manifest."""
+    return next(d["rules"] for d in manifest() if d["kind"] == "ClusterRole" and d["metadata"]["name"] == name)
+
+
+def serve(bed, *names):
+    """Starts the service for the bed's driver, and all that it needs; does nothing when that is so."""
+    define(bed)
+    if bed.api.get("namespaces", NAMESPACE) is None:
+        _install(bed)
+    for name in names or (FIRST,):
+        if not bed.alive(name):
+            bed.stop(name)
+            bed.start(name)
+
+
+def define(bed):
+    """Makes the API server know the kind."""
+    kind = yaml.safe_load(KIND.read_text())
+    if bed.api.get("customresourcedefinitions", kind["metadata"]["name"]) is None:
+        bed.api.create("customresourcedefinitions", kind)
+        probe = cluster_api.path("differentialsnapshots")
+        bed.wait_for(lambda: bed.api.raw("GET", probe)[0] == 200, 30, "the DifferentialSnapshots' path")
+
+
+def _install(bed):
+    bed.api.create("namespaces", objects.namespace(NAMESPACE))
+    for document in manifest():
+        if document["kind"] == "Secret":
+            document["stringData"]["key"] = base64.b64encode(os.urandom(32)).decode()
+            (bed.state / "cursor-key").write_text(document["stringData"]["key"])
+        bed.api.create(PLURALS[document["kind"]], document)
+    pki.make_server(bed.pki, FIRST)
+    account_kubeconfig(bed, ACCOUNT, NAMESPACE)
+    for name, role in ((MOVER, f"{ACCOUNT}-mover"), (REQUESTER, f"{ACCOUNT}-requester"), (STRANGER, None)):
+        bed.api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
+                                           "metadata": {"name": name, "namespace": NAMESPACE}})
+        if role:
+            bed.api.create("clusterrolebindings", {
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]})
+
+
+def token(bed, account, audience=None):
+    """A token of an account of the manifest's namespace; for the API server unless an audience is named."""
+    spec = {"expirationSeconds": 86400, **({"audiences": [audience]} if audience else {})}
+    answer = bed.api.request("POST", cluster_api.path("serviceaccounts", account, NAMESPACE, "token"), {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
+    return answer["status"]["token"]
+
+
+def account_kubeconfig(bed, account, space):
+    """A kubeconfig with a token of an account."""
+    path = bed.state / f"{account}.conf"
+    if not path.exists():
+        pki.write_kubeconfig(path, bed.pki / "ca.crt", {"token": token(bed, account)}, space)
+    return path
+
+
+def kubeconfig(bed, account=MOVER):
+    """A kubeconfig of somebody who asks for differences."""
+    return account_kubeconfig(bed, account, NAMESPACE)
+
+
+def api(bed, account):
+    """The API server as an account of the manifest's namespace."""
+    return cluster_api.ClusterApi(bed.name, bed.pki, token=token(bed, account))
+
+
+def user(account):
+    return f"system:serviceaccount:{NAMESPACE}:{account}"
+
+
+def make(name, space, **spec):
+    """A DifferentialSnapshot."""
+    return {"apiVersion": "diffsnap.csi-delta.io/v1alpha1", "kind": "DifferentialSnapshot",
+            "metadata": {"name": name, "namespace": space}, "spec": spec}
+
+
+def ask(bed, name, space, timeout_seconds=30, **spec):
+    """Makes a DifferentialSnapshot and waits for its last state; returns it."""
+    bed.api.create("differentialsnapshots", make(name, space, **spec))
+    return wait_state(bed, name, space, LAST_STATES, timeout_seconds)
+
+
+def wait_state(bed, name, space, states, timeout_seconds=30):
+    """Waits until a DifferentialSnapshot is in one of these states; returns it."""
+    def arrived():
+        found = bed.api.get("differentialsnapshots", name, space)
+        return found and found.get("status", {}).get("state") in states and found
+    return bed.wait_for(arrived, timeout_seconds, f"DifferentialSnapshot {space}/{name} in one of {states}")
+
+
+class Refused(Exception):
+    """The server answered with an error."""
+
+    def __init__(self, status, body):
+        self.status = status
+        self.code = json.loads(body)["code"]
+        super().__init__(f"{status} {body.decode(errors='replace')}")
+
+
+@dataclasses.dataclass
+class Reader:
+    """Reads the pages of one DifferentialSnapshot as anybody would: by its status, a token, and HTTPS."""
+
+    bed: object
+    found: dict
+    account: str = MOVER
+    port: int = None  # Of another replica than that in the status.
+
+    def __post_init__(self):
+        status = self.found["status"]
+        self.url = urllib.parse.urlsplit(status["url"])
+        self.context = ssl.create_default_context(cadata=base64.b64decode(status["caBundle"]).decode())
+        self.token = token(self.bed, self.account, status["audience"])
+
+    def get(self, **query):
+        """One page. Refused when there is none."""
+        with processes.inside(self.bed.name):
+            connection = http.client.HTTPSConnection(self.url.hostname, self.port or self.url.port,
+                                                     context=self.context, timeout=60)
+            connection.connect()
+        try:
+            connection.request("GET", f"{self.url.path}?{urllib.parse.urlencode(query)}",
+                               headers={"Authorization": f"Bearer {self.token}"})
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        if answer.status != 200:
+            raise Refused(answer.status, body)
+        return json.loads(body)
+
+    def pages(self, **query):
+        """All pages, to the last one."""
+        page = self.get(**query)
+        yield page
+        while page.get("nextOffset"):
+            page = self.get(**{**query, "startOffset": page["nextOffset"]})
+            yield page
+
+
+def merged(extents):
+    """Pairs of offset and length in bytes in order, where those that touch are one."""
+    found = []
+    for offset, length in extents:
+        if found and sum(found[-1]) == offset:
+            offset, length = found[-1][0], found.pop()[1] + length
+        found.append((offset, length))
+    return found
+
+
+def blocks(pages):
+    """What pages list, as pairs of offset and length in bytes."""
+    return merged((block["offset"], block["size"]) for page in pages for block in page["changeBlockList"])
+
+
+def by_curl(bed, found, account=MOVER):
+    """What `curl` of the documentation prints of the first page."""
+    status = found["status"]
+    authority = bed.state / "differential-ca.crt"
+    authority.write_bytes(base64.b64decode(status["caBundle"]))
+    done = bed.run(["/usr/bin/curl", "--silent", "--show-error", "--cacert", authority, "--compressed",
+                    "-H", f"Authorization: Bearer {token(bed, account, status['audience'])}", status["url"]])
+    return json.loads(done.stdout)
+
+
+def sidecar_container():
+    """The container of deploy/diffsnap-sidecar.yaml."""
+    container, = yaml.safe_load(SIDECAR.read_text())["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def help_text():
+    return subprocess.run([components.program_path(), "diffsnap", "--help"], check=True, capture_output=True, text=True).stdout

@@ -1,0 +1,399 @@
+"""DifferentialSnapshots of real VolumeSnapshots: what is served is what `cmp` finds, to whom may have it, whoever dies."""
+
+import dataclasses
+import random
+import subprocess
+
+import pytest
+import yaml
+
+import cluster_api
+import components
+import differential
+import objects
+import rights
+
+MIB = 1 << 20
+BLOCK_BYTES = 4096  # Of both drivers.
+VOLUME_BYTES = 16 * MIB
+WRITES = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class Volume:
+    """The namespace of a claim, and the CSI handles of its two volume snapshots, which are named so."""
+
+    namespace: str
+    one: str
+    two: str
+
+
+def scatter(path, seed):
+    """Writes WRITES single bytes all over a volume."""
+    chance = random.Random(seed)
+    with open(path, "r+b") as volume:
+        for _ in range(WRITES):
+            volume.seek(chance.randrange(VOLUME_BYTES))
+            volume.write(bytes([chance.randrange(1, 256)]))
+
+
+def differing_blocks(path, other):
+    """The runs of blocks in which two files have different bytes, as `cmp -l` says."""
+    done = subprocess.run(["cmp", "-l", "-n", str(VOLUME_BYTES), path, other],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    found = {(int(line.split()[0]) - 1) // BLOCK_BYTES for line in done.stdout.splitlines()}
+    return differential.merged((block * BLOCK_BYTES, BLOCK_BYTES) for block in sorted(found))
+
+
+@pytest.fixture(scope="module")
+def volume(beds, shared_workspace):
+    """A volume that was written, snapshotted as "one", written, and snapshotted as "two"."""
+    bed = beds.get()
+    differential.serve(bed)
+    app = shared_workspace.namespace(bed)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    handles = []
+    for seed, name in enumerate(("one", "two")):
+        scatter(bed.volume_path("data", app), seed)
+        handles.append(bed.create_snapshot(name, app, "data"))
+    return Volume(app, *handles)
+
+
+@pytest.fixture
+def served_bed(beds, volume):
+    """The bed of `volume`, with the service and without faults."""
+    bed = beds.get()
+    differential.serve(bed)
+    yield bed
+    bed.stop(differential.SECOND)
+    if bed.diffsnap_args:
+        bed.diffsnap_args = []
+        bed.stop(differential.FIRST)
+    for left in bed.api.list("differentialsnapshots", volume.namespace):
+        bed.api.delete("differentialsnapshots", left["metadata"]["name"], volume.namespace)
+
+
+def changed_blocks(bed, volume):
+    return differing_blocks(bed.driver.snapshot_path(volume.two), bed.driver.snapshot_path(volume.one))
+
+
+def ask_pair(bed, volume, name="pair", **spec):
+    """A DifferentialSnapshot of what changed from "one" to "two", which must be served."""
+    found = differential.ask(bed, name, volume.namespace, targetVolumeSnapshotName="two",
+                             **{"baseVolumeSnapshotName": "one", **spec})
+    assert found["status"]["state"] == "Success", found["status"]
+    return found
+
+
+def test_pages_are_what_cmp_says(served_bed, volume):
+    bed = served_bed
+    changed = changed_blocks(bed, volume)
+    allocated = differing_blocks(bed.driver.snapshot_path(volume.two), "/dev/zero")
+    assert 0 < len(changed) < len(allocated)
+
+    pair = ask_pair(bed, volume)
+    assert pair["status"]["resolved"] == {
+        "driver": bed.driver.name, "baseHandle": volume.one, "targetHandle": volume.two,
+        "volumeHandle": bed.volume_handle("data", volume.namespace), "volumeSize": VOLUME_BYTES,
+        "volumeSnapshotClassName": objects.SNAPSHOT_CLASS}
+    for entries in (None, 1000, 64):
+        pages = list(differential.Reader(bed, pair).pages(**({"maxEntries": entries} if entries else {})))
+        assert differential.blocks(pages) == changed
+        assert max(len(page["changeBlockList"]) for page in pages) <= (entries or 4096)
+        assert (len(pages) > 5) == (entries == 64)
+        assert {page["volumeSize"] for page in pages} == {VOLUME_BYTES}
+    assert differential.blocks([differential.by_curl(bed, pair)]) == changed
+    middle = changed[len(changed) // 2][0]
+    assert differential.blocks(differential.Reader(bed, pair).pages(startOffset=middle)) == [
+        block for block in changed if block[0] >= middle]
+
+    whole = differential.ask(bed, "whole", volume.namespace, targetVolumeSnapshotName="two")
+    assert differential.blocks(differential.Reader(bed, whole).pages()) == allocated
+    same = ask_pair(bed, volume, "same", baseVolumeSnapshotName="two")
+    assert differential.blocks(differential.Reader(bed, same).pages()) == []
+    listed = bed.kubectl("get", "dsnap", "-n", volume.namespace, "pair").stdout.splitlines()
+    assert listed[0].split() == ["NAME", "STATE", "BASE", "TARGET", "DRIVER", "AGE"]
+    assert listed[1].split()[:5] == ["pair", "Success", "one", "two", bed.driver.name]
+
+
+@pytest.mark.own_driver("it does not know GetDifferentialSnapshot")
+@pytest.mark.parametrize("cursors", ["numeric", "opaque"])
+def test_a_driver_with_pages_of_its_own(served_bed, volume, cursors):
+    bed = served_bed
+    bed.configure_driver("--differential-snapshot", "--cursors", cursors)
+    bed.restart(differential.FIRST)
+    pair = ask_pair(bed, volume, parameters={"context": "here"})
+    pages = list(differential.Reader(bed, pair).pages(maxEntries=64))
+    assert differential.blocks(pages) == changed_blocks(bed, volume)
+    assert all("context" in block for page in pages for block in page["changeBlockList"])
+    bed.configure_driver()
+    bed.restart(differential.FIRST)
+
+
+GOOD_SPECS = [
+    {"targetVolumeSnapshotName": "two", "mode": "Block", "volumeId": "v", "startOffset": "4096"},
+    {"targetVolumeSnapshotName": "two", "baseSnapshotHandle": "some://handle/1"},
+    {"targetVolumeSnapshotName": "two", "parameters": {f"key-{i}": "x" * 1024 for i in range(32)}},
+]
+BAD_SPECS = [
+    ({}, "targetVolumeSnapshotName"),
+    ({"targetVolumeSnapshotName": ""}, "targetVolumeSnapshotName"),
+    ({"targetVolumeSnapshotName": "x" * 254}, "targetVolumeSnapshotName"),
+    ({"targetVolumeSnapshotName": "two", "mode": "File"}, "spec.mode"),
+    ({"targetVolumeSnapshotName": "two", "startOffset": "-1"}, "spec.startOffset"),
+    ({"targetVolumeSnapshotName": "two", "startOffset": "t:abc"}, "spec.startOffset"),
+    ({"targetVolumeSnapshotName": "two", "baseVolumeSnapshotName": "one", "baseSnapshotHandle": "h"},
+     "the base has a name or a handle, not both"),
+    ({"targetVolumeSnapshotName": "two", "baseSnapshotHandle": "x" * 1025}, "spec.baseSnapshotHandle"),
+    ({"targetVolumeSnapshotName": "two", "parameters": {"csi.storage.k8s.io/x": "y"}}, "are reserved"),
+    ({"targetVolumeSnapshotName": "two", "parameters": {"": "y"}}, "1 to 253 characters"),
+    ({"targetVolumeSnapshotName": "two", "parameters": {"k" * 254: "y"}}, "1 to 253 characters"),
+    ({"targetVolumeSnapshotName": "two", "parameters": {"k": "y" * 1025}}, "spec.parameters"),
+    ({"targetVolumeSnapshotName": "two", "parameters": {f"k{i}": "" for i in range(33)}}, "spec.parameters"),
+]
+
+
+def test_objects_that_make_no_sense_are_refused(served_bed, volume):
+    bed, app = served_bed, volume.namespace
+    bed.stop(differential.FIRST)  # So that nobody but the API server has a say.
+    for number, spec in enumerate(GOOD_SPECS):
+        made = bed.api.create("differentialsnapshots", differential.make(f"good-{number}", app, **spec))
+        assert made["spec"]["mode"] == "Block"
+    for spec, words in BAD_SPECS:
+        with pytest.raises(cluster_api.ApiError, match=words) as refused:
+            bed.api.create("differentialsnapshots", differential.make("bad", app, **spec))
+        assert refused.value.code == 422
+    with pytest.raises(cluster_api.ApiError, match="the spec cannot be changed"):
+        bed.api.patch("differentialsnapshots", "good-0", {"spec": {"volumeId": "w"}}, app)
+
+    def set_status(name, **status):
+        bed.api.patch("differentialsnapshots", name, {"status": status}, app, "status")
+    set_status("good-0", state="Pending", error="NotReady: soon")
+    set_status("good-0", state="Success", resolved={"driver": "d", "targetHandle": "t"})
+    set_status("good-1", state="Failure", error="Internal: it is so")
+    for name, change, words in (
+            ("good-0", {"state": "Failure"}, "is the last one"), ("good-0", {"state": "Pending"}, "is the last one"),
+            ("good-0", {"state": None}, "is the last one"), ("good-1", {"state": "Success"}, "is the last one"),
+            ("good-0", {"resolved": {"targetHandle": "other"}}, "does not change"),
+            ("good-2", {"state": "Done"}, "status.state"),
+            ("good-2", {"conditions": [{"type": "Odd", "status": "True", "reason": "R",
+                                        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}, "status.conditions")):
+        with pytest.raises(cluster_api.ApiError, match=words):
+            set_status(name, **change)
+    bed.api.patch("differentialsnapshots", "good-2", {"status": {"state": "Success"}}, app)
+    assert "status" not in bed.api.get("differentialsnapshots", "good-2", app)
+
+
+def test_who_may_not_read_gets_nothing(served_bed, volume):
+    bed = served_bed
+    pair = ask_pair(bed, volume)
+    with pytest.raises(differential.Refused, match="may not get differentialsnapshots") as refused:
+        differential.Reader(bed, pair, differential.STRANGER).get()
+    assert (refused.value.status, refused.value.code) == (403, "PermissionDenied")
+    reader = differential.Reader(bed, pair)
+    reader.token = differential.token(bed, differential.MOVER)  # For the API server.
+    with pytest.raises(differential.Refused) as refused:
+        reader.get()
+    assert (refused.value.status, refused.value.code) == (401, "Unauthenticated")
+
+
+def test_a_server_that_is_killed_between_two_pages_carries_on(served_bed, volume):
+    bed = served_bed
+    reader = differential.Reader(bed, ask_pair(bed, volume))
+    pages = reader.pages(maxEntries=100)
+    seen = [next(pages)]
+    bed.restart(differential.FIRST, kill=True)
+    seen += [next(pages)]
+    bed.restart("csi-driver", kill=True)
+    seen += pages
+    assert differential.blocks(seen) == changed_blocks(bed, volume)
+
+
+def test_when_the_leader_is_killed_another_goes_on(served_bed, volume):
+    bed = served_bed
+    pair = ask_pair(bed, volume)
+    differential.serve(bed, differential.SECOND)
+    first = differential.Reader(bed, pair).get(maxEntries=50)
+    bed.stop(differential.FIRST, kill=True)
+    second = differential.Reader(bed, pair, port=differential.PORTS[differential.SECOND])
+    rest = list(second.pages(maxEntries=50, startOffset=first["nextOffset"]))
+    assert differential.blocks([first, *rest]) == changed_blocks(bed, volume)
+    later = ask_pair(bed, volume, "later")
+    assert differential.blocks(differential.Reader(
+        bed, later, port=differential.PORTS[differential.SECOND]).pages()) == changed_blocks(bed, volume)
+
+
+def test_an_object_that_is_deleted_is_served_no_more(served_bed, volume):
+    bed, app = served_bed, volume.namespace
+    reader = differential.Reader(bed, ask_pair(bed, volume))
+    page = reader.get(maxEntries=10)
+    bed.api.delete("differentialsnapshots", "pair", app)
+    assert bed.api.get("differentialsnapshots", "pair", app) is None  # Nothing holds it up.
+
+    def code():
+        try:
+            return reader.get(maxEntries=10, startOffset=page["nextOffset"]) and None
+        except differential.Refused as refused:
+            return refused.code
+    assert bed.wait_for(code, 10, "the object's end to be known") == "NotFound"
+    again = ask_pair(bed, volume)
+    with pytest.raises(differential.Refused) as refused:  # A cursor is one object's, whatever the name.
+        differential.Reader(bed, again).get(startOffset=page["nextOffset"])
+    assert (refused.value.status, refused.value.code) == (400, "InvalidOffset")
+
+
+def test_a_base_without_an_object_is_known_by_its_handle(served_bed, volume):
+    bed, app = served_bed, volume.namespace
+    handle = bed.create_snapshot("zero", app, "data")
+    content = bed.api.get("volumesnapshots", "zero", app)["status"]["boundVolumeSnapshotContentName"]
+    bed.api.patch("volumesnapshotcontents", content, {"spec": {"deletionPolicy": "Retain"}})
+    bed.api.delete("volumesnapshots", "zero", app)
+    bed.wait_for(lambda: bed.api.get("volumesnapshots", "zero", app) is None, 30, "end of the VolumeSnapshot")
+    bed.api.delete("volumesnapshotcontents", content)
+    bed.wait_for(lambda: bed.api.get("volumesnapshotcontents", content) is None, 30, "end of its content")
+
+    failed = differential.ask(bed, "by-name", app, targetVolumeSnapshotName="two", baseVolumeSnapshotName="zero")
+    assert failed["status"]["error"].startswith("BaseSnapshotNotFound: ")
+    served = differential.ask(bed, "by-handle", app, targetVolumeSnapshotName="two", baseSnapshotHandle=handle)
+    reader = differential.Reader(bed, served)
+    assert differential.blocks(reader.pages()) == differing_blocks(
+        bed.driver.snapshot_path(volume.two), bed.driver.snapshot_path(handle))
+    bed.driver.remove_snapshot(handle)
+    with pytest.raises(differential.Refused) as refused:
+        reader.get()
+    assert (refused.value.status, refused.value.code) == (410, "BaseSnapshotGone")
+
+
+def test_a_handle_of_another_namespace_is_refused(served_bed, volume, workspace):
+    bed, theirs = served_bed, workspace.namespace(served_bed, "theirs")
+    bed.create_claim("data", theirs, MIB)
+    handle = bed.create_snapshot("secret", theirs, "data")
+    failed = differential.ask(bed, "thief", volume.namespace, targetVolumeSnapshotName="two",
+                              baseSnapshotHandle=handle)
+    assert failed["status"]["state"] == "Failure"
+    assert failed["status"]["error"].startswith("VolumeMismatch: ")
+    assert handle not in failed["status"]["error"]
+
+
+def test_what_is_not_ready_is_pending_until_it_is(served_bed, volume):
+    bed, app = served_bed, volume.namespace
+    bed.stop("csi-snapshotter")
+    bed.api.create("volumesnapshots", objects.volume_snapshot("three", app, "data"))
+    bed.api.create("differentialsnapshots", differential.make(
+        "early", app, targetVolumeSnapshotName="three", baseVolumeSnapshotName="two"))
+    pending = differential.wait_state(bed, "early", app, ("Pending",))
+    accepted, ready = sorted(pending["status"]["conditions"], key=lambda condition: condition["type"])
+    assert (accepted["type"], accepted["status"]) == ("Accepted", "True")
+    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "NotReady")
+    bed.start("csi-snapshotter")
+    differential.wait_state(bed, "early", app, ("Success",))
+    events = bed.api.list("events", app, fieldSelector="involvedObject.name=early")
+    assert [event["reason"] for event in events] == ["Ready"]
+
+
+def test_other_drivers_objects_are_left_alone(served_bed, volume):
+    bed, app = served_bed, volume.namespace
+    for plural, obj in objects.imported_snapshot("foreign", app, "other.example.com", "h"):
+        bed.api.create(plural, obj)
+    bed.wait_for(lambda: bed.api.get("volumesnapshots", "foreign", app).get("status", {}).get(
+        "boundVolumeSnapshotContentName"), 30, "the foreign VolumeSnapshot bound")
+    for name, target in (("theirs", "foreign"), ("nobodys", "none")):
+        bed.api.create("differentialsnapshots", differential.make(name, app, targetVolumeSnapshotName=target))
+    ask_pair(bed, volume)  # Came later, and is done.
+    for name in ("theirs", "nobodys"):
+        assert "status" not in bed.api.get("differentialsnapshots", name, app)
+    bed.api.delete("volumesnapshots", "foreign", app)
+    bed.api.delete("volumesnapshotcontents", f"foreign-{app}")
+
+
+def rights_in(role_rules):
+    return {rights.Right(verb, group, resource) for rule in role_rules for verb in rule["verbs"]
+            for group in rule["apiGroups"] for resource in rule["resources"]}
+
+
+@pytest.mark.own_driver("it refuses secrets that it did not ask for")
+def test_the_service_has_no_right_too_many_or_too_few(served_bed, volume):
+    bed, app = served_bed, volume.namespace
+    bed.stop(differential.FIRST)
+    bed.api.delete("leases", f"csi-delta-diffsnap-{bed.driver.name}", differential.NAMESPACE)
+    secret = {"apiVersion": "v1", "kind": "Secret", "stringData": {"user": "diffsnap"},
+              "metadata": {"name": "csi-driver-snapshotter", "namespace": differential.NAMESPACE}}
+    bed.api.create("secrets", secret)
+    secretive = objects.snapshot_class("secretive", bed.driver.name, labels={})
+    secretive["parameters"] = {"csi.storage.k8s.io/snapshotter-secret-name": secret["metadata"]["name"],
+                               "csi.storage.k8s.io/snapshotter-secret-namespace": differential.NAMESPACE}
+    bed.api.create("volumesnapshotclasses", secretive)
+    snapshot = objects.volume_snapshot("guarded", app, "data")
+    snapshot["spec"]["volumeSnapshotClassName"] = "secretive"
+
+    position = bed.audit_position()
+    bed.diffsnap_args = ["--keep-seconds=3"]
+    bed.start(differential.FIRST)
+    bed.api.create("differentialsnapshots", differential.make(
+        "guarded", app, targetVolumeSnapshotName="guarded", baseSnapshotHandle=volume.one))
+    bed.api.create("volumesnapshots", snapshot)
+    bed.wait_snapshot_ready("guarded", app)
+    differential.Reader(bed, differential.wait_state(bed, "guarded", app, ("Success",))).get()
+    bed.wait_for(lambda: bed.api.get("differentialsnapshots", "guarded", app) is None, 20, "the object's end")
+    bed.stop(differential.FIRST)
+
+    requests = rights.requests_of(bed.audit_events(user=differential.user(differential.ACCOUNT), since=position))
+    assert [request for request in requests if request.code in (401, 403)] == []
+    listed = set().union(*(rights_in(d["rules"]) for d in differential.manifest() if "rules" in d
+                           and not d["metadata"]["name"].endswith(("-mover", "-requester"))))
+    assert {request.right for request in requests} == listed
+    bed.api.delete("volumesnapshotclasses", "secretive")
+    bed.api.delete("secrets", secret["metadata"]["name"], differential.NAMESPACE)
+
+
+def test_a_requester_needs_what_its_role_lists(served_bed, volume):
+    bed, app = served_bed, volume.namespace
+    requester = differential.api(bed, differential.REQUESTER)
+    requester.create("differentialsnapshots", differential.make(
+        "mine", app, targetVolumeSnapshotName="two", baseVolumeSnapshotName="one"))
+    found = bed.wait_for(lambda: (o := requester.get("differentialsnapshots", "mine", app))
+                         and o.get("status", {}).get("state") == "Success" and o, 30, "a Success")
+    assert differential.blocks(differential.Reader(bed, found, differential.REQUESTER).pages()) == changed_blocks(
+        bed, volume)
+    requester.delete("differentialsnapshots", "mine", app)
+    with pytest.raises(cluster_api.ApiError, match="Forbidden"):
+        requester.patch("differentialsnapshots", "mine", {"status": {"state": "Success"}}, app, "status")
+
+
+def test_the_manifests_fit_each_other(served_bed):
+    bed = served_bed
+    parts = {(d["kind"], d["metadata"]["name"]): d for d in differential.manifest()}
+    service = parts["Service", differential.ACCOUNT]
+    policy = parts["NetworkPolicy", differential.ACCOUNT]
+    template = yaml.safe_load(differential.SIDECAR.read_text())["spec"]["template"]
+    container, = template["spec"]["containers"]
+    port, = container["ports"]
+    served, = service["spec"]["ports"]
+    allowed, = policy["spec"]["ingress"][0]["ports"]
+    assert served["targetPort"] == port["name"]
+    assert allowed == {"protocol": "TCP", "port": port["containerPort"]}
+    assert f"--listen=0.0.0.0:{port['containerPort']}" in container["args"]
+    assert f"--url=https://{differential.ACCOUNT}.{differential.NAMESPACE}.svc:{served['port']}" in container["args"]
+    assert service["spec"]["selector"] == policy["spec"]["podSelector"]["matchLabels"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    flags = {argument.partition("=")[0] for argument in container["args"]}
+    assert all(f"  {flag} " in differential.help_text() for flag in flags)
+    assert container["command"][1:] == ["diffsnap"]
+    secrets = {volume["secret"]["secretName"] for volume in template["spec"]["volumes"]}
+    assert parts["Secret", f"{differential.ACCOUNT}-cursor-key"]["metadata"]["name"] in secrets
+
+    name = "some-driver"
+    bed.api.create("deployments", {
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": differential.NAMESPACE},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "driver", "image": "driver"}],
+                     "volumes": [{"name": "socket-dir", "emptyDir": {}}]}}}})
+    bed.kubectl("patch", "deployment", name, "-n", differential.NAMESPACE, "--patch-file", differential.SIDECAR)
+    patched = bed.api.get("deployments", name, differential.NAMESPACE)["spec"]["template"]["spec"]
+    assert sorted(c["name"] for c in patched["containers"]) == ["csi-delta-diffsnap", "driver"]
+    assert len(patched["volumes"]) == 3
+    bed.api.delete("deployments", name, differential.NAMESPACE)
+    assert components.DIFFSNAP_NAMESPACE == service["metadata"]["namespace"]
