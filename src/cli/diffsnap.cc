@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <utility>
 
 #include "absl/strings/ascii.h"

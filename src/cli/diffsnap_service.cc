@@ -10,6 +10,7 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "cli/session.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/controller.h"
 #include "diffsnap/page_service.h"
@@ -50,16 +51,14 @@ class Service {
         pages_(pairs_, *driver.driver, diffsnap::CursorCodec(std::move(cursor_key)), &secrets_),
         access_(api, settings.audience),
         rest_(pairs_, access_, pages_, settings.page_entries_max),
-        lease_(api, {.namespace_name = settings.lease_namespace,
-                     .name = absl::StrCat(kLeasePrefix, driver.name),
-                     .holder = settings.holder}),
+        driver_name_(driver.name),
         reconciler_(api, {.driver = driver.name,
                           .url = std::move(url),
                           .audience = settings.audience,
                           .read_ca = [this] { return ReadCa(); },
                           .object_age_max = absl::Seconds(settings.keep_seconds)}),
         controller_(driver.name, pairs_, reconciler_,
-                    [this] { return lease_.leads(Clock::Real()); }) {}
+                    [this] { return lease_->leads(Clock::Real()); }) {}
 
   absl::Status Run(const CallContext& ctx) {
     ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(settings_.listen));
@@ -78,7 +77,13 @@ class Service {
     std::jthread leading;
     std::jthread working;
     if (settings_.has_controller()) {
-      leading = std::jthread([&] { lease_.Run(inner); });
+      // Nobody else has this port here: a process that comes after one that was killed need not
+      // wait for the end of a lease that is its own.
+      lease_.emplace(
+          api_, k8s::LeaderLeaseOptions{.namespace_name = settings_.lease_namespace,
+                                        .name = absl::StrCat(kLeasePrefix, driver_name_),
+                                        .holder = absl::StrCat(HostName(), ":", http->port())});
+      leading = std::jthread([&] { lease_->Run(inner); });
       working = std::jthread([&] { controller_.Work(inner); });
     }
     ctx.clock->SleepUntil(absl::InfiniteFuture(), ctx.stop);
@@ -120,7 +125,8 @@ class Service {
   diffsnap::PageService pages_;
   diffsnap::AccessReviewer access_;
   diffsnap::RestServer rest_;
-  k8s::LeaderLease lease_;
+  const std::string driver_name_;
+  std::optional<k8s::LeaderLease> lease_;
   diffsnap::Reconciler reconciler_;
   diffsnap::Controller controller_;
 };

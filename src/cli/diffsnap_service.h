@@ -25,7 +25,6 @@ struct DiffsnapSettings {
   std::string audience = "diffsnap.csi-delta.io";
   std::string cursor_key_file;
   std::string lease_namespace;
-  std::string holder;  // unique to this process
   int64_t page_entries_max = 0;
   int64_t page_seconds_max = 0;
   int64_t connections_max = 0;

@@ -60,4 +60,10 @@ Secrets SecretsOfClass(const Json& snapshot_class) {
   return secrets;
 }
 
+SecretName SnapshotterSecretOf(const Json& snapshot_class) {
+  return {.namespace_name =
+              GetString(snapshot_class, {"parameters", velero::kSnapshotterSecretNamespace}),
+          .name = GetString(snapshot_class, {"parameters", velero::kSnapshotterSecretName})};
+}
+
 }  // namespace csidelta::csi

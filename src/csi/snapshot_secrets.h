@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -13,5 +14,13 @@ namespace csidelta::csi {
 // and is left out. Without repetition, in a fixed order. Pure.
 std::vector<velero::ResourceIdentifier> SecretsOfContent(const Json& content);
 std::vector<velero::ResourceIdentifier> SecretsOfClass(const Json& snapshot_class);
+
+// The Secret that a VolumeSnapshotClass wants the driver to be shown when it is asked about volume
+// snapshots, as it is written there: with templates. Both "" when it names none. Pure.
+struct SecretName {
+  std::string namespace_name;
+  std::string name;
+};
+SecretName SnapshotterSecretOf(const Json& snapshot_class);
 
 }  // namespace csidelta::csi

@@ -6,8 +6,8 @@
 #include "absl/strings/str_replace.h"
 #include "base/json.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
-#include "velero/labels.h"
 
 namespace csidelta::diffsnap {
 namespace {
@@ -57,10 +57,9 @@ absl::StatusOr<DriverSecrets> ClassSecrets::ReadNow(const CallContext& ctx,
                                                   {.type = csi::VolumeSnapshotClassType(),
                                                    .namespace_name = "",
                                                    .name = owner.class_name}));
-  const std::string name =
-      Fill(GetString(snapshot_class, {"parameters", velero::kSnapshotterSecretName}), owner);
-  const std::string space =
-      Fill(GetString(snapshot_class, {"parameters", velero::kSnapshotterSecretNamespace}), owner);
+  const csi::SecretName written = csi::SnapshotterSecretOf(snapshot_class);
+  const std::string name = Fill(written.name, owner);
+  const std::string space = Fill(written.namespace_name, owner);
   if (name.empty() && space.empty()) {
     return DriverSecrets{};
   }

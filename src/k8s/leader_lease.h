@@ -20,7 +20,7 @@ inline constexpr absl::Duration kLeaseStepEvery = absl::Seconds(2);
 struct LeaderLeaseOptions {
   std::string namespace_name;
   std::string name;
-  std::string holder;  // unique to this process
+  std::string holder;  // of no other process that runs
 };
 
 // Which one of several processes may write: the holder of a Lease.

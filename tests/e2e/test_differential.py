@@ -333,7 +333,7 @@ def test_the_service_has_no_right_too_many_or_too_few(served_bed, volume):
     bed.api.create("differentialsnapshots", differential.make(
         "guarded", app, targetVolumeSnapshotName="guarded", baseSnapshotHandle=volume.one))
     bed.api.create("volumesnapshots", snapshot)
-    bed.wait_snapshot_ready("guarded", app)
+    content = bed.wait_snapshot_ready("guarded", app)["status"]["boundVolumeSnapshotContentName"]
     differential.Reader(bed, differential.wait_state(bed, "guarded", app, ("Success",))).get()
     bed.wait_for(lambda: bed.api.get("differentialsnapshots", "guarded", app) is None, 20, "the object's end")
     bed.stop(differential.FIRST)
@@ -343,6 +343,9 @@ def test_the_service_has_no_right_too_many_or_too_few(served_bed, volume):
     listed = set().union(*(rights_in(d["rules"]) for d in differential.manifest() if "rules" in d
                            and not d["metadata"]["name"].endswith(("-mover", "-requester"))))
     assert {request.right for request in requests} == listed
+    bed.api.delete("volumesnapshots", "guarded", app)  # Which takes the secret, too.
+    bed.wait_for(lambda: bed.api.get("volumesnapshots", "guarded", app) is None, 30, "end of the VolumeSnapshot")
+    bed.wait_for(lambda: bed.api.get("volumesnapshotcontents", content) is None, 30, "end of its content")
     bed.api.delete("volumesnapshotclasses", "secretive")
     bed.api.delete("secrets", secret["metadata"]["name"], differential.NAMESPACE)
 
