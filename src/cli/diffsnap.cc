@@ -41,8 +41,6 @@ class DiffsnapCommand : public Command {
     if (settings_.lease_namespace.empty()) {
       settings_.lease_namespace = OwnNamespace();
     }
-    settings_.holder =
-        absl::StrCat(HostName(), "-", ::getpid(), "-", Random::Real().Below(uint64_t{1} << 48));
     diffsnap::CsiDriverOptions driver_options;
     driver_options.page_time_max = absl::Seconds(settings_.page_seconds_max) * 3 / 4;
     absl::StatusOr<diffsnap::CsiDriver> driver =

@@ -28,12 +28,11 @@ absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Conso
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   for (auto* make :
-       {MakeInitCommand, MakeBackupCommand, MakeRestoreCommand, MakeSnapshotsCommand, MakeLsCommand,
-        MakeDiffCommand, MakeStatsCommand, MakeCheckCommand, MakeForgetCommand, MakePruneCommand,
-        MakeCopyCommand, MakeRepairIndexCommand, MakeRepairPacksCommand, MakeKeyListCommand,
-        MakeKeyAddCommand, MakeKeyRemoveCommand, MakeKeyPasswdCommand, MakeDiffsnapCommand,
-        MakeConformanceCommand,
-        MakeVersionCommand}) {
+       {MakeInitCommand,        MakeBackupCommand,   MakeRestoreCommand,     MakeSnapshotsCommand,
+        MakeLsCommand,          MakeDiffCommand,     MakeStatsCommand,       MakeCheckCommand,
+        MakeForgetCommand,      MakePruneCommand,    MakeCopyCommand,        MakeRepairIndexCommand,
+        MakeRepairPacksCommand, MakeKeyListCommand,  MakeKeyAddCommand,      MakeKeyRemoveCommand,
+        MakeKeyPasswdCommand,   MakeDiffsnapCommand, MakeConformanceCommand, MakeVersionCommand}) {
     commands.push_back(make());
   }
   return commands;
