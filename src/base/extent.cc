@@ -24,11 +24,6 @@ std::ostream& operator<<(std::ostream& out, const Extent& extent) {
   return out << Describe(extent);
 }
 
-bool IsWellFormed(const Extent& extent) {
-  return extent.offset_bytes >= 0 && extent.length_bytes > 0 &&
-         extent.length_bytes <= kOffsetMax - extent.offset_bytes;
-}
-
 bool IsNormal(const std::vector<Extent>& extents) {
   for (std::size_t i = 0; i < extents.size(); ++i) {
     if (!IsWellFormed(extents[i]) ||

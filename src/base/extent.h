@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -27,7 +28,10 @@ std::ostream& operator<<(std::ostream& out, const Extent& extent);
 
 // Whether the offset is not negative, the length positive, and their sum an int64_t. Everything
 // that comes from outside is asked this first; the functions below REQUIRE it of each extent.
-bool IsWellFormed(const Extent& extent);
+inline bool IsWellFormed(const Extent& extent) {
+  return extent.offset_bytes >= 0 && extent.length_bytes > 0 &&
+         extent.length_bytes <= std::numeric_limits<int64_t>::max() - extent.offset_bytes;
+}
 
 // A list is normal when its extents ascend and neither overlap nor touch.
 bool IsNormal(const std::vector<Extent>& extents);

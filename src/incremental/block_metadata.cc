@@ -19,6 +19,20 @@ struct Field {
   absl::string_view bytes;  // kBytes
 };
 
+// The number that `at` points to, behind which it is moved. False when there is none before `end`.
+inline bool TakeVarint(const char*& at, const char* end, uint64_t& value) {
+  constexpr int kBitsMax = 63;
+  value = 0;
+  for (int shift = 0; shift <= kBitsMax && at != end; shift += 7) {
+    const auto byte = static_cast<uint8_t>(*at++);
+    value |= uint64_t{byte & 0x7FU} << shift;
+    if (byte < 0x80) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Walks the fields of one message.
 class FieldReader {
  public:
@@ -26,6 +40,23 @@ class FieldReader {
 
   bool AtEnd() const { return at_ == wire_.size(); }
   std::size_t at() const { return at_; }
+
+  // A tuple whose tag and length take one byte each, as nearly all do. False, and nothing is taken,
+  // when something else comes next.
+  bool NextTuple(absl::string_view& tuple) {
+    constexpr char kTag = 3 << 3 | static_cast<char>(WireType::kBytes);
+    constexpr std::size_t kHeadBytes = 2;
+    if (wire_.size() - at_ < kHeadBytes || wire_[at_] != kTag) {
+      return false;
+    }
+    const auto length_bytes = static_cast<uint8_t>(wire_[at_ + 1]);
+    if (length_bytes >= 0x80 || length_bytes > wire_.size() - at_ - kHeadBytes) {
+      return false;
+    }
+    tuple = {wire_.data() + at_ + kHeadBytes, length_bytes};
+    at_ += kHeadBytes + length_bytes;
+    return true;
+  }
 
   // False when the bytes are no field.
   bool Next(Field& field) {
@@ -52,16 +83,10 @@ class FieldReader {
 
  private:
   bool ReadVarint(uint64_t& value) {
-    constexpr int kBitsMax = 63;
-    value = 0;
-    for (int shift = 0; shift <= kBitsMax && at_ < wire_.size(); shift += 7) {
-      const auto byte = static_cast<uint8_t>(wire_[at_++]);
-      value |= uint64_t{byte & 0x7FU} << shift;
-      if (byte < 0x80) {
-        return true;
-      }
-    }
-    return false;
+    const char* at = wire_.data() + at_;
+    const bool taken = TakeVarint(at, wire_.data() + wire_.size(), value);
+    at_ = static_cast<std::size_t>(at - wire_.data());
+    return taken;
   }
 
   // Of a tag or length, which protobuf does not take in more bytes than 32 bits need.
@@ -94,6 +119,25 @@ absl::Status NoMessage(std::size_t at) {
       absl::StrCat("a message of snapshot metadata is malformed at byte ", at));
 }
 
+// A tuple as encoders write it: the offset, unless it is 0, the size, and nothing else. False for
+// any other form.
+inline bool DecodeUsualTuple(absl::string_view wire, BlockTuple& tuple) {
+  constexpr char kOffsetTag = 1 << 3;
+  constexpr char kSizeTag = 2 << 3;
+  const char* at = wire.data();
+  const char* const end = at + wire.size();
+  uint64_t offset = 0;
+  uint64_t size = 0;
+  if (at != end && *at == kOffsetTag && !TakeVarint(++at, end, offset)) {
+    return false;
+  }
+  if (at == end || *at != kSizeTag || !TakeVarint(++at, end, size) || at != end) {
+    return false;
+  }
+  tuple = {static_cast<int64_t>(offset), static_cast<int64_t>(size)};
+  return true;
+}
+
 bool DecodeTuple(absl::string_view wire, BlockTuple& tuple) {
   FieldReader reader(wire);
   Field field;
@@ -119,7 +163,11 @@ absl::StatusOr<BlockMessage> DecodeBlockMessage(absl::string_view wire) {
   BlockMessage message;
   FieldReader reader(wire);
   Field field;
+  absl::string_view tuple;
   while (!reader.AtEnd()) {
+    if (reader.NextTuple(tuple)) {
+      continue;
+    }
     const std::size_t at = reader.at();
     if (!reader.Next(field)) {
       return NoMessage(at);
@@ -141,14 +189,16 @@ absl::Status DecodeBlockTuples(absl::string_view wire, BlockTupleSink sink) {
   Field field;
   while (!reader.AtEnd()) {
     const std::size_t at = reader.at();
-    if (!reader.Next(field)) {
-      return NoMessage(at);
-    }
-    if (field.number != 3 || field.type != WireType::kBytes) {
-      continue;
+    if (!reader.NextTuple(field.bytes)) {
+      if (!reader.Next(field)) {
+        return NoMessage(at);
+      }
+      if (field.number != 3 || field.type != WireType::kBytes) {
+        continue;
+      }
     }
     BlockTuple tuple;
-    if (!DecodeTuple(field.bytes, tuple)) {
+    if (!DecodeUsualTuple(field.bytes, tuple) && !DecodeTuple(field.bytes, tuple)) {
       return NoMessage(at);
     }
     RETURN_IF_ERROR(sink(tuple));

@@ -58,7 +58,7 @@ MODULES = {
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),
         Module("awsplugin", ("tool",)),
         Module("s3", ("tool",)),
-        Module("metadata", ("tool", "./lister")),
+        Module("metadata", ("tool", "./lister", "./replay")),
         Module("kopia", ("tool",), in_bed=False),
         Module("velero113", ("tool",),
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.13.1"),

@@ -37,14 +37,18 @@ class Engine:
     def restic(self, *arguments):
         return self._execute("/usr/bin/restic", *arguments)
 
-    def backup(self, snapshot, namespace, exit_code=0):
-        """Backs up a claim that is made of a VolumeSnapshot, as a person does it; the result, and the bytes' digest."""
+    def device_of(self, snapshot, namespace):
+        """The bytes of a claim that is made of a VolumeSnapshot."""
         claim = objects.claim(f"of-{snapshot}", namespace, VOLUME_BYTES)
         claim["spec"]["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot",
                                        "name": snapshot}
         self.bed.api.create("persistentvolumeclaims", claim)
         self.bed.wait_bound(claim["metadata"]["name"], namespace)
-        device = self.bed.volume_path(claim["metadata"]["name"], namespace)
+        return self.bed.volume_path(claim["metadata"]["name"], namespace)
+
+    def backup(self, snapshot, namespace, exit_code=0):
+        """Backs up the claim of a VolumeSnapshot, as a person does it; the result, and the bytes' digest."""
+        device = self.device_of(snapshot, namespace)
         result = self.run("backup", "--volume-snapshot", f"{namespace}/{snapshot}", "--path", f"/{namespace}/data",
                           "--kubeconfig", metadata.kubeconfig(self.bed, metadata.CLIENT), device,
                           exit_code=exit_code)

@@ -6,6 +6,7 @@ tool github.com/kubernetes-csi/external-snapshot-metadata/cmd/csi-snapshot-metad
 
 require (
 	github.com/kubernetes-csi/external-snapshot-metadata v1.1.0
+	golang.org/x/net v0.56.0
 	k8s.io/client-go v0.36.1
 )
 
@@ -60,7 +61,6 @@ require (
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
-	golang.org/x/net v0.56.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sys v0.46.0 // indirect
 	golang.org/x/term v0.44.0 // indirect

@@ -1,0 +1,211 @@
+#!/usr/bin/python3
+"""How fast changed blocks are read from a cluster, beside upstream's iterator, on the test bed.
+
+    sources.py [--quick] [--row NAME]... [--runs N]
+
+listing: a server that has encoded its answer before anybody asks (tests/e2e/modules/metadata/replay) sends 32 million
+tuples, 256, 4,096 and 16,000 to a message; our client and upstream's iterator (same release as the sidecar) take turns as
+whole processes, discovery, token and TLS included. Server and client have one processor each. How fast the server is
+says a client that throws the bytes away.
+
+planner: `csi-delta backup` of a volume that did not change, told by the cluster, less the same told by an empty list.
+
+Promises: twice upstream's rate, from a server three times as fast as either; the planner takes 100 ms at most. Exits
+with 1 when one is missed. --quick: one run of a million tuples, and no promise is judged. Raw figures go to build/bench/.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "tests" / "e2e")]
+
+import drive  # noqa: E402
+import data  # noqa: E402
+import engine as engine_module  # noqa: E402
+import metadata  # noqa: E402
+import pki  # noqa: E402
+from drive import bed_module  # noqa: E402
+
+TUPLES = 32_000_000
+TUPLE_BYTES = 4096
+STRIDE_BYTES = 8192
+PER_MESSAGE = (256, 4096, 16000)
+PORT = 50071
+RUNS_MIN = 3
+RATE_MIN = 2
+SERVER_RATE_MIN = 3
+PLANNER_MS_MAX = 100
+PLANNER_RUNS = 11
+SERVER_PROCESSOR, CLIENT_PROCESSOR = "0", "1"
+OURS, THEIRS, NOBODY = "csi-delta", "upstream's iterator", "bytes thrown away"
+
+
+@dataclasses.dataclass
+class Sample:
+    seconds: float
+    processor_seconds: float
+
+
+def timed(command, expected):
+    """Runs a whole process, which must print `expected`; what it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = process.communicate(timeout=600)
+    seconds = time.monotonic() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode != 0 or expected not in out:
+        raise SystemExit(f"{' '.join(map(str, command))}: ended with {process.returncode}: {out}{err}")
+    return Sample(seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+class World:
+    """A bed with one volume snapshot, and a service of snapshot metadata that is ours to replace."""
+
+    def __init__(self, bed, folder, programs):
+        self.bed, self.folder, self.programs = bed, folder, programs
+        metadata.serve(bed)
+        pki.make_server(bed.pki, "replay")
+        bed.create_namespace("bench")
+        bed.create_claim("data", "bench", engine_module.VOLUME_BYTES)
+        data.fill(bed.volume_path("data", "bench"), 1, engine_module.VOLUME_BYTES // 2)
+        bed.create_snapshot("one", "bench", "data")
+        self.kubeconfig = metadata.kubeconfig(bed, metadata.CLIENT)
+
+    def pinned(self, processor, *command):
+        return self.bed.inside(["/usr/bin/taskset", "-c", processor, *command])
+
+    def replayer(self, tuples, per_message):
+        """A server of such a list; end it with `with`."""
+        server = subprocess.Popen(
+            self.pinned(SERVER_PROCESSOR, self.bed.program("metadata", "replay"), "-listen", f"127.0.0.1:{PORT}",
+                        "-cert", f"{self.bed.pki}/replay.crt", "-key", f"{self.bed.pki}/replay.key",
+                        "-tuples", str(tuples), "-per-message", str(per_message)),
+            stdout=subprocess.PIPE, text=True)
+        if "listening" not in server.stdout.readline():
+            raise SystemExit("the replaying server does not listen")
+        return Ended(server)
+
+    def client(self, who, tuples):
+        if who == OURS:
+            return self.pinned(CLIENT_PROCESSOR, "/usr/bin/env", f"KUBECONFIG={self.kubeconfig}",
+                               self.programs["list_blocks"], "bench/one", "", str((tuples - 1) * STRIDE_BYTES + TUPLE_BYTES))
+        if who == THEIRS:
+            return self.pinned(CLIENT_PROCESSOR, self.bed.program("metadata", "lister"), "-kubeconfig",
+                               self.kubeconfig, "-namespace", "bench", "-snapshot", "one", "-count")
+        return self.pinned(CLIENT_PROCESSOR, self.bed.program("metadata", "replay"), "-drain", f"127.0.0.1:{PORT}",
+                           "-ca", f"{self.bed.pki}/ca.crt", "-tuples", str(tuples))
+
+
+class Ended:
+    """A process that is ended with the `with` around it."""
+
+    def __init__(self, process):
+        self.process = process
+
+    def __enter__(self):
+        return self.process
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=30)
+        self.process.stdout.close()
+
+
+def median(samples, field="seconds"):
+    return statistics.median(getattr(sample, field) for sample in samples)
+
+
+def verdict(text, held):
+    print(f"  -> {text} {'held' if held else 'MISSED'}", flush=True)
+    return held
+
+
+def listing(world, runs, quick):
+    """Rows of one table; whether all promises were held."""
+    tuples = TUPLES // 32 if quick else TUPLES
+    raw, held = {}, True
+    for per_message in PER_MESSAGE:
+        samples = {who: [] for who in (OURS, THEIRS, NOBODY)}
+        with metadata.told(world.bed, address=f"127.0.0.1:{PORT}"), world.replayer(tuples, per_message):
+            for _ in range(runs):
+                for who, taken in samples.items():
+                    taken.append(timed(world.client(who, tuples), str(tuples)))
+        raw[per_message] = {who: [dataclasses.asdict(s) for s in taken] for who, taken in samples.items()}
+        print(f"\nlisting: {tuples:,} tuples, {per_message:,} to a message")
+        for who, taken in samples.items():
+            seconds = [sample.seconds for sample in taken]
+            print(f"  {who:<20} {tuples / median(taken) / 1e6:7.1f} M tuples/s  {median(taken):6.2f} s "
+                  f"({min(seconds):.2f}-{max(seconds):.2f})  "
+                  f"{median(taken, 'processor_seconds') / tuples * 1e6:6.3f} s processor per M tuples")
+        if not quick:
+            rate = median(samples[THEIRS]) / median(samples[OURS])
+            server = min(median(samples[OURS]), median(samples[THEIRS])) / median(samples[NOBODY])
+            held &= verdict(f"{rate:.2f}x upstream's rate (must >= {RATE_MIN}x)", rate >= RATE_MIN)
+            held &= verdict(f"the server is {server:.1f}x as fast as the faster of the two (must >= "
+                            f"{SERVER_RATE_MIN}x)", server >= SERVER_RATE_MIN)
+    drive.keep("sources_listing", raw)
+    return held
+
+
+def planner(world, runs, quick):
+    """What it costs a backup of an unchanged volume to ask the cluster."""
+    bed = world.bed
+    mover = engine_module.Engine(bed, world.folder / "repository")
+    mover.backup("one", "bench")
+    bed.create_snapshot("two", "bench", "data")
+    device = mover.device_of("two", "bench")
+    (world.folder / "nothing").write_text('{"end":true}\n')
+    sides = {"told by the cluster": ["--volume-snapshot", "bench/two", "--kubeconfig", world.kubeconfig],
+             "told by an empty list": ["--extents", world.folder / "nothing"]}
+    found = {side: [] for side in sides}
+    with metadata.told(bed, address=f"127.0.0.1:{PORT}"), world.replayer(0, 1):
+        for _ in range(1 if quick else max(runs, PLANNER_RUNS)):
+            for side, flags in sides.items():
+                start = time.monotonic()
+                result = mover.run("backup", *flags, "--path", "/bench/data", device)
+                found[side].append((time.monotonic() - start) * 1000)
+                if result["mode_done"] != "incremental" or result["read_bytes"] != 0:
+                    raise SystemExit(f"{side}: read {result['read_bytes']} bytes of an unchanged volume: {result}")
+    print(f"\nplanner: an unchanged volume of {engine_module.VOLUME_BYTES >> 20} MiB")
+    for side, values in found.items():
+        print(f"  {side:<24}{statistics.median(values):6.0f} ms ({min(values):.0f}-{max(values):.0f})")
+    drive.keep("sources_planner", found)
+    told, listed = (statistics.median(values) for values in found.values())
+    return quick or verdict(f"{told - listed:.0f} ms for discovery, token, TLS and an answer (must <= {PLANNER_MS_MAX} ms)",
+                            told - listed <= PLANNER_MS_MAX)
+
+
+ROWS = {"listing": listing, "planner": planner}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--row", action="append", choices=ROWS, metavar="NAME")
+    parser.add_argument("--runs", type=int, default=RUNS_MIN)
+    parser.add_argument("--list-blocks", required=True, help="our client, as the build makes it")
+    arguments = parser.parse_args()
+    runs = 1 if arguments.quick else max(arguments.runs, RUNS_MIN)
+    held = True
+    with tempfile.TemporaryDirectory(prefix="csi-delta-bench-") as folder, \
+            bed_module.Bed.up(bed_module.Settings()) as bed:
+        bed.stop("velero")
+        world = World(bed, pathlib.Path(folder), {"list_blocks": arguments.list_blocks})
+        print(drive.machine())
+        for name in arguments.row or ROWS:
+            held &= ROWS[name](world, runs, arguments.quick)
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
