@@ -24,6 +24,9 @@ using testing::HasSubstr;
 const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
 const ResourceType kClaims{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
 const ResourceType kStorageClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+const ResourceType kServiceAccounts{"", "v1", "serviceaccounts", "ServiceAccount", true};
+const ResourceType kSelfReviews{"authentication.k8s.io", "v1", "selfsubjectreviews",
+                                "SelfSubjectReview", false};
 const ResourceType kUnknownKind{"nowhere.example.com", "v1", "nothings", "Nothing", true};
 
 namespace {
@@ -345,6 +348,34 @@ TEST_P(ApiClientContract, DoesNothingWhenStoppedAlready) {
   EXPECT_THAT(client_.Create(ctx, kConfigMaps, namespace_, ConfigMap("one")),
               StatusIs(absl::StatusCode::kCancelled));
   EXPECT_THAT(client_.Get(ctx_, Key(kConfigMaps, "one")), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_P(ApiClientContract, ASubresourceAnswersAndStoresNothing) {
+  const Json account = MustCreate(
+      kServiceAccounts,
+      {{"apiVersion", "v1"}, {"kind", "ServiceAccount"}, {"metadata", {{"name", "asker"}}}});
+  const Json request = {{"apiVersion", "authentication.k8s.io/v1"},
+                        {"kind", "TokenRequest"},
+                        {"spec", {{"audiences", {"contract"}}, {"expirationSeconds", 600}}}};
+  const absl::StatusOr<Json> token =
+      client_.CreateSubresource(ctx_, Key(kServiceAccounts, "asker"), "token", request);
+  ASSERT_THAT(token, IsOk());
+  EXPECT_FALSE(GetString(*token, {"status", "token"}).empty());
+  EXPECT_FALSE(GetString(*token, {"status", "expirationTimestamp"}).empty());
+  const absl::StatusOr<Json> after = client_.Get(ctx_, Key(kServiceAccounts, "asker"));
+  ASSERT_THAT(after, IsOk());
+  EXPECT_EQ(VersionOf(*after), VersionOf(account));
+  EXPECT_THAT(client_.CreateSubresource(ctx_, Key(kServiceAccounts, "none"), "token", request),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr("serviceaccounts"), HasSubstr("none"))));
+}
+
+TEST_P(ApiClientContract, AReviewOfOneselfSaysWhoThatIs) {
+  const absl::StatusOr<Json> review =
+      client_.Create(ctx_, kSelfReviews, "",
+                     {{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "SelfSubjectReview"}});
+  ASSERT_THAT(review, IsOk());
+  EXPECT_FALSE(GetString(*review, {"status", "userInfo", "username"}).empty());
 }
 
 }  // namespace csidelta::contract

@@ -27,7 +27,9 @@ class FakeSubject : public ApiClientSubject {
 // RestClient, over TLS, against a server that speaks for a fake; pages of two objects.
 class RestSubject : public ApiClientSubject {
  public:
-  RestSubject() : server_(fake_, {kConfigMaps, kClaims, kStorageClasses}, {.tls = true}) {
+  RestSubject()
+      : server_(fake_, {kConfigMaps, kClaims, kStorageClasses, kServiceAccounts, kSelfReviews},
+                {.tls = true}) {
     path_ = testing::TempDir() + "kubeconfig-" + std::to_string(getpid());
     std::ofstream(path_) << server_.Kubeconfig("{token: abc}");
     k8s::ClientSettings settings;

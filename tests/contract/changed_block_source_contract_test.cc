@@ -1,12 +1,14 @@
 #include "tests/contract/changed_block_source_contract.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "incremental/csi_metadata_source.h"
 #include "incremental/differential_request.h"
+#include "tests/contract/bed_subject.h"
 #include "tests/diffsnap/differential_cluster.h"
 #include "tests/diffsnap/fake_driver.h"
 #include "tests/support/fake_metadata_server.h"
@@ -136,9 +138,17 @@ ChangedBlockCase MetadataCase(const char* name, bool fixed_length) {
   return {name, [fixed_length] { return std::make_unique<CsiMetadataSubject>(fixed_length); }};
 }
 
-INSTANTIATE_TEST_SUITE_P(CsiMetadata, ChangedBlockContract,
-                         testing::Values(MetadataCase("Fixed", true),
-                                         MetadataCase("Variable", false)),
+// With CSI_DELTA_TEST_METADATA_BED also against upstream's sidecar in a test bed.
+std::vector<ChangedBlockCase> Cases() {
+  std::vector<ChangedBlockCase> cases = {MetadataCase("Fixed", true),
+                                         MetadataCase("Variable", false)};
+  if (const char* bed = std::getenv("CSI_DELTA_TEST_METADATA_BED"); bed != nullptr) {
+    cases.push_back({"Real", [path = std::string(bed)] { return MakeBedSubject(path); }});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(CsiMetadata, ChangedBlockContract, testing::ValuesIn(Cases()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 ChangedBlockCase DifferentialCase(const char* name, bool has_tokens) {

@@ -1,0 +1,54 @@
+"""The suites that fakes pass, run on what they stand for: the bed's API server, and upstream's metadata sidecar."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+
+import metadata
+import objects
+
+BUILT = pathlib.Path(os.environ.get("CSI_DELTA_TESTS")
+                     or pathlib.Path(__file__).resolve().parents[2] / "build/dev/bin")
+NAMESPACES = "csi-delta-contract-"
+SHARDS = 6  # They mostly wait for controllers.
+
+
+def run_suite(bed, program, folder, variables):
+    """Runs the cases named Real of a suite inside a bed; how many there were."""
+    def run_shard(number):
+        report = folder / f"report-{number}.json"
+        shard = {"GTEST_TOTAL_SHARDS": SHARDS, "GTEST_SHARD_INDEX": number}
+        bed.run(["/usr/bin/env", *(f"{name}={value}" for name, value in {**variables, **shard}.items()),
+                 BUILT / program, "--gtest_filter=*/Real", f"--gtest_output=json:{report}"])
+        return json.loads(report.read_text())["tests"]
+
+    with concurrent.futures.ThreadPoolExecutor(SHARDS) as shards:
+        return sum(shards.map(run_shard, range(SHARDS)))
+
+
+def left_behind(bed):
+    """What the controllers have not yet taken away of the suites' claims and volume snapshots."""
+    references = [("persistentvolumes", "claimRef"), ("volumesnapshotcontents", "volumeSnapshotRef")]
+    return [left["metadata"]["name"] for plural, reference in references for left in bed.api.list(plural)
+            if left["spec"][reference]["namespace"].startswith(NAMESPACES)]
+
+
+def test_the_client_of_snapshot_metadata_keeps_its_contract_over_the_real_sidecar(beds, tmp_path):
+    bed = beds.get()
+    metadata.serve(bed)
+    description = tmp_path / "bed.json"
+    description.write_text(json.dumps({
+        "admin": str(bed.pki / "admin.conf"), "client": str(metadata.kubeconfig(bed, metadata.CLIENT)),
+        "volumes": str(bed.driver.state_dir / "volumes"), "storage_class": objects.CLASS_IMMEDIATE,
+        "snapshot_class": objects.SNAPSHOT_CLASS}))
+    ran = run_suite(bed, "changed_block_source_contract_test", tmp_path,
+                    {"CSI_DELTA_TEST_METADATA_BED": description})
+    assert ran >= 11
+    bed.wait_for(lambda: not left_behind(bed), 60, lambda: f"the end of {left_behind(bed)}")
+
+
+def test_the_client_of_the_api_server_keeps_its_contract_over_a_real_one(beds, tmp_path):
+    bed = beds.get()
+    assert run_suite(bed, "api_client_contract_test", tmp_path,
+                     {"CSI_DELTA_TEST_KUBECONFIG": bed.pki / "admin.conf"}) >= 20
