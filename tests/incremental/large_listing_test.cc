@@ -55,7 +55,7 @@ absl::Status ServeScattered(int64_t messages, const ServedQuery& query, ServedSt
 TEST(LargeListingTest, SixtyFourTebibytesInMillionsOfExtentsAreChunksInLittleMemory) {
   const int64_t messages = MessageCount();
   support::MetadataCluster cluster;
-  const support::TestAuthority authority;
+  support::TestAuthority authority;
   const FakeMetadataServer server(authority.IssueServer("IP:127.0.0.1"),
                                   [messages](const ServedQuery& query, ServedStream& stream) {
                                     return ServeScattered(messages, query, stream);
