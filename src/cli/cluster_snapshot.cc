@@ -95,6 +95,28 @@ std::string ClusterSnapshot::BaseOf(const repository::VolumeManifest& parent) co
   return flags_.change_id_annotation.empty() ? parent.snapshot_handle : parent.change_id;
 }
 
+absl::StatusOr<ClusterBase> ClusterSnapshot::FindBase(const CallContext& ctx,
+                                                      const std::string& name) const {
+  if (name.empty()) {
+    return ClusterBase{.handle = flags_.base_handle, .facts = {}};
+  }
+  if (!flags_.base_handle.empty()) {
+    return absl::InvalidArgumentError("--base and --base-handle are two bases; give one");
+  }
+  ASSIGN_OR_RETURN(const csi::BoundSnapshot base,
+                   csi::ReadBoundSnapshot(ctx, *api_, snapshot_.namespace_name, name,
+                                          flags_.change_id_annotation));
+  if (!flags_.change_id_annotation.empty() && base.change_id.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("volume snapshot ", base.namespace_name, "/",
+                                                      name, " has no annotation ",
+                                                      flags_.change_id_annotation));
+  }
+  return ClusterBase{
+      .handle = flags_.change_id_annotation.empty() ? base.snapshot_handle : base.change_id,
+      .facts = {
+          .driver = base.driver, .volume_handle = base.volume_handle, .cut_time = base.cut_time}};
+}
+
 std::unique_ptr<incremental::ChangedBlockSource> ClusterSnapshot::MakeSource(
     const CallContext& ctx, incremental::BaseFacts base, Random& random) {
   const bool is_auto = flags_.changed_blocks == "auto";

@@ -34,6 +34,12 @@ struct ClusterSnapshotFlags {
   void DeclareAccess(ArgumentTable& table);
 };
 
+// What the driver knows a base by, "" without one, and what is known of it.
+struct ClusterBase {
+  std::string handle;
+  incremental::BaseFacts facts;
+};
+
 // A VolumeSnapshot whose driver is asked what changed, and that is told to the repository, so that
 // it can be the base of the next. Borrows `flags`.
 class ClusterSnapshot {
@@ -47,6 +53,10 @@ class ClusterSnapshot {
 
   // What the driver knows a parent by: --base-handle, or what was recorded with it; "" if neither.
   std::string BaseOf(const repository::VolumeManifest& parent) const;
+
+  // A base that a person named: by its VolumeSnapshot in the same namespace, by --base-handle, or
+  // neither. INVALID_ARGUMENT for both; errors of csi::ReadBoundSnapshot.
+  absl::StatusOr<ClusterBase> FindBase(const CallContext& ctx, const std::string& name) const;
 
   // By the way that was asked for; else the service of snapshot metadata where the driver has one,
   // and a DifferentialSnapshot where it has none.

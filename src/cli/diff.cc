@@ -1,13 +1,17 @@
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/extent.h"
 #include "base/status_macros.h"
+#include "cli/change_map.h"
+#include "cli/cluster_snapshot.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
+#include "incremental/validating_source.h"
 #include "incremental/volume_record.h"
 
 namespace csidelta::cli {
@@ -21,6 +25,7 @@ using repository::VolumeLayout;
 
 // Leaf trees that are compared at a time: 17 KiB of text each, on both sides.
 constexpr int64_t kLeavesAtOnce = 64;
+constexpr char kEndOfExtents[] = "{\"end\":true}\n";
 
 // Where two volumes with chunks of one size differ, level by level: equal trees are not read.
 class VolumeDiff {
@@ -121,20 +126,48 @@ class DiffCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWords("ID", "the older and the newer snapshot, by the beginnings of their ids", 2, 2,
+    table.AddWords("ID", "the older and the newer snapshot, by the beginnings of their ids", 0, 2,
                    ids_);
     table.Add("--extents",
               "print the extents of the newer that differ, in the form that backup --extents reads",
               print_extents_);
-    return {.name = "diff",
-            .summary = "Say where two snapshots of volumes differ",
-            .details =
-                "Compares chunks by their ids, without reading data. Both volumes must have "
-                "chunks of one size.",
-            .table = std::move(table)};
+    table.Add("--volume-snapshot", "NS/NAME",
+              "instead of two snapshots: a VolumeSnapshot whose CSI driver is asked what changed",
+              cluster_flags_.volume_snapshot);
+    table.Add(
+        "--base", "NAME",
+        "the older VolumeSnapshot, of the same namespace; without a base what is allocated is "
+        "listed",
+        base_name_);
+    table.Add("--base-handle", "HANDLE",
+              "the same by what the driver knows it by, also when its VolumeSnapshot is gone",
+              cluster_flags_.base_handle);
+    cluster_flags_.DeclareAccess(table);
+    return {
+        .name = "diff",
+        .summary = "Say where two snapshots of volumes differ",
+        .details =
+            "Compares chunks by their ids, without reading data. Both volumes must have "
+            "chunks of one size.\n"
+            "With --volume-snapshot no repository is needed: the driver says what changed, and the "
+            "picture has one character for each 64th of the volume, where \" \" is nothing, "
+            "\".\" less than a tenth, \":\" less than half, \"+\" more and \"#\" all of it.",
+        .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    const bool asks_cluster = !cluster_flags_.volume_snapshot.empty();
+    const bool has_base = !base_name_.empty() || !cluster_flags_.base_handle.empty();
+    if (ids_.size() != (asks_cluster ? 0 : 2) || (has_base && !asks_cluster)) {
+      return absl::InvalidArgumentError(
+          "diff takes two snapshots of the repository, or --volume-snapshot with or without a "
+          "base");
+    }
+    return asks_cluster ? AskCluster(ctx, session) : CompareSnapshots(ctx, session);
+  }
+
+ private:
+  absl::StatusOr<ExitCode> CompareSnapshots(const CallContext& ctx, Session& session) {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> before, Load(ctx, *repository, ids_[0]));
     ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> after, Load(ctx, *repository, ids_[1]));
@@ -154,7 +187,65 @@ class DiffCommand : public Command {
     return PrintSummary(session.console(), *before, *after, extents);
   }
 
- private:
+  absl::StatusOr<ExitCode> AskCluster(const CallContext& ctx, Session& session) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<ClusterSnapshot> snapshot,
+                     ClusterSnapshot::Open(ctx, cluster_flags_));
+    ASSIGN_OR_RETURN(const ClusterBase base, snapshot->FindBase(ctx, base_name_));
+    const int64_t volume_bytes = snapshot->snapshot().restore_size_bytes.value_or(0);
+    if (volume_bytes <= 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the driver does not say how large ", cluster_flags_.volume_snapshot,
+                       " is: status.restoreSize of its VolumeSnapshotContent is missing"));
+    }
+    const std::unique_ptr<incremental::ChangedBlockSource> source =
+        snapshot->MakeSource(ctx, base.facts, *session.environment().random);
+    ChangeMap map(volume_bytes);
+    Console& console = session.console();
+    incremental::ValidatingSource validated(*source);
+    RETURN_IF_ERROR(validated.ListExtents(
+        ctx,
+        {.base = base.handle, .target = cluster_flags_.volume_snapshot, .size_bytes = volume_bytes},
+        [&](const incremental::ListedExtent& listed) {
+          map.Add(listed);
+          if (print_extents_) {
+            PrintExtent(console, listed);
+          }
+          return console.Check();
+        }));
+    if (print_extents_) {
+      console.Print(kEndOfExtents);
+      return ExitCode::kOk;
+    }
+    PrintMap(console, *source, base.handle, volume_bytes, map);
+    return ExitCode::kOk;
+  }
+
+  void PrintMap(Console& console, const incremental::ChangedBlockSource& source,
+                const std::string& base, int64_t volume_bytes, const ChangeMap& map) const {
+    console.PrintResult({{"message_type", "result"},
+                         {"target", cluster_flags_.volume_snapshot},
+                         {"base", base},
+                         {"source", std::string(source.name())},
+                         {"volume_bytes", volume_bytes},
+                         {"extents", map.extents()},
+                         {"bytes", map.bytes()},
+                         {"zero_bytes", map.zero_bytes()},
+                         {"picture", map.Picture()},
+                         {"sizes", map.Histogram()}},
+                        absl::StrCat(cluster_flags_.volume_snapshot, ": ", FormatBytes(map.bytes()),
+                                     " of ", FormatBytes(volume_bytes),
+                                     base.empty() ? " allocated, in "
+                                                  : absl::StrCat(" changed since ", base, ", in "),
+                                     map.extents(), " extents, by ", source.name(), "\n[",
+                                     map.Picture(), "]\n", map.HistogramLines()));
+  }
+
+  static void PrintExtent(Console& console, const incremental::ListedExtent& listed) {
+    const bool zero = listed.kind == incremental::ExtentKind::kZero;
+    console.Print(absl::StrCat("{\"offset\":", listed.extent.offset_bytes, ",\"length\":",
+                               listed.extent.length_bytes, zero ? ",\"zero\":true}\n" : "}\n"));
+  }
+
   static absl::StatusOr<std::unique_ptr<VolumeRecord>> Load(const CallContext& ctx,
                                                             Repository& repository,
                                                             const std::string& id) {
@@ -165,10 +256,9 @@ class DiffCommand : public Command {
 
   static ExitCode PrintExtents(Console& console, const std::vector<Extent>& extents) {
     for (const Extent& extent : extents) {
-      console.Print(absl::StrCat("{\"offset\":", extent.offset_bytes,
-                                 ",\"length\":", extent.length_bytes, "}\n"));
+      PrintExtent(console, {.extent = extent});
     }
-    console.Print("{\"end\":true}\n");
+    console.Print(kEndOfExtents);
     return ExitCode::kOk;
   }
 
@@ -192,6 +282,8 @@ class DiffCommand : public Command {
 
   std::vector<std::string> ids_;
   bool print_extents_ = false;
+  ClusterSnapshotFlags cluster_flags_;
+  std::string base_name_;
 };
 
 }  // namespace

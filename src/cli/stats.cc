@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
+#include "cli/driver_notes.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 #include "incremental/volume_record.h"
@@ -52,6 +53,11 @@ class StatsCommand : public Command {
                     "what to measure: volumes as they are restored (the default), or all blobs of "
                     "the repository as they are stored",
                     mode_);
+    table.Add(
+        "--drivers",
+        "instead: what the snapshots tell of the CSI drivers of their volumes, how often each "
+        "said what changed, and why not",
+        drivers_);
     DeclareFilterFlags(table, filter_);
     return {.name = "stats",
             .summary = "Say how large snapshots or the repository are",
@@ -61,6 +67,9 @@ class StatsCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
+    if (drivers_) {
+      return RunDrivers(ctx, session, *repository);
+    }
     return mode_ == "raw-data" ? RunRaw(ctx, session, *repository)
                                : RunRestore(ctx, session, *repository);
   }
@@ -101,6 +110,23 @@ class StatsCommand : public Command {
     return chosen;
   }
 
+  absl::StatusOr<ExitCode> RunDrivers(const CallContext& ctx, Session& session,
+                                      Repository& repository) const {
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen, Choose(ctx, repository));
+    DriverNotes notes;
+    for (const StoredSnapshot& stored : chosen) {
+      const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
+          incremental::OpenVolumeRecord(ctx, repository, stored);
+      if (record.ok()) {
+        notes.Add((*record)->manifest);
+      } else if (!absl::IsFailedPrecondition(record.status())) {
+        return record.status();
+      }
+    }
+    session.console().PrintResult(notes.ToJson(), notes.ToText());
+    return ExitCode::kOk;
+  }
+
   absl::StatusOr<ExitCode> RunRestore(const CallContext& ctx, Session& session,
                                       Repository& repository) const {
     ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen, Choose(ctx, repository));
@@ -134,6 +160,7 @@ class StatsCommand : public Command {
 
   std::vector<std::string> ids_;
   std::string mode_ = "restore-size";
+  bool drivers_ = false;
   SnapshotFilter filter_;
 };
 

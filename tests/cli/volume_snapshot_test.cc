@@ -255,6 +255,68 @@ TEST_F(VolumeSnapshotTest, WithoutEitherEverythingIsReadAndItIsSaid) {
   expect_full();
 }
 
+TEST_F(VolumeSnapshotTest, DiffSaysWhatChangedAndWhere) {
+  changed_ = {{0, 4096}, {kImageBytes / 64, kImageBytes / 64}, {kImageBytes - 8192, 8192}};
+  const std::vector<std::string> words = {"diff", "--kubeconfig", Path("kubeconfig"),
+                                          "--volume-snapshot", "app/new"};
+  const auto diff = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return Run(more);
+  };
+  // The driver knows a larger volume than it lists of.
+  const Outcome outcome = diff({"--base", "old", "--json"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_EQ(service_.queries().back().base, "handle-old");
+  const Json said = outcome.Result();
+  EXPECT_EQ(GetString(said, {"source"}), "csi-metadata");
+  EXPECT_EQ(GetInt(said, {"extents"}), 4) << said;
+  EXPECT_EQ(GetString(said, {"picture"}).size(), 64);
+  EXPECT_EQ(said["sizes"][0], (Json{{"from_bytes", 4096}, {"extents", 1}, {"bytes", 4096}}));
+  EXPECT_THAT(diff({"--base-handle", "handle-old"}).out,
+              HasSubstr("changed since handle-old, in 4 extents, by csi-metadata"));
+  EXPECT_THAT(diff({"--base", "old", "--extents"}).out,
+              HasSubstr("{\"offset\":0,\"length\":4096}\n"));
+  allocated_ = {{0, 8192}};
+  EXPECT_THAT(diff({}).out, HasSubstr("allocated, in 2 extents"));
+  EXPECT_EQ(service_.queries().back().base, "");
+  ServeDifferentials();
+  EXPECT_THAT(diff({"--base", "old"}).out, HasSubstr("by differential-snapshot"));
+}
+
+TEST_F(VolumeSnapshotTest, WhatWasLearnedOfADriverIsKeptAndSummedUp) {
+  ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
+  ASSERT_EQ(Backup("app/new").code, ExitCode::kOk);
+  base_gone_ = true;
+  ASSERT_EQ(Backup("app/new").code, ExitCode::kOk);
+  ASSERT_EQ(Run({"backup", "--path", "/elsewhere", Path("image")}).code, ExitCode::kOk);
+  EXPECT_EQ(Run({"stats", "--drivers", "--json"}).Result(),
+            (Json{{"drivers",
+                   {{{"driver", support::kDriver},
+                     {"backups", 3},
+                     {"increments", 1},
+                     {"changed_bytes", 0},
+                     {"sources", {{"csi-metadata", 3}}},
+                     {"reasons", {{"base-snapshot-gone", 1}, {"no-parent", 1}}}}}}}));
+  EXPECT_THAT(Run({"stats", "--drivers"}).out,
+              testing::ContainsRegex("hostpath.csi.k8s.io +3 +1 +1 +0 +0\n"));
+}
+
+TEST_F(VolumeSnapshotTest, DiffOfTheClusterTakesOneTargetAndOneBase) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"0123abcd"},
+      {"--base", "old"},
+      {"0123abcd", "89abcdef", "--volume-snapshot", "app/new"},
+      {"--volume-snapshot", "app/new", "--base", "old", "--base-handle", "handle-old"},
+      {"--volume-snapshot", "app/new", "--base", "old", "--change-id-annotation", "not/there"},
+      {"--volume-snapshot", "app/new", "--base", "gone"}};
+  for (std::vector<std::string> words : wrong) {
+    words.insert(words.begin(), {"diff", "--kubeconfig", Path("kubeconfig")});
+    EXPECT_EQ(Run(words).code, ExitCode::kFailed) << testing::PrintToString(words);
+  }
+  EXPECT_THAT(service_.queries(), IsEmpty());
+}
+
 TEST_F(VolumeSnapshotTest, AChangeIdIsTheBaseWhereTheDriverHasOne) {
   for (const char* name : {"old", "new"}) {
     cluster_.api.Mutate(csi::VolumeSnapshotKey("app", name), [&](Json& snapshot) {

@@ -18,8 +18,9 @@ PROGRAM = pathlib.Path(os.environ.get("CSI_DELTA_PROGRAM")
 class Engine:
     """csi-delta with a repository in a folder, run inside a bed."""
 
-    def __init__(self, bed, folder):
+    def __init__(self, bed, folder, kubeconfig=None):
         self.bed = bed
+        self.kubeconfig = kubeconfig or metadata.kubeconfig(bed, metadata.CLIENT)
         self.variables = [f"RESTIC_REPOSITORY={folder}", "RESTIC_PASSWORD=secret", f"RESTIC_CACHE_DIR={folder}-cache"]
         self.run("init")
 
@@ -50,7 +51,7 @@ class Engine:
         """Backs up the claim of a VolumeSnapshot, as a person does it; the result, and the bytes' digest."""
         device = self.device_of(snapshot, namespace)
         result = self.run("backup", "--volume-snapshot", f"{namespace}/{snapshot}", "--path", f"/{namespace}/data",
-                          "--kubeconfig", metadata.kubeconfig(self.bed, metadata.CLIENT), device,
+                          "--kubeconfig", self.kubeconfig, device,
                           exit_code=exit_code)
         return result, data.checksum(device, VOLUME_BYTES)
 

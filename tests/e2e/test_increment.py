@@ -3,17 +3,29 @@
 import pytest
 
 import data
+import differential
 import metadata
 from engine import CHUNK_BYTES, VOLUME_BYTES, Engine
 
 WRITTEN_CHUNKS = (0, 17, 18, 90, 127)
 
 
-@pytest.fixture
-def engine(beds, tmp_path):
+@pytest.fixture(params=["csi-metadata", "differential-snapshot"])
+def engine(request, beds, tmp_path):
+    """Asks the cluster in one of two ways, while the other is not there."""
     bed = beds.get()
-    metadata.serve(bed)
-    return Engine(bed, tmp_path / "repository")
+    if request.param == "csi-metadata":
+        metadata.serve(bed)
+        kubeconfig = metadata.kubeconfig(bed, metadata.CLIENT)
+    else:
+        bed.api.delete("snapshotmetadataservices", bed.driver.name)
+        differential.serve(bed)
+        kubeconfig = differential.kubeconfig(bed)
+    engine = Engine(bed, tmp_path / "repository", kubeconfig)
+    engine.source = request.param
+    yield engine
+    if request.param != "csi-metadata" and bed.api.get("namespaces", metadata.NAMESPACE):
+        bed.api.create("snapshotmetadataservices", metadata.service_object(bed))
 
 
 def test_an_increment_reads_what_the_cluster_says_changed(engine, workspace, tmp_path):
@@ -23,14 +35,14 @@ def test_an_increment_reads_what_the_cluster_says_changed(engine, workspace, tmp
     data.fill(volume, 1, VOLUME_BYTES // 2)
     bed.create_snapshot("one", app, "data")
     full, first_digest = engine.backup("one", app)
-    assert (full["mode_done"], full["reason"], full["source"]) == ("full", "no-parent", "csi-metadata")
+    assert (full["mode_done"], full["reason"], full["source"]) == ("full", "no-parent", engine.source)
     assert full["read_bytes"] <= 1.1 * VOLUME_BYTES // 2
 
     for chunk in WRITTEN_CHUNKS:
         data.fill(volume, 2 + chunk, 1000, chunk * CHUNK_BYTES + 5000)
     bed.create_snapshot("two", app, "data")
     increment, second_digest = engine.backup("two", app)
-    assert (increment["mode_done"], increment["source"]) == ("incremental", "csi-metadata")
+    assert (increment["mode_done"], increment["source"]) == ("incremental", engine.source)
     assert increment["base"] == full["snapshot_id"]
     assert increment["read_bytes"] <= 1.1 * len(WRITTEN_CHUNKS) * CHUNK_BYTES
     assert increment["audit_bytes"] > 0
@@ -38,6 +50,7 @@ def test_an_increment_reads_what_the_cluster_says_changed(engine, workspace, tmp
     for result, digest in ((full, first_digest), (increment, second_digest)):
         assert engine.restored_digest(result, tmp_path / "restored") == digest
     engine.restic("check", "--read-data")
+    assert bed.api.list("differentialsnapshots", app) == []
 
 
 def test_a_base_that_is_gone_costs_the_reading_of_what_is_allocated(engine, workspace):
@@ -50,7 +63,7 @@ def test_a_base_that_is_gone_costs_the_reading_of_what_is_allocated(engine, work
     bed.api.delete("volumesnapshots", "one", app)
     bed.wait_for(lambda: handle not in bed.driver.snapshots(), 60, "the driver's snapshot gone")
     again, _ = engine.backup("two", app)
-    assert (again["mode_done"], again["reason"], again["source"]) == ("full", "base-snapshot-gone", "csi-metadata")
+    assert (again["mode_done"], again["reason"], again["source"]) == ("full", "base-snapshot-gone", engine.source)
     assert again["base"] == full["snapshot_id"]
     assert again["read_bytes"] <= 1.1 * VOLUME_BYTES // 2
     assert again["data_blobs"] == 1
