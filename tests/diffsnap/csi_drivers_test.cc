@@ -202,6 +202,7 @@ class CsiDriversFixture : public DriverFixture {
   }
 
   DriverService service_ = DriverService::kBest;
+  support::FakeClock age_clock_;
   CsiDriverOptions driver_options_;
   std::string volume_;
   std::vector<std::string> handles_;
@@ -488,24 +489,20 @@ TEST_F(MetadataBridgeTest, OfManyStreamsTheOldestGivesWay) {
 }
 
 TEST_F(MetadataBridgeTest, AStreamThatNobodyGoesOnWithIsEndedAfterAMinute) {
-  support::FakeClock clock;
-  driver_options_.clock = &clock;
+  driver_options_.clock = &age_clock_;
   Connect();
-  options_.page_extents = 1;
-  options_.blocks.bytes = 512;
   AddRule(R"({"method":"GetMetadataDelta","match":")" + handles_[2] +
           R"(","hold":true,"after_messages":1})");
   DriverRequest request = Request(10);
   // The driver holds the stream before its second message: none is asked for yet.
-  driver_options_.page_time_max = kLong;
   const absl::StatusOr<DriverPage> page = driver_->GetPage({}, request);
   ASSERT_THAT(page, IsOk());
   ASSERT_TRUE(page->more);
-  clock.AwaitSleepers(1);
+  age_clock_.AwaitSleepers(1);
   EXPECT_EQ(faults_.Counts()["GetMetadataDelta"].finished, 0);
-  clock.Advance(absl::Seconds(59));
+  age_clock_.Advance(absl::Seconds(59));
   EXPECT_EQ(faults_.Counts()["GetMetadataDelta"].finished, 0);
-  clock.Advance(absl::Seconds(1));
+  age_clock_.Advance(absl::Seconds(1));
   EXPECT_TRUE(faults_.WaitFor("GetMetadataDelta", {.failed = 1}, kLong));
 }
 
