@@ -113,26 +113,21 @@ def _digest(content):
     return hashlib.sha256(content).hexdigest()
 
 
-def config(layer, architecture, version, epoch):
+def config(layer, architecture, settings, epoch):
     """The image's configuration: what a runtime starts, and as whom."""
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
     return {
-        "architecture": architecture, "os": "linux", "created": created,
-        "config": {
-            "User": f"{USER}:{USER}", "Entrypoint": ENTRY_POINT,
-            "Labels": {"org.opencontainers.image.title": PLUGIN, "org.opencontainers.image.version": version,
-                       "org.opencontainers.image.licenses": "Apache-2.0"},
-        },
+        "architecture": architecture, "os": "linux", "created": created, "config": settings,
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(layer)}"]},
         "history": [{"created": created, "created_by": "scripts/image.py"}],
     }
 
 
-def make_image(plugin, program, version, tag, epoch):
-    """The whole archive: an OCI image layout that is a docker archive too."""
+def make_archive(entries, architecture, settings, tag, epoch=0):
+    """The archive of an image of these files: an OCI image layout that is a docker archive too."""
     oci = "application/vnd.oci.image"
-    layer = make_tar(files(plugin, program), epoch)
-    configuration = _json(config(layer, elf_architecture(plugin), version, epoch))
+    layer = make_tar(entries, epoch)
+    configuration = _json(config(layer, architecture, settings, epoch))
 
     def descriptor(media, content, **more):
         return {"mediaType": f"{oci}.{media}", "digest": f"sha256:{_digest(content)}", "size": len(content),
@@ -151,6 +146,16 @@ def make_image(plugin, program, version, tag, epoch):
              for content in (layer, configuration, manifest)]
     return make_tar([File("oci-layout", 0o644, _json({"imageLayoutVersion": "1.0.0"})),
                      File("index.json", 0o644, index), File("manifest.json", 0o644, docker), *blobs], epoch)
+
+
+def make_image(plugin, program, version, tag, epoch):
+    """The archive of the plugin's image."""
+    settings = {
+        "User": f"{USER}:{USER}", "Entrypoint": ENTRY_POINT,
+        "Labels": {"org.opencontainers.image.title": PLUGIN, "org.opencontainers.image.version": version,
+                   "org.opencontainers.image.licenses": "Apache-2.0"},
+    }
+    return make_archive(files(plugin, program), elf_architecture(plugin), settings, tag, epoch)
 
 
 def project_version():

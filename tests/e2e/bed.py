@@ -2,7 +2,7 @@
 """A whole cluster as plain processes: API server, CSI driver, Velero and S3, for the scenarios.
 
     bed.py up     --state DIR [--velero 1.18.1|1.13.1] [--namespace NS] [--csi-driver PATH]
-                  [--plugin]
+                  [--plugin] [--node]
     bed.py exec   --state DIR -- COMMAND...    runs a command inside, with KUBECONFIG and PATH set
     bed.py env    --state DIR                  prints those settings
     bed.py status --state DIR                  prints each component with its process id
@@ -30,6 +30,7 @@ import build
 import cluster_api
 import components
 import csi_drivers
+import node
 import objects
 import pki
 import processes
@@ -65,6 +66,7 @@ class Settings:
     namespace: str = "velero"  # Velero's own.
     csi_driver: str = dataclasses.field(default_factory=lambda: str(driver_path()))
     plugin: bool = False  # Is ours in the plugin folder when Velero starts?
+    node: bool = False  # With a node that runs Pods; see node.py.
     server_args: list = dataclasses.field(default_factory=lambda: ["--features=EnableCSI"])
     server_env: dict = dataclasses.field(default_factory=dict)
 
@@ -100,6 +102,7 @@ class Bed:
                 settings.csi_driver, self.state / "driver", self.scratch)
         else:
             self.s3_dir, self.driver = storage_of.s3_dir, storage_of.driver
+        self.node = node.Node(self) if settings.node else None
         self.up_seconds = None  # How long the start took, without building.
         self._programs = {}
         self._children = {}
@@ -119,7 +122,10 @@ class Bed:
         settings = settings or Settings()
         if storage_of is None and not os.access(settings.csi_driver, os.X_OK):
             raise BedError(f"CSI driver {settings.csi_driver} is not built")
-        for module in ("kube", "csi", "awsplugin", "s3", VELERO_MODULES[settings.velero]):
+        if settings.node and storage_of is not None:
+            raise BedError("a bed on the storage of another one has no node: the driver is not there")
+        modules = ("kube", "csi", "awsplugin", "s3", VELERO_MODULES[settings.velero])
+        for module in modules + ((node.MODULE,) if settings.node else ()):
             build.build(module)
         start = time.monotonic()
         name = f"csd-{randomness.token_hex(4)}"
@@ -155,7 +161,7 @@ class Bed:
 
     def down(self):
         """Ends and deletes everything. May be called twice, and in any state."""
-        for name in reversed((*components.ORDER, *components.ON_DEMAND)):
+        for name in reversed(self.component_names()):
             child = self._children.get(name)
             if child and child.poll() is None:
                 child.kill()
@@ -180,7 +186,11 @@ class Bed:
         pki.make_pki(self.pki)
         processes.add_netns(self.name)
         self._fill_plugin_dir()
+        if self.node:
+            self.node.prepare()
+            self.start(node.MOUNTS)
         early = ["etcd", "s3"] + (["csi-driver"] if self.owns_storage else [])
+        early += [node.CONTAINERD] if self.node else []
         for name in early:
             self._spawn(name)
         for name in early:
@@ -191,8 +201,12 @@ class Bed:
         for name in ("snapshot-controller", *components.DRIVER_CLIENTS):
             self._spawn(name)
         self._create_objects()
+        if self.node:
+            self.node.start()
         self.start("velero")
         self._await_ready("kube-controller-manager")
+        if self.node:
+            self.node.await_ready()
 
     def _fill_plugin_dir(self):
         shutil.copy2(self.program("awsplugin", "velero-plugin-for-aws"), self.plugin_dir)
@@ -327,6 +341,10 @@ class Bed:
     def velero_program(self):
         return self.program(VELERO_MODULES[self.settings.velero], "velero")
 
+    def component_names(self):
+        """All that this bed may run, in the order of their start."""
+        return (*(node.ORDER if self.node else ()), *components.ORDER, *components.ON_DEMAND)
+
     def log_path(self, name):
         return self.state / "logs" / f"{name}.log"
 
@@ -345,7 +363,7 @@ class Bed:
 
     def dead(self):
         """The components that were started and have ended by themselves."""
-        return [n for n in (*components.ORDER, *components.ON_DEMAND)
+        return [n for n in self.component_names()
                 if n in self.record.processes and not self.alive(n)]
 
     def _spawn(self, name):
@@ -557,6 +575,8 @@ class Bed:
         """
         volumes = [c["spec"]["volumeName"] for c in self.api.list("persistentvolumeclaims", name)
                    if c["spec"].get("volumeName")]
+        if self.node:
+            self.node.delete_pods(name)
         # Claims first: a snapshot deleted while a claim waits to be filled from it is looked at again
         # by the snapshot controller only after 15 minutes.
         for plural in ("persistentvolumeclaims", "volumesnapshots"):
@@ -769,6 +789,7 @@ def _parse(arguments):
             sub.add_argument("--namespace", default="velero", help="Velero's namespace")
             sub.add_argument("--csi-driver", default=str(driver_path()))
             sub.add_argument("--plugin", action="store_true", help="with our plugin")
+            sub.add_argument("--node", action="store_true", help="with a node that runs Pods")
         if verb == "exec":
             sub.add_argument("command", nargs="+")
     return parser.parse_args(arguments)
@@ -778,7 +799,7 @@ def main(arguments):
     options = _parse(arguments)
     if options.verb == "up":
         Bed.up(Settings(velero=options.velero, namespace=options.namespace,
-                        csi_driver=options.csi_driver, plugin=options.plugin),
+                        csi_driver=options.csi_driver, plugin=options.plugin, node=options.node),
                state=options.state, detached=True)
         return 0
     if options.verb == "down":

@@ -53,6 +53,7 @@ MODULES = {
     module.name: module for module in (
         Module("kube", (".",), KUBE_FLAGS,
                ("kube-apiserver", "kube-controller-manager", "kubectl")),
+        Module("node", (".",), KUBE_FLAGS, ("kube-scheduler", "kubelet", "csi-registrar")),
         Module("csi", ("tool",), "-X main.version=v0.0.0-e2e"),
         Module("velero118", ("tool",),
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),

@@ -23,6 +23,7 @@ CLUSTER_WIDE = {
     "clusterrolebindings": _RBAC,
     "clusterroles": _RBAC,
     "csidrivers": "apis/storage.k8s.io/v1",
+    "csinodes": "apis/storage.k8s.io/v1",
     "customresourcedefinitions": "apis/apiextensions.k8s.io/v1",
     "namespaces": "api/v1",
     "nodes": "api/v1",

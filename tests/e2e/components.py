@@ -13,6 +13,7 @@ import socket
 import ssl
 import time
 
+import node
 import objects
 import processes
 
@@ -84,18 +85,20 @@ def apiserver_command(bed):
             f"--service-account-signing-key-file={bed.pki}/sa.key",
             "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16",
             "--allow-privileged=true", "--profiling=false",
-            f"--audit-policy-file={policy}", f"--audit-log-path={bed.audit_log}"]
+            f"--audit-policy-file={policy}", f"--audit-log-path={bed.audit_log}",
+            *(node.apiserver_flags(bed) if bed.node else ())]
 
 
 def manager_command(bed):
     config = f"{bed.pki}/kcm.conf"
+    controllers = KCM_CONTROLLERS + (node.CONTROLLERS if bed.node else ())
     return [bed.program("kube", "kube-controller-manager"), f"--kubeconfig={config}",
             f"--authentication-kubeconfig={config}", f"--authorization-kubeconfig={config}",
             "--bind-address=127.0.0.1", "--leader-elect=false",
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={bed.pki}/sa.key",
             f"--root-ca-file={bed.pki}/ca.crt", "--pvclaimbinder-sync-period=2s",
-            "--controllers=" + ",".join(KCM_CONTROLLERS), *CLIENT_RATE]
+            "--controllers=" + ",".join(controllers), *CLIENT_RATE]
 
 
 def controller_command(bed):
@@ -138,6 +141,8 @@ def diffsnap_command(bed, name):
 
 
 def driver_command(bed):
+    if bed.node:  # The kubelet shows Pods what the driver mounts.
+        return bed.node.inside(bed.driver.command())
     # In a mount namespace of its own: what the driver mounts ends with it.
     return ["/usr/bin/unshare", "--mount", "--propagation", "private", *bed.driver.command()]
 
@@ -167,6 +172,7 @@ COMMANDS = {
     SNAPSHOT_METADATA: metadata_command,
     DIFFSNAP: lambda bed: diffsnap_command(bed, DIFFSNAP),
     DIFFSNAP_SECOND: lambda bed: diffsnap_command(bed, DIFFSNAP_SECOND),
+    **node.COMMANDS,
 }
 
 
@@ -258,6 +264,7 @@ READY = {
     SNAPSHOT_METADATA: metadata_ready,
     DIFFSNAP: lambda bed: diffsnap_ready(bed, DIFFSNAP),
     DIFFSNAP_SECOND: lambda bed: diffsnap_ready(bed, DIFFSNAP_SECOND),
+    **node.READY,
 }
 
 

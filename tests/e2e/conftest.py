@@ -53,12 +53,13 @@ class BedPool:
         self._beds = {}
         self._requests = []  # Of our plugin, in beds that are down.
 
-    def get(self, *, velero="1.18.1", namespace="velero", plugin=True):
-        """A running bed with Velero's default flags, with or without our plugin."""
-        key = (velero, namespace)
+    def get(self, *, velero="1.18.1", namespace="velero", plugin=True, node=False):
+        """A running bed with Velero's default flags, with or without our plugin and a node."""
+        key = (velero, namespace, node)
         if key not in self._beds:
             self._make_room()
-            settings = bed_module.Settings(velero=velero, namespace=namespace, plugin=plugin)
+            settings = bed_module.Settings(velero=velero, namespace=namespace, plugin=plugin,
+                                           node=node)
             self._beds[key] = bed_module.Bed.up(settings)
         bed = self._beds[key]
         for name in components.ORDER:  # A test that failed may have left something off.
@@ -113,6 +114,12 @@ def bed(beds):
 def stock_bed(beds):
     """Velero 1.18.1 without our plugin."""
     return beds.get(plugin=False)
+
+
+@pytest.fixture
+def node_bed(beds):
+    """Velero 1.18.1 without our plugin, and a node that runs Pods."""
+    return beds.get(plugin=False, node=True)
 
 
 @pytest.fixture

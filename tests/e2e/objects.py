@@ -8,6 +8,7 @@ CLASS_IMMEDIATE = "bed-immediate"
 CLASS_WAIT = "bed-wait"
 SNAPSHOT_CLASS = "bed-snapshots"
 NODE = "n1"
+POD_USER, DISK_GROUP = 65532, 6  # The group that udev gives block devices to.
 ACCESS_KEY, SECRET_KEY, REGION = "bedaccess", "bedsecret", "us-east-1"
 S3_URL = "http://127.0.0.1:7070"
 NATIVE_LOCATION = "native"
@@ -96,14 +97,44 @@ def binding(kind, role, velero_namespace):
 
 
 def claim(name, claim_namespace, size_bytes, *, mode="Block", storage_class_name=CLASS_IMMEDIATE,
-          labels=None, annotations=None):
-    """A PersistentVolumeClaim; `mode` is Block or Filesystem."""
+          labels=None, annotations=None, snapshot=None):
+    """A PersistentVolumeClaim; `mode` is Block or Filesystem. With `snapshot` it is filled from that one."""
+    spec = {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "storageClassName": storage_class_name,
+            "resources": {"requests": {"storage": str(size_bytes)}}}
+    if snapshot:
+        spec["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot",
+                              "name": snapshot}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": name, "namespace": claim_namespace, "labels": labels or {},
                          "annotations": annotations or {}},
-            "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": mode,
-                     "storageClassName": storage_class_name,
-                     "resources": {"requests": {"storage": str(size_bytes)}}}}
+            "spec": spec}
+
+
+def pod(name, pod_namespace, image, script, *, devices=None, folders=None, groups=(DISK_GROUP,)):
+    """A Pod as the Pod Security profile `restricted` wants it, which runs a shell script once.
+
+    `devices` and `folders` are claims, Block and Filesystem, each with its path in the container.
+    """
+    devices, folders = devices or {}, folders or {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": pod_namespace},
+            "spec": {
+                "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "securityContext": {
+                    "runAsNonRoot": True, "runAsUser": POD_USER, "runAsGroup": POD_USER,
+                    "fsGroup": POD_USER, "supplementalGroups": list(groups),
+                    "seccompProfile": {"type": "RuntimeDefault"}},
+                "volumes": [{"name": c, "persistentVolumeClaim": {"claimName": c}}
+                            for c in (*devices, *folders)],
+                "containers": [{
+                    "name": "main", "image": image, "imagePullPolicy": "Never",
+                    "command": ["/bin/busybox", "sh", "-euc", script],
+                    "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                                        "capabilities": {"drop": ["ALL"]}},
+                    "resources": {"requests": {"cpu": "10m", "memory": "16Mi"},
+                                  "limits": {"memory": "64Mi"}},
+                    "volumeDevices": [{"name": c, "devicePath": p} for c, p in devices.items()],
+                    "volumeMounts": [{"name": c, "mountPath": p} for c, p in folders.items()]}]}}
 
 
 def volume_snapshot(name, snapshot_namespace, claim_name):

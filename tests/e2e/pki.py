@@ -19,7 +19,7 @@ IDENTITIES = {
     "csi-provisioner": "/O=system:masters/CN=csi-provisioner",
 }
 SERVER_NAMES = ("DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
-                "IP:127.0.0.1,IP:10.96.0.1")
+                "IP:127.0.0.1,IP:10.96.0.1,IP:10.88.0.1,IP:10.99.0.1")
 
 
 def _openssl(*arguments):

@@ -15,14 +15,18 @@ import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 import time
+
+import cgroups
 
 RECORDS = pathlib.Path("/run/csi-delta-bed")
 NAMESPACES = pathlib.Path("/run/netns")
 CLONE_NEWNET = 0x40000000
 POLL_SECONDS = 0.02
 STOP_SECONDS_MAX = 10
+LOOP_GET_STATUS64, LOOP_STATUS_BYTES = 0x4C05, 232  # linux/loop.h
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -144,6 +148,12 @@ def processes_in(netns):
     return found
 
 
+def members_of(name):
+    """Every process of a bed: those in its network namespace, and those of its Pods."""
+    pods = [p for p in map(ProcessId.of, cgroups.pids(name)) if p]
+    return processes_in(name) + pods
+
+
 # --------------------------------------------------------------------------------------------------
 # Mounts and loop devices below a folder
 
@@ -159,13 +169,32 @@ def mounts_below(folder):
 
 
 def loops_below(folder):
-    """Loop devices whose backing file is below a folder, also when the file is already deleted."""
-    devices = []
+    """Loop devices whose backing file is below a folder, also when the file is already deleted.
+
+    Those that a kubelet attaches to one of them, to hold it, come before it.
+    """
+    devices, holders = [], []
     for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
             if backing.read_text(encoding="utf-8").startswith(f"{folder}/"):
                 devices.append("/dev/" + backing.parts[3])
-    return devices
+    numbers = {os.stat(device).st_rdev for device in devices}
+    for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+        device = "/dev/" + backing.parts[3]
+        if device not in devices and loop_target(device) in numbers:
+            holders.append(device)
+    return holders + devices
+
+
+def loop_target(device):
+    """The number of the block device that a loop device stands for; 0 for a file, None if free."""
+    status = bytearray(LOOP_STATUS_BYTES)
+    try:
+        with open(device, "rb") as loop:
+            fcntl.ioctl(loop, LOOP_GET_STATUS64, status)
+    except OSError:
+        return None
+    return struct.unpack_from("=QQQ", status)[2]
 
 
 def release_folder(folder):
@@ -214,8 +243,9 @@ class Record:
     def wipe(self):
         """Ends and deletes everything the bed owns, then the record itself. May be called again."""
         # Twice: what was in the middle of a fork while we looked is found the second time.
-        end_all([p for p in self.processes.values() if p.alive()] + processes_in(self.name))
-        end_all(processes_in(self.name))
+        end_all([p for p in self.processes.values() if p.alive()] + members_of(self.name))
+        end_all(members_of(self.name))
+        cgroups.remove(self.name)
         if (NAMESPACES / self.name).exists():
             subprocess.run(["ip", "netns", "del", self.name], check=True)
         for folder in self.folders:
@@ -236,7 +266,7 @@ def traces(name, folders=()):
     """Everything on the machine that still belongs to a bed: for the tests of the cleaning up."""
     shared = pathlib.Path("/dev/shm") / name
     places = [*map(pathlib.Path, folders), shared, NAMESPACES / name, RECORDS / f"{name}.json"]
-    found = [str(p) for p in places if p.exists()]
+    found = [str(p) for p in places if p.exists()] + [f"cgroup {c}" for c in cgroups.tree(name)]
     for folder in {*map(str, folders), str(shared)}:
         found += [f"mount {m}" for m in mounts_below(folder)]
         found += [f"loop device {d}" for d in loops_below(folder)]
