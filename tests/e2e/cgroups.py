@@ -1,6 +1,7 @@
 """The cgroups of a bed with a node: one of the bed's name in every hierarchy, and the kubelet's below it."""
 
 import contextlib
+import errno
 import pathlib
 
 
@@ -38,6 +39,11 @@ def pids(name):
 
 
 def remove(name):
-    """Removes the bed's cgroups, which must be empty of processes."""
-    for folder in tree(name):
-        folder.rmdir()
+    """Removes the bed's cgroups; False while the kernel says that something is in one of them."""
+    try:
+        for folder in tree(name):
+            folder.rmdir()
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+    return not tree(name)

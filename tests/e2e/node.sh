@@ -6,10 +6,10 @@
 # Whatever a node's programs write below /run, /var/lib and /var/log goes to FOLDER, which is in memory;
 # /dev is a copy whose loop devices are root:disk 0660, as udev makes them on a node; what a kubelet sets for
 # the whole kernel goes to files. Nothing of the real machine changes, and all of it ends with the last process
-# in here. At least LOOPS devices can be in use on the machine at once.
+# in here. Up to LOOPS loop devices can be in use on the machine at once.
 set -eu
 own=$1
-LOOPS=256
+LOOPS=128
 LOOP_MAJOR=7
 
 for folder in /run /var/lib /var/log; do

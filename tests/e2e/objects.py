@@ -110,8 +110,8 @@ def claim(name, claim_namespace, size_bytes, *, mode="Block", storage_class_name
             "spec": spec}
 
 
-def pod(name, pod_namespace, image, script, *, devices=None, folders=None, groups=(DISK_GROUP,)):
-    """A Pod as the Pod Security profile `restricted` wants it, which runs a shell script once.
+def pod(name, pod_namespace, image, command, *, devices=None, folders=None, groups=(DISK_GROUP,)):
+    """A Pod as the Pod Security profile `restricted` wants it, which runs a program once.
 
     `devices` and `folders` are claims, Block and Filesystem, each with its path in the container.
     """
@@ -128,7 +128,7 @@ def pod(name, pod_namespace, image, script, *, devices=None, folders=None, group
                             for c in (*devices, *folders)],
                 "containers": [{
                     "name": "main", "image": image, "imagePullPolicy": "Never",
-                    "command": ["/bin/busybox", "sh", "-euc", script],
+                    "command": list(command),
                     "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                                         "capabilities": {"drop": ["ALL"]}},
                     "resources": {"requests": {"cpu": "10m", "memory": "16Mi"},

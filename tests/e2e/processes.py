@@ -245,7 +245,7 @@ class Record:
         # Twice: what was in the middle of a fork while we looked is found the second time.
         end_all([p for p in self.processes.values() if p.alive()] + members_of(self.name))
         end_all(members_of(self.name))
-        cgroups.remove(self.name)
+        wait_until(lambda: cgroups.remove(self.name), STOP_SECONDS_MAX, f"end of the cgroups of {self.name}")
         if (NAMESPACES / self.name).exists():
             subprocess.run(["ip", "netns", "del", self.name], check=True)
         for folder in self.folders:

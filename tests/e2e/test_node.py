@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+import bed as bed_module
 import cluster_api
 import data
+import engine
 import images
 import objects
 import processes
@@ -31,18 +33,21 @@ processes.RECORDS = pathlib.Path(sys.argv[1])
 b = bed.Bed.up(bed.Settings(node=True))
 b.create_namespace("app")
 b.create_claim("data", "app", 1 << 20)
-b.node.start_pod(objects.pod("holder", "app", images.BUSYBOX, "sleep infinity", devices={"data": "/dev/data"}))
+b.node.start_pod(objects.pod("holder", "app", images.BUSYBOX, images.shell("sleep infinity"),
+                               devices={"data": "/dev/data"}))
 print(b.name, b.state, flush=True)
 time.sleep(3600)
 """
 
 
 def pod(name, namespace, script, **kwargs):
-    return objects.pod(name, namespace, images.BUSYBOX, script, **kwargs)
+    return objects.pod(name, namespace, images.BUSYBOX, images.shell(script), **kwargs)
 
 
-def kinds_of(traces):
-    return {trace.split()[0] for trace in traces}
+def check_pod_leaves_traces(traces):
+    """A Pod with a device has cgroups, processes, and two loop devices: the driver's, and the kubelet's on it."""
+    kinds = [trace.split()[0] for trace in traces]
+    assert "cgroup" in kinds and "process" in kinds and kinds.count("loop") == 2, traces
 
 
 def test_node_is_ready_within_a_minute(node_bed):
@@ -111,6 +116,16 @@ def test_a_pod_reaches_the_api_server_by_the_address_of_its_service(node_bed, wo
     assert (phase, told) == ("Succeeded", "ok")
 
 
+def test_the_image_of_the_product_runs(node_bed, workspace, tmp_path):
+    bed = node_bed
+    app = workspace.namespace(bed, labels=RESTRICTED)
+    archive = tmp_path / "image.tar"
+    archive.write_bytes(images.product(bed_module.plugin_path(), engine.PROGRAM))
+    bed.node.import_image(archive)
+    phase, told = bed.node.run_pod(objects.pod("help", app, images.PRODUCT, ["/bin/csi-delta", "--help"]))
+    assert (phase, told) == ("Succeeded", bed.run([engine.PROGRAM, "--help"]).stdout)
+
+
 def test_a_restricted_namespace_refuses_a_pod_of_root(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -121,10 +136,12 @@ def test_a_restricted_namespace_refuses_a_pod_of_root(node_bed, workspace):
     assert answer.value.code == 403
 
 
-def test_what_a_kubelet_sets_for_the_kernel_stays_in_the_bed(node_bed):
+def test_what_is_set_for_the_whole_kernel_stays_in_the_bed(node_bed):
     setting = pathlib.Path("/proc/sys/kernel/panic")
-    told = node_bed.node.run(["cat", setting]).stdout
-    assert (told.strip(), told == setting.read_text()) == ("10", False)
+    before = setting.read_text()
+    assert node_bed.node.run(["cat", setting]).stdout == "10\n"  # The kubelet's wish.
+    node_bed.node.run(["sh", "-c", f"echo {int(before) + 11} > {setting}"])
+    assert setting.read_text() == before
 
 
 def test_down_leaves_nothing_of_the_node(node_bed, beds):
@@ -133,8 +150,7 @@ def test_down_leaves_nothing_of_the_node(node_bed, beds):
     bed.create_claim("data", "held", MIB)
     bed.node.start_pod(pod("holder", "held", WAIT_FOREVER, devices={"data": DEVICE}))
     name, state = bed.name, bed.state
-    before = processes.traces(name, [state])
-    assert kinds_of(before) >= {"cgroup", "loop", "process"}, before
+    check_pod_leaves_traces(processes.traces(name, [state]))
     pods = processes.members_of(name)
     beds.down()
     assert processes.traces(name, [state]) == []
@@ -149,8 +165,7 @@ def test_node_of_a_killed_run_is_cleaned_up_by_the_next(tmp_path, monkeypatch):
         name, state = run.stdout.readline().split()
         run.send_signal(signal.SIGKILL)
         run.wait()
-    left = processes.traces(name, [state])
-    assert kinds_of(left) >= {"cgroup", "loop", "process"}, left
+    check_pod_leaves_traces(processes.traces(name, [state]))
     pods = processes.members_of(name)
 
     assert name in processes.wipe_orphans()
