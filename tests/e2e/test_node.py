@@ -23,8 +23,6 @@ DEVICE = "/dev/data"
 WAIT_FOREVER = "echo waits; sleep infinity"
 WRITE_DEVICE = f"dd if=/dev/urandom of={DEVICE} bs=1M count=8 conv=fsync 2>/dev/null; sha256sum {DEVICE}"
 
-pytestmark = pytest.mark.own_driver("a bed's node runs the project's own driver only")
-
 # A run that makes a bed whose node runs a Pod with a device, and then is killed.
 KILLED_RUN = """
 import pathlib, sys, time
@@ -139,9 +137,25 @@ def test_a_restricted_namespace_refuses_a_pod_of_root(node_bed, workspace):
 def test_what_is_set_for_the_whole_kernel_stays_in_the_bed(node_bed):
     setting = pathlib.Path("/proc/sys/kernel/panic")
     before = setting.read_text()
-    assert node_bed.node.run(["cat", setting]).stdout == "10\n"  # The kubelet's wish.
+    assert node_bed.node.run(["cat", setting]).stdout.strip() == "10"  # The kubelet's wish.
     node_bed.node.run(["sh", "-c", f"echo {int(before) + 11} > {setting}"])
     assert setting.read_text() == before
+
+
+def test_owners_of_devices_are_the_beds_own(node_bed):
+    def inside():
+        return node_bed.node.run(["stat", "--format", "%U:%G %a", "/dev/loop0"]).stdout
+
+    def machines():
+        status = os.stat("/dev/loop0")
+        return status.st_mode, status.st_uid, status.st_gid
+
+    before = machines()
+    assert inside() == "root:disk 660\n"
+    with node_bed.node.loops_of_root():
+        assert inside() == "root:root 600\n"
+        assert machines() == before
+    assert inside() == "root:disk 660\n"
 
 
 def test_down_leaves_nothing_of_the_node(node_bed, beds):
