@@ -10,8 +10,8 @@ import pytest
 
 import bed as bed_module
 import cluster_api
+import components
 import data
-import engine
 import images
 import objects
 import processes
@@ -118,10 +118,10 @@ def test_the_image_of_the_product_runs(node_bed, workspace, tmp_path):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
     archive = tmp_path / "image.tar"
-    archive.write_bytes(images.product(bed_module.plugin_path(), engine.PROGRAM))
+    archive.write_bytes(images.product(bed_module.plugin_path(), components.program_path()))
     bed.node.import_image(archive)
     phase, told = bed.node.run_pod(objects.pod("help", app, images.PRODUCT, ["/bin/csi-delta", "--help"]))
-    assert (phase, told) == ("Succeeded", bed.run([engine.PROGRAM, "--help"]).stdout)
+    assert (phase, told) == ("Succeeded", bed.run([components.program_path(), "--help"]).stdout)
 
 
 def test_a_restricted_namespace_refuses_a_pod_of_root(node_bed, workspace):
