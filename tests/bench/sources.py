@@ -8,16 +8,22 @@ tuples, 256, 4,096 and 16,000 to a message; our client and upstream's iterator (
 whole processes, discovery, token and TLS included. Server and client have one processor each. How fast the server is
 says a client that throws the bytes away.
 
+pages: `csi-delta diffsnap` beside a driver that has encoded its answer before anybody asks, and a client that reads its
+pages over TLS; server and client have one processor each. Once with all tuples and once with an eighth of them: memory
+must not grow with the list.
+
 planner: `csi-delta backup` of a volume that did not change, told by the cluster, less the same told by an empty list.
 
-Promises: twice upstream's rate, from a server three times as fast as either; the planner takes 100 ms at most. Exits
-with 1 when one is missed. --quick: one run of a million tuples, and no promise is judged. Raw figures go to build/bench/.
+Promises: twice upstream's rate, from a server three times as fast as either; a million extents a second in pages; the
+planner takes 100 ms at most. Exits with 1 when one is missed. --quick: one run of a million tuples, and no promise is judged. Raw figures go to build/bench/.
 """
 
 import argparse
 import dataclasses
 import os
+import os
 import pathlib
+import re
 import resource
 import statistics
 import subprocess
@@ -28,8 +34,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "bench"), str(ROOT / "tests" / "e2e")]
 
-import drive  # noqa: E402
+import components  # noqa: E402
 import data  # noqa: E402
+import differential  # noqa: E402
+import drive  # noqa: E402
 import engine as engine_module  # noqa: E402
 import metadata  # noqa: E402
 import pki  # noqa: E402
@@ -44,6 +52,8 @@ RUNS_MIN = 3
 RATE_MIN = 2
 SERVER_RATE_MIN = 3
 PLANNER_MS_MAX = 100
+PAGES_RATE_MIN = 1_000_000
+PAGES_GROWTH_MIB_MAX = 16
 PLANNER_RUNS = 11
 SERVER_PROCESSOR, CLIENT_PROCESSOR = "0", "1"
 OURS, THEIRS, NOBODY = "csi-delta", "upstream's iterator", "bytes thrown away"
@@ -86,24 +96,31 @@ class World:
 
     def replayer(self, tuples, per_message):
         """A server of such a list; end it with `with`."""
-        server = subprocess.Popen(
-            self.pinned(SERVER_PROCESSOR, self.bed.program("metadata", "replay"), "-listen", f"127.0.0.1:{PORT}",
-                        "-cert", f"{self.bed.pki}/replay.crt", "-key", f"{self.bed.pki}/replay.key",
-                        "-tuples", str(tuples), "-per-message", str(per_message)),
-            stdout=subprocess.PIPE, text=True)
-        if "listening" not in server.stdout.readline():
-            raise SystemExit("the replaying server does not listen")
-        return Ended(server)
+        return self._listening(self.bed.program("metadata", "replay"), "-listen", f"127.0.0.1:{PORT}",
+                               "-cert", f"{self.bed.pki}/replay.crt", "-key", f"{self.bed.pki}/replay.key",
+                               "-tuples", str(tuples), "-per-message", str(per_message))
 
     def client(self, who, tuples):
         if who == OURS:
             return self.pinned(CLIENT_PROCESSOR, "/usr/bin/env", f"KUBECONFIG={self.kubeconfig}",
-                               self.programs["list_blocks"], "bench/one", "", str((tuples - 1) * STRIDE_BYTES + TUPLE_BYTES))
+                               self.programs["list_blocks"], "csi-metadata", "bench/one", "", str((tuples - 1) * STRIDE_BYTES + TUPLE_BYTES))
         if who == THEIRS:
             return self.pinned(CLIENT_PROCESSOR, self.bed.program("metadata", "lister"), "-kubeconfig",
                                self.kubeconfig, "-namespace", "bench", "-snapshot", "one", "-count")
         return self.pinned(CLIENT_PROCESSOR, self.bed.program("metadata", "replay"), "-drain", f"127.0.0.1:{PORT}",
                            "-ca", f"{self.bed.pki}/ca.crt", "-tuples", str(tuples))
+
+
+    def driver(self, tuples, socket):
+        """A CSI driver of such a list, on a socket."""
+        return self._listening(self.bed.program("metadata", "replay"), "-socket", socket, "-driver", self.bed.driver.name,
+                               "-tuples", str(tuples), "-per-message", "4096")
+
+    def _listening(self, *command):
+        server = subprocess.Popen(self.pinned(SERVER_PROCESSOR, *command), stdout=subprocess.PIPE, text=True)
+        if "listening" not in server.stdout.readline():
+            raise SystemExit("the replaying server does not listen")
+        return Ended(server)
 
 
 class Ended:
@@ -118,7 +135,8 @@ class Ended:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait(timeout=30)
-        self.process.stdout.close()
+        if self.process.stdout:
+            self.process.stdout.close()
 
 
 def median(samples, field="seconds"):
@@ -157,6 +175,57 @@ def listing(world, runs, quick):
     return held
 
 
+def memory_mib(pid):
+    """What a process holds now, and the most that it ever held."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return [int(re.search(rf"^{key}:\s+(\d+)", status, re.MULTILINE)[1]) / 1024 for key in ("VmRSS", "VmHWM")]
+
+
+def read_pages(world, tuples, runs):
+    """Runs a server over a driver of so many tuples; the runs' samples, its processor seconds in each, and its peak."""
+    bed, socket = world.bed, world.folder / f"driver-{tuples}.sock"
+    command = [f"--csi-address=unix://{socket}" if flag.startswith("--csi-address") else flag
+               for flag in components.diffsnap_command(bed, components.DIFFSNAP)]
+    samples, processor = [], []
+    with world.driver(tuples, socket), open(world.folder / "diffsnap.log", "ab") as log:
+        with Ended(subprocess.Popen(world.pinned(SERVER_PROCESSOR, *command), stderr=log)) as server:
+            differential.ask(bed, f"warm-{tuples}", "bench", targetVolumeSnapshotName="one")
+            client = world.pinned(CLIENT_PROCESSOR, "/usr/bin/env", f"KUBECONFIG={differential.kubeconfig(bed)}",
+                                  world.programs["list_blocks"], "differential-snapshot", "bench/one", "",
+                                  str((tuples - 1) * STRIDE_BYTES + TUPLE_BYTES))
+            for _ in range(runs):
+                before = processor_seconds(server.pid)
+                samples.append(timed(client, f"extents={tuples}"))
+                processor.append(processor_seconds(server.pid) - before)
+            return samples, processor, memory_mib(server.pid)[1]
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def pages(world, runs, quick):
+    """What `csi-delta diffsnap` serves."""
+    bed = world.bed
+    differential.serve(bed)
+    bed.stop(components.DIFFSNAP)
+    tuples = TUPLES // 128 if quick else TUPLES // 4
+    few = tuples // 8
+    _, _, peak_of_few = read_pages(world, few, 1)
+    samples, processor, peak = read_pages(world, tuples, runs)
+    drive.keep("sources_pages", {"samples": [dataclasses.asdict(s) for s in samples], "server_processor": processor,
+                                 "peak_mib": peak, "peak_mib_of_an_eighth": peak_of_few})
+    rate, alone = tuples / median(samples), tuples / statistics.median(processor)
+    print(f"\npages: {tuples:,} extents, over TLS\n"
+          f"  {rate / 1e6:.2f} M extents/s  {median(samples):.2f} s "
+          f"({min(s.seconds for s in samples):.2f}-{max(s.seconds for s in samples):.2f}); "
+          f"{alone / 1e6:.2f} M per second of the server's processor; peak {peak:.0f} MiB, {peak_of_few:.0f} MiB for an eighth")
+    return quick or (verdict(f"{rate / 1e6:.2f} M extents/s (must >= {PAGES_RATE_MIN / 1e6:.0f} M)", rate >= PAGES_RATE_MIN)
+                     & verdict(f"{peak - peak_of_few:.0f} MiB more for eight times the list (must <= "
+                               f"{PAGES_GROWTH_MIB_MAX} MiB)", peak - peak_of_few <= PAGES_GROWTH_MIB_MAX))
+
+
 def planner(world, runs, quick):
     """What it costs a backup of an unchanged volume to ask the cluster."""
     bed = world.bed
@@ -185,7 +254,7 @@ def planner(world, runs, quick):
                             told - listed <= PLANNER_MS_MAX)
 
 
-ROWS = {"listing": listing, "planner": planner}
+ROWS = {"listing": listing, "pages": pages, "planner": planner}
 
 
 def main():

@@ -6,6 +6,10 @@
 // 8 KiB apart; no message at all with -tuples 0. Prints a line when it listens, and one per answer: the bytes sent,
 // and the seconds of processor and clock that it took.
 //
+//	replay -socket FILE -driver NAME -tuples N -per-message N
+//
+// serves the same on a socket without TLS, as a CSI driver of that name which can nothing else.
+//
 //	replay -drain HOST:PORT -ca FILE -tuples N
 //
 // asks such a server, reads the bytes and throws them away: what the server can do. Prints bytes and seconds.
@@ -68,9 +72,24 @@ func encode(tuples, perMessage int64) []byte {
 	return out
 }
 
+// answers to what is asked of a CSI driver before its lists, by path.
+func identity(driver string) map[string][]byte {
+	framed := func(message ...byte) []byte {
+		return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+	}
+	info := append([]byte{1<<3 | 2, byte(len(driver))}, driver...)
+	return map[string][]byte{
+		"/csi.v1.Identity/GetPluginInfo":         framed(append(info, 2<<3|2, 1, '1')...),
+		"/csi.v1.Identity/GetPluginCapabilities": framed(1<<3|2, 4, 1<<3|2, 2, 1<<3, 4), // SNAPSHOT_METADATA_SERVICE
+		"/csi.v1.Identity/Probe":                 framed(),
+	}
+}
+
 // peer is one client.
 type peer struct {
-	body []byte
+	body   []byte
+	others map[string][]byte // Answers to other paths than those of lists.
+	paths  map[uint32]string // Of the streams; guarded by mutex.
 
 	mutex   sync.Mutex // Guards what follows, and writing.
 	changed *sync.Cond
@@ -127,24 +146,29 @@ func (p *peer) answer(stream uint32) {
 	start, before := time.Now(), processorSeconds()
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	body, other := p.others[p.paths[stream]]
+	if !other {
+		body = p.body
+	}
 	_ = p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true,
 		BlockFragment: headers(":status", "200", "content-type", "application/grpc")})
-	for at := int64(0); at < int64(len(p.body)); {
-		take := p.claim(stream, int64(len(p.body))-at)
+	for at := int64(0); at < int64(len(body)); {
+		take := p.claim(stream, int64(len(body))-at)
 		if take == 0 {
 			return
 		}
 		head := [9]byte{byte(take >> 16), byte(take >> 8), byte(take), byte(http2.FrameData)}
 		binary.BigEndian.PutUint32(head[5:], stream)
 		_, _ = p.out.Write(head[:])
-		_, _ = p.out.Write(p.body[at : at+take])
+		_, _ = p.out.Write(body[at : at+take])
 		at += take
 	}
 	_ = p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndHeaders: true, EndStream: true,
 		BlockFragment: headers("grpc-status", "0")})
 	_ = p.out.Flush()
 	delete(p.streams, stream)
-	fmt.Printf("answered bytes=%d processor=%.3f seconds=%.3f\n", len(p.body), processorSeconds()-before,
+	delete(p.paths, stream)
+	fmt.Printf("answered bytes=%d processor=%.3f seconds=%.3f\n", len(body), processorSeconds()-before,
 		time.Since(start).Seconds())
 }
 
@@ -172,8 +196,9 @@ func (p *peer) take(frame http2.Frame) {
 		} else if _, open := p.streams[frame.StreamID]; open {
 			p.streams[frame.StreamID] += int64(frame.Increment)
 		}
-	case *http2.HeadersFrame:
+	case *http2.MetaHeadersFrame:
 		p.streams[frame.StreamID] = p.initial
+		p.paths[frame.StreamID] = frame.PseudoValue("path")
 	case *http2.DataFrame:
 		if frame.StreamEnded() {
 			go p.answer(frame.StreamID)
@@ -186,16 +211,17 @@ func (p *peer) take(frame http2.Frame) {
 	p.changed.Broadcast()
 }
 
-func serveOne(connection net.Conn, body []byte) {
+func serveOne(connection net.Conn, body []byte, others map[string][]byte) {
 	defer connection.Close()
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(connection, preface); err != nil || string(preface) != http2.ClientPreface {
 		return
 	}
-	p := &peer{body: body, out: bufio.NewWriterSize(connection, bufferBytes), window: windowAtOpen,
+	p := &peer{body: body, others: others, paths: map[uint32]string{}, out: bufio.NewWriterSize(connection, bufferBytes), window: windowAtOpen,
 		initial: windowAtOpen, streams: map[uint32]int64{}}
 	p.changed = sync.NewCond(&p.mutex)
 	p.framer = http2.NewFramer(p.out, bufio.NewReader(connection))
+	p.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	p.mutex.Lock()
 	_ = p.framer.WriteSettings()
 	_ = p.out.Flush()
@@ -214,23 +240,23 @@ func serveOne(connection net.Conn, body []byte) {
 	}
 }
 
-func serve(listen, certFile, keyFile string, body []byte) error {
+func listenTLS(listen, certFile, keyFile string) (net.Listener, error) {
 	certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	listener, err := tls.Listen("tcp", listen, &tls.Config{Certificates: []tls.Certificate{certificate},
+	return tls.Listen("tcp", listen, &tls.Config{Certificates: []tls.Certificate{certificate},
 		NextProtos: []string{"h2"}, DynamicRecordSizingDisabled: true, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		return err
-	}
+}
+
+func serve(listener net.Listener, body []byte, others map[string][]byte) error {
 	fmt.Printf("listening bytes=%d\n", len(body))
 	for {
 		connection, err := listener.Accept()
 		if err != nil {
 			return err
 		}
-		go serveOne(connection, body)
+		go serveOne(connection, body, others)
 	}
 }
 
@@ -292,6 +318,8 @@ func run() error {
 	listen := flag.String("listen", "", "where to serve")
 	certFile := flag.String("cert", "", "certificate of the server")
 	keyFile := flag.String("key", "", "its key")
+	socket := flag.String("socket", "", "where to serve as a CSI driver")
+	driver := flag.String("driver", "", "its name")
 	drained := flag.String("drain", "", "server to read from")
 	caFile := flag.String("ca", "", "whom to trust then")
 	tuples := flag.Int64("tuples", 0, "tuples of the list")
@@ -300,7 +328,17 @@ func run() error {
 	if *drained != "" {
 		return drain(*drained, *caFile, *tuples)
 	}
-	return serve(*listen, *certFile, *keyFile, encode(*tuples, *perMessage))
+	var listener net.Listener
+	var err error
+	if *socket != "" {
+		listener, err = net.Listen("unix", *socket)
+	} else {
+		listener, err = listenTLS(*listen, *certFile, *keyFile)
+	}
+	if err != nil {
+		return err
+	}
+	return serve(listener, encode(*tuples, *perMessage), identity(*driver))
 }
 
 func main() {
