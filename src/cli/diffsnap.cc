@@ -71,7 +71,7 @@ class DiffsnapCommand : public Command {
               "trust already",
               settings_.ca_file);
     table.Add("--audience", "TEXT",
-              "the audience of the tokens that readers show; default diffsnap.csi-delta.io",
+              "the audience of the tokens that readers show; else diffsnap.csi-delta.io/DRIVER",
               settings_.audience);
     table.Add("--cursor-key-file", "FILE",
               "the key that cursors are made with, 32 bytes or more, the same for all servers",

@@ -26,6 +26,11 @@ namespace {
 constexpr std::size_t kCursorKeyBytes = 32;
 constexpr char kLeasePrefix[] = "csi-delta-diffsnap-";
 
+std::string AudienceOf(const DiffsnapSettings& settings, const diffsnap::CsiDriver& driver) {
+  return settings.audience.empty() ? absl::StrCat(diffsnap::kApiGroup, "/", driver.name)
+                                   : settings.audience;
+}
+
 net::HttpResponse NoPagesHere() {
   net::HttpResponse response;
   response.status = 404;
@@ -49,12 +54,12 @@ class Service {
         settings_(settings),
         secrets_(api),
         pages_(pairs_, *driver.driver, diffsnap::CursorCodec(std::move(cursor_key)), &secrets_),
-        access_(api, settings.audience),
+        access_(api, AudienceOf(settings, driver)),
         rest_(pairs_, access_, pages_, settings.page_entries_max),
         driver_name_(driver.name),
         reconciler_(api, {.driver = driver.name,
                           .url = std::move(url),
-                          .audience = settings.audience,
+                          .audience = AudienceOf(settings, driver),
                           .read_ca = [this] { return ReadCa(); },
                           .object_age_max = absl::Seconds(settings.keep_seconds)}),
         controller_(driver.name, pairs_, reconciler_,
@@ -144,9 +149,6 @@ absl::Status CheckSettings(const DiffsnapSettings& settings) {
   }
   if (settings.has_controller() && settings.lease_namespace.empty()) {
     return Missing("--leader-election-namespace", "the lease of the leader lies there");
-  }
-  if (settings.audience.empty()) {
-    return Missing("--audience", "without one a token would be good for anybody");
   }
   return absl::OkStatus();
 }

@@ -22,7 +22,7 @@ struct DiffsnapSettings {
   std::string tls_cert_file;
   std::string tls_key_file;
   std::string ca_file;
-  std::string audience = "diffsnap.csi-delta.io";
+  std::string audience;  // "": one for this driver, so that no other's server can use the tokens
   std::string cursor_key_file;
   std::string lease_namespace;
   int64_t page_entries_max = 0;

@@ -14,6 +14,9 @@ namespace {
 constexpr BackoffOptions kAgainBackoff = {.delay_first = absl::Milliseconds(100),
                                           .delay_max = absl::Seconds(10)};
 
+// A watch that lasted so long was a real one.
+constexpr absl::Duration kWatchTimeMin = absl::Seconds(1);
+
 class Following {
  public:
   Following(const CallContext& ctx, ApiClient& client, const ResourceType& type,
@@ -40,9 +43,11 @@ class Following {
     return absl::OkStatus();
   }
 
-  // OK also when the server ended the watch; one that brought nothing is not begun again at once.
+  // OK also when the server ended the watch. One that ended as soon as it began, and brought
+  // nothing, is not begun again at once.
   absl::Status WatchOnce() {
     bool saw_event = false;
+    const absl::Duration begun = ctx_.clock->Uptime();
     const WatchOptions options{
         .label_selector = "", .field_selector = "", .resource_version = version_};
     const auto sink = [&](const WatchEvent& event) {
@@ -54,7 +59,7 @@ class Following {
       return true;
     };
     RETURN_IF_ERROR(client_.Watch(ctx_, type_, "", options, sink));
-    if (saw_event) {
+    if (saw_event || ctx_.clock->Uptime() - begun >= kWatchTimeMin) {
       backoff_.Reset();
       return absl::OkStatus();
     }

@@ -69,9 +69,6 @@ TEST(DiffsnapServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
   wrong.lease_namespace = "";
   expect(wrong, "--leader-election-namespace");
   wrong = settings;
-  wrong.audience = "";
-  expect(wrong, "--audience");
-  wrong = settings;
   wrong.url = "http://diffsnap";
   expect(wrong, "--url");
   EXPECT_TRUE(api.calls().empty());

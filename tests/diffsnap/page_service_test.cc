@@ -7,8 +7,11 @@
 #include <variant>
 #include <vector>
 
+#include "csi/snapshot_types.h"
 #include "tests/diffsnap/fake_driver.h"
+#include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::diffsnap {
@@ -211,6 +214,29 @@ TEST_F(PageServiceTest, UnknownIsNotFoundAndNothingIsKnownBeforeSync) {
       service.GetPage(ctx_,
                       {.namespace_name = "ns", .name = "a", .start_offset = "", .entries_max = 1}),
       DifferentialErrorCode::kNotSynced);
+}
+
+TEST_F(PageServiceTest, TheDriverIsShownTheSecretsOfTheClass) {
+  support::FakeApiClient api{clock_};
+  Json snapshot_class = support::MakeClassObject("fast", support::kDriver);
+  SetJson(snapshot_class, {"parameters"},
+          {{"csi.storage.k8s.io/snapshotter-secret-name", "ceph"},
+           {"csi.storage.k8s.io/snapshotter-secret-namespace", "storage"}});
+  api.Seed(csi::VolumeSnapshotClassType(), snapshot_class);
+  ClassSecrets secrets(api);
+  PageService service(pairs_, driver_, CursorCodec(Secret(std::string(32, 'k'))), &secrets);
+  ResolvedPair pair = Pair("uid-c");
+  pair.secrets = {};
+  pair.secrets_owner.class_name = "fast";
+  pairs_.Put("ns", "c", pair);
+  const PageQuery query{.namespace_name = "ns", .name = "c", .start_offset = "", .entries_max = 4};
+  ExpectError(service.GetPage(ctx_, query), DifferentialErrorCode::kUnavailable, "storage/ceph");
+  EXPECT_TRUE(driver_.requests().empty());
+  Json secret = support::MakeObject("v1", "Secret", "storage", "ceph");
+  SetJson(secret, {"data", "userKey"}, "czNjcmV0");
+  api.Seed(csi::SecretType(), secret);
+  EXPECT_TRUE(std::holds_alternative<DifferentialPage>(service.GetPage(ctx_, query)));
+  EXPECT_EQ(driver_.requests().back().secrets, (DriverSecrets{{"userKey", Secret("s3cret")}}));
 }
 
 TEST_F(PageServiceTest, ARequestOutlivesItsObject) {

@@ -181,6 +181,15 @@ TEST_F(RestServerTest, MistakesAreNamed) {
   EXPECT_EQ(put.headers.at("allow"), "GET");
 }
 
+TEST_F(RestServerTest, NoPageHasMoreThanTheServerIsSetTo) {
+  RestServer small(pairs_, access_, pages_, 7);
+  for (const char* target : {"/ns/a", "/ns/a?maxEntries=1000"}) {
+    const net::HttpResponse response =
+        small.Handle(CallContext(), {"GET", target, {{"authorization", "Bearer good"}}, ""});
+    EXPECT_EQ(incremental::ParsePage(response.body)->blocks.size(), 7U);
+  }
+}
+
 TEST_F(RestServerTest, AHundredClientsReadTheWholeList) {
   std::atomic<int> right = 0;
   {

@@ -94,7 +94,7 @@ class Bed:
         self.audit_log = self.state / "audit.log"
         self.server_args = list(settings.server_args)
         self.server_env = dict(settings.server_env)
-        self.diffsnap_args = []  # Further flags of csi-delta diffsnap.
+        self.diffsnap_args = {}  # Further flags of csi-delta diffsnap, by component.
         self.owns_storage = storage_of is None
         if self.owns_storage:
             self.s3_dir = self.state / "s3"

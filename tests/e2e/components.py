@@ -137,7 +137,8 @@ def diffsnap_command(bed, name):
             f"--tls-cert-file={pair}.crt", f"--tls-key-file={pair}.key", f"--ca-file={bed.pki}/ca.crt",
             f"--cursor-key-file={bed.state}/cursor-key",
             f"--leader-election-namespace={DIFFSNAP_NAMESPACE}",
-            f"--kubeconfig={bed.state}/{DIFFSNAP}.conf", *bed.diffsnap_args]
+            f"--kubeconfig={bed.state}/{DIFFSNAP}.conf",
+            *bed.diffsnap_args.get(name, [])]
 
 
 def driver_command(bed):

@@ -30,7 +30,6 @@ SIDECAR = DEPLOY / "diffsnap-sidecar.yaml"
 
 FIRST, SECOND = components.DIFFSNAP, components.DIFFSNAP_SECOND
 PORTS = components.DIFFSNAP_PORTS
-AUDIENCE = "diffsnap.csi-delta.io"
 NAMESPACE = components.DIFFSNAP_NAMESPACE
 ACCOUNT = "csi-delta-diffsnap"
 MOVER, REQUESTER, STRANGER = "diffsnap-mover", "diffsnap-requester", "diffsnap-stranger"

@@ -68,7 +68,7 @@ def served_bed(beds, volume):
     yield bed
     bed.stop(differential.SECOND)
     if bed.diffsnap_args:
-        bed.diffsnap_args = []
+        bed.diffsnap_args.clear()
         bed.stop(differential.FIRST)
     for left in bed.api.list("differentialsnapshots", volume.namespace):
         bed.api.delete("differentialsnapshots", left["metadata"]["name"], volume.namespace)
@@ -97,6 +97,7 @@ def test_pages_are_what_cmp_says(served_bed, volume):
         "driver": bed.driver.name, "baseHandle": volume.one, "targetHandle": volume.two,
         "volumeHandle": bed.volume_handle("data", volume.namespace), "volumeSize": VOLUME_BYTES,
         "volumeSnapshotClassName": objects.SNAPSHOT_CLASS}
+    assert pair["status"]["audience"] == f"diffsnap.csi-delta.io/{bed.driver.name}"
     for entries in (None, 1000, 64):
         pages = list(differential.Reader(bed, pair).pages(**({"maxEntries": entries} if entries else {})))
         assert differential.blocks(pages) == changed
@@ -224,6 +225,23 @@ def test_when_the_leader_is_killed_another_goes_on(served_bed, volume):
         bed, later, port=differential.PORTS[differential.SECOND]).pages()) == changed_blocks(bed, volume)
 
 
+def test_controller_and_server_may_be_two_processes(served_bed, volume):
+    bed = served_bed
+    lease = f"csi-delta-diffsnap-{bed.driver.name}"
+    bed.stop(differential.FIRST)
+    assert '"stopping"' in bed.log(differential.FIRST)
+    assert bed.api.get("leases", lease, differential.NAMESPACE)["spec"]["holderIdentity"] == ""
+    bed.diffsnap_args[differential.FIRST] = ["--role=server"]
+    bed.diffsnap_args[differential.SECOND] = ["--role=controller", "--cursor-key-file="]
+    differential.serve(bed, differential.FIRST, differential.SECOND)
+    pair = ask_pair(bed, volume)
+    assert differential.blocks(differential.Reader(bed, pair).pages()) == changed_blocks(bed, volume)
+    with pytest.raises(differential.Refused, match="serves no pages"):
+        differential.Reader(bed, pair, port=differential.PORTS[differential.SECOND]).get()
+    holder = bed.api.get("leases", lease, differential.NAMESPACE)["spec"]["holderIdentity"]
+    assert holder.endswith(f":{differential.PORTS[differential.SECOND]}")
+
+
 def test_an_object_that_is_deleted_is_served_no_more(served_bed, volume):
     bed, app = served_bed, volume.namespace
     reader = differential.Reader(bed, ask_pair(bed, volume))
@@ -328,7 +346,7 @@ def test_the_service_has_no_right_too_many_or_too_few(served_bed, volume):
     snapshot["spec"]["volumeSnapshotClassName"] = "secretive"
 
     position = bed.audit_position()
-    bed.diffsnap_args = ["--keep-seconds=3"]
+    bed.diffsnap_args[differential.FIRST] = ["--keep-seconds=3"]
     bed.start(differential.FIRST)
     bed.api.create("differentialsnapshots", differential.make(
         "guarded", app, targetVolumeSnapshotName="guarded", baseSnapshotHandle=volume.one))
