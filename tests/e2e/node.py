@@ -74,7 +74,7 @@ def kubelet_config(keys, cgroup_root):
         "address": NODE_ADDRESS, "healthzBindAddress": "127.0.0.1",
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "cgroupDriver": "cgroupfs", "cgroupRoot": cgroup_root, "failCgroupV1": False,
-        "failSwapOn": False, "localStorageCapacityIsolation": False,
+        "failSwapOn": False,
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "200Mi", "nodefs.available": "0%",
                          "imagefs.available": "0%", "nodefs.inodesFree": "0%"},
