@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "incremental/metered_source.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::cli {
@@ -17,7 +18,7 @@ class DriverNotes {
   // One backup; of a volume that no CSI driver was named for, it tells nothing.
   void Add(const repository::VolumeManifest& manifest);
 
-  // {"drivers":[{"driver":"...","backups":3,"increments":1,"sources":{...},"reasons":{...}}]}
+  // {"drivers":[{"driver":"...","backups":3,"increments":1,"listing":{...},...}]}
   Json ToJson() const;
   // A table for people.
   std::string ToText() const;
@@ -28,6 +29,7 @@ class DriverNotes {
     int64_t increments = 0;
     int64_t changed_bytes = 0;               // of increments, as listed, in whole chunks
     std::map<std::string, int64_t> sources;  // who listed
+    incremental::ListingFacts listing;       // in all; of the finest grain
     std::map<std::string, int64_t> reasons;  // of those that are no increments
   };
 

@@ -17,6 +17,7 @@
 #include "incremental/full_scan_source.h"
 #include "incremental/image_builder.h"
 #include "incremental/listing_failure.h"
+#include "incremental/metered_source.h"
 #include "incremental/tree_fetcher.h"
 #include "incremental/tree_places.h"
 #include "incremental/validating_source.h"
@@ -162,6 +163,7 @@ class UploadRun {
   std::optional<ChunkLedger> ledger_;
   std::optional<BlobWriter> writer_;
   std::unique_ptr<ChunkJournal> journal_;  // of an immutable source
+  ListingFacts listing_facts_;             // of the last pass
   BlobId image_tree_;
   BlobId manifest_blob_;
   ImageCounts counts_;
@@ -310,7 +312,8 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
                : absl::OkStatus();
   };
   FullScanSource everything;
-  ValidatingSource validated(listing == Listing::kEverything ? everything : source_);
+  MeteredSource metered(listing == Listing::kEverything ? everything : source_, listing_facts_);
+  ValidatingSource validated(metered);
   absl::Status of_sink;
   const absl::Status listed = validated.ListExtents(ctx_, request, [&](const ListedExtent& extent) {
     if (extent.kind == ExtentKind::kUnknown) {
@@ -481,6 +484,9 @@ std::string UploadRun::MakeManifest() const {
   manifest.chunk_bytes = layout_->chunk_bytes();
   manifest.image_tree = image_tree_;
   manifest.source = result_.source;
+  if (result_.source != kFullScan) {
+    manifest.unknown[kListingMember] = ToJson(listing_facts_);  // Unknown to the layout.
+  }
   manifest.kind = result_.mode_done;
   manifest.reason = NameOf(result_.why);
   manifest.parent_snapshot = result_.base;

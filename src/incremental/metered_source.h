@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "base/json.h"
+#include "incremental/changed_block_source.h"
+
+namespace csidelta::incremental {
+
+// What one listing showed of who lists.
+struct ListingFacts {
+  int64_t extents = 0;                           // those that touch are often listed as one
+  int64_t grain_bytes = 0;                       // divides every place and length; 0: not known
+  absl::Duration waited = absl::ZeroDuration();  // for the source, without what its sink took
+
+  friend bool operator==(const ListingFacts&, const ListingFacts&) = default;
+};
+
+// Where volume.json keeps it, as {"extents":3,"grain_bytes":4096,"waited_ms":12}.
+inline constexpr char kListingMember[] = "listing";
+Json ToJson(const ListingFacts& facts);
+// What is not there, or malformed, is 0.
+ListingFacts ListingFactsOf(const Json& json);
+
+// Another source, watched: `facts` are those of the listing that runs, or ran last. Changes
+// nothing. One listing at a time; borrows both.
+class MeteredSource : public ChangedBlockSource {
+ public:
+  MeteredSource(ChangedBlockSource& inner, ListingFacts& facts) : inner_(inner), facts_(facts) {}
+
+  absl::string_view name() const override { return inner_.name(); }
+  bool lists_allocated() const override { return inner_.lists_allocated(); }
+
+  absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
+                           ExtentSink sink) override;
+
+ private:
+  ChangedBlockSource& inner_;
+  ListingFacts& facts_;
+};
+
+}  // namespace csidelta::incremental

@@ -1,0 +1,85 @@
+#include "incremental/metered_source.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using support::FakeClock;
+using support::IsOk;
+using support::StatusIs;
+
+constexpr int64_t kSize = 1'000'000;
+
+// Takes a second for each extent.
+class SlowSource : public ChangedBlockSource {
+ public:
+  SlowSource(FakeClock& clock, std::vector<ListedExtent> extents)
+      : clock_(clock), extents_(std::move(extents)) {}
+
+  absl::string_view name() const override { return "slow"; }
+  absl::Status ListExtents(const CallContext&, const DiffRequest&, ExtentSink sink) override {
+    for (const ListedExtent& extent : extents_) {
+      clock_.Advance(absl::Seconds(1));
+      RETURN_IF_ERROR(sink(extent));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  FakeClock& clock_;
+  const std::vector<ListedExtent> extents_;
+};
+
+class MeteredSourceTest : public testing::Test {
+ protected:
+  MeteredSourceTest() { ctx_.clock = &clock_; }
+
+  ListingFacts Meter(std::vector<ListedExtent> extents, absl::Status of_sink = absl::OkStatus()) {
+    SlowSource slow(clock_, std::move(extents));
+    MeteredSource metered(slow, facts_);
+    status_ = metered.ListExtents(ctx_, {.base = "", .target = "", .size_bytes = kSize},
+                                  [&](const ListedExtent&) {
+                                    clock_.Advance(absl::Minutes(1));
+                                    return of_sink;
+                                  });
+    return facts_;
+  }
+
+  FakeClock clock_;
+  CallContext ctx_;
+  ListingFacts facts_;
+  absl::Status status_;
+};
+
+TEST_F(MeteredSourceTest, CountsExtentsTheirGrainAndTheTimeOfTheSourceAlone) {
+  EXPECT_EQ(Meter({{{8192, 4096}}, {{40960, 20480}}, {{999'424, 576}}}),
+            (ListingFacts{.extents = 3, .grain_bytes = 4096, .waited = absl::Seconds(3)}));
+  EXPECT_THAT(status_, IsOk());
+  EXPECT_EQ(Meter({{{0, kSize}}}).grain_bytes, 0) << "one run tells nothing";
+  EXPECT_EQ(Meter({}), ListingFacts());
+}
+
+TEST_F(MeteredSourceTest, ChangesNothing) {
+  Meter({{{0, 1}}, {{2, 1}}}, absl::DataLossError("disk"));
+  EXPECT_THAT(status_, StatusIs(absl::StatusCode::kDataLoss, "disk"));
+  EXPECT_EQ(facts_.extents, 1);
+}
+
+TEST(ListingFactsTest, AreKeptAsJson) {
+  const ListingFacts facts{.extents = 3, .grain_bytes = 512, .waited = absl::Milliseconds(12)};
+  EXPECT_EQ(ListingFactsOf(ToJson(facts)), facts);
+  EXPECT_EQ(ListingFactsOf(Json()), ListingFacts());
+  EXPECT_EQ(ListingFactsOf({{"extents", "many"}, {"waited_ms", -1}}), ListingFacts());
+}
+
+}  // namespace
+}  // namespace csidelta::incremental
