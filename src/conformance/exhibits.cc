@@ -96,7 +96,8 @@ class ExhibitMaker {
     ASSIGN_OR_RETURN(const VolumeFile source, VolumeFile::Open(like, /*writable=*/false));
     exhibit.size_bytes = source.size_bytes();
     ASSIGN_OR_RETURN(const VolumeFacts restored,
-                     workshop_.MakeVolume(ctx_, exhibit.size_bytes, exhibit.snapshot_id));
+                     workshop_.MakeVolume(ctx_, std::max(exhibit.size_bytes, wished_bytes_),
+                                          exhibit.snapshot_id));
     ASSIGN_OR_RETURN(const std::string device, workshop_.Attach(ctx_, restored.id));
     RETURN_IF_ERROR(CopyToImage(ctx_, device, exhibit.image));
     return workshop_.DropVolume(ctx_, restored.id);
@@ -104,8 +105,9 @@ class ExhibitMaker {
 
   absl::Status MakeClone() {
     const Exhibit& source = exhibits_.generations[2];
-    ASSIGN_OR_RETURN(const VolumeFacts clone,
-                     workshop_.MakeVolume(ctx_, source.size_bytes, source.snapshot_id));
+    ASSIGN_OR_RETURN(
+        const VolumeFacts clone,
+        workshop_.MakeVolume(ctx_, std::max(source.size_bytes, wished_bytes_), source.snapshot_id));
     ASSIGN_OR_RETURN(const std::string device, workshop_.Attach(ctx_, clone.id));
     {
       const StoryPlace place{.seed = plan_.seed, .generation = kCloneGeneration};
@@ -129,16 +131,24 @@ class ExhibitMaker {
              .detail = "the driver does not announce EXPAND_VOLUME"});
       return absl::OkStatus();
     }
-    const int64_t size_bytes = plan_.volume_bytes + plan_.volume_bytes / 2;
-    RETURN_IF_ERROR(workshop_.Expand(ctx_, exhibits_.volume.id, size_bytes));
+    wished_bytes_ += plan_.volume_bytes / 2;
+    RETURN_IF_ERROR(workshop_.Expand(ctx_, exhibits_.volume.id, wished_bytes_));
     RETURN_IF_ERROR(Play(kGrownGeneration, device));
-    return AddGeneration(kGrownGeneration, device);
+    const absl::Status status = AddGeneration(kGrownGeneration, device);
+    RETURN_IF_ERROR(ctx_.Check());
+    if (!status.ok()) {  // The others can be judged without it.
+      sink_(Judge(absl::StrCat("snapshot ", kGrownGeneration), "content",
+                  std::string(status.message())));
+    }
+    return absl::OkStatus();
   }
 
   const CallContext& ctx_;
   Workshop& workshop_;
   const ExhibitPlan plan_;
   const JudgementSink& sink_;
+  // Of the volume; a device may be larger, or not grow though the driver says so.
+  int64_t wished_bytes_ = plan_.volume_bytes;
   Exhibits exhibits_;
   std::vector<Extent> discarded_;
 };

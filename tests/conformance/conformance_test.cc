@@ -217,6 +217,14 @@ TEST_F(ConformanceTest, WhatALostAnswerHidesIsFoundAndDeleted) {
   EXPECT_EQ(LeftBehind(), 0U);
 }
 
+TEST_F(ConformanceTest, WhatGrewAndCannotBeRestoredIsSaidAndTheRestJudged) {
+  AddRule(R"({"method":"CreateVolume","skip":7,"times":1,"code":"INTERNAL"})");
+  EXPECT_THAT(BrokenRules(), testing::ElementsAre("content")) << said_;
+  EXPECT_THAT(said_, HasSubstr("snapshot 4"));
+  EXPECT_THAT(ended_, IsOk());
+  EXPECT_GT(judgements_.size(), 100U);
+}
+
 TEST_F(ConformanceTest, ADriverThatHangsIsLeftInTime) {
   AddRule(R"({"method":"GetMetadataDelta","hold":true})");
   ctx_ = CallContext().WithTimeout(absl::Seconds(2));
