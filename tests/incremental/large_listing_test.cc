@@ -65,10 +65,11 @@ TEST(LargeListingTest, SixtyFourTebibytesInMillionsOfExtentsAreChunksInLittleMem
   CsiMetadataSource source(cluster.api, tokens, Random::Real(), {});
   const VolumeLayout layout = *VolumeLayout::Make(kVolumeBytes, kChunkBytes);
   ChunkLedger ledger(layout);
-  ChunkPlanner planner(layout, layout, [&ledger](const Level1Plan& plan) {
+  const auto record = [&ledger](const Level1Plan& plan) {
     ledger.Record(plan);
     return absl::OkStatus();
-  });
+  };
+  ChunkPlanner planner(layout, layout, record);
   int64_t extents = 0;
   int64_t early_bytes = 0;
   ASSERT_THAT(
