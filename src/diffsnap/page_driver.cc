@@ -75,10 +75,11 @@ absl::StatusOr<DriverPage> PageDriver::GetPage(const CallContext& ctx,
   const auto ask = [&](grpc::ClientContext& call) {
     return stub->GetDifferentialSnapshot(&call, question, &answer);
   };
-  grpc::Status status = CallDriver(ctx, page_time_max_, ask);
+  const CallContext in_time = ctx.WithTimeout(page_time_max_);  // All attempts together.
+  grpc::Status status = CallDriver(in_time, page_time_max_, ask);
   while (incremental::IsMessageTooLong(status) && question.max_entries() > kEntriesMin) {
     question.set_max_entries(std::max(question.max_entries() / kEntriesDivisor, kEntriesMin));
-    status = CallDriver(ctx, page_time_max_, ask);
+    status = CallDriver(in_time, page_time_max_, ask);
   }
   if (incremental::IsMessageTooLong(status)) {
     return ContractViolation(absl::StrCat("a page of ", question.max_entries(),
