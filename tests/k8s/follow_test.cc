@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -23,6 +24,7 @@ using testing::ElementsAre;
 using testing::Pair;
 
 const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
+constexpr std::chrono::seconds kPatience{20};  // For what comes at once.
 
 Json Thing(const std::string& name, const std::string& state) {
   return Json{{"metadata", {{"namespace", "ns"}, {"name", name}}}, {"data", {{"state", state}}}};
@@ -55,10 +57,12 @@ class Mirror : public ObjectFollower {
   // Blocks until the thing is in this state; "": gone.
   void Await(const std::string& name, const std::string& state) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
-      const auto found = states_.find(name);
-      return (found == states_.end() ? "" : found->second) == state;
-    });
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience,
+                                  [&] {
+                                    const auto found = states_.find(name);
+                                    return (found == states_.end() ? "" : found->second) == state;
+                                  }))
+        << name << " never is \"" << state << "\"";
   }
 
   int lists() {
