@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import subprocess
 
 CHUNK_BYTES = 4 << 20
 
@@ -35,3 +36,20 @@ def checksum(path, length_bytes=None, offset_bytes=0):
             digest.update(chunk)
             left = None if left is None else left - len(chunk)
     return digest.hexdigest()
+
+
+def scatter(path, seed, writes, length_bytes):
+    """Writes single bytes, none of them zero, all over a file."""
+    chance = random.Random(seed)
+    with open(path, "r+b") as target:
+        for _ in range(writes):
+            target.seek(chance.randrange(length_bytes))
+            target.write(bytes([chance.randrange(1, 256)]))
+
+
+def differing_blocks(path, other, length_bytes, block_bytes):
+    """The numbers of the blocks in which two files have different bytes, as `cmp -l` says."""
+    done = subprocess.run(["cmp", "-l", "-n", str(length_bytes), path, other],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return sorted({(int(line.split()[0]) - 1) // block_bytes for line in done.stdout.splitlines()})

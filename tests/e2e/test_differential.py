@@ -1,14 +1,13 @@
 """DifferentialSnapshots of real VolumeSnapshots: what is served is what `cmp` finds, to whom may have it, whoever dies."""
 
 import dataclasses
-import random
-import subprocess
 
 import pytest
 import yaml
 
 import cluster_api
 import components
+import data
 import differential
 import objects
 import rights
@@ -28,22 +27,10 @@ class Volume:
     two: str
 
 
-def scatter(path, seed):
-    """Writes WRITES single bytes all over a volume."""
-    chance = random.Random(seed)
-    with open(path, "r+b") as volume:
-        for _ in range(WRITES):
-            volume.seek(chance.randrange(VOLUME_BYTES))
-            volume.write(bytes([chance.randrange(1, 256)]))
-
-
-def differing_blocks(path, other):
-    """The runs of blocks in which two files have different bytes, as `cmp -l` says."""
-    done = subprocess.run(["cmp", "-l", "-n", str(VOLUME_BYTES), path, other],
-                          capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stderr
-    found = {(int(line.split()[0]) - 1) // BLOCK_BYTES for line in done.stdout.splitlines()}
-    return differential.merged((block * BLOCK_BYTES, BLOCK_BYTES) for block in sorted(found))
+def differing_runs(path, other):
+    """The runs of blocks in which two files have different bytes."""
+    return differential.merged((block * BLOCK_BYTES, BLOCK_BYTES)
+                               for block in data.differing_blocks(path, other, VOLUME_BYTES, BLOCK_BYTES))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +42,7 @@ def volume(beds, shared_workspace):
     bed.create_claim("data", app, VOLUME_BYTES)
     handles = []
     for seed, name in enumerate(("one", "two")):
-        scatter(bed.volume_path("data", app), seed)
+        data.scatter(bed.volume_path("data", app), seed, WRITES, VOLUME_BYTES)
         handles.append(bed.create_snapshot(name, app, "data"))
     return Volume(app, *handles)
 
@@ -75,7 +62,7 @@ def served_bed(beds, volume):
 
 
 def changed_blocks(bed, volume):
-    return differing_blocks(bed.driver.snapshot_path(volume.two), bed.driver.snapshot_path(volume.one))
+    return differing_runs(bed.driver.snapshot_path(volume.two), bed.driver.snapshot_path(volume.one))
 
 
 def ask_pair(bed, volume, name="pair", **spec):
@@ -89,7 +76,7 @@ def ask_pair(bed, volume, name="pair", **spec):
 def test_pages_are_what_cmp_says(served_bed, volume):
     bed = served_bed
     changed = changed_blocks(bed, volume)
-    allocated = differing_blocks(bed.driver.snapshot_path(volume.two), "/dev/zero")
+    allocated = differing_runs(bed.driver.snapshot_path(volume.two), "/dev/zero")
     assert 0 < len(changed) < len(allocated)
 
     pair = ask_pair(bed, volume)
@@ -275,7 +262,7 @@ def test_a_base_without_an_object_is_known_by_its_handle(served_bed, volume):
     assert failed["status"]["error"].startswith("BaseSnapshotNotFound: ")
     served = differential.ask(bed, "by-handle", app, targetVolumeSnapshotName="two", baseSnapshotHandle=handle)
     reader = differential.Reader(bed, served)
-    assert differential.blocks(reader.pages()) == differing_blocks(
+    assert differential.blocks(reader.pages()) == differing_runs(
         bed.driver.snapshot_path(volume.two), bed.driver.snapshot_path(handle))
     bed.driver.remove_snapshot(handle)
     with pytest.raises(differential.Refused) as refused:

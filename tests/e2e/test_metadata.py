@@ -2,11 +2,10 @@
 
 import base64
 import dataclasses
-import random
-import subprocess
 
 import pytest
 
+import data
 import metadata
 import pki
 import rights
@@ -27,24 +26,18 @@ class Volume:
     two: str
 
 
-def scatter(path, seed):
-    """Writes WRITES single bytes all over a volume, and zeros over its third MiB."""
-    chance = random.Random(seed)
+def write_all_over(path, seed):
+    """Writes WRITES single bytes, and zeros over the third MiB."""
+    data.scatter(path, seed, WRITES, VOLUME_BYTES)
     with open(path, "r+b") as volume:
-        for _ in range(WRITES):
-            volume.seek(chance.randrange(VOLUME_BYTES))
-            volume.write(bytes([chance.randrange(1, 256)]))
         volume.seek(2 * MIB)
         volume.write(bytes(MIB))
 
 
 def differing_blocks(path, other):
-    """The blocks in which two files have different bytes, as `cmp -l` says."""
-    done = subprocess.run(["cmp", "-l", "-n", str(VOLUME_BYTES), path, other],
-                          capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stderr
-    blocks = {(int(line.split()[0]) - 1) // BLOCK_BYTES for line in done.stdout.splitlines()}
-    return [(block * BLOCK_BYTES, BLOCK_BYTES) for block in sorted(blocks)]
+    """The blocks in which two files have different bytes, as extents."""
+    return [(block * BLOCK_BYTES, BLOCK_BYTES)
+            for block in data.differing_blocks(path, other, VOLUME_BYTES, BLOCK_BYTES)]
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +49,7 @@ def volume(beds, shared_workspace):
     bed.create_claim("data", app, VOLUME_BYTES)
     handles = []
     for seed, name in enumerate(("one", "two")):
-        scatter(bed.volume_path("data", app), seed)
+        write_all_over(bed.volume_path("data", app), seed)
         handles.append(bed.create_snapshot(name, app, "data"))
     return Volume(app, *handles)
 
