@@ -13,6 +13,7 @@
 #include "cli/session.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/controller.h"
+#include "diffsnap/differential_snapshot.h"
 #include "diffsnap/page_service.h"
 #include "diffsnap/rest_server.h"
 #include "k8s/config.h"
@@ -27,8 +28,9 @@ constexpr std::size_t kCursorKeyBytes = 32;
 constexpr char kLeasePrefix[] = "csi-delta-diffsnap-";
 
 std::string AudienceOf(const DiffsnapSettings& settings, const diffsnap::CsiDriver& driver) {
-  return settings.audience.empty() ? absl::StrCat(diffsnap::kApiGroup, "/", driver.name)
-                                   : settings.audience;
+  return settings.audience.empty()
+             ? absl::StrCat(diffsnap::DifferentialSnapshotType().group, "/", driver.name)
+             : settings.audience;
 }
 
 net::HttpResponse NoPagesHere() {

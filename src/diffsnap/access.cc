@@ -8,6 +8,7 @@
 #include "base/crypto.h"
 #include "base/json.h"
 #include "base/status_macros.h"
+#include "diffsnap/differential_snapshot.h"
 
 namespace csidelta::diffsnap {
 namespace {
@@ -87,7 +88,7 @@ absl::Status AccessReviewer::Decide(const CallContext& ctx, const Secret& token,
   ASSIGN_OR_RETURN(const Json user, WhoIs(ctx, token));
   RETURN_IF_ERROR(CheckRight(ctx, user,
                              {{"verb", "get"},
-                              {"group", kApiGroup},
+                              {"group", DifferentialSnapshotType().group},
                               {"resource", "differentialsnapshots"},
                               {"namespace", namespace_name},
                               {"name", name}}));

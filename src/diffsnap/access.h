@@ -14,9 +14,6 @@
 
 namespace csidelta::diffsnap {
 
-inline constexpr char kApiGroup[] = "diffsnap.csi-delta.io";
-inline constexpr char kApiVersion[] = "v1alpha1";
-
 // How long a decision counts without being asked for again, and how many are remembered.
 inline constexpr absl::Duration kDecisionAgeMax = absl::Seconds(10);
 inline constexpr int64_t kDecisionsMax = 4096;

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "diffsnap/access.h"
-
 namespace csidelta::diffsnap {
 namespace {
 
@@ -12,12 +10,6 @@ constexpr std::pair<RequestState, const char*> kStates[] = {{RequestState::kPend
                                                             {RequestState::kFailure, "Failure"}};
 
 }  // namespace
-
-const k8s::ResourceType& DifferentialSnapshotType() {
-  static const auto& type = *new k8s::ResourceType{kApiGroup, kApiVersion, "differentialsnapshots",
-                                                   "DifferentialSnapshot", /*namespaced=*/true};
-  return type;
-}
 
 k8s::ObjectKey DifferentialSnapshotKey(const Json& object) {
   return {.type = DifferentialSnapshotType(),

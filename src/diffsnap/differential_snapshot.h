@@ -5,14 +5,14 @@
 
 #include "base/json.h"
 #include "diffsnap/pair_table.h"
+#include "incremental/differential_request.h"
 #include "k8s/api_client.h"
 
 // The kind DifferentialSnapshot and how to read its objects: deploy/differentialsnapshot-crd.yaml.
 // All reading is pure, never throws, and takes a value of the wrong type for a missing one.
 namespace csidelta::diffsnap {
 
-// Built on first use; lives for ever.
-const k8s::ResourceType& DifferentialSnapshotType();
+using incremental::DifferentialSnapshotType;
 
 k8s::ObjectKey DifferentialSnapshotKey(const Json& object);
 

@@ -169,7 +169,7 @@ PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) 
                                                  ? cursor->volume_size_bytes
                                                  : pair->volume_size_bytes,
                         .parameters = pair->parameters,
-                        .secrets = pair->secrets,
+                        .secrets = {},
                         .from_bytes = cursor->from_bytes,
                         .driver_token = cursor->driver_token,
                         .entries_max = query.entries_max};
@@ -179,7 +179,7 @@ PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) 
       return DifferentialError{.code = DifferentialErrorCode::kUnavailable,
                                .message = std::string(secrets.status().message())};
     }
-    request.secrets.merge(*secrets);
+    request.secrets = *std::move(secrets);
   }
   absl::StatusOr<DriverPage> answer = driver_.GetPage(ctx, request);
   if (IsContractViolation(answer.status())) {

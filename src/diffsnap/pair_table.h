@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "base/secret.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/cursor.h"
 
@@ -19,9 +18,8 @@ struct ResolvedPair {
   std::string volume_handle;
   int64_t volume_size_bytes = 0;  // of the target; 0: not known
   std::map<std::string, std::string> parameters;
-  std::map<std::string, Secret> secrets = {};  // for the driver
-  std::string start_offset;                    // of the object's spec: for who names none
-  SecretsOwner secrets_owner = {};             // whose secrets are read for each page
+  std::string start_offset;         // of the object's spec: for who names none
+  SecretsOwner secrets_owner = {};  // whose secrets are read for each page
 };
 
 // The pairs that are served, by namespace and name. Who follows the API server writes it, who

@@ -364,14 +364,16 @@ TEST_P(CsiDriversTest, TheSecretsReachTheDriver) {
                        R"(","unless_secret":{"user":"s3cret"},"code":"PERMISSION_DENIED",)",
                        R"("message":"not s3cret"})"));
   ExpectError(Ask("", 10), DifferentialErrorCode::kPermissionDenied, "not s3cret");
-  pair_.secrets = {{"user", Secret("s3cret")}};
-  pairs_.Put("ns", "a", pair_);
-  Page("", 10);
+  DriverRequest request = Request();
+  request.secrets = {{"user", Secret("s3cret")}};
+  const CallContext ctx = CallContext().WithTimeout(kLong);
+  EXPECT_THAT(driver_->GetPage(ctx, request), IsOk());
   // What a driver says about a secret does not go further.
   faults_.Clear();
   AddRule(
       absl::StrCat(R"({"method":")", method(), R"(","code":"UNKNOWN","message":"bad s3cret"})"));
-  ExpectError(Ask("", 10), DifferentialErrorCode::kInternal, "the driver: bad ***");
+  EXPECT_THAT(driver_->GetPage(ctx, request),
+              StatusIs(absl::StatusCode::kUnknown, HasSubstr("bad ***")));
 }
 
 // What only pages have.

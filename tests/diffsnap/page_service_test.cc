@@ -80,7 +80,6 @@ class PageServiceTest : public testing::Test {
             .volume_handle = "volume",
             .volume_size_bytes = int64_t{1} << 30,
             .parameters = {{"quality", "good"}},
-            .secrets = {{"key", Secret("s3cret")}},
             .start_offset = ""};
   }
 
@@ -149,7 +148,6 @@ TEST_F(PageServiceTest, TheDriverIsAskedForThePairAndItsParameters) {
   EXPECT_EQ(request.volume_handle, "volume");
   EXPECT_EQ(request.volume_size_bytes, int64_t{1} << 30);
   EXPECT_EQ(request.parameters.at("quality"), "good");
-  EXPECT_EQ(request.secrets.at("key"), Secret("s3cret"));
   EXPECT_EQ(request.entries_max, 4);
 }
 
@@ -226,7 +224,6 @@ TEST_F(PageServiceTest, TheDriverIsShownTheSecretsOfTheClass) {
   ClassSecrets secrets(api);
   PageService service(pairs_, driver_, CursorCodec(Secret(std::string(32, 'k'))), &secrets);
   ResolvedPair pair = Pair("uid-c");
-  pair.secrets = {};
   pair.secrets_owner.class_name = "fast";
   pairs_.Put("ns", "c", pair);
   const PageQuery query{.namespace_name = "ns", .name = "c", .start_offset = "", .entries_max = 4};
