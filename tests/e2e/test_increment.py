@@ -10,20 +10,31 @@ from engine import CHUNK_BYTES, VOLUME_BYTES, Engine
 WRITTEN_CHUNKS = (0, 17, 18, 90, 127)
 
 
-@pytest.fixture(params=["csi-metadata", "differential-snapshot"])
+PAGES_ALONE = "differential-snapshot of a driver with GetDifferentialSnapshot alone"
+
+
+@pytest.fixture(params=["csi-metadata", "differential-snapshot", pytest.param(
+    PAGES_ALONE, id="pages-alone", marks=pytest.mark.own_driver("it does not know GetDifferentialSnapshot"))])
 def engine(request, beds, tmp_path):
-    """Asks the cluster in one of two ways, while the other is not there."""
+    """Asks the cluster in one way, while the others are not there."""
     bed = beds.get()
     if request.param == "csi-metadata":
         metadata.serve(bed)
         kubeconfig = metadata.kubeconfig(bed, metadata.CLIENT)
     else:
         bed.api.delete("snapshotmetadataservices", bed.driver.name)
+        if request.param == PAGES_ALONE:
+            for beside_the_driver in (metadata.SIDECAR, differential.FIRST):
+                bed.stop(beside_the_driver)
+            bed.configure_driver("--differential-snapshot", "--no-snapshot-metadata", "--cursors", "opaque")
         differential.serve(bed)
         kubeconfig = differential.kubeconfig(bed)
     engine = Engine(bed, tmp_path / "repository", kubeconfig)
-    engine.source = request.param
+    engine.source = request.param.split()[0]
     yield engine
+    if request.param == PAGES_ALONE:
+        bed.stop(differential.FIRST)
+        bed.configure_driver()
     if request.param != "csi-metadata" and bed.api.get("namespaces", metadata.NAMESPACE):
         bed.api.create("snapshotmetadataservices", metadata.service_object(bed))
 
