@@ -156,11 +156,11 @@ def run_image(into):
 
 
 def bed_environment(preset="dev"):
-    """Which programs and which CSI driver the bed uses, unless the caller chose."""
+    """Which programs, tests and CSI driver the bed uses, unless the caller chose."""
     tests = build.folder(preset) / "bin"
     defaults = {"CSI_DELTA_PLUGIN": build.folder("release") / "bin" / build.PLUGIN,
                 "CSI_DELTA_PROGRAM": build.folder("release") / "bin" / build.PROGRAM,
-                "CSI_DELTA_STORE_CONTRACT": tests / "object_store_contract_test",
+                "CSI_DELTA_TESTS": tests,
                 "CSI_DELTA_CSI_DRIVER": tests / "csi-delta-test-driver"}
     return {key: os.environ.get(key) or str(value) for key, value in defaults.items()}
 

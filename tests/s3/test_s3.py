@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 import random
 
 import gateway
@@ -12,7 +13,8 @@ from conftest import PROGRAM, ROOT, run
 MIB = 1 << 20
 CHUNK_BYTES = MIB
 IMAGE_CHUNKS = 40
-CONTRACT_TEST = os.environ.get("CSI_DELTA_STORE_CONTRACT") or ROOT / "build/dev/bin/object_store_contract_test"
+BUILT = pathlib.Path(os.environ.get("CSI_DELTA_TESTS") or ROOT / "build/dev/bin")
+CONTRACT_TEST = BUILT / "object_store_contract_test"
 OBJECTS = 10_000
 
 
