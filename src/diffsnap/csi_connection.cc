@@ -32,6 +32,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenCsiChannel(const std::string&
   options.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");
   options.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // A connection of its own.
   options.SetMaxReceiveMessageSize(static_cast<int>(message_bytes_max));
+  incremental::LimitLookahead(options);
   options.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMs);
   options.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMs);
   options.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMs);

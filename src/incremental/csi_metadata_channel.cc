@@ -78,6 +78,7 @@ grpc::ChannelArguments ChannelOptions(const std::string& server_name, int64_t me
   options.SetSslTargetNameOverride(server_name);
   options.SetString(GRPC_ARG_DEFAULT_AUTHORITY, server_name);
   options.SetMaxReceiveMessageSize(static_cast<int>(message_bytes_max));
+  LimitLookahead(options);
   options.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
                  static_cast<int>(absl::ToInt64Milliseconds(kKeepaliveInterval)));
   options.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,

@@ -16,6 +16,12 @@ void DropGrpcLine(gpr_log_func_args*) {}
 
 void SilenceGrpc() { gpr_set_log_function(DropGrpcLine); }
 
+void LimitLookahead(grpc::ChannelArguments& options) {
+  constexpr int kLookaheadBytes = 512 << 10;
+  options.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  options.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+}
+
 gpr_timespec GrpcDeadlineIn(absl::Duration duration) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                       gpr_time_from_millis(absl::ToInt64Milliseconds(duration), GPR_TIMESPAN));

@@ -25,6 +25,10 @@ using MessageReceiver = absl::FunctionRef<absl::Status(absl::string_view wire)>;
 // gRPC's own lines would stand between a program's; what matters of them is in the status.
 void SilenceGrpc();
 
+// Lets a stream bring half a mebibyte that nobody has asked for yet. Without it gRPC takes what a
+// fast server gives: many mebibytes, and the more the longer the stream is.
+void LimitLookahead(grpc::ChannelArguments& options);
+
 // The moment that far away, on a clock that no one can set.
 gpr_timespec GrpcDeadlineIn(absl::Duration duration);
 

@@ -6,7 +6,7 @@
 listing: a server that has encoded its answer before anybody asks (tests/e2e/modules/metadata/replay) sends 32 million
 tuples, 256, 4,096 and 16,000 to a message; our client and upstream's iterator (same release as the sidecar) take turns as
 whole processes, discovery, token and TLS included. Server and client have one processor each. How fast the server is
-says a client that throws the bytes away.
+says its processor's time for a client that throws the bytes away.
 
 pages: `csi-delta diffsnap` beside a driver that has encoded its answer before anybody asks, and a client that reads its
 pages over TLS; server and client have one processor each. Once with all tuples and once with an eighth of them: memory
@@ -128,15 +128,18 @@ class Ended:
 
     def __init__(self, process):
         self.process = process
+        self.output = ""  # What it printed, once it has ended.
 
     def __enter__(self):
         return self.process
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(timeout=30)
-        if self.process.stdout:
-            self.process.stdout.close()
+        self.output = self.process.communicate(timeout=30)[0] or ""
+
+    def processor_seconds(self):
+        """What each answer of the replaying server took."""
+        return [float(taken) for taken in re.findall(r"answered .*processor=(\S+)", self.output)]
 
 
 def median(samples, field="seconds"):
@@ -154,12 +157,15 @@ def listing(world, runs, quick):
     raw, held = {}, True
     for per_message in PER_MESSAGE:
         samples = {who: [] for who in (OURS, THEIRS, NOBODY)}
-        with metadata.told(world.bed, address=f"127.0.0.1:{PORT}"), world.replayer(tuples, per_message):
+        server = world.replayer(tuples, per_message)
+        with metadata.told(world.bed, address=f"127.0.0.1:{PORT}"), server:
             for _ in range(runs):
                 for who, taken in samples.items():
                     taken.append(timed(world.client(who, tuples), str(tuples)))
         raw[per_message] = {who: [dataclasses.asdict(s) for s in taken] for who, taken in samples.items()}
-        print(f"\nlisting: {tuples:,} tuples, {per_message:,} to a message")
+        to_nobody = statistics.median(server.processor_seconds()[len(samples) - 1::len(samples)])
+        print(f"\nlisting: {tuples:,} tuples, {per_message:,} to a message; its server takes "
+              f"{to_nobody / tuples * 1e6:.3f} s of its processor per M tuples")
         for who, taken in samples.items():
             seconds = [sample.seconds for sample in taken]
             print(f"  {who:<20} {tuples / median(taken) / 1e6:7.1f} M tuples/s  {median(taken):6.2f} s "
@@ -167,10 +173,10 @@ def listing(world, runs, quick):
                   f"{median(taken, 'processor_seconds') / tuples * 1e6:6.3f} s processor per M tuples")
         if not quick:
             rate = median(samples[THEIRS]) / median(samples[OURS])
-            server = min(median(samples[OURS]), median(samples[THEIRS])) / median(samples[NOBODY])
+            ahead = min(median(samples[OURS]), median(samples[THEIRS])) / to_nobody
             held &= verdict(f"{rate:.2f}x upstream's rate (must >= {RATE_MIN}x)", rate >= RATE_MIN)
-            held &= verdict(f"the server is {server:.1f}x as fast as the faster of the two (must >= "
-                            f"{SERVER_RATE_MIN}x)", server >= SERVER_RATE_MIN)
+            held &= verdict(f"the server's processor could do {ahead:.1f}x what the faster of the two takes (must >= "
+                            f"{SERVER_RATE_MIN}x)", ahead >= SERVER_RATE_MIN)
     drive.keep("sources_listing", raw)
     return held
 
@@ -212,7 +218,7 @@ def pages(world, runs, quick):
     bed.stop(components.DIFFSNAP)
     tuples = TUPLES // 128 if quick else TUPLES // 4
     few = tuples // 8
-    _, _, peak_of_few = read_pages(world, few, 1)
+    _, _, peak_of_few = read_pages(world, few, runs)
     samples, processor, peak = read_pages(world, tuples, runs)
     drive.keep("sources_pages", {"samples": [dataclasses.asdict(s) for s in samples], "server_processor": processor,
                                  "peak_mib": peak, "peak_mib_of_an_eighth": peak_of_few})
@@ -230,7 +236,7 @@ def planner(world, runs, quick):
     """What it costs a backup of an unchanged volume to ask the cluster."""
     bed = world.bed
     mover = engine_module.Engine(bed, world.folder / "repository")
-    mover.backup("one", "bench")
+    parent, _ = mover.backup("one", "bench")
     bed.create_snapshot("two", "bench", "data")
     device = mover.device_of("two", "bench")
     (world.folder / "nothing").write_text('{"end":true}\n')
@@ -241,7 +247,7 @@ def planner(world, runs, quick):
         for _ in range(1 if quick else max(runs, PLANNER_RUNS)):
             for side, flags in sides.items():
                 start = time.monotonic()
-                result = mover.run("backup", *flags, "--path", "/bench/data", device)
+                result = mover.run("backup", *flags, "--parent", parent["snapshot_id"], "--path", "/bench/data", device)
                 found[side].append((time.monotonic() - start) * 1000)
                 if result["mode_done"] != "incremental" or result["read_bytes"] != 0:
                     raise SystemExit(f"{side}: read {result['read_bytes']} bytes of an unchanged volume: {result}")
