@@ -31,6 +31,7 @@ ALLOWED = {
     "datamover": ("incremental", "repository", "csi", "k8s", "net", "storage", "velero", "base"),
     "conformance": ("base",),
     "diffsnap": ("incremental", "csi", "k8s", "net", "base"),
+    "doctor": ("datamover", "incremental", "csi", "k8s", "net", "storage", "velero", "base"),
 }
 EVERYTHING = tuple(ALLOWED)
 ALLOWED["cli"] = EVERYTHING

@@ -100,10 +100,13 @@ def do_bench(arguments):
         client = build.build("release", ["list_blocks"]) / "bin" / "list_blocks"
         console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "sources.py", "--list-blocks", client, *extra]),
                     env=tiers.bed_environment())
+    elif what == "mover":
+        tiers.prepare_bed()
+        console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "mover.py", *extra]), env=tiers.bed_environment())
     elif what == "micro":
         console.run([build.build("release", ["engine_micro"]) / "bin" / "engine_micro", *extra])
     else:
-        raise Failure("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | micro")
+        raise Failure("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | mover [--quick] [--row NAME]... | micro")
 
 
 def _bench_plugin():
@@ -213,7 +216,7 @@ VERBS = {
     "demo": Verb("[--cluster]", "a volume backed up by its changes and judged by restic; with --cluster a backup and a "
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[--csi-driver PATH]", "run the scenarios on the real stack; other arguments go to pytest", do_e2e),
-    "bench": Verb("plugin | engine | sources | micro", "measure the plugin beside what Velero has, the engine beside "
+    "bench": Verb("plugin | engine | sources | mover | micro", "measure the plugin beside what Velero has, the engine beside "
                   "restic and kopia, lists of changed blocks beside upstream's client, parts of the engine alone",
                   do_bench),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),

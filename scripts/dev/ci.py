@@ -76,10 +76,10 @@ def account_of(into, skips_allowed=False):
     return _account(into, [], optional)
 
 
-TEST_TIERS = ("scripts", "unit", "image", "plugin manager", "sanity", "s3", "e2e")
+TEST_TIERS = ("scripts", "unit", "image", "plugin manager", "sanity", "s3", "e2e", "e2e moves")
 # All unit tests run in "asan", and the real tiers take their tests and drivers from there; a third build of them
 # would find nothing that the sanitizers' do not.
-CI_TIERS = ("checks", "scripts", "asan", "tsan", "image", "plugin manager", "sanity", "s3", "e2e")
+CI_TIERS = ("checks", "scripts", "asan", "tsan", "image", "plugin manager", "sanity", "s3", "e2e", "e2e moves")
 
 
 def _check_scenarios(into):

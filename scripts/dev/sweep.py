@@ -1,7 +1,7 @@
 """./dev sweep: every crash point, every fault and every seed, of which CI sees a sample.
 
-Test programs with the label "sweep" read CSI_DELTA_SWEEP: "all", or the seed by which they draw their sample. What
-they swept they record as the property "points" of the test.
+Test programs with the label "sweep", and scenarios with that marker, read CSI_DELTA_SWEEP: "all", or the seed by
+which they draw their sample. What they swept they record as the property "points" of the test.
 """
 
 import dataclasses
@@ -11,9 +11,11 @@ import xml.etree.ElementTree
 import build
 import console
 import results
-from console import Failure, say, stage
+import tiers
+from console import ROOT, Failure, say, stage
 
 PROGRAM_SECONDS_MAX = 3600
+SCENARIOS = "e2e sweep"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,21 +28,26 @@ class Swept:
     seconds: float
 
 
+def _swept(test_id, case):
+    points = [one.get("value") for one in case.iter("property") if one.get("name") == "points"]
+    outcome = results.PASSED
+    if case.find("failure") is not None or case.find("error") is not None:
+        outcome = results.FAILED
+    elif case.find("skipped") is not None:
+        outcome = results.SKIPPED
+    return Swept(test_id, int(points[-1]) if points else 0, outcome, float(case.get("time", 0)))
+
+
 def read(text, program):
     """The tests in a report of GoogleTest."""
-    found = []
-    for case in xml.etree.ElementTree.fromstring(text).iter("testcase"):
-        if case.get("status") != "run":
-            continue
-        points = [one.get("value") for one in case.iter("property") if one.get("name") == "points"]
-        outcome = results.PASSED
-        if case.find("failure") is not None:
-            outcome = results.FAILED
-        elif case.find("skipped") is not None:
-            outcome = results.SKIPPED
-        found.append(Swept(f"{program}::{case.get('classname')}.{case.get('name')}", int(points[-1]) if points else 0,
-                           outcome, float(case.get("time", 0))))
-    return found
+    return [_swept(f"{program}::{case.get('classname')}.{case.get('name')}", case)
+            for case in xml.etree.ElementTree.fromstring(text).iter("testcase") if case.get("status") == "run"]
+
+
+def read_scenarios(text):
+    """The tests in a report of pytest."""
+    return [_swept(f"{case.get('file')}::{case.get('name')}", case)
+            for case in xml.etree.ElementTree.fromstring(text).iter("testcase")]
 
 
 def programs(listing):
@@ -60,6 +67,17 @@ def _run_program(name, command, wish):
     return read(report.read_text(), name)
 
 
+def _run_scenarios(wish):
+    tiers.prepare_bed()
+    into = []
+    with tiers.tier(SCENARIOS, into) as this:
+        tiers.run_pytest(this, [ROOT / "tests" / "e2e"], extra=["-m", "sweep"], root=True,
+                         env={**tiers.bed_environment(), "CSI_DELTA_SWEEP": wish})
+    if into[0].error:
+        raise Failure(into[0].error)
+    return read_scenarios((results.results_folder() / SCENARIOS.replace(" ", "-") / "pytest.xml").read_text())
+
+
 def run(seed=None):
     """Sweeps all, or the sample of a seed; prints what was swept. True if nothing failed."""
     wish = seed or "all"
@@ -70,6 +88,7 @@ def run(seed=None):
         swept += _run_program(name, command, wish)
     if not swept:
         raise Failure("there is nothing to sweep")
+    swept += _run_scenarios(wish)
     say("")
     for one in swept:
         say(f"{one.outcome:<8}{one.points or '':>7} {one.seconds:>8.1f} s  {one.id}")

@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -8,12 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "backupitemactions/backup_facts.h"
+#include "backupitemactions/data_upload.h"
 #include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/data_transfer.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
+#include "k8s/find.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 #include "velero/quantity.h"
@@ -23,6 +27,8 @@ namespace csidelta::backupitemactions {
 namespace {
 
 using velero::VolumeDecision;
+
+constexpr char kUploadPrefix[] = "du-";
 
 // A provisioner makes no volume smaller than its snapshot.
 void RaiseRequest(int64_t restore_size_bytes, Json& pvc) {
@@ -70,19 +76,33 @@ class PvcAction : public velero::BackupItemAction {
     return NamingTheClaim(item, Save(ctx, backup, item));
   }
 
-  // No operation of ours runs on a claim.
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& /*backup*/) override {
-    return UnknownOperation(operation_id, ctx.clock->Now());
+                                                     const Json& backup) override {
+    if (!IsUpload(operation_id)) {
+      return UnknownOperation(operation_id, ctx.clock->Now());
+    }
+    return csi::TransferProgress(ctx, env_, UploadOf(backup, operation_id));
   }
 
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) override {
-    return absl::OkStatus();
+  absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
+                      const Json& backup) override {
+    return IsUpload(operation_id)
+               ? csi::CancelTransfer(ctx, env_.api, UploadOf(backup, operation_id))
+               : absl::OkStatus();
   }
 
  private:
+  static bool IsUpload(absl::string_view operation_id) {
+    return absl::StartsWith(operation_id, kUploadPrefix);
+  }
+
+  static csi::Transfer UploadOf(const Json& backup, absl::string_view operation_id) {
+    return {.type = csi::DataUploadType(),
+            .namespace_name = csi::Namespace(backup),
+            .operation_id = std::string(operation_id)};
+  }
+
   // Whoever reads an error wants to know which claim it is about.
   static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
       const Json& item, absl::StatusOr<velero::BackupItemResult> result) {
@@ -97,15 +117,22 @@ class PvcAction : public velero::BackupItemAction {
                                                 const velero::Backup& backup, const Json& item) {
     ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
     Say(decision, item);
-    if (decision.kind != VolumeDecision::Kind::kSnapshot) {
-      return velero::BackupItemResult{};
+    switch (decision.kind) {
+      case VolumeDecision::Kind::kSnapshot:
+        return Snapshot(ctx, backup, item, decision);
+      case VolumeDecision::Kind::kMove:
+        return Move(ctx, backup, item, decision);
+      case VolumeDecision::Kind::kLeaveAlone:
+      case VolumeDecision::Kind::kAlreadyDone:
+        break;
     }
-    return Snapshot(ctx, backup, item, decision);
+    return velero::BackupItemResult{};
   }
 
   static void Say(const VolumeDecision& decision, const Json& item) {
-    const bool snapshot = decision.kind == VolumeDecision::Kind::kSnapshot;
-    const char* message = snapshot ? "taking a volume snapshot" : "volume left alone";
+    const bool ours = decision.kind == VolumeDecision::Kind::kSnapshot ||
+                      decision.kind == VolumeDecision::Kind::kMove;
+    const char* message = ours ? "taking a volume snapshot" : "volume left alone";
     if (decision.warn) {
       CSIDELTA_LOG(kWarn, message, {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
                    {"reason", decision.reason});
@@ -139,9 +166,7 @@ class PvcAction : public velero::BackupItemAction {
     if (name.empty()) {
       return Json();
     }
-    absl::StatusOr<Json> pv = env_.api.Get(
-        ctx, {.type = csi::PersistentVolumeType(), .namespace_name = "", .name = name});
-    return absl::IsNotFound(pv.status()) ? Json() : pv;
+    return k8s::FindOrNull(ctx, env_.api, csi::VolumeKey(name));
   }
 
   // A claim that was restored from a backup of the same name carries that backup's labels. Only
@@ -191,9 +216,8 @@ class PvcAction : public velero::BackupItemAction {
     return choice.name;
   }
 
-  absl::StatusOr<velero::BackupItemResult> Snapshot(const CallContext& ctx,
-                                                    const velero::Backup& backup, const Json& item,
-                                                    const VolumeDecision& decision) {
+  absl::StatusOr<csi::TakenSnapshot> Take(const CallContext& ctx, const velero::Backup& backup,
+                                          const Json& item, const VolumeDecision& decision) {
     ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
     facts_.SweepOnce(ctx, backup, *config);
     ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, backup, item, decision));
@@ -212,13 +236,91 @@ class PvcAction : public velero::BackupItemAction {
         {"asked_at", csi::ToRfc3339(asked_at)},
         {"cut_at", cut_at.has_value() ? csi::ToRfc3339(*cut_at) : "unknown"},
         {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(ctx.clock->Now() - asked_at))});
+    return taken;
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Snapshot(const CallContext& ctx,
+                                                    const velero::Backup& backup, const Json& item,
+                                                    const VolumeDecision& decision) {
+    ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, Take(ctx, backup, item, decision));
     velero::BackupItemResult result;
     result.item = ArchivedClaim(item, backup, taken);
     result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
                                        .resource = csi::VolumeSnapshotType().plural,
-                                       .namespace_name = request.claim_namespace,
+                                       .namespace_name = csi::Namespace(item),
                                        .name = csi::Name(taken.snapshot)});
     return result;
+  }
+
+  // A volume snapshot, and a DataUpload that hands it to our data mover.
+  absl::StatusOr<velero::BackupItemResult> Move(const CallContext& ctx,
+                                                const velero::Backup& backup, const Json& item,
+                                                const VolumeDecision& decision) {
+    const csi::Transfer transfer{
+        .type = csi::DataUploadType(),
+        .namespace_name = backup.namespace_name,
+        .operation_id = csi::UploadOperationId(backup.uid, csi::Uid(item))};
+    ASSIGN_OR_RETURN(std::optional<Json> upload, csi::FindTransfer(ctx, env_.api, transfer));
+    Json claim = item;
+    if (!upload.has_value()) {
+      ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, Take(ctx, backup, item, decision));
+      ASSIGN_OR_RETURN(upload, HandOver(ctx, backup, item, transfer, taken));
+      if (const auto size_bytes = csi::RestoreSizeBytes(taken.content); size_bytes.has_value()) {
+        RaiseRequest(*size_bytes, claim);
+      }
+    }
+    if (csi::Name(*upload) != csi::TransferName(backup.name, transfer.operation_id)) {
+      CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", csi::Namespace(item)},
+                   {"pvc", csi::Name(item)}, {"data_upload", csi::Name(*upload)},
+                   {"reason", "another action asked a data mover for it in this backup"});
+      return velero::BackupItemResult{};
+    }
+    velero::BackupItemResult result;
+    result.item = MovedClaim(std::move(claim), backup, *upload);
+    result.operation_id = transfer.operation_id;
+    result.post_operation_items.push_back({.group = transfer.type.group,
+                                           .resource = transfer.type.plural,
+                                           .namespace_name = transfer.namespace_name,
+                                           .name = csi::Name(*upload)});
+    return result;
+  }
+
+  // Where it is certain that nobody takes the VolumeSnapshot over, it goes, with the driver's
+  // snapshot. Else it stays until a later backup finds it left over.
+  absl::StatusOr<Json> HandOver(const CallContext& ctx, const velero::Backup& backup,
+                                const Json& item, const csi::Transfer& transfer,
+                                const csi::TakenSnapshot& taken) {
+    const std::string snapshot = csi::Name(taken.snapshot);
+    const absl::StatusOr<Json> upload = csi::EnsureTransfer(
+        ctx, env_.api, transfer,
+        MakeDataUpload(
+            {.backup = backup,
+             .claim = item,
+             .volume_snapshot = snapshot,
+             .snapshot_class = GetString(taken.snapshot, {"spec", "volumeSnapshotClassName"}),
+             .driver = GetString(taken.content, {"spec", "driver"})}));
+    if (upload.ok()) {
+      CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
+                   {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                   {"volume_snapshot", snapshot}, {"data_upload", csi::Name(*upload)});
+      return upload;
+    }
+    const CallContext after = csi::CleanUpContext(env_.clock);
+    const absl::StatusOr<std::optional<Json>> there = csi::FindTransfer(after, env_.api, transfer);
+    if (there.ok() && there->has_value()) {
+      return **there;
+    }
+    const absl::Status removed =
+        there.ok() ? csi::RemoveSnapshot(after, env_.api,
+                                         csi::VolumeSnapshotKey(csi::Namespace(item), snapshot),
+                                         csi::Uid(taken.snapshot))
+                   : there.status();
+    if (!removed.ok()) {
+      CSIDELTA_LOG(kWarn, "a volume snapshot taken in vain is left",
+                   {"namespace", csi::Namespace(item)}, {"volume_snapshot", snapshot},
+                   {"status", removed.ToString()});
+    }
+    return Annotate(upload.status(), "the data mover cannot be asked to move the volume snapshot");
   }
 
   csi::Environment env_;

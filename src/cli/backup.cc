@@ -43,6 +43,8 @@ constexpr int64_t kKnownShare = 4;
 // While one upload waits for its answer another uses the line; the budget decides how many there
 // are.
 constexpr int kUploadsToBucketMax = 16;
+// What the lists that tell the repository's size may take.
+constexpr absl::Duration kMeasureTimeMax = absl::Seconds(30);
 
 struct CompressionName {
   absl::string_view name;
@@ -108,7 +110,8 @@ class BackupCommand : public Command {
       const CallContext& ctx, Repository& repository, const repository::RepoSnapshot& record) const;
   absl::StatusOr<UploadOptions> MakeOptions(const CallContext& ctx, Session& session,
                                             Repository& repository) const;
-  // The name of the source and its state, for --immutable.
+  // The name of the source and its state, for --immutable. REQUIRES AskCluster() with
+  // --volume-snapshot.
   absl::StatusOr<std::string> Identity(const UploadOptions& options) const;
   absl::StatusOr<ResumeAnswer> UseUnfinished(const CallContext& ctx, Session& session,
                                              Repository& repository, UploadOptions& options) const;
@@ -122,6 +125,7 @@ class BackupCommand : public Command {
   bool force_ = false;
   bool new_chain_ = false;
   bool immutable_ = false;
+  bool measure_ = false;
   int64_t chunk_bytes_ = 0;
   std::string on_fallback_ = "warn";
   std::string compression_ = "auto";
@@ -152,6 +156,8 @@ VerbSyntax BackupCommand::Declare() {
             "DEVICE is a snapshot that nobody writes to: what a run before this one has read of it "
             "and stored, without coming to its end, is not read again",
             immutable_);
+  table.Add("--measure", "also say how large the repository is, and how many snapshots it holds",
+            measure_);
   table.AddBytes("--chunk-size",
                  "a power of two from 256KiB to 4MiB; else the parent's, or for a first backup "
                  "512KiB, and 1MiB above 4 TiB",
@@ -288,13 +294,16 @@ absl::StatusOr<UploadOptions> BackupCommand::MakeOptions(const CallContext& ctx,
     return lock->Fence(fence_ctx);
   };
   options.store_numbers = [&session] { return session.Numbers(); };
-  if (immutable_) {
-    ASSIGN_OR_RETURN(options.immutable_identity, Identity(options));
-  }
   return options;
 }
 
 absl::StatusOr<std::string> BackupCommand::Identity(const UploadOptions& options) const {
+  if (cluster_snapshot_ != nullptr) {
+    // Wherever it is looked at: the driver's handle is the same in each Pod and on each node.
+    const csi::BoundSnapshot& snapshot = cluster_snapshot_->snapshot();
+    return absl::StrCat(options.snapshot.hostname, "\n", options.snapshot.paths[0], "\n",
+                        snapshot.driver, "\n", snapshot.snapshot_handle);
+  }
   struct stat facts {};
   if (::stat(device_.c_str(), &facts) != 0) {
     return absl::NotFoundError(absl::StrCat(device_, " is gone"));
@@ -335,6 +344,19 @@ ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) const
   return result.audit_mismatch ? ExitCode::kAuditMismatch : ExitCode::kOk;
 }
 
+// The backup is good without it.
+void Measure(const CallContext& ctx, Session& session, const Repository& repository,
+             BackupResult& result) {
+  const absl::StatusOr<repository::RepositorySize> size =
+      repository::MeasureRepository(ctx.WithTimeout(kMeasureTimeMax), repository);
+  if (size.ok()) {
+    result.repository = *size;
+  } else {
+    session.console().Warn(
+        absl::StrCat("the repository's size is not known: ", size.status().message()));
+  }
+}
+
 absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& session) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,
                    FileBlockDevice::OpenForRead(device_));
@@ -351,16 +373,22 @@ absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& ses
   if (asks_cluster) {
     ASSIGN_OR_RETURN(source, AskCluster(ctx, session, *repository, options));
   }
+  if (immutable_) {
+    ASSIGN_OR_RETURN(options.immutable_identity, Identity(options));
+  }
   ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
                    UseUnfinished(ctx, session, *repository, options));
   ProgressMeter meter(session.console(), *ctx.clock);
   options.on_progress = [&meter](const incremental::UploadProgress& progress) {
     meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
   };
-  const absl::StatusOr<BackupResult> result =
+  absl::StatusOr<BackupResult> result =
       BlockUploader(*repository, *device, *source, *session.environment().random).Run(ctx, options);
   NoteEnd(ctx, *repository, unfinished, result.ok());
   RETURN_IF_ERROR(result.status());
+  if (measure_) {
+    Measure(ctx, session, *repository, *result);
+  }
   return Tell(session, *result);
 }
 

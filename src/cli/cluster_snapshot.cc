@@ -11,8 +11,6 @@
 #include "incremental/csi_metadata_source.h"
 #include "incremental/differential_request.h"
 #include "incremental/full_scan_source.h"
-#include "k8s/config.h"
-#include "k8s/rest_client.h"
 
 namespace csidelta::cli {
 
@@ -43,9 +41,7 @@ void ClusterSnapshotFlags::DeclareAccess(ArgumentTable& table) {
   table.Add("--metadata-server-name", "NAME",
             "the name in the service's certificate, if it is not the host of its address",
             server_name);
-  table.Add("--kubeconfig", "FILE", "how to reach the cluster; else KUBECONFIG, or as a Pod does",
-            kubeconfig);
-  table.Add("--kubecontext", "NAME", "which context of it; else its current one", kubecontext);
+  cluster.Declare(table);
 }
 
 absl::StatusOr<std::unique_ptr<ClusterSnapshot>> ClusterSnapshot::Open(
@@ -55,10 +51,7 @@ absl::StatusOr<std::unique_ptr<ClusterSnapshot>> ClusterSnapshot::Open(
     return absl::InvalidArgumentError(
         absl::StrCat("--volume-snapshot ", flags.volume_snapshot, " is not NAMESPACE/NAME"));
   }
-  k8s::ClientSettings settings = k8s::ClientSettings::FromEnvironment();
-  settings.kubeconfig = flags.kubeconfig;
-  settings.kubecontext = flags.kubecontext;
-  std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(std::move(settings));
+  std::unique_ptr<k8s::ApiClient> api = flags.cluster.MakeClient();
   ASSIGN_OR_RETURN(
       csi::BoundSnapshot snapshot,
       csi::ReadBoundSnapshot(ctx, *api, parts[0], parts[1], flags.change_id_annotation));

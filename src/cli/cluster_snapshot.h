@@ -7,6 +7,7 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "cli/arguments.h"
+#include "cli/cluster_access.h"
 #include "csi/audience_tokens.h"
 #include "csi/bound_snapshot.h"
 #include "incremental/changed_block_source.h"
@@ -25,8 +26,7 @@ struct ClusterSnapshotFlags {
   std::string service_account;
   std::string token_file;
   std::string server_name;
-  std::string kubeconfig;
-  std::string kubecontext;
+  ClusterAccess cluster;
 
   // Those of who has a parent.
   void Declare(ArgumentTable& table);

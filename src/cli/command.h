@@ -40,8 +40,15 @@ std::unique_ptr<Command> MakeKeyListCommand();
 std::unique_ptr<Command> MakeKeyAddCommand();
 std::unique_ptr<Command> MakeKeyRemoveCommand();
 std::unique_ptr<Command> MakeKeyPasswdCommand();
+std::unique_ptr<Command> MakeDatamoverCommand();
 std::unique_ptr<Command> MakeDiffsnapCommand();
 std::unique_ptr<Command> MakeConformanceCommand();
+std::unique_ptr<Command> MakeStatusCommand();
+std::unique_ptr<Command> MakeDoctorCommand();
+std::unique_ptr<Command> MakeWorkerCommand();
+std::unique_ptr<Command> MakeMoverKeyExportCommand();
+std::unique_ptr<Command> MakeMoverKeyImportCommand();
+std::unique_ptr<Command> MakeUninstallCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 
 // All of them, in the order of --help.

@@ -4,11 +4,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/diffsnap_service.h"
 #include "incremental/differential_wire.h"
 #include "k8s/config.h"
-#include "k8s/rest_client.h"
 
 namespace csidelta::cli {
 namespace {
@@ -46,10 +46,7 @@ class DiffsnapCommand : public Command {
     absl::StatusOr<diffsnap::CsiDriver> driver =
         diffsnap::MakeDifferentialDriver(ctx, csi_address_, driver_options);
     RETURN_IF_ERROR(driver.status());
-    k8s::ClientSettings client = k8s::ClientSettings::FromEnvironment();
-    client.kubeconfig = kubeconfig_;
-    client.kubecontext = kubecontext_;
-    const std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(std::move(client));
+    const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
     RETURN_IF_ERROR(RunDiffsnapService(ctx, *api, *driver, settings_));
     return ExitCode::kOk;
   }
@@ -79,9 +76,7 @@ class DiffsnapCommand : public Command {
     table.Add("--leader-election-namespace", "NS",
               "where the lease of the controllers lies; else the Pod's own",
               settings_.lease_namespace);
-    table.Add("--kubeconfig", "FILE", "how to reach the cluster; else KUBECONFIG, or as a Pod does",
-              kubeconfig_);
-    table.Add("--kubecontext", "NAME", "which context of it; else its current one", kubecontext_);
+    access_.Declare(table);
   }
 
   void DeclareLimits(ArgumentTable& table) {
@@ -107,8 +102,7 @@ class DiffsnapCommand : public Command {
   }
 
   std::string csi_address_;
-  std::string kubeconfig_;
-  std::string kubecontext_;
+  ClusterAccess access_;
   DiffsnapSettings settings_;
 };
 

@@ -68,6 +68,9 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
       return absl::StrCat(message,
                           "; make one with csi-delta init, or give another place with --repo");
     case ExitCode::kWrongPassword:
+      if (absl::StrContains(message, "; ")) {
+        return std::string(message);  // of several keys
+      }
       return absl::StrCat("the password does not open ", place,
                           "; give the right one with --password-file or RESTIC_PASSWORD");
     case ExitCode::kLocked:

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -7,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/prune_verb.h"
+#include "cli/resume.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 #include "repository/forget.h"
@@ -115,14 +117,18 @@ class ForgetCommand : public Command {
   absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx,
                                                   const Repository& repository) const;
   void Tell(Session& session, const std::vector<ForgetGroup>& groups, std::size_t removed) const;
+  bool CountsAsRemoved() const;
+  absl::StatusOr<bool> SparesUnfinished(const CallContext& ctx, const Repository& repository) const;
 
   std::vector<std::string> ids_;
   KeepRules rules_;
   std::vector<std::string> keep_tags_;
   std::string group_by_ = "host,paths";
   SnapshotFilter filter_;
+  bool ignore_missing_ = false;
   bool dry_run_ = false;
   bool prune_ = false;
+  bool spare_unfinished_ = false;
   PruneFlags prune_flags_;
 };
 
@@ -150,8 +156,15 @@ VerbSyntax ForgetCommand::Declare() {
             "which snapshots compete: \"host,paths\" (the default), with tags too, or \"\"",
             group_by_);
   DeclareFilterFlags(table, filter_, "--host");
+  table.Add("--ignore-missing",
+            "an ID that is not there counts as removed, and \"latest\" as nothing",
+            ignore_missing_);
   table.Add("-n,--dry-run", "only say what would be done", dry_run_);
   table.Add("--prune", "free the space too, if something was removed", prune_);
+  table.Add("--spare-unfinished",
+            "leave the space for later while a backup that did not come to its end may go on: what "
+            "it stored would go, too",
+            spare_unfinished_);
   DeclarePruneFlags(table, prune_flags_);
   return {.name = "forget",
           .summary = "Remove snapshots, by rules or by their ids",
@@ -168,8 +181,12 @@ absl::StatusOr<std::vector<ForgetGroup>> ForgetCommand::Decide(const CallContext
     }
     ForgetGroup group;
     for (const std::string& id : ids_) {
-      ASSIGN_OR_RETURN(StoredSnapshot stored, ChooseSnapshot(ctx, repository, id, filter_));
-      group.remove.push_back(std::move(stored));
+      absl::StatusOr<StoredSnapshot> stored = ChooseSnapshot(ctx, repository, id, filter_);
+      if (ignore_missing_ && absl::IsNotFound(stored.status())) {
+        continue;
+      }
+      RETURN_IF_ERROR(stored.status());
+      group.remove.push_back(*std::move(stored));
     }
     return std::vector<ForgetGroup>{std::move(group)};
   }
@@ -202,6 +219,23 @@ void ForgetCommand::Tell(Session& session, const std::vector<ForgetGroup>& group
                                 text);
 }
 
+// Who names an id knows that it was there: an attempt before this one may have come no further.
+bool ForgetCommand::CountsAsRemoved() const {
+  return ignore_missing_ && std::any_of(ids_.begin(), ids_.end(),
+                                        [](const std::string& id) { return id != "latest"; });
+}
+
+// Who has no snapshot left has nothing to go on with, either.
+absl::StatusOr<bool> ForgetCommand::SparesUnfinished(const CallContext& ctx,
+                                                     const Repository& repository) const {
+  if (!spare_unfinished_ || !IsUnfinished(ctx, repository)) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const std::vector<repository::FileInfo> snapshots,
+                   repository.ListFiles(ctx, repository::FileKind::kSnapshot));
+  return !snapshots.empty();
+}
+
 absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& session) {
   RETURN_IF_ERROR(ReadPruneFlags(prune_flags_, session).status());
   ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
@@ -221,7 +255,12 @@ absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& ses
                                     }));
   }
   Tell(session, groups, ids.size());
-  if (prune_ && !dry_run_ && !ids.empty()) {
+  if (prune_ && !dry_run_ && (!ids.empty() || CountsAsRemoved())) {
+    ASSIGN_OR_RETURN(const bool spare, SparesUnfinished(ctx, *repository));
+    if (spare) {
+      session.console().Note("a backup did not come to its end and may go on: no space is freed");
+      return ExitCode::kOk;
+    }
     ASSIGN_OR_RETURN(repository::PruneOptions options, ReadPruneFlags(prune_flags_, session));
     RETURN_IF_ERROR(PlanAndPrune(ctx, session, *repository, std::move(options), false));
   }

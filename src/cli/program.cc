@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "repository/lock_conflict.h"
+#include "repository/repository.h"
 
 namespace csidelta::cli {
 namespace {
@@ -27,12 +29,15 @@ absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Conso
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
-  for (auto* make :
-       {MakeInitCommand,        MakeBackupCommand,   MakeRestoreCommand,     MakeSnapshotsCommand,
-        MakeLsCommand,          MakeDiffCommand,     MakeStatsCommand,       MakeCheckCommand,
-        MakeForgetCommand,      MakePruneCommand,    MakeCopyCommand,        MakeRepairIndexCommand,
-        MakeRepairPacksCommand, MakeKeyListCommand,  MakeKeyAddCommand,      MakeKeyRemoveCommand,
-        MakeKeyPasswdCommand,   MakeDiffsnapCommand, MakeConformanceCommand, MakeVersionCommand}) {
+  for (auto* make : {MakeInitCommand,           MakeBackupCommand,      MakeRestoreCommand,
+                     MakeSnapshotsCommand,      MakeLsCommand,          MakeDiffCommand,
+                     MakeStatsCommand,          MakeCheckCommand,       MakeForgetCommand,
+                     MakePruneCommand,          MakeCopyCommand,        MakeRepairIndexCommand,
+                     MakeRepairPacksCommand,    MakeKeyListCommand,     MakeKeyAddCommand,
+                     MakeKeyRemoveCommand,      MakeKeyPasswdCommand,   MakeDatamoverCommand,
+                     MakeDiffsnapCommand,       MakeConformanceCommand, MakeStatusCommand,
+                     MakeDoctorCommand,         MakeWorkerCommand,      MakeMoverKeyExportCommand,
+                     MakeMoverKeyImportCommand, MakeUninstallCommand,   MakeVersionCommand}) {
     commands.push_back(make());
   }
   return commands;
@@ -77,6 +82,10 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
     code = console.Check();
   }
   if (!code.ok()) {
+    if (options.json && repository::IsLocked(code.status())) {
+      console.PrintJson(
+          {{"message_type", "locked"}, {"locks", repository::LocksOf(code.status())}});
+    }
     console.Warn(Explain(code.status(), place));
     return ExitCodeOf(code.status());
   }

@@ -24,10 +24,14 @@ void MarkUnfinished(const CallContext& ctx, Repository& repository) {
   repository.store().Put(ctx, kMarkKey, "1", {}).IgnoreError();
 }
 
+bool IsUnfinished(const CallContext& ctx, const Repository& repository) {
+  return repository.store().Stat(ctx, kMarkKey).ok();
+}
+
 absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& repository,
                                             bool look, int64_t memory_bytes_max) {
   ResumeAnswer answer;
-  answer.marked = repository.store().Stat(ctx, kMarkKey).ok();
+  answer.marked = IsUnfinished(ctx, repository);
   if (!look && !answer.marked) {
     return answer;
   }

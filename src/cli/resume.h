@@ -15,6 +15,9 @@ namespace csidelta::cli {
 // Leaves the mark. Best effort: without it the next run stores again what it might have found.
 void MarkUnfinished(const CallContext& ctx, repository::Repository& repository);
 
+// Whether a run did not come to its end, and none since did.
+bool IsUnfinished(const CallContext& ctx, const repository::Repository& repository);
+
 struct ResumeAnswer {
   const repository::BlobIndex* known = nullptr;  // the repository's; null: nothing to look for
   bool marked = false;

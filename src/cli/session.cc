@@ -6,12 +6,14 @@
 #include <array>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "cli/certificates.h"
 #include "cli/resume.h"
 
 namespace csidelta::cli {
@@ -20,6 +22,7 @@ namespace {
 using repository::Repository;
 
 // Not the folder that many systems keep in memory.
+constexpr char kPodUidVariable[] = "POD_UID";
 constexpr char kScratchFolder[] = "/var/tmp";
 constexpr int64_t kLimitKibMax = int64_t{1} << 40;
 
@@ -33,10 +36,11 @@ struct TextOption {
   absl::string_view name;
   std::string storage::S3Options::*target;
 };
-constexpr std::array<TextOption, 4> kS3Texts = {{
+constexpr std::array<TextOption, 5> kS3Texts = {{
     {"s3.storage-class", &storage::S3Options::storage_class},
     {"s3.sse", &storage::S3Options::server_side_encryption},
     {"s3.sse-kms-key-id", &storage::S3Options::kms_key_id},
+    {"s3.tagging", &storage::S3Options::tagging},
     {"s3.object-lock-mode", &storage::S3Options::object_lock_mode},
 }};
 constexpr int kObjectLockDaysMax = 36'500;
@@ -96,6 +100,10 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
   table.Add("--password-command", "COMMAND",
             "a command that prints its password, run without a shell (RESTIC_PASSWORD_COMMAND)",
             options.choice.password_command);
+  table.Add("--keyring-file", "FILE",
+            "a file with several keys, \"FINGERPRINT PASSWORD\" a line, the newest first: any of "
+            "them opens the repository, and who writes adds the newest to it",
+            options.choice.keyring_file);
   table.Add("--json", "print JSON: progress once a second, the result on the last line",
             options.json);
   table.Add("-q,--quiet", "no progress and no notes", options.quiet);
@@ -110,6 +118,7 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
             options.scratch_folder);
   table.Add("--cacert", "FILE", "certificates to trust for a bucket, as PEM (RESTIC_CACERT)",
             options.ca_file);
+  table.Add("--add-cacert", "FILE", "certificates to trust besides, as PEM", options.added_ca_file);
   table.Add("--insecure-tls", "do not verify the certificate of a bucket's server",
             options.insecure_tls);
   table.AddNumber("--limit-upload", "KIB", "upload at most so many KiB a second", 0, kLimitKibMax,
@@ -118,7 +127,8 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
                   kLimitKibMax, options.limit_download_kib);
   table.AddList("-o,--option", "KEY=VALUE",
                 "a setting of the bucket: s3.region, s3.bucket-lookup (auto, dns, path), "
-                "s3.storage-class, s3.sse, s3.sse-kms-key-id, s3.object-lock-mode (GOVERNANCE, "
+                "s3.storage-class, s3.sse, s3.sse-kms-key-id, s3.tagging (KEY=VALUE&KEY=VALUE), "
+                "s3.object-lock-mode (GOVERNANCE, "
                 "COMPLIANCE), s3.object-lock-days",
                 options.store_options);
 }
@@ -168,6 +178,10 @@ absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& op
   if (!ca_file.empty()) {
     ASSIGN_OR_RETURN(settings.tls.ca_pem, ReadCertificates(ca_file));
   }
+  if (!options.added_ca_file.empty()) {
+    ASSIGN_OR_RETURN(const std::string added, ReadCertificates(options.added_ca_file));
+    RETURN_IF_ERROR(TrustBesides(added, options.added_ca_file, settings));
+  }
   for (const std::string& option : options.store_options) {
     RETURN_IF_ERROR(ApplyStoreOption(option, settings));
   }
@@ -197,8 +211,7 @@ absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
 }
 
 absl::Status Session::OpenStore() {
-  const RepositoryChoice& choice = choice_.has_value() ? *choice_ : options_.choice;
-  ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice, environment_.get));
+  ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
   ASSIGN_OR_RETURN(const storage::Location location, storage::ParseLocation(text));
   in_bucket_ = location.kind == storage::Location::Kind::kS3;
   ASSIGN_OR_RETURN(const storage::StoreSettings settings,
@@ -209,11 +222,10 @@ absl::Status Session::OpenStore() {
 }
 
 absl::StatusOr<Secret> Session::Password(const CallContext& ctx, bool twice) const {
-  const RepositoryChoice& choice = choice_.has_value() ? *choice_ : options_.choice;
   ASSIGN_OR_RETURN(
       const PasswordSource source,
       ChoosePasswordSource(
-          {.command = choice.password_command, .file = choice.password_file, .text = Secret()},
+          {.command = choice().password_command, .file = choice().password_file, .text = Secret()},
           environment_.get));
   return ReadPassword(ctx, source, absl::StrCat("password for ", place_), twice);
 }
@@ -234,16 +246,54 @@ repository::Environment Session::KeyEnvironment() const {
   return environment;
 }
 
+absl::StatusOr<std::optional<datamover::Keyring>> Session::ReadKeyring() const {
+  const std::string& file = choice().keyring_file;
+  if (file.empty()) {
+    return std::nullopt;
+  }
+  if (!choice().password_file.empty() || !choice().password_command.empty()) {
+    return absl::InvalidArgumentError(
+        "both a keyring and a password are given; leave one of them out");
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file));
+  absl::StatusOr<datamover::Keyring> keyring = datamover::ParseKeyringFile(text);
+  if (!keyring.ok()) {
+    return Annotate(keyring.status(), file);
+  }
+  return *std::move(keyring);
+}
+
 absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
   RETURN_IF_ERROR(OpenStore());
-  ASSIGN_OR_RETURN(const Secret password, Password(ctx, /*twice=*/true));
+  repository::Environment environment = KeyEnvironment();
+  Secret password;
+  ASSIGN_OR_RETURN(const std::optional<datamover::Keyring> keyring, ReadKeyring());
+  if (keyring.has_value()) {
+    password = keyring->newest().password;
+    environment.username = keyring->newest().fingerprint;
+  } else {
+    ASSIGN_OR_RETURN(password, Password(ctx, /*twice=*/true));
+  }
   ASSIGN_OR_RETURN(repository_,
-                   Repository::Init(ctx, store_->store(), password.Reveal(), KeyEnvironment()));
+                   Repository::Init(ctx, store_->store(), password.Reveal(), environment));
   return repository_.get();
 }
 
 absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind) {
   RETURN_IF_ERROR(OpenStore());
+  ASSIGN_OR_RETURN(std::optional<datamover::Keyring> keyring, ReadKeyring());
+  RETURN_IF_ERROR(keyring.has_value() ? OpenWithKeyring(ctx, *std::move(keyring))
+                                      : OpenWithPassword(ctx));
+  if (!OnlyReads(kind) || !options_.no_lock) {
+    RETURN_IF_ERROR(TakeLock(ctx, kind));
+  }
+  if (!OnlyReads(kind)) {
+    RETURN_IF_ERROR(AddNewestKey(ctx));
+  }
+  return repository_.get();
+}
+
+absl::Status Session::OpenWithPassword(const CallContext& ctx) {
   const absl::StatusOr<Secret> password = Password(ctx, /*twice=*/false);
   if (!password.ok()) {
     // Where there is nothing to open, no password would have helped.
@@ -253,10 +303,55 @@ absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind)
   }
   ASSIGN_OR_RETURN(repository_,
                    Repository::Open(ctx, store_->store(), password->Reveal(), KeyEnvironment()));
-  if (!OnlyReads(kind) || !options_.no_lock) {
-    RETURN_IF_ERROR(TakeLock(ctx, kind));
+  return absl::OkStatus();
+}
+
+absl::Status Session::OpenWithKeyring(const CallContext& ctx, datamover::Keyring keyring) {
+  repository::Environment environment = KeyEnvironment();
+  const datamover::RepositoryKey newest = keyring.newest();
+  environment.username = newest.fingerprint;
+  std::vector<std::string> names;
+  if (keyring.keys.size() > 1) {
+    ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store_->store()));
+    // Trying one takes a moment: first those whose names are there.
+    std::stable_partition(keyring.keys.begin(), keyring.keys.end(),
+                          [&](const datamover::RepositoryKey& key) {
+                            return absl::c_linear_search(names, key.fingerprint);
+                          });
   }
-  return repository_.get();
+  for (const datamover::RepositoryKey& key : keyring.keys) {
+    absl::StatusOr<std::unique_ptr<Repository>> opened =
+        Repository::Open(ctx, store_->store(), key.password.Reveal(), environment);
+    if (opened.ok()) {
+      repository_ = *std::move(opened);
+      if (key.fingerprint != newest.fingerprint) {
+        key_to_add_ = newest;
+      }
+      return absl::OkStatus();
+    }
+    if (!repository::IsWrongPassword(opened.status())) {
+      return opened.status();
+    }
+  }
+  ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store_->store()));
+  return repository::AsWrongPassword(absl::UnauthenticatedError(
+      absl::StrCat("none of the keys ",
+                   absl::StrJoin(keyring.keys, ", ",
+                                 [](std::string* out, const datamover::RepositoryKey& key) {
+                                   absl::StrAppend(out, key.fingerprint);
+                                 }),
+                   " opens ", place_, "; add the key that it was made with to ",
+                   choice().keyring_file, ", its own are called ", absl::StrJoin(names, ", "))));
+}
+
+absl::Status Session::AddNewestKey(const CallContext& ctx) {
+  if (!key_to_add_.has_value()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(repository_->AddKey(ctx, key_to_add_->password.Reveal()).status());
+  console_.Note(absl::StrCat("added key ", key_to_add_->fingerprint, " to ", place_));
+  key_to_add_.reset();
+  return absl::OkStatus();
 }
 
 absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
@@ -267,6 +362,7 @@ absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
   lock.owner.name = absl::StrReplaceAll(HostName(), {{"_", "-"}});
   lock.witnesses = environment_.witnesses();
   lock.owner.process = lock.witnesses.self;
+  lock.owner.pod_uid = Variable(environment_.get, kPodUidVariable);
   if (const std::string user = UserName(environment_.get); !user.empty()) {
     lock.username = user;
   }

@@ -15,6 +15,7 @@
 #include "cli/arguments.h"
 #include "cli/console.h"
 #include "cli/password.h"
+#include "datamover/keyring.h"
 #include "incremental/backup_result.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
@@ -45,6 +46,7 @@ struct RepositoryChoice {
   std::string repository_file;
   std::string password_file;
   std::string password_command;
+  std::string keyring_file = {};
 };
 
 // The flags of all verbs.
@@ -56,6 +58,7 @@ struct GlobalOptions {
   std::optional<absl::Duration> retry_lock;
   std::string scratch_folder;
   std::string ca_file;
+  std::string added_ca_file;
   bool insecure_tls = false;
   int64_t limit_upload_kib = 0;
   int64_t limit_download_kib = 0;
@@ -69,7 +72,7 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
 
 // How to talk to the place of the repository, by the flags and by what stands in for them. The
 // certificates to trust are those of --cacert, else RESTIC_CACERT, else AWS_CA_BUNDLE, which also
-// counts where keys of a bucket are asked for. Reads the files.
+// counts where keys of a bucket are asked for, as do those of --add-cacert. Reads the files.
 absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
                                                          const GetVariable& get);
 
@@ -114,8 +117,15 @@ class Session {
 
  private:
   absl::Status OpenStore();
+  const RepositoryChoice& choice() const { return choice_ ? *choice_ : options_.choice; }
   absl::StatusOr<Secret> Password(const CallContext& ctx, bool twice) const;
   repository::Environment KeyEnvironment() const;
+  // The keys of --keyring-file, the newest first; none without it.
+  absl::StatusOr<std::optional<datamover::Keyring>> ReadKeyring() const;
+  absl::Status OpenWithKeyring(const CallContext& ctx, datamover::Keyring keyring);
+  absl::Status OpenWithPassword(const CallContext& ctx);
+  // The next who writes finds the newest key of the ring, whatever the one it was opened with.
+  absl::Status AddNewestKey(const CallContext& ctx);
   absl::Status TakeLock(const CallContext& ctx, LockKind kind);
 
   const GlobalOptions& options_;
@@ -127,6 +137,7 @@ class Session {
   std::unique_ptr<storage::OpenedStore> store_;
   std::unique_ptr<repository::Repository> repository_;
   std::unique_ptr<repository::Lock> lock_;
+  std::optional<datamover::RepositoryKey> key_to_add_;  // the newest, if another opened it
 };
 
 // This machine's name.

@@ -19,6 +19,7 @@ constexpr char kClaims[] = "velero.io/csi-pvc";
 constexpr char kSnapshots[] = "velero.io/csi-vs";
 constexpr char kContents[] = "velero.io/csi-vsc";
 constexpr char kClasses[] = "velero.io/csi-vsclass";
+constexpr char kUploads[] = "velero.io/csi-dataupload";
 
 // Velero 1.12 and 1.13 restore no CSI snapshot without an error unless these names are registered.
 constexpr char kVeleroClaimBackup[] = "velero.io/csi-pvc-backupper";
@@ -43,6 +44,7 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.restore.Add(kSnapshots, restoreitemactions::MakeVolumeSnapshotAction(env));
   registry.restore.Add(kContents, restoreitemactions::MakeVolumeSnapshotContentAction(env));
   registry.restore.Add(kClasses, restoreitemactions::MakeVolumeSnapshotClassAction(env));
+  registry.deletion.Add(kUploads, deleteitemactions::MakeDataUploadAction(env));
   registry.deletion.Add(kSnapshots, deleteitemactions::MakeVolumeSnapshotAction(env));
   registry.deletion.Add(kContents, deleteitemactions::MakeVolumeSnapshotContentAction(env));
   registry.item_block.Add(kClaims, itemblockactions::MakePvcAction(env));

@@ -11,6 +11,7 @@
 #include "csi/orphan_sweep.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
+#include "k8s/find.h"
 #include "k8s/wait.h"
 #include "velero/labels.h"
 
@@ -30,10 +31,6 @@ struct Target {
   std::string content_name;  // the original's
   std::string backup_label;
 };
-
-absl::Status IgnoreNotFound(const absl::Status& status) {
-  return absl::IsNotFound(status) ? absl::OkStatus() : status;
-}
 
 std::string Describe(const Target& target) {
   return absl::StrCat("snapshot ", target.handle, " of driver ", target.driver);
@@ -70,15 +67,12 @@ absl::StatusOr<std::optional<Json>> FindSnapshot(const CallContext& ctx, const E
   if (name.empty() || space.empty()) {
     return std::optional<Json>();
   }
-  absl::StatusOr<Json> snapshot = env.api.Get(ctx, VolumeSnapshotKey(space, name));
-  if (absl::IsNotFound(snapshot.status())) {
-    return std::optional<Json>();
+  ASSIGN_OR_RETURN(std::optional<Json> snapshot,
+                   k8s::Find(ctx, env.api, VolumeSnapshotKey(space, name)));
+  if (snapshot.has_value() && !uid.empty() && Uid(*snapshot) != uid) {
+    snapshot.reset();
   }
-  RETURN_IF_ERROR(snapshot.status());
-  if (!uid.empty() && Uid(*snapshot) != uid) {
-    return std::optional<Json>();
-  }
-  return std::optional<Json>(*std::move(snapshot));
+  return snapshot;
 }
 
 // Sets what becomes of the driver's snapshot when the content goes. `now`: the content is deleted
@@ -90,20 +84,21 @@ absl::Status SetPolicy(const CallContext& ctx, const Environment& env, const Jso
   if (now && policy == "Delete") {
     SetJson(patch, {"metadata", "annotations", kBeingDeletedAnnotation}, "yes");
   }
-  return IgnoreNotFound(
+  return k8s::IgnoreNotFound(
       env.api.Patch(ctx, VolumeSnapshotContentKey(Name(content)), k8s::PatchKind::kMerge, patch, "")
           .status());
 }
 
 absl::Status DeleteContent(const CallContext& ctx, const Environment& env, const Json& content) {
-  return IgnoreNotFound(env.api.Delete(ctx, VolumeSnapshotContentKey(Name(content)),
-                                       {.uid = Uid(content), .resource_version = ""}));
+  return k8s::IgnoreNotFound(env.api.Delete(ctx, VolumeSnapshotContentKey(Name(content)),
+                                            {.uid = Uid(content), .resource_version = ""}));
 }
 
 absl::Status DeleteVolumeSnapshot(const CallContext& ctx, const Environment& env,
                                   const Json& snapshot) {
-  return IgnoreNotFound(env.api.Delete(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
-                                       {.uid = Uid(snapshot), .resource_version = ""}));
+  return k8s::IgnoreNotFound(env.api.Delete(ctx,
+                                            VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
+                                            {.uid = Uid(snapshot), .resource_version = ""}));
 }
 
 // A content of the backup and who stands at its other end.
@@ -133,7 +128,7 @@ absl::Status DeleteLater(const CallContext& ctx, const Environment& env, const T
           target.handle);
   SetJson(mark, {"metadata", "labels", velero::kCsiDeltaLabel}, env.velero_namespace);
   const k8s::ObjectKey key = VolumeSnapshotKey(Namespace(*owned.snapshot), Name(*owned.snapshot));
-  return IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, mark, "").status());
+  return k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, mark, "").status());
 }
 
 // Removes the objects; `policy` says whether the driver's snapshot goes with them.
@@ -225,7 +220,7 @@ absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const s
   const absl::Status written =
       env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "status").status();
   if (!absl::IsPermissionDenied(written)) {
-    return IgnoreNotFound(written);
+    return k8s::IgnoreNotFound(written);
   }
   const absl::Status seen = k8s::WaitFor(
       ctx.WithTimeout(kStatusWait), env.api, key, [](const Json* content) -> absl::StatusOr<bool> {
@@ -248,7 +243,7 @@ absl::StatusOr<DeletionResult> DeleteByTemporaryContent(const CallContext& ctx,
     return Annotate(created, absl::StrCat("delete ", Describe(target)));
   }
   RETURN_IF_ERROR(WriteHandle(ctx, env, name, target));
-  RETURN_IF_ERROR(IgnoreNotFound(env.api.Delete(ctx, VolumeSnapshotContentKey(name), {})));
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(ctx, VolumeSnapshotContentKey(name), {})));
   ASSIGN_OR_RETURN(const bool gone, AwaitGone(ctx, env, name, wait));
   return gone ? DeletionResult::kGone : StillThere(ctx, env, target, name);
 }

@@ -13,6 +13,7 @@
 #include "csi/content_deletion.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
+#include "k8s/find.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -204,7 +205,7 @@ class Sweep {
             .Patch(ctx_, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
                    k8s::PatchKind::kMerge, Json{{"metadata", {{"annotations", annotations}}}}, "")
             .status();
-    return absl::IsNotFound(status) ? absl::OkStatus() : status;
+    return k8s::IgnoreNotFound(status);
   }
 
   // Whether the driver's snapshot is meant to go with the VolumeSnapshot, or there is no content.

@@ -40,6 +40,12 @@ const k8s::ResourceType& PersistentVolumeType() {
   return type;
 }
 
+const k8s::ResourceType& StorageClassType() {
+  static const k8s::ResourceType type{"storage.k8s.io", "v1", "storageclasses", "StorageClass",
+                                      false};
+  return type;
+}
+
 const k8s::ResourceType& PodType() {
   static const k8s::ResourceType type{"", "v1", "pods", "Pod", true};
   return type;
@@ -65,6 +71,17 @@ const k8s::ResourceType& BackupType() {
   return type;
 }
 
+const k8s::ResourceType& DataUploadType() {
+  static const k8s::ResourceType type{"velero.io", "v2alpha1", "datauploads", "DataUpload", true};
+  return type;
+}
+
+const k8s::ResourceType& DataDownloadType() {
+  static const k8s::ResourceType type{"velero.io", "v2alpha1", "datadownloads", "DataDownload",
+                                      true};
+  return type;
+}
+
 k8s::ObjectKey VolumeSnapshotKey(absl::string_view namespace_name, absl::string_view name) {
   return {.type = VolumeSnapshotType(),
           .namespace_name = std::string(namespace_name),
@@ -73,6 +90,16 @@ k8s::ObjectKey VolumeSnapshotKey(absl::string_view namespace_name, absl::string_
 
 k8s::ObjectKey VolumeSnapshotContentKey(absl::string_view name) {
   return {.type = VolumeSnapshotContentType(), .namespace_name = "", .name = std::string(name)};
+}
+
+k8s::ObjectKey ClaimKey(absl::string_view namespace_name, absl::string_view name) {
+  return {.type = PersistentVolumeClaimType(),
+          .namespace_name = std::string(namespace_name),
+          .name = std::string(name)};
+}
+
+k8s::ObjectKey VolumeKey(absl::string_view name) {
+  return {.type = PersistentVolumeType(), .namespace_name = "", .name = std::string(name)};
 }
 
 std::string Name(const Json& object) { return GetString(object, {"metadata", "name"}); }

@@ -5,9 +5,9 @@
 #include "csi/environment.h"
 #include "velero/item_action.h"
 
-// What happens to volume snapshots when their backup is deleted or expires. Velero calls these for
-// every item of the archive, in no particular order, beside its own delete action, and mostly only
-// logs what they return: whatever they start must end by itself.
+// What happens to volume snapshots and moved data when their backup is deleted or expires. Velero
+// calls these for every item of the archive, in no particular order, beside its own delete action,
+// and mostly only logs what they return: whatever they start must end by itself.
 namespace csidelta::deleteitemactions {
 
 // VolumeSnapshots: one that the backup left in the cluster goes, with the driver's snapshot.
@@ -16,5 +16,8 @@ std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotAction(const csi::En
 // Contents: afterwards the driver holds no snapshot of the backup.
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotContentAction(
     const csi::Environment& env);
+
+// DataUploads of our data mover: it is asked to delete what they brought into the bucket.
+std::unique_ptr<velero::DeleteItemAction> MakeDataUploadAction(const csi::Environment& env);
 
 }  // namespace csidelta::deleteitemactions

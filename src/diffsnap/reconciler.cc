@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
+#include "k8s/find.h"
 
 namespace csidelta::diffsnap {
 namespace {
@@ -156,7 +157,7 @@ absl::StatusOr<absl::Time> Reconciler::Admit(const CallContext& ctx, const Json&
 absl::Status Reconciler::Delete(const CallContext& ctx, const Json& object) {
   const absl::Status status = api_.Delete(ctx, DifferentialSnapshotKey(object),
                                           {.uid = csi::Uid(object), .resource_version = ""});
-  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+  return k8s::IgnoreNotFound(status);
 }
 
 absl::Status Reconciler::Succeed(const CallContext& ctx, const Json& object,
@@ -225,7 +226,7 @@ absl::Status Reconciler::Write(const CallContext& ctx, const Json& object, Json 
   const absl::Status written =
       api_.Patch(ctx, DifferentialSnapshotKey(object), k8s::PatchKind::kMerge, patch, "status")
           .status();
-  return absl::IsNotFound(written) ? absl::OkStatus() : written;
+  return k8s::IgnoreNotFound(written);
 }
 
 }  // namespace csidelta::diffsnap

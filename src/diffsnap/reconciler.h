@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "diffsnap/resolver.h"
 #include "k8s/api_client.h"
+#include "k8s/reconcile_loop.h"
 
 namespace csidelta::diffsnap {
 
@@ -35,14 +36,14 @@ struct ReconcilerOptions {
 // Each arrow is one write, under the condition that the object is still what was looked at; an
 // Event tells of a last state. Nothing is kept between two calls: whoever comes next, after a crash
 // at any moment, goes on from the object. There is no finalizer. Thread-safe.
-class Reconciler {
+class Reconciler : public k8s::Reconciler {
  public:
   // Borrows `api`.
   Reconciler(k8s::ApiClient& api, ReconcilerOptions options);
 
   // One step for `object` as it was seen last. Returns when to look again though it does not
   // change; InfiniteFuture: never. Errors of the API server: look again soon, at what it is then.
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object);
+  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
 
  private:
   absl::StatusOr<absl::Time> Admit(const CallContext& ctx, const Json& object, absl::Time created);

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "csi/bound_snapshot.h"
 #include "csi/snapshot_types.h"
+#include "k8s/find.h"
 
 namespace csidelta::diffsnap {
 namespace {
@@ -108,10 +109,7 @@ class Resolving {
   }
 
   // The object, or null when there is none.
-  absl::StatusOr<Json> Find(const k8s::ObjectKey& key) {
-    absl::StatusOr<Json> found = api_.Get(ctx_, key);
-    return absl::IsNotFound(found.status()) ? Json() : std::move(found);
-  }
+  absl::StatusOr<Json> Find(const k8s::ObjectKey& key) { return k8s::FindOrNull(ctx_, api_, key); }
 
   // What can never be served of the spec alone; "" when nothing is wrong.
   std::string FaultOfSpec(const BoundSnapshot& target) const {

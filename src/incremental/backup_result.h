@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "incremental/full_reason.h"
 #include "repository/blob.h"
+#include "repository/repository_size.h"
 
 namespace csidelta::incremental {
 
@@ -34,7 +35,7 @@ struct StoreNumbers {
   int64_t put_bytes = 0;
 };
 
-// What a backup did. The program adds nothing to it but its exit code.
+// What a backup did. The program adds nothing to it but its exit code, and the repository's size.
 struct BackupResult {
   repository::Id snapshot;
   repository::BlobId image_tree;
@@ -75,6 +76,8 @@ struct BackupResult {
 
   uint64_t audit_seed = 0;
   std::vector<AuditKindResult> audit;
+
+  std::optional<repository::RepositorySize> repository;  // where somebody measured it
 };
 
 Json ToJson(const BackupResult& result);

@@ -15,6 +15,7 @@
 #include "incremental/audit_plan.h"
 #include "incremental/chunk_reader.h"
 #include "incremental/chunk_writer.h"
+#include "incremental/file_system.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -242,6 +243,7 @@ Json ToJson(const RestoreResult& result) {
           {"schema_version", kResultSchemaVersion},
           {"snapshot_id", result.snapshot.Hex()},
           {"engine", result.engine},
+          {"file_system", result.file_system},
           {"logical_bytes", result.logical_bytes},
           {"written_bytes", result.written_bytes},
           {"zero_bytes", result.zero_bytes},
@@ -276,6 +278,7 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
   RETURN_IF_ERROR(RestoreRun(ctx, repository_, target_, record, options).Do(result));
   result.duration_ms["transfer"] = elapsed_ms() - result.duration_ms["open"];
   RETURN_IF_ERROR(target_.Flush(ctx));
+  ASSIGN_OR_RETURN(result.file_system, ReadFileSystem(ctx, target_));
   result.duration_ms["total"] = elapsed_ms();
   if (options.store_numbers) {
     const StoreNumbers now = options.store_numbers();

@@ -34,6 +34,7 @@ struct DownloadOptions {
 struct RestoreResult {
   repository::Id snapshot;
   std::string engine;
+  std::string file_system = {};  // that the volume holds; "" for none that we know
   int64_t logical_bytes = 0;
   int64_t written_bytes = 0;   // of blobs, to the target
   int64_t zero_bytes = 0;      // made zero, or left so

@@ -274,7 +274,7 @@ void UploadRun::OpenJournal() {
     return;
   }
   journal_ = std::make_unique<ChunkJournal>(repository_, options_.immutable_identity, *layout_,
-                                            options_.journal_entries_per_file);
+                                            options_.journal);
   if (options_.known != nullptr) {
     journal_->Load(ctx_, plan_.budget_bytes / kJournalShare);
   }

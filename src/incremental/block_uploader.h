@@ -16,6 +16,7 @@
 #include "incremental/backup_result.h"
 #include "incremental/block_device.h"
 #include "incremental/changed_block_source.h"
+#include "incremental/chunk_journal.h"
 #include "incremental/memory_plan.h"
 #include "incremental/volume_record.h"
 #include "repository/format.h"
@@ -25,9 +26,6 @@
 #include "repository/volume_layout.h"
 
 namespace csidelta::incremental {
-
-// 2 GiB of a volume in chunks of 512 KiB.
-inline constexpr int64_t kJournalEntriesPerFile = 4096;
 
 struct UploadProgress {
   absl::string_view stage;  // "transfer", "audit", "rescan", "commit"
@@ -57,7 +55,7 @@ struct UploadOptions {
   // Not "": the source does not change, and this names it and its state. What a run with the same
   // name has read and `known` has is not read again.
   std::string immutable_identity;
-  int64_t journal_entries_per_file = kJournalEntriesPerFile;
+  JournalSizes journal;
 
   // The snapshot's record; parent, tree, summary and the tags of ours are filled in.
   repository::RepoSnapshot snapshot;

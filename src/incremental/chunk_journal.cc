@@ -83,11 +83,8 @@ absl::StatusOr<std::vector<JournalEntry>> DecodeJournal(const VolumeLayout& layo
 }
 
 ChunkJournal::ChunkJournal(Repository& repository, absl::string_view identity,
-                           const VolumeLayout& layout, int64_t entries_per_file)
-    : repository_(repository),
-      folder_(FolderOf(identity)),
-      layout_(layout),
-      entries_per_file_(static_cast<std::size_t>(entries_per_file)) {}
+                           const VolumeLayout& layout, const JournalSizes& sizes)
+    : repository_(repository), folder_(FolderOf(identity)), layout_(layout), sizes_(sizes) {}
 
 bool ChunkJournal::Exists(const CallContext& ctx, const Repository& repository,
                           absl::string_view identity) {
@@ -116,31 +113,39 @@ const BlobId* ChunkJournal::Find(int64_t chunk) const {
   return found == found_.end() || found->chunk != chunk ? nullptr : &found->id;
 }
 
-void ChunkJournal::Note(const CallContext& ctx, int64_t chunk, const BlobId& id) {
-  std::vector<JournalEntry> due;
+void ChunkJournal::Note(const CallContext& ctx, int64_t chunk, const BlobId& id, bool is_new) {
   {
     std::scoped_lock lock(mutex_);
     noted_.push_back({.chunk = static_cast<uint32_t>(chunk), .id = id});
-    if (noted_.size() >= entries_per_file_) {
-      due = std::exchange(noted_, {});
+    new_bytes_ += is_new ? layout_.ChunkLength(chunk) : 0;
+    if (new_bytes_ < sizes_.step_bytes && !IsFull()) {
+      return;
     }
+    new_bytes_ = 0;
   }
-  Store(ctx, due);
+  Store(ctx);
 }
 
-void ChunkJournal::Flush(const CallContext& ctx) {
-  std::vector<JournalEntry> due;
+void ChunkJournal::Flush(const CallContext& ctx) { Store(ctx); }
+
+void ChunkJournal::Store(const CallContext& ctx) {
+  std::scoped_lock storing(store_mutex_);
+  std::vector<JournalEntry> entries;
+  bool is_full = false;
   {
     std::scoped_lock lock(mutex_);
-    due = std::exchange(noted_, {});
+    is_full = IsFull();
+    entries = is_full ? std::exchange(noted_, {}) : noted_;
   }
-  Store(ctx, due);
-}
-
-void ChunkJournal::Store(const CallContext& ctx, const std::vector<JournalEntry>& entries) {
-  if (!entries.empty()) {
-    repository_.SaveSidecar(ctx, folder_, EncodeJournal(layout_, entries)).IgnoreError();
+  if (entries.empty()) {
+    return;
   }
+  const absl::StatusOr<std::string> key =
+      repository_.SaveSidecar(ctx, folder_, EncodeJournal(layout_, entries));
+  if (key.ok() && !stored_key_.empty() && stored_key_ != *key) {
+    repository_.store().Delete(ctx, stored_key_).IgnoreError();
+  }
+  stored_key_ = key.ok() && !is_full ? *key : "";
 }
 
 void ChunkJournal::Remove(const CallContext& ctx) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -30,10 +30,19 @@ std::string EncodeJournal(const repository::VolumeLayout& layout,
 absl::StatusOr<std::vector<JournalEntry>> DecodeJournal(const repository::VolumeLayout& layout,
                                                         absl::string_view bytes);
 
+struct JournalSizes {
+  int64_t entries_per_file = 4096;
+  // So much that was stored, and what is under way, a run that is killed has read in vain.
+  int64_t step_bytes = int64_t{32} << 20;
+};
+
 // What runs that did not come to their end have read of a source that does not change, so that the
 // next one need not read it again: sidecars aux/v1/run-<SHA-256 of the identity>/<id>. An entry is
 // worth something only where the index has the blob. Best effort throughout: what is not noted is
 // read again.
+//
+// With each step the file that grows is stored anew, and what it replaces goes, so that there are
+// few files however large the volume.
 //
 // Load() first; then Note() by many threads, and Find(), which knows what Load() found. Does not
 // own the repository.
@@ -41,7 +50,7 @@ class ChunkJournal {
  public:
   // `identity` names the source, and changes when its content does.
   ChunkJournal(repository::Repository& repository, absl::string_view identity,
-               const repository::VolumeLayout& layout, int64_t entries_per_file);
+               const repository::VolumeLayout& layout, const JournalSizes& sizes);
 
   // Whether a run with this identity left files.
   static bool Exists(const CallContext& ctx, const repository::Repository& repository,
@@ -53,8 +62,9 @@ class ChunkJournal {
   // Null where unknown.
   const repository::BlobId* Find(int64_t chunk) const;
 
-  // Notes a chunk that was read; stores a file when enough have come together.
-  void Note(const CallContext& ctx, int64_t chunk, const repository::BlobId& id);
+  // Notes a chunk that was read, and whether that made something to store; stores the file that
+  // grows when enough have come together.
+  void Note(const CallContext& ctx, int64_t chunk, const repository::BlobId& id, bool is_new);
 
   // Stores what was noted since.
   void Flush(const CallContext& ctx);
@@ -63,15 +73,20 @@ class ChunkJournal {
   void Remove(const CallContext& ctx);
 
  private:
-  void Store(const CallContext& ctx, const std::vector<JournalEntry>& entries);
+  void Store(const CallContext& ctx);
+  // Under mutex_.
+  bool IsFull() const { return std::ssize(noted_) >= sizes_.entries_per_file; }
 
   repository::Repository& repository_;
   const std::string folder_;
   const repository::VolumeLayout layout_;
-  const std::size_t entries_per_file_;
+  const JournalSizes sizes_;
   std::vector<JournalEntry> found_;  // by chunk
   std::mutex mutex_;
-  std::vector<JournalEntry> noted_;  // under mutex_
+  std::vector<JournalEntry> noted_;  // of the file that grows; under mutex_
+  int64_t new_bytes_ = 0;            // since the last step; under mutex_
+  std::mutex store_mutex_;           // taken before mutex_
+  std::string stored_key_;           // of the file that grows; under store_mutex_
 };
 
 }  // namespace csidelta::incremental

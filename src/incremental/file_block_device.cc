@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "incremental/thread_queue.h"
@@ -31,6 +32,22 @@ struct Opened {
   bool created = false;
 };
 
+// A device that somebody may not open is a matter of its group, or in a Pod of the node's settings.
+absl::Status CannotOpen(const std::string& path, int error) {
+  absl::Status status = ErrnoToStatus(error, absl::StrCat("open ", path));
+  struct stat facts {};
+  if (error != EACCES || ::stat(path.c_str(), &facts) != 0 || !S_ISBLK(facts.st_mode)) {
+    return status;
+  }
+  return absl::Status(
+      status.code(),
+      absl::StrCat(
+          status.message(), ": the device belongs to user ", facts.st_uid, " and group ",
+          facts.st_gid, " with mode ", absl::StrFormat("%04o", facts.st_mode & 07777),
+          "; be in that group, in a Pod by supplementalGroups, or have the container "
+          "runtime give devices to the Pod's user: device_ownership_from_security_context"));
+}
+
 // Direct where that is possible.
 absl::StatusOr<Opened> OpenPath(const std::string& path, int flags) {
   for (const bool direct : {true, false}) {
@@ -40,7 +57,7 @@ absl::StatusOr<Opened> OpenPath(const std::string& path, int flags) {
       return Opened{.file = std::move(file), .direct = direct};
     }
     if (errno != EINVAL) {
-      return ErrnoToStatus(errno, absl::StrCat("open ", path));
+      return CannotOpen(path, errno);
     }
   }
   return ErrnoToStatus(EINVAL, absl::StrCat("open ", path));

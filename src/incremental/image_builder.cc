@@ -240,19 +240,21 @@ absl::Status ImageBuilder::TakeChunk(const std::shared_ptr<LeafJob>& job, int64_
                                      absl::string_view bytes) {
   BlobId& id = job->chunks[static_cast<std::size_t>(slot)];
   BlobId now = zero_chunk_;
+  bool is_new = false;
   if (static_cast<int64_t>(bytes.size()) == layout_.chunk_bytes() && IsZero(bytes)) {
     if (!IsWholeZero(id)) {
       RETURN_IF_ERROR(EnsureZeroChunk());
     }
   } else {
     now = BlobId::Of(bytes);
-    if (now != id) {
+    is_new = now != id;
+    if (is_new) {
       RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, now, bytes).status());
     }
   }
   id = now;
   if (journal_ != nullptr) {
-    journal_->Note(ctx_, job->leaf * kLeafChunks + slot, now);
+    journal_->Note(ctx_, job->leaf * kLeafChunks + slot, now, is_new);
   }
   return Release(job);
 }

@@ -49,8 +49,10 @@ struct ObjectList {
 };
 
 struct DeleteOptions {
-  std::string uid;               // precondition when not ""
-  std::string resource_version;  // precondition when not ""
+  std::string uid = {};               // precondition when not ""
+  std::string resource_version = {};  // precondition when not ""
+  // The object is gone at once, whatever its node still does.
+  bool at_once = false;
 };
 
 enum class PatchKind { kMerge, kJson };

@@ -19,9 +19,9 @@ constexpr absl::Duration kWatchTimeMin = absl::Seconds(1);
 
 class Following {
  public:
-  Following(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+  Following(const CallContext& ctx, ApiClient& client, const FollowedObjects& objects,
             ObjectFollower& follower)
-      : ctx_(ctx), client_(client), type_(type), follower_(follower) {}
+      : ctx_(ctx), client_(client), objects_(objects), follower_(follower) {}
 
   absl::Status Run() {
     while (true) {
@@ -36,7 +36,10 @@ class Following {
 
  private:
   absl::Status ListOnce() {
-    ASSIGN_OR_RETURN(const ObjectList list, client_.List(ctx_, type_, "", {}));
+    ASSIGN_OR_RETURN(
+        const ObjectList list,
+        client_.List(ctx_, objects_.type, objects_.namespace_name,
+                     {.label_selector = objects_.label_selector, .field_selector = ""}));
     follower_.OnAll(list.items);
     version_ = list.resource_version;
     backoff_.Reset();
@@ -48,8 +51,9 @@ class Following {
   absl::Status WatchOnce() {
     bool saw_event = false;
     const absl::Duration begun = ctx_.clock->Uptime();
-    const WatchOptions options{
-        .label_selector = "", .field_selector = "", .resource_version = version_};
+    const WatchOptions options{.label_selector = objects_.label_selector,
+                               .field_selector = "",
+                               .resource_version = version_};
     const auto sink = [&](const WatchEvent& event) {
       saw_event = true;
       version_ = GetString(event.object, {"metadata", "resourceVersion"});
@@ -58,7 +62,7 @@ class Following {
       }
       return true;
     };
-    RETURN_IF_ERROR(client_.Watch(ctx_, type_, "", options, sink));
+    RETURN_IF_ERROR(client_.Watch(ctx_, objects_.type, objects_.namespace_name, options, sink));
     if (saw_event || ctx_.clock->Uptime() - begun >= kWatchTimeMin) {
       backoff_.Reset();
       return absl::OkStatus();
@@ -73,8 +77,8 @@ class Following {
     }
     version_.clear();
     if (!absl::IsOutOfRange(status)) {
-      CSIDELTA_LOG(kWarn, "objects cannot be followed; trying again", {"resource", ToString(type_)},
-                   {"error", std::string(status.message())});
+      CSIDELTA_LOG(kWarn, "objects cannot be followed; trying again",
+                   {"resource", ToString(objects_.type)}, {"error", std::string(status.message())});
     }
   }
 
@@ -86,7 +90,7 @@ class Following {
 
   const CallContext& ctx_;
   ApiClient& client_;
-  const ResourceType& type_;
+  const FollowedObjects& objects_;
   ObjectFollower& follower_;
   std::string version_;  // from where to watch; "": list first
   Backoff backoff_{kAgainBackoff, Random::Real()};
@@ -94,9 +98,9 @@ class Following {
 
 }  // namespace
 
-absl::Status Follow(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+absl::Status Follow(const CallContext& ctx, ApiClient& client, const FollowedObjects& objects,
                     ObjectFollower& follower) {
-  return Following(ctx, client, type, follower).Run();
+  return Following(ctx, client, objects, follower).Run();
 }
 
 }  // namespace csidelta::k8s

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,10 +21,17 @@ class ObjectFollower {
   virtual void OnEvent(const WatchEvent& event) = 0;
 };
 
-// Follows all objects of a kind, in all namespaces, until `ctx` ends, and returns why it ended:
-// lists, then watches, again and again. Whatever the API server says meanwhile is logged as a
-// warning when it is no outage, and tried again after a pause.
-absl::Status Follow(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+// Which objects are followed.
+struct FollowedObjects {
+  ResourceType type;
+  std::string namespace_name;  // "": in all namespaces
+  std::string label_selector;
+};
+
+// Follows objects until `ctx` ends, and returns why it ended: lists, then watches, again and again.
+// Whatever the API server says meanwhile is logged as a warning when it is no outage, and tried
+// again after a pause.
+absl::Status Follow(const CallContext& ctx, ApiClient& client, const FollowedObjects& objects,
                     ObjectFollower& follower);
 
 }  // namespace csidelta::k8s

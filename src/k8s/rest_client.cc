@@ -201,6 +201,9 @@ class RestClient : public ApiClient {
     if (!options.resource_version.empty()) {
       SetJson(body, {"preconditions", "resourceVersion"}, options.resource_version);
     }
+    if (options.at_once) {
+      body["gracePeriodSeconds"] = 0;
+    }
     return OnObject(ctx, "delete", key, "",
                     Call{.method = "DELETE",
                          .target = "",

@@ -6,24 +6,16 @@
 #include <openssl/x509v3.h>
 
 #include <array>
-#include <cstdlib>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "net/system_bundle.h"
 
 namespace csidelta::net {
 namespace {
-
-// Where Debian, Fedora, SUSE and Alpine keep the certificates they trust.
-constexpr const char* kBundlePaths[] = {
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-};
 
 constexpr unsigned char kAlpnHttp11[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
 
@@ -69,16 +61,15 @@ absl::Status TrustPem(SSL_CTX* context, const std::string& pem) {
 }
 
 absl::Status TrustSystem(SSL_CTX* context) {
-  if (const char* path = std::getenv("SSL_CERT_FILE"); path != nullptr && *path != '\0') {
-    return SSL_CTX_load_verify_locations(context, path, nullptr) == 1
-               ? absl::OkStatus()
-               : absl::FailedPreconditionError(
-                     absl::StrCat("cannot read SSL_CERT_FILE ", path, ": ", TlsErrorText()));
-  }
-  for (const char* path : kBundlePaths) {
-    if (SSL_CTX_load_verify_locations(context, path, nullptr) == 1) {
+  const std::vector<std::string> paths = SystemBundlePaths();
+  for (const std::string& path : paths) {
+    if (SSL_CTX_load_verify_locations(context, path.c_str(), nullptr) == 1) {
       return absl::OkStatus();
     }
+  }
+  if (paths.size() == 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read SSL_CERT_FILE ", paths.front(), ": ", TlsErrorText()));
   }
   ERR_clear_error();
   return absl::FailedPreconditionError(

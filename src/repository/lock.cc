@@ -5,15 +5,20 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "repository/lock_conflict.h"
 
 namespace csidelta::repository {
 namespace {
 
 constexpr absl::Duration kRefreshTimeout = absl::Minutes(1);
 constexpr absl::Duration kReleaseTimeout = absl::Seconds(10);
+constexpr char kLocksPayload[] = "csi-delta/locks";
 
 struct ForeignLock {
   Id id;
@@ -145,8 +150,13 @@ std::vector<ForeignLock> Conflicting(const std::vector<ForeignLock>& locks, bool
 }
 
 absl::Status Conflict(const std::vector<ForeignLock>& conflicts) {
-  return AsLocked(absl::AbortedError(
+  absl::Status status = AsLocked(absl::AbortedError(
       absl::StrCat("the repository is locked: ", DescribeOwner(conflicts.front()))));
+  status.SetPayload(kLocksPayload, absl::Cord(absl::StrJoin(conflicts, ",",
+                                                            [](std::string* out, const auto& lock) {
+                                                              absl::StrAppend(out, lock.id.Hex());
+                                                            })));
+  return status;
 }
 
 // Waiters that met must not meet again and again.
@@ -157,6 +167,14 @@ absl::Duration PollDelay(SecureRandom& random) {
 }
 
 }  // namespace
+
+std::vector<std::string> LocksOf(const absl::Status& status) {
+  const auto locks = status.GetPayload(kLocksPayload);
+  if (!locks.has_value()) {
+    return {};
+  }
+  return absl::StrSplit(std::string(*locks), ',');
+}
 
 Lock::Lock(Repository& repository, LockOptions options, const Clock& clock)
     : repository_(repository), options_(std::move(options)), clock_(clock) {}

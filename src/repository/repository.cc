@@ -246,6 +246,19 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const CallContext& 
   return repository;
 }
 
+absl::StatusOr<std::vector<std::string>> Repository::ListKeyNames(const CallContext& ctx,
+                                                                  storage::ObjectStore& store) {
+  const Repository unopened(store, Environment());
+  ASSIGN_OR_RETURN(const std::vector<KeyInfo> keys, unopened.ListKeys(ctx));
+  std::set<std::string> names;
+  for (const KeyInfo& key : keys) {
+    if (key.file.ok()) {
+      names.insert(key.file->username);
+    }
+  }
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
 absl::StatusOr<KeyFile> Repository::LoadKeyFile(const CallContext& ctx, const Id& id) const {
   ASSIGN_OR_RETURN(const std::string text, GetWhole(ctx, store_, KeyFileKey(id), kKeyFileBytesMax));
   if (Id::Of(text) != id) {
@@ -642,11 +655,12 @@ absl::StatusOr<TreeLocator> Repository::LoadLocator(const CallContext& ctx,
   return TreeLocator::Decode(bytes);
 }
 
-absl::Status Repository::SaveSidecar(const CallContext& ctx, const std::string& folder,
-                                     absl::string_view text) {
-  return SaveSealed(
-             ctx, text, [&](const Id& id) { return absl::StrCat(folder, id.Hex()); }, nullptr)
-      .status();
+absl::StatusOr<std::string> Repository::SaveSidecar(const CallContext& ctx,
+                                                    const std::string& folder,
+                                                    absl::string_view text) {
+  const auto key_of = [&](const Id& id) { return absl::StrCat(folder, id.Hex()); };
+  ASSIGN_OR_RETURN(const Id id, SaveSealed(ctx, text, key_of, nullptr));
+  return key_of(id);
 }
 
 absl::Status Repository::SaveSidecarAs(const CallContext& ctx, const std::string& key,

@@ -79,6 +79,11 @@ class Repository {
                                                           absl::string_view password,
                                                           const Environment& environment);
 
+  // Who the keys of the repository in `store` belong to, by their files, which need no password to
+  // be read; without those that are damaged, and without repetition.
+  static absl::StatusOr<std::vector<std::string>> ListKeyNames(const CallContext& ctx,
+                                                               storage::ObjectStore& store);
+
   const Config& config() const { return config_; }
   storage::ObjectStore& store() const { return store_; }
   const Environment& environment() const { return environment_; }
@@ -156,9 +161,9 @@ class Repository {
                            int64_t* stored_bytes = nullptr);
   absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
   absl::Status RemoveLocator(const CallContext& ctx, const Id& snapshot);
-  // Another sidecar, in `folder`, named by its content.
-  absl::Status SaveSidecar(const CallContext& ctx, const std::string& folder,
-                           absl::string_view text);
+  // Another sidecar, in `folder`, named by its content. Returns its key.
+  absl::StatusOr<std::string> SaveSidecar(const CallContext& ctx, const std::string& folder,
+                                          absl::string_view text);
   // Another, whose name stays while its content changes.
   absl::Status SaveSidecarAs(const CallContext& ctx, const std::string& key,
                              absl::string_view text);

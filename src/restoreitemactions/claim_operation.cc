@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
 #include "restoreitemactions/content_readiness.h"
@@ -18,19 +19,9 @@ namespace csidelta::restoreitemactions {
 namespace {
 
 constexpr char kOperationPrefix[] = "claim";
-constexpr char kProvisioningFailed[] = "ProvisioningFailed";
 constexpr char kRestoreFailedReason[] = "RestoreFromSnapshotFailed";
 
-const k8s::ResourceType& StorageClassType() {
-  static const k8s::ResourceType type{"storage.k8s.io", "v1", "storageclasses", "StorageClass",
-                                      false};
-  return type;
-}
-
-const k8s::ResourceType& EventsType() {
-  static const k8s::ResourceType type{"", "v1", "events", "Event", true};
-  return type;
-}
+using csi::IsDefiniteRefusal;
 
 // One look at a claim that is being filled.
 class ClaimCheck {
@@ -79,7 +70,7 @@ class ClaimCheck {
       return FailWithEvent(absl::StrCat("cannot be filled: the driver has no snapshot ",
                                         content.handle, ": ", content.message));
     }
-    const absl::StatusOr<std::string> refusal = LastRefusal();
+    const absl::StatusOr<std::string> refusal = csi::LastProvisioningError(ctx_, env_.api, claim_);
     if (!refusal.ok()) {
       return Wait(refusal.status().ToString());
     }
@@ -106,42 +97,13 @@ class ClaimCheck {
     return content_message.empty() ? "waiting for the claim to be bound" : content_message;
   }
 
-  // The newest message of a ProvisioningFailed event for this very claim; "" when there is none.
-  absl::StatusOr<std::string> LastRefusal() {
-    ASSIGN_OR_RETURN(
-        const k8s::ObjectList events,
-        env_.api.List(ctx_, EventsType(), operation_.namespace_name,
-                      {.label_selector = "",
-                       .field_selector = absl::StrCat("involvedObject.uid=", csi::Uid(claim_),
-                                                      ",reason=", kProvisioningFailed)}));
-    std::string newest_time;
-    std::string message;
-    for (const Json& event : events.items) {
-      if (GetString(event, {"involvedObject", "uid"}) != csi::Uid(claim_) ||
-          GetString(event, {"reason"}) != kProvisioningFailed) {
-        continue;
-      }
-      const std::string time = GetString(event, {"lastTimestamp"});
-      if (message.empty() || time >= newest_time) {
-        newest_time = time;
-        message = GetString(event, {"message"});
-      }
-    }
-    return message;
-  }
-
   bool WaitsForConsumer() {
     if (!csi::Annotation(claim_, velero::kSelectedNodeAnnotation).empty()) {
       return false;
     }
-    const std::string class_name = GetString(claim_, {"spec", "storageClassName"});
-    if (class_name.empty()) {
-      return false;
-    }
-    const absl::StatusOr<Json> storage_class =
-        env_.api.Get(ctx_, {.type = StorageClassType(), .namespace_name = "", .name = class_name});
-    return storage_class.ok() &&
-           GetString(*storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer";
+    return csi::WaitsForFirstConsumer(ctx_, env_.api,
+                                      GetString(claim_, {"spec", "storageClassName"}))
+        .value_or(false);
   }
 
   velero::OperationProgress Wait(std::string description) {
@@ -198,13 +160,6 @@ absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id) {
   }
   return ClaimOperation{
       .namespace_name = parts[1], .claim_name = parts[2], .snapshot_name = parts[3]};
-}
-
-bool IsDefiniteRefusal(absl::string_view message) {
-  return absl::StrContains(message, "code = NotFound") ||
-         absl::StrContains(message, "code = InvalidArgument") ||
-         absl::StrContains(message, "code = OutOfRange") ||
-         absl::StrContains(message, "is less than the size");
 }
 
 velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,

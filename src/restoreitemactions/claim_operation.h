@@ -38,8 +38,4 @@ absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id);
 velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
                                      const ClaimOperation& operation, absl::Duration bind_timeout);
 
-// Whether `message`, of a provisioner's ProvisioningFailed event, is an answer that repeating the
-// request will not change: the snapshot is not there, or the request can never be met. Pure.
-bool IsDefiniteRefusal(absl::string_view message);
-
 }  // namespace csidelta::restoreitemactions

@@ -4,15 +4,18 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/data_transfer.h"
 #include "csi/settings.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/content_readiness.h"
+#include "restoreitemactions/data_download.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 #include "velero/quantity.h"
@@ -23,6 +26,7 @@ namespace {
 constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
 // What the host waits longer than we do, so that ours is the last word.
 constexpr absl::Duration kReadyTimeoutSlack = absl::Seconds(30);
+constexpr char kDownloadPrefix[] = "dd-";
 constexpr char kSnapshotGoneReason[] = "SnapshotIsGone";
 
 // One claim on its way into the cluster.
@@ -32,6 +36,7 @@ struct ClaimRestore {
   std::string target_namespace;
   std::string claim_name;
   std::string original_snapshot;  // the VolumeSnapshot's name in the backup
+  std::string data_upload;        // "<namespace>/<name>" in the backup's cluster, or ""
 };
 
 bool EraseMetadata(Json& item, absl::string_view map, absl::string_view key) {
@@ -87,6 +92,15 @@ std::string SnapshotInBackup(const Json& item_from_backup, const std::string& ba
       label.empty() || label == backup_name || label == velero::ValidLabelValue(backup_name);
   return of_this_backup ? csi::Annotation(item_from_backup, velero::kVolumeSnapshotNameAnnotation)
                         : "";
+}
+
+// The DataUpload that moved the claim's volume in this backup; "" when there is none, as far as the
+// claim tells. Without a VolumeSnapshot beside it only the backup's own label makes it count.
+std::string UploadInBackup(const Json& item_from_backup, const ClaimRestore& claim) {
+  const std::string label = csi::Label(item_from_backup, velero::kBackupNameLabel);
+  const bool counts = !claim.original_snapshot.empty() ||
+                      label == velero::ValidLabelValue(claim.restore.backup_name);
+  return counts ? csi::Annotation(item_from_backup, velero::kDataUploadNameAnnotation) : "";
 }
 
 // The VolumeSnapshot that Velero's own action has made the claim's source, "" when it has not:
@@ -150,12 +164,13 @@ class PvcAction : public velero::RestoreItemAction {
     claim.target_namespace = claim.restore.MapNamespace(claim.original_namespace);
     claim.claim_name = csi::Name(item_from_backup);
     claim.original_snapshot = SnapshotInBackup(item_from_backup, claim.restore.backup_name);
+    claim.data_upload = UploadInBackup(item_from_backup, claim);
 
     Json changed_item = item;
     bool changed = StripBackupMarks(changed_item);
     velero::RestoreItemResult result;
     const bool without_data = claim.restore.restore_pvs.has_value() && !*claim.restore.restore_pvs;
-    if (without_data || !claim.original_snapshot.empty()) {
+    if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
       ASSIGN_OR_RETURN(const bool exists, ClaimExists(ctx, claim));
       if (exists) {
         CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
@@ -177,6 +192,9 @@ class PvcAction : public velero::RestoreItemAction {
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
                                                      const Json& restore_json) override {
+    if (IsDownload(operation_id)) {
+      return csi::TransferProgress(ctx, env_, OperationOf(restore_json, operation_id));
+    }
     const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
     if (!operation.ok()) {
       velero::OperationProgress progress;
@@ -189,10 +207,12 @@ class PvcAction : public velero::RestoreItemAction {
                       restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
   }
 
-  // Nothing of ours runs: the claim goes on waiting for its volume.
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*restore*/) override {
-    return absl::OkStatus();
+  // Where no data mover is at work the claim goes on waiting for its volume.
+  absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
+                      const Json& restore_json) override {
+    return IsDownload(operation_id)
+               ? csi::CancelTransfer(ctx, env_.api, OperationOf(restore_json, operation_id))
+               : absl::OkStatus();
   }
 
   absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& ctx,
@@ -226,6 +246,16 @@ class PvcAction : public velero::RestoreItemAction {
   }
 
  private:
+  static bool IsDownload(absl::string_view operation_id) {
+    return absl::StartsWith(operation_id, kDownloadPrefix);
+  }
+
+  static csi::Transfer OperationOf(const Json& restore, absl::string_view operation_id) {
+    return {.type = csi::DataDownloadType(),
+            .namespace_name = csi::Namespace(restore),
+            .operation_id = std::string(operation_id)};
+  }
+
   absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const ClaimRestore& claim) {
     const absl::Status status = env_.api
                                     .Get(ctx, {.type = csi::PersistentVolumeClaimType(),
@@ -254,28 +284,48 @@ class PvcAction : public velero::RestoreItemAction {
     return changed;
   }
 
-  // A data mover holds the data: its own actions restore it.
-  absl::StatusOr<bool> IsMoved(const CallContext& ctx, const ClaimRestore& claim,
-                               const Json& item_from_backup) {
-    if (csi::Annotation(item_from_backup, velero::kDataUploadNameAnnotation).empty()) {
-      return false;
-    }
+  absl::StatusOr<velero::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim) {
     ASSIGN_OR_RETURN(const Json object,
                      env_.api.Get(ctx, {.type = csi::BackupType(),
                                         .namespace_name = claim.restore.namespace_name,
                                         .name = claim.restore.backup_name}));
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(object));
-    return backup.snapshot_move_data;
+    return velero::ParseBackup(object);
   }
 
   absl::StatusOr<bool> FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
                                       const Json& item_from_backup, Json& item,
                                       velero::RestoreItemResult& result) {
-    ASSIGN_OR_RETURN(const bool moved, IsMoved(ctx, claim, item_from_backup));
-    if (moved) {
+    if (claim.data_upload.empty()) {
+      return FillFromSnapshot(ctx, claim, item, result);
+    }
+    ASSIGN_OR_RETURN(const velero::Backup backup, ReadBackup(ctx, claim));
+    // Only where data were moved is the annotation certain to be this backup's.
+    if (!backup.snapshot_move_data && !claim.original_snapshot.empty()) {
+      return FillFromSnapshot(ctx, claim, item, result);
+    }
+    return FillByMover(ctx, claim,
+                       {.restore = claim.restore,
+                        .backup = backup,
+                        .item_from_backup = item_from_backup,
+                        .target_namespace = claim.target_namespace},
+                       item, result);
+  }
+
+  // A data mover holds the data, and brings the volume. Returns whether the item changed.
+  absl::StatusOr<bool> FillByMover(const CallContext& ctx, const ClaimRestore& claim,
+                                   const MovedClaim& moved, Json& item,
+                                   velero::RestoreItemResult& result) {
+    if (IsAwaitedByVelero(item, moved.item_from_backup)) {
+      CSIDELTA_LOG(kInfo, "claim left alone", {"namespace", claim.target_namespace},
+                   {"pvc", claim.claim_name},
+                   {"reason", "another action asked a data mover for its data"});
       return false;
     }
-    return FillFromSnapshot(ctx, claim, item, result);
+    StripBinding(item);
+    EraseSpec(item, "dataSource");
+    RETURN_IF_ERROR(AskForData(ctx, env_, moved, item));
+    result.operation_id = DownloadOf(moved).operation_id;
+    return true;
   }
 
   // Makes the VolumeSnapshot the claim's source. Returns whether the item changed.

@@ -200,7 +200,7 @@ void CredentialsChain::Forget() {
 }
 
 absl::StatusOr<Credentials> CredentialsChain::Load(const CallContext& ctx) {
-  if (!environment_.access_key_id.empty() && !environment_.secret_access_key.empty()) {
+  if (HasFixedKeys()) {
     return Credentials{.access_key_id = environment_.access_key_id,
                        .secret_access_key = environment_.secret_access_key,
                        .session_token = environment_.session_token};

@@ -23,6 +23,9 @@ class CredentialsProvider {
 
   // The server called these expired: the next Get() asks their source again.
   virtual void Forget() = 0;
+
+  // Whether their source may ever have others.
+  virtual bool MayBeExchanged() const = 0;
 };
 
 class StaticCredentials : public CredentialsProvider {
@@ -30,6 +33,7 @@ class StaticCredentials : public CredentialsProvider {
   explicit StaticCredentials(Credentials credentials) : credentials_(std::move(credentials)) {}
   absl::StatusOr<Credentials> Get(const CallContext&) override { return credentials_; }
   void Forget() override {}
+  bool MayBeExchanged() const override { return false; }
 
  private:
   const Credentials credentials_;
@@ -75,8 +79,12 @@ class CredentialsChain : public CredentialsProvider {
 
   absl::StatusOr<Credentials> Get(const CallContext& ctx) override;
   void Forget() override;
+  bool MayBeExchanged() const override { return !HasFixedKeys(); }
 
  private:
+  bool HasFixedKeys() const {
+    return !environment_.access_key_id.empty() && !environment_.secret_access_key.empty();
+  }
   std::optional<Credentials> Kept(absl::Time valid_at) const;
   absl::StatusOr<Credentials> Load(const CallContext& ctx);
   absl::StatusOr<std::optional<Credentials>> ReadSharedFiles(const CallContext& ctx);

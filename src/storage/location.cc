@@ -98,7 +98,7 @@ absl::Status CheckTexts(const S3Options& options) {
   for (const auto& [name, text] :
        {std::pair("region", &options.region), std::pair("storage class", &options.storage_class),
         std::pair("encryption", &options.server_side_encryption),
-        std::pair("KMS key", &options.kms_key_id)}) {
+        std::pair("KMS key", &options.kms_key_id), std::pair("tagging", &options.tagging)}) {
     if (!std::all_of(text->begin(), text->end(),
                      [](char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); })) {
       return absl::InvalidArgumentError(

@@ -8,9 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "storage/store_full.h"
 
 namespace csidelta::storage {
 namespace {
+
+constexpr int kFullAttemptsMax = 3;  // of a place without room
 
 // Stands for a key: two of them agree by chance once in 2^128 pairs.
 using Fingerprint = std::pair<uint64_t, uint64_t>;
@@ -29,12 +32,14 @@ absl::Status RetryingObjectStore::Insist(
   const CallContext limited = ctx.WithTimeout(options_.total_max);
   Backoff backoff(options_.backoff, random_);
   absl::Status last;
+  int full = 0;
   while (true) {
     absl::Status status = attempt(limited);
     if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
       return last.ok() ? absl::UnavailableError(status.message()) : last;
     }
-    if (!may_heal(status) || !backoff.MayTryAgain()) {
+    full += IsFull(status) ? 1 : 0;
+    if (!may_heal(status) || !backoff.MayTryAgain() || full == kFullAttemptsMax) {
       return status;
     }
     last = std::move(status);

@@ -12,10 +12,11 @@
 namespace csidelta::storage {
 
 struct RetryOptions {
+  // A place that refuses for a minute is waited for: that is what all delays are at least.
   BackoffOptions backoff = {.delay_first = absl::Milliseconds(500),
                             .delay_max = absl::Seconds(30),
-                            .attempts_max = 8,
-                            .jitter = 1};
+                            .attempts_max = 10,
+                            .jitter = 0.5};
   absl::Duration total_max = absl::Minutes(15);  // of one call with all its attempts and delays
 };
 

@@ -5,11 +5,13 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "storage/store_full.h"
 
 namespace csidelta::storage {
 namespace {
 
 constexpr std::size_t kMessageBytesMax = 300;
+constexpr int kInsufficientStorage = 507;
 
 // Names of errors that say more than the HTTP status beside them.
 const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
@@ -18,6 +20,7 @@ const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
       {"NoSuchBucket", Code::kFailedPrecondition},
       {"NoSuchKey", Code::kNotFound},
       {"InvalidAccessKeyId", Code::kUnauthenticated},
+      {"XAdminUserNotFound", Code::kUnauthenticated},  // versitygw, with 404
       {"SignatureDoesNotMatch", Code::kUnauthenticated},
       {"ExpiredToken", Code::kUnauthenticated},
       {"ExpiredTokenException", Code::kUnauthenticated},
@@ -37,14 +40,21 @@ const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
       {"ThrottlingException", Code::kResourceExhausted},
       {"TooManyRequests", Code::kResourceExhausted},
       {"RequestLimitExceeded", Code::kResourceExhausted},
-      {"QuotaExceeded", Code::kResourceExhausted},
-      {"XMinioStorageFull", Code::kResourceExhausted},
       {"BadDigest", Code::kDataLoss},
       {"InvalidDigest", Code::kDataLoss},
       {"XAmzContentSHA256Mismatch", Code::kDataLoss},
       {"XAmzContentChecksumMismatch", Code::kDataLoss},
   };
   return *codes;
+}
+
+// Whether there is no room: of a disk, of what was bought, or of what an administrator allows.
+bool SaysFull(int status, absl::string_view code) {
+  constexpr absl::string_view kNames[] = {
+      "InsufficientCapacity",           "InsufficientStorage", "QuotaExceeded", "StorageFull",
+      "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull"};
+  return status == kInsufficientStorage ||
+         std::find(std::begin(kNames), std::end(kNames), code) != std::end(kNames);
 }
 
 absl::StatusCode CodeOfStatus(int status) {
@@ -60,7 +70,6 @@ absl::StatusCode CodeOfStatus(int status) {
     case 416:
       return absl::StatusCode::kOutOfRange;
     case 429:
-    case 507:
       return absl::StatusCode::kResourceExhausted;
     case 408:
     case 500:
@@ -122,6 +131,13 @@ absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
     return absl::FailedPreconditionError(absl::StrCat("the bucket has another endpoint or region",
                                                       error.endpoint.empty() ? "" : ": ",
                                                       Printable(error.endpoint), "; ", text));
+  }
+  if (error.code == "NoSuchBucket") {
+    absl::StrAppend(&text, "; make the bucket, or correct its name");
+  }
+  if (SaysFull(response.status, error.code)) {
+    return AsFull(absl::ResourceExhaustedError(absl::StrCat(
+        "the bucket is full, or its quota is used up: ", text, "; make room, or raise the quota")));
   }
   const auto named = CodesByName().find(error.code);
   return {named != CodesByName().end() ? named->second : CodeOfStatus(response.status), text};

@@ -27,6 +27,7 @@ constexpr int64_t kListPagesMax = 65'536;  // Of 1000 objects each: an exbibyte 
 constexpr int64_t kEmptyPagesMax = 1000;   // In a row; a server may need some to find the next key.
 // A clock that differs by more is what a refusal without a reason may come from.
 constexpr absl::Duration kSkewMin = absl::Minutes(5);
+constexpr absl::Duration kLookForCredentialsAgain = absl::Seconds(5);
 
 std::string Header(const net::HttpResponse& response, const std::string& name) {
   const auto found = response.headers.find(name);
@@ -45,6 +46,12 @@ std::string Base64OfHex(const std::string& hex) {
 }
 
 bool IsSuccess(const net::HttpResponse& response) { return response.status / 100 == 2; }
+
+// Whether the credentials are what is refused, and not what they are used for.
+bool IsRefusal(const net::HttpResponse& response) {
+  const S3Error error = ReadS3Error(response);
+  return absl::IsUnauthenticated(S3Status(response, error, error.region));
+}
 
 // What HttpClient's errors mean here: NOT_FOUND is a missing host there, but an object here.
 absl::Status FromTransport(const absl::Status& status) {
@@ -181,7 +188,26 @@ bool S3ObjectStore::Correct(const CallContext& ctx, const net::HttpResponse& res
   return false;
 }
 
-// Any answer that is neither a wrong clock nor expired credentials, when that could be helped.
+// Waits until there are other credentials than those that were refused. False when none come.
+bool S3ObjectStore::AwaitOthers(const CallContext& ctx, const Credentials& refused) {
+  const absl::Duration latest = ctx.clock->Uptime() + kNewCredentialsTimeMax;
+  while (credentials_.MayBeExchanged() && ctx.Check().ok()) {
+    credentials_.Forget();
+    const absl::StatusOr<Credentials> now = credentials_.Get(ctx);
+    if (now.ok() && !(now->access_key_id == refused.access_key_id &&
+                      now->secret_access_key == refused.secret_access_key &&
+                      now->session_token == refused.session_token)) {
+      return true;
+    }
+    if (ctx.clock->Uptime() >= latest) {
+      return false;
+    }
+    ctx.clock->SleepFor(kLookForCredentialsAgain, ctx.stop);
+  }
+  return false;
+}
+
+// Any answer that is neither a wrong clock nor refused credentials, when that could be helped.
 absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, const Call& call) {
   constexpr int kCorrectionsMax = 2;
   for (int corrections = 0;; ++corrections) {
@@ -192,15 +218,22 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, co
     if (!response.ok()) {
       return FromTransport(response.status());
     }
+    if (IsSuccess(*response)) {
+      was_let_in_ = true;
+    }
     const bool may_be_corrected = response->status / 100 == 4 && corrections < kCorrectionsMax;
-    if (!may_be_corrected || !Correct(ctx, *response)) {
+    if (may_be_corrected && Correct(ctx, *response)) {
+      continue;
+    }
+    if (!was_let_in_ || !IsRefusal(*response) || !AwaitOthers(ctx, credentials)) {
       return response;
     }
   }
 }
 
 absl::Status S3ObjectStore::Failure(const net::HttpResponse& response) const {
-  return S3Status(response, ReadS3Error(response), options_.region);
+  return Annotate(S3Status(response, ReadS3Error(response), options_.region),
+                  absl::StrCat("bucket ", options_.bucket, " at ", options_.endpoint.HostHeader()));
 }
 
 bool S3ObjectStore::IsRetained(const std::string& key) const {
@@ -220,6 +253,7 @@ HeaderList S3ObjectStore::PutHeaders(const PutOptions& options) const {
   add("x-amz-storage-class", options_.storage_class);
   add("x-amz-server-side-encryption", options_.server_side_encryption);
   add("x-amz-server-side-encryption-aws-kms-key-id", options_.kms_key_id);
+  add("x-amz-tagging", options_.tagging);
   return headers;
 }
 
@@ -357,9 +391,13 @@ absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& ke
   if (IsSuccess(*response)) {
     return absl::OkStatus();
   }
-  const absl::Status status = Failure(*response);
-  return absl::IsNotFound(status) ? absl::OkStatus()
-                                  : Annotate(status, absl::StrCat("delete ", key));
+  const absl::Status status = Annotate(Failure(*response), absl::StrCat("delete ", key));
+  if (absl::IsPermissionDenied(status)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(status.message(),
+                     "; either it is retained (object lock), or the right to delete is missing"));
+  }
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
 }  // namespace csidelta::storage

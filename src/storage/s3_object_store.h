@@ -23,6 +23,7 @@ struct S3Options {
   std::string storage_class = {};           // "STANDARD_IA"; "": the bucket's own
   std::string server_side_encryption = {};  // "AES256", "aws:kms"; "": the bucket's own
   std::string kms_key_id = {};
+  std::string tagging = {};  // of every object, "KEY=VALUE&KEY=VALUE", percent-encoded
   // "GOVERNANCE" or "COMPLIANCE": every object is locked for so long from its Put(), but for those
   // below the exempt prefixes (relative to `prefix`), which must stay deletable.
   std::string object_lock_mode = {};
@@ -30,6 +31,9 @@ struct S3Options {
   std::vector<std::string> object_lock_exempt_prefixes = {};
   int page_objects_max = 1000;  // of a listing
 };
+
+// A kubelet takes a minute or two to show a Pod a Secret that was changed.
+inline constexpr absl::Duration kNewCredentialsTimeMax = absl::Minutes(3);
 
 // What HttpClient should do for S3: bodies of a whole pack, and no waiting for a dead server.
 net::HttpLimits S3HttpLimits();
@@ -40,7 +44,9 @@ net::HttpLimits S3HttpLimits();
 //
 // Redirects are not followed: a bucket of another region is FAILED_PRECONDITION, naming the region.
 // When the server says that our clock is wrong, its Date is believed from then on; when it calls
-// the credentials expired, they are fetched again; the request is sent again once for each. A
+// the credentials expired, they are fetched again; the request is sent again once for each. When
+// it refuses credentials after it had let us in, they are waited for to be exchanged where they
+// lie, for at most kNewCredentialsTimeMax: who rotates keys does not do it everywhere at once. A
 // server that refuses If-None-Match makes if_absent UNIMPLEMENTED; one that overlooks it cannot be
 // told from one that heeds it.
 //
@@ -79,6 +85,7 @@ class S3ObjectStore : public ObjectStore {
   net::HttpRequest Sign(const Call& call, const Credentials& credentials, absl::Time time) const;
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call);
   bool Correct(const CallContext& ctx, const net::HttpResponse& response);
+  bool AwaitOthers(const CallContext& ctx, const Credentials& refused);
   absl::Status Failure(const net::HttpResponse& response) const;
   HeaderList PutHeaders(const PutOptions& options) const;
   bool IsRetained(const std::string& key) const;
@@ -88,6 +95,7 @@ class S3ObjectStore : public ObjectStore {
   CredentialsProvider& credentials_;
   StoreMeter& meter_;
   std::atomic<int64_t> clock_skew_seconds_ = 0;  // The server's clock is ahead of ours by so much.
+  std::atomic<bool> was_let_in_ = false;         // with whichever credentials
 };
 
 }  // namespace csidelta::storage

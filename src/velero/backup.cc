@@ -5,110 +5,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "velero/go_duration.h"
+#include "velero/field_reader.h"
 #include "velero/labels.h"
 
 namespace csidelta::velero {
 namespace {
-
-// Reads typed fields of one object; the first one of the wrong type is remembered.
-class Reader {
- public:
-  explicit Reader(const Json& object) : object_(object) {}
-
-  std::string Text(JsonPath path) {
-    const Json* value = Find(path);
-    if (value != nullptr && !value->is_string()) {
-      Fail(path, "is not a string");
-    }
-    return GetString(object_, path);
-  }
-
-  std::optional<bool> Flag(JsonPath path) {
-    const Json* value = Find(path);
-    if (value == nullptr) {
-      return std::nullopt;
-    }
-    if (!value->is_boolean()) {
-      Fail(path, "is not true or false");
-      return std::nullopt;
-    }
-    return value->get<bool>();
-  }
-
-  std::vector<std::string> Texts(JsonPath path) {
-    std::vector<std::string> texts;
-    const Json* value = Find(path);
-    if (value == nullptr) {
-      return texts;
-    }
-    if (!value->is_array()) {
-      Fail(path, "is not a list");
-      return texts;
-    }
-    for (const Json& element : *value) {
-      if (!element.is_string()) {
-        Fail(path, "holds something that is not a string");
-        return texts;
-      }
-      texts.push_back(element.get<std::string>());
-    }
-    return texts;
-  }
-
-  std::map<std::string, std::string> Map(JsonPath path) {
-    const Json* value = Find(path);
-    std::map<std::string, std::string> map = GetStringMap(object_, path);
-    if (value != nullptr && (!value->is_object() || map.size() != value->size())) {
-      Fail(path, "is not a map of strings");
-    }
-    return map;
-  }
-
-  // Absent, empty and zero all mean `fallback`: Go writes a duration that was never set as "0s".
-  absl::Duration Timeout(JsonPath path, absl::Duration fallback) {
-    return Timeout(Text(path), absl::StrJoin(path, "."), fallback);
-  }
-  absl::Duration Timeout(absl::string_view text, absl::string_view field, absl::Duration fallback) {
-    if (text.empty()) {
-      return fallback;
-    }
-    const absl::StatusOr<absl::Duration> duration = ParseGoDuration(text);
-    if (!duration.ok() || *duration < absl::ZeroDuration()) {
-      Remember(duration.ok() ? absl::InvalidArgumentError(absl::StrCat(field, ": negative"))
-                             : Annotate(duration.status(), field));
-      return fallback;
-    }
-    return *duration == absl::ZeroDuration() ? fallback : *duration;
-  }
-
-  void Require(const std::string& value, absl::string_view field) {
-    if (value.empty()) {
-      Remember(absl::InvalidArgumentError(absl::StrCat(field, ": missing")));
-    }
-  }
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  const Json* Find(JsonPath path) const {
-    const Json* value = FindJson(object_, path);
-    return value == nullptr || value->is_null() ? nullptr : value;
-  }
-  void Fail(JsonPath path, absl::string_view problem) {
-    Remember(absl::InvalidArgumentError(absl::StrCat(absl::StrJoin(path, "."), ": ", problem)));
-  }
-  void Remember(const absl::Status& status) {
-    if (status_.ok()) {
-      status_ = status;
-    }
-  }
-
-  const Json& object_;
-  absl::Status status_;
-};
 
 std::string Lookup(const std::map<std::string, std::string>& map, const std::string& key) {
   const auto found = map.find(key);
@@ -126,7 +28,7 @@ bool IsOneOf(absl::string_view text, std::initializer_list<absl::string_view> te
 
 // The members that Backup and Restore share.
 template <typename T>
-void ReadMetadata(Reader& reader, T& object) {
+void ReadMetadata(FieldReader& reader, T& object) {
   object.name = reader.Text({"metadata", "name"});
   object.namespace_name = reader.Text({"metadata", "namespace"});
   object.uid = reader.Text({"metadata", "uid"});
@@ -156,7 +58,7 @@ absl::StatusOr<Backup> ParseBackup(const Json& object) {
   if (!object.is_object()) {
     return absl::InvalidArgumentError("parse Backup: not an object");
   }
-  Reader reader(object);
+  FieldReader reader(object);
   Backup backup;
   ReadMetadata(reader, backup);
   backup.creation_timestamp = reader.Text({"metadata", "creationTimestamp"});
@@ -193,7 +95,7 @@ absl::StatusOr<Restore> ParseRestore(const Json& object) {
   if (!object.is_object()) {
     return absl::InvalidArgumentError("parse Restore: not an object");
   }
-  Reader reader(object);
+  FieldReader reader(object);
   Restore restore;
   ReadMetadata(reader, restore);
   restore.backup_name = reader.Text({"spec", "backupName"});

@@ -27,6 +27,10 @@ inline constexpr char kVolumeSnapshotNameLabel[] = "velero.io/volume-snapshot-na
 inline constexpr char kExcludeFromBackupLabel[] = "velero.io/exclude-from-backup";
 // VolumeSnapshotClass: use this class for its driver, whatever the value.
 inline constexpr char kVolumeSnapshotClassLabel[] = "velero.io/csi-volumesnapshot-class";
+// ConfigMaps in which Velero's action on DataUploads tells the claim's action of one restore what
+// the archive holds: "<namespace>.<claim>" through ValidLabelValue(), and "DataUpload".
+inline constexpr char kPvcNamespaceNameLabel[] = "velero.io/pvc-namespace-name";
+inline constexpr char kResourceUsageLabel[] = "velero.io/resource-usage";
 // A restored claim's selector while a data mover fills its volume.
 inline constexpr char kDynamicPvRestoreLabel[] = "velero.io/dynamic-pv-restore";
 // Default key of spec.volumeGroupSnapshotLabelKey on claims.

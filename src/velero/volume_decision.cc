@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::velero {
@@ -67,22 +68,22 @@ absl::StatusOr<Wish> ReadWish(const Json& pvc, const PolicyMatch& match, const s
                    kCsiDeltaMove, " or \"", kCsiDeltaTrue, "\""));
 }
 
-absl::Status NoMover(const Json& pvc, absl::string_view asked_by) {
-  return absl::UnimplementedError(absl::StrCat(
-      ClaimName(pvc), ": ", asked_by, " asks for data movement by ", kDataMoverName,
-      ", which this release cannot do; a local volume snapshot would not be a substitute"));
+VolumeDecision Move(VolumeDecision decision, absl::string_view asked_by) {
+  decision.kind = VolumeDecision::Kind::kMove;
+  decision.reason =
+      absl::StrCat(decision.reason, ", and ", asked_by, " asks for data movement by us");
+  return decision;
 }
 
-// `decision`, to snapshot a volume that no policy gives to us, where the backup's data movement
-// does not stand in the way.
-absl::StatusOr<VolumeDecision> HeedDataMovement(const DecisionInput& input,
-                                                VolumeDecision decision) {
+// `decision`, to snapshot a volume that no policy gives to us, as the backup's data movement
+// changes it.
+VolumeDecision HeedDataMovement(const DecisionInput& input, VolumeDecision decision) {
   if (!input.backup.snapshot_move_data) {
     return decision;
   }
   const std::string& mover = input.backup.data_mover;
   if (mover == kDataMoverName) {
-    return NoMover(input.pvc, absl::StrCat("Backup ", input.backup.name));
+    return Move(std::move(decision), absl::StrCat("Backup ", input.backup.name));
   }
   return LeaveAloneAndWarn(
       absl::StrCat("data movement by \"", mover.empty() ? "velero" : mover,
@@ -123,14 +124,13 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
   const bool move =
       wish == Wish::kMove || (wish == Wish::kAsBackupSays && input.backup.snapshot_move_data);
   if (decision.kind == VolumeDecision::Kind::kSnapshot && move) {
-    return NoMover(input.pvc,
-                   wish == Wish::kMove ? match.rule : absl::StrCat("Backup ", input.backup.name));
+    return Move(std::move(decision),
+                wish == Wish::kMove ? match.rule : absl::StrCat("Backup ", input.backup.name));
   }
   return decision;
 }
 
-absl::StatusOr<VolumeDecision> DecideBySnapshotRule(const DecisionInput& input,
-                                                    const PolicyMatch& match, Json pv) {
+VolumeDecision DecideBySnapshotRule(const DecisionInput& input, const PolicyMatch& match, Json pv) {
   const auto snapshot_class = match.parameters.find(kSnapshotClassParameter);
   VolumeDecision decision =
       Snapshot(input, std::move(pv), absl::StrCat(match.rule, " asks for a volume snapshot"),

@@ -20,8 +20,6 @@ inline constexpr char kCsiDeltaMove[] = "move";          // our data mover
 inline constexpr char kCsiDeltaTrue[] = "true";          // what spec.snapshotMoveData says
 // With type `snapshot`, or with ours: the VolumeSnapshotClass to use.
 inline constexpr char kSnapshotClassParameter[] = "snapshotClass";
-// The data mover that is ours, in spec.datamover.
-inline constexpr char kDataMoverName[] = "csi-delta";
 
 // How the decision learns what costs a request. Each is called at most once per decision, and only
 // when the answer depends on it; an error is returned as it is. All must be set.
@@ -39,6 +37,7 @@ struct VolumeDecision {
     kLeaveAlone,   // not ours, or nothing to do
     kAlreadyDone,  // another action took the volume in this backup
     kSnapshot,     // ours take a local volume snapshot
+    kMove,         // ours take a volume snapshot, and our data mover moves what it holds
   };
   Kind kind = Kind::kLeaveAlone;
   // For people: why. Logged once per volume.
@@ -47,9 +46,9 @@ struct VolumeDecision {
   bool warn = false;
   // kAlreadyDone: the VolumeSnapshot that the claim names, in the claim's namespace.
   std::string volume_snapshot_name{};
-  // kSnapshot: the class that the policy asks for; "" for none.
+  // kSnapshot, kMove: the class that the policy asks for; "" for none.
   std::string snapshot_class{};
-  // kSnapshot: the PersistentVolume, as `queries.pv` returned it.
+  // kSnapshot, kMove: the PersistentVolume, as `queries.pv` returned it.
   Json pv = nullptr;
 };
 
@@ -66,8 +65,6 @@ struct DecisionInput {
 // the table. Pure but for `queries`.
 //   INVALID_ARGUMENT  a policy gives the volume to us with a value that we do not know; the
 //                     message names the claim, the rule and the legal values.
-//   UNIMPLEMENTED     data movement by us is asked for. A local snapshot in its place would be
-//                     restored as an empty volume, so the claim fails.
 absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
                                             const VolumeQueries& queries);
 

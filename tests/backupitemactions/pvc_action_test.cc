@@ -148,12 +148,6 @@ TEST_F(PvcActionTest, AWrongValueNamesClaimAndLegalOnes) {
                                   AllOf(HasSubstr("app/data"), HasSubstr("snapshot, move"))));
 }
 
-TEST_F(PvcActionTest, MovingFailsTheClaimAndNothingElse) {
-  SetPolicy("{csi-delta: move}");
-  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("app/data")));
-  EXPECT_EQ(Writes(), 0);
-}
-
 TEST_F(PvcActionTest, AMissingClassSaysWhatToDo) {
   api_.Remove({csi::VolumeSnapshotClassType(), "", "fast"});
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kFailedPrecondition,

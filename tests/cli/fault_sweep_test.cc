@@ -23,6 +23,7 @@ class FixedCredentials : public storage::CredentialsProvider {
                                 .session_token = Secret()};
   }
   void Forget() override {}
+  bool MayBeExchanged() const override { return false; }
 };
 
 // What goes wrong at one request, and once.

@@ -49,6 +49,27 @@ class VerbLockTest : public SweepFixture {
   }
 };
 
+TEST_F(VerbLockTest, ALockNamesThePodThatItIsOf) {
+  variables_["POD_UID"] = "00000000-0000-4000-8000-00000000000a";
+  store_.AddFault({.operation = StoreOperation::kDelete,
+                   .last_call = 1'000'000,
+                   .status = absl::PermissionDeniedError("403 Forbidden")});
+  Run(BackupWords());
+  store_.ClearFaults();
+  CallContext ctx;
+  ctx.clock = &clock_;
+  const auto opened = repository::Repository::Open(ctx, store_, kPassword, {});
+  ASSERT_TRUE(opened.ok());
+  const auto locks = (*opened)->ListFiles(ctx, repository::FileKind::kLock);
+  ASSERT_TRUE(locks.ok());
+  ASSERT_FALSE(locks->empty());
+  const auto text = (*opened)->LoadFile(ctx, repository::FileKind::kLock, locks->front().id);
+  ASSERT_TRUE(text.ok());
+  const auto owner = repository::DecodeLockHostname(repository::DecodeLock(*text)->hostname);
+  ASSERT_TRUE(owner.has_value());
+  EXPECT_EQ(owner->pod_uid, variables_["POD_UID"]);
+}
+
 TEST_F(VerbLockTest, WhatMustBeAloneWaitsAndSaysForWhom) {
   const std::vector<std::vector<std::string>> verbs = {
       {"forget", "--keep-last", "1"}, {"prune"}, {"check"}};

@@ -238,6 +238,19 @@ TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
   }
 }
 
+TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
+  Init();
+  Backup();
+  const Json result = Backup({"--measure"});
+  int64_t pack_bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(Path("repo/data"))) {
+    pack_bytes += entry.is_regular_file() ? static_cast<int64_t>(entry.file_size()) : 0;
+  }
+  EXPECT_EQ(GetInt(result, {"repository_bytes"}), pack_bytes);
+  EXPECT_EQ(GetInt(result, {"repository_snapshots"}), 2);
+  EXPECT_FALSE(Backup().contains("repository_bytes"));
+}
+
 TEST_F(ProgramTest, ATargetThatIsTooSmallIsNotTouched) {
   Init();
   Backup();

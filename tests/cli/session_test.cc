@@ -23,8 +23,8 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   storage::StoreSettings settings;
   for (const char* option :
        {"s3.region=eu-west-1", "s3.bucket-lookup=dns", "s3.storage-class=STANDARD_IA",
-        "s3.sse=aws:kms", "s3.sse-kms-key-id=key", "s3.object-lock-mode=GOVERNANCE",
-        "s3.object-lock-days=30"}) {
+        "s3.sse=aws:kms", "s3.sse-kms-key-id=key", "s3.tagging=a=1&b=2",
+        "s3.object-lock-mode=GOVERNANCE", "s3.object-lock-days=30"}) {
     EXPECT_THAT(ApplyStoreOption(option, settings), IsOk()) << option;
   }
   EXPECT_EQ(settings.region, "eu-west-1");
@@ -32,6 +32,7 @@ TEST(SessionTest, SettingsOfTheBucketReachTheStore) {
   EXPECT_EQ(settings.s3.storage_class, "STANDARD_IA");
   EXPECT_EQ(settings.s3.server_side_encryption, "aws:kms");
   EXPECT_EQ(settings.s3.kms_key_id, "key");
+  EXPECT_EQ(settings.s3.tagging, "a=1&b=2");
   EXPECT_EQ(settings.s3.object_lock_mode, "GOVERNANCE");
   EXPECT_EQ(settings.s3.object_lock_duration, absl::Hours(24 * 30));
   EXPECT_THAT(settings.s3.object_lock_exempt_prefixes, testing::ElementsAre("locks/"));
@@ -93,6 +94,26 @@ TEST_F(StoreSettingsTest, TheFlagComesBeforeResticsVariableAndThatBeforeTheSdks)
   options_.ca_file = File("flag", "of the flag");
   ASSERT_THAT(Apply(), IsOk());
   EXPECT_EQ(settings_.tls.ca_pem, "of the flag");
+}
+
+TEST_F(StoreSettingsTest, WhatIsAddedIsTrustedForBucketAndKeys) {
+  const std::string bundle = File("bundle", "of the system");
+  setenv("SSL_CERT_FILE", bundle.c_str(), 1);
+  const std::string added = "-----BEGIN CERTIFICATE-----of the location";
+  options_.added_ca_file = File("added", added);
+  ASSERT_THAT(Apply(), IsOk());
+  EXPECT_EQ(settings_.tls.ca_pem, added + "\nof the system");
+  EXPECT_EQ(settings_.sts_tls.ca_pem, added + "\nof the system");
+  options_.ca_file = File("flag", "of the flag");
+  ASSERT_THAT(Apply(), IsOk());
+  EXPECT_EQ(settings_.tls.ca_pem, added + "\nof the flag");
+  setenv("SSL_CERT_FILE", "/nowhere", 1);  // A machine without a bundle needs none.
+  options_.ca_file = "";
+  ASSERT_THAT(Apply(), IsOk());
+  EXPECT_EQ(settings_.tls.ca_pem, added + "\n");
+  unsetenv("SSL_CERT_FILE");
+  options_.added_ca_file = File("added", "no certificate");
+  EXPECT_THAT(Apply(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no certificate")));
 }
 
 TEST_F(StoreSettingsTest, UploadsAndDownloadsKeepToTheLimitsOfTheFlags) {

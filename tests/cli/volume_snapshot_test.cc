@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/program.h"
 #include "incremental/differential_request.h"
+#include "storage/location.h"
 #include "tests/cli/outcome.h"
 #include "tests/diffsnap/differential_cluster.h"
 #include "tests/diffsnap/fake_driver.h"
@@ -34,6 +36,47 @@ using testing::SizeIs;
 
 constexpr int64_t kChunk = 256 << 10;
 constexpr int64_t kImageBytes = 40 * kChunk;
+
+// A repository to which everything is written but the snapshot: as if the run had been killed just
+// before its end.
+class Unfinished : public storage::OpenedStore, public storage::ObjectStore {
+ public:
+  explicit Unfinished(std::unique_ptr<storage::OpenedStore> opened) : opened_(std::move(opened)) {}
+
+  storage::ObjectStore& store() override { return *this; }
+  const storage::StoreMeter& meter() const override { return opened_->meter(); }
+
+  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                   const storage::PutOptions& options) override {
+    return key.starts_with("snapshots/") ? absl::FailedPreconditionError("killed")
+                                         : inner().Put(ctx, key, bytes, options);
+  }
+  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
+                                  int64_t size_bytes_max) override {
+    return inner().Get(ctx, key, size_bytes_max);
+  }
+  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
+                                       storage::ByteRange range) override {
+    return inner().GetRange(ctx, key, range);
+  }
+  absl::StatusOr<storage::ObjectInfo> Stat(const CallContext& ctx,
+                                           const std::string& key) override {
+    return inner().Stat(ctx, key);
+  }
+  absl::Status List(const CallContext& ctx, const std::string& prefix,
+                    absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override {
+    return inner().List(ctx, prefix, sink);
+  }
+  absl::Status Delete(const CallContext& ctx, const std::string& key) override {
+    return inner().Delete(ctx, key);
+  }
+  std::string Describe() const override { return "unfinished"; }
+
+ private:
+  storage::ObjectStore& inner() { return opened_->store(); }
+
+  const std::unique_ptr<storage::OpenedStore> opened_;
+};
 
 class VolumeSnapshotTest : public testing::Test {
  protected:
@@ -87,7 +130,8 @@ class VolumeSnapshotTest : public testing::Test {
                                  return found == variables.end() ? nullptr : found->second.c_str();
                                },
                                .out = into(outcome.out),
-                               .error = into(outcome.error)});
+                               .error = into(outcome.error),
+                               .open_store = open_store_});
     return outcome;
   }
 
@@ -123,6 +167,9 @@ class VolumeSnapshotTest : public testing::Test {
   }
 
   std::string folder_;
+  std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
+      const storage::Location&, const storage::StoreSettings&, Random&)>
+      open_store_ = storage::OpenStore;
   diffsnap::FakeDriver differential_;
   diffsnap::DifferentialCluster cluster_{differential_};
   support::TestAuthority authority_;
@@ -149,6 +196,38 @@ TEST_F(VolumeSnapshotTest, TheSecondBackupReadsWhatTheDriverSays) {
   EXPECT_EQ(service_.queries().back().base, "handle-old") << "from the repository";
   ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
   EXPECT_EQ(Content("target"), Content("image"));
+}
+
+// A Pod on another node sees the snapshot under another device number.
+TEST_F(VolumeSnapshotTest, AnotherNodeGoesOnWhereTheFirstWas) {
+  for (int64_t chunk = 0; chunk < 40; ++chunk) {
+    WriteAt(chunk * kChunk, absl::StrCat("chunk ", chunk));
+  }
+  std::filesystem::copy_file(Path("image"), Path("elsewhere"));
+  allocated_ = {{0, kImageBytes}};
+  const auto backup = [&](const std::string& device, const std::string& snapshot) {
+    return Run({"backup", "--json", "--chunk-size", "256KiB", "--kubeconfig", Path("kubeconfig"),
+                "--path", "/app/data", "--immutable", "--volume-snapshot", snapshot, Path(device)});
+  };
+  open_store_ = [](const storage::Location& location, const storage::StoreSettings& settings,
+                   Random& random) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+    absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =
+        storage::OpenStore(location, settings, random);
+    if (!opened.ok()) {
+      return opened.status();
+    }
+    return std::make_unique<Unfinished>(*std::move(opened));
+  };
+  ASSERT_EQ(backup("image", "app/old").code, ExitCode::kFailed);
+  open_store_ = storage::OpenStore;
+  const Outcome other = backup("elsewhere", "app/new");
+  ASSERT_EQ(other.code, ExitCode::kOk) << other.error;
+  EXPECT_EQ(GetInt(other.Result(), {"resumed_bytes"}), 0) << "of another volume snapshot";
+  ASSERT_EQ(Run({"forget", "latest"}).code, ExitCode::kOk);
+  const Outcome resumed = backup("elsewhere", "app/old");
+  ASSERT_EQ(resumed.code, ExitCode::kOk) << resumed.error;
+  EXPECT_EQ(GetInt(resumed.Result(), {"resumed_bytes"}), kImageBytes);
+  EXPECT_EQ(GetInt(resumed.Result(), {"read_bytes"}), 0);
 }
 
 TEST_F(VolumeSnapshotTest, ABaseThatIsGoneMakesAFullAndSaysSo) {

@@ -337,7 +337,7 @@ TEST_P(ApiClientContract, WatchEndsSoonAfterAStop) {
                               return true;
                             }),
               StatusIs(absl::StatusCode::kCancelled));
-  EXPECT_LT(Clock::Real().Now() - stopped_at, absl::Seconds(1));
+  EXPECT_LT(Clock::Real().Now() - stopped_at, absl::Seconds(10));
 }
 
 TEST_P(ApiClientContract, DoesNothingWhenStoppedAlready) {

@@ -19,6 +19,7 @@ import os
 import pathlib
 import secrets as randomness
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,8 @@ PLUGIN_NAME = "velero-plugin-for-csi-delta"
 VELERO_MODULES = {"1.18.1": "velero118", "1.13.1": "velero113"}
 SHARED_MEMORY = pathlib.Path("/dev/shm")  # Sockets and etcd: short paths, and no fsync to wait for.
 COMMAND_SECONDS_MAX = 300
+KINDS_SECONDS_MAX = 60
+CHANGE_SECONDS_MAX = 120  # How long a volume, a snapshot or a namespace may take on a machine that is busy.
 STOP_SECONDS = 5.0
 TOLD_LINES = 12
 ENDED = ("Completed", "PartiallyFailed", "Failed", "FailedValidation")
@@ -79,10 +82,11 @@ class Bed:
     Methods raise BedError, ApiError or CalledProcessError. Not thread-safe, except `api`.
 
     With `storage_of` it is a second cluster on the storage of another bed: its own etcd, API server
-    and Velero, but the CSI driver and the bucket of the other one, which must outlive it.
+    and Velero, but the CSI driver and the bucket of the other one, which must outlive it. With
+    `bucket_of` it has only the bucket of the other one, and may have a node.
     """
 
-    def __init__(self, record, state, settings, storage_of=None):
+    def __init__(self, record, state, settings, storage_of=None, bucket_of=None):
         self.record = record
         self.name = record.name
         self.state = pathlib.Path(state)
@@ -97,7 +101,7 @@ class Bed:
         self.diffsnap_args = {}  # Further flags of csi-delta diffsnap, by component.
         self.owns_storage = storage_of is None
         if self.owns_storage:
-            self.s3_dir = self.state / "s3"
+            self.s3_dir = bucket_of.s3_dir if bucket_of else self.state / "s3"
             self.driver = csi_drivers.make_driver(
                 settings.csi_driver, self.state / "driver", self.scratch)
         else:
@@ -114,7 +118,7 @@ class Bed:
     # -- Life --------------------------------------------------------------------------------------
 
     @classmethod
-    def up(cls, settings=None, *, state=None, detached=False, storage_of=None):
+    def up(cls, settings=None, *, state=None, detached=False, storage_of=None, bucket_of=None):
         """Starts everything and waits until it is ready. Cleans up behind killed runs first."""
         if os.geteuid() != 0:
             raise BedError("the test bed makes network namespaces and must run as root")
@@ -138,7 +142,7 @@ class Bed:
         owner = None if detached else ProcessId.of(os.getpid())
         record = processes.Record(name, [str(state), str(SHARED_MEMORY / name)], owner)
         record.save()
-        bed = cls(record, state, settings, storage_of)
+        bed = cls(record, state, settings, storage_of, bucket_of)
         try:
             bed._start_everything()
         except BaseException:
@@ -233,12 +237,12 @@ class Bed:
             return [k["metadata"]["name"] for k in kinds if not any(
                 c["type"] == "Established" and c["status"] == "True"
                 for c in k.get("status", {}).get("conditions") or [])]
-        self.wait_for(lambda: not pending(), 30, lambda: f"kinds to be served: {pending()}")
+        self.wait_for(lambda: not pending(), KINDS_SECONDS_MAX, lambda: f"kinds to be served: {pending()}")
         # Established comes a moment before the paths are served.
         probe = cluster_api.path("serverstatusrequests", namespace=self.namespace)
-        self.wait_for(lambda: self.api.raw("GET", probe)[0] == 200, 30, "Velero's paths")
+        self.wait_for(lambda: self.api.raw("GET", probe)[0] == 200, KINDS_SECONDS_MAX, "Velero's paths")
         probe_csi = cluster_api.path("volumesnapshots")
-        self.wait_for(lambda: self.api.raw("GET", probe_csi)[0] == 200, 30,
+        self.wait_for(lambda: self.api.raw("GET", probe_csi)[0] == 200, KINDS_SECONDS_MAX,
                       "the volume snapshots' paths")
 
     def _create_objects(self):
@@ -248,7 +252,7 @@ class Bed:
 
     def _create_velero_objects(self):
         self.api.create("namespaces", objects.namespace(self.namespace))
-        for plural, obj in objects.velero_objects(self.namespace):
+        for plural, obj in objects.velero_objects(self.namespace, self.host):
             self.api.create(plural, obj)
         self.api.create("deployments", self._velero_deployment())
         self._grant_plugin_rights()
@@ -309,13 +313,12 @@ class Bed:
     @contextlib.contextmanager
     def plugin_without_rights(self):
         """While the body runs, the API server refuses everything that our plugin asks for."""
-        start = self.audit_position()
-        self._take_plugin_rights()
-        try:
-            yield
-        finally:
-            self._bind_plugin_rights()
-            self._refusals.append((start, self.audit_position()))
+        with self.refusing():
+            self._take_plugin_rights()
+            try:
+                yield
+            finally:
+                self._bind_plugin_rights()
 
     def renew_plugin_token(self):
         """Writes a kubeconfig with a fresh token of the plugin's account."""
@@ -398,8 +401,11 @@ class Bed:
 
     def start(self, name):
         """Starts a component and waits until it is ready."""
+        audited = self.audit_position() if self.audit_log.exists() else 0
         self._spawn(name)
         self._await_ready(name)
+        if name == "kube-apiserver":  # Until it is ready it refuses everybody, not knowing its roles.
+            self._refusals.append((audited, self.audit_position() if self.audit_log.exists() else 0))
 
     def stop(self, name, kill=False):
         """Ends a component and its children, at once with `kill`; returns when they are gone.
@@ -420,19 +426,26 @@ class Bed:
 
     def restart(self, name, kill=False):
         """Stops and starts a component; with the CSI driver, also what depends on it."""
-        audited = self.audit_position() if self.audit_log.exists() else 0
         dependents = ()
         if name == "csi-driver":
             dependents = (*components.DRIVER_CLIENTS,
-                          *filter(self.alive, (components.SNAPSHOT_METADATA,)))
+                          *filter(self.alive, components.DRIVER_CLIENTS_ON_DEMAND))
         for other in dependents:
             self.stop(other)
         self.stop(name, kill)
         self.start(name)
         for other in dependents:
             self.start(other)
-        if name == "kube-apiserver":  # Until it is ready it refuses everybody, not knowing its roles.
-            self._refusals.append((audited, self.audit_position()))
+
+    @contextlib.contextmanager
+    def paused(self, name):
+        """While the body runs, a component answers nobody and forgets nothing."""
+        process = self.record.processes[name]
+        process.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.signal(signal.SIGCONT)
 
     def plugin_processes(self):
         """The running processes of our plugin: Velero starts one per backup, restore or delete."""
@@ -464,6 +477,11 @@ class Bed:
             self.restart("csi-driver")
 
     # -- Programs ----------------------------------------------------------------------------------
+
+    @property
+    def host(self):
+        """The address at which everybody who shall reaches the bed's servers: Pods, too, where there are some."""
+        return node.GATEWAY if self.node else "127.0.0.1"
 
     @property
     def namespace(self):
@@ -518,27 +536,40 @@ class Bed:
     def audit_events(self, user=None, since=None, until=None):
         """The API server's audit log as a list of dicts, in order.
 
-        `user` keeps the events of one user name ("velero-server", or `plugin_user`); `since` and
-        `until` are `audit_position()`s.
+        `user` keeps the events of one user name ("velero-server", or `plugin_user`), or of several;
+        `since` and `until` are `audit_position()`s.
         """
+        users = {user} if isinstance(user, str) else user
         events = []
         with open(self.audit_log, "rb") as log:
-            log.seek(since or 0)
-            text = log.read() if until is None else log.read(until - log.tell())
-            for line in text.splitlines(keepends=True):
-                if line.endswith(b"\n"):
-                    event = json.loads(line)
-                    if user is None or event["user"].get("username") == user:
-                        events.append(event)
+            if since:  # An event belongs to where it begins: the log may be in the middle of one.
+                log.seek(since - 1)
+                log.readline()
+            while until is None or log.tell() < until:
+                line = log.readline()
+                if not line.endswith(b"\n"):
+                    break
+                event = json.loads(line)
+                if users is None or event["user"].get("username") in users:
+                    events.append(event)
         return events
 
-    def plugin_events(self):
-        """The audit events of our plugin, but those from while it had no rights."""
+    def events_with_rights(self, users):
+        """The audit events of these users, but those from while rights were taken from them."""
         found, position = [], 0
-        for start, end in [*self._refusals, (self.audit_position(), None)]:
-            found += self.audit_events(self.plugin_user, position, start)
-            position = end
+        for start, end in [*sorted(self._refusals), (self.audit_position(), 0)]:
+            found += self.audit_events(users, position, max(position, start))
+            position = max(position, end)
         return found
+
+    @contextlib.contextmanager
+    def refusing(self):
+        """What is refused while the body runs is meant to be."""
+        start = self.audit_position()
+        try:
+            yield
+        finally:
+            self._refusals.append((start, self.audit_position()))
 
     def audit_position(self):
         return self.audit_log.stat().st_size
@@ -559,6 +590,8 @@ class Bed:
             shutil.copytree(self.state / "logs", target, dirs_exist_ok=True)
         if self.audit_log.exists():
             shutil.copy2(self.audit_log, target)
+        if self.node:
+            self.node.save_logs(target / "pods")
         return target
 
     # -- Volumes -----------------------------------------------------------------------------------
@@ -566,7 +599,7 @@ class Bed:
     def create_namespace(self, name, labels=None):
         return self.api.create("namespaces", objects.namespace(name, labels))
 
-    def delete_namespace(self, name, timeout_seconds=60, empty_is_enough=False):
+    def delete_namespace(self, name, timeout_seconds=CHANGE_SECONDS_MAX, empty_is_enough=False):
         """Deletes a namespace and waits until it, and the volumes of its claims, are gone.
 
         What has finalizers goes first: when the namespace controller meets some, it looks again
@@ -612,6 +645,19 @@ class Bed:
                                   for c in self.api.list("persistentvolumeclaims", namespace)),
                       timeout_seconds, f"{len(names)} claims bound")
 
+    def grow_claim(self, name, namespace, size_bytes):
+        """Asks for a larger volume and waits until the claim has it."""
+        if not self.alive(components.RESIZER):
+            self.stop(components.RESIZER)
+            self.start(components.RESIZER)
+        def capacity():
+            return self.api.get("persistentvolumeclaims", name, namespace)["status"]["capacity"]
+        before = capacity()
+        self.api.patch("persistentvolumeclaims", name, {
+            "spec": {"resources": {"requests": {"storage": str(size_bytes)}}}}, namespace)
+        self.wait_for(lambda: capacity() != before, CHANGE_SECONDS_MAX,
+                      lambda: f"claim {namespace}/{name} to grow\n{self.log(components.RESIZER)[-3000:]}")
+
     def create_snapshot(self, name, namespace, claim):
         """Takes a VolumeSnapshot of a claim and waits until it is ready; returns its CSI handle."""
         self.api.create("volumesnapshots", objects.volume_snapshot(name, namespace, claim))
@@ -625,14 +671,14 @@ class Bed:
             self.api.create(plural, obj)
         return self.wait_snapshot_ready(name, namespace)
 
-    def wait_snapshot_ready(self, name, namespace, timeout_seconds=60):
+    def wait_snapshot_ready(self, name, namespace, timeout_seconds=CHANGE_SECONDS_MAX):
         """Waits until a VolumeSnapshot is ready to use; returns it."""
         def ready():
             snapshot = self.api.get("volumesnapshots", name, namespace)
             return snapshot and snapshot.get("status", {}).get("readyToUse") and snapshot
         return self.wait_for(ready, timeout_seconds, f"volume snapshot {namespace}/{name} ready")
 
-    def wait_snapshots_gone(self, namespace, timeout_seconds=90):
+    def wait_snapshots_gone(self, namespace, timeout_seconds=CHANGE_SECONDS_MAX):
         """Waits until the namespace has no volume snapshot; the error tells of each what became of it."""
         self.wait_for(lambda: not self.api.list("volumesnapshots", namespace), timeout_seconds,
                       lambda: "\n".join([f"no volume snapshots in namespace {namespace}",
@@ -650,7 +696,7 @@ class Bed:
                          if snapshot["metadata"]["name"] in line or content_name in line]
                 yield from (f"{program}: {line}" for line in named[-TOLD_LINES:])
 
-    def delete_claim(self, name, namespace, timeout_seconds=60):
+    def delete_claim(self, name, namespace, timeout_seconds=CHANGE_SECONDS_MAX):
         """Deletes a claim and waits until it and its volume are gone."""
         claim = self.api.get("persistentvolumeclaims", name, namespace)
         volume = claim["spec"].get("volumeName", "none")
@@ -659,7 +705,7 @@ class Bed:
                       and not self.api.get("persistentvolumes", volume),
                       timeout_seconds, f"end of claim {namespace}/{name}")
 
-    def wait_bound(self, name, namespace, timeout_seconds=60):
+    def wait_bound(self, name, namespace, timeout_seconds=CHANGE_SECONDS_MAX):
         """Waits until a claim is bound; returns it."""
         def bound():
             claim = self.api.get("persistentvolumeclaims", name, namespace)
@@ -741,17 +787,31 @@ class Bed:
             raise AssertionError(self.velero(kind, "describe", obj["metadata"]["name"]).stdout)
 
     def delete_backup(self, name, timeout_seconds=180):
-        """`velero backup delete`, and waits until the Backup is gone."""
-        self.velero("backup", "delete", name, "--confirm")
-        self.wait_for(lambda: self.api.get("backups", name, self.namespace) is None,
-                      timeout_seconds, f"end of backup {name}")
+        """`velero backup delete`, and waits until the Backup is gone; asks again when Velero refused.
+
+        Velero takes a backup for one in progress for a moment after it has called it Completed.
+        """
+        def ask():
+            self.velero("backup", "delete", name, "--confirm")
+
+        def is_gone():
+            if self.api.get("backups", name, self.namespace) is None:
+                return True
+            requests = [r for r in self.api.list("deletebackuprequests", self.namespace) if r["spec"]["backupName"] == name]
+            if requests and all(r.get("status", {}).get("errors") for r in requests):
+                ask()
+            return False
+        ask()
+        self.wait_for(is_gone, timeout_seconds, f"end of backup {name}")
 
     def drop_backup(self, name):
         """Makes a backup vanish without Velero's deletion: what it snapshotted stays."""
-        shutil.rmtree(self.s3_dir / objects.BUCKET / "backups" / name)
+        folder = self.s3_dir / objects.BUCKET / "backups" / name
+        if folder.exists():  # One that failed may have none.
+            shutil.rmtree(folder)
         self.api.delete("backups", name, self.namespace)
 
-    def sync_backup(self, name, timeout_seconds=60):
+    def sync_backup(self, name, timeout_seconds=CHANGE_SECONDS_MAX):
         """Makes Velero find a backup that another cluster put into the bucket; returns it.
 
         A restart, because Velero looks when it starts, and after that only once a minute.

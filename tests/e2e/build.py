@@ -59,8 +59,11 @@ MODULES = {
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),
         Module("awsplugin", ("tool",)),
         Module("s3", ("tool",)),
+        Module("resizer", ("tool",), "-X main.version=v0.0.0-e2e"),
         Module("metadata", ("tool", "./lister", "./replay")),
         Module("kopia", ("tool",), in_bed=False),
+        Module("datapath", (".",), in_bed=False),
+        Module("helm", ("./render",)),
         Module("velero113", ("tool",),
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.13.1"),
     )

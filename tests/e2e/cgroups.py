@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import itertools
+import os
 import pathlib
 
 
@@ -20,13 +22,8 @@ def make(name):
 
 
 def tree(name):
-    """All folders of the bed's cgroups, the innermost first."""
-    found = []
-    for root in _roots():
-        own = root / name
-        if own.is_dir():
-            found += sorted((p for p in own.rglob("*") if p.is_dir()), reverse=True) + [own]
-    return found
+    """All folders of the bed's cgroups, the innermost first. Those of Pods may go while they are looked at."""
+    return [pathlib.Path(folder) for root in _roots() for folder, _, _ in os.walk(root / name, topdown=False)]
 
 
 def pids(name):
@@ -36,6 +33,20 @@ def pids(name):
         with contextlib.suppress(OSError):
             found.update(map(int, (folder / "cgroup.procs").read_text().split()))
     return found
+
+
+def starve(name, pid):
+    """Takes memory from the container of a process until the next that it asks for is refused by the kernel."""
+    for folder in tree(name):
+        limit = next((folder / file for file in ("memory.limit_in_bytes", "memory.max") if (folder / file).exists()), None)
+        if limit and str(pid) in (folder / "cgroup.procs").read_text().split():
+            for mebibytes in itertools.count(1):
+                try:
+                    limit.write_text(str(mebibytes << 20))
+                    return
+                except OSError as error:
+                    if error.errno != errno.EBUSY:
+                        raise
 
 
 def remove(name):

@@ -13,11 +13,12 @@ import urllib.parse
 import processes
 
 HOST, PORT = "127.0.0.1", 6443
-REQUEST_SECONDS_MAX = 60
+REQUEST_SECONDS_MAX, WATCH_SECONDS_MAX = 60, 1800
 MERGE_PATCH = "application/merge-patch+json"
 
 _SNAPSHOT = "apis/snapshot.storage.k8s.io/v1"
 _VELERO = "apis/velero.io/v1"
+_MOVER = "apis/mover.csi-delta.io/v1alpha1"
 _RBAC = "apis/rbac.authorization.k8s.io/v1"
 CLUSTER_WIDE = {
     "clusterrolebindings": _RBAC,
@@ -38,6 +39,7 @@ NAMESPACED = {
     "backups": _VELERO,
     "backupstoragelocations": _VELERO,
     "configmaps": "api/v1",
+    "datadeletions": _MOVER,
     "datadownloads": "apis/velero.io/v2alpha1",
     "datauploads": "apis/velero.io/v2alpha1",
     "deletebackuprequests": _VELERO,
@@ -57,6 +59,7 @@ NAMESPACED = {
     "serverstatusrequests": _VELERO,
     "serviceaccounts": "api/v1",
     "services": "api/v1",
+    "volumetasks": _MOVER,
     "volumesnapshotlocations": _VELERO,
     "volumesnapshots": _SNAPSHOT,
 }
@@ -167,6 +170,13 @@ class ClusterApi:
             if error.code == 404:
                 return []
             raise
+
+    def watch(self, plural, namespace=None, **query):
+        """A connection whose answer has a line for each write to the objects after those that are there now."""
+        now = self.request("GET", path(plural, namespace=namespace, **query))["metadata"]["resourceVersion"]
+        connection = NetnsConnection(self._netns, HOST, PORT, context=self._context, timeout=WATCH_SECONDS_MAX)
+        connection.request("GET", path(plural, namespace=namespace, watch="true", resourceVersion=now, **query))
+        return connection
 
     def create(self, plural, obj, namespace=None):
         namespace = namespace or obj["metadata"].get("namespace")

@@ -18,7 +18,7 @@ import objects
 import processes
 
 # How long a component may take until it is ready, on a machine that is busy with other things.
-READY_SECONDS_MAX = 60
+READY_SECONDS_MAX = 120
 
 # In the order in which a bed starts them; it stops them in reverse.
 ORDER = ("etcd", "s3", "csi-driver", "kube-apiserver", "kube-controller-manager",
@@ -31,10 +31,13 @@ SNAPSHOT_METADATA_PORT, SNAPSHOT_METADATA_HEALTH_PORT = 50051, 18080
 DIFFSNAP, DIFFSNAP_SECOND = "csi-delta-diffsnap", "csi-delta-diffsnap-second"
 DIFFSNAP_PORTS = {DIFFSNAP: 18443, DIFFSNAP_SECOND: 18444}
 DIFFSNAP_NAMESPACE = "csi-driver"  # As deploy/diffsnap.yaml has it.
-ON_DEMAND = (SNAPSHOT_METADATA, DIFFSNAP, DIFFSNAP_SECOND)
+# Started by Bed.grow_claim.
+RESIZER = "csi-resizer"
+ON_DEMAND = (SNAPSHOT_METADATA, DIFFSNAP, DIFFSNAP_SECOND, RESIZER)
 
 # Those that end when the driver's connection is lost, and so are started again with it.
 DRIVER_CLIENTS = ("csi-snapshotter", "csi-provisioner")
+DRIVER_CLIENTS_ON_DEMAND = (SNAPSHOT_METADATA, RESIZER)
 
 KCM_CONTROLLERS = (
     "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
@@ -67,7 +70,7 @@ def etcd_command(bed):
 
 def s3_command(bed):
     return [bed.program("s3", "versitygw"), "--access", objects.ACCESS_KEY,
-            "--secret", objects.SECRET_KEY, "--region", objects.REGION, "--port", "127.0.0.1:7070",
+            "--secret", objects.SECRET_KEY, "--region", objects.REGION, "--port", f":{objects.S3_PORT}",
             "posix", "--versioning-dir", str(bed.s3_dir.parent / "s3-versions"), str(bed.s3_dir)]
 
 
@@ -86,6 +89,7 @@ def apiserver_command(bed):
             "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16",
             "--allow-privileged=true", "--profiling=false",
             f"--audit-policy-file={policy}", f"--audit-log-path={bed.audit_log}",
+            "--audit-log-maxsize=10000",  # MiB; what a file holds that is put aside nobody would read.
             *(node.apiserver_flags(bed) if bed.node else ())]
 
 
@@ -122,6 +126,12 @@ def provisioner_command(bed):
             *CLIENT_RATE, "-v=4"]
 
 
+def resizer_command(bed):
+    return [bed.program("resizer", RESIZER), f"--kubeconfig={bed.pki}/{RESIZER}.conf",
+            f"--csi-address={bed.driver.socket}", "--leader-election=false",
+            "--handle-volume-inuse-error=false", *CLIENT_RATE, "-v=4"]
+
+
 def metadata_command(bed):
     pair = bed.pki / SNAPSHOT_METADATA
     return [bed.program("metadata", SNAPSHOT_METADATA),
@@ -133,7 +143,8 @@ def metadata_command(bed):
 def diffsnap_command(bed, name):
     pair = bed.pki / DIFFSNAP
     return [str(program_path()), "diffsnap", f"--csi-address=unix://{bed.driver.socket}",
-            f"--listen=127.0.0.1:{DIFFSNAP_PORTS[name]}", f"--url=https://localhost:{DIFFSNAP_PORTS[DIFFSNAP]}",
+            f"--listen=0.0.0.0:{DIFFSNAP_PORTS[name]}",
+            f"--url=https://{bed.host if bed.node else 'localhost'}:{DIFFSNAP_PORTS[DIFFSNAP]}",
             f"--tls-cert-file={pair}.crt", f"--tls-key-file={pair}.key", f"--ca-file={bed.pki}/ca.crt",
             f"--cursor-key-file={bed.state}/cursor-key",
             f"--leader-election-namespace={DIFFSNAP_NAMESPACE}",
@@ -171,6 +182,7 @@ COMMANDS = {
     "snapshot-controller": controller_command, "csi-snapshotter": snapshotter_command,
     "csi-provisioner": provisioner_command, "velero": velero_command,
     SNAPSHOT_METADATA: metadata_command,
+    RESIZER: resizer_command,
     DIFFSNAP: lambda bed: diffsnap_command(bed, DIFFSNAP),
     DIFFSNAP_SECOND: lambda bed: diffsnap_command(bed, DIFFSNAP_SECOND),
     **node.COMMANDS,
@@ -257,7 +269,7 @@ def velero_ready(bed):
 
 READY = {
     "etcd": etcd_ready,
-    "s3": lambda bed: port_open(bed, 7070),
+    "s3": lambda bed: port_open(bed, objects.S3_PORT),
     "csi-driver": lambda bed: socket_ready(bed.driver.socket),
     "kube-apiserver": apiserver_ready,
     "kube-controller-manager": lambda bed: port_open(bed, 10257),

@@ -1,6 +1,8 @@
 """Fixtures of the scenarios: beds that are shared by a whole run, and a workspace for each test."""
 
+import collections
 import os
+import pathlib
 import secrets
 
 import pytest
@@ -8,8 +10,15 @@ import pytest
 import bed as bed_module
 import components
 import csi_drivers
+import data
+import metadata
+import mover
+import moving
 import policy
 import rights
+
+PLUGIN = "plugin"  # Its account, among those whose requests are kept.
+DESELECTED = pytest.StashKey()  # Files of tests that move volumes and that the caller left out.
 
 
 def pytest_addoption(parser):
@@ -20,12 +29,20 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line(
         "markers", "own_driver(reason): cannot run against a driver that is given by path")
+    config.addinivalue_line("markers", "sweep: CI sees a sample of its points, ./dev sweep all of them")
+    config.addinivalue_line("markers", "moves: its bed has a node, the metadata sidecar and the data mover")
     if config.getoption("--csi-driver"):
         os.environ["CSI_DELTA_CSI_DRIVER"] = os.path.abspath(config.getoption("--csi-driver"))
 
 
+def pytest_deselected(items):
+    for item in items:
+        if item.get_closest_marker("moves"):
+            item.config.stash.setdefault(DESELECTED, set()).add(item.path.name)
+
+
 def pytest_collection_modifyitems(items):
-    # The judgement of what the plugin asked for comes when everything else has run.
+    # The judgement of what was asked for comes when everything else has run.
     items.sort(key=lambda item: item.path.name == "test_privileges.py")
     driver = bed_module.driver_path()
     if driver.name != csi_drivers.UPSTREAM_PROGRAM:
@@ -51,7 +68,7 @@ class BedPool:
 
     def __init__(self):
         self._beds = {}
-        self._requests = []  # Of our plugin, in beds that are down.
+        self._requests = collections.defaultdict(list)  # In beds that are down, by account.
 
     def get(self, *, velero="1.18.1", namespace="velero", plugin=True, node=False):
         """A running bed with Velero's default flags, with or without our plugin and a node."""
@@ -79,16 +96,25 @@ class BedPool:
         """One bed at a time: two cores run two of them slower than one after the other."""
         for key in list(self._beds):
             bed = self._beds.pop(key)
-            self._requests += self._requests_in(bed)
+            for account, requests in self._requests_in(bed).items():
+                self._requests[account] += requests
             bed.down()
 
     @staticmethod
     def _requests_in(bed):
-        return rights.requests_of(bed.plugin_events())
+        users = {bed.plugin_user: PLUGIN, **{mover.user(a): a for a in (mover.CONTROLLER, mover.WORKER)}}
+        found = collections.defaultdict(list)
+        for event in bed.events_with_rights(users):
+            found[users[event["user"]["username"]]].append(event)
+        return {account: rights.requests_of(events) for account, events in found.items()}
+
+    def requests(self, account):
+        """All that an account of ours asked of the API servers in this run, but where it was to be refused."""
+        return self._requests[account] + [
+            r for bed in self.running() for r in self._requests_in(bed).get(account, [])]
 
     def plugin_requests(self):
-        """All that our plugin asked of the API servers in this run, but where it was to be refused."""
-        return self._requests + [r for bed in self.running() for r in self._requests_in(bed)]
+        return self.requests(PLUGIN)
 
     def running(self):
         return list(self._beds.values())
@@ -105,9 +131,23 @@ def beds():
 
 
 @pytest.fixture
-def bed(beds):
-    """Velero 1.18.1 with our plugin."""
-    return beds.get()
+def left_out(request):
+    """The files with tests that move volumes of which some do not run."""
+    there = {file.name for file in pathlib.Path(__file__).parent.glob("test_*.py") if "pytest.mark.moves" in file.read_text()}
+    run = {item.path.name for item in request.session.items}
+    return (there - run) | request.config.stash.get(DESELECTED, set())
+
+
+@pytest.fixture
+def bed(beds, request):
+    """Velero 1.18.1 with our plugin; in tests marked `moves`, with a node and the data mover on it."""
+    moves = request.node.get_closest_marker("moves") is not None
+    bed = beds.get(node=moves)
+    if moves:
+        metadata.serve(bed)
+        mover.serve(bed)
+        moving.forget_deletions(bed)
+    return bed
 
 
 @pytest.fixture
@@ -191,6 +231,20 @@ def workspace():
     space = Workspace()
     yield space
     space.clear()
+
+
+@pytest.fixture
+def moving_app(bed, workspace):
+    """A namespace with one written claim. Afterwards nothing of single moves is left, in cluster and driver."""
+    before = moving.snapshots_but_bases(bed)
+    name = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", name, moving.MOVING_BYTES)
+    data.fill(bed.volume_path("data", name), 1, moving.MOVING_BYTES)
+    yield name
+    bed.driver.clear_faults()
+    moving.await_nothing_left(bed, moving.UPLOADS)
+    bed.wait_for(lambda: moving.snapshots_but_bases(bed) <= before, moving.GONE_SECONDS_MAX,
+                 lambda: f"no snapshots but bases: {moving.snapshots_but_bases(bed) - before}")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 UPSTREAM_PROGRAM = "hostpathplugin"
-CONTROL_SECONDS_MAX = 60
+CONTROL_SECONDS_MAX = 120
 
 
 class Driver:
@@ -144,7 +144,7 @@ class TestDriver(Driver):
     def remove_snapshot(self, handle):
         self.control({"op": "delete_snapshot", "id": handle})
 
-    def await_calls(self, method, timeout_seconds=30, **at_least):
+    def await_calls(self, method, timeout_seconds=90, **at_least):
         """Waits until calls of a method were `started`, `held`, `finished` or `failed` so often."""
         self.control({"op": "wait", "method": method, "timeout_ms": int(timeout_seconds * 1000),
                       **at_least})

@@ -66,7 +66,7 @@ def define(bed):
     if bed.api.get("customresourcedefinitions", kind["metadata"]["name"]) is None:
         bed.api.create("customresourcedefinitions", kind)
         probe = cluster_api.path("differentialsnapshots")
-        bed.wait_for(lambda: bed.api.raw("GET", probe)[0] == 200, 30, "the DifferentialSnapshots' path")
+        bed.wait_for(lambda: bed.api.raw("GET", probe)[0] == 200, 60, "the DifferentialSnapshots' path")
 
 
 def _install(bed):

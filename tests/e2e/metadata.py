@@ -60,7 +60,7 @@ def service_object(bed, **spec):
     """The object that tells of the sidecar; `spec` replaces fields."""
     return {"apiVersion": "cbt.storage.k8s.io/v1beta1", "kind": "SnapshotMetadataService",
             "metadata": {"name": bed.driver.name},
-            "spec": {"address": f"127.0.0.1:{components.SNAPSHOT_METADATA_PORT}",
+            "spec": {"address": f"{bed.host}:{components.SNAPSHOT_METADATA_PORT}",
                      "audience": AUDIENCE,
                      "caCert": base64.b64encode((bed.pki / "ca.crt").read_bytes()).decode(),
                      **spec}}
@@ -152,7 +152,7 @@ def _set_up(bed):
     for kind in json.loads((bed.product(MODULE) / "share/crds.json").read_text()):
         bed.api.create("customresourcedefinitions", kind)
     probe = cluster_api.path("snapshotmetadataservices")
-    bed.wait_for(lambda: bed.api.raw("GET", probe)[0] == 200, 30, "the SnapshotMetadataServices' path")
+    bed.wait_for(lambda: bed.api.raw("GET", probe)[0] == 200, 60, "the SnapshotMetadataServices' path")
     pki.make_server(bed.pki, SIDECAR)
     pki.make_client(bed.pki, f"{SIDECAR}-client", f"/CN={SIDECAR}")
     bed.api.create("namespaces", objects.namespace(NAMESPACE))

@@ -7,12 +7,14 @@ that ends with them; see node.sh.
 import contextlib
 import json
 import pathlib
+import shutil
 
 import cgroups
 import cluster_api
 import images
 import objects
 import pki
+import processes
 
 MODULE = "node"
 MOUNTS, CONTAINERD, SCHEDULER = "node-mounts", "containerd", "kube-scheduler"
@@ -25,17 +27,19 @@ CONTROLLERS = ("node-lifecycle-controller", "taint-eviction-controller", "pod-ga
 
 NODE_ADDRESS = "10.99.0.1"  # A kubelet wants one that is not the loopback's.
 POD_NETWORK, GATEWAY = "10.88.0.0/16", "10.88.0.1"  # The gateway is the bed's own end of the bridge.
+BRIDGE = "bed-pods"
 SERVICE_ADDRESS, API_PORT = "10.96.0.1", 6443
 SOCKET = "/run/containerd/containerd.sock"
 PLUGINS_REGISTRY = "/var/lib/kubelet/plugins_registry"
 CNI_PROGRAMS = "/usr/lib/cni"
-READY_SECONDS_MAX = 60
-POD_SECONDS_MAX = 60
+READY_SECONDS_MAX = 120
+POD_SECONDS_MAX = 180
+STOP_SECONDS_MAX = 30
 
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def containerd_config(root, cni):
+def containerd_config(root, cni, device_ownership=False):
     """Paths that are not named here are containerd's own; node.sh keeps them from the machine."""
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     runtime = f"{cri}.containerd.runtimes.runc"
@@ -44,6 +48,7 @@ root = "{root}"
 disabled_plugins = ["io.containerd.internal.v1.opt"]
 [{cri}]
   restrict_oom_score_adj = true
+  device_ownership_from_security_context = {str(device_ownership).lower()}
   sandbox_image = "{images.BUSYBOX}"
 [{cri}.containerd]
   snapshotter = "overlayfs"
@@ -59,7 +64,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 def cni_config():
     return {"cniVersion": "1.0.0", "name": "bed", "plugins": [{
-        "type": "bridge", "bridge": "bed-pods", "isGateway": True, "ipMasq": False, "hairpinMode": True,
+        "type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipMasq": False, "hairpinMode": True,
         "ipam": {"type": "host-local", "ranges": [[{"subnet": POD_NETWORK, "gateway": GATEWAY}]],
                  "routes": [{"dst": "0.0.0.0/0"}]}}]}
 
@@ -75,6 +80,9 @@ def kubelet_config(keys, cgroup_root):
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "cgroupDriver": "cgroupfs", "cgroupRoot": cgroup_root, "failCgroupV1": False,
         "failSwapOn": False,
+        "syncFrequency": "10s",  # How soon a Pod sees a Secret that has changed.
+        # A program that tests kill again and again is there again at once.
+        "featureGates": {"KubeletCrashLoopBackOffMax": True}, "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "200Mi", "nodefs.available": "0%",
                          "imagefs.available": "0%", "nodefs.inodesFree": "0%"},
@@ -99,17 +107,23 @@ class Node:
         pki.make_client(bed.pki, "kubelet", f"/O=system:nodes/CN=system:node:{objects.NODE}")
         pki.make_client(bed.pki, "scheduler", "/CN=system:kube-scheduler")
         pki.make_client(bed.pki, "apiserver-kubelet", "/O=system:masters/CN=apiserver-kubelet")
-        self._write("containerd.toml", containerd_config(bed.state / "containerd", self.folder / "cni"))
+        self._configure_containerd()
         self._write("cni/bed.conflist", json.dumps(cni_config()))
         self._write("kubelet.json", json.dumps(kubelet_config(bed.pki, f"/{bed.name}")))
         self._write("busybox.tar", images.busybox())
         cgroups.make(bed.name)
         for command in (
                 ["ip", "address", "add", f"{NODE_ADDRESS}/32", "dev", "lo"],
+                # Else the first Pod makes it, and what Pods are to reach has no address before.
+                ["ip", "link", "add", BRIDGE, "up", "type", "bridge"],
+                ["ip", "address", "add", f"{GATEWAY}/16", "dev", BRIDGE],
                 # A service of one port needs no kube-proxy.
                 ["iptables", "-t", "nat", "-A", "PREROUTING", "-d", SERVICE_ADDRESS, "-p", "tcp",
                  "--dport", "443", "-j", "DNAT", "--to-destination", f"{GATEWAY}:{API_PORT}"]):
             bed.run(command)
+
+    def _configure_containerd(self, **options):
+        self._write("containerd.toml", containerd_config(self._bed.state / "containerd", self.folder / "cni", **options))
 
     def _write(self, name, content):
         path = self.folder / name
@@ -154,6 +168,36 @@ class Node:
         """Gives the node an image, as an archive."""
         self.run(["ctr", "--address", SOCKET, "--namespace", "k8s.io", "images", "import", path])
 
+    def save_logs(self, target):
+        """Copies what the Pods have written to a folder."""
+        if self._bed.alive(MOUNTS) and (logs := path_inside(self._bed, "/var/log/pods")).is_dir():
+            shutil.copytree(logs, target, dirs_exist_ok=True)
+
+    def restart_containerd(self):
+        """As on a node whose containerd is updated: what runs in Pods goes on."""
+        processes.end_all([self._bed.record.processes[CONTAINERD]], STOP_SECONDS_MAX)
+        self._bed.start(CONTAINERD)
+
+    @contextlib.contextmanager
+    def device_ownership(self):
+        """While the body runs, containerd gives block devices to the user of the Pod."""
+        self._configure_containerd(device_ownership=True)
+        self.restart_containerd()
+        try:
+            yield
+        finally:
+            self._configure_containerd()
+            self.restart_containerd()
+
+    @contextlib.contextmanager
+    def cordoned(self):
+        """While the body runs, no Pod is scheduled here."""
+        self._bed.api.patch("nodes", objects.NODE, {"spec": {"unschedulable": True}})
+        try:
+            yield
+        finally:
+            self._bed.api.patch("nodes", objects.NODE, {"spec": {"unschedulable": None}})
+
     @contextlib.contextmanager
     def loops_of_root(self):
         """While the body runs, block devices are root's alone, as on a machine without udev."""
@@ -185,7 +229,7 @@ class Node:
 
     def _follow(self, pod, phases):
         bed, meta = self._bed, pod["metadata"]
-        bed.wait_for(lambda: bed.api.get("serviceaccounts", "default", meta["namespace"]), 30,
+        bed.wait_for(lambda: bed.api.get("serviceaccounts", "default", meta["namespace"]), READY_SECONDS_MAX,
                      f"the default account of namespace {meta['namespace']}")
         bed.api.create("pods", pod)
 

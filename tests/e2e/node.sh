@@ -17,6 +17,10 @@ for folder in /run /var/lib /var/log; do
   mount -t overlay -o "lowerdir=$folder,upperdir=$own$folder/upper,workdir=$own$folder/work" node "$folder"
 done
 
+# In an overlay a file is on another device than its folder: drivers take it for a mount point, and mount nothing.
+mkdir -p "$own/kubelet" /var/lib/kubelet
+mount --bind "$own/kubelet" /var/lib/kubelet
+
 mkdir "$own/dev"
 mount -t tmpfs -o mode=755 node "$own/dev"
 cp -a --one-file-system /dev/. "$own/dev"

@@ -10,7 +10,7 @@ SNAPSHOT_CLASS = "bed-snapshots"
 NODE = "n1"
 POD_USER, DISK_GROUP = 65532, 6  # The group that udev gives block devices to.
 ACCESS_KEY, SECRET_KEY, REGION = "bedaccess", "bedsecret", "us-east-1"
-S3_URL = "http://127.0.0.1:7070"
+S3_PORT = 7070
 NATIVE_LOCATION = "native"
 PLUGIN_ACCOUNT = "csi-delta-plugin"
 
@@ -52,7 +52,7 @@ def storage_objects(driver):
     ]
 
 
-def velero_objects(velero_namespace):
+def velero_objects(velero_namespace, s3_host):
     """Pairs of (plural, object): credentials, storage location and the plugin's account."""
     credentials = (f"[default]\naws_access_key_id={ACCESS_KEY}\n"
                    f"aws_secret_access_key={SECRET_KEY}\n").encode()
@@ -67,7 +67,8 @@ def velero_objects(velero_namespace):
             "metadata": {"name": "default", **meta},
             "spec": {"provider": "aws", "default": True, "objectStorage": {"bucket": BUCKET},
                      "credential": {"name": "cloud-credentials", "key": "cloud"},
-                     "config": {"region": REGION, "s3ForcePathStyle": "true", "s3Url": S3_URL}},
+                     "config": {"region": REGION, "s3ForcePathStyle": "true",
+                                "s3Url": f"http://{s3_host}:{S3_PORT}"}},
             # Velero looks for backups in the bucket when it starts, then once a minute. The first
             # look is skipped unless the location is known to be available by then.
             "status": {"phase": "Available"}}),

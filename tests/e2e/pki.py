@@ -17,6 +17,7 @@ IDENTITIES = {
     "snapshot-controller": "/O=system:masters/CN=snapshot-controller",
     "csi-snapshotter": "/O=system:masters/CN=csi-snapshotter",
     "csi-provisioner": "/O=system:masters/CN=csi-provisioner",
+    "csi-resizer": "/O=system:masters/CN=csi-resizer",
 }
 SERVER_NAMES = ("DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
                 "IP:127.0.0.1,IP:10.96.0.1,IP:10.88.0.1,IP:10.99.0.1")

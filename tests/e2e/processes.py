@@ -25,7 +25,7 @@ RECORDS = pathlib.Path("/run/csi-delta-bed")
 NAMESPACES = pathlib.Path("/run/netns")
 CLONE_NEWNET = 0x40000000
 POLL_SECONDS = 0.02
-STOP_SECONDS_MAX = 10
+STOP_SECONDS_MAX = 60
 LOOP_GET_STATUS64, LOOP_STATUS_BYTES = 0x4C05, 232  # linux/loop.h
 
 _libc = ctypes.CDLL(None, use_errno=True)

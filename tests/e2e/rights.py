@@ -1,4 +1,4 @@
-"""Rights that deploy/rbac.yaml lists, and rights that the plugin used as the audit log shows."""
+"""Rights that are listed for the plugin and the data mover, and those that they used as the audit log shows."""
 
 import dataclasses
 import pathlib
@@ -22,20 +22,42 @@ class Right:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A request of the plugin and the API server's answer."""
+    """A request and the API server's answer."""
 
     right: Right
     code: int
+    namespace: str = ""
+
+
+def _of_rule(rule):
+    return {Right(verb, group, resource) for verb in rule["verbs"]
+            for group in rule["apiGroups"] for resource in rule["resources"]}
 
 
 def listed():
     """Every right in deploy/rbac.yaml."""
+    documents = yaml.safe_load_all(RULES.read_text())
+    return {right for document in documents for rule in (document or {}).get("rules", []) for right in _of_rule(rule)}
+
+
+def bound(documents, account):
+    """The rights that objects give to a service account, as pairs of a namespace ("": everywhere) and a right."""
+    roles = {(d["kind"], d["metadata"].get("namespace", ""), d["metadata"]["name"]): d.get("rules", [])
+             for d in documents if d["kind"] in ("Role", "ClusterRole")}
     found = set()
-    for document in yaml.safe_load_all(RULES.read_text()):
-        for rule in (document or {}).get("rules", []):
-            found |= {Right(verb, group, resource) for verb in rule["verbs"]
-                      for group in rule["apiGroups"] for resource in rule["resources"]}
+    for binding in documents:
+        if binding["kind"] in ("RoleBinding", "ClusterRoleBinding") and any(
+                subject["name"] == account for subject in binding["subjects"]):
+            namespace = binding["metadata"].get("namespace", "")
+            for rule in roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]:
+                found |= {(namespace, right) for right in _of_rule(rule)}
     return found
+
+
+def used(given, requests):
+    """Those of the given rights, as `bound` returns them, without which a request had been refused."""
+    return {(request.namespace if (request.namespace, request.right) in given else "", request.right)
+            for request in requests} & given
 
 
 def requests_of(events):
@@ -48,5 +70,5 @@ def requests_of(events):
             if ref.get("subresource"):
                 resource += "/" + ref["subresource"]
             right = Right(event["verb"], ref.get("apiGroup", ""), resource)
-            found.append(Request(right, event["responseStatus"].get("code", 0)))
+            found.append(Request(right, event["responseStatus"].get("code", 0), ref.get("namespace", "")))
     return found

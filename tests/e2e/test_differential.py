@@ -293,8 +293,11 @@ def test_what_is_not_ready_is_pending_until_it_is(served_bed, volume):
     assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "NotReady")
     bed.start("csi-snapshotter")
     differential.wait_state(bed, "early", app, ("Success",))
-    events = bed.api.list("events", app, fieldSelector="involvedObject.name=early")
-    assert [event["reason"] for event in events] == ["Ready"]
+
+    def reasons():
+        return [event["reason"] for event in bed.api.list("events", app, fieldSelector="involvedObject.name=early")]
+    bed.wait_for(reasons, 10, "an Event")
+    assert reasons() == ["Ready"]
 
 
 def test_other_drivers_objects_are_left_alone(served_bed, volume):

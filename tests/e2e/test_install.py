@@ -18,6 +18,7 @@ ACTIONS = {
     ("velero.io/csi-vsclass", "RestoreItemActionV2"),
     ("velero.io/csi-vs", "DeleteItemAction"),
     ("velero.io/csi-vsc", "DeleteItemAction"),
+    ("velero.io/csi-dataupload", "DeleteItemAction"),
     ("velero.io/csi-pvc", "ItemBlockAction"),
 }
 

@@ -97,6 +97,13 @@ def test_a_device_is_for_the_group_of_disks(node_bed, workspace):
     assert phase == "Failed" and "Permission denied" in told
 
 
+def test_a_file_of_the_kubelets_is_on_the_device_of_its_folder(node_bed):
+    """Else drivers take it for a mount point, and mount nothing there."""
+    folder = "/var/lib/kubelet/plugins"
+    told = node_bed.node.run(["sh", "-c", f"f=$(mktemp -p {folder}); stat -c %d {folder} $f; rm $f"]).stdout.split()
+    assert len(told) == 2 and len(set(told)) == 1, told
+
+
 def test_logs_and_exec_reach_a_running_pod(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -112,6 +119,14 @@ def test_a_pod_reaches_the_api_server_by_the_address_of_its_service(node_bed, wo
     phase, told = bed.node.run_pod(pod(
         "caller", app, "wget -q -O - --no-check-certificate https://$KUBERNETES_SERVICE_HOST/livez 2>&1"))
     assert (phase, told) == ("Succeeded", "ok")
+
+
+def test_a_pod_reaches_the_bucket_where_the_location_says(node_bed, workspace):
+    bed = node_bed
+    app = workspace.namespace(bed, labels=RESTRICTED)
+    config = bed.api.get("backupstoragelocations", "default", bed.namespace)["spec"]["config"]
+    phase, told = bed.node.run_pod(pod("caller", app, f"wget -q -O - {config['s3Url']}/{objects.BUCKET} 2>&1 || true"))
+    assert phase == "Succeeded" and "403" in told, told
 
 
 def test_the_image_of_the_product_runs(node_bed, workspace, tmp_path):

@@ -6,11 +6,15 @@ import pytest
 
 import bed as bed_module
 import data
+import metadata
+import mover
 import objects
 import policy
+from moving import (CLAIMS, GONE_SECONDS_MAX, MIB, await_nothing_left, back_up, check_increment, check_repository,
+                    restore_beside, undone, write_chunks)
 from test_hands_off import make_user_snapshots, user_snapshot_uids
 
-MIB = 1 << 20
+VOLUME_BYTES = 32 * MIB
 
 
 def test_snapshot_to_delete(old_bed, workspace):
@@ -106,3 +110,37 @@ def test_policy_and_a_claim_without_volume(old_bed, workspace):
     assert len(set(bed.driver.snapshots()) - before) == 1
     name = backup["metadata"]["name"]
     assert f"- {app}/unbound\n" in bed.velero("backup", "describe", name, "--details").stdout
+
+
+@pytest.fixture
+def moving_bed(beds):
+    """Velero 1.13.1 with our plugin, a node, and the data mover on it."""
+    bed = beds.get(velero="1.13.1", node=True)
+    metadata.serve(bed)
+    mover.serve(bed)
+    return bed
+
+
+def test_volumes_move_both_ways(moving_bed, workspace):
+    bed = moving_bed
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    volume = bed.volume_path("data", app)
+    data.fill(volume, 1, VOLUME_BYTES // 2)
+    at_first = data.checksum(volume)
+    first, _ = back_up(bed, workspace, app, "full")
+    chunks = (0, 17, 18, 40)
+    write_chunks(bed, app, chunks, 2)
+    written = data.checksum(volume)
+    second, upload = back_up(bed, workspace, app, "second")
+    check_increment(upload, len(chunks))
+    target = restore_beside(bed, workspace, app, first, "beside", resources=f"{CLAIMS},datauploads")
+    assert data.checksum(bed.volume_path("data", target)) == at_first
+    bed.delete_namespace(app)
+    bed.restore(workspace.name("r"), "--from-backup", second)
+    bed.wait_bound("data", app)
+    assert data.checksum(bed.volume_path("data", app)) == written
+    check_repository(bed, upload)
+    bed.delete_backup(first)
+    bed.wait_for(lambda: not undone(bed), GONE_SECONDS_MAX, lambda: f"the data of the deleted gone: {undone(bed)}")
+    await_nothing_left(bed)

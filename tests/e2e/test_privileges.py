@@ -1,18 +1,22 @@
-"""Least privilege: what deploy/rbac.yaml lists is enough for the plugin, and nothing in it is unused.
+"""Least privilege: what deploy/ lists for plugin and data mover is enough, and nothing in it is unused.
 
-Runs last, and judges everything that the plugin asked for in the whole run.
+Runs last, and judges everything that was asked for in the whole run.
 """
 
 import collections
 
 import pytest
 
+import mover
 import objects
 import policy
 import rights
+import test_transfers
 
 MIB = 1 << 20
 SOMEBODY = "somebody-else"
+# Who may get a DifferentialSnapshot may read its list: the service that has the list asks the API server about its reader.
+ASKED_ABOUT = {rights.Right("get", "diffsnap.csi-delta.io", "differentialsnapshots")}
 
 
 def _flags(bed, workspace, app):
@@ -95,6 +99,25 @@ def test_no_documented_verb_is_unused(beds, workspace):
     _back_up_restore_delete(bed, workspace)
     _restore_what_is_gone(bed, workspace)
     _take_turns(bed, workspace)
+    test_transfers.check_cancelled_upload(bed, workspace)
+    test_transfers.check_cancelled_download(bed, workspace)
     assert not _refused(beds.plugin_requests())
     unused = rights.listed() - {r.right for r in beds.plugin_requests()}
     assert not unused, f"listed in deploy/rbac.yaml and never used: {sorted(map(str, unused))}"
+
+
+@pytest.mark.moves
+@pytest.mark.own_driver("not all scenarios run against it")
+def test_the_data_mover_uses_each_right_and_needs_no_other(beds, left_out):
+    if left_out:
+        pytest.skip(f"only part of the scenarios ran: not {', '.join(sorted(left_out))}")
+    documents = mover.render({"veleroNamespaces": ["velero"]})
+    refused, unused = [], []
+    for account in (mover.CONTROLLER, mover.WORKER):
+        requests = beds.requests(account)
+        refused += [f"{account}: {right}" for right in _refused(requests)]
+        given = {(namespace, right) for namespace, right in rights.bound(documents, account) if right not in ASKED_ABOUT}
+        unused += [f"{account}: {right} in {namespace or 'all namespaces'}"
+                   for namespace, right in given - rights.used(given, requests)]
+    assert not refused
+    assert not unused, f"given by deploy/chart and never used: {sorted(unused)}"

@@ -61,7 +61,7 @@ class ResumeTest : public testing::Test {
   static UploadOptions Options() {
     UploadOptions options = VolumeFixture::Options();
     options.immutable_identity = "a snapshot";
-    options.journal_entries_per_file = kEntries;
+    options.journal = {.entries_per_file = kEntries, .step_bytes = kSize};
     return options;
   }
 
@@ -96,10 +96,11 @@ class ResumeTest : public testing::Test {
     return *std::move(backup);
   }
 
-  bool HasJournal() const {
+  int64_t JournalFiles() const {
     const auto objects = volume_.store().objects();
-    return std::any_of(objects.begin(), objects.end(),
-                       [](const auto& object) { return object.first.starts_with("aux/v1/run-"); });
+    return std::count_if(objects.begin(), objects.end(), [](const auto& object) {
+      return object.first.starts_with("aux/v1/run-");
+    });
   }
 
   mutable VolumeFixture volume_;
@@ -108,11 +109,26 @@ class ResumeTest : public testing::Test {
 
 TEST_F(ResumeTest, AKilledRunsChunksAreNeitherReadNorStoredAgain) {
   RunAndKillAtLeaf(2);
-  EXPECT_TRUE(HasJournal());
+  EXPECT_GT(JournalFiles(), 0);
   const BackupResult again = RunAgain(Options());
   EXPECT_GT(again.resumed_bytes, kLeafBytes);
   EXPECT_EQ(again.read_bytes + again.resumed_bytes, kSize);
-  EXPECT_FALSE(HasJournal());
+  EXPECT_EQ(JournalFiles(), 0);
+}
+
+TEST_F(ResumeTest, EachStepIsNotedInTheOneFileThatGrows) {
+  constexpr int64_t kStepChunks = 4;
+  UploadOptions options = Options();
+  options.journal = {.entries_per_file = kSize / kChunk + 2, .step_bytes = kStepChunks * kChunk};
+  options.fence = [&](const CallContext&) {
+    Kill();
+    return absl::OkStatus();
+  };
+  FullScanSource source;
+  EXPECT_FALSE(volume_.Backup(device_, source, options).ok());
+  EXPECT_EQ(JournalFiles(), 1);
+  EXPECT_LE(RunAgain(Options()).read_bytes, kStepChunks * kDataEvery * kChunk);
+  EXPECT_EQ(JournalFiles(), 0);
 }
 
 TEST_F(ResumeTest, ARunThatWasKilledBeforeItsEndHadReadNearlyAll) {

@@ -260,7 +260,7 @@ TEST_F(DifferentialRequestTest, AStopWhileNobodyAnswersLeavesNothingBehind) {
   AnswerBy([&](const std::string&) { stop.request_stop(); });
   const absl::Duration began = Clock::Real().Uptime();
   EXPECT_THAT(List(), StatusIs(absl::StatusCode::kCancelled));
-  EXPECT_LT(Clock::Real().Uptime() - began, absl::Seconds(2));
+  EXPECT_LT(Clock::Real().Uptime() - began, absl::Seconds(10));
   EXPECT_THAT(Objects(), IsEmpty());
 }
 

@@ -90,7 +90,7 @@ class FollowTest : public testing::Test {
     thread_ = std::jthread([this] {
       const CallContext ctx{
           .deadline = absl::InfiniteFuture(), .stop = stop_.get_token(), .clock = &clock_};
-      ended_ = Follow(ctx, api_, kConfigMaps, mirror_);
+      ended_ = Follow(ctx, api_, followed_, mirror_);
     });
   }
   absl::Status Stop() {
@@ -106,6 +106,7 @@ class FollowTest : public testing::Test {
 
   support::FakeClock clock_;
   FakeApiClient api_{clock_};
+  FollowedObjects followed_{.type = kConfigMaps, .namespace_name = "", .label_selector = ""};
   Mirror mirror_;
   std::stop_source stop_;
   std::jthread thread_;
@@ -125,6 +126,27 @@ TEST_F(FollowTest, TellsWhatIsThereAndWhatBecomesOfIt) {
   EXPECT_THAT(mirror_.states(), ElementsAre(Pair("a", "new"), Pair("c", "old")));
   EXPECT_THAT(Stop(), StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(mirror_.lists(), 1);
+}
+
+TEST_F(FollowTest, OtherNamespacesAndLabelsAreNotFollowed) {
+  followed_.namespace_name = "ns";
+  followed_.label_selector = "ours=yes";
+  const auto add = [&](const std::string& space, const std::string& name, const std::string& ours) {
+    Json thing = Thing(name, "there");
+    thing["metadata"]["namespace"] = space;
+    thing["metadata"]["labels"] = {{"ours", ours}};
+    api_.Seed(kConfigMaps, thing);
+  };
+  add("other", "a", "yes");
+  add("ns", "b", "no");
+  add("ns", "c", "yes");
+  Start();
+  api_.AwaitWatches(1);
+  add("other", "d", "yes");
+  add("ns", "e", "no");
+  add("ns", "f", "yes");
+  mirror_.Await("f", "there");
+  EXPECT_THAT(mirror_.states(), ElementsAre(Pair("c", "there"), Pair("f", "there")));
 }
 
 TEST_F(FollowTest, AWatchThatEndsGoesOnWhereItWas) {

@@ -196,6 +196,7 @@ class HttpServerTest : public testing::Test {
   std::mutex mutex_;
   ServerCertificate certificate_;  // Guarded by mutex_.
   HttpServerOptions options_;
+  Gate gate_;  // Who passes it may do so when a test is over, until the server is.
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -317,10 +318,12 @@ TEST_F(HttpServerTest, ARequestThatTricklesInIsCut) {
 
 TEST_F(HttpServerTest, OneThatSaysNothingIsCutToo) {
   options_.limits.request_time_max = absl::Milliseconds(50);
-  options_.limits.idle_time_max = absl::Milliseconds(50);
   Start();
   RawClient silent(server_->port());
   EXPECT_EQ(silent.ReceiveAll(), "");
+  options_.limits = {};
+  options_.limits.idle_time_max = absl::Milliseconds(50);
+  Start();
   RawClient idle(server_->port());
   idle.Send(kGet);
   EXPECT_THAT(idle.ReceiveAll(), EndsWith("GET /a ."));
@@ -368,11 +371,10 @@ TEST_F(HttpServerTest, WhenFullTheIdlestGivesWay) {
 }
 
 TEST_F(HttpServerTest, WhenAllAreBusyTheNextOneWaits) {
-  Gate gate;
   options_.limits.connections_max = 2;
   Start([&](const CallContext& ctx, const HttpCall& call) {
     if (call.target == "/a") {
-      gate.Pass(ctx);
+      gate_.Pass(ctx);
     }
     return Echo(ctx, call);
   });
@@ -380,19 +382,18 @@ TEST_F(HttpServerTest, WhenAllAreBusyTheNextOneWaits) {
   RawClient second(server_->port());
   first.Send(kGet);
   second.Send(kGet);
-  gate.AwaitInside(2);
+  gate_.AwaitInside(2);
   RawClient third(server_->port());
   third.Send(kLastGet);
-  gate.Open();
+  gate_.Open();
   EXPECT_THAT(third.ReceiveAll(), EndsWith("GET /last ."));
 }
 
 TEST_F(HttpServerTest, AHundredClientsShareFewThreads) {
-  Gate gate;
   options_.limits.handlers_max = 3;
   UseTls(authority_);
   Start([&](const CallContext& ctx, const HttpCall& call) {
-    gate.Pass(ctx);
+    gate_.Pass(ctx);
     return Echo(ctx, call);
   });
   std::atomic<int> answered = 0;
@@ -401,11 +402,11 @@ TEST_F(HttpServerTest, AHundredClientsShareFewThreads) {
     for (int i = 0; i < 100; ++i) {
       threads.emplace_back([&] { answered += Ask().ok() ? 1 : 0; });
     }
-    gate.AwaitInside(3);
-    gate.Open();
+    gate_.AwaitInside(3);
+    gate_.Open();
   }
   EXPECT_EQ(answered, 100);
-  EXPECT_EQ(gate.most_inside(), 3);
+  EXPECT_EQ(gate_.most_inside(), 3);
 }
 
 TEST_F(HttpServerTest, ANewCertificateIsUsedAndABrokenOneIsNot) {
@@ -427,20 +428,19 @@ TEST_F(HttpServerTest, ANewCertificateIsUsedAndABrokenOneIsNot) {
 }
 
 TEST_F(HttpServerTest, StopAnswersWhatRunsAndNothingElse) {
-  Gate gate;
   Start([&](const CallContext& ctx, const HttpCall& call) {
     if (call.target == "/a") {
-      gate.Pass(ctx);
+      gate_.Pass(ctx);
     }
     return Echo(ctx, call);
   });
   RawClient idle(server_->port());
   auto running = std::make_unique<RawClient>(server_->port());
   running->Send(kGet);
-  gate.AwaitInside(1);
+  gate_.AwaitInside(1);
   std::jthread stopper([&] { server_->Stop(); });
   EXPECT_EQ(idle.ReceiveAll(), "");  // Stopping has begun.
-  gate.Open();
+  gate_.Open();
   EXPECT_THAT(running->ReceiveAll(), AllOf(HasSubstr("Connection: close"), EndsWith("GET /a .")));
   running.reset();
   stopper.join();
@@ -448,17 +448,16 @@ TEST_F(HttpServerTest, StopAnswersWhatRunsAndNothingElse) {
 }
 
 TEST_F(HttpServerTest, StopDoesNotWaitForEver) {
-  Gate gate;
   options_.limits.stop_time_max = absl::Milliseconds(20);
   Start([&](const CallContext& ctx, const HttpCall& call) {
-    gate.Pass(ctx);
+    gate_.Pass(ctx);
     return Echo(ctx, call);
   });
   RawClient running(server_->port());
   running.Send(kGet);
   RawClient half(server_->port());
   half.Send("GET / HT");
-  gate.AwaitInside(1);
+  gate_.AwaitInside(1);
   server_->Stop();
   EXPECT_EQ(half.ReceiveAll(), "");
 }

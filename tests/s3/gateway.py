@@ -9,6 +9,8 @@ the process that started it, even when that is killed.
 """
 
 import ctypes
+import json
+import os
 import pathlib
 import signal
 import socket
@@ -71,14 +73,15 @@ class Authority:
 
 
 class Gateway:
-    """The running server. `folder` is made if it is not there, and stays."""
+    """The running server. `folder` is made if it is not there, and stays; with `locks` the bucket has object locks."""
 
-    def __init__(self, folder, authority=None):
+    def __init__(self, folder, authority=None, locks=False):
         self.bucket_folder = pathlib.Path(folder) / "buckets" / BUCKET
         self.log = pathlib.Path(folder) / "gateway.log"
         self.port = free_port()
         self.url = f"{'https' if authority else 'http'}://127.0.0.1:{self.port}"
         self._authority = authority
+        self.versions = pathlib.Path(folder) / "versions" if locks else None
         self._process = None
 
     def repository(self, name, url=None):
@@ -90,13 +93,24 @@ class Gateway:
         tls = [f"--cert={self._authority.server_certificate}",
                f"--key={self._authority.server_key}"] if self._authority else []
         command = [program(), "--access", ACCESS_KEY, "--secret", SECRET_KEY, "--region", REGION,
-                   "--port", f"127.0.0.1:{self.port}", "--quiet", *tls, "posix", self.bucket_folder.parent]
+                   "--port", f"127.0.0.1:{self.port}", "--quiet", *tls, "posix", *self._make_locks(),
+                   self.bucket_folder.parent]
         with self.log.open("ab") as log:
             # pylint: disable-next=consider-using-with,subprocess-popen-preexec-fn
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                              preexec_fn=end_with_parent)
         self._wait_until_ready()
         return self
+
+    def _make_locks(self):
+        """What CreateBucket leaves when it is asked for object locks; returns words of the command line."""
+        if self.versions is None:
+            return []
+        self.versions.mkdir(exist_ok=True)
+        os.setxattr(self.bucket_folder, "user.versioning", b"\x01")
+        os.setxattr(self.bucket_folder, "user.bucket-lock",
+                    json.dumps({"Enabled": True, "CreatedAt": "2026-01-01T00:00:00Z"}).encode())
+        return ["--versioning-dir", self.versions]
 
     def _wait_until_ready(self):
         deadline = time.monotonic() + READY_SECONDS_MAX

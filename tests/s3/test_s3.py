@@ -16,6 +16,8 @@ IMAGE_CHUNKS = 40
 BUILT = pathlib.Path(os.environ.get("CSI_DELTA_TESTS") or ROOT / "build/dev/bin")
 CONTRACT_TEST = BUILT / "object_store_contract_test"
 OBJECTS = 10_000
+LOCKED = ("-o", "s3.object-lock-mode=COMPLIANCE", "-o", "s3.object-lock-days=1")
+RETENTION = "user.object-retention"  # Where versitygw notes it.
 
 
 def csi_delta(environment, *words, expected=0):
@@ -105,6 +107,31 @@ def test_ten_thousand_objects(server):
         (folder / name).write_bytes(b"x" * 100)
     plan = csi_delta(environment, "prune", "--dry-run")
     assert plan["packs_unindexed"] == OBJECTS
+
+
+def files(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_object_lock(tmp_path):
+    """All but locks is retained; what is forgotten stays as a version, and what remains is whole."""
+    volume = Volume(tmp_path)
+    with gateway.Gateway(tmp_path / "server", locks=True) as server:
+        environment = {**os.environ, **gateway.ENVIRONMENT, "RESTIC_PASSWORD": "secret",
+                       "RESTIC_REPOSITORY": server.repository("locked")}
+        csi_delta(environment, "init", *LOCKED)
+        first = csi_delta(environment, "backup", volume.path, *LOCKED)
+        volume.change(range(IMAGE_CHUNKS // 2))
+        csi_delta(environment, "backup", volume.path, *LOCKED)
+        objects = files(server.bucket_folder)
+        assert {path.relative_to(server.bucket_folder).parts[1] for path in objects
+                if RETENTION not in os.listxattr(path)} <= {"locks"}
+        csi_delta(environment, "forget", first["snapshot_id"], "--prune", "--max-unused", "0", *LOCKED)
+        versions = [path for path in files(server.versions) if RETENTION in os.listxattr(path)]
+        stored = sum(path.stat().st_size for path in versions)
+        assert stored > IMAGE_CHUNKS // 2 * CHUNK_BYTES and len(versions) >= 3, versions
+        assert restored(environment, "latest", tmp_path) == volume.digest()
+        csi_delta(environment, "check", "--read-data")
 
 
 @pytest.mark.parametrize("by", ["flag", "RESTIC_CACERT", "AWS_CA_BUNDLE"])

@@ -8,9 +8,9 @@
 
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
-#include "storage/object_rules.h"
 #include "storage/read_only_object_store.h"
 #include "storage/retrying_object_store.h"
+#include "storage/store_full.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/status_matchers.h"
@@ -83,16 +83,17 @@ class FixedRandom : public Random {
   const uint64_t half_steps_;
 };
 
-TEST_F(RetryingObjectStoreTest, DelaysDoubleAndChanceTakesAnyPartOfThem) {
-  const absl::Duration whole = absl::Seconds(0.5 + 1 + 2 + 4 + 8 + 16 + 30);
+TEST_F(RetryingObjectStoreTest, DelaysDoubleAndAMinuteIsWaitedForWhateverChanceTakes) {
+  const absl::Duration whole = absl::Seconds(0.5 + 1 + 2 + 4 + 8 + 16 + 30 + 30 + 30);
+  ASSERT_GT(whole / 2, absl::Minutes(1));
   for (const uint64_t half_steps : {0, 1, 2}) {
     inner_.Restart();
-    FailTimes(8, absl::UnavailableError("x"));
+    FailTimes(10, absl::UnavailableError("x"));
     FixedRandom random(half_steps);
     RetryingObjectStore store(inner_, {}, random, meter_);
     const absl::Time before = clock_.Now();
     EXPECT_THAT(store.Delete(ctx_, "key"), StatusIs(absl::StatusCode::kUnavailable));
-    EXPECT_EQ(clock_.Now() - before, whole - whole * half_steps / 2);
+    EXPECT_EQ(clock_.Now() - before, whole - whole * half_steps / 4);
   }
 }
 
@@ -100,9 +101,21 @@ TEST_F(RetryingObjectStoreTest, GivesUpAfterItsAttempts) {
   FailTimes(1000, absl::UnavailableError("503"));
   const absl::Time start = clock_.Now();
   EXPECT_THAT(store_.Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kUnavailable, "503"));
-  EXPECT_EQ(inner_.call_count(), 8);
-  // 0.5 + 1 + 2 + 4 + 8 + 16 + 30 s at most; chance takes any part of each.
-  EXPECT_LE(clock_.Now() - start, absl::Seconds(61.5));
+  EXPECT_EQ(inner_.call_count(), 10);
+  // 0.5 + 1 + 2 + 4 + 8 + 16 + 30 + 30 + 30 s at most; chance takes up to half of each.
+  EXPECT_LE(clock_.Now() - start, absl::Seconds(121.5));
+}
+
+TEST_F(RetryingObjectStoreTest, APlaceThatIsFullIsNotWaitedFor) {
+  FailTimes(1000, AsFull(absl::ResourceExhaustedError("507")));
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(store_.Put(ctx_, "key", "x", {}),
+              StatusIs(absl::StatusCode::kResourceExhausted, "507"));
+  EXPECT_EQ(inner_.call_count(), 3);
+  EXPECT_LE(clock_.Now() - start, absl::Seconds(2));
+  inner_.Restart();
+  FailTimes(2, AsFull(absl::ResourceExhaustedError("507")));
+  EXPECT_THAT(store_.Put(ctx_, "key", "x", {}), IsOk()) << "somebody made room";
 }
 
 TEST_F(RetryingObjectStoreTest, FinalAnswersAreFinal) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "storage/store_full.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::storage {
@@ -49,6 +50,7 @@ TEST(S3ErrorsTest, MapsStatusesAndNames) {
       {403, "InvalidAccessKeyId", Code::kUnauthenticated},
       {403, "RequestTimeTooSkewed", Code::kFailedPrecondition},
       {403, "QuotaExceeded", Code::kResourceExhausted},
+      {404, "XAdminUserNotFound", Code::kUnauthenticated},
       {404, "", Code::kNotFound},
       {404, "NoSuchKey", Code::kNotFound},
       {404, "NoSuchBucket", Code::kFailedPrecondition},
@@ -74,6 +76,23 @@ TEST(S3ErrorsTest, MapsStatusesAndNames) {
     EXPECT_THAT(Map(Answer(each.status, each.code)), StatusIs(each.expected))
         << each.status << " " << each.code;
   }
+}
+
+TEST(S3ErrorsTest, APlaceThatIsFullIsToldFromOneThatIsBusy) {
+  const std::pair<int, const char*> fulls[] = {{507, ""},
+                                               {507, "XMinioStorageFull"},
+                                               {403, "QuotaExceeded"},
+                                               {400, "XMinioAdminBucketQuotaExceeded"},
+                                               {503, "InsufficientCapacity"}};
+  for (const auto& [status, code] : fulls) {
+    const absl::Status told = Map(Answer(status, code));
+    EXPECT_TRUE(IsFull(told)) << status << " " << code;
+    EXPECT_THAT(told, StatusIs(absl::StatusCode::kResourceExhausted,
+                               AllOf(HasSubstr("the bucket is full"), HasSubstr(code),
+                                     HasSubstr("; make room"))));
+  }
+  EXPECT_FALSE(IsFull(Map(Answer(503, "SlowDown"))));
+  EXPECT_FALSE(IsFull(Map(Answer(429, ""))));
 }
 
 TEST(S3ErrorsTest, NamesTheRightRegion) {

@@ -30,8 +30,8 @@ using support::IsOkAndHolds;
 using support::ServedConnection;
 using support::ServedRequest;
 using support::StatusIs;
+using testing::AllOf;
 using testing::Contains;
-
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Key;
@@ -50,14 +50,20 @@ class TestCredentials : public CredentialsProvider {
  public:
   absl::StatusOr<Credentials> Get(const CallContext&) override {
     return Credentials{.access_key_id = "AKIDTEST",
-                       .secret_access_key = Secret("secret/key+of=test"),
+                       .secret_access_key = Secret(secret_key_),
                        .session_token = Secret(token_)};
   }
   void Forget() override {
     ++forgotten_;
     token_ = next_token_;
+    if (forgotten_ == exchanged_after_) {
+      secret_key_ = "another";
+    }
   }
+  bool MayBeExchanged() const override { return exchanged_after_ > 0; }
 
+  std::string secret_key_ = "secret/key+of=test";
+  int exchanged_after_ = 0;  // looks; 0: never
   std::string token_;
   std::string next_token_;
   int forgotten_ = 0;
@@ -72,6 +78,16 @@ class S3ObjectStoreTest : public testing::Test {
     http_ = std::make_unique<net::HttpClient>(
         net::HttpClientOptions{.tls = {}, .proxy = {}, .limits = limits_});
     store_ = std::make_unique<S3ObjectStore>(std::move(options), *http_, credentials_, meter_);
+  }
+
+  // Server and store have this clock; waiting takes no time.
+  void StartAt(support::FakeClock& clock) {
+    clock.SetAutoAdvance(true);
+    FakeS3Options options;
+    options.clock = &clock;
+    Start(options);
+    ctx_ = CallContext();
+    ctx_.clock = &clock;
   }
 
   // Answers every request that asks for `method` with what `handler` sends, the first `times`
@@ -109,6 +125,7 @@ TEST_F(S3ObjectStoreTest, APutTellsTheHashAndAsksForWhatIsConfigured) {
   Start(server, {.storage_class = "STANDARD_IA",
                  .server_side_encryption = "aws:kms",
                  .kms_key_id = "key-1",
+                 .tagging = "a=1&b=2",
                  .object_lock_mode = "GOVERNANCE",
                  .object_lock_duration = absl::Hours(24),
                  .object_lock_exempt_prefixes = {"locks/"}});
@@ -123,6 +140,7 @@ TEST_F(S3ObjectStoreTest, APutTellsTheHashAndAsksForWhatIsConfigured) {
       {"x-amz-storage-class", "STANDARD_IA"},
       {"x-amz-server-side-encryption", "aws:kms"},
       {"x-amz-server-side-encryption-aws-kms-key-id", "key-1"},
+      {"x-amz-tagging", "a=1&b=2"},
       {"x-amz-object-lock-mode", "GOVERNANCE"},
       {"x-amz-object-lock-retain-until-date", "2023-11-15T22:13:20Z"},
       {"content-length", "100000"}};
@@ -168,6 +186,51 @@ TEST_F(S3ObjectStoreTest, AnExpiredTokenIsFetchedAgainOnce) {
   server_->SetSessionToken("never");
   EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kUnauthenticated));
   EXPECT_LE(credentials_.forgotten_, 3);
+}
+
+TEST_F(S3ObjectStoreTest, CredentialsThatAreExchangedAreWaitedFor) {
+  support::FakeClock clock;
+  StartAt(clock);
+  credentials_.exchanged_after_ = 10;
+  ASSERT_THAT(store_->Put(ctx_, "key", "bytes", {}), IsOk());
+  server_->SetSecretKey("another");
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), IsOkAndHolds("bytes"));
+  EXPECT_EQ(credentials_.forgotten_, 10);
+}
+
+TEST_F(S3ObjectStoreTest, CredentialsThatAreRevokedEndInBoundedTime) {
+  support::FakeClock clock;
+  StartAt(clock);
+  credentials_.exchanged_after_ = 1'000'000;
+  ASSERT_THAT(store_->Put(ctx_, "key", "bytes", {}), IsOk());
+  server_->SetSecretKey("another");
+  const absl::Time before = clock.Now();
+  EXPECT_THAT(
+      store_->Get(ctx_, "key", 10),
+      StatusIs(absl::StatusCode::kUnauthenticated, AllOf(HasSubstr("bucket bucket at 127.0.0.1"),
+                                                         HasSubstr("403 SignatureDoesNotMatch"))));
+  EXPECT_GE(clock.Now() - before, kNewCredentialsTimeMax);
+  EXPECT_LE(clock.Now() - before, kNewCredentialsTimeMax + absl::Seconds(30));
+}
+
+TEST_F(S3ObjectStoreTest, CredentialsThatNeverWorkedAreNotWaitedFor) {
+  FakeS3Options options;
+  options.secret_access_key = "another";
+  Start(options);
+  credentials_.exchanged_after_ = 1'000'000;
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_EQ(credentials_.forgotten_, 0);
+}
+
+TEST_F(S3ObjectStoreTest, ARightThatIsMissingIsNotWaitedFor) {
+  Start();
+  credentials_.exchanged_after_ = 1'000'000;
+  ASSERT_THAT(store_->Put(ctx_, "key", "bytes", {}), IsOk());
+  AnswerWith("DELETE", 403, ErrorXml("AccessDenied"));
+  EXPECT_THAT(store_->Delete(ctx_, "key"),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       AllOf(HasSubstr("bucket bucket at"), HasSubstr("object lock"))));
+  EXPECT_EQ(credentials_.forgotten_, 0);
 }
 
 TEST_F(S3ObjectStoreTest, AClockThatIsADayOffIsCorrected) {

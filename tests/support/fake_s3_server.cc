@@ -122,6 +122,11 @@ void FakeS3Server::SetSessionToken(const std::string& token) {
   options_.session_token = token;
 }
 
+void FakeS3Server::SetSecretKey(const std::string& key) {
+  std::scoped_lock lock(mutex_);
+  options_.secret_access_key = key;
+}
+
 void FakeS3Server::Serve(const ServedRequest& request, ServedConnection& connection) {
   std::scoped_lock lock(mutex_);
   requests_.push_back(request);

@@ -66,6 +66,7 @@ class FakeS3Server {
   std::vector<std::string> refusals() const;
   // Expect other keys from now on.
   void SetSessionToken(const std::string& token);
+  void SetSecretKey(const std::string& key);
 
  private:
   struct Target {

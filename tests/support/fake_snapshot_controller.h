@@ -12,9 +12,10 @@ namespace csidelta::support {
 
 // Plays the snapshot controller, the sidecar and a driver for a FakeApiClient: binds a new
 // VolumeSnapshot of a claim to a content, has the driver cut a snapshot, and deletes it when policy
-// says so. What it does is done before the causing call returns; the switches leave steps out, for
-// tests that take them themselves. Thread-safe but for the switches, which are set before the
-// calls. Outlives no `api` call.
+// says so; binds one of an existing content to that, and ends a content's deletion once the marks
+// say that it is meant. What it does is done before the causing call returns; the switches leave
+// steps out, for tests that take them themselves. Thread-safe but for the switches, which are set
+// before the calls. Outlives no `api` call.
 class FakeSnapshotController {
  public:
   bool binds = true;
@@ -36,6 +37,8 @@ class FakeSnapshotController {
     api.OnEvent("volumesnapshotcontents", [this](FakeApiClient&, const k8s::WatchEvent& event) {
       if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
         OnContentDeleted(event.object);
+      } else if (csi::BeingDeleted(event.object)) {
+        OnContentDeleting(event.object);
       }
     });
   }
@@ -98,6 +101,38 @@ class FakeSnapshotController {
   void OnCreated(const Json& snapshot) {
     if (binds && !csi::SourceClaimName(snapshot).empty()) {
       Bind(snapshot);
+    } else if (binds) {
+      BindStatic(snapshot);
+    }
+  }
+
+  void BindStatic(const Json& snapshot) {
+    const std::string name = GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"});
+    const bool known = api_.Mutate(csi::VolumeSnapshotContentKey(name), [&](Json& content) {
+      content["spec"]["volumeSnapshotRef"]["uid"] = csi::Uid(snapshot);
+      content["status"]["snapshotHandle"] =
+          GetString(content, {"spec", "source", "snapshotHandle"});
+      content["status"]["readyToUse"] = ready;
+    });
+    if (known) {
+      api_.Mutate(csi::VolumeSnapshotKey(csi::Namespace(snapshot), csi::Name(snapshot)),
+                  [&](Json& object) {
+                    object["status"]["boundVolumeSnapshotContentName"] = name;
+                    object["status"]["readyToUse"] = ready;
+                  });
+    }
+  }
+
+  // The sidecar looks for the mark that the controller sets, or for a content that was never bound;
+  // it asks the driver only for what the status names.
+  void OnContentDeleting(const Json& content) {
+    const bool meant =
+        GetString(content, {"spec", "volumeSnapshotRef", "uid"}).empty() ||
+        csi::Annotation(content, "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted") ==
+            "yes";
+    if (meant) {
+      api_.Remove(csi::VolumeSnapshotContentKey(csi::Name(content)));
+      OnContentDeleted(content);
     }
   }
 

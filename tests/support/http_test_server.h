@@ -62,7 +62,7 @@ class ServedConnection {
   ssl_st* tls_;
   std::stop_token stop_;
   std::string input_;
-  bool is_cut_ = false;
+  std::atomic<bool> is_cut_ = false;  // also read by who waits for PeerIsGone()
 };
 
 struct TestServerOptions {

@@ -18,6 +18,7 @@ using testing::HasSubstr;
 
 constexpr auto kLeaveAlone = VolumeDecision::Kind::kLeaveAlone;
 constexpr auto kSnapshot = VolumeDecision::Kind::kSnapshot;
+constexpr auto kMove = VolumeDecision::Kind::kMove;
 constexpr auto kAlreadyDone = VolumeDecision::Kind::kAlreadyDone;
 
 Backup MakeBackup(const std::string& name) {
@@ -99,11 +100,54 @@ TEST_P(VolumeDecisionTest, FollowsTheTable) {
   EXPECT_EQ(decision->kind, GetParam().want) << decision->reason;
   EXPECT_THAT(decision->reason, HasSubstr(GetParam().want_reason));
   EXPECT_EQ(decision->warn, GetParam().want_warn) << decision->reason;
-  EXPECT_EQ(decision->pv.is_null(), decision->kind != kSnapshot);
+  EXPECT_EQ(decision->pv.is_null(), decision->kind != kSnapshot && decision->kind != kMove);
   EXPECT_LE(scene.policy_queries, 1);
   EXPECT_LE(scene.pv_queries, 1);
   EXPECT_LE(scene.pod_queries, 1);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Moved, VolumeDecisionTest,
+    testing::ValuesIn(std::vector<DecisionCase>{
+        {"RuleMove", [](Scene& s) { s.policies = Custom("move"); }, kMove,
+         "and volume policy 1 of ConfigMap velero/p asks for data movement by us"},
+        {"RuleMoveBeatsFlags",
+         [](Scene& s) {
+           s.policies = Custom("move");
+           s.backup.snapshot_volumes = false;
+           s.backup.data_mover = "velero";
+         },
+         kMove, ""},
+        {"TrueWithMoveData",
+         [](Scene& s) {
+           s.policies = Custom("\"true\"");
+           s.backup.snapshot_move_data = true;
+         },
+         kMove, "and Backup nightly asks for data movement by us"},
+        {"OurMoverWithoutRule",
+         [](Scene& s) {
+           s.backup.snapshot_move_data = true;
+           s.backup.data_mover = "csi-delta";
+         },
+         kMove, "Backup nightly asks for data movement"},
+        {"OurMoverWithSnapshotRule",
+         [](Scene& s) {
+           s.policies = "{action: {type: snapshot}}";
+           s.backup.snapshot_move_data = true;
+           s.backup.data_mover = "csi-delta";
+         },
+         kMove, "Backup nightly asks for data movement"},
+        {"OurMoverButNotAskedToMove", [](Scene& s) { s.backup.data_mover = "csi-delta"; },
+         kSnapshot, "the backup snapshots its volumes"},
+        {"SnapshotRuleOfOursInABackupThatMoves",
+         [](Scene& s) {
+           s.policies = Custom("snapshot");
+           s.backup.snapshot_move_data = true;
+           s.backup.data_mover = "csi-delta";
+         },
+         kSnapshot, "gives this volume to us"},
+    }),
+    [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Ours, VolumeDecisionTest,
@@ -385,7 +429,6 @@ TEST_P(RefusedVolumeTest, NamesTheClaim) {
 }
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
 constexpr char kLegal[] = "is not snapshot, move or \"true\"";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -409,27 +452,6 @@ INSTANTIATE_TEST_SUITE_P(
            s.pvc["status"]["phase"] = "Pending";
          },
          kInvalid, kLegal},
-        {"Move", [](Scene& s) { s.policies = Custom("move"); }, kUnimplemented,
-         "volume policy 1 of ConfigMap velero/p asks for data movement by csi-delta"},
-        {"TrueWithMoveData",
-         [](Scene& s) {
-           s.policies = Custom("\"true\"");
-           s.backup.snapshot_move_data = true;
-         },
-         kUnimplemented, "Backup nightly asks for data movement"},
-        {"OurMoverWithoutRule",
-         [](Scene& s) {
-           s.backup.snapshot_move_data = true;
-           s.backup.data_mover = "csi-delta";
-         },
-         kUnimplemented, "Backup nightly asks for data movement"},
-        {"OurMoverWithSnapshotRule",
-         [](Scene& s) {
-           s.policies = "{action: {type: snapshot}}";
-           s.backup.snapshot_move_data = true;
-           s.backup.data_mover = "csi-delta";
-         },
-         kUnimplemented, "Backup nightly asks for data movement"},
     }),
     [](const auto& test) { return std::string(test.param.name); });
 

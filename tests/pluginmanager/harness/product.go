@@ -80,7 +80,7 @@ func checkListing(h *host) {
 	want := map[string]string{
 		"BackupItemActionV2":  "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass]",
 		"RestoreItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass]",
-		"DeleteItemAction":    "[velero.io/csi-vs velero.io/csi-vsc]",
+		"DeleteItemAction":    "[velero.io/csi-dataupload velero.io/csi-vs velero.io/csi-vsc]",
 		"ItemBlockAction":     "[velero.io/csi-pvc]",
 		"BackupItemAction":    "[]",
 		"RestoreItemAction":   "[]",

@@ -1,0 +1,327 @@
+#include "cli/datamover_service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "cli/diffsnap_service.h"
+#include "cli/session.h"
+#include "csi/base_snapshots.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/archive_reconciler.h"
+#include "datamover/base_reconciler.h"
+#include "datamover/census.h"
+#include "datamover/content_reconciler.h"
+#include "datamover/deletion_reconciler.h"
+#include "datamover/download_reconciler.h"
+#include "datamover/mover_environment.h"
+#include "datamover/mover_metrics.h"
+#include "datamover/settings.h"
+#include "datamover/task_watch.h"
+#include "datamover/turns.h"
+#include "datamover/upload_reconciler.h"
+#include "datamover/volume_task.h"
+#include "k8s/follow.h"
+#include "k8s/leader_lease.h"
+#include "k8s/reconcile_loop.h"
+#include "net/http_server.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::cli {
+namespace {
+
+constexpr int kConnectionsMax = 32;
+// How often what is needed at the start is asked for again.
+constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
+
+datamover::TurnLimits LimitsOf(const datamover::MoverSettings& settings) {
+  datamover::TurnLimits limits{.moves_max = settings.transfers_max, .moves_per_class_max = {}};
+  for (const auto& [name, storage_class] : settings.storage_classes) {
+    if (storage_class.transfers_max > 0) {
+      limits.moves_per_class_max[name] = storage_class.transfers_max;
+    }
+  }
+  return limits;
+}
+
+// The objects of one kind in one namespace, and who is told of them.
+struct Followed {
+  k8s::FollowedObjects objects;
+  k8s::ObjectFollower* follower = nullptr;
+};
+
+// All rooms of the service, wired. Each loop has a thread that follows and one that works.
+class Service {
+ public:
+  Service(k8s::ApiClient& api, datamover::MoverEnvironment env,
+          const std::vector<std::string>& velero_namespaces)
+      : api_(api),
+        env_(std::move(env)),
+        turns_(LimitsOf(env_.settings)),
+        uploads_(env_, turns_, [this](const datamover::UploadEnd& end) { metrics_.Count(end); }),
+        downloads_(env_, turns_,
+                   [this](const datamover::DownloadEnd& end) { metrics_.Count(end); }),
+        deletions_(env_),
+        archives_(env_),
+        tasks_(env_, wakes_, [this] { return IsSynced(); },
+               {{datamover::TaskKind::kUpload, datamover::RemoveUploadLeftovers},
+                {datamover::TaskKind::kDownload, datamover::RemoveDownloadLeftovers},
+                {datamover::TaskKind::kForget, datamover::RemoveDeletionLeftovers}}),
+        task_loop_({.type = datamover::VolumeTaskType(),
+                    .namespace_name = env_.mover_namespace,
+                    .label_selector = ""},
+                   tasks_, Leads()),
+        contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
+                  [this] { return IsSynced(); }),
+        content_loop_(datamover::ExposedContents(), contents_, Leads()),
+        task_census_([](const Json& task) { return csi::Name(task); }, task_loop_),
+        pod_follower_(wakes_, *env_.ended_pods),
+        bases_(env_),
+        base_loop_(Bases(), bases_, Leads()) {
+    Follow(Bases(), base_loop_, base_loop_);
+    Follow({.type = datamover::VolumeTaskType(),
+            .namespace_name = env_.mover_namespace,
+            .label_selector = ""},
+           task_census_, task_loop_);
+    Follow(datamover::ExposedContents(), content_loop_, content_loop_);
+    followed_.push_back({{.type = csi::PodType(),
+                          .namespace_name = env_.mover_namespace,
+                          .label_selector = datamover::kTaskLabel},
+                         &pod_follower_});
+    for (const std::string& velero_namespace : velero_namespaces) {
+      FollowTransfers(csi::DataUploadType(), velero_namespace, uploads_,
+                      [this](const Json& upload) {
+                        metrics_.Note(upload);
+                        return datamover::MoverOfUpload(upload);
+                      });
+      FollowTransfers(csi::DataDownloadType(), velero_namespace, downloads_,
+                      [this](const Json& download) {
+                        metrics_.NoteDownload(download);
+                        return datamover::MoverOfDownload(download);
+                      });
+      FollowDeletions(velero_namespace);
+      FollowArchives(velero_namespace);
+    }
+  }
+
+  absl::Status Run(const CallContext& ctx, const std::string& listen_text) {
+    ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(listen_text));
+    net::HttpServerOptions options;
+    options.address = listen.address;
+    options.port = listen.port;
+    options.limits.connections_max = kConnectionsMax;
+    ASSIGN_OR_RETURN(const std::unique_ptr<net::HttpServer> http,
+                     net::HttpServer::Start(std::move(options),
+                                            [this](const CallContext&, const net::HttpCall& call) {
+                                              return Answer(call);
+                                            }));
+    CSIDELTA_LOG(kInfo, "moving volumes", {"namespace", env_.mover_namespace},
+                 {"listen", absl::StrCat(listen.address, ":", http->port())});
+    k8s::LeaderLease lease(
+        api_, k8s::LeaderLeaseOptions{.namespace_name = env_.mover_namespace,
+                                      .name = datamover::kMoverLease,
+                                      .holder = absl::StrCat(HostName(), ":", http->port())});
+    lease_ = &lease;
+    std::stop_source lease_stop;
+    CallContext lease_ctx = ctx;
+    lease_ctx.stop = lease_stop.get_token();
+    std::jthread leading([&] { lease.Run(lease_ctx); });
+    std::vector<std::jthread> threads;
+    for (const Followed& followed : followed_) {
+      threads.emplace_back([this, &ctx, &followed] {
+        k8s::Follow(ctx, api_, followed.objects, *followed.follower).IgnoreError();
+      });
+    }
+    for (k8s::ReconcileLoop* loop : loops_) {
+      threads.emplace_back([&ctx, loop] { loop->Work(ctx); });
+    }
+    ctx.clock->SleepUntil(absl::InfiniteFuture(), ctx.stop);
+    CSIDELTA_LOG(kInfo, "stopping");
+    threads.clear();
+    lease_stop.request_stop();
+    http->Stop();
+    return absl::OkStatus();
+  }
+
+ private:
+  static k8s::FollowedObjects Bases() {
+    return {.type = csi::VolumeSnapshotContentType(),
+            .namespace_name = "",
+            .label_selector = absl::StrCat(csi::kBaseLabel, "=true")};
+  }
+
+  std::function<bool()> Leads() const {
+    return [this] {
+      const k8s::LeaderLease* const lease = lease_;
+      return lease != nullptr && lease->leads(Clock::Real());
+    };
+  }
+
+  // Objects of Velero that wait for their turns.
+  void FollowTransfers(const k8s::ResourceType& type, const std::string& velero_namespace,
+                       k8s::Reconciler& reconciler, datamover::TransferFollower::Reader read) {
+    const k8s::FollowedObjects objects{
+        .type = type, .namespace_name = velero_namespace, .label_selector = ""};
+    k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads());
+    Follow(objects,
+           transfer_followers_.emplace_back(type.kind, std::move(read), turns_, wakes_, loop),
+           loop);
+  }
+
+  void Follow(const k8s::FollowedObjects& objects, k8s::ObjectFollower& follower,
+              k8s::ReconcileLoop& loop) {
+    followed_.push_back({objects, &follower});
+    loops_.push_back(&loop);
+  }
+
+  void FollowDeletions(const std::string& velero_namespace) {
+    const k8s::FollowedObjects objects{
+        .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
+    k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(objects, deletions_, Leads());
+    Follow(objects,
+           deletion_census_.emplace_back(datamover::DeletionStateOf,
+                                         deletion_followers_.emplace_back(wakes_, loop)),
+           loop);
+  }
+
+  // DataUploads once more, for what becomes of them when they are over.
+  void FollowArchives(const std::string& velero_namespace) {
+    const k8s::FollowedObjects objects{
+        .type = csi::DataUploadType(), .namespace_name = velero_namespace, .label_selector = ""};
+    k8s::ReconcileLoop& loop = archive_loops_.emplace_back(objects, archives_, Leads());
+    Follow(objects, loop, loop);
+  }
+
+  datamover::MoverState State() const {
+    datamover::MoverState state = {.leads = Leads()(), .turns = turns_.counts()};
+    for (const auto& census : deletion_census_) {
+      const std::vector<datamover::DeletionState> deletions = census.All();
+      state.deletions.insert(state.deletions.end(), deletions.begin(), deletions.end());
+    }
+    const std::vector<std::string> stems = task_census_.All();
+    state.leftover_tasks = std::count_if(
+        stems.begin(), stems.end(), [this](const std::string& stem) { return !wakes_.Has(stem); });
+    return state;
+  }
+
+  // Whether all objects that tasks are done for are known.
+  bool IsSynced() const {
+    const auto synced = [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); };
+    return std::all_of(transfer_loops_.begin(), transfer_loops_.end(), synced) &&
+           std::all_of(deletion_loops_.begin(), deletion_loops_.end(), synced);
+  }
+
+  net::HttpResponse Answer(const net::HttpCall& call) const {
+    net::HttpResponse response;
+    response.headers["content-type"] = "text/plain; charset=utf-8";
+    response.status = 200;
+    response.body = "ok\n";
+    if (call.target == "/readyz" && !IsSynced()) {
+      response.status = 503;
+      response.body = "the DataUploads are not known yet\n";
+    } else if (call.target == "/metrics") {
+      response.headers["content-type"] = "text/plain; version=0.0.4";
+      response.body = metrics_.Text(Clock::Real().Now(), State());
+    } else if (call.target != "/healthz" && call.target != "/readyz") {
+      response.status = 404;
+      response.body = "there are /healthz, /readyz and /metrics\n";
+    }
+    return response;
+  }
+
+  k8s::ApiClient& api_;
+  const datamover::MoverEnvironment env_;
+  std::atomic<const k8s::LeaderLease*> lease_ = nullptr;  // of Run()
+  datamover::MoverMetrics metrics_;
+  datamover::TurnTable turns_;
+  datamover::WakeTable wakes_;
+  datamover::UploadReconciler uploads_;
+  datamover::DownloadReconciler downloads_;
+  datamover::DeletionReconciler deletions_;
+  datamover::ArchiveReconciler archives_;
+  datamover::TaskReconciler tasks_;
+  k8s::ReconcileLoop task_loop_;
+  datamover::ContentReconciler contents_;
+  k8s::ReconcileLoop content_loop_;
+  datamover::Census<std::string> task_census_;  // stems
+  datamover::PodFollower pod_follower_;
+  datamover::BaseReconciler bases_;
+  k8s::ReconcileLoop base_loop_;
+  std::deque<k8s::ReconcileLoop> transfer_loops_;
+  std::deque<datamover::TransferFollower> transfer_followers_;
+  std::deque<k8s::ReconcileLoop> deletion_loops_;
+  std::deque<k8s::ReconcileLoop> archive_loops_;
+  std::deque<datamover::DeletionFollower> deletion_followers_;
+  std::deque<datamover::Census<datamover::DeletionState>> deletion_census_;
+  std::vector<Followed> followed_;
+  std::vector<k8s::ReconcileLoop*> loops_;
+};
+
+// An API server that is away for a moment is no reason to give up.
+absl::StatusOr<std::string> AwaitClusterUid(const CallContext& ctx, k8s::ApiClient& api) {
+  while (true) {
+    absl::StatusOr<std::string> uid = datamover::ReadClusterUid(ctx, api);
+    if (uid.ok() || !IsRetryable(uid.status())) {
+      return uid;
+    }
+    CSIDELTA_LOG(kWarn, "the API server does not answer; trying again",
+                 {"error", std::string(uid.status().message())});
+    ctx.clock->SleepFor(kStartAgainAfter, ctx.stop);
+    RETURN_IF_ERROR(ctx.Check());
+  }
+}
+
+absl::Status Missing(absl::string_view flag, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("give ", flag, ": ", what));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ParseVeleroNamespaces(absl::string_view text) {
+  std::vector<std::string> names = absl::StrSplit(text, ',');
+  for (const std::string& name : names) {
+    if (!velero::IsNamespaceName(name) || std::count(names.begin(), names.end(), name) != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--velero-namespaces ", text, " is not a list such as velero,velero-two"));
+    }
+  }
+  return names;
+}
+
+absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
+                                 const DatamoverSettings& settings) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> velero_namespaces,
+                   ParseVeleroNamespaces(settings.velero_namespaces));
+  if (!velero::IsNamespaceName(settings.mover_namespace)) {
+    return Missing("--namespace", "where workers run");
+  }
+  if (settings.image.empty()) {
+    return Missing("--image", "what workers run");
+  }
+  ASSIGN_OR_RETURN(const std::string cluster, AwaitClusterUid(ctx, api));
+  ASSIGN_OR_RETURN(const datamover::MoverSettings mover_settings,
+                   datamover::ReadMoverSettings(ctx, api, settings.mover_namespace));
+  return Service(api,
+                 {.api = api,
+                  .random = Random::Real(),
+                  .secure_random = SecureRandom::Real(),
+                  .mover_namespace = settings.mover_namespace,
+                  .cluster = cluster,
+                  .image = settings.image,
+                  .worker_service_account = settings.worker_service_account,
+                  .settings = mover_settings},
+                 velero_namespaces)
+      .Run(ctx, settings.listen);
+}
+
+}  // namespace csidelta::cli

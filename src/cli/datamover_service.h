@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::cli {
+
+// What the data mover is told, as it is written on the command line.
+struct DatamoverSettings {
+  std::string mover_namespace;
+  std::string velero_namespaces;  // joined by commas
+  std::string image;
+  std::string worker_service_account;
+  std::string listen;
+};
+
+// The namespaces of a list joined by commas. INVALID_ARGUMENT when there is none, one twice, or one
+// that is no namespace's name.
+absl::StatusOr<std::vector<std::string>> ParseVeleroNamespaces(absl::string_view text);
+
+// Moves the volumes of DataUploads and DataDownloads until `ctx` is stopped: follows the objects,
+// works while it leads, and answers who asks how it is. Stops in order: the lease is given up last.
+// Borrows `api`.
+absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
+                                 const DatamoverSettings& settings);
+
+}  // namespace csidelta::cli

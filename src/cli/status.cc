@@ -1,0 +1,114 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/json.h"
+#include "base/status_macros.h"
+#include "cli/cluster_access.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "csi/snapshot_types.h"
+#include "datamover/overview.h"
+#include "datamover/volume_task.h"
+
+namespace csidelta::cli {
+namespace {
+
+using datamover::Movement;
+
+std::string Moved(const Movement& movement) {
+  if (movement.total_bytes == 0) {
+    return movement.done_bytes == 0 ? "" : FormatBytes(movement.done_bytes);
+  }
+  return absl::StrCat(FormatBytes(movement.done_bytes), " of ", FormatBytes(movement.total_bytes));
+}
+
+std::vector<std::string> RowOf(const Movement& movement) {
+  std::string state = movement.phase;
+  if (!movement.stage.empty() && !movement.is_over) {
+    absl::StrAppend(&state, " (", movement.stage, ")");
+  }
+  return {absl::StrCat(" ", movement.kind),
+          movement.volume,
+          absl::StrCat(movement.velero_namespace, "/", movement.name),
+          state,
+          Moved(movement),
+          movement.bytes_per_second.has_value()
+              ? absl::StrCat(FormatBytes(*movement.bytes_per_second), "/s")
+              : "",
+          movement.left.has_value() ? FormatElapsed(*movement.left) : "",
+          movement.message};
+}
+
+class StatusCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    access_.Declare(table);
+    DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
+    table.Add("--all", "also what is over, as long as its object is there", all_);
+    return {.name = "status",
+            .summary = "Say what the data mover is doing",
+            .details =
+                "Which volumes are being moved, how far they are, how fast, how long it "
+                "will take, and who waits for whom.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+    std::vector<Json> uploads;
+    std::vector<Json> downloads;
+    for (const absl::string_view space :
+         absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+      RETURN_IF_ERROR(Read(ctx, *api, csi::DataUploadType(), space, uploads));
+      RETURN_IF_ERROR(Read(ctx, *api, csi::DataDownloadType(), space, downloads));
+    }
+    std::vector<Json> tasks;
+    RETURN_IF_ERROR(Read(ctx, *api, datamover::VolumeTaskType(), mover_namespace_, tasks));
+    std::vector<Movement> shown;
+    for (Movement& movement : datamover::ListMovements(uploads, downloads, tasks)) {
+      if (all_ || !movement.is_over) {
+        shown.push_back(std::move(movement));
+      }
+    }
+    Print(session.console(), shown);
+    return ExitCode::kOk;
+  }
+
+ private:
+  static absl::Status Read(const CallContext& ctx, k8s::ApiClient& api,
+                           const k8s::ResourceType& type, absl::string_view space,
+                           std::vector<Json>& objects) {
+    ASSIGN_OR_RETURN(const k8s::ObjectList list,
+                     api.List(ctx, type, space,
+                              {.label_selector = "", .field_selector = "", .may_be_old = true}));
+    objects.insert(objects.end(), list.items.begin(), list.items.end());
+    return absl::OkStatus();
+  }
+
+  static void Print(Console& console, const std::vector<Movement>& shown) {
+    Json list = Json::array();
+    std::vector<std::vector<std::string>> rows = {
+        {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
+    for (const Movement& movement : shown) {
+      list.push_back(datamover::ToJson(movement));
+      rows.push_back(RowOf(movement));
+    }
+    console.PrintResult(list, shown.empty() ? "nothing is being moved\n" : FormatTable(rows));
+  }
+
+  ClusterAccess access_;
+  std::string mover_namespace_ = "csi-delta";
+  std::string velero_namespaces_ = "velero";
+  bool all_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeStatusCommand() { return std::make_unique<StatusCommand>(); }
+
+}  // namespace csidelta::cli

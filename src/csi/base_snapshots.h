@@ -1,0 +1,75 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+
+namespace csidelta::csi {
+
+// On a VolumeSnapshotContent, "true": the snapshot that the next backup of its volume is compared
+// with. There is at most one per volume and location, but for the moment in which the newer
+// replaces the older.
+inline constexpr char kBaseLabel[] = "mover.csi-delta.io/base";
+
+// Whose base it is; stands in the content's annotations.
+struct BaseOwner {
+  std::string velero_namespace;
+  std::string location;  // BackupStorageLocation
+  std::string claim_namespace;
+  std::string claim;
+  std::string claim_uid;
+  std::string cluster;
+
+  bool operator==(const BaseOwner&) const = default;
+};
+
+struct BaseSnapshot {
+  std::string content_name;
+  BaseOwner owner;
+  std::string driver;
+  std::string snapshot_handle;
+  std::optional<absl::Time> cut_at;
+  std::optional<absl::Time> created_at;  // the content
+  bool is_needed = false;                // see KeepAsBase()
+};
+
+// What a content with the label of bases says of itself.
+BaseSnapshot ReadBase(const Json& content);
+
+// Makes the content `content_name`, which ExposeSnapshot() left, the base of its volume, and drops
+// the older ones with the driver's snapshots. `is_needed`: the driver has said that it cannot list
+// changes since a snapshot that is gone, whatever was thought of it before. NOT_FOUND when the
+// content is gone. Idempotent.
+absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,
+                        absl::string_view content_name, const BaseOwner& owner,
+                        bool is_needed = false);
+
+// Drops all bases of a volume. For one whose driver keeps none any more.
+absl::Status DropBases(const CallContext& ctx, const Environment& env, const BaseOwner& owner);
+
+// Whether a base of `driver`, of whichever volume, is known to be needed.
+absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
+                                absl::string_view driver);
+
+// All bases, of one Velero namespace; "" for all. Those being deleted are none.
+absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,
+                                                    absl::string_view velero_namespace);
+
+// The base of a volume: the newest, where there are two. A volume is told by its claim's uid.
+absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, const Environment& env,
+                                                     const BaseOwner& owner);
+
+// Has the driver drop the snapshot of a base, and the content with it. OK when it is gone; a
+// content that is no base is left alone: FAILED_PRECONDITION. Does not wait for the driver.
+absl::Status DropBase(const CallContext& ctx, const Environment& env,
+                      absl::string_view content_name);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,553 @@
+#include "csi/exposed_snapshot.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
+#include "csi/owned_content.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "k8s/find.h"
+#include "velero/labels.h"
+#include "velero/quantity.h"
+
+namespace csidelta::csi {
+namespace {
+
+// On the content, for when the source is gone.
+constexpr char kSourceUidAnnotation[] = "mover.csi-delta.io/source-uid";
+constexpr char kSizeAnnotation[] = "mover.csi-delta.io/size-bytes";
+constexpr char kStorageClassAnnotation[] = "mover.csi-delta.io/storage-class";
+constexpr char kNodeAffinityAnnotation[] = "mover.csi-delta.io/node-affinity";
+constexpr char kReadyAtAnnotation[] = "mover.csi-delta.io/ready-at";
+constexpr char kCutAtAnnotation[] = "mover.csi-delta.io/cut-at";
+// "refused": the driver made no claim for many readers.
+constexpr char kReadOnlyManyAnnotation[] = "mover.csi-delta.io/read-only-many";
+// The provisioner refuses to make a block device from a snapshot of a file system without it.
+constexpr char kModeChangeAnnotation[] = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+
+// How much of a foreign sentence a message repeats.
+constexpr std::size_t kForeignWordsBytesMax = 400;
+
+std::string WithWords(std::string text, absl::string_view foreign_words) {
+  if (!foreign_words.empty()) {
+    absl::StrAppend(&text, ": ", foreign_words.substr(0, kForeignWordsBytesMax));
+  }
+  return text;
+}
+
+k8s::ObjectKey SourceKey(const ExposeRequest& request) {
+  return VolumeSnapshotKey(request.source_namespace, request.source_snapshot);
+}
+
+k8s::ObjectKey OwnSnapshotKey(const ExposeRequest& request) {
+  return VolumeSnapshotKey(request.mover_namespace, request.name);
+}
+
+k8s::ObjectKey OwnClaimKey(const ExposeRequest& request) {
+  return ClaimKey(request.mover_namespace, request.name);
+}
+
+Json MetadataOf(const ExposeRequest& request) {
+  Json metadata = {
+      {"name", request.name}, {"namespace", request.mover_namespace}, {"labels", request.labels}};
+  if (request.owner.is_object()) {
+    metadata["ownerReferences"] = Json::array({request.owner});
+  }
+  return metadata;
+}
+
+int64_t QuantityAt(const Json& object, JsonPath path) {
+  return velero::ParseQuantity(GetString(object, path)).value_or(0);
+}
+
+// What the source's claim says, or its volume; empty when the claim is gone.
+struct SourceClaim {
+  std::string storage_class;
+  int64_t size_bytes = 0;
+  Json node_affinity;
+};
+
+absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClient& api,
+                                            const Json& source) {
+  SourceClaim result;
+  if (SourceClaimName(source).empty()) {
+    return result;
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> claim,
+                   k8s::Find(ctx, api, ClaimKey(Namespace(source), SourceClaimName(source))));
+  if (!claim.has_value()) {
+    return result;
+  }
+  result.storage_class = GetString(*claim, {"spec", "storageClassName"});
+  result.size_bytes = std::max(QuantityAt(*claim, {"status", "capacity", "storage"}),
+                               QuantityAt(*claim, {"spec", "resources", "requests", "storage"}));
+  const std::string volume_name = GetString(*claim, {"spec", "volumeName"});
+  if (volume_name.empty()) {
+    return result;
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(volume_name)));
+  if (volume.has_value()) {
+    result.size_bytes =
+        std::max(result.size_bytes, QuantityAt(*volume, {"spec", "capacity", "storage"}));
+    if (const Json* affinity = FindJson(*volume, {"spec", "nodeAffinity", "required"});
+        affinity != nullptr) {
+      result.node_affinity = *affinity;
+    }
+  }
+  return result;
+}
+
+// One look, and as many steps as can be taken now.
+class Exposer {
+ public:
+  Exposer(const CallContext& ctx, k8s::ApiClient& api, const ExposeRequest& request)
+      : ctx_(ctx), api_(api), request_(request) {}
+
+  absl::StatusOr<Exposure> Run() {
+    ASSIGN_OR_RETURN(std::optional<Json> content,
+                     k8s::Find(ctx_, api_, VolumeSnapshotContentKey(request_.name)));
+    if (!content.has_value()) {
+      ASSIGN_OR_RETURN(content, TakeOver());
+      if (!content.has_value()) {
+        return exposure_;
+      }
+    }
+    RETURN_IF_ERROR(CheckOurs(*content));
+    ReadContent(*content);
+    RETURN_IF_ERROR(WriteHandle(*content));
+    ASSIGN_OR_RETURN(const Json snapshot, EnsureSnapshot(*content));
+    RETURN_IF_ERROR(ForgetSource(*content));
+    if (!ReadyToUse(snapshot)) {
+      return Wait(WithWords(absl::StrCat(ToString(OwnSnapshotKey(request_)), " to be ready to use"),
+                            ErrorMessage(snapshot)));
+    }
+    ASSIGN_OR_RETURN(const std::optional<Json> claim, EnsureClaim(*content));
+    return claim.has_value() ? LookAtClaim(*content, *claim)
+                             : Wait("a claim for many readers to be gone");
+  }
+
+ private:
+  Exposure Wait(std::string for_what) {
+    exposure_.state = Exposure::State::kWaiting;
+    exposure_.waiting_for = std::move(for_what);
+    return exposure_;
+  }
+
+  absl::Status Refuse(absl::string_view why) const {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the volume snapshot ", request_.source_namespace, "/", request_.source_snapshot,
+        exposure_.driver.empty() ? "" : absl::StrCat(" of driver ", exposure_.driver), " ", why));
+  }
+
+  absl::Status RefuseBlock(absl::string_view why) const {
+    return Refuse(
+        absl::StrCat("cannot become a block device: ", why.substr(0, kForeignWordsBytesMax),
+                     "; leave such volumes to the file-system backup with the volume policy rule ",
+                     ExcludingPolicyRule(exposure_.driver)));
+  }
+
+  // --- From the source to a content of our own
+
+  // The content of the source, when the source is ready; nothing, and the exposure says why, when
+  // it may become so.
+  absl::StatusOr<std::optional<Json>> ReadySource(const Json& source) {
+    const std::string label = ToString(SourceKey(request_));
+    const std::string content_name = BoundContentName(source);
+    if (content_name.empty()) {
+      Wait(WithWords(absl::StrCat(label, " to be bound"), ErrorMessage(source)));
+      return std::optional<Json>();
+    }
+    ASSIGN_OR_RETURN(std::optional<Json> content,
+                     k8s::Find(ctx_, api_, VolumeSnapshotContentKey(content_name)));
+    if (!content.has_value() || BeingDeleted(*content)) {
+      return Refuse(absl::StrCat("lost its VolumeSnapshotContent ", content_name));
+    }
+    if (GetString(*content, {"spec", "volumeSnapshotRef", "uid"}) != Uid(source)) {
+      return Refuse(absl::StrCat("names the VolumeSnapshotContent ", content_name,
+                                 ", which belongs to another"));
+    }
+    exposure_.driver = GetString(*content, {"spec", "driver"});
+    exposure_.cut_at = CutTime(*content);
+    if (HasNoBlockDevices(exposure_.driver)) {
+      return RefuseBlock("the driver serves file systems only");
+    }
+    if (!ReadyToUse(source) || HandleOf(*content).empty()) {
+      Wait(WithWords(absl::StrCat(label, " to be ready to use"), ErrorMessage(source)));
+      return std::optional<Json>();
+    }
+    return content;
+  }
+
+  // Nothing may be made of the handle before this: it would be lost with the source's namespace.
+  absl::StatusOr<Json> Retain(const Json& source, const Json& content) {
+    ASSIGN_OR_RETURN(
+        const Json retained,
+        api_.Patch(ctx_, VolumeSnapshotContentKey(Name(content)), k8s::PatchKind::kMerge,
+                   {{"spec", {{"deletionPolicy", "Retain"}}}}, ""));
+    if (GetString(retained, {"spec", "deletionPolicy"}) != "Retain" ||
+        GetString(retained, {"spec", "volumeSnapshotRef", "uid"}) != Uid(source) ||
+        HandleOf(retained).empty()) {
+      return Refuse(
+          absl::StrCat("cannot be retained: VolumeSnapshotContent ", Name(content), " changed"));
+    }
+    return retained;
+  }
+
+  absl::StatusOr<std::optional<Json>> TakeOver() {
+    ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx_, api_, SourceKey(request_)));
+    if (!source.has_value() || BeingDeleted(*source)) {
+      return Refuse("was deleted by somebody before it was taken over; back up again");
+    }
+    ASSIGN_OR_RETURN(const std::optional<Json> ready, ReadySource(*source));
+    if (!ready.has_value()) {
+      return ready;
+    }
+    ASSIGN_OR_RETURN(const Json retained, Retain(*source, *ready));
+    ASSIGN_OR_RETURN(const Json content, MakeContent(*source, retained));
+    absl::StatusOr<Json> made = api_.Create(ctx_, VolumeSnapshotContentType(), "", content);
+    if (absl::IsAlreadyExists(made.status())) {
+      made = api_.Get(ctx_, VolumeSnapshotContentKey(request_.name));
+    }
+    RETURN_IF_ERROR(Annotate(made.status(), "take over the volume snapshot"));
+    return std::optional<Json>(*std::move(made));
+  }
+
+  absl::StatusOr<Json> MakeContent(const Json& source, const Json& retained) {
+    ASSIGN_OR_RETURN(const SourceClaim claim, ReadSourceClaim(ctx_, api_, source));
+    ASSIGN_OR_RETURN(const k8s::ObjectList classes,
+                     api_.List(ctx_, VolumeSnapshotClassType(), "", {}));
+    const int64_t size_bytes = std::max({RestoreSizeBytes(retained).value_or(0), claim.size_bytes,
+                                         QuantityAt(source, {"status", "restoreSize"})});
+    if (size_bytes <= 0) {
+      return Refuse("has no known size: neither its restoreSize nor its claim says it");
+    }
+    StaticContent content;
+    content.name = request_.name;
+    content.driver = exposure_.driver;
+    content.handle = HandleOf(retained);
+    content.snapshot_namespace = request_.mover_namespace;
+    content.snapshot_name = request_.name;
+    content.deletion_policy = "Retain";
+    content.class_name = ClassOfDriver(classes.items, content.driver,
+                                       GetString(retained, {"spec", "volumeSnapshotClassName"}));
+    content.labels = request_.labels;
+    if (const std::string node = Label(retained, velero::kManagedByLabel); !node.empty()) {
+      content.labels.emplace(velero::kManagedByLabel, node);
+    }
+    content.annotations = DeletionSecretAnnotations(retained);
+    content.annotations.emplace(kModeChangeAnnotation, "true");
+    content.annotations.emplace(kSourceUidAnnotation, Uid(source));
+    content.annotations.emplace(kSizeAnnotation, absl::StrCat(size_bytes));
+    content.annotations.emplace(kStorageClassAnnotation, claim.storage_class);
+    if (!claim.node_affinity.is_null()) {
+      content.annotations.emplace(kNodeAffinityAnnotation, DumpJson(claim.node_affinity));
+    }
+    if (exposure_.cut_at.has_value()) {
+      content.annotations.emplace(kCutAtAnnotation, ToRfc3339(*exposure_.cut_at));
+    }
+    content.annotations.emplace(kReadyAtAnnotation,
+                                ToRfc3339(ReadyTime(source).value_or(ctx_.clock->Now())));
+    // The snapshot controller adds it once it has bound the content; until then, too, nothing may
+    // vanish with the driver's snapshot left behind.
+    content.finalizers = {velero::kContentBoundProtectionFinalizer};
+    return MakeStaticContent(content);
+  }
+
+  // --- What is ours
+
+  absl::Status CheckOurs(const Json& content) const {
+    if (!HasLabels(content, request_.labels) ||
+        GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) !=
+            request_.mover_namespace ||
+        GetString(content, {"spec", "volumeSnapshotRef", "name"}) != request_.name) {
+      return Refuse(absl::StrCat("cannot be taken over: VolumeSnapshotContent ", request_.name,
+                                 " is somebody else's"));
+    }
+    return BeingDeleted(content)
+               ? Refuse(absl::StrCat("is being dropped with VolumeSnapshotContent ", request_.name))
+               : absl::OkStatus();
+  }
+
+  void ReadContent(const Json& content) {
+    exposure_.driver = GetString(content, {"spec", "driver"});
+    exposure_.snapshot_handle = HandleOf(content);
+    exposure_.cut_at = FromRfc3339(Annotation(content, kCutAtAnnotation));
+    exposure_.ready_at = FromRfc3339(Annotation(content, kReadyAtAnnotation));
+    exposure_.storage_class = request_.storage_class.empty()
+                                  ? Annotation(content, kStorageClassAnnotation)
+                                  : request_.storage_class;
+    if (!absl::SimpleAtoi(Annotation(content, kSizeAnnotation), &exposure_.size_bytes)) {
+      exposure_.size_bytes = 0;
+    }
+  }
+
+  // What a driver that cannot be asked would not know: the handle, and when it was cut.
+  absl::Status WriteHandle(const Json& content) {
+    if (!SnapshotHandle(content).empty()) {
+      return absl::OkStatus();
+    }
+    Json status = {{"snapshotHandle", exposure_.snapshot_handle}};
+    if (exposure_.cut_at.has_value()) {
+      status["creationTime"] = absl::ToUnixNanos(*exposure_.cut_at);
+    }
+    return api_
+        .Patch(ctx_, VolumeSnapshotContentKey(request_.name), k8s::PatchKind::kMerge,
+               {{"status", status}}, "status")
+        .status();
+  }
+
+  absl::StatusOr<Json> EnsureSnapshot(const Json& content) {
+    const k8s::ObjectKey key = OwnSnapshotKey(request_);
+    ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, key));
+    if (found.has_value()) {
+      if (BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
+        return Refuse(absl::StrCat("cannot be used: ", ToString(key),
+                                   " is being deleted, or somebody else's"));
+      }
+      return *found;
+    }
+    Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                     {"kind", "VolumeSnapshot"},
+                     {"metadata", MetadataOf(request_)}};
+    SetJson(snapshot, {"spec", "source", "volumeSnapshotContentName"}, request_.name);
+    // Without its class here a driver's metadata service refuses it.
+    if (const std::string name = GetString(content, {"spec", "volumeSnapshotClassName"});
+        !name.empty()) {
+      SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, name);
+    }
+    RETURN_IF_ERROR(
+        api_.Create(ctx_, VolumeSnapshotType(), request_.mover_namespace, snapshot).status());
+    return api_.Get(ctx_, key);
+  }
+
+  // The source is ours to remove, and the driver's snapshot has its content already.
+  absl::Status ForgetSource(const Json& content) {
+    ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx_, api_, SourceKey(request_)));
+    if (!source.has_value() || Uid(*source) != Annotation(content, kSourceUidAnnotation) ||
+        BeingDeleted(*source)) {
+      return absl::OkStatus();
+    }
+    return RetainAndForget(ctx_, api_, *source);
+  }
+
+  // --- The claim
+
+  Json MakeClaim(bool read_only_many) const {
+    Json claim = {{"apiVersion", "v1"},
+                  {"kind", "PersistentVolumeClaim"},
+                  {"metadata", MetadataOf(request_)}};
+    if (!request_.source_claim.empty()) {
+      claim["metadata"]["annotations"] = {{kClaimNamespaceAnnotation, request_.source_namespace},
+                                          {kClaimAnnotation, request_.source_claim}};
+    }
+    Json& spec = claim["spec"];
+    spec["accessModes"] = Json::array({read_only_many ? "ReadOnlyMany" : "ReadWriteOnce"});
+    spec["volumeMode"] = "Block";
+    spec["dataSource"] = {{"apiGroup", "snapshot.storage.k8s.io"},
+                          {"kind", "VolumeSnapshot"},
+                          {"name", request_.name}};
+    SetJson(spec, {"resources", "requests", "storage"}, absl::StrCat(exposure_.size_bytes));
+    if (!exposure_.storage_class.empty()) {
+      spec["storageClassName"] = exposure_.storage_class;
+    }
+    return claim;
+  }
+
+  // Nothing while one for many readers is still going.
+  absl::StatusOr<std::optional<Json>> EnsureClaim(const Json& content) {
+    const k8s::ObjectKey key = OwnClaimKey(request_);
+    ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key));
+    if (found.has_value()) {
+      if (!HasLabels(*found, request_.labels)) {
+        return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
+      }
+      return BeingDeleted(*found) ? std::optional<Json>() : found;
+    }
+    const bool read_only_many =
+        request_.read_only_many && Annotation(content, kReadOnlyManyAnnotation).empty();
+    ASSIGN_OR_RETURN(Json made, api_.Create(ctx_, PersistentVolumeClaimType(),
+                                            request_.mover_namespace, MakeClaim(read_only_many)));
+    return std::optional<Json>(std::move(made));
+  }
+
+  absl::StatusOr<Exposure> LookAtClaim(const Json& content, const Json& claim) {
+    const std::string phase = GetString(claim, {"status", "phase"});
+    if (phase == "Lost") {
+      return Refuse(absl::StrCat("lost the volume that ", ToString(OwnClaimKey(request_)),
+                                 " was filled with"));
+    }
+    ASSIGN_OR_RETURN(const bool waits_for_pod,
+                     WaitsForFirstConsumer(ctx_, api_, exposure_.storage_class));
+    if (waits_for_pod) {
+      ReadNodeAffinity(content);
+    }
+    if (phase == "Bound") {
+      return Ready();
+    }
+    ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim));
+    if (!refusal.empty() && FindJson(claim, {"spec", "accessModes"}) != nullptr &&
+        claim["spec"]["accessModes"] == Json::array({"ReadOnlyMany"})) {
+      return FallBackToOneReader(claim);
+    }
+    if (IsDefiniteRefusal(refusal)) {
+      return RefuseBlock(refusal);
+    }
+    return waits_for_pod ? Ready()
+                         : Wait(WithWords(absl::StrCat(ToString(OwnClaimKey(request_)),
+                                                       " to be filled from the volume snapshot"),
+                                          refusal));
+  }
+
+  Exposure Ready() {
+    exposure_.state = Exposure::State::kReady;
+    return exposure_;
+  }
+
+  void ReadNodeAffinity(const Json& content) {
+    const absl::StatusOr<Json> affinity =
+        ParseJsonObject(Annotation(content, kNodeAffinityAnnotation));
+    exposure_.node_affinity = affinity.ok() ? *affinity : Json();
+  }
+
+  absl::StatusOr<Exposure> FallBackToOneReader(const Json& claim) {
+    Json mark;
+    SetJson(mark, {"metadata", "annotations", kReadOnlyManyAnnotation}, "refused");
+    RETURN_IF_ERROR(
+        api_.Patch(ctx_, VolumeSnapshotContentKey(request_.name), k8s::PatchKind::kMerge, mark, "")
+            .status());
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(
+        api_.Delete(ctx_, OwnClaimKey(request_), {.uid = Uid(claim), .resource_version = ""})));
+    return Wait("a claim for many readers to be gone");
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const ExposeRequest& request_;
+  Exposure exposure_;
+};
+
+// --- Removing
+
+// A class may say that its volumes are kept when their claims go; what is made to be read once is
+// not.
+absl::Status LetVolumeGo(const CallContext& ctx, k8s::ApiClient& api, const Json& claim) {
+  const std::string volume_name = GetString(claim, {"spec", "volumeName"});
+  if (volume_name.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(volume_name)));
+  if (!volume.has_value() || GetString(*volume, {"spec", "claimRef", "uid"}) != Uid(claim) ||
+      GetString(*volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete") {
+    return absl::OkStatus();
+  }
+  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeKey(volume_name), k8s::PatchKind::kMerge,
+                                       {{"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}},
+                                       "")
+                                 .status());
+}
+
+absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
+                         const ExposeRequest& request) {
+  ASSIGN_OR_RETURN(const std::optional<Json> claim, k8s::Find(ctx, api, OwnClaimKey(request)));
+  if (!claim.has_value() || !HasLabels(*claim, request.labels)) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(LetVolumeGo(ctx, api, *claim));
+  if (BeingDeleted(*claim)) {
+    return absl::OkStatus();
+  }
+  return k8s::IgnoreNotFound(
+      api.Delete(ctx, OwnClaimKey(request), {.uid = Uid(*claim), .resource_version = ""}));
+}
+
+absl::Status RemoveOwnSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                               const ExposeRequest& request) {
+  ASSIGN_OR_RETURN(const std::optional<Json> snapshot,
+                   k8s::Find(ctx, api, OwnSnapshotKey(request)));
+  if (!snapshot.has_value() || BeingDeleted(*snapshot) || !HasLabels(*snapshot, request.labels)) {
+    return absl::OkStatus();
+  }
+  return k8s::IgnoreNotFound(
+      api.Delete(ctx, OwnSnapshotKey(request), {.uid = Uid(*snapshot), .resource_version = ""}));
+}
+
+// `content`: that took the source over, if one did.
+absl::Status RemoveSource(const CallContext& ctx, k8s::ApiClient& api, const ExposeRequest& request,
+                          const std::optional<Json>& content, SnapshotFate fate) {
+  ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx, api, SourceKey(request)));
+  if (!source.has_value()) {
+    return absl::OkStatus();
+  }
+  if (content.has_value() && Annotation(*content, kSourceUidAnnotation) == Uid(*source)) {
+    return BeingDeleted(*source) ? absl::OkStatus() : RetainAndForget(ctx, api, *source);
+  }
+  return fate == SnapshotFate::kDelete && !content.has_value()
+             ? RemoveSnapshot(ctx, api, SourceKey(request), Uid(*source))
+             : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                        const ExposeRequest& request) {
+  if (request.name.empty() || request.source_namespace.empty() || request.source_snapshot.empty() ||
+      request.mover_namespace.empty()) {
+    return absl::InvalidArgumentError("no volume snapshot is named that could be read");
+  }
+  return Exposer(ctx, api, request).Run();
+}
+
+absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& api,
+                            const ExposeRequest& request, SnapshotFate fate) {
+  RETURN_IF_ERROR(RemoveClaim(ctx, api, request));
+  RETURN_IF_ERROR(RemoveOwnSnapshot(ctx, api, request));
+  ASSIGN_OR_RETURN(std::optional<Json> content,
+                   k8s::Find(ctx, api, VolumeSnapshotContentKey(request.name)));
+  if (content.has_value() && !HasLabels(*content, request.labels)) {
+    content.reset();
+  }
+  if (!request.source_snapshot.empty()) {
+    RETURN_IF_ERROR(RemoveSource(ctx, api, request, content, fate));
+  }
+  if (fate == SnapshotFate::kDelete && content.has_value() && !BeingDeleted(*content)) {
+    return DropWithSnapshot(ctx, api, *content);
+  }
+  return absl::OkStatus();
+}
+
+const std::vector<absl::string_view>& FileOnlyDrivers() {
+  static const auto& drivers = *new std::vector<absl::string_view>{
+      "nfs.csi.k8s.io",
+      "smb.csi.k8s.io",
+      "cephfs.csi.ceph.com",
+      "nfs.csi.ceph.com",
+      "efs.csi.aws.com",
+      "fsx.csi.aws.com",
+      "file.csi.azure.com",
+      "filestore.csi.storage.gke.io",
+      "gcsfuse.csi.storage.gke.io",
+      "csi.juicefs.com",
+      "cephfs.manila.csi.openstack.org",
+      "nfs.manila.csi.openstack.org",
+  };
+  return drivers;
+}
+
+bool HasNoBlockDevices(absl::string_view driver) {
+  const std::vector<absl::string_view>& drivers = FileOnlyDrivers();
+  return std::any_of(drivers.begin(), drivers.end(), [driver](absl::string_view name) {
+    return driver == name || absl::EndsWith(driver, absl::StrCat(".", name));
+  });
+}
+
+std::string ExcludingPolicyRule(absl::string_view driver) {
+  return absl::StrCat("{conditions: {csi: {driver: ", driver, "}}, action: {type: fs-backup}}");
+}
+
+}  // namespace csidelta::csi

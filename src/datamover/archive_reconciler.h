@@ -1,0 +1,49 @@
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "datamover/mover_environment.h"
+#include "k8s/reconcile_loop.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::datamover {
+
+// How often the Backup of a DataUpload that is Completed is looked at, until it is over.
+inline constexpr absl::Duration kArchiveLookEvery = absl::Seconds(30);
+
+// Looks at DataUploads that are Completed until their Backup is over, too: Velero writes a
+// DataUpload into the backup's archive at the very end, and only what stands there is restored, and
+// deleted with the backup.
+//
+//   Backup, of the very uid that the DataUpload names as its owner    what was moved
+//   ---------------------------------------------------------------   ---------------------------
+//   Completed, PartiallyFailed                                        is in the archive: stays
+//   Failed: it never came to its end                                  is in none: asked to go, once
+//   any other phase                                                   is looked at again
+//   gone, or another one of that name                                 stays: who knows why
+//
+// What goes is found by the upload's own tag, so that nothing that a DataUpload says of itself can
+// name what is another's. Borrows `env`.
+class ArchiveReconciler : public k8s::Reconciler {
+ public:
+  explicit ArchiveReconciler(const MoverEnvironment& env) : env_(env) {}
+
+  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
+
+ private:
+  absl::Status AskToGo(const CallContext& ctx, const Json& object, const velero::DataUpload& upload,
+                       const std::string& backup);
+
+  const MoverEnvironment& env_;
+  std::mutex mutex_;
+  std::set<std::string> archived_;  // uids of Backups; guarded by mutex_
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "csi/snapshot_types.h"
+#include "k8s/follow.h"
+
+namespace csidelta::datamover {
+
+// What is worth knowing of each object of a kind, as long as it is there; all is passed on to the
+// next who follows them. Thread-safe.
+template <typename Entry>
+class Census : public k8s::ObjectFollower {
+ public:
+  using Reader = std::function<Entry(const Json& object)>;
+
+  // Borrows `next`.
+  Census(Reader read, k8s::ObjectFollower& next) : read_(std::move(read)), next_(next) {}
+
+  void OnAll(const std::vector<Json>& objects) override {
+    {
+      std::scoped_lock lock(mutex_);
+      entries_.clear();
+      for (const Json& object : objects) {
+        entries_.emplace(csi::Uid(object), read_(object));
+      }
+    }
+    next_.OnAll(objects);
+  }
+
+  void OnEvent(const k8s::WatchEvent& event) override {
+    {
+      std::scoped_lock lock(mutex_);
+      if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
+        entries_.erase(csi::Uid(event.object));
+      } else {
+        entries_.insert_or_assign(csi::Uid(event.object), read_(event.object));
+      }
+    }
+    next_.OnEvent(event);
+  }
+
+  std::vector<Entry> All() const {
+    std::vector<Entry> all;
+    std::scoped_lock lock(mutex_);
+    for (const auto& [uid, entry] : entries_) {
+      all.push_back(entry);
+    }
+    return all;
+  }
+
+ private:
+  const Reader read_;
+  k8s::ObjectFollower& next_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;  // Guarded by mutex_; by uid.
+};
+
+}  // namespace csidelta::datamover

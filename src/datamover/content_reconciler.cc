@@ -1,0 +1,65 @@
+#include "datamover/content_reconciler.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/base_snapshots.h"
+#include "csi/snapshot_types.h"
+#include "datamover/upload_reconciler.h"
+#include "datamover/volume_task.h"
+#include "k8s/find.h"
+
+namespace csidelta::datamover {
+
+k8s::FollowedObjects ExposedContents() {
+  return {
+      .type = csi::VolumeSnapshotContentType(), .namespace_name = "", .label_selector = kTaskLabel};
+}
+
+ContentReconciler::ContentReconciler(const MoverEnvironment& env, const WakeTable& wakes,
+                                     std::set<std::string> velero_namespaces,
+                                     std::function<bool()> is_synced)
+    : env_(env),
+      wakes_(wakes),
+      velero_namespaces_(std::move(velero_namespaces)),
+      is_synced_(std::move(is_synced)) {}
+
+bool ContentReconciler::IsOursToRemove(const Json& content) const {
+  return csi::Label(content, kTaskLabel) == csi::Name(content) &&
+         GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == env_.mover_namespace &&
+         velero_namespaces_.contains(csi::Label(content, kVeleroNamespaceLabel)) &&
+         csi::Label(content, csi::kBaseLabel) != "true" && !csi::BeingDeleted(content);
+}
+
+absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,
+                                                        const Json& object) {
+  if (!IsOursToRemove(object)) {
+    return absl::InfiniteFuture();
+  }
+  if (!is_synced_()) {
+    return ctx.clock->Now() + kUntilSynced;
+  }
+  const std::string stem = csi::Name(object);
+  const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
+  if (wakes_.Wake(stem)) {
+    return later;
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> task,
+                   k8s::Find(ctx, env_.api, {VolumeTaskType(), env_.mover_namespace, stem}));
+  if (task.has_value()) {  // Who looks after tasks looks after this.
+    return later;
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> fresh,
+                   k8s::Find(ctx, env_.api, csi::VolumeSnapshotContentKey(stem)));
+  if (fresh.has_value() && IsOursToRemove(*fresh)) {
+    CSIDELTA_LOG(kWarn, "a volume snapshot is left of a DataUpload that is over; it is removed",
+                 {"task", stem});
+    RETURN_IF_ERROR(
+        RemoveUploadExposure(ctx, env_, stem, csi::Label(*fresh, kVeleroNamespaceLabel)));
+  }
+  return later;
+}
+
+}  // namespace csidelta::datamover

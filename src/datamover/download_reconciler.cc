@@ -1,0 +1,280 @@
+#include "datamover/download_reconciler.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/restored_volume.h"
+#include "csi/snapshot_types.h"
+#include "datamover/repository_access.h"
+#include "datamover/volume_task.h"
+#include "datamover/worker_pod.h"
+#include "datamover/worker_run.h"
+#include "incremental/file_system.h"
+#include "k8s/event_recorder.h"
+#include "k8s/find.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using velero::DataPhase;
+
+// Which target it was that was seen first; the volume that was filled for it, and since when it is
+// being given to it.
+constexpr char kTargetUidAnnotation[] = "mover.csi-delta.io/target-uid";
+constexpr char kVolumeAnnotation[] = "mover.csi-delta.io/volume";
+constexpr char kFileSystemAnnotation[] = "mover.csi-delta.io/file-system";
+constexpr char kHandingOverAtAnnotation[] = "mover.csi-delta.io/handing-over-at";
+
+class DownloadStep : public TransferStep {
+ public:
+  DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns,
+               const std::function<void(const DownloadEnd&)>& on_end, velero::DataDownload download,
+               velero::DataReference reference, Json object)
+      : TransferStep(ctx, env, turns,
+                     {.task = TaskKind::kDownload,
+                      .type = csi::DataDownloadType(),
+                      .volume = absl::StrCat(download.target_namespace, "/", download.target_claim),
+                      .moving = "downloading"},
+                     download, std::move(object)),
+        download_(std::move(download)),
+        reference_(std::move(reference)),
+        on_end_(on_end) {}
+
+ private:
+  absl::StatusOr<TaskVolume> Volume() override {
+    return TaskVolume{.namespace_name = download_.target_namespace,
+                      .claim = download_.target_claim,
+                      .claim_uid = reference_.claim_uid};
+  }
+
+  csi::RestoreRequest Restoring(Json owner) const {
+    return {.name = stem_,
+            .mover_namespace = env_.mover_namespace,
+            .target_namespace = download_.target_namespace,
+            .target_claim = download_.target_claim,
+            .target_uid = object_.Annotation(kTargetUidAnnotation),
+            .size_bytes_least = download_.snapshot_size_bytes,
+            .file_system = FileSystem(),
+            .ignore_delay_binding = env_.settings.ignore_delay_binding,
+            .labels = labels_,
+            .owner = std::move(owner)};
+  }
+
+  // What the worker has seen is so, whatever anybody expects.
+  std::string FileSystem() const {
+    const std::string seen = object_.Annotation(kFileSystemAnnotation);
+    return seen.empty() ? GetString(object_.json(), {"spec", "targetVolume", "fsType"}) : seen;
+  }
+
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override {
+    ASSIGN_OR_RETURN(const csi::RestoredVolume volume,
+                     csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))));
+    if (!volume.target_uid.empty()) {
+      object_.SetAnnotation(kTargetUidAnnotation, volume.target_uid);
+    }
+    RETURN_IF_ERROR(Write());
+    if (volume.state == csi::RestoredVolume::State::kWaiting) {
+      return WorkerRun::NextPod{.pod = {},
+                                .waiting_for = absl::StrCat("waits for ", volume.waiting_for)};
+    }
+    ASSIGN_OR_RETURN(RepositoryAccess access, Access());
+    return run_.PodFor(ctx_, task,
+                       {.verb = {"restore", reference_.snapshot_id, "--json", "--target",
+                                 kVolumePath, "--memory-budget",
+                                 absl::StrCat(MemoryBudgetBytes(env_.settings.worker.resources))},
+                        .access = std::move(access),
+                        .storage_class = volume.storage_class,
+                        .node_affinity = volume.node_affinity});
+  }
+
+  absl::Status LookAtClaim(const Json& task) override {
+    return csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))).status();
+  }
+
+  absl::StatusOr<RepositoryAccess> Access() {
+    absl::StatusOr<RepositoryAccess> access =
+        OpenRepositoryAccess(ctx_, env_.api,
+                             {.velero_namespace = download_.namespace_name,
+                              .location = download_.storage_location,
+                              .mover_namespace = env_.mover_namespace,
+                              .repository_path = velero::RepositoryPath(reference_),
+                              .for_writing = false,
+                              .required_key = reference_.key},
+                             env_.secure_random);
+    // What is not there now is not expected to come.
+    return absl::IsNotFound(access.status())
+               ? absl::FailedPreconditionError(access.status().message())
+               : std::move(access);
+  }
+
+  // --- From the worker's volume to the target's
+
+  // From here on the volume is known, whatever becomes of the claim that it was filled through.
+  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override {
+    ASSIGN_OR_RETURN(const std::optional<Json> claim,
+                     k8s::Find(ctx_, env_.api, csi::ClaimKey(env_.mover_namespace, stem_)));
+    const std::string volume = claim.has_value() ? GetString(*claim, {"spec", "volumeName"}) : "";
+    if (volume.empty()) {
+      return BeginFailure("the volume that was filled is gone: somebody deleted its claim");
+    }
+    object_.SetPhase(DataPhase::kInProgress);
+    if (!download_.started_at.has_value()) {  // It was done before it was seen to begin.
+      object_.SetStatus("startTimestamp", Stamp());
+    }
+    object_.SetAnnotation(kVolumeAnnotation, volume);
+    if (const std::string seen = GetString(task.result, {"file_system"});
+        incremental::IsFileSystem(seen)) {
+      object_.SetAnnotation(kFileSystemAnnotation, seen);
+    }
+    object_.SetTime(kHandingOverAtAnnotation, Now());
+    object_.SetProgress(task.total_bytes, task.total_bytes);
+    RETURN_IF_ERROR(Write());
+    return Now();
+  }
+
+  // Whether the target has the volume now.
+  absl::StatusOr<csi::HandOver> HandOverNow() {
+    RETURN_IF_ERROR(run_.Remove(ctx_));
+    return csi::HandVolumeOver(ctx_, env_.api, Restoring(Json()),
+                               object_.Annotation(kVolumeAnnotation));
+  }
+
+  bool IsConcluding() const override { return !object_.Annotation(kVolumeAnnotation).empty(); }
+
+  absl::StatusOr<absl::Time> GoOnConcluding() override {
+    const absl::StatusOr<csi::HandOver> over = HandOverNow();
+    if (absl::IsFailedPrecondition(over.status())) {
+      return BeginFailure(over.status().message());
+    }
+    if (over.ok() && over->is_done) {
+      return Complete();
+    }
+    const absl::Time deadline =
+        object_.TimeOf(kHandingOverAtAnnotation).value_or(Now()) + kHandOverTimeMax;
+    if (Now() >= deadline) {
+      return BeginFailure(absl::StrCat(
+          "its volume was filled, but not bound to it within ",
+          absl::FormatDuration(kHandOverTimeMax), ": ",
+          over.ok() ? absl::StrCat("waits for ", over->waiting_for) : over.status().message()));
+    }
+    RETURN_IF_ERROR(over.status());
+    object_.SetMessage(absl::StrCat("waits for ", over->waiting_for));
+    RETURN_IF_ERROR(Write());
+    return std::min(deadline, Now() + kTransferLookAgain);
+  }
+
+  // --- Its end
+
+  absl::StatusOr<absl::Time> Complete() {
+    restored_bytes_ = GetInt(object_.json(), {"status", "progress", "totalBytes"});
+    return End(DataPhase::kCompleted, "");
+  }
+
+  // Half given is sooner finished than taken back.
+  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) override {
+    if (!IsConcluding()) {
+      return std::optional<absl::Time>();
+    }
+    const absl::StatusOr<csi::HandOver> over = HandOverNow();
+    if (over.ok() && over->is_done) {
+      ASSIGN_OR_RETURN(const absl::Time next, Complete());
+      return std::optional(next);
+    }
+    const bool may_wait = !absl::IsFailedPrecondition(over.status()) && Now() < latest;
+    return may_wait ? std::optional(std::min(latest, Now() + kTransferLookAgain)) : std::nullopt;
+  }
+
+  absl::Status RemoveAll() override {
+    RETURN_IF_ERROR(run_.Remove(ctx_));
+    return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(Json()),
+                                     object_.Annotation(kVolumeAnnotation));
+  }
+
+  std::string StageWord() const override {
+    return IsConcluding() ? "binding" : TransferStep::StageWord();
+  }
+
+  void Tell(DataPhase phase, const std::string& message) override {
+    const bool is_good = phase == DataPhase::kCompleted;
+    Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, velero::ToString(phase),
+         is_good ? absl::StrCat("volume ", download_.target_namespace, "/", download_.target_claim,
+                                " is restored")
+                 : message);
+    on_end_({.download = download_, .phase = phase, .restored_bytes = restored_bytes_});
+  }
+
+  const velero::DataDownload download_;
+  const velero::DataReference reference_;
+  const std::function<void(const DownloadEnd&)>& on_end_;
+  int64_t restored_bytes_ = 0;
+};
+
+// The text may come from anybody who may write a DataDownload, and names a place in the bucket.
+absl::StatusOr<velero::DataReference> ReferenceOf(const velero::DataDownload& download) {
+  if (download.snapshot_id.empty()) {
+    return absl::InvalidArgumentError(
+        "spec.snapshotID is empty: the backup's upload of this volume did not complete; restore "
+        "from another backup");
+  }
+  absl::StatusOr<velero::DataReference> reference =
+      velero::ParseDataReference(download.snapshot_id);
+  return reference.ok() ? std::move(reference) : Annotate(reference.status(), "spec.snapshotID");
+}
+
+}  // namespace
+
+DownloadReconciler::DownloadReconciler(const MoverEnvironment& env, TurnTable& turns,
+                                       std::function<void(const DownloadEnd&)> on_end)
+    : TransferReconciler(env, csi::DataDownloadType()), turns_(turns), on_end_(std::move(on_end)) {}
+
+absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(const CallContext& ctx,
+                                                                          Json object) {
+  ASSIGN_OR_RETURN(velero::DataDownload download, velero::ParseDataDownload(object));
+  ASSIGN_OR_RETURN(velero::DataReference reference, ReferenceOf(download));
+  if (download.phase == DataPhase::kInProgress) {
+    keeper_.Keep(ctx, env_.api,
+                 {.velero_namespace = download.namespace_name,
+                  .location = download.storage_location,
+                  .mover_namespace = env_.mover_namespace},
+                 StemOf("DataDownload", download.uid));
+  }
+  return std::make_unique<DownloadStep>(ctx, env_, turns_, on_end_, std::move(download),
+                                        std::move(reference), std::move(object));
+}
+
+std::optional<Mover> MoverOfDownload(const Json& object) {
+  const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
+  if (!download.ok() || !IsToBeMoved(object)) {
+    return std::nullopt;
+  }
+  return MoverOf(object, csi::DataDownloadType().kind,
+                 absl::StrCat("target/", download->target_namespace, "/", download->target_claim),
+                 download->target_namespace, "");
+}
+
+absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                                     const Json& task) {
+  const std::string stem = csi::Name(task);
+  const auto remove_volume = [&](const VolumeTaskSpec& spec, const Json& download) -> absl::Status {
+    return csi::RemoveRestoredVolume(ctx, env.api,
+                                     {.name = stem,
+                                      .mover_namespace = env.mover_namespace,
+                                      .target_namespace = spec.volume.namespace_name,
+                                      .target_claim = spec.volume.claim,
+                                      .target_uid = csi::Annotation(download, kTargetUidAnnotation),
+                                      .size_bytes_least = 0,
+                                      .file_system = "",
+                                      .ignore_delay_binding = false,
+                                      .labels = LabelsFor(stem, spec.subject.namespace_name),
+                                      .owner = Json()},
+                                     csi::Annotation(download, kVolumeAnnotation));
+  };
+  return RemoveTransferLeftovers(ctx, env, csi::DataDownloadType(), task, remove_volume);
+}
+
+}  // namespace csidelta::datamover

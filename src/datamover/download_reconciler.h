@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "datamover/mover_environment.h"
+#include "datamover/repository_access.h"
+#include "datamover/transfer_step.h"
+#include "datamover/turns.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::datamover {
+
+// How a download ended.
+struct DownloadEnd {
+  velero::DataDownload download;
+  velero::DataPhase phase;
+  int64_t restored_bytes = 0;
+};
+
+// How long a target may take to be bound to the volume that was filled for it.
+inline constexpr absl::Duration kHandOverTimeMax = absl::Minutes(10);
+
+// Moves DataDownloads, each look a TransferStep: the worker fills a volume of its own, which is
+// then given to the target:
+//
+//   the target is there, and where its class wants that, a Pod was scheduled that uses it; a claim
+//   of its own, Secret, Pod ---> InProgress --- task Succeeded: volume, handing-over-at; the volume
+//   is given to the target until the two are bound ---> Completed
+//
+// What is cancelled when it is half given is sooner finished than taken back.
+class DownloadReconciler : public TransferReconciler {
+ public:
+  // Borrows both. `on_end` is told of each that ended, once or, after a crash, never.
+  DownloadReconciler(const MoverEnvironment& env, TurnTable& turns,
+                     std::function<void(const DownloadEnd&)> on_end);
+
+ private:
+  absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
+                                                        Json object) override;
+
+  TurnTable& turns_;
+  const std::function<void(const DownloadEnd&)> on_end_;
+  AccessKeeper keeper_;
+};
+
+// What a DataDownload is to the table of turns; nothing for one that is over, or not ours.
+std::optional<Mover> MoverOfDownload(const Json& object);
+
+// Removes what is left of a DataDownload's task when the DataDownload has its last phase, or is
+// gone: nobody else will. A volume that its target has stays.
+absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                                     const Json& task);
+
+}  // namespace csidelta::datamover

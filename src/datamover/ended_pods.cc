@@ -1,0 +1,56 @@
+#include "datamover/ended_pods.h"
+
+#include <algorithm>
+
+#include "csi/snapshot_types.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// What a kubelet says of a container that it does not find any more.
+constexpr char kUnknown[] = "ContainerStatusUnknown";
+
+bool IsTerminated(const Json& container) {
+  const Json* terminated = FindJson(container, {"state", "terminated"});
+  return terminated != nullptr && !GetString(*terminated, {"containerID"}).empty() &&
+         GetString(*terminated, {"reason"}) != kUnknown;
+}
+
+bool HasSurelyEnded(const Json& pod) {
+  const Json* containers = FindJson(pod, {"status", "containerStatuses"});
+  return containers != nullptr && containers->is_array() && !containers->empty() &&
+         std::all_of(containers->begin(), containers->end(), IsTerminated);
+}
+
+}  // namespace
+
+void EndedPods::Note(const Json& pod) {
+  Entry entry = {.uid = csi::Uid(pod), .repository = csi::Annotation(pod, kRepositoryAnnotation)};
+  if (entry.repository.empty() || !HasSurelyEnded(pod) || Has(entry.uid)) {
+    return;
+  }
+  std::scoped_lock lock(mutex_);
+  entries_.push_front(std::move(entry));
+  if (entries_.size() > kAllMax) {
+    entries_.pop_back();
+  }
+}
+
+bool EndedPods::Has(absl::string_view uid) const {
+  std::scoped_lock lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [uid](const Entry& entry) { return entry.uid == uid; });
+}
+
+std::vector<std::string> EndedPods::Of(absl::string_view repository) const {
+  std::vector<std::string> uids;
+  std::scoped_lock lock(mutex_);
+  for (const Entry& entry : entries_) {
+    if (entry.repository == repository && uids.size() < kOfOneRepositoryMax) {
+      uids.push_back(entry.uid);
+    }
+  }
+  return uids;
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/json.h"
+
+namespace csidelta::datamover {
+
+// On a worker Pod: the repository that it works on.
+inline constexpr char kRepositoryAnnotation[] = "mover.csi-delta.io/repository";
+
+// Worker Pods whose processes are known to be dead, so that nobody waits for their locks. What
+// counts is the kubelet's word that the containers are terminated: a Pod that is gone from the API
+// server may run on, on a node that nobody reaches. Kept for the newest of each repository, as long
+// as this process lives. Thread-safe.
+class EndedPods {
+ public:
+  static constexpr std::size_t kOfOneRepositoryMax = 16;
+  static constexpr std::size_t kAllMax = 4096;
+
+  // Takes a Pod as it was seen, or as it was when it was deleted.
+  void Note(const Json& pod);
+
+  bool Has(absl::string_view uid) const;
+  // Uids, the newest first.
+  std::vector<std::string> Of(absl::string_view repository) const;
+
+ private:
+  struct Entry {
+    std::string uid;
+    std::string repository;
+  };
+
+  mutable std::mutex mutex_;
+  std::deque<Entry> entries_;  // Guarded by mutex_; the newest first.
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,329 @@
+#include "datamover/keyring.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/crypto.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "velero/labels.h"
+
+namespace csidelta::datamover {
+namespace {
+
+constexpr std::size_t kFingerprintDigits = 16;
+constexpr std::size_t kPasswordBytes = 32;  // before base64
+constexpr std::size_t kPasswordBytesMax = 4096;
+constexpr std::size_t kSecretNameBytesMax = 253;
+// Writers of one Secret at a time: persons, and controllers that make it.
+constexpr int kConflictsMax = 8;
+
+bool IsFingerprint(absl::string_view text) {
+  return text.size() == kFingerprintDigits && std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f');
+         });
+}
+
+// Printable, without blanks, and long enough that nobody tries them all.
+bool IsPassword(absl::string_view text) {
+  return text.size() >= kKeyPasswordBytesMin && text.size() <= kPasswordBytesMax &&
+         std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isgraph(c); });
+}
+
+absl::Status Lacks(absl::string_view fingerprint, const KeyringOwner& owner) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "key ", fingerprint,
+      " is not there, and data may be sealed with it; bring it back: ", ImportCommand(owner)));
+}
+
+absl::StatusOr<std::vector<RepositoryKey>> ReadKeys(const Json& secret) {
+  std::vector<RepositoryKey> keys;
+  for (const auto& [fingerprint, encoded] : GetStringMap(secret, {"data"})) {
+    std::string password;
+    if (!absl::Base64Unescape(encoded, &password) || !IsPassword(password) ||
+        KeyFingerprint(password) != fingerprint) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("what it holds as key ", absl::CHexEscape(fingerprint),
+                       " is another text; put the key back, or take the entry away"));
+    }
+    keys.push_back({.fingerprint = fingerprint, .password = Secret(std::move(password))});
+  }
+  if (keys.size() > kKeysMax) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it holds ", keys.size(), " keys, more than ", kKeysMax,
+                     "; take away those that no repository has any more"));
+  }
+  return keys;
+}
+
+// What the Secret says, whether or not it is all there.
+struct Contents {
+  std::vector<RepositoryKey> keys = {};
+  std::string newest = {};
+  std::set<std::string> confirmed = {};
+
+  bool Has(absl::string_view fingerprint) const {
+    return std::any_of(keys.begin(), keys.end(),
+                       [&](const RepositoryKey& key) { return key.fingerprint == fingerprint; });
+  }
+};
+
+absl::StatusOr<Contents> ReadContents(const Json& secret, const KeyringOwner& owner) {
+  const std::map<std::string, std::string> annotations =
+      GetStringMap(secret, {"metadata", "annotations"});
+  const auto annotation = [&](const char* name) {
+    const auto found = annotations.find(name);
+    return found == annotations.end() ? std::string() : found->second;
+  };
+  if (annotation(kKeyringNamespaceAnnotation) != owner.velero_namespace ||
+      annotation(kKeyringLocationAnnotation) != owner.location) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its annotations name location \"", annotation(kKeyringNamespaceAnnotation),
+                     "/", annotation(kKeyringLocationAnnotation), "\", not ",
+                     owner.velero_namespace, "/", owner.location, "; move it out of the way"));
+  }
+  Contents contents;
+  ASSIGN_OR_RETURN(contents.keys, ReadKeys(secret));
+  contents.newest = annotation(kNewestKeyAnnotation);
+  contents.confirmed = absl::StrSplit(annotation(kConfirmedKeysAnnotation), ',', absl::SkipEmpty());
+  return contents;
+}
+
+absl::StatusOr<Keyring> Complete(Contents contents, const KeyringOwner& owner) {
+  if (!contents.Has(contents.newest)) {
+    return Lacks(contents.newest.empty() ? "(the newest, which is not named)" : contents.newest,
+                 owner);
+  }
+  for (const std::string& fingerprint : contents.confirmed) {
+    if (!contents.Has(fingerprint)) {
+      return Lacks(fingerprint, owner);
+    }
+  }
+  std::sort(contents.keys.begin(), contents.keys.end(),
+            [&](const RepositoryKey& a, const RepositoryKey& b) {
+              return std::pair(a.fingerprint != contents.newest, a.fingerprint) <
+                     std::pair(b.fingerprint != contents.newest, b.fingerprint);
+            });
+  return Keyring{.keys = std::move(contents.keys), .confirmed = std::move(contents.confirmed)};
+}
+
+Json MakeSecret(absl::string_view mover_namespace, const KeyringOwner& owner,
+                const Contents& contents) {
+  Json data = Json::object();
+  for (const RepositoryKey& key : contents.keys) {
+    data[key.fingerprint] = absl::Base64Escape(key.password.Reveal());
+  }
+  return {{"apiVersion", "v1"},
+          {"kind", "Secret"},
+          {"type", "Opaque"},
+          {"metadata",
+           {{"namespace", std::string(mover_namespace)},
+            {"name", KeyringSecretName(owner)},
+            {"labels", {{velero::kExcludeFromBackupLabel, "true"}}},
+            {"annotations",
+             {{kKeyringNamespaceAnnotation, owner.velero_namespace},
+              {kKeyringLocationAnnotation, owner.location},
+              {kNewestKeyAnnotation, contents.newest},
+              {kConfirmedKeysAnnotation, absl::StrJoin(contents.confirmed, ",")}}}}},
+          {"data", std::move(data)}};
+}
+
+absl::Status AnnotateSecret(const absl::Status& status, absl::string_view mover_namespace,
+                            const KeyringOwner& owner) {
+  return Annotate(status, absl::StrCat("Secret ", mover_namespace, "/", KeyringSecretName(owner)));
+}
+
+// Reads the ring, changes it and writes it, until nobody wrote between. What is not there yet has
+// no keys.
+absl::StatusOr<Keyring> Change(const CallContext& ctx, k8s::ApiClient& api,
+                               absl::string_view mover_namespace, const KeyringOwner& owner,
+                               absl::FunctionRef<absl::Status(Contents& contents)> change) {
+  const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
+  absl::Status conflict;
+  for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
+    const absl::StatusOr<Json> secret = api.Get(ctx, key);
+    if (!secret.ok() && !absl::IsNotFound(secret.status())) {
+      return secret.status();
+    }
+    absl::StatusOr<Contents> contents = Contents();
+    if (secret.ok()) {
+      contents = ReadContents(*secret, owner);
+    }
+    RETURN_IF_ERROR(AnnotateSecret(contents.status(), mover_namespace, owner));
+    RETURN_IF_ERROR(change(*contents));
+    const Json wanted = MakeSecret(mover_namespace, owner, *contents);
+    if (secret.ok()) {
+      Json merged = *secret;
+      merged["data"] = wanted["data"];
+      merged["metadata"]["annotations"].update(wanted["metadata"]["annotations"]);
+      conflict = api.Update(ctx, key, merged).status();
+    } else {
+      conflict = api.Create(ctx, csi::SecretType(), mover_namespace, wanted).status();
+    }
+    if (conflict.ok()) {
+      absl::StatusOr<Keyring> keyring = Complete(*std::move(contents), owner);
+      RETURN_IF_ERROR(AnnotateSecret(keyring.status(), mover_namespace, owner));
+      return keyring;
+    }
+    if (!absl::IsAborted(conflict) && !absl::IsAlreadyExists(conflict)) {
+      return conflict;
+    }
+  }
+  return conflict;
+}
+
+}  // namespace
+
+std::string KeyFingerprint(absl::string_view password) {
+  return Sha256Hex(password).substr(0, kFingerprintDigits);
+}
+
+RepositoryKey MakeRepositoryKey(SecureRandom& random) {
+  std::array<uint8_t, kPasswordBytes> bytes;
+  random.Fill(absl::MakeSpan(bytes));
+  const std::string password =
+      absl::Base64Escape({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return {.fingerprint = KeyFingerprint(password), .password = Secret(password)};
+}
+
+bool Keyring::Has(absl::string_view fingerprint) const {
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const RepositoryKey& key) { return key.fingerprint == fingerprint; });
+}
+
+std::string KeyringSecretName(const KeyringOwner& owner) {
+  // A namespace has no dot in its name.
+  std::string name = absl::StrCat("csi-delta-keys-", owner.velero_namespace, ".", owner.location);
+  if (name.size() > kSecretNameBytesMax) {
+    const std::string digest = Sha256Hex(name).substr(0, kFingerprintDigits);
+    name = absl::StrCat(name.substr(0, kSecretNameBytesMax - digest.size() - 1), "-", digest);
+  }
+  return name;
+}
+
+std::string ImportCommand(const KeyringOwner& owner) {
+  return absl::StrCat("csi-delta mover-key import --velero-namespace ", owner.velero_namespace,
+                      " --location ", owner.location, " FILE");
+}
+
+k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const KeyringOwner& owner) {
+  return {.type = csi::SecretType(),
+          .namespace_name = std::string(mover_namespace),
+          .name = KeyringSecretName(owner)};
+}
+
+std::string FormatKeyringFile(const Keyring& keyring) {
+  std::string text;
+  for (const RepositoryKey& key : keyring.keys) {
+    absl::StrAppend(&text, key.fingerprint, " ", key.password.Reveal(), "\n");
+  }
+  return text;
+}
+
+absl::StatusOr<Keyring> ParseKeyringFile(absl::string_view text) {
+  Keyring keyring;
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++number;
+    const absl::string_view stripped = absl::StripAsciiWhitespace(line);
+    if (stripped.empty() || stripped.front() == '#') {
+      continue;
+    }
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(stripped, absl::MaxSplits(' ', 1));
+    if (!IsFingerprint(parts.first) || !IsPassword(parts.second)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", number, " is not a key's fingerprint, a blank and its password"));
+    }
+    if (KeyFingerprint(parts.second) != parts.first) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", number, ": the password is not that of key ", parts.first));
+    }
+    if (!keyring.Has(parts.first)) {
+      keyring.keys.push_back(
+          {.fingerprint = std::string(parts.first), .password = Secret(std::string(parts.second))});
+    }
+    if (keyring.keys.size() > kKeysMax) {
+      return absl::InvalidArgumentError(absl::StrCat("there are more than ", kKeysMax, " keys"));
+    }
+  }
+  if (keyring.keys.empty()) {
+    return absl::InvalidArgumentError("there is no key");
+  }
+  return keyring;
+}
+
+absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
+                                    absl::string_view mover_namespace, const KeyringOwner& owner,
+                                    bool make, SecureRandom& random) {
+  const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
+  absl::StatusOr<Json> secret = api.Get(ctx, key);
+  if (absl::IsNotFound(secret.status()) && make) {
+    const RepositoryKey first = MakeRepositoryKey(random);
+    secret = api.Create(
+        ctx, csi::SecretType(), mover_namespace,
+        MakeSecret(mover_namespace, owner, {.keys = {first}, .newest = first.fingerprint}));
+    if (absl::IsAlreadyExists(secret.status())) {
+      secret = api.Get(ctx, key);
+    }
+  }
+  if (absl::IsNotFound(secret.status())) {
+    return absl::NotFoundError(
+        absl::StrCat("there are no keys for location ", owner.velero_namespace, "/", owner.location,
+                     " (Secret ", mover_namespace, "/", key.name,
+                     "); bring those that its data was written with: ", ImportCommand(owner)));
+  }
+  RETURN_IF_ERROR(secret.status());
+  absl::StatusOr<Contents> contents = ReadContents(*secret, owner);
+  RETURN_IF_ERROR(AnnotateSecret(contents.status(), mover_namespace, owner));
+  absl::StatusOr<Keyring> keyring = Complete(*std::move(contents), owner);
+  RETURN_IF_ERROR(AnnotateSecret(keyring.status(), mover_namespace, owner));
+  return keyring;
+}
+
+absl::StatusOr<Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
+                                   absl::string_view mover_namespace, const KeyringOwner& owner,
+                                   const Keyring& keys, bool newest) {
+  return Change(ctx, api, mover_namespace, owner, [&](Contents& contents) {
+    if (newest || contents.newest.empty()) {
+      contents.newest = keys.newest().fingerprint;
+    }
+    for (const RepositoryKey& key : keys.keys) {
+      if (!contents.Has(key.fingerprint)) {
+        contents.keys.push_back(key);
+      }
+      contents.confirmed.insert(key.fingerprint);  // Who brings a key has it.
+    }
+    return contents.keys.size() <= kKeysMax ? absl::OkStatus()
+                                            : absl::FailedPreconditionError(absl::StrCat(
+                                                  "that makes more than ", kKeysMax, " keys"));
+  });
+}
+
+absl::Status ConfirmKeys(const CallContext& ctx, k8s::ApiClient& api,
+                         absl::string_view mover_namespace, const KeyringOwner& owner,
+                         const std::vector<std::string>& fingerprints) {
+  const auto confirm = [&](Contents& contents) {
+    for (const std::string& fingerprint : fingerprints) {
+      if (!contents.Has(fingerprint)) {
+        return absl::NotFoundError(absl::StrCat("location ", owner.velero_namespace, "/",
+                                                owner.location, " has no key ",
+                                                absl::CHexEscape(fingerprint)));
+      }
+      contents.confirmed.insert(fingerprint);
+    }
+    return absl::OkStatus();
+  };
+  return Change(ctx, api, mover_namespace, owner, confirm).status();
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,122 @@
+#include "datamover/location_settings.h"
+
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using Use = LocationSetting::Use;
+
+constexpr char kChecksum[] = "checksumAlgorithm";
+constexpr char kCredentialsFile[] = "credentialsFile";
+constexpr char kTagging[] = "tagging";
+constexpr absl::string_view kFlags[] = {"s3ForcePathStyle", "insecureSkipTLSVerify"};
+
+constexpr LocationSetting kSettings[] = {
+    {"region", Use::kHonoured,
+     "Without it the URL's own, else `us-east-1`. A bucket that is elsewhere fails, naming its "
+     "region."},
+    {"s3Url", Use::kHonoured, "Without it AWS of the region."},
+    {"s3ForcePathStyle", Use::kHonoured,
+     "When not set, hosts with a name are asked as `BUCKET.HOST`, addresses by path."},
+    {"profile", Use::kHonoured, "The section of the credentials."},
+    {"serverSideEncryption", Use::kHonoured, "Asked for with every object."},
+    {"kmsKeyId", Use::kHonoured, "Asked for with every object; means `aws:kms`."},
+    {"tagging", Use::kHonoured, "On every object, locks included; the credentials must allow it."},
+    {"checksumAlgorithm", Use::kHonoured,
+     "Whatever it says, also nothing, SHA-256 is sent with every object: object lock wants one."},
+    {"insecureSkipTLSVerify", Use::kHonoured, "The server's certificate is not verified."},
+    {"caCert", Use::kHonoured,
+     "As `spec.objectStorage.caCert`, which comes first: trusted beside the bundle of the image."},
+    {"publicUrl", Use::kNoMatter, "For links that Velero hands out."},
+    {"signatureVersion", Use::kNoMatter, "For links that Velero hands out."},
+    {"enableSharedConfig", Use::kNoMatter,
+     "Credentials may always be written as a file of settings: `[profile NAME]`."},
+    {"bucket", Use::kNoMatter, "Velero's own: `spec.objectStorage` counts."},
+    {"prefix", Use::kNoMatter, "Velero's own: `spec.objectStorage` counts."},
+    {"credentialsFile", Use::kRefused,
+     "A file in Velero's Pod, which workers do not see: name the Secret in `spec.credential`, then "
+     "it does not matter."},
+    {"customerKeyEncryptionFile", Use::kRefused,
+     "What is written is sealed already, with a key of yours: use a location without it."},
+    {"customerKeyEncryptionSecret", Use::kRefused,
+     "What is written is sealed already, with a key of yours: use a location without it."},
+};
+
+// As Go reads them.
+constexpr absl::string_view kBooleans[] = {"1", "t", "T", "true",  "TRUE",  "True",
+                                           "0", "f", "F", "false", "FALSE", "False"};
+constexpr absl::string_view kChecksums[] = {"", "CRC32", "CRC32C", "SHA1", "SHA256", "CRC64NVME"};
+constexpr std::size_t kTagsMax = 10;
+
+absl::Status Refuse(absl::string_view key, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("config.", absl::CHexEscape(key.substr(0, 100)), " ", why));
+}
+
+bool IsTag(absl::string_view tag) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(tag, '=');
+  return parts.size() == 2 && !parts.front().empty() && absl::c_all_of(tag, [](char c) {
+           return absl::ascii_isgraph(static_cast<unsigned char>(c));
+         });
+}
+
+absl::Status CheckValue(absl::string_view key, absl::string_view value) {
+  if (absl::c_linear_search(kFlags, key) && !value.empty() &&
+      !absl::c_linear_search(kBooleans, value)) {
+    return Refuse(key, "is neither true nor false; correct it");
+  }
+  if (key == kChecksum && !absl::c_linear_search(kChecksums, value)) {
+    return Refuse(key, "is no algorithm that S3 has; correct it");
+  }
+  const std::vector<absl::string_view> tags = absl::StrSplit(value, '&');
+  if (key == kTagging && !value.empty() &&
+      (tags.size() > kTagsMax || !absl::c_all_of(tags, IsTag))) {
+    return Refuse(key,
+                  "is not up to ten of KEY=VALUE, percent-encoded, with & between; correct it");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view TextOf(LocationSetting::Use use) {
+  switch (use) {
+    case Use::kHonoured:
+      return "honoured";
+    case Use::kNoMatter:
+      return "no matter";
+    case Use::kRefused:
+      break;
+  }
+  return "refused";
+}
+
+absl::Span<const LocationSetting> LocationSettings() { return kSettings; }
+
+absl::Status CheckLocationSettings(const velero::StorageLocation& location) {
+  for (const auto& [key, value] : location.config) {
+    const auto known = absl::c_find_if(
+        kSettings, [&key = key](const LocationSetting& setting) { return setting.key == key; });
+    if (known == std::end(kSettings)) {
+      return Refuse(key, "is not known to csi-delta; take it out, or use a location without it");
+    }
+    const bool is_overridden = key == kCredentialsFile && !location.credential.name.empty();
+    if (known->use == Use::kRefused && !value.empty() && !is_overridden) {
+      return Refuse(key, absl::StrCat("is not supported. ", known->how));
+    }
+    RETURN_IF_ERROR(CheckValue(key, value));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::datamover

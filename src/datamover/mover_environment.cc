@@ -1,0 +1,50 @@
+#include "datamover/mover_environment.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "datamover/volume_task.h"
+#include "velero/labels.h"
+
+namespace csidelta::datamover {
+
+std::string StemOf(absl::string_view kind, absl::string_view uid) {
+  if (kind == "DataUpload") {
+    return absl::StrCat("du-", uid);
+  }
+  if (kind == "DataDownload") {
+    return absl::StrCat("dd-", uid);
+  }
+  CSIDELTA_CHECK(kind == "DataDeletion");
+  return absl::StrCat("dx-", uid);
+}
+
+std::map<std::string, std::string> LabelsFor(const std::string& stem,
+                                             const std::string& velero_namespace) {
+  return {{kTaskLabel, stem},
+          {kVeleroNamespaceLabel, velero_namespace},
+          {velero::kExcludeFromBackupLabel, "true"}};
+}
+
+absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api) {
+  const k8s::ResourceType namespaces{"", "v1", "namespaces", "Namespace", false};
+  ASSIGN_OR_RETURN(const Json system, api.Get(ctx, {namespaces, "", "kube-system"}));
+  std::string uid = csi::Uid(system);
+  if (uid.empty()) {
+    return absl::InternalError("the namespace kube-system has no uid");
+  }
+  return uid;
+}
+
+Json OwnerReferenceTo(const Json& owner) {
+  return {{"apiVersion", GetString(owner, {"apiVersion"})},
+          {"kind", GetString(owner, {"kind"})},
+          {"name", csi::Name(owner)},
+          {"uid", csi::Uid(owner)},
+          {"controller", true},
+          {"blockOwnerDeletion", true}};
+}
+
+}  // namespace csidelta::datamover

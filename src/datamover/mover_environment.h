@@ -1,0 +1,53 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "datamover/ended_pods.h"
+#include "datamover/settings.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::datamover {
+
+// On objects of Velero that we move, from Accepted to their last phase.
+inline constexpr char kMoverFinalizer[] = "mover.csi-delta.io/finalizer";
+// The Lease of the controller that leads, in the mover's namespace.
+inline constexpr char kMoverLease[] = "csi-delta-datamover";
+// Who says so, in Events.
+inline constexpr char kMoverComponent[] = "csi-delta-datamover";
+
+// What every reconciler of the mover works with. Borrows what it points to.
+struct MoverEnvironment {
+  k8s::ApiClient& api;
+  Random& random;
+  SecureRandom& secure_random;
+  std::string mover_namespace;
+  std::string cluster;                 // uid of its namespace kube-system
+  std::string image;                   // of workers
+  std::string worker_service_account;  // in the mover's namespace
+  MoverSettings settings;
+  std::shared_ptr<EndedPods> ended_pods = std::make_shared<EndedPods>();
+};
+
+// The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a
+// DataDownload, "dx-<uid>" for a DataDeletion. REQUIRES one of these kinds.
+std::string StemOf(absl::string_view kind, absl::string_view uid);
+
+// The labels of everything that is made for one object.
+std::map<std::string, std::string> LabelsFor(const std::string& stem,
+                                             const std::string& velero_namespace);
+
+// What stands for the cluster wherever several share a bucket: the uid of its namespace
+// kube-system.
+absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api);
+
+// What makes `owner` the owner of another object in its namespace.
+Json OwnerReferenceTo(const Json& owner);
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,273 @@
+#include "datamover/mover_metrics.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "csi/snapshot_types.h"
+#include "datamover/transfer_object.h"
+#include "velero/data_reference.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// Volumes that are told of; more are no longer added.
+constexpr std::size_t kVolumesMax = 20'000;
+
+using Labels = std::initializer_list<std::pair<absl::string_view, absl::string_view>>;
+
+}  // namespace
+
+// Writes one family of samples after the other.
+class MetricsPage {
+ public:
+  void Begin(absl::string_view name, absl::string_view type, absl::string_view help) {
+    name_ = absl::StrCat("csi_delta_mover_", name);
+    absl::StrAppend(&text_, "# HELP ", name_, " ", help, "\n# TYPE ", name_, " ", type, "\n");
+  }
+  void Add(Labels labels, double value) {
+    absl::StrAppend(&text_, name_);
+    absl::string_view separator = "{";
+    for (const auto& [label, words] : labels) {
+      absl::StrAppend(&text_, separator, label, "=\"",
+                      absl::StrReplaceAll(words, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}),
+                      "\"");
+      separator = ",";
+    }
+    absl::StrAppend(&text_, labels.size() == 0 ? "" : "}", " ", value, "\n");
+  }
+  void AddAll(absl::string_view label, const std::map<std::string, int64_t>& values) {
+    for (const auto& [words, value] : values) {
+      Add({{label, words}}, static_cast<double>(value));
+    }
+  }
+  // A family of one sample that only grows.
+  void Sum(absl::string_view name, absl::string_view help, double value) {
+    Begin(name, "counter", help);
+    Add({}, value);
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string name_;
+  std::string text_;
+};
+
+namespace {
+
+// The states of DataDeletions that are told apart.
+absl::string_view StateOf(const DeletionState& deletion) {
+  switch (deletion.phase) {
+    case DeletionPhase::kCompleted:
+      return "done";
+    case DeletionPhase::kFailed:
+      return "refused";
+    case DeletionPhase::kInProgress:
+      return "running";
+    default:
+      return deletion.trouble == DeletionTrouble::kFailed     ? "failing"
+             : deletion.trouble == DeletionTrouble::kRetained ? "retained"
+                                                              : "waiting";
+  }
+}
+
+void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
+  page.Begin("leader", "gauge", "1 where this process moves volumes, 0 where it waits to.");
+  page.Add({}, state.leads ? 1 : 0);
+  page.Begin("transfers", "gauge", "Volumes being moved, and waiting for their turn.");
+  page.Add({{"state", "moving"}}, state.turns.moving);
+  page.Add({{"state", "waiting"}}, state.turns.waiting);
+  std::map<std::string, int64_t> counts = {{"waiting", 0},  {"running", 0}, {"failing", 0},
+                                           {"retained", 0}, {"refused", 0}, {"done", 0}};
+  absl::Duration oldest = absl::ZeroDuration();
+  for (const DeletionState& deletion : state.deletions) {
+    ++counts[std::string(StateOf(deletion))];
+    if (deletion.phase != DeletionPhase::kCompleted) {
+      oldest = std::max(oldest, now - deletion.since);
+    }
+  }
+  page.Begin("deletions", "gauge",
+             "DataDeletions: waiting, running, failing so that they are tried again, retained by "
+             "the bucket's object lock, refused for good, done within the last day.");
+  page.AddAll("state", counts);
+  page.Begin("oldest_deletion_age_seconds", "gauge",
+             "Time since the oldest deletion that is not done was asked for; 0 without one.");
+  page.Add({}, absl::ToDoubleSeconds(oldest));
+  page.Begin("leftover_tasks", "gauge",
+             "VolumeTasks whose object is over or gone; they are removed within minutes.");
+  page.Add({}, static_cast<double>(state.leftover_tasks));
+}
+
+// A number in an annotation, which anybody may have written.
+std::optional<int64_t> CountIn(const Json& object, const char* annotation) {
+  int64_t count = 0;
+  return absl::SimpleAtoi(csi::Annotation(object, annotation), &count) && count >= 0
+             ? std::optional(count)
+             : std::nullopt;
+}
+
+}  // namespace
+
+DeletionState DeletionStateOf(const Json& object) {
+  const DataDeletion deletion = DataDeletionOf(object);
+  return {.phase = deletion.phase,
+          .trouble = deletion.trouble,
+          .since = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}))
+                       .value_or(absl::InfiniteFuture())};
+}
+
+void MoverMetrics::Note(const Json& object) {
+  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  const std::optional<absl::Time> completed =
+      csi::FromRfc3339(GetString(object, {"status", "completionTimestamp"}));
+  if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
+      upload->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
+    return;
+  }
+  std::scoped_lock lock(mutex_);
+  const Volume volume{upload->namespace_name, upload->storage_location, upload->source_namespace,
+                      upload->source_claim};
+  if (uploads_.size() < kVolumesMax || uploads_.contains(volume)) {
+    LastUpload& last = uploads_[volume];
+    if (*completed >= last.at) {
+      last = {.at = *completed,
+              .repository_bytes = CountIn(object, "mover.csi-delta.io/repository-bytes"),
+              .repository_snapshots = CountIn(object, "mover.csi-delta.io/repository-snapshots")};
+    }
+  }
+  LastKey& key = keys_[{upload->namespace_name, upload->storage_location}];
+  if (*completed >= key.at) {
+    key = {.at = *completed,
+           .is_confirmed = csi::Annotation(object, kKeyConfirmedAnnotation) != "false"};
+  }
+}
+
+void MoverMetrics::NoteDownload(const Json& object) {
+  const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
+  const std::optional<absl::Time> completed =
+      csi::FromRfc3339(GetString(object, {"status", "completionTimestamp"}));
+  if (!download.ok() || download->data_mover != velero::kDataMoverName ||
+      download->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
+    return;
+  }
+  const absl::StatusOr<velero::DataReference> source =
+      velero::ParseDataReference(download->snapshot_id);
+  if (!source.ok()) {
+    return;
+  }
+  // A restore may rename the namespace, never the claim.
+  const Volume volume{download->namespace_name, download->storage_location, source->namespace_name,
+                      download->target_claim};
+  std::scoped_lock lock(mutex_);
+  if (restored_.size() < kVolumesMax || restored_.contains(volume)) {
+    absl::Time& last = restored_.emplace(volume, *completed).first->second;
+    last = std::max(last, *completed);
+  }
+}
+
+void MoverMetrics::Count(const UploadEnd& end) {
+  std::scoped_lock lock(mutex_);
+  ++ends_[velero::ToString(end.phase)];
+  pods_lost_ += end.pods_lost;
+  if (end.phase != velero::DataPhase::kCompleted) {
+    return;
+  }
+  bytes_["changed"] += end.figures.changed_bytes;
+  bytes_["read"] += end.figures.read_bytes;
+  bytes_["audited"] += end.figures.audit_bytes;
+  bytes_["stored"] += end.figures.stored_bytes;
+  retries_ += end.figures.retries;
+  seconds_ += static_cast<double>(end.figures.duration_ms) / 1000;
+  audits_ += end.figures.audit_bytes > 0 || end.figures.audit_mismatch ? 1 : 0;
+  audit_mismatches_ += end.figures.audit_mismatch ? 1 : 0;
+  if (end.figures.mode == "full") {
+    ++fallbacks_[end.figures.reason_code];
+  }
+}
+
+void MoverMetrics::Count(const DownloadEnd& end) {
+  std::scoped_lock lock(mutex_);
+  ++downloads_[velero::ToString(end.phase)];
+  restored_bytes_ += end.restored_bytes;
+}
+
+void MoverMetrics::AddVolumes(absl::Time now, MetricsPage& page) const {
+  const auto add = [&page](const Volume& volume, double value) {
+    page.Add({{"velero_namespace", volume.velero_namespace},
+              {"location", volume.location},
+              {"namespace", volume.namespace_name},
+              {"claim", volume.claim}},
+             value);
+  };
+  page.Begin("last_good_backup_age_seconds", "gauge",
+             "Time since the volume's newest DataUpload was completed.");
+  for (const auto& [volume, last] : uploads_) {
+    add(volume, absl::ToDoubleSeconds(now - last.at));
+  }
+  page.Begin("last_restore_age_seconds", "gauge",
+             "Time since the volume's newest DataDownload was completed: each of its blocks was "
+             "read and compared with its hash.");
+  for (const auto& [volume, at] : restored_) {
+    add(volume, absl::ToDoubleSeconds(now - at));
+  }
+  page.Begin("repository_bytes", "gauge",
+             "Size of the packs in the volume's repository, as its newest upload left it.");
+  for (const auto& [volume, last] : uploads_) {
+    if (last.repository_bytes.has_value()) {
+      add(volume, static_cast<double>(*last.repository_bytes));
+    }
+  }
+  page.Begin("repository_snapshots", "gauge",
+             "Snapshots in the volume's repository, as its newest upload left it.");
+  for (const auto& [volume, last] : uploads_) {
+    if (last.repository_snapshots.has_value()) {
+      add(volume, static_cast<double>(*last.repository_snapshots));
+    }
+  }
+}
+
+std::string MoverMetrics::Text(absl::Time now, const MoverState& state) const {
+  std::scoped_lock lock(mutex_);
+  MetricsPage page;
+  AddState(now, state, page);
+  AddVolumes(now, page);
+  page.Begin(
+      "key_unconfirmed", "gauge",
+      "1 while nobody has confirmed a copy of the key that a location's newest backup needs.");
+  for (const auto& [location, key] : keys_) {
+    page.Add({{"velero_namespace", location.first}, {"location", location.second}},
+             key.is_confirmed ? 0 : 1);
+  }
+  page.Begin("uploads_total", "counter", "DataUploads that ended, by their last phase.");
+  page.AddAll("phase", ends_);
+  page.Begin("bytes_total", "counter",
+             "Bytes of completed uploads: changed since the base, read of volumes, read again by "
+             "the audit, stored in the bucket.");
+  page.AddAll("kind", bytes_);
+  page.Sum("upload_seconds_total",
+           "Time that completed uploads took; bytes_total by it is the throughput.", seconds_);
+  page.Begin("full_uploads_total", "counter", "Completed uploads that read everything, by reason.");
+  page.AddAll("reason", fallbacks_);
+  page.Sum("audits_total", "Completed uploads whose list of changes was compared with the volume.",
+           static_cast<double>(audits_));
+  page.Sum("audit_mismatches_total",
+           "Uploads whose list of changes was found wrong, so that everything was read.",
+           static_cast<double>(audit_mismatches_));
+  page.Sum("retries_total", "Requests to buckets that were made again.",
+           static_cast<double>(retries_));
+  page.Sum("worker_pods_lost_total",
+           "Worker Pods that ended before their task: evicted, killed, gone.",
+           static_cast<double>(pods_lost_));
+  page.Begin("downloads_total", "counter", "DataDownloads that ended, by their last phase.");
+  page.AddAll("phase", downloads_);
+  page.Sum("restored_bytes_total", "Bytes that downloads wrote into volumes.",
+           static_cast<double>(restored_bytes_));
+  return page.Take();
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/json.h"
+#include "datamover/data_deletion.h"
+#include "datamover/download_reconciler.h"
+#include "datamover/turns.h"
+#include "datamover/upload_reconciler.h"
+
+namespace csidelta::datamover {
+
+// What is known of one DataDeletion.
+struct DeletionState {
+  DeletionPhase phase = DeletionPhase::kNone;
+  DeletionTrouble trouble = DeletionTrouble::kNone;
+  absl::Time since = absl::InfiniteFuture();  // it is asked for
+};
+DeletionState DeletionStateOf(const Json& object);
+
+// How the mover is at this moment.
+struct MoverState {
+  bool leads = false;
+  TurnTable::Counts turns = {};
+  std::vector<DeletionState> deletions = {};
+  int64_t leftover_tasks = 0;  // of nobody that is to be moved any more
+};
+
+class MetricsPage;
+
+// What the mover counts, in the text format of Prometheus. Sums begin with the process; what is
+// said of a volume's last backup and restore comes from the DataUploads and DataDownloads that
+// there are. Thread-safe.
+class MoverMetrics {
+ public:
+  // A DataUpload as it was seen.
+  void Note(const Json& upload);
+  // A DataDownload as it was seen.
+  void NoteDownload(const Json& download);
+  void Count(const UploadEnd& end);
+  void Count(const DownloadEnd& end);
+
+  std::string Text(absl::Time now, const MoverState& state) const;
+
+ private:
+  struct Volume {
+    std::string velero_namespace, location, namespace_name, claim;
+    auto operator<=>(const Volume&) const = default;
+  };
+  // What the newest completed upload of a volume says.
+  struct LastUpload {
+    absl::Time at = absl::InfinitePast();
+    std::optional<int64_t> repository_bytes;
+    std::optional<int64_t> repository_snapshots;
+  };
+  void AddVolumes(absl::Time now, MetricsPage& page) const;  // REQUIRES mutex_.
+
+  using Location = std::pair<std::string, std::string>;  // Velero's namespace, name
+  struct LastKey {
+    absl::Time at;
+    bool is_confirmed = true;
+  };
+
+  mutable std::mutex mutex_;
+  std::map<Volume, LastUpload> uploads_;      // Guarded by mutex_.
+  std::map<Volume, absl::Time> restored_;     // Guarded by mutex_; when last.
+  std::map<Location, LastKey> keys_;          // Guarded by mutex_.
+  std::map<std::string, int64_t> ends_;       // Guarded by mutex_; by phase.
+  std::map<std::string, int64_t> downloads_;  // Guarded by mutex_; by phase.
+  int64_t restored_bytes_ = 0;                // Guarded by mutex_.
+  std::map<std::string, int64_t> fallbacks_;  // Guarded by mutex_; by reason.
+  std::map<std::string, int64_t> bytes_;      // Guarded by mutex_; by what was done with them.
+  int64_t retries_ = 0;                       // Guarded by mutex_.
+  int64_t pods_lost_ = 0;                     // Guarded by mutex_.
+  int64_t audits_ = 0;                        // Guarded by mutex_.
+  int64_t audit_mismatches_ = 0;              // Guarded by mutex_.
+  double seconds_ = 0;                        // Guarded by mutex_.
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,371 @@
+#include "datamover/repository_access.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "datamover/keyring.h"
+#include "datamover/location_settings.h"
+#include "net/url.h"
+#include "storage/location.h"
+#include "storage/shared_credentials.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using velero::StorageLocation;
+
+// Velero's own, from its installer.
+constexpr char kDefaultCredentialSecret[] = "cloud-credentials";
+constexpr char kDefaultCredentialKey[] = "cloud";
+constexpr char kDefaultProfile[] = "default";
+
+absl::Status Refuse(absl::string_view what) { return absl::FailedPreconditionError(what); }
+
+std::string LocationName(absl::string_view velero_namespace, absl::string_view name) {
+  return absl::StrCat("BackupStorageLocation ", velero_namespace, "/", name);
+}
+
+// The value of one key of a Secret. NOT_FOUND when there is no such Secret.
+absl::StatusOr<Secret> ReadSecretKey(const CallContext& ctx, k8s::ApiClient& api,
+                                     const std::string& namespace_name,
+                                     const velero::SecretKeyName& wanted) {
+  ASSIGN_OR_RETURN(const Json object, api.Get(ctx, {.type = csi::SecretType(),
+                                                    .namespace_name = namespace_name,
+                                                    .name = wanted.name}));
+  const std::map<std::string, std::string> data = GetStringMap(object, {"data"});
+  const auto found = data.find(wanted.key);
+  std::string value;
+  if (found == data.end() || !absl::Base64Unescape(found->second, &value)) {
+    return Refuse(absl::StrCat("Secret ", namespace_name, "/", wanted.name, " has no key ",
+                               wanted.key, "; put it there, or name another one"));
+  }
+  return Secret(std::move(value));
+}
+
+// A Secret that the location names must be there.
+absl::StatusOr<Secret> ReadNamedSecret(const CallContext& ctx, k8s::ApiClient& api,
+                                       const std::string& namespace_name,
+                                       const velero::SecretKeyName& wanted) {
+  absl::StatusOr<Secret> value = ReadSecretKey(ctx, api, namespace_name, wanted);
+  if (absl::IsNotFound(value.status())) {
+    return Refuse(absl::StrCat("Secret ", namespace_name, "/", wanted.name,
+                               " is not there; make it, or name another one"));
+  }
+  return value;
+}
+
+absl::Status CheckProvider(const StorageLocation& location) {
+  if (location.provider != "aws" && location.provider != "velero.io/aws") {
+    return Refuse(absl::StrCat(
+        "provider \"", absl::CHexEscape(location.provider),
+        "\" is none that csi-delta writes to: it speaks S3 (aws, velero.io/aws); back up to such a "
+        "location, or use another data mover"));
+  }
+  return CheckLocationSettings(location);
+}
+
+// Velero asks hosts of its own by virtual host, unless told otherwise; but an address has none, and
+// no certificate names a bucket with dots.
+std::string BucketLookup(const StorageLocation& location) {
+  if (location.Flag("s3ForcePathStyle")) {
+    return "path";
+  }
+  const absl::StatusOr<net::Url> url = net::ParseUrl(location.Config("s3Url"));
+  const bool has_letters = url.ok() && std::any_of(url->host.begin(), url->host.end(),
+                                                   [](char c) { return absl::ascii_isalpha(c); });
+  const bool is_name = has_letters && !absl::StrContains(url->host, ":");
+  return is_name && !absl::StrContains(location.bucket, ".") ? "dns" : "auto";
+}
+
+void AddOption(std::vector<std::string>& flags, absl::string_view name, absl::string_view value) {
+  if (!value.empty()) {
+    flags.push_back("-o");
+    flags.push_back(absl::StrCat(name, "=", value));
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> LocationFlags(const StorageLocation& location,
+                                                       const RepositoryAccessRequest& request) {
+  std::vector<std::string> flags;
+  ASSIGN_OR_RETURN(const std::string address, RepositoryAddress(location, request.repository_path));
+  flags.insert(flags.end(), {"--repo", address});
+  AddOption(flags, "s3.region", location.Config("region"));
+  AddOption(flags, "s3.bucket-lookup", BucketLookup(location));
+  const std::string kms_key = location.Config("kmsKeyId");
+  AddOption(flags, "s3.sse", kms_key.empty() ? location.Config("serverSideEncryption") : "aws:kms");
+  AddOption(flags, "s3.sse-kms-key-id", kms_key);
+  AddOption(flags, "s3.tagging", location.Config("tagging"));
+  if (location.Flag("insecureSkipTLSVerify")) {
+    flags.push_back("--insecure-tls");
+  }
+  if (location.read_only) {
+    flags.push_back("--no-lock");
+  }
+  return flags;
+}
+
+absl::Status AddCertificates(const CallContext& ctx, k8s::ApiClient& api,
+                             const StorageLocation& location, RepositoryAccess& access) {
+  Secret pem(location.ca_cert_pem);
+  if (!location.ca_cert_ref.name.empty()) {
+    if (!pem.empty()) {
+      return Refuse("has both caCert and caCertRef; leave one of them out");
+    }
+    ASSIGN_OR_RETURN(pem, ReadNamedSecret(ctx, api, location.namespace_name, location.ca_cert_ref));
+  }
+  if (pem.empty()) {
+    pem = Secret(location.Config("caCert"));
+  }
+  if (!pem.empty()) {
+    access.secret_data[kCaFile] = std::move(pem);
+    access.flags.insert(access.flags.end(),
+                        {"--add-cacert", absl::StrCat(kSecretsFolder, "/", kCaFile)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddCredentials(const CallContext& ctx, k8s::ApiClient& api,
+                            const StorageLocation& location, RepositoryAccess& access) {
+  const std::string profile = location.Config("profile");
+  if (!profile.empty()) {
+    access.env["AWS_PROFILE"] = profile;
+  }
+  velero::SecretKeyName name = location.credential;
+  absl::StatusOr<Secret> cloud = Secret();
+  if (name.name.empty()) {
+    name = {.name = kDefaultCredentialSecret, .key = kDefaultCredentialKey};
+    cloud = ReadSecretKey(ctx, api, location.namespace_name, name);
+    if (absl::IsNotFound(cloud.status())) {
+      return absl::OkStatus();  // The worker's own identity.
+    }
+  } else {
+    cloud = ReadNamedSecret(ctx, api, location.namespace_name, name);
+  }
+  RETURN_IF_ERROR(cloud.status());
+  const absl::Status readable =
+      storage::ParseSharedCredentials(cloud->Reveal(), profile.empty() ? kDefaultProfile : profile)
+          .status();
+  if (!readable.ok()) {
+    return Refuse(absl::StrCat("Secret ", location.namespace_name, "/", name.name, ", key ",
+                               name.key, ": ", readable.message()));
+  }
+  access.secret_data[kCloudFile] = *std::move(cloud);
+  access.env["AWS_SHARED_CREDENTIALS_FILE"] = absl::StrCat(kSecretsFolder, "/", kCloudFile);
+  return absl::OkStatus();
+}
+
+absl::Status AddKeys(const CallContext& ctx, k8s::ApiClient& api,
+                     const RepositoryAccessRequest& request, SecureRandom& random,
+                     RepositoryAccess& access) {
+  const KeyringOwner owner = {.velero_namespace = request.velero_namespace,
+                              .location = request.location};
+  const bool make = request.for_writing && request.required_key.empty();
+  ASSIGN_OR_RETURN(const Keyring keyring,
+                   OpenKeyring(ctx, api, request.mover_namespace, owner, make, random));
+  if (!request.required_key.empty() && !keyring.Has(request.required_key)) {
+    return Refuse(absl::StrCat("the data was written with key ", request.required_key,
+                               ", which is not among those of ", "the location (Secret ",
+                               request.mover_namespace, "/", KeyringSecretName(owner),
+                               "); bring it: ", ImportCommand(owner)));
+  }
+  access.secret_data[kKeyringFile] = Secret(FormatKeyringFile(keyring));
+  access.flags.insert(access.flags.end(),
+                      {"--keyring-file", absl::StrCat(kSecretsFolder, "/", kKeyringFile)});
+  access.key_fingerprint = keyring.newest().fingerprint;
+  access.key_confirmed = keyring.newest_confirmed();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiClient& api,
+                                             const StorageLocation& location,
+                                             const RepositoryAccessRequest& request) {
+  RETURN_IF_ERROR(CheckProvider(location));
+  if (request.for_writing && location.read_only) {
+    return Refuse("its access mode is ReadOnly, so nothing is written there; back up elsewhere");
+  }
+  RepositoryAccess access;
+  ASSIGN_OR_RETURN(access.flags, LocationFlags(location, request));
+  RETURN_IF_ERROR(AddCertificates(ctx, api, location, access));
+  RETURN_IF_ERROR(AddCredentials(ctx, api, location, access));
+  return access;
+}
+
+absl::StatusOr<StorageLocation> ReadLocation(const CallContext& ctx, k8s::ApiClient& api,
+                                             const std::string& velero_namespace,
+                                             const std::string& name) {
+  absl::StatusOr<Json> object = api.Get(
+      ctx, {.type = StorageLocationType(), .namespace_name = velero_namespace, .name = name});
+  RETURN_IF_ERROR(object.status());
+  absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(*object);
+  if (!location.ok()) {
+    return Refuse(location.status().message());
+  }
+  return location;
+}
+
+// What a Secret of a worker's lacks of what it is to hold now; its keys stay as they are.
+Json NewsFor(const Json& secret, const RepositoryAccess& access) {
+  Json news = Json::object();
+  for (const char* file : {kCloudFile, kCaFile}) {
+    const auto now = access.secret_data.find(file);
+    if (now == access.secret_data.end()) {
+      continue;
+    }
+    std::string text = absl::Base64Escape(now->second.Reveal());
+    if (text != GetString(secret, {"data", file})) {
+      news[file] = std::move(text);
+    }
+  }
+  return news;
+}
+
+absl::Status Renew(const CallContext& ctx, k8s::ApiClient& api,
+                   const RepositoryAccessRequest& request, const std::string& name) {
+  const k8s::ObjectKey key = {csi::SecretType(), request.mover_namespace, name};
+  ASSIGN_OR_RETURN(const StorageLocation location,
+                   ReadLocation(ctx, api, request.velero_namespace, request.location));
+  ASSIGN_OR_RETURN(const RepositoryAccess access, WithoutKeys(ctx, api, location, request));
+  ASSIGN_OR_RETURN(const Json secret, api.Get(ctx, key));
+  const Json news = NewsFor(secret, access);
+  if (news.empty()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(api.Patch(ctx, key, k8s::PatchKind::kMerge, {{"data", news}}, "").status());
+  CSIDELTA_LOG(kInfo, "the location has new credentials; its worker gets them", {"name", name},
+               {"location", request.location});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RepositoryAccess> WithKeys(const CallContext& ctx, k8s::ApiClient& api,
+                                          const StorageLocation& location,
+                                          const RepositoryAccessRequest& request,
+                                          SecureRandom& random) {
+  ASSIGN_OR_RETURN(RepositoryAccess access, WithoutKeys(ctx, api, location, request));
+  RETURN_IF_ERROR(AddKeys(ctx, api, request, random, access));
+  return access;
+}
+
+}  // namespace
+
+const k8s::ResourceType& StorageLocationType() {
+  static const k8s::ResourceType type = {.group = "velero.io",
+                                         .version = "v1",
+                                         .plural = "backupstoragelocations",
+                                         .kind = "BackupStorageLocation",
+                                         .namespaced = true};
+  return type;
+}
+
+absl::StatusOr<std::string> RepositoryAddress(const StorageLocation& location,
+                                              absl::string_view repository_path) {
+  std::string endpoint = location.Config("s3Url");
+  if (endpoint.empty()) {
+    const std::string region = location.Config("region");
+    endpoint = region.empty() ? "https://s3.amazonaws.com"
+                              : absl::StrCat("https://s3.", region, ".amazonaws.com",
+                                             absl::StartsWith(region, "cn-") ? ".cn" : "");
+  }
+  if (!absl::StrContains(endpoint, "://")) {
+    return Refuse(absl::StrCat("config.s3Url \"", absl::CHexEscape(endpoint),
+                               "\" does not begin with https:// or http://"));
+  }
+  const absl::StatusOr<net::Url> url = net::ParseUrl(endpoint);
+  if (!url.ok() || (url->target != "/" && !url->target.empty())) {
+    return Refuse(absl::StrCat("config.s3Url is no URL of a host alone", url.ok() ? "" : ": ",
+                               url.ok() ? "" : url.status().message()));
+  }
+  const std::string address =
+      absl::StrCat("s3:", absl::StripSuffix(endpoint, "/"), "/", location.bucket, "/",
+                   location.prefix, location.prefix.empty() ? "" : "/", repository_path);
+  const absl::StatusOr<storage::Location> place = storage::ParseLocation(address);
+  if (!place.ok()) {
+    return Refuse(place.status().message());
+  }
+  if (place->bucket != location.bucket) {
+    return Refuse(
+        absl::StrCat("bucket \"", absl::CHexEscape(location.bucket), "\" is no name of a bucket"));
+  }
+  return address;
+}
+
+absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8s::ApiClient& api,
+                                                      const RepositoryAccessRequest& request,
+                                                      SecureRandom& random) {
+  ASSIGN_OR_RETURN(const StorageLocation location,
+                   ReadLocation(ctx, api, request.velero_namespace, request.location));
+  absl::StatusOr<RepositoryAccess> access = WithKeys(ctx, api, location, request, random);
+  if (!access.ok()) {
+    return Annotate(access.status(), LocationName(request.velero_namespace, request.location));
+  }
+  return access;
+}
+
+std::string AddressOf(const RepositoryAccess& access) {
+  const auto flag = std::find(access.flags.begin(), access.flags.end(), "--repo");
+  return flag == access.flags.end() || std::next(flag) == access.flags.end() ? ""
+                                                                             : *std::next(flag);
+}
+
+absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,
+                                                    const StorageLocation& location) {
+  absl::StatusOr<RepositoryAccess> access =
+      WithoutKeys(ctx, api, location,
+                  {.velero_namespace = location.namespace_name,
+                   .location = location.name,
+                   .repository_path = velero::kRepositoryRoot});
+  if (!access.ok()) {
+    return Annotate(access.status(), LocationName(location.namespace_name, location.name));
+  }
+  return access;
+}
+
+void AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
+                        const RepositoryAccessRequest& request, const std::string& name) {
+  if (!IsDue(name, ctx.clock->Now())) {
+    return;
+  }
+  const absl::Status renewed = Renew(ctx, api, request, name);
+  if (!renewed.ok() && !absl::IsNotFound(renewed)) {
+    CSIDELTA_LOG(kWarn, "a worker keeps its credentials, as no newer ones can be read",
+                 {"name", name}, {"location", request.location},
+                 {"error", std::string(renewed.message())});
+  }
+}
+
+bool AccessKeeper::IsDue(const std::string& name, absl::Time now) {
+  std::scoped_lock lock(mutex_);
+  std::erase_if(kept_at_,
+                [now](const auto& kept) { return now - kept.second >= kAccessKeptEvery; });
+  return kept_at_.emplace(name, now).second;
+}
+
+Json MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
+                      const std::map<std::string, std::string>& labels, const Json& owner,
+                      const RepositoryAccess& access) {
+  Json data = Json::object();
+  for (const auto& [file, content] : access.secret_data) {
+    data[file] = absl::Base64Escape(content.Reveal());
+  }
+  return {{"apiVersion", "v1"},
+          {"kind", "Secret"},
+          {"type", "Opaque"},
+          {"metadata",
+           {{"namespace", std::string(mover_namespace)},
+            {"name", std::string(name)},
+            {"labels", labels},
+            {"ownerReferences", Json::array({owner})}}},
+          {"data", std::move(data)}};
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "base/secret.h"
+#include "k8s/api_client.h"
+#include "storage/location.h"
+#include "velero/storage_location.h"
+
+// What a worker needs to get at one repository: read where Velero keeps it, and handed over in a
+// Secret of the worker's own.
+namespace csidelta::datamover {
+
+inline constexpr char kSecretsFolder[] = "/secrets";  // where the worker finds its Secret
+// Keys of that Secret, and so names of files.
+inline constexpr char kKeyringFile[] = "keyring";
+inline constexpr char kCloudFile[] = "cloud";  // AWS shared credentials
+inline constexpr char kCaFile[] = "ca.crt";
+
+struct RepositoryAccessRequest {
+  std::string velero_namespace = {};
+  std::string location = {};  // the BackupStorageLocation
+  std::string mover_namespace = {};
+  std::string repository_path = {};  // below the location's prefix: velero::RepositoryPath()
+  bool for_writing = false;
+  std::string required_key =
+      {};  // fingerprint of the key that the data was written with; "": any, or a new one
+};
+
+struct RepositoryAccess {
+  std::map<std::string, Secret> secret_data;  // by the names above
+  std::vector<std::string> flags;             // of every verb of csi-delta
+  std::map<std::string, std::string> env;
+  std::string key_fingerprint;  // of the newest key
+  bool key_confirmed = false;   // the operator has a copy of it
+};
+
+// Where it is, as --repo of csi-delta and -r of restic want it. Has no credentials in it.
+std::string AddressOf(const RepositoryAccess& access);
+// On a DataUpload: the address of the repository that it is stored in.
+inline constexpr char kAddressAnnotation[] = "mover.csi-delta.io/address";
+
+// Reads the location, the Secrets that it names, and the keyring, which is made at the first use
+// for writing. Where the location names no credential, Velero's own cloud-credentials count; where
+// there are none, the worker is on its own: the identity of its service account.
+//
+// FAILED_PRECONDITION, naming the location, what is wrong with it and what to do, when it never
+// will do: another provider, a setting that we cannot honour, a read-only location to be written
+// to, a Secret or key that is not there. NOT_FOUND when the location is not there, or has no keys
+// to read with. Errors of the API server are returned as they are.
+absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8s::ApiClient& api,
+                                                      const RepositoryAccessRequest& request,
+                                                      SecureRandom& random);
+
+// The same for the folder of all repositories of a location, without keys.
+absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,
+                                                    const velero::StorageLocation& location);
+
+inline constexpr absl::Duration kAccessKeptEvery = absl::Seconds(15);
+
+// Hands credentials and certificates that were exchanged in a location on to workers that run; the
+// kubelet shows them their Secret anew. Thread-safe.
+class AccessKeeper {
+ public:
+  // Does so for the worker whose Secret is `name`, at most once in kAccessKeptEvery. A location
+  // that cannot be read now is logged: the worker may do with what it has.
+  void Keep(const CallContext& ctx, k8s::ApiClient& api, const RepositoryAccessRequest& request,
+            const std::string& name);
+
+ private:
+  bool IsDue(const std::string& name, absl::Time now);
+
+  std::mutex mutex_;
+  std::map<std::string, absl::Time> kept_at_;  // by Secret; guarded by mutex_
+};
+
+// Opens the place that `access` describes, as a worker would. No I/O.
+using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
+    const RepositoryAccess& access)>;
+
+// "s3:https://HOST/BUCKET/PREFIX/PATH". FAILED_PRECONDITION as above. Pure.
+absl::StatusOr<std::string> RepositoryAddress(const velero::StorageLocation& location,
+                                              absl::string_view repository_path);
+
+// The Secret for one worker.
+Json MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
+                      const std::map<std::string, std::string>& labels, const Json& owner,
+                      const RepositoryAccess& access);
+
+const k8s::ResourceType& StorageLocationType();
+
+}  // namespace csidelta::datamover

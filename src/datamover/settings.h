@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::datamover {
+
+inline constexpr char kSettingsConfigMap[] = "csi-delta-mover";
+inline constexpr char kSettingsKey[] = "config.json";
+
+// What holds for volumes of one storage class.
+struct StorageClassSettings {
+  std::string intermediate_class;  // of claims made from their snapshots; "" for the volume's own
+  bool read_only_many = false;     // those claims ask for many readers
+  int transfers_max = 0;           // uploads at once; 0 for no limit of its own
+  std::map<std::string, std::string> node_selector;  // of the worker, beside the one for all
+};
+
+// Quantities as Kubernetes writes them; "" for none.
+struct WorkerResources {
+  std::string cpu_request = "100m";
+  std::string cpu_limit;
+  std::string memory_request = "128Mi";
+  std::string memory_limit = "256Mi";
+};
+
+// How worker Pods look.
+struct WorkerSettings {
+  WorkerResources resources;
+  std::string scratch_size = "1Gi";
+  // Beside its own group; 6 is the group of block devices on a node.
+  std::vector<int64_t> supplemental_groups = {6};
+  std::string priority_class;
+  std::string image_pull_policy = "IfNotPresent";
+  std::vector<std::string> image_pull_secrets;
+  std::map<std::string, std::string> pod_labels;
+  std::map<std::string, std::string> pod_annotations;
+  std::map<std::string, std::string> node_selector;
+  Json tolerations = Json::array();
+  Json affinity = Json::object();
+};
+
+// What the data mover is to do: `config.json` in the ConfigMap csi-delta-mover of its namespace.
+// deploy/chart/files/settings.schema.json is its schema, docs/data-mover-settings.md says what each
+// key means. A value.
+struct MoverSettings {
+  absl::Duration prepare_timeout = absl::Minutes(30);
+  std::string on_fallback = "warn";  // proceed, warn, fail
+  int transfers_max = 10;            // uploads and downloads at once
+  int transfers_per_node_max = 2;
+  bool ignore_delay_binding = false;  // a restored claim is filled before a Pod uses it
+  std::map<std::string, StorageClassSettings> storage_classes;  // by name
+  std::map<std::string, bool> keep_base;                        // by driver
+  WorkerSettings worker;
+};
+
+// Reads the text of config.json; "" and "{}" are the defaults. INVALID_ARGUMENT naming key, value
+// and legal form for a wrong value and for a key that there is none of. Pure.
+absl::StatusOr<MoverSettings> ParseMoverSettings(absl::string_view text);
+
+// The settings as they stand now; the defaults where there is no ConfigMap.
+absl::StatusOr<MoverSettings> ReadMoverSettings(const CallContext& ctx, k8s::ApiClient& api,
+                                                absl::string_view mover_namespace);
+
+// What holds for a storage class; the defaults when nobody says anything.
+StorageClassSettings ForStorageClass(const MoverSettings& settings,
+                                     absl::string_view storage_class);
+
+// A driver that pays for each volume snapshot it holds, and why its base is not kept.
+struct CostlyBase {
+  absl::string_view driver;
+  absl::string_view reason;
+};
+const std::vector<CostlyBase>& CostlyBases();
+
+// Whether the newest volume snapshot stays as the base of the next upload: what the settings say
+// of its driver, else unless it is in CostlyBases().
+bool KeepsBase(const MoverSettings& settings, absl::string_view driver);
+
+// What a worker may work with, by --memory-budget: its memory limit without what the controller's
+// ways to it take.
+int64_t MemoryBudgetBytes(const WorkerResources& resources);
+
+}  // namespace csidelta::datamover

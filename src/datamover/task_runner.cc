@@ -1,0 +1,269 @@
+#include "datamover/task_runner.h"
+
+#include <atomic>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/backoff.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "k8s/wait.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// What one request may take, so that a server that hangs does not hold up those behind it.
+constexpr absl::Duration kRequestTimeMax = absl::Seconds(15);
+// Once stopped there is little time until the Pod is killed.
+constexpr absl::Duration kLastLookTimeMax = absl::Seconds(2);
+constexpr absl::Duration kWatchAgainAfter = absl::Seconds(2);
+constexpr BackoffOptions kInsistBackoff = {.delay_first = absl::Milliseconds(200),
+                                           .delay_max = absl::Seconds(5)};
+constexpr absl::string_view kFieldsOfOneRun[] = {"stage", "completionTimestamp", "exitCode",
+                                                 "message", "result"};
+
+// This context without the wish to stop: for what must be said in any case.
+CallContext Unstopped(const CallContext& ctx) {
+  CallContext context;
+  context.clock = ctx.clock;
+  return context;
+}
+
+// Tries until it works, the object is not there, or the time is over.
+template <typename Call>
+auto Insist(const CallContext& ctx, const Call& call) -> decltype(call(ctx)) {
+  Backoff backoff(kInsistBackoff, Random::Real());
+  while (true) {
+    auto answer = call(ctx.WithTimeout(kRequestTimeMax));
+    const absl::Status& status = internal::ToStatus(answer);
+    if (status.ok() || absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
+        !ctx.Check().ok()) {
+      return answer;
+    }
+    CSIDELTA_LOG(kWarn, "the API server does not answer; trying again",
+                 {"error", std::string(status.message())});
+    ctx.clock->SleepFor(backoff.NextDelay(), ctx.stop);
+  }
+}
+
+// Why a verb is stopped, and the stopping.
+class Stopper {
+ public:
+  explicit Stopper(const CallContext& ctx) : by_pod_(ctx.stop, [this] { stop_.request_stop(); }) {}
+
+  void Cancel() {
+    canceled_ = true;
+    stop_.request_stop();
+  }
+  bool canceled() const { return canceled_; }
+  std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  std::atomic<bool> canceled_ = false;
+  std::stop_source stop_;
+  std::stop_callback<std::function<void()>> by_pod_;
+};
+
+// Whether a task as it is now is to be given up.
+bool IsGivenUp(const Json* object, const std::string& uid) {
+  return object == nullptr || GetBool(*object, {"spec", "cancel"}) ||
+         GetString(*object, {"metadata", "uid"}) != uid;
+}
+
+// Follows the task until it is given up or `ctx` is stopped.
+void WatchForCancel(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
+                    const std::string& uid, Stopper& stopper) {
+  while (ctx.Check().ok()) {
+    const absl::Status seen = k8s::WaitFor(
+        ctx, api, task,
+        [&](const Json* object) -> absl::StatusOr<bool> { return IsGivenUp(object, uid); });
+    if (seen.ok()) {
+      stopper.Cancel();
+      return;
+    }
+    ctx.clock->SleepFor(kWatchAgainAfter, ctx.stop);
+  }
+}
+
+void KeepReporting(const CallContext& ctx, TaskReport& report) {
+  bool answers = true;
+  while (ctx.Check().ok()) {
+    const absl::Status written = report.Step(ctx.WithTimeout(kRequestTimeMax));
+    if (written.ok() != answers && ctx.Check().ok()) {
+      answers = written.ok();
+      CSIDELTA_LOG(kWarn, answers ? "progress can be written again" : "progress cannot be written",
+                   {"error", std::string(written.message())});
+    }
+    ctx.clock->SleepFor(kReportEvery, ctx.stop);
+  }
+}
+
+// Runs the verb beside the two that talk to the API server.
+VerbEnd RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
+                  const std::string& uid, TaskReport& report, Stopper& stopper,
+                  const RunVerb& run) {
+  CallContext verb_ctx = ctx;
+  verb_ctx.stop = stopper.token();
+  const auto context_of = [&](std::stop_token stop) {
+    CallContext context = Unstopped(ctx);
+    context.stop = std::move(stop);
+    return context;
+  };
+  const std::jthread reporting(
+      [&](std::stop_token stop) { KeepReporting(context_of(std::move(stop)), report); });
+  const std::jthread watching([&](std::stop_token stop) {
+    WatchForCancel(context_of(std::move(stop)), api, task, uid, stopper);
+  });
+  return run(verb_ctx, [&report](absl::string_view stage, int64_t done, int64_t total) {
+    report.Progress(stage, done, total);
+  });
+}
+
+TaskPhase PhaseOf(const VerbEnd& end, bool canceled) {
+  switch (end.kind) {
+    case VerbEnd::Kind::kDone:
+      return TaskPhase::kSucceeded;
+    case VerbEnd::Kind::kStopped:
+      return canceled ? TaskPhase::kCanceled : TaskPhase::kInterrupted;
+    case VerbEnd::Kind::kFailed:
+      break;
+  }
+  return TaskPhase::kFailed;
+}
+
+// The wish to cancel, and the end of the Pod that follows it, may arrive in either order.
+bool WasCanceled(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
+                 const std::string& uid, const Stopper& stopper) {
+  if (stopper.canceled()) {
+    return true;
+  }
+  const absl::StatusOr<Json> now = api.Get(Unstopped(ctx).WithTimeout(kLastLookTimeMax), task);
+  return now.ok() ? IsGivenUp(&*now, uid) : absl::IsNotFound(now.status());
+}
+
+VolumeTaskStatus LastWord(VolumeTaskStatus status, const VerbEnd& end, TaskPhase phase,
+                          absl::Time now) {
+  status.phase = phase;
+  status.completed_at = now;
+  status.exit_code = end.exit_code;
+  status.message =
+      phase == TaskPhase::kSucceeded ? "" : end.message.substr(0, kTaskMessageBytesMax);
+  if (DumpJson(end.result).size() <= kTaskResultBytesMax) {
+    status.result = end.result;
+  }
+  return status;
+}
+
+// Has the last word written. kNone when nobody is there to be told.
+absl::StatusOr<TaskPhase> Conclude(const CallContext& ctx, TaskReport& report,
+                                   const VolumeTaskStatus& last) {
+  const absl::Status written = report.Finish(Unstopped(ctx), last);
+  if (absl::IsNotFound(written)) {
+    return TaskPhase::kNone;
+  }
+  RETURN_IF_ERROR(written);
+  return last.phase;
+}
+
+}  // namespace
+
+void TaskReport::Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes) {
+  std::scoped_lock lock(mutex_);
+  changed_ = changed_ || status_.stage != stage || status_.done_bytes != done_bytes ||
+             status_.total_bytes != total_bytes;
+  status_.stage = std::string(stage);
+  status_.done_bytes = done_bytes;
+  status_.total_bytes = total_bytes;
+}
+
+absl::Status TaskReport::Step(const CallContext& ctx) {
+  VolumeTaskStatus status;
+  {
+    std::scoped_lock lock(mutex_);
+    if (!changed_ && ctx.clock->Uptime() - written_at_ < kHeartbeatEvery) {
+      return absl::OkStatus();
+    }
+    status_.heartbeat_at = ctx.clock->Now();
+    status = status_;
+    changed_ = false;
+  }
+  const absl::Status written = Write(ctx, status);
+  std::scoped_lock lock(mutex_);
+  if (written.ok()) {
+    written_at_ = ctx.clock->Uptime();
+  } else {
+    changed_ = true;
+  }
+  return written;
+}
+
+absl::Status TaskReport::Finish(const CallContext& ctx, VolumeTaskStatus status) {
+  status.heartbeat_at = ctx.clock->Now();
+  const CallContext limited = ctx.WithTimeout(kLastWordTimeMax);
+  const auto write = [&](const CallContext& attempt) { return Write(attempt, status); };
+  absl::Status written = Insist(limited, write);
+  if (absl::IsInvalidArgument(written) && !status.result.is_null()) {
+    CSIDELTA_LOG(kWarn, "the result is not taken", {"error", std::string(written.message())});
+    status.result = Json();
+    written = Insist(limited, write);
+  }
+  return written;
+}
+
+VolumeTaskStatus TaskReport::status() const {
+  std::scoped_lock lock(mutex_);
+  return status_;
+}
+
+absl::Status TaskReport::Write(const CallContext& ctx, const VolumeTaskStatus& status) {
+  Json fields = ToJson(status);
+  for (const absl::string_view name : kFieldsOfOneRun) {
+    if (!fields.contains(std::string(name))) {
+      fields[std::string(name)] = nullptr;  // What the run before this one left.
+    }
+  }
+  return api_.Patch(ctx, task_, k8s::PatchKind::kMerge, {{"status", std::move(fields)}}, "status")
+      .status();
+}
+
+absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
+                                  const k8s::ObjectKey& task, absl::string_view node,
+                                  const RunVerb& run) {
+  ASSIGN_OR_RETURN(const Json object,
+                   Insist(ctx.WithTimeout(kLastWordTimeMax),
+                          [&](const CallContext& attempt) { return api.Get(attempt, task); }));
+  const std::string uid = GetString(object, {"metadata", "uid"});
+  const VolumeTaskStatus before = TaskStatusOf(object);
+  if (IsLast(before.phase)) {
+    CSIDELTA_LOG(kInfo, "the task has come to its end already", {"task", ToString(task)},
+                 {"phase", ToString(before.phase)});
+    return before.phase;
+  }
+  VolumeTaskStatus status;
+  status.phase = TaskPhase::kRunning;
+  status.done_bytes = before.done_bytes;
+  status.total_bytes = before.total_bytes;
+  status.started_at = before.started_at.value_or(ctx.clock->Now());
+  status.node = std::string(node);
+  TaskReport report(api, task, status);
+  Stopper stopper(ctx);
+  if (IsGivenUp(&object, uid)) {
+    stopper.Cancel();
+  }
+  const VerbEnd end = stopper.token().stop_requested()
+                          ? VerbEnd{.kind = VerbEnd::Kind::kStopped,
+                                    .exit_code = 0,
+                                    .message = "stopped before it began",
+                                    .result = {}}
+                          : RunBeside(ctx, api, task, uid, report, stopper, run);
+  const bool canceled =
+      end.kind == VerbEnd::Kind::kStopped && WasCanceled(ctx, api, task, uid, stopper);
+  return Conclude(ctx, report,
+                  LastWord(report.status(), end, PhaseOf(end, canceled), ctx.clock->Now()));
+}
+
+}  // namespace csidelta::datamover

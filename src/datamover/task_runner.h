@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "datamover/volume_task.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::datamover {
+
+inline constexpr absl::Duration kReportEvery = absl::Seconds(1);      // at most, while it changes
+inline constexpr absl::Duration kHeartbeatEvery = absl::Seconds(10);  // at least
+// How long the last word is insisted on while the API server is away.
+inline constexpr absl::Duration kLastWordTimeMax = absl::Minutes(10);
+inline constexpr std::size_t kTaskMessageBytesMax = 4096;
+inline constexpr std::size_t kTaskResultBytesMax = std::size_t{256} << 10;
+
+// What a VolumeTask's status says, kept in step with what a verb does. Thread-safe.
+class TaskReport {
+ public:
+  TaskReport(k8s::ApiClient& api, k8s::ObjectKey task, VolumeTaskStatus status)
+      : api_(api), task_(std::move(task)), status_(std::move(status)) {}
+
+  void Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes);
+
+  // Writes the status if it changed, or if it was not written for kHeartbeatEvery. One caller.
+  absl::Status Step(const CallContext& ctx);
+
+  // Writes `status`, until it is written or the task is gone, for at most kLastWordTimeMax. A
+  // result that the API server does not take is left out.
+  absl::Status Finish(const CallContext& ctx, VolumeTaskStatus status);
+
+  VolumeTaskStatus status() const;
+
+ private:
+  absl::Status Write(const CallContext& ctx, const VolumeTaskStatus& status);
+
+  k8s::ApiClient& api_;
+  const k8s::ObjectKey task_;
+  mutable std::mutex mutex_;
+  VolumeTaskStatus status_;  // Guarded by mutex_, as is what follows.
+  bool changed_ = true;
+  absl::Duration written_at_ = -absl::InfiniteDuration();
+};
+
+// How a verb ended.
+struct VerbEnd {
+  enum class Kind { kDone, kFailed, kStopped };
+
+  Kind kind = Kind::kFailed;
+  int exit_code = 0;
+  std::string message;  // what went wrong, in one sentence
+  Json result;          // the result document; null without one
+};
+
+using TaskProgress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
+// Runs the verb until it ends or `ctx` is stopped. `progress` may be called by several threads.
+using RunVerb = std::function<VerbEnd(const CallContext& ctx, const TaskProgress& progress)>;
+
+// Does what a VolumeTask says, by `run`, and writes into its status how far it is. The verb is
+// stopped when spec.cancel becomes true or the task is deleted (Canceled), and when `ctx` is
+// stopped (Interrupted). While the API server is away it goes on.
+//
+// A task that has its last phase is not run again. Returns the last phase once it is written, or
+// kNone when the task is gone by then; NOT_FOUND when it never was there; DEADLINE_EXCEEDED when
+// the API server does not come back.
+absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
+                                  const k8s::ObjectKey& task, absl::string_view node,
+                                  const RunVerb& run);
+
+}  // namespace csidelta::datamover

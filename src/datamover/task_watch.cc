@@ -1,0 +1,136 @@
+#include "datamover/task_watch.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+
+namespace csidelta::datamover {
+
+void WakeTable::Put(const std::string& stem, std::function<void()> wake) {
+  std::scoped_lock lock(mutex_);
+  wakes_[stem] = std::move(wake);
+}
+
+void WakeTable::Remove(const std::string& stem) {
+  std::scoped_lock lock(mutex_);
+  wakes_.erase(stem);
+}
+
+bool WakeTable::Wake(const std::string& stem) const {
+  std::scoped_lock lock(mutex_);
+  const auto found = wakes_.find(stem);
+  if (found == wakes_.end()) {
+    return false;
+  }
+  found->second();
+  return true;
+}
+
+void WakeTable::WakeAll() const {
+  std::scoped_lock lock(mutex_);
+  for (const auto& [stem, wake] : wakes_) {
+    wake();
+  }
+}
+
+bool WakeTable::Has(const std::string& stem) const {
+  std::scoped_lock lock(mutex_);
+  return wakes_.contains(stem);
+}
+
+void WakingFollower::OnAll(const std::vector<Json>& objects) {
+  for (const Json& object : objects) {
+    wakes_.Wake(csi::Name(object));
+  }
+}
+
+void WakingFollower::OnEvent(const k8s::WatchEvent& event) { wakes_.Wake(csi::Name(event.object)); }
+
+void PodFollower::OnAll(const std::vector<Json>& objects) {
+  for (const Json& pod : objects) {
+    ended_.Note(pod);
+  }
+  WakingFollower::OnAll(objects);
+}
+
+void PodFollower::OnEvent(const k8s::WatchEvent& event) {
+  ended_.Note(event.object);
+  WakingFollower::OnEvent(event);
+}
+
+void SubjectFollower::OnAll(const std::vector<Json>& objects) {
+  std::set<std::string> gone = uids_;
+  for (const Json& object : objects) {
+    if (Note(object)) {
+      gone.erase(csi::Uid(object));
+    }
+  }
+  for (const std::string& uid : gone) {
+    Forget(uid);
+  }
+  loop_.OnAll(objects);
+}
+
+void SubjectFollower::OnEvent(const k8s::WatchEvent& event) {
+  if (event.kind == k8s::WatchEvent::Kind::kDeleted || !Note(event.object)) {
+    Forget(csi::Uid(event.object));
+  }
+  loop_.OnEvent(event);
+}
+
+bool SubjectFollower::Note(const Json& object) {
+  if (!Take(object)) {
+    return false;
+  }
+  if (uids_.insert(csi::Uid(object)).second) {
+    wakes_.Put(StemOf(kind_, csi::Uid(object)),
+               [this, space = csi::Namespace(object), name = csi::Name(object)] {
+                 loop_.Wake(space, name);
+               });
+  }
+  return true;
+}
+
+void SubjectFollower::Forget(const std::string& uid) {
+  if (uids_.erase(uid) > 0) {
+    wakes_.Remove(StemOf(kind_, uid));
+    Leave(uid);
+  }
+}
+
+bool TransferFollower::Take(const Json& object) {
+  std::optional<Mover> mover = read_(object);
+  if (!mover.has_value()) {
+    return false;
+  }
+  turns_.Put(*std::move(mover));
+  return true;
+}
+
+void TransferFollower::Leave(const std::string& uid) {
+  turns_.Remove(uid);
+  all_wakes_.WakeAll();
+}
+
+TaskReconciler::TaskReconciler(const MoverEnvironment& env, const WakeTable& wakes,
+                               std::function<bool()> is_synced,
+                               std::map<TaskKind, Remover> removers)
+    : env_(env), wakes_(wakes), is_synced_(std::move(is_synced)), removers_(std::move(removers)) {}
+
+absl::StatusOr<absl::Time> TaskReconciler::Reconcile(const CallContext& ctx, const Json& object) {
+  const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
+  if (wakes_.Wake(csi::Name(object))) {
+    return later;
+  }
+  if (!is_synced_()) {
+    return ctx.clock->Now() + kUntilSynced;
+  }
+  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, TaskSpecOf(object));
+  if (const auto remover = removers_.find(spec.kind); remover != removers_.end()) {
+    RETURN_IF_ERROR(remover->second(ctx, env_, object));
+  }
+  return later;
+}
+
+}  // namespace csidelta::datamover

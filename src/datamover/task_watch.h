@@ -1,0 +1,144 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "datamover/ended_pods.h"
+#include "datamover/mover_environment.h"
+#include "datamover/turns.h"
+#include "datamover/volume_task.h"
+#include "k8s/api_client.h"
+#include "k8s/follow.h"
+#include "k8s/reconcile_loop.h"
+
+namespace csidelta::datamover {
+
+// How often what nobody owns is looked for.
+inline constexpr absl::Duration kLeftoversEvery = absl::Minutes(10);
+inline constexpr absl::Duration kUntilSynced = absl::Seconds(2);
+
+// Who is to look again when something of a stem changed. Thread-safe.
+class WakeTable {
+ public:
+  void Put(const std::string& stem, std::function<void()> wake);
+  void Remove(const std::string& stem);
+  // False when nobody cares for it.
+  bool Wake(const std::string& stem) const;
+  void WakeAll() const;
+  // Whether somebody cares for it.
+  bool Has(const std::string& stem) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::function<void()>> wakes_;  // Guarded by mutex_.
+};
+
+// Objects that bear the name of their stem: whoever cares is woken. Borrows `wakes`.
+class WakingFollower : public k8s::ObjectFollower {
+ public:
+  explicit WakingFollower(WakeTable& wakes) : wakes_(wakes) {}
+
+  void OnAll(const std::vector<Json>& objects) override;
+  void OnEvent(const k8s::WatchEvent& event) override;
+
+ private:
+  WakeTable& wakes_;
+};
+
+// Worker Pods: as above, and those that have ended are noted. Borrows both.
+class PodFollower : public WakingFollower {
+ public:
+  PodFollower(WakeTable& wakes, EndedPods& ended) : WakingFollower(wakes), ended_(ended) {}
+
+  void OnAll(const std::vector<Json>& objects) override;
+  void OnEvent(const k8s::WatchEvent& event) override;
+
+ private:
+  EndedPods& ended_;
+};
+
+// All objects of one kind in one Velero namespace: those that are ours and not over are in the
+// table of stems; all go on to the loop that moves them.
+class SubjectFollower : public k8s::ObjectFollower {
+ public:
+  // Borrows both. `kind`: for StemOf().
+  SubjectFollower(std::string kind, WakeTable& wakes, k8s::ReconcileLoop& loop)
+      : kind_(std::move(kind)), wakes_(wakes), loop_(loop) {}
+
+  void OnAll(const std::vector<Json>& objects) override;
+  void OnEvent(const k8s::WatchEvent& event) override;
+
+ protected:
+  // Whether the object is ours and not over; told of it whenever something of it changed.
+  virtual bool Take(const Json& object) = 0;
+  // One that was taken is over, or gone.
+  virtual void Leave(const std::string& /*uid*/) {}
+
+ private:
+  bool Note(const Json& object);
+  void Forget(const std::string& uid);
+
+  const std::string kind_;
+  WakeTable& wakes_;
+  k8s::ReconcileLoop& loop_;
+  std::set<std::string> uids_;  // that were taken
+};
+
+// Those that are moved in turns: they are in the table of turns, too. One that is over makes way
+// for those that wait.
+class TransferFollower : public SubjectFollower {
+ public:
+  // What a transfer is to the table of turns; nothing for one that is over, or not ours.
+  using Reader = std::function<std::optional<Mover>(const Json& object)>;
+
+  // Borrows the tables and the loop.
+  TransferFollower(std::string kind, Reader read, TurnTable& turns, WakeTable& wakes,
+                   k8s::ReconcileLoop& loop)
+      : SubjectFollower(std::move(kind), wakes, loop),
+        read_(std::move(read)),
+        turns_(turns),
+        all_wakes_(wakes) {}
+
+ private:
+  bool Take(const Json& object) override;
+  void Leave(const std::string& uid) override;
+
+  const Reader read_;
+  TurnTable& turns_;
+  const WakeTable& all_wakes_;
+};
+
+// Looks at VolumeTasks: whom they are done for is woken; those of nobody are removed with all that
+// was made for them.
+class TaskReconciler : public k8s::Reconciler {
+ public:
+  // Removes what is left of a task when whom it was done for is over or gone; else does nothing.
+  using Remover =
+      std::function<absl::Status(const CallContext&, const MoverEnvironment&, const Json& task)>;
+
+  // `is_synced`: whether all objects that tasks are done for are known. Tasks of a kind without
+  // remover stay. Borrows the others.
+  TaskReconciler(const MoverEnvironment& env, const WakeTable& wakes,
+                 std::function<bool()> is_synced, std::map<TaskKind, Remover> removers);
+
+  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
+
+ private:
+  const MoverEnvironment& env_;
+  const WakeTable& wakes_;
+  const std::function<bool()> is_synced_;
+  const std::map<TaskKind, Remover> removers_;
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::datamover {
+
+// Annotations of ours on DataUploads and DataDownloads, RFC 3339: since when it may be worked on;
+// when it was last seen that no node had room for its Pod; since when it is being wound up; and
+// why, if it has failed.
+inline constexpr char kTurnAtAnnotation[] = "mover.csi-delta.io/turn-at";
+inline constexpr char kNoRoomAtAnnotation[] = "mover.csi-delta.io/no-room-at";
+inline constexpr char kStoppingAtAnnotation[] = "mover.csi-delta.io/stopping-at";
+inline constexpr char kFailureAnnotation[] = "mover.csi-delta.io/failure";
+// "false" while nobody has confirmed a copy of the key that the data is written with.
+inline constexpr char kKeyConfirmedAnnotation[] = "mover.csi-delta.io/key-confirmed";
+
+// A DataUpload or DataDownload as it was just read, and what we make of it: changes are gathered
+// and written at once, under the condition that nobody else wrote meanwhile. These kinds have no
+// status subresource.
+class TransferObject {
+ public:
+  TransferObject(const k8s::ResourceType& type, Json object);
+
+  const Json& json() const { return object_; }
+  k8s::ObjectKey key() const;
+  std::string Annotation(absl::string_view key) const;
+  // An annotation of ours that holds a time.
+  std::optional<absl::Time> TimeOf(absl::string_view key) const;
+
+  void SetPhase(velero::DataPhase phase);
+  // Foreign words are cut where they become too long.
+  void SetMessage(absl::string_view message);
+  void SetStatus(absl::string_view field, Json value);
+  void SetAnnotation(absl::string_view key, absl::string_view value);
+  void SetTime(absl::string_view key, absl::Time time);
+  void SetProgress(int64_t done_bytes, int64_t total_bytes);
+  // Not on an object that is being deleted: the API server takes no new finalizers then.
+  void AddFinalizer();
+  void RemoveFinalizer();
+
+  // Writes what changed; nothing when nothing did. ABORTED when somebody else was faster.
+  absl::Status Write(const CallContext& ctx, k8s::ApiClient& api);
+
+ private:
+  const k8s::ResourceType& type_;
+  Json stored_;
+  Json object_;
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,318 @@
+#include "datamover/transfer_step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "k8s/find.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using velero::DataPhase;
+
+// Who waits is woken when others end; this is for what nobody tells of.
+constexpr absl::Duration kLookAtWaitingAgain = absl::Seconds(30);
+constexpr absl::Duration kNoRoomNotedEvery = absl::Minutes(1);
+
+bool WillNeverDo(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
+}
+
+}  // namespace
+
+TransferStep::TransferStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns,
+                           Words words, const velero::DataTransfer& transfer, Json object)
+    : ctx_(ctx),
+      env_(env),
+      object_(words.type, std::move(object)),
+      stem_(StemOf(words.type.kind, transfer.uid)),
+      labels_(LabelsFor(stem_, transfer.namespace_name)),
+      run_(env, stem_),
+      turns_(turns),
+      words_(std::move(words)),
+      transfer_(transfer) {}
+
+absl::StatusOr<absl::Time> TransferStep::Run() {
+  const bool is_unwanted = transfer_.cancel || transfer_.is_being_deleted;
+  switch (transfer_.phase) {
+    case DataPhase::kNew:
+      if (!is_unwanted) {
+        return Accept();
+      }
+      RETURN_IF_ERROR(RemoveAll());
+      return End(DataPhase::kCanceled, "cancelled before it began");
+    case DataPhase::kAccepted:
+    case DataPhase::kPrepared:
+    case DataPhase::kInProgress:
+      if (object_.TimeOf(kStoppingAtAnnotation).has_value()) {
+        return WindUp();
+      }
+      return is_unwanted ? BeginCancel() : Advance();
+    case DataPhase::kCanceling:
+      return WindUp();
+    default:
+      return absl::InfiniteFuture();
+  }
+}
+
+std::string TransferStep::Stamp() const {
+  return csi::ToRfc3339(absl::FromUnixSeconds(absl::ToUnixSeconds(Now())));
+}
+
+absl::StatusOr<absl::Time> TransferStep::Accept() {
+  object_.AddFinalizer();
+  object_.SetPhase(DataPhase::kAccepted);
+  object_.SetStatus("acceptedTimestamp", Stamp());
+  RETURN_IF_ERROR(Write());
+  return Now();
+}
+
+// --- On its way
+
+absl::StatusOr<absl::Time> TransferStep::Advance() {
+  if (!object_.TimeOf(kTurnAtAnnotation).has_value()) {
+    const std::string waits_for = turns_.TakeTurn(transfer_.uid);
+    if (!waits_for.empty()) {
+      object_.SetMessage(waits_for);
+      RETURN_IF_ERROR(Write());
+      return Now() + kLookAtWaitingAgain;
+    }
+    object_.SetTime(kTurnAtAnnotation, Now());
+    object_.SetMessage("");
+    RETURN_IF_ERROR(Write());
+  }
+  return IsConcluding() ? GoOnConcluding() : WorkOn();
+}
+
+absl::StatusOr<absl::Time> TransferStep::WorkOn() {
+  const absl::StatusOr<WorkerView> view = StepWorker();
+  if (WillNeverDo(view.status())) {
+    return BeginFailure(view.status().message());
+  }
+  RETURN_IF_ERROR(view.status());
+  pods_ = view->attempts;
+  return Follow(*view);
+}
+
+absl::StatusOr<WorkerView> TransferStep::StepWorker() {
+  ASSIGN_OR_RETURN(TaskVolume volume, Volume());
+  const VolumeTaskSpec spec{.kind = words_.task,
+                            .subject = {.kind = words_.type.kind,
+                                        .namespace_name = transfer_.namespace_name,
+                                        .name = transfer_.name,
+                                        .uid = transfer_.uid},
+                            .volume = std::move(volume)};
+  RETURN_IF_ERROR(run_.EnsureTask(ctx_, spec, labels_).status());
+  return run_.Step(ctx_, [this](const Json& task) { return PrepareWorker(task); });
+}
+
+absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
+  switch (view.state) {
+    case WorkerView::State::kStarting:
+      return Await(view);
+    case WorkerView::State::kRunning:
+      return FollowRunning(view);
+    case WorkerView::State::kEnded:
+      break;
+  }
+  if (view.status.phase == TaskPhase::kSucceeded) {
+    return Conclude(view.status);
+  }
+  return BeginFailure(view.status.message.empty() ? "the worker gave no reason"
+                                                  : view.status.message);
+}
+
+absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
+  if (view.status.phase == TaskPhase::kNone && Now() >= DeadlineOf(view)) {
+    return BeginFailure("the worker runs, but does not say so: may its Pod reach the API server?");
+  }
+  object_.SetMessage("");
+  const bool moves_on = transfer_.phase == DataPhase::kAccepted;
+  if (moves_on) {
+    object_.SetPhase(DataPhase::kPrepared);
+  } else if (view.status.phase == TaskPhase::kRunning) {
+    if (transfer_.phase == DataPhase::kPrepared) {
+      object_.SetPhase(DataPhase::kInProgress);
+      object_.SetStatus("startTimestamp", Stamp());
+      NoteBegin();
+    }
+    object_.SetProgress(view.status.done_bytes, view.status.total_bytes);
+  }
+  RETURN_IF_ERROR(Write());
+  return moves_on ? Now() : view.look_again;
+}
+
+// A Pod that does not run yet, or not yet again.
+absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
+  if (view.waits_for_node) {
+    NoteNoRoom();
+  }
+  const absl::Time deadline = DeadlineOf(view);
+  if (Now() >= deadline && !view.waits_for_node) {
+    return BeginFailure(absl::StrCat("it was not prepared within ",
+                                     absl::FormatDuration(env_.settings.prepare_timeout), ": ",
+                                     view.words.empty() ? "no Pod could be made" : view.words));
+  }
+  if (view.attempts > 0) {  // The claim of a Pod that waits may fail yet.
+    ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
+    if (const absl::Status claim = LookAtClaim(task); absl::IsFailedPrecondition(claim)) {
+      return BeginFailure(claim.message());
+    }
+  }
+  object_.SetMessage(view.words);
+  RETURN_IF_ERROR(Write());
+  return view.waits_for_node ? view.look_again : std::min(deadline, view.look_again);
+}
+
+void TransferStep::NoteNoRoom() {
+  const absl::Time noted = object_.TimeOf(kNoRoomAtAnnotation).value_or(absl::InfinitePast());
+  if (Now() >= noted + kNoRoomNotedEvery) {
+    object_.SetTime(kNoRoomAtAnnotation, Now());
+  }
+}
+
+// Until when this attempt must run. The time in which it was not its turn does not count, nor that
+// in which no node had room; nor does spec.operationTimeout, which is about single steps of
+// Velero's own mover.
+absl::Time TransferStep::DeadlineOf(const WorkerView& view) const {
+  const absl::Time since =
+      std::max({object_.TimeOf(kTurnAtAnnotation).value_or(Now()),
+                object_.TimeOf(kNoRoomAtAnnotation).value_or(absl::InfinitePast()),
+                view.attempts > 1 ? view.attempt_since : absl::InfinitePast()});
+  return since + env_.settings.prepare_timeout;
+}
+
+// --- Its end
+
+std::string TransferStep::StageWord() const {
+  return transfer_.phase == DataPhase::kInProgress ? words_.moving : "preparing";
+}
+
+absl::StatusOr<absl::Time> TransferStep::BeginFailure(absl::string_view why) {
+  object_.SetAnnotation(kFailureAnnotation,
+                        absl::StrCat("volume ", words_.volume, " (", StageWord(), "): ", why));
+  object_.SetTime(kStoppingAtAnnotation, Now());
+  RETURN_IF_ERROR(Write());
+  return WindUp();
+}
+
+absl::StatusOr<absl::Time> TransferStep::BeginCancel() {
+  object_.SetPhase(DataPhase::kCanceling);
+  object_.SetTime(kStoppingAtAnnotation, Now());
+  object_.SetMessage(transfer_.is_being_deleted
+                         ? absl::StrCat("cancelled: the ", words_.type.kind, " is being deleted")
+                         : "cancelled: spec.cancel is set");
+  RETURN_IF_ERROR(Write());
+  return WindUp();
+}
+
+absl::StatusOr<absl::Time> TransferStep::WindUp() {
+  const std::string failure = object_.Annotation(kFailureAnnotation);
+  const absl::Time latest =
+      object_.TimeOf(kStoppingAtAnnotation).value_or(Now()) + kWorkerStopTimeMax;
+  ASSIGN_OR_RETURN(const bool is_stopped, run_.Stop(ctx_));
+  if (failure.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<absl::Time> next, CompleteAllTheSame(latest));
+    if (next.has_value()) {
+      return *next;
+    }
+  }
+  if (!is_stopped && Now() < latest) {
+    return std::min(latest, Now() + kTransferLookAgain);
+  }
+  RETURN_IF_ERROR(RemoveAll());
+  return failure.empty()
+             ? End(DataPhase::kCanceled, GetString(object_.json(), {"status", "message"}))
+             : End(DataPhase::kFailed, failure);
+}
+
+absl::StatusOr<absl::Time> TransferStep::End(DataPhase phase, const std::string& message) {
+  object_.SetPhase(phase);
+  object_.SetMessage(message);
+  object_.SetStatus("completionTimestamp", Stamp());
+  object_.RemoveFinalizer();
+  RETURN_IF_ERROR(Write());
+  Tell(phase, message);
+  RETURN_IF_ERROR(run_.RemoveTask(ctx_));
+  return absl::InfiniteFuture();
+}
+
+void TransferStep::Emit(k8s::EventType type, absl::string_view reason, absl::string_view message) {
+  const absl::Status told =
+      k8s::EmitEvent(ctx_, env_.api, object_.json(), type, reason, message, kMoverComponent);
+  if (!told.ok()) {
+    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", transfer_.namespace_name},
+                 {"name", transfer_.name}, {"error", std::string(told.message())});
+  }
+}
+
+// --- All of a kind
+
+absl::StatusOr<absl::Time> TransferReconciler::Reconcile(const CallContext& ctx,
+                                                         const Json& object) {
+  if (!IsToBeMoved(object)) {
+    return absl::InfiniteFuture();
+  }
+  ASSIGN_OR_RETURN(std::optional<Json> fresh,
+                   k8s::Find(ctx, env_.api, {type_, csi::Namespace(object), csi::Name(object)}));
+  if (!fresh.has_value()) {
+    return absl::InfiniteFuture();
+  }
+  const absl::StatusOr<std::unique_ptr<TransferStep>> step = StepFor(ctx, *fresh);
+  return step.ok() ? (*step)->Run() : Refuse(ctx, *std::move(fresh), step.status());
+}
+
+absl::StatusOr<absl::Time> TransferReconciler::Refuse(const CallContext& ctx, Json object,
+                                                      const absl::Status& why) {
+  TransferObject refused(type_, std::move(object));
+  refused.SetPhase(DataPhase::kFailed);
+  refused.SetMessage(absl::StrCat("this ", type_.kind, " cannot be understood: ", why.message()));
+  refused.SetStatus("completionTimestamp", csi::ToRfc3339(ctx.clock->Now()));
+  refused.RemoveFinalizer();
+  RETURN_IF_ERROR(refused.Write(ctx, env_.api));
+  return absl::InfiniteFuture();
+}
+
+bool IsToBeMoved(const Json& object) {
+  return GetString(object, {"spec", "datamover"}) == velero::kDataMoverName &&
+         !velero::IsTerminal(velero::ParseDataPhase(GetString(object, {"status", "phase"})));
+}
+
+Mover MoverOf(const Json& object, absl::string_view kind, absl::string_view volume,
+              absl::string_view source_namespace, absl::string_view storage_class) {
+  return {.uid = csi::Uid(object),
+          .name = absl::StrCat(kind, " ", csi::Namespace(object), "/", csi::Name(object)),
+          .volume = std::string(volume),
+          .source_namespace = std::string(source_namespace),
+          .storage_class = std::string(storage_class),
+          .since = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}))
+                       .value_or(absl::InfinitePast()),
+          .moves = !csi::Annotation(object, kTurnAtAnnotation).empty()};
+}
+
+absl::Status RemoveTransferLeftovers(
+    const CallContext& ctx, const MoverEnvironment& env, const k8s::ResourceType& type,
+    const Json& task,
+    absl::FunctionRef<absl::Status(const VolumeTaskSpec&, const Json&)> remove_rest) {
+  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, TaskSpecOf(task));
+  ASSIGN_OR_RETURN(const std::optional<Json> transfer,
+                   k8s::Find(ctx, env.api, {type, spec.subject.namespace_name, spec.subject.name}));
+  const bool is_there = transfer.has_value() && csi::Uid(*transfer) == spec.subject.uid;
+  if (is_there &&
+      !velero::IsTerminal(velero::ParseDataPhase(GetString(*transfer, {"status", "phase"})))) {
+    return absl::OkStatus();
+  }
+  WorkerRun run(env, csi::Name(task));
+  RETURN_IF_ERROR(run.Remove(ctx));
+  RETURN_IF_ERROR(remove_rest(spec, is_there ? *transfer : Json()));
+  CSIDELTA_LOG(kInfo, "what was left of a transfer is removed", {"kind", type.kind},
+               {"namespace", spec.subject.namespace_name}, {"name", spec.subject.name},
+               {"task", csi::Name(task)});
+  return run.RemoveTask(ctx);
+}
+
+}  // namespace csidelta::datamover

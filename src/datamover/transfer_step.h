@@ -1,0 +1,173 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "datamover/mover_environment.h"
+#include "datamover/transfer_object.h"
+#include "datamover/turns.h"
+#include "datamover/volume_task.h"
+#include "datamover/worker_run.h"
+#include "k8s/api_client.h"
+#include "k8s/event_recorder.h"
+#include "k8s/reconcile_loop.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::datamover {
+
+// While something is waited for that nobody tells of.
+inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
+
+// One look at one DataUpload or DataDownload, which moves it to where it should be:
+//
+//   New ----------- finalizer ------------------------------------------------> Accepted
+//   Accepted ------ not its turn: the message says for whom it waits
+//       |---------- its turn: turn-at ---------------------------------------+
+//       v                                                                     |
+//   VolumeTask, what its worker needs, Secret, Pod; the Pod runs -------------> Prepared
+//   Prepared ------ the worker says that it runs -----------------------------> InProgress
+//   InProgress ---- progress is copied; a Pod that is lost has a successor
+//       |---------- task Succeeded: Conclude() says what is left to do -------> Completed
+//   Accepted, Prepared, InProgress
+//       |---------- something failed, for good or for too long: failure,
+//       |           stopping-at; worker ended, all to be deleted -------------> Failed
+//       +---------- spec.cancel, or the object itself is being deleted -------> Canceling
+//   New ----------- the same: all to be deleted ------------------------------> Canceled
+//   Canceling ----- worker ended, all to be deleted --------------------------> Canceled
+//       +---------- it was done all the same ---------------------------------> Completed
+//
+// What is decided is written into the object, in one conditional PUT, before anything is done about
+// it; what is done may be done again. Nothing is kept between two looks but the turns, which
+// whoever comes next reads from the objects. The finalizer goes with the last phase; then the task,
+// which is the last of what was made.
+//
+// What is particular to a kind is in the methods below. FAILED_PRECONDITION and INVALID_ARGUMENT of
+// theirs say what will never do: the transfer fails with these words. Other errors are those of the
+// moment.
+class TransferStep {
+ public:
+  virtual ~TransferStep() = default;
+  TransferStep(const TransferStep&) = delete;
+  TransferStep& operator=(const TransferStep&) = delete;
+
+  // When to look again.
+  absl::StatusOr<absl::Time> Run();
+
+ protected:
+  // What a kind calls things.
+  struct Words {
+    TaskKind task;
+    const k8s::ResourceType& type;
+    std::string volume;  // "namespace/claim"
+    std::string moving;  // "uploading"
+  };
+
+  // Borrows `ctx`, `env` and `turns`.
+  TransferStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns, Words words,
+               const velero::DataTransfer& transfer, Json object);
+
+  // --- What a kind says
+
+  virtual absl::StatusOr<TaskVolume> Volume() = 0;
+  // What the worker is to do, once all that it needs is there.
+  virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) = 0;
+  // Whether the claim of a Pod that waits can still come.
+  virtual absl::Status LookAtClaim(const Json& task) = 0;
+  // The worker was seen to begin.
+  virtual void NoteBegin() {}
+  // What a worker that was done leads to.
+  virtual absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) = 0;
+  // Whether Conclude() came so far that the worker is needed no more; then what is done from there.
+  virtual bool IsConcluding() const { return false; }
+  virtual absl::StatusOr<absl::Time> GoOnConcluding() { return absl::InfiniteFuture(); }
+  // One that is cancelled, and whose worker was told so, may be done all the same: then it is
+  // completed. It may also need a moment, not later than `latest`. Nothing: it is given up.
+  virtual absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) = 0;
+  // All that was made, whatever became of it.
+  virtual absl::Status RemoveAll() = 0;
+  // "preparing", "uploading".
+  virtual std::string StageWord() const;
+  // It has its last phase: Events, figures.
+  virtual void Tell(velero::DataPhase phase, const std::string& message) = 0;
+
+  // --- What a kind may use
+
+  absl::StatusOr<absl::Time> BeginFailure(absl::string_view why);
+  absl::StatusOr<absl::Time> End(velero::DataPhase phase, const std::string& message);
+  void Emit(k8s::EventType type, absl::string_view reason, absl::string_view message);
+  absl::Status Write() { return object_.Write(ctx_, env_.api); }
+  absl::Time Now() const { return ctx_.clock->Now(); }
+  // Now, as Kubernetes writes times.
+  std::string Stamp() const;
+
+  const CallContext& ctx_;
+  const MoverEnvironment& env_;
+  TransferObject object_;
+  const std::string stem_;
+  const std::map<std::string, std::string> labels_;
+  WorkerRun run_;
+  int pods_ = 0;  // of the task, so far
+
+ private:
+  absl::StatusOr<absl::Time> Accept();
+  absl::StatusOr<absl::Time> Advance();
+  absl::StatusOr<absl::Time> WorkOn();
+  absl::StatusOr<WorkerView> StepWorker();
+  absl::StatusOr<absl::Time> Follow(const WorkerView& view);
+  absl::StatusOr<absl::Time> FollowRunning(const WorkerView& view);
+  absl::StatusOr<absl::Time> Await(const WorkerView& view);
+  absl::Time DeadlineOf(const WorkerView& view) const;
+  void NoteNoRoom();
+  absl::StatusOr<absl::Time> BeginCancel();
+  absl::StatusOr<absl::Time> WindUp();
+
+  TurnTable& turns_;
+  const Words words_;
+  const velero::DataTransfer transfer_;
+};
+
+// Moves all objects of one kind, each look with the step that the kind makes. Borrows `env`.
+class TransferReconciler : public k8s::Reconciler {
+ public:
+  TransferReconciler(const MoverEnvironment& env, const k8s::ResourceType& type)
+      : env_(env), type_(type) {}
+
+  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) final;
+
+ protected:
+  // For an object as it was just read. An error: the object cannot be understood, and has failed.
+  virtual absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
+                                                                Json object) = 0;
+
+  const MoverEnvironment& env_;
+
+ private:
+  absl::StatusOr<absl::Time> Refuse(const CallContext& ctx, Json object, const absl::Status& why);
+
+  const k8s::ResourceType& type_;
+};
+
+// Whether a transfer is for this data mover, and not over.
+bool IsToBeMoved(const Json& object);
+
+// What a transfer is to the table of turns. `volume`: what only one may work at.
+Mover MoverOf(const Json& object, absl::string_view kind, absl::string_view volume,
+              absl::string_view source_namespace, absl::string_view storage_class);
+
+// Removes what is left of a task when its transfer has its last phase, or is gone: Pod and Secret,
+// then what `remove_rest` knows of, then the task. `transfer` is null where it is gone.
+absl::Status RemoveTransferLeftovers(
+    const CallContext& ctx, const MoverEnvironment& env, const k8s::ResourceType& type,
+    const Json& task,
+    absl::FunctionRef<absl::Status(const VolumeTaskSpec& spec, const Json& transfer)> remove_rest);
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,604 @@
+#include "datamover/uninstall.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "base/worker_pool.h"
+#include "csi/base_snapshots.h"
+#include "csi/data_transfer.h"
+#include "csi/exposed_snapshot.h"
+#include "csi/owned_content.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "datamover/data_deletion.h"
+#include "datamover/deletion_reconciler.h"
+#include "datamover/download_reconciler.h"
+#include "datamover/keyring.h"
+#include "datamover/transfer_object.h"
+#include "datamover/upload_reconciler.h"
+#include "datamover/volume_task.h"
+#include "incremental/differential_request.h"
+#include "incremental/listing_failure.h"
+#include "k8s/find.h"
+#include "k8s/wait.h"
+#include "velero/data_reference.h"
+#include "velero/data_upload.h"
+#include "velero/labels.h"
+#include "velero/storage_location.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// A lease is renewed every two seconds; clocks differ.
+constexpr absl::Duration kLeaseAgeMax = absl::Minutes(1);
+// For what drivers and nodes remove.
+constexpr absl::Duration kGoneTimeMax = absl::Minutes(2);
+constexpr int kDeletersMax = 16;
+constexpr char kGivenUp[] = "the data mover was uninstalled";
+
+// The parts of a repository in the order in which they go: at no time does one refer to what is
+// gone.
+constexpr std::array<absl::string_view, 6> kPartsInOrder = {"snapshots", "index", "data",
+                                                            "",  // all others
+                                                            "keys",      "config"};
+
+std::string FullName(const Json& object) {
+  const std::string space = csi::Namespace(object);
+  return absl::StrCat(space, space.empty() ? "" : "/", csi::Name(object));
+}
+
+struct Holding {
+  int64_t objects = 0;
+  int64_t bytes = 0;
+};
+
+absl::StatusOr<Holding> Measure(const CallContext& ctx, storage::ObjectStore& store,
+                                const std::string& folder) {
+  Holding holding;
+  RETURN_IF_ERROR(store.List(ctx, folder, [&](const storage::ObjectInfo& object) {
+    ++holding.objects;
+    holding.bytes += object.size_bytes;
+    return absl::OkStatus();
+  }));
+  return holding;
+}
+
+// "<cluster>/<namespace>/<claim uid>/<part>..."
+std::size_t OrderOf(absl::string_view key) {
+  const std::vector<absl::string_view> words = absl::StrSplit(key, '/');
+  const auto* const others = std::find(kPartsInOrder.begin(), kPartsInOrder.end(), "");
+  const auto* const found =
+      words.size() > 3 ? std::find(kPartsInOrder.begin(), kPartsInOrder.end(), words[3]) : others;
+  return static_cast<std::size_t>((found == kPartsInOrder.end() ? others : found) -
+                                  kPartsInOrder.begin());
+}
+
+absl::Status DeleteFolder(const CallContext& ctx, storage::ObjectStore& store,
+                          const std::string& folder) {
+  std::array<std::vector<std::string>, kPartsInOrder.size()> parts;
+  RETURN_IF_ERROR(store.List(ctx, folder, [&](const storage::ObjectInfo& object) {
+    CSIDELTA_CHECK(absl::StartsWith(object.key, folder));
+    parts[OrderOf(object.key)].push_back(object.key);
+    return absl::OkStatus();
+  }));
+  for (const std::vector<std::string>& keys : parts) {
+    std::atomic<std::size_t> next = 0;
+    WorkerPool pool(ctx);
+    pool.Start(static_cast<int>(std::min<std::size_t>(kDeletersMax, keys.size())),
+               [&](const CallContext& worker_ctx, int) {
+                 for (std::size_t i = next++; i < keys.size(); i = next++) {
+                   RETURN_IF_ERROR(store.Delete(worker_ctx, keys[i]));
+                 }
+                 return absl::OkStatus();
+               });
+    RETURN_IF_ERROR(pool.Join());
+  }
+  return absl::OkStatus();
+}
+
+// A location whose data of this cluster may go.
+struct Place {
+  std::shared_ptr<storage::OpenedStore> opened;
+  std::string address;  // of the folder of all repositories; "" when it is not known
+  bool was_listed = false;
+  bool had_data = false;
+  bool was_elsewhere = false;  // when some of its data was stored
+};
+
+class Planner {
+ public:
+  Planner(const CallContext& ctx, const MoverEnvironment& env, const UninstallRequest& request)
+      : ctx_(ctx), env_(env), request_(request), folder_(absl::StrCat(env.cluster, "/")) {}
+
+  absl::StatusOr<UninstallPlan> Plan() {
+    if (!velero::IsUid(env_.cluster)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the uid of the namespace kube-system, \"", env_.cluster,
+          "\", is none, so what this cluster stored cannot be told from what others did"));
+    }
+    RETURN_IF_ERROR(LookForRunning());
+    if (!plan_.running.empty()) {
+      return std::move(plan_);
+    }
+    RETURN_IF_ERROR(PlanDeletions());
+    RETURN_IF_ERROR(PlanTransfers());
+    RETURN_IF_ERROR(PlanTasks());
+    RETURN_IF_ERROR(PlanContents());
+    RETURN_IF_ERROR(PlanRest());
+    RETURN_IF_ERROR(PlanData());
+    RETURN_IF_ERROR(NoteFormerPlaces());
+    RETURN_IF_ERROR(PlanKeys());
+    RETURN_IF_ERROR(NoteWhatStays());
+    return std::move(plan_);
+  }
+
+ private:
+  using Act = std::function<absl::Status(const CallContext& ctx)>;
+
+  absl::StatusOr<std::vector<Json>> List(const k8s::ResourceType& type, absl::string_view space,
+                                         const std::string& label_selector = "") {
+    absl::StatusOr<k8s::ObjectList> list =
+        env_.api.List(ctx_, type, space, {.label_selector = label_selector, .field_selector = ""});
+    if (absl::IsNotFound(list.status())) {
+      return std::vector<Json>();  // The kind is not served any more.
+    }
+    RETURN_IF_ERROR(list.status());
+    return std::move(list->items);
+  }
+
+  // DataUploads and DataDownloads of ours.
+  absl::StatusOr<std::vector<Json>> Transfers(const k8s::ResourceType& type) {
+    std::vector<Json> ours;
+    for (const std::string& space : request_.velero_namespaces) {
+      ASSIGN_OR_RETURN(const std::vector<Json> all, List(type, space));
+      for (const Json& object : all) {
+        if (GetString(object, {"spec", "datamover"}) == velero::kDataMoverName) {
+          ours.push_back(object);
+        }
+      }
+    }
+    return ours;
+  }
+
+  static bool IsOver(const Json& transfer) {
+    return velero::IsTerminal(velero::ParseDataPhase(GetString(transfer, {"status", "phase"})));
+  }
+
+  static UninstallItem ItemOf(const k8s::ResourceType& type, const Json& object,
+                              std::string text = "") {
+    return {.kind = type.kind, .name = FullName(object), .text = std::move(text)};
+  }
+
+  absl::Status LookForLeader() {
+    const absl::StatusOr<Json> lease =
+        env_.api.Get(ctx_, {csi::LeaseType(), env_.mover_namespace, kMoverLease});
+    if (absl::IsNotFound(lease.status())) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(lease.status());
+    const auto renewed = csi::FromRfc3339(GetString(*lease, {"spec", "renewTime"}));
+    leader_ = GetString(*lease, {"spec", "holderIdentity"});
+    if (!renewed.has_value() || *renewed + kLeaseAgeMax < ctx_.clock->Now()) {
+      leader_.clear();
+    }
+    has_idle_lease_ = leader_.empty();
+    return absl::OkStatus();
+  }
+
+  absl::Status LookForRunning() {
+    RETURN_IF_ERROR(LookForLeader());
+    ASSIGN_OR_RETURN(const std::vector<Json> pods,
+                     List(csi::PodType(), env_.mover_namespace, kTaskLabel));
+    for (const Json& pod : pods) {
+      const std::string phase = GetString(pod, {"status", "phase"});
+      if (phase != "Succeeded" && phase != "Failed") {
+        plan_.running.push_back(ItemOf(csi::PodType(), pod, phase));
+      }
+    }
+    if (leader_.empty()) {
+      return absl::OkStatus();
+    }
+    for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
+      ASSIGN_OR_RETURN(const std::vector<Json> transfers, Transfers(*type));
+      for (const Json& transfer : transfers) {
+        if (!IsOver(transfer)) {
+          plan_.running.push_back(
+              ItemOf(*type, transfer, GetString(transfer, {"status", "phase"})));
+        }
+      }
+    }
+    for (const std::string& space : request_.velero_namespaces) {
+      ASSIGN_OR_RETURN(const std::vector<Json> deletions, List(csi::DataDeletionType(), space));
+      for (const Json& deletion : deletions) {
+        if (DataDeletionOf(deletion).phase == DeletionPhase::kInProgress) {
+          plan_.running.push_back(ItemOf(csi::DataDeletionType(), deletion, "InProgress"));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void Add(UninstallItem item, Act act, std::optional<k8s::ObjectKey> until_gone = std::nullopt) {
+    plan_.steps.push_back({std::move(item), std::move(act), std::move(until_gone)});
+  }
+
+  // Plain deletion of an object that is nobody's any more.
+  void AddObject(const k8s::ResourceType& type, const Json& object, std::string text = "") {
+    const k8s::ObjectKey key = {type, csi::Namespace(object), csi::Name(object)};
+    Add(
+        ItemOf(type, object, std::move(text)),
+        [&api = env_.api, key, uid = csi::Uid(object)](const CallContext& ctx) {
+          return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+        },
+        key);
+  }
+
+  absl::Status PlanDeletions() {
+    for (const std::string& space : request_.velero_namespaces) {
+      ASSIGN_OR_RETURN(const std::vector<Json> deletions, List(csi::DataDeletionType(), space));
+      for (const Json& deletion : deletions) {
+        const bool is_done = DataDeletionOf(deletion).phase == DeletionPhase::kCompleted;
+        AddObject(
+            csi::DataDeletionType(), deletion,
+            is_done || !request_.keep_data ? "" : "is not done: its data stays in the bucket");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PlanTransfers() {
+    for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
+      ASSIGN_OR_RETURN(const std::vector<Json> transfers, Transfers(*type));
+      for (const Json& transfer : transfers) {
+        TransferObject without(*type, transfer);
+        without.RemoveFinalizer();
+        if (IsOver(transfer) && without.json() == transfer) {
+          continue;
+        }
+        const k8s::ObjectKey key = without.key();
+        Add(ItemOf(*type, transfer,
+                   IsOver(transfer) ? "loses our finalizer" : "is given up: nobody moves it"),
+            [&env = env_, type, key](const CallContext& ctx) {
+              return GiveUp(ctx, env, *type, key);
+            });
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status GiveUp(const CallContext& ctx, const MoverEnvironment& env,
+                             const k8s::ResourceType& type, const k8s::ObjectKey& key) {
+    absl::StatusOr<Json> object = env.api.Get(ctx, key);
+    if (absl::IsNotFound(object.status())) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(object.status());
+    TransferObject transfer(type, *std::move(object));
+    if (!IsOver(transfer.json())) {
+      if (type == csi::DataUploadType()) {
+        RETURN_IF_ERROR(DropItsSnapshot(ctx, env, transfer.json()));
+      }
+      transfer.SetPhase(velero::DataPhase::kCanceled);
+      transfer.SetMessage(kGivenUp);
+      transfer.SetStatus("completionTimestamp", csi::ToRfc3339(ctx.clock->Now()));
+    }
+    transfer.RemoveFinalizer();
+    return transfer.Write(ctx, env.api);
+  }
+
+  // A volume snapshot is the mover's from the moment that a DataUpload names it.
+  static absl::Status DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
+                                      const Json& object) {
+    const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+    if (!upload.ok()) {
+      return absl::OkStatus();  // It names none.
+    }
+    const std::string stem = StemOf("DataUpload", upload->uid);
+    return csi::RemoveExposure(ctx, env.api,
+                               {.name = stem,
+                                .source_namespace = upload->source_namespace,
+                                .source_snapshot = upload->volume_snapshot,
+                                .mover_namespace = env.mover_namespace,
+                                .storage_class = "",
+                                .labels = LabelsFor(stem, upload->namespace_name),
+                                .owner = Json()},
+                               csi::SnapshotFate::kDelete);
+  }
+
+  // Tasks, with the volumes, snapshots and Pods of each; then what has lost its task.
+  absl::Status PlanTasks() {
+    ASSIGN_OR_RETURN(const std::vector<Json> tasks, List(VolumeTaskType(), env_.mover_namespace));
+    for (const Json& task : tasks) {
+      const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
+      auto* remove = &RemoveDeletionLeftovers;
+      if (spec.ok() && spec->kind != TaskKind::kForget) {
+        remove =
+            spec->kind == TaskKind::kUpload ? &RemoveUploadLeftovers : &RemoveDownloadLeftovers;
+      }
+      Add(
+          ItemOf(VolumeTaskType(), task),
+          [&env = env_, task, remove](const CallContext& ctx) { return remove(ctx, env, task); },
+          k8s::ObjectKey{VolumeTaskType(), env_.mover_namespace, csi::Name(task)});
+    }
+    for (const k8s::ResourceType* type : {&csi::PodType(), &csi::PersistentVolumeClaimType(),
+                                          &csi::VolumeSnapshotType(), &csi::SecretType()}) {
+      ASSIGN_OR_RETURN(const std::vector<Json> objects,
+                       List(*type, env_.mover_namespace, kTaskLabel));
+      for (const Json& object : objects) {
+        AddObject(*type, object);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Bases, and contents of uploads that were given up: each with the driver's snapshot.
+  absl::Status PlanContents() {
+    std::set<std::string> names;
+    for (const std::string& selector :
+         {absl::StrCat(csi::kBaseLabel, "=true"), std::string(kTaskLabel)}) {
+      ASSIGN_OR_RETURN(const std::vector<Json> contents,
+                       List(csi::VolumeSnapshotContentType(), "", selector));
+      for (const Json& content : contents) {
+        if (!names.insert(csi::Name(content)).second) {
+          continue;
+        }
+        const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
+        Add(
+            ItemOf(csi::VolumeSnapshotContentType(), content,
+                   absl::StrCat("snapshot ", csi::HandleOf(content), " of driver ",
+                                GetString(content, {"spec", "driver"}))),
+            [&api = env_.api, key](const CallContext& ctx) { return DropContent(ctx, api, key); },
+            key);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status DropContent(const CallContext& ctx, k8s::ApiClient& api,
+                                  const k8s::ObjectKey& key) {
+    const absl::StatusOr<Json> content = api.Get(ctx, key);
+    if (absl::IsNotFound(content.status()) || (content.ok() && csi::BeingDeleted(*content))) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(content.status());
+    return csi::DropWithSnapshot(ctx, api, *content);
+  }
+
+  absl::Status PlanRest() {
+    ASSIGN_OR_RETURN(const std::vector<Json> differential,
+                     List(incremental::DifferentialSnapshotType(), env_.mover_namespace));
+    for (const Json& object : differential) {
+      AddObject(incremental::DifferentialSnapshotType(), object);
+    }
+    if (has_idle_lease_) {
+      const k8s::ObjectKey key = {csi::LeaseType(), env_.mover_namespace, kMoverLease};
+      Add({.kind = "Lease",
+           .name = absl::StrCat(env_.mover_namespace, "/", kMoverLease),
+           .text = ""},
+          [&api = env_.api, key](const CallContext& ctx) {
+            return k8s::IgnoreNotFound(api.Delete(ctx, key, {}));
+          });
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PlanData() {
+    for (const std::string& space : request_.velero_namespaces) {
+      ASSIGN_OR_RETURN(const std::vector<Json> locations, List(StorageLocationType(), space));
+      for (const Json& object : locations) {
+        PlanDataOf(object);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void PlanDataOf(const Json& object) {
+    UninstallItem item = {
+        .kind = "data", .name = absl::StrCat("location ", FullName(object)), .text = ""};
+    const absl::StatusOr<velero::StorageLocation> location = velero::ParseStorageLocation(object);
+    if (request_.keep_data || (location.ok() && location->read_only)) {
+      item.text = request_.keep_data ? "is kept, as was asked for"
+                                     : "stays: the location's access mode is ReadOnly";
+      plan_.stays.push_back(std::move(item));
+      return;
+    }
+    Place& place = places_[FullName(object)];
+    const absl::StatusOr<Holding> holding = Look(location, place);
+    if (!holding.ok()) {
+      item.text = absl::StrCat("cannot be looked at: ", holding.status().message());
+      Add(std::move(item), [status = holding.status()](const CallContext&) { return status; });
+      return;
+    }
+    place.was_listed = true;
+    place.had_data = holding->objects > 0;
+    if (!place.had_data) {
+      return;
+    }
+    item.text = absl::StrCat(holding->objects, " objects with ", holding->bytes, " bytes below ",
+                             velero::kRepositoryRoot, "/", folder_);
+    Add(std::move(item), [opened = place.opened, folder = folder_](const CallContext& ctx) {
+      return DeleteFolder(ctx, opened->store(), folder);
+    });
+  }
+
+  absl::StatusOr<Holding> Look(const absl::StatusOr<velero::StorageLocation>& location,
+                               Place& place) {
+    RETURN_IF_ERROR(location.status());
+    ASSIGN_OR_RETURN(const RepositoryAccess access, OpenLocationAccess(ctx_, env_.api, *location));
+    ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened, request_.open_store(access));
+    place.opened = std::move(opened);
+    place.address = AddressOf(access);
+    return Measure(ctx_, place.opened->store(), folder_);
+  }
+
+  // What uploads that the cluster still has stored where their location does not point any more.
+  absl::Status NoteFormerPlaces() {
+    if (request_.keep_data) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const std::vector<Json> uploads, Transfers(csi::DataUploadType()));
+    std::set<std::string> told;
+    for (const Json& upload : uploads) {
+      const std::string address =
+          incremental::HarmlessText(csi::Annotation(upload, kAddressAnnotation), {});
+      const std::string location = absl::StrCat(
+          csi::Namespace(upload), "/", GetString(upload, {"spec", "backupStorageLocation"}));
+      const auto place = places_.find(location);
+      const bool is_looked_at = place == places_.end() || place->second.address.empty() ||
+                                absl::StartsWith(address, place->second.address + "/");
+      if (address.empty() || is_looked_at) {
+        continue;
+      }
+      place->second.was_elsewhere = true;
+      if (told.insert(address).second) {
+        plan_.stays.push_back(
+            {.kind = "data",
+             .name = address,
+             .text =
+                 absl::StrCat("DataUpload ", FullName(upload), " was stored there, and location ",
+                              location, " is elsewhere now: nobody looked; remove it by hand")});
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status PlanKeys() {
+    ASSIGN_OR_RETURN(const std::vector<Json> secrets,
+                     List(csi::SecretType(), env_.mover_namespace));
+    for (const Json& secret : secrets) {
+      const KeyringOwner owner = {
+          .velero_namespace = csi::Annotation(secret, kKeyringNamespaceAnnotation),
+          .location = csi::Annotation(secret, kKeyringLocationAnnotation)};
+      if (!owner.location.empty() && csi::Name(secret) == KeyringSecretName(owner)) {
+        PlanKeysOf(owner, secret);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether somebody has a copy of every key in it.
+  static bool IsConfirmed(const Json& secret) {
+    const std::string list = csi::Annotation(secret, kConfirmedKeysAnnotation);
+    const std::set<std::string> confirmed = absl::StrSplit(list, ',', absl::SkipEmpty());
+    const std::map<std::string, std::string> keys = GetStringMap(secret, {"data"});
+    return std::all_of(keys.begin(), keys.end(),
+                       [&](const auto& key) { return confirmed.contains(key.first); });
+  }
+
+  void PlanKeysOf(const KeyringOwner& owner, const Json& secret) {
+    const std::string location = absl::StrCat(owner.velero_namespace, "/", owner.location);
+    const auto place = places_.find(location);
+    const auto stays = [&](absl::string_view why) {
+      plan_.stays.push_back(ItemOf(csi::SecretType(), secret,
+                                   absl::StrCat("keys of location ", location, ": ", why)));
+    };
+    if (request_.keep_data) {
+      stays("csi-delta mover-key export them before the namespace goes");
+    } else if (place == places_.end() || !place->second.was_listed || place->second.was_elsewhere) {
+      stays("nobody looked whether data is left that only they open; delete it by hand");
+    } else if (!place->second.had_data && !IsConfirmed(secret)) {
+      stays("no data was found there, and nobody said that he has a copy; delete it by hand");
+    } else {
+      Add(ItemOf(csi::SecretType(), secret, absl::StrCat("keys of location ", location)),
+          [&api = env_.api, opened = place->second.opened, folder = folder_,
+           key = k8s::ObjectKey{csi::SecretType(), env_.mover_namespace, csi::Name(secret)},
+           uid = csi::Uid(secret)](const CallContext& ctx) {
+            return DropKeys(ctx, api, *opened, folder, key, uid);
+          });
+    }
+  }
+
+  static absl::Status DropKeys(const CallContext& ctx, k8s::ApiClient& api,
+                               storage::OpenedStore& opened, const std::string& folder,
+                               const k8s::ObjectKey& key, const std::string& uid) {
+    ASSIGN_OR_RETURN(const Holding left, Measure(ctx, opened.store(), folder));
+    if (left.objects > 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(left.objects, " objects that need it are still there"));
+    }
+    return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+  }
+
+  absl::Status NoteWhatStays() {
+    if (!leader_.empty()) {
+      plan_.stays.push_back({.kind = "controller",
+                             .name = leader_,
+                             .text = absl::StrCat("runs: helm uninstall csi-delta --namespace ",
+                                                  env_.mover_namespace)});
+    }
+    for (const k8s::ResourceType* type :
+         {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType()}) {
+      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", velero::kCsiDeltaLabel));
+      for (const Json& object : marked) {
+        plan_.stays.push_back(
+            ItemOf(*type, object,
+                   absl::StrCat("is a backup's, and has our label ", velero::kCsiDeltaLabel)));
+      }
+    }
+    for (const k8s::ResourceType* type : {&VolumeTaskType(), &csi::DataDeletionType()}) {
+      const absl::Status served =
+          env_.api.List(ctx_, *type, "", {.label_selector = "", .field_selector = ""}).status();
+      if (!absl::IsNotFound(served)) {
+        RETURN_IF_ERROR(served);
+        const std::string name = absl::StrCat(type->plural, ".", type->group);
+        plan_.stays.push_back({.kind = "CustomResourceDefinition",
+                               .name = name,
+                               .text = absl::StrCat("kubectl delete crd ", name)});
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  const MoverEnvironment& env_;
+  const UninstallRequest& request_;
+  const std::string folder_;  // of this cluster, below that of all
+  std::string leader_;        // "" when no controller leads
+  bool has_idle_lease_ = false;
+  std::map<std::string, Place> places_;  // by "<velero namespace>/<location>"
+  UninstallPlan plan_;
+};
+
+}  // namespace
+
+absl::StatusOr<UninstallPlan> PlanUninstall(const CallContext& ctx, const MoverEnvironment& env,
+                                            const UninstallRequest& request) {
+  return Planner(ctx, env, request).Plan();
+}
+
+void CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& plan,
+              const UninstallSink& sink) {
+  CSIDELTA_CHECK(plan.running.empty());
+  std::vector<const UninstallPlan::Step*> awaited;
+  for (const UninstallPlan::Step& step : plan.steps) {
+    const absl::Status done = step.act(ctx);
+    if (done.ok() && step.until_gone.has_value()) {
+      awaited.push_back(&step);
+    } else {
+      sink(step.item, done);
+    }
+  }
+  const CallContext waiting = ctx.WithTimeout(kGoneTimeMax);
+  for (const UninstallPlan::Step* step : awaited) {
+    const absl::Status gone =
+        k8s::WaitFor(waiting, api, *step->until_gone,
+                     [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; });
+    sink(step->item, absl::IsDeadlineExceeded(gone)
+                         ? absl::DeadlineExceededError(
+                               "is asked to go and still there: see its finalizers and events")
+                         : k8s::IgnoreNotFound(gone));
+  }
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,356 @@
+#include "datamover/upload_reconciler.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/base_snapshots.h"
+#include "csi/data_transfer.h"
+#include "csi/exposed_snapshot.h"
+#include "csi/snapshot_types.h"
+#include "datamover/data_deletion.h"
+#include "datamover/repository_access.h"
+#include "datamover/volume_task.h"
+#include "datamover/worker_pod.h"
+#include "datamover/worker_run.h"
+#include "incremental/full_reason.h"
+#include "k8s/event_recorder.h"
+#include "k8s/find.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using velero::DataPhase;
+
+// What was known when the worker was made, and is needed when it is done.
+constexpr char kDriverAnnotation[] = "mover.csi-delta.io/driver";
+constexpr char kKeyAnnotation[] = "mover.csi-delta.io/key";
+constexpr char kUploadingAtAnnotation[] = "mover.csi-delta.io/uploading-at";
+
+// Of the programs that workers run.
+constexpr int kExitAuditMismatch = 20;
+
+class UploadStep : public TransferStep {
+ public:
+  UploadStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns,
+             const std::function<void(const UploadEnd&)>& on_end, velero::DataUpload upload,
+             Json object)
+      : TransferStep(ctx, env, turns,
+                     {.task = TaskKind::kUpload,
+                      .type = csi::DataUploadType(),
+                      .volume = absl::StrCat(upload.source_namespace, "/", upload.source_claim),
+                      .moving = "uploading"},
+                     upload, std::move(object)),
+        upload_(std::move(upload)),
+        on_end_(on_end),
+        end_({.upload = upload_, .phase = DataPhase::kFailed, .figures = {}}) {}
+
+ private:
+  absl::StatusOr<TaskVolume> Volume() override {
+    absl::StatusOr<std::string> claim_uid = ClaimUid();
+    if (absl::IsNotFound(claim_uid.status())) {
+      return absl::FailedPreconditionError(
+          "the claim is gone, and nobody noted its uid; back up again");
+    }
+    ASSIGN_OR_RETURN(claim_uid_, std::move(claim_uid));
+    return TaskVolume{.namespace_name = upload_.source_namespace,
+                      .claim = upload_.source_claim,
+                      .claim_uid = claim_uid_};
+  }
+
+  // Velero writes it on the DataUpload; else the claim knows, while it is there.
+  absl::StatusOr<std::string> ClaimUid() {
+    if (!upload_.claim_uid.empty()) {
+      return upload_.claim_uid;
+    }
+    ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
+    if (const std::string known = GetString(task, {"spec", "volume", "claimUID"}); !known.empty()) {
+      return known;
+    }
+    ASSIGN_OR_RETURN(const Json claim,
+                     env_.api.Get(ctx_, {csi::PersistentVolumeClaimType(), upload_.source_namespace,
+                                         upload_.source_claim}));
+    return csi::Uid(claim);
+  }
+
+  csi::ExposeRequest Exposing(Json owner) const {
+    const StorageClassSettings settings = ForStorageClass(env_.settings, upload_.storage_class);
+    return {.name = stem_,
+            .source_namespace = upload_.source_namespace,
+            .source_snapshot = upload_.volume_snapshot,
+            .source_claim = upload_.source_claim,
+            .mover_namespace = env_.mover_namespace,
+            .storage_class = settings.intermediate_class,
+            .labels = labels_,
+            .owner = std::move(owner),
+            .read_only_many = settings.read_only_many};
+  }
+
+  velero::DataReference Reference() const {
+    return {.cluster = env_.cluster,
+            .namespace_name = upload_.source_namespace,
+            .claim_uid = claim_uid_,
+            .snapshot_id = "",
+            .key = ""};
+  }
+
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override {
+    ASSIGN_OR_RETURN(const csi::Exposure exposure,
+                     csi::ExposeSnapshot(ctx_, env_.api, Exposing(OwnerReferenceTo(task))));
+    AnnotateTimes(exposure, object_);
+    if (exposure.state == csi::Exposure::State::kWaiting) {
+      return WorkerRun::NextPod{.pod = {},
+                                .waiting_for = absl::StrCat("waits for ", exposure.waiting_for)};
+    }
+    absl::StatusOr<RepositoryAccess> access = Access();
+    if (absl::IsNotFound(access.status())) {
+      return absl::FailedPreconditionError(access.status().message());
+    }
+    RETURN_IF_ERROR(access.status());
+    object_.SetAnnotation(kDriverAnnotation, exposure.driver);
+    object_.SetAnnotation(kKeyAnnotation, access->key_fingerprint);
+    object_.SetAnnotation(kAddressAnnotation, AddressOf(*access));
+    object_.SetAnnotation(kKeyConfirmedAnnotation, access->key_confirmed ? "true" : "false");
+    RETURN_IF_ERROR(Write());
+    return run_.PodFor(ctx_, task,
+                       {.options = {"--init"},
+                        .verb = BackupWords(),
+                        .access = *std::move(access),
+                        .storage_class = upload_.storage_class,
+                        .node_affinity = exposure.node_affinity});
+  }
+
+  std::vector<std::string> BackupWords() const {
+    return {"backup",
+            kVolumePath,
+            "--json",
+            "--host",
+            env_.cluster,
+            "--path",
+            absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
+            "--volume-snapshot",
+            absl::StrCat(env_.mover_namespace, "/", stem_),
+            "--tag",
+            stem_,
+            "--immutable",
+            "--measure",
+            "--on-fallback",
+            OnFallback(),
+            "--memory-budget",
+            absl::StrCat(MemoryBudgetBytes(env_.settings.worker.resources))};
+  }
+
+  // The DataUpload's own word counts, where it is one.
+  std::string OnFallback() const {
+    const auto asked = upload_.config.find("onFallback");
+    const bool is_known =
+        asked != upload_.config.end() &&
+        (asked->second == "proceed" || asked->second == "warn" || asked->second == "fail");
+    return is_known ? asked->second : env_.settings.on_fallback;
+  }
+
+  absl::Status LookAtClaim(const Json& task) override {
+    return csi::ExposeSnapshot(ctx_, env_.api, Exposing(OwnerReferenceTo(task))).status();
+  }
+
+  void NoteBegin() override { object_.SetTime(kUploadingAtAnnotation, Now()); }
+
+  // --- Its end
+
+  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override {
+    const UploadFigures figures = FiguresOf(task.result);
+    ASSIGN_OR_RETURN(claim_uid_, ClaimUid());
+    velero::DataReference reference = Reference();
+    reference.snapshot_id = figures.snapshot_id;
+    reference.key = object_.Annotation(kKeyAnnotation);
+    const std::string snapshot_id = velero::FormatDataReference(reference);
+    if (const absl::Status valid = velero::ParseDataReference(snapshot_id).status(); !valid.ok()) {
+      return BeginFailure(absl::StrCat("the worker's result names no snapshot: ", valid.message()));
+    }
+    ASSIGN_OR_RETURN(const csi::SnapshotFate fate, SettleBase(figures));
+    RETURN_IF_ERROR(RemoveWithSnapshot(fate));
+    Annotate(figures, task, object_);
+    object_.SetStatus("snapshotID", snapshot_id);
+    object_.SetProgress(figures.logical_bytes, figures.logical_bytes);
+    if (figures.changed_bytes > 0) {
+      object_.SetStatus("incrementalBytes", figures.changed_bytes);
+    }
+    end_.figures = figures;
+    end_.key_confirmed = object_.Annotation(kKeyConfirmedAnnotation) != "false";
+    audit_mismatch_ = figures.audit_mismatch || task.exit_code == kExitAuditMismatch;
+    return End(DataPhase::kCompleted, Summarize(figures));
+  }
+
+  // A worker that was done before it knew.
+  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time /*latest*/) override {
+    ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
+    const VolumeTaskStatus status = TaskStatusOf(task);
+    if (status.phase != TaskPhase::kSucceeded || upload_.is_being_deleted) {
+      return std::optional<absl::Time>();  // Of one that is gone nobody knows what it stored.
+    }
+    ASSIGN_OR_RETURN(const absl::Time next, Conclude(status));
+    return std::optional(next);
+  }
+
+  absl::StatusOr<RepositoryAccess> Access() {
+    return OpenRepositoryAccess(ctx_, env_.api,
+                                {.velero_namespace = upload_.namespace_name,
+                                 .location = upload_.storage_location,
+                                 .mover_namespace = env_.mover_namespace,
+                                 .repository_path = velero::RepositoryPath(Reference()),
+                                 .for_writing = true,
+                                 .required_key = ""},
+                                env_.secure_random);
+  }
+
+  // A driver that said once that the base is gone needs bases, whatever the settings say of it.
+  absl::StatusOr<csi::SnapshotFate> SettleBase(const UploadFigures& figures) {
+    const csi::Environment csi_env{.api = env_.api,
+                                   .clock = *ctx_.clock,
+                                   .random = env_.random,
+                                   .velero_namespace = upload_.namespace_name};
+    const csi::BaseOwner owner{.velero_namespace = upload_.namespace_name,
+                               .location = upload_.storage_location,
+                               .claim_namespace = upload_.source_namespace,
+                               .claim = upload_.source_claim,
+                               .claim_uid = claim_uid_,
+                               .cluster = env_.cluster};
+    const std::string driver = object_.Annotation(kDriverAnnotation);
+    bool is_needed =
+        figures.reason_code == incremental::TextOf(incremental::FullReason::kBaseSnapshotGone).name;
+    if (!is_needed) {
+      ASSIGN_OR_RETURN(is_needed, csi::NeedsBases(ctx_, csi_env, driver));
+    }
+    if (!is_needed && !KeepsBase(env_.settings, driver)) {
+      RETURN_IF_ERROR(csi::DropBases(ctx_, csi_env, owner));
+      return csi::SnapshotFate::kDelete;
+    }
+    const absl::Status kept = csi::KeepAsBase(ctx_, csi_env, stem_, owner, is_needed);
+    if (absl::IsNotFound(kept)) {
+      CSIDELTA_LOG(kWarn, "the volume snapshot is gone: the next backup will be a full one",
+                   {"namespace", upload_.namespace_name}, {"name", upload_.name});
+      return csi::SnapshotFate::kKeep;
+    }
+    RETURN_IF_ERROR(kept);
+    return csi::SnapshotFate::kKeep;
+  }
+
+  absl::Status RemoveWithSnapshot(csi::SnapshotFate fate) {
+    RETURN_IF_ERROR(run_.Remove(ctx_));
+    return csi::RemoveExposure(ctx_, env_.api, Exposing(Json()), fate);
+  }
+  absl::Status RemoveAll() override {
+    RETURN_IF_ERROR(ForgetUnnamed());
+    return RemoveWithSnapshot(csi::SnapshotFate::kDelete);
+  }
+
+  // A worker that is given up before it says how it ends may be at its last step, or be done just
+  // now; so may one have been that was lost before the last. Its snapshot goes by a DataDeletion,
+  // which waits until nobody uses the repository any more.
+  absl::Status ForgetUnnamed() {
+    ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
+    const TaskPhase phase = TaskStatusOf(task).phase;
+    if (phase != TaskPhase::kRunning && phase != TaskPhase::kSucceeded && AttemptsOf(task) < 2) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const bool has_ended, run_.HasSurelyEnded(ctx_, task));
+    claim_uid_ = GetString(task, {"spec", "volume", "claimUID"});
+    velero::DataReference reference = Reference();
+    reference.key = object_.Annotation(kKeyAnnotation);
+    const absl::Status made = env_.api
+                                  .Create(ctx_, csi::DataDeletionType(), upload_.namespace_name,
+                                          MakeDeletionOfUnnamed(upload_, reference, has_ended))
+                                  .status();
+    return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
+  }
+
+  void Tell(DataPhase phase, const std::string& message) override {
+    end_.phase = phase;
+    end_.pods_lost = std::max(0, pods_ - 1);
+    const bool is_good = phase == DataPhase::kCompleted && !audit_mismatch_;
+    const std::string reason = audit_mismatch_ ? "AuditMismatch" : velero::ToString(phase);
+    const std::string text =
+        audit_mismatch_
+            ? absl::StrCat("the driver's list of changes was wrong, so all was read: ", message)
+            : message;
+    Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, reason, text);
+    if (!end_.key_confirmed) {
+      Emit(k8s::EventType::kWarning, "KeyNotConfirmed",
+           absl::StrCat("nobody has confirmed a copy of the key of location ",
+                        upload_.storage_location,
+                        ": without it no backup can be read; csi-delta mover-key export"));
+    }
+    on_end_(end_);
+  }
+
+  const velero::DataUpload upload_;
+  const std::function<void(const UploadEnd&)>& on_end_;
+  UploadEnd end_;
+  std::string claim_uid_;
+  bool audit_mismatch_ = false;
+};
+
+}  // namespace
+
+UploadReconciler::UploadReconciler(const MoverEnvironment& env, TurnTable& turns,
+                                   std::function<void(const UploadEnd&)> on_end)
+    : TransferReconciler(env, csi::DataUploadType()), turns_(turns), on_end_(std::move(on_end)) {}
+
+absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(const CallContext& ctx,
+                                                                        Json object) {
+  absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  if (!upload.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(upload.status().message(), "; make a new backup"));
+  }
+  if (upload->phase == DataPhase::kInProgress) {
+    keeper_.Keep(ctx, env_.api,
+                 {.velero_namespace = upload->namespace_name,
+                  .location = upload->storage_location,
+                  .mover_namespace = env_.mover_namespace},
+                 StemOf("DataUpload", upload->uid));
+  }
+  return std::make_unique<UploadStep>(ctx, env_, turns_, on_end_, *std::move(upload),
+                                      std::move(object));
+}
+
+std::optional<Mover> MoverOfUpload(const Json& object) {
+  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  if (!upload.ok() || !IsToBeMoved(object)) {
+    return std::nullopt;
+  }
+  return MoverOf(object, csi::DataUploadType().kind,
+                 absl::StrCat(upload->namespace_name, "/", upload->storage_location, "/",
+                              upload->source_namespace, "/", upload->source_claim),
+                 upload->source_namespace, upload->storage_class);
+}
+
+absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment& env,
+                                  const std::string& stem, const std::string& velero_namespace) {
+  ASSIGN_OR_RETURN(const std::optional<Json> content,
+                   k8s::Find(ctx, env.api, csi::VolumeSnapshotContentKey(stem)));
+  const bool is_base = content.has_value() && csi::Label(*content, csi::kBaseLabel) == "true";
+  return csi::RemoveExposure(ctx, env.api,
+                             {.name = stem,
+                              .source_namespace = "",
+                              .source_snapshot = "",
+                              .mover_namespace = env.mover_namespace,
+                              .storage_class = "",
+                              .labels = LabelsFor(stem, velero_namespace),
+                              .owner = Json()},
+                             is_base ? csi::SnapshotFate::kKeep : csi::SnapshotFate::kDelete);
+}
+
+absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                                   const Json& task) {
+  return RemoveTransferLeftovers(
+      ctx, env, csi::DataUploadType(), task, [&](const VolumeTaskSpec& spec, const Json&) {
+        return RemoveUploadExposure(ctx, env, csi::Name(task), spec.subject.namespace_name);
+      });
+}
+
+}  // namespace csidelta::datamover

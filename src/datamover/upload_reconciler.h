@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "datamover/mover_environment.h"
+#include "datamover/repository_access.h"
+#include "datamover/transfer_step.h"
+#include "datamover/turns.h"
+#include "datamover/upload_report.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::datamover {
+
+// How an upload ended.
+struct UploadEnd {
+  velero::DataUpload upload;
+  velero::DataPhase phase;
+  UploadFigures figures;  // of one that is Completed
+  bool key_confirmed = true;
+  int pods_lost = 0;
+};
+
+// Moves DataUploads, each look a TransferStep: the worker reads the volume snapshot, which is
+// exposed to it, into the repository. Once it is done its snapshot is kept as the base of the next
+// upload of the volume, or goes; a base that was kept before goes with it. What was not completed
+// takes its snapshot along, and the older base stays.
+class UploadReconciler : public TransferReconciler {
+ public:
+  // Borrows both. `on_end` is told of each that ended, once or, after a crash, never.
+  UploadReconciler(const MoverEnvironment& env, TurnTable& turns,
+                   std::function<void(const UploadEnd&)> on_end);
+
+ private:
+  absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
+                                                        Json object) override;
+
+  TurnTable& turns_;
+  const std::function<void(const UploadEnd&)> on_end_;
+  AccessKeeper keeper_;
+};
+
+// What a DataUpload is to the table of turns; nothing for one that is over, or not ours.
+std::optional<Mover> MoverOfUpload(const Json& object);
+
+// Removes what is left of a DataUpload's task when the DataUpload has its last phase, or is gone:
+// nobody else will. A base stays.
+absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                                   const Json& task);
+
+// Removes what a volume snapshot was exposed through for the DataUpload of `stem`, and the driver's
+// snapshot unless it is a base.
+absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment& env,
+                                  const std::string& stem, const std::string& velero_namespace);
+
+}  // namespace csidelta::datamover

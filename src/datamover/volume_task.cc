@@ -1,0 +1,172 @@
+#include "datamover/volume_task.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace csidelta::datamover {
+namespace {
+
+constexpr std::array<std::pair<TaskKind, absl::string_view>, 3> kKinds = {{
+    {TaskKind::kUpload, "Upload"},
+    {TaskKind::kDownload, "Download"},
+    {TaskKind::kForget, "Forget"},
+}};
+
+constexpr std::array<std::pair<TaskPhase, absl::string_view>, 5> kPhases = {{
+    {TaskPhase::kRunning, "Running"},
+    {TaskPhase::kSucceeded, "Succeeded"},
+    {TaskPhase::kFailed, "Failed"},
+    {TaskPhase::kCanceled, "Canceled"},
+    {TaskPhase::kInterrupted, "Interrupted"},
+}};
+
+std::optional<absl::Time> TimeAt(const Json& object, JsonPath path) {
+  absl::Time time;
+  std::string error;
+  return absl::ParseTime(absl::RFC3339_full, GetString(object, path), &time, &error)
+             ? std::optional(time)
+             : std::nullopt;
+}
+
+void SetTime(Json& out, const char* name, const std::optional<absl::Time>& time) {
+  if (time.has_value()) {
+    out[name] = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", *time, absl::UTCTimeZone());
+  }
+}
+
+}  // namespace
+
+const k8s::ResourceType& VolumeTaskType() {
+  static const k8s::ResourceType type = {.group = kMoverGroup,
+                                         .version = kMoverVersion,
+                                         .plural = "volumetasks",
+                                         .kind = "VolumeTask",
+                                         .namespaced = true};
+  return type;
+}
+
+std::string ToString(TaskKind kind) {
+  return std::string(kKinds.at(static_cast<std::size_t>(kind)).second);
+}
+
+Json MakeVolumeTask(absl::string_view namespace_name, absl::string_view name,
+                    const VolumeTaskSpec& spec, const std::map<std::string, std::string>& labels) {
+  return {{"apiVersion", absl::StrCat(kMoverGroup, "/", kMoverVersion)},
+          {"kind", VolumeTaskType().kind},
+          {"metadata",
+           {{"namespace", std::string(namespace_name)},
+            {"name", std::string(name)},
+            {"labels", labels}}},
+          {"spec",
+           {{"type", ToString(spec.kind)},
+            {"subject",
+             {{"kind", spec.subject.kind},
+              {"namespace", spec.subject.namespace_name},
+              {"name", spec.subject.name},
+              {"uid", spec.subject.uid}}},
+            {"volume",
+             {{"namespace", spec.volume.namespace_name},
+              {"claim", spec.volume.claim},
+              {"claimUID", spec.volume.claim_uid}}},
+            {"cancel", spec.cancel}}}};
+}
+
+absl::StatusOr<VolumeTaskSpec> TaskSpecOf(const Json& object) {
+  VolumeTaskSpec spec;
+  const std::string text = GetString(object, {"spec", "type"});
+  bool known = false;
+  for (const auto& [kind, name] : kKinds) {
+    if (text == name) {
+      spec.kind = kind;
+      known = true;
+    }
+  }
+  if (!known) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("VolumeTask ", GetString(object, {"metadata", "namespace"}), "/",
+                     GetString(object, {"metadata", "name"}), ": spec.type is \"", text,
+                     "\", not Upload, Download or Forget"));
+  }
+  spec.subject = {.kind = GetString(object, {"spec", "subject", "kind"}),
+                  .namespace_name = GetString(object, {"spec", "subject", "namespace"}),
+                  .name = GetString(object, {"spec", "subject", "name"}),
+                  .uid = GetString(object, {"spec", "subject", "uid"})};
+  spec.volume = {.namespace_name = GetString(object, {"spec", "volume", "namespace"}),
+                 .claim = GetString(object, {"spec", "volume", "claim"}),
+                 .claim_uid = GetString(object, {"spec", "volume", "claimUID"})};
+  spec.cancel = GetBool(object, {"spec", "cancel"});
+  return spec;
+}
+
+std::string ToString(TaskPhase phase) {
+  for (const auto& [known, name] : kPhases) {
+    if (known == phase) {
+      return std::string(name);
+    }
+  }
+  return "";
+}
+
+bool IsLast(TaskPhase phase) {
+  return phase == TaskPhase::kSucceeded || phase == TaskPhase::kFailed ||
+         phase == TaskPhase::kCanceled;
+}
+
+VolumeTaskStatus TaskStatusOf(const Json& object) {
+  VolumeTaskStatus status;
+  const std::string phase = GetString(object, {"status", "phase"});
+  for (const auto& [known, name] : kPhases) {
+    if (phase == name) {
+      status.phase = known;
+    }
+  }
+  status.stage = GetString(object, {"status", "stage"});
+  status.done_bytes = GetInt(object, {"status", "doneBytes"});
+  status.total_bytes = GetInt(object, {"status", "totalBytes"});
+  status.started_at = TimeAt(object, {"status", "startTimestamp"});
+  status.heartbeat_at = TimeAt(object, {"status", "heartbeatTimestamp"});
+  status.completed_at = TimeAt(object, {"status", "completionTimestamp"});
+  status.node = GetString(object, {"status", "node"});
+  constexpr int64_t kNoCode = std::numeric_limits<int64_t>::min();
+  const int64_t code = GetInt(object, {"status", "exitCode"}, kNoCode);
+  if (code >= 0 && code <= std::numeric_limits<int>::max()) {
+    status.exit_code = static_cast<int>(code);
+  }
+  status.message = GetString(object, {"status", "message"});
+  const Json* result = FindJson(object, {"status", "result"});
+  if (result != nullptr && result->is_object()) {
+    status.result = *result;
+  }
+  return status;
+}
+
+Json ToJson(const VolumeTaskStatus& status) {
+  Json out = {{"phase", ToString(status.phase)},
+              {"doneBytes", status.done_bytes},
+              {"totalBytes", status.total_bytes}};
+  if (!status.stage.empty()) {
+    out["stage"] = status.stage;
+  }
+  SetTime(out, "startTimestamp", status.started_at);
+  SetTime(out, "heartbeatTimestamp", status.heartbeat_at);
+  SetTime(out, "completionTimestamp", status.completed_at);
+  if (!status.node.empty()) {
+    out["node"] = status.node;
+  }
+  if (status.exit_code.has_value()) {
+    out["exitCode"] = *status.exit_code;
+  }
+  if (!status.message.empty()) {
+    out["message"] = status.message;
+  }
+  if (!status.result.is_null()) {
+    out["result"] = status.result;
+  }
+  return out;
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+// The kind VolumeTask: what one worker Pod is to do with one volume, and how far it is. The
+// controller writes the spec, the worker the status; they meet nowhere else.
+// deploy/chart/crds/volumetask.yaml is its schema. All reading is pure, never throws, and takes a
+// value of the wrong type for a missing one.
+//
+//          +------------------------------- a new Pod resumes -----------+
+//          v                                                             |
+//   ""  Running --> Succeeded                                            |
+//          +------> Failed                                               |
+//          +------> Canceled     spec.cancel                             |
+//          +------> Interrupted  the Pod had to end: drained, evicted ---+
+namespace csidelta::datamover {
+
+inline constexpr char kMoverGroup[] = "mover.csi-delta.io";
+inline constexpr char kMoverVersion[] = "v1alpha1";
+
+// On everything that is made for one object: its STEM, and the namespace of its Velero.
+inline constexpr char kTaskLabel[] = "mover.csi-delta.io/task";
+inline constexpr char kVeleroNamespaceLabel[] = "mover.csi-delta.io/velero-namespace";
+
+const k8s::ResourceType& VolumeTaskType();
+
+enum class TaskKind { kUpload, kDownload, kForget };
+// "Upload".
+std::string ToString(TaskKind kind);
+
+// Whom the task is done for.
+struct TaskSubject {
+  std::string kind = {};  // DataUpload, DataDownload, DataDeletion
+  std::string namespace_name = {};
+  std::string name = {};
+  std::string uid = {};
+
+  friend bool operator==(const TaskSubject&, const TaskSubject&) = default;
+};
+
+struct TaskVolume {
+  std::string namespace_name = {};
+  std::string claim = {};
+  std::string claim_uid = {};
+
+  friend bool operator==(const TaskVolume&, const TaskVolume&) = default;
+};
+
+// Immutable but for `cancel`.
+struct VolumeTaskSpec {
+  TaskKind kind = TaskKind::kUpload;
+  TaskSubject subject = {};
+  TaskVolume volume = {};
+  bool cancel = false;
+
+  friend bool operator==(const VolumeTaskSpec&, const VolumeTaskSpec&) = default;
+};
+
+// The object to create.
+Json MakeVolumeTask(absl::string_view namespace_name, absl::string_view name,
+                    const VolumeTaskSpec& spec, const std::map<std::string, std::string>& labels);
+// The spec of an object. INVALID_ARGUMENT when its type is none that we know.
+absl::StatusOr<VolumeTaskSpec> TaskSpecOf(const Json& object);
+
+// kNone: no worker said anything yet, or what it said is none of these.
+enum class TaskPhase { kNone, kRunning, kSucceeded, kFailed, kCanceled, kInterrupted };
+// "Running"; "" for kNone.
+std::string ToString(TaskPhase phase);
+// Whether no worker runs the task again.
+bool IsLast(TaskPhase phase);
+
+struct VolumeTaskStatus {
+  TaskPhase phase = TaskPhase::kNone;
+  std::string stage = {};  // of the verb: "scan", "transfer", ...
+  int64_t done_bytes = 0;
+  int64_t total_bytes = 0;  // 0: not known
+  std::optional<absl::Time> started_at = {};
+  std::optional<absl::Time> heartbeat_at = {};
+  std::optional<absl::Time> completed_at = {};
+  std::string node = {};
+  std::optional<int> exit_code = {};  // of the verb, once it ended
+  std::string message = {};           // what went wrong, in one sentence
+  Json result = {};                   // the verb's result document; null without one
+};
+
+VolumeTaskStatus TaskStatusOf(const Json& object);
+// As status patches are written: what is not set is left out.
+Json ToJson(const VolumeTaskStatus& status);
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "datamover/settings.h"
+
+namespace csidelta::datamover {
+
+// Where the worker finds things.
+inline constexpr char kVolumePath[] = "/dev/volume";
+inline constexpr char kSecretsPath[] = "/secrets";
+inline constexpr char kScratchPath[] = "/scratch";
+// How long a worker that is told to end may take.
+inline constexpr int kGraceSeconds = 8;
+inline constexpr int64_t kWorkerUser = 65532;
+
+// What one worker Pod is made from.
+struct WorkerPod {
+  std::string name;  // also of its Secret
+  std::string namespace_name;
+  std::string image;
+  std::vector<std::string> args;  // of csi-delta
+  std::map<std::string, std::string> env;
+  std::string claim;            // a raw block volume; "" for a worker without one
+  std::string repository = {};  // that it works on
+  std::map<std::string, std::string> labels;
+  Json owner;                 // reference; null for none
+  std::string storage_class;  // of the volume that it is about, which may say where workers run
+  Json node_affinity;         // required node selector, beside what the settings say; null for none
+  MoverSettings settings;
+  std::string service_account;
+};
+
+// The object to create: a Pod as the Pod Security profile "restricted" wants it, which runs once.
+// Pure.
+Json MakeWorkerPod(const WorkerPod& pod);
+
+// A node selector (nodeSelectorTerms) that asks for what both ask for; null asks for nothing. Pure.
+Json BothNodeSelectors(const Json& one, const Json& other);
+
+}  // namespace csidelta::datamover

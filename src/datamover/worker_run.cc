@@ -1,0 +1,385 @@
+#include "datamover/worker_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "datamover/node_slots.h"
+#include "datamover/worker_pod.h"
+#include "k8s/find.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// On the task: the Pod that is counted, how many were, when the next may come, and how the last one
+// ended.
+constexpr char kPodAnnotation[] = "mover.csi-delta.io/pod";
+constexpr char kAttemptsAnnotation[] = "mover.csi-delta.io/attempts";
+constexpr char kAttemptAtAnnotation[] = "mover.csi-delta.io/attempt-at";
+constexpr char kLastEndAnnotation[] = "mover.csi-delta.io/last-end";
+// A Pod that is gone without anybody having seen its end.
+constexpr char kUnseenEndAnnotation[] = "mover.csi-delta.io/unseen-end";
+
+// While something is waited for that nobody tells of: the less often the longer it takes.
+constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
+constexpr absl::Duration kLookAgainMax = absl::Seconds(5);
+constexpr absl::Duration kLookAtRunningAgain = absl::Seconds(10);
+constexpr std::size_t kWordsBytesMax = 400;
+
+absl::Time CreatedAt(const Json& object, absl::Time fallback) {
+  return csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"})).value_or(fallback);
+}
+
+// 2 s, 4 s, 8 s, ... after the first, second, third.
+absl::Duration PauseAfter(int attempts) {
+  const int doublings = std::clamp(attempts - 1, 0, 10);
+  return std::min(kWorkerAgainMax, kWorkerAgainFirst * (int64_t{1} << doublings));
+}
+
+bool HasEnded(const Json& pod) {
+  const std::string phase = GetString(pod, {"status", "phase"});
+  return phase == "Succeeded" || phase == "Failed";
+}
+
+// "Evicted: The node was low on resource: memory."
+std::string Join(absl::string_view reason, absl::string_view message) {
+  if (reason.empty() || message.empty()) {
+    return absl::StrCat(reason, message).substr(0, kWordsBytesMax);
+  }
+  return absl::StrCat(reason, ": ", message).substr(0, kWordsBytesMax);
+}
+
+std::string TerminationWords(const Json& terminated) {
+  const std::string reason = GetString(terminated, {"reason"});
+  if (reason == "OOMKilled") {
+    return "OOMKilled: it needed more memory than its limit; raise worker.resources.limits.memory "
+           "in "
+           "the settings";
+  }
+  return Join(absl::StrCat(reason, " with exit code ", GetInt(terminated, {"exitCode"}, -1)),
+              GetString(terminated, {"message"}));
+}
+
+std::string ContainerWords(const Json& pod) {
+  const Json* statuses = FindJson(pod, {"status", "containerStatuses"});
+  if (statuses == nullptr || !statuses->is_array()) {
+    return "";
+  }
+  for (const Json& status : *statuses) {
+    if (const Json* terminated = FindJson(status, {"state", "terminated"}); terminated != nullptr) {
+      return TerminationWords(*terminated);
+    }
+    if (const Json* waiting = FindJson(status, {"state", "waiting"}); waiting != nullptr) {
+      return Join(GetString(*waiting, {"reason"}), GetString(*waiting, {"message"}));
+    }
+  }
+  return "";
+}
+
+std::string ConditionWords(const Json& pod) {
+  const Json* conditions = FindJson(pod, {"status", "conditions"});
+  if (conditions == nullptr || !conditions->is_array()) {
+    return "";
+  }
+  for (const Json& condition : *conditions) {
+    if (GetString(condition, {"type"}) == "PodScheduled" &&
+        GetString(condition, {"status"}) == "False") {
+      return Join(GetString(condition, {"reason"}), GetString(condition, {"message"}));
+    }
+  }
+  return "";
+}
+
+// Makes it, or sees to it that the one that is there has the same data.
+absl::Status PutSecret(const CallContext& ctx, k8s::ApiClient& api, const Json& secret) {
+  const absl::Status made =
+      api.Create(ctx, csi::SecretType(), csi::Namespace(secret), secret).status();
+  if (!absl::IsAlreadyExists(made)) {
+    return made;
+  }
+  return api
+      .Patch(ctx, {csi::SecretType(), csi::Namespace(secret), csi::Name(secret)},
+             k8s::PatchKind::kMerge, {{"data", secret.at("data")}}, "")
+      .status();
+}
+
+}  // namespace
+
+int AttemptsOf(const Json& task) {
+  int attempts = 0;
+  return absl::SimpleAtoi(csi::Annotation(task, kAttemptsAnnotation), &attempts) ? attempts : 0;
+}
+
+std::string PodWords(const Json& pod) {
+  std::string words =
+      Join(GetString(pod, {"status", "reason"}), GetString(pod, {"status", "message"}));
+  if (words.empty()) {
+    words = ContainerWords(pod);
+  }
+  return words.empty() ? ConditionWords(pod) : words;
+}
+
+WorkerRun::WorkerRun(const MoverEnvironment& env, std::string stem)
+    : env_(env), stem_(std::move(stem)) {}
+
+k8s::ObjectKey WorkerRun::TaskKey() const {
+  return {VolumeTaskType(), env_.mover_namespace, stem_};
+}
+k8s::ObjectKey WorkerRun::PodKey() const { return {csi::PodType(), env_.mover_namespace, stem_}; }
+
+absl::StatusOr<Json> WorkerRun::FindTask(const CallContext& ctx) const {
+  return k8s::FindOrNull(ctx, env_.api, TaskKey());
+}
+
+absl::StatusOr<Json> WorkerRun::FindPod(const CallContext& ctx) const {
+  return k8s::FindOrNull(ctx, env_.api, PodKey());
+}
+
+absl::StatusOr<Json> WorkerRun::EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
+                                           const std::map<std::string, std::string>& labels) {
+  ASSIGN_OR_RETURN(Json task, FindTask(ctx));
+  if (!task.is_null()) {
+    return task;
+  }
+  return env_.api.Create(ctx, VolumeTaskType(), env_.mover_namespace,
+                         MakeVolumeTask(env_.mover_namespace, stem_, spec, labels));
+}
+
+absl::Status WorkerRun::NoteTask(const CallContext& ctx, Json annotations) {
+  return env_.api
+      .Patch(ctx, TaskKey(), k8s::PatchKind::kMerge,
+             {{"metadata", {{"annotations", std::move(annotations)}}}}, "")
+      .status();
+}
+
+absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMaker& make_pod) {
+  // In this order: what a Pod that has ended wrote into the task is there.
+  ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
+  ASSIGN_OR_RETURN(const Json task, env_.api.Get(ctx, TaskKey()));
+  if (VolumeTaskStatus status = TaskStatusOf(task); IsLast(status.phase)) {
+    WorkerView view;
+    view.state = WorkerView::State::kEnded;
+    view.node = status.node;
+    view.attempts = AttemptsOf(task);
+    view.status = std::move(status);
+    return view;
+  }
+  const std::string counted = csi::Annotation(task, kPodAnnotation);
+  if (pod.is_null()) {
+    return counted.empty() ? Make(ctx, task, make_pod) : NextAttempt(ctx, pod, task);
+  }
+  if (counted.empty() && AttemptsOf(task) > 0 && (csi::BeingDeleted(pod) || HasEnded(pod))) {
+    // The one before, on its way out.
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = csi::Uid(pod)})));
+    WorkerView view;
+    view.words = csi::Annotation(task, kLastEndAnnotation);
+    view.attempts = AttemptsOf(task);
+    view.attempt_since =
+        csi::FromRfc3339(csi::Annotation(task, kAttemptAtAnnotation)).value_or(ctx.clock->Now());
+    view.look_again = ctx.clock->Now() + kLookAgain;
+    return view;
+  }
+  if (counted != csi::Uid(pod)) {
+    RETURN_IF_ERROR(NoteTask(ctx, {{kPodAnnotation, csi::Uid(pod)},
+                                   {kAttemptsAnnotation, absl::StrCat(AttemptsOf(task) + 1)}}));
+    ASSIGN_OR_RETURN(const Json noted, env_.api.Get(ctx, TaskKey()));
+    return HasEnded(pod) ? NextAttempt(ctx, pod, noted) : LookAtPod(ctx, pod, noted);
+  }
+  return HasEnded(pod) ? NextAttempt(ctx, pod, task) : LookAtPod(ctx, pod, task);
+}
+
+absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Json& pod,
+                                                const Json& task) {
+  WorkerView view;
+  view.status = TaskStatusOf(task);
+  view.node = GetString(pod, {"spec", "nodeName"});
+  view.words = PodWords(pod);
+  view.attempts = AttemptsOf(task);
+  view.attempt_since = CreatedAt(pod, ctx.clock->Now());
+  if (GetString(pod, {"status", "phase"}) == "Running") {
+    view.state = WorkerView::State::kRunning;
+  }
+  if (view.state == WorkerView::State::kStarting && view.node.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
+    view.waits_for_node = WaitsForSlot(pod, pods);
+  }
+  view.look_again = ctx.clock->Now() + kLookAtRunningAgain;
+  RETURN_IF_ERROR(RemoveDead(ctx, pod, view.status));
+  return view;
+}
+
+absl::StatusOr<std::vector<Json>> WorkerRun::AllPods(const CallContext& ctx) const {
+  ASSIGN_OR_RETURN(k8s::ObjectList pods,
+                   env_.api.List(ctx, csi::PodType(), env_.mover_namespace,
+                                 {.label_selector = kTaskLabel, .field_selector = ""}));
+  return std::move(pods.items);
+}
+
+absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Json& pod,
+                                   const VolumeTaskStatus& status) {
+  const absl::Time now = ctx.clock->Now();
+  const std::optional<absl::Time> gone_at =
+      csi::FromRfc3339(GetString(pod, {"metadata", "deletionTimestamp"}));
+  const bool is_stuck = gone_at.has_value() && now >= *gone_at + kPodGoneAfter;
+  const absl::Time heard_at =
+      std::max(CreatedAt(pod, now), status.heartbeat_at.value_or(absl::InfinitePast()));
+  const bool is_silent =
+      GetString(pod, {"status", "phase"}) == "Running" && now >= heard_at + kWorkerSilenceMax;
+  if (!is_stuck && !is_silent) {
+    return absl::OkStatus();
+  }
+  CSIDELTA_LOG(kWarn, "nothing is heard of a worker Pod any more; it is removed",
+               {"namespace", env_.mover_namespace}, {"name", stem_},
+               {"node", GetString(pod, {"spec", "nodeName"})});
+  return k8s::IgnoreNotFound(
+      env_.api.Delete(ctx, PodKey(), {.uid = csi::Uid(pod), .at_once = true}));
+}
+
+absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const Json& pod,
+                                                  const Json& task) {
+  env_.ended_pods->Note(pod);
+  std::string words =
+      pod.is_null() ? "it is gone: somebody deleted it, or its node" : PodWords(pod);
+  if (TaskStatusOf(task).phase == TaskPhase::kInterrupted && HasEnded(pod)) {
+    words = Join("it had to end early", TaskStatusOf(task).message);
+  }
+  const int attempts = AttemptsOf(task);
+  WorkerView view;
+  view.attempts = attempts;
+  view.status = TaskStatusOf(task);
+  if (attempts >= kWorkerAttemptsMax) {
+    view.state = WorkerView::State::kEnded;
+    view.status.phase = TaskPhase::kFailed;
+    view.status.message = absl::StrCat("the worker Pod was lost ", attempts,
+                                       " times; of the last one is said: ", words);
+    return view;
+  }
+  CSIDELTA_LOG(kWarn, "a worker Pod is lost; another takes over",
+               {"namespace", env_.mover_namespace}, {"name", stem_}, {"words", words},
+               {"attempts", absl::StrCat(attempts)});
+  view.attempt_since = ctx.clock->Now() + PauseAfter(attempts);
+  view.words =
+      absl::StrCat("Pod ", attempts, " of at most ", kWorkerAttemptsMax, " was lost: ", words);
+  view.look_again = ctx.clock->Now();
+  Json notes = {{kPodAnnotation, nullptr},
+                {kAttemptAtAnnotation, csi::ToRfc3339(view.attempt_since)},
+                {kLastEndAnnotation, view.words}};
+  if (const std::string counted = csi::Annotation(task, kPodAnnotation);
+      !env_.ended_pods->Has(counted)) {
+    notes[kUnseenEndAnnotation] = counted;
+  }
+  RETURN_IF_ERROR(NoteTask(ctx, std::move(notes)));
+  return view;
+}
+
+absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& task,
+                                           const PodMaker& make_pod) {
+  WorkerView view;
+  view.status = TaskStatusOf(task);
+  view.attempts = AttemptsOf(task);
+  view.words = csi::Annotation(task, kLastEndAnnotation);
+  view.attempt_since = csi::FromRfc3339(csi::Annotation(task, kAttemptAtAnnotation))
+                           .value_or(CreatedAt(task, ctx.clock->Now()));
+  if (view.attempts > 0 && ctx.clock->Now() < view.attempt_since) {
+    view.look_again = view.attempt_since;
+    return view;
+  }
+  ASSIGN_OR_RETURN(const NextPod next, make_pod(task));
+  if (!next.waiting_for.empty()) {
+    view.words = next.waiting_for;
+    view.look_again = ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8,
+                                                    kLookAgain, kLookAgainMax);
+    return view;
+  }
+  Json slotted = next.pod;
+  ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
+  SetSlot(slotted, FreestSlot(pods, env_.settings.transfers_per_node_max));
+  absl::StatusOr<Json> pod = env_.api.Create(ctx, csi::PodType(), env_.mover_namespace, slotted);
+  view.look_again = ctx.clock->Now();
+  if (absl::IsAlreadyExists(pod.status())) {
+    return view;
+  }
+  RETURN_IF_ERROR(pod.status());
+  ++view.attempts;
+  RETURN_IF_ERROR(NoteTask(
+      ctx, {{kPodAnnotation, csi::Uid(*pod)}, {kAttemptsAnnotation, absl::StrCat(view.attempts)}}));
+  return view;
+}
+
+absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, const Json& task,
+                                                     const WorkerJob& job) {
+  const Json owner = OwnerReferenceTo(task);
+  const std::map<std::string, std::string> labels =
+      LabelsFor(stem_, GetString(task, {"spec", "subject", "namespace"}));
+  RETURN_IF_ERROR(PutSecret(
+      ctx, env_.api, MakeAccessSecret(env_.mover_namespace, stem_, labels, owner, job.access)));
+  const std::string repository = AddressOf(job.access);
+  std::vector<std::string> args{"worker", "--task", absl::StrCat(env_.mover_namespace, "/", stem_)};
+  args.insert(args.end(), job.options.begin(), job.options.end());
+  if (const std::vector<std::string> ended = env_.ended_pods->Of(repository); !ended.empty()) {
+    args.insert(args.end(), {"--ended-pods", absl::StrJoin(ended, ",")});
+  }
+  args.emplace_back("--");
+  args.insert(args.end(), job.verb.begin(), job.verb.end());
+  args.insert(args.end(), job.access.flags.begin(), job.access.flags.end());
+  return NextPod{.pod = MakeWorkerPod({.name = stem_,
+                                       .namespace_name = env_.mover_namespace,
+                                       .image = env_.image,
+                                       .args = std::move(args),
+                                       .env = job.access.env,
+                                       .claim = job.has_volume ? stem_ : "",
+                                       .repository = repository,
+                                       .labels = labels,
+                                       .owner = owner,
+                                       .storage_class = job.storage_class,
+                                       .node_affinity = job.node_affinity,
+                                       .settings = env_.settings,
+                                       .service_account = env_.worker_service_account}),
+                 .waiting_for = ""};
+}
+
+absl::StatusOr<bool> WorkerRun::Stop(const CallContext& ctx) {
+  ASSIGN_OR_RETURN(const Json task, FindTask(ctx));
+  if (!task.is_null() && !GetBool(task, {"spec", "cancel"})) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(
+        env_.api.Patch(ctx, TaskKey(), k8s::PatchKind::kMerge, {{"spec", {{"cancel", true}}}}, "")
+            .status()));
+  }
+  ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
+  if (pod.is_null()) {
+    return true;
+  }
+  env_.ended_pods->Note(pod);
+  if (!csi::BeingDeleted(pod)) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = csi::Uid(pod)})));
+  }
+  return HasEnded(pod);
+}
+
+absl::StatusOr<bool> WorkerRun::HasSurelyEnded(const CallContext& ctx, const Json& task) const {
+  // One that was just made may not be counted yet.
+  ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
+  env_.ended_pods->Note(pod);
+  const std::string counted = csi::Annotation(task, kPodAnnotation);
+  return csi::Annotation(task, kUnseenEndAnnotation).empty() &&
+         (counted.empty() || env_.ended_pods->Has(counted)) &&
+         (pod.is_null() || env_.ended_pods->Has(csi::Uid(pod)));
+}
+
+absl::Status WorkerRun::Remove(const CallContext& ctx) {
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {})));
+  return k8s::IgnoreNotFound(
+      env_.api.Delete(ctx, {csi::SecretType(), env_.mover_namespace, stem_}, {}));
+}
+
+absl::Status WorkerRun::RemoveTask(const CallContext& ctx) {
+  return k8s::IgnoreNotFound(env_.api.Delete(ctx, TaskKey(), {}));
+}
+
+}  // namespace csidelta::datamover

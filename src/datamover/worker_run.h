@@ -1,0 +1,130 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "datamover/mover_environment.h"
+#include "datamover/repository_access.h"
+#include "datamover/volume_task.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::datamover {
+
+// How often a Pod may be lost, and how long until the next.
+inline constexpr int kWorkerAttemptsMax = 5;
+inline constexpr absl::Duration kWorkerAgainFirst = absl::Seconds(2);
+inline constexpr absl::Duration kWorkerAgainMax = absl::Minutes(1);
+// A worker that says nothing for so long is dead, though its Pod seems to run; so is a Pod that was
+// to be gone so long ago.
+inline constexpr absl::Duration kWorkerSilenceMax = absl::Minutes(15);
+inline constexpr absl::Duration kPodGoneAfter = absl::Minutes(1);
+// After that what a stopped worker still does counts no more.
+inline constexpr absl::Duration kWorkerStopTimeMax = absl::Seconds(9);
+
+// What the Pod of a task does, as it was seen last.
+struct WorkerView {
+  enum class State {
+    kStarting,  // there is none yet, or it does not run yet: `words` say why
+    kRunning,   // its container runs
+    kEnded,     // the task has its last phase; or there were too many attempts: status says Failed
+  };
+  State state = State::kStarting;
+  VolumeTaskStatus status;
+  std::string words;
+  std::string node;
+  int attempts = 0;          // Pods so far
+  absl::Time attempt_since;  // of the one that there is, or is to be
+  // The Pod has its turn, and no node has room for one more worker yet.
+  bool waits_for_node = false;
+  absl::Time look_again = absl::InfiniteFuture();
+};
+
+// What the worker of a task is made for.
+struct WorkerJob {
+  std::vector<std::string> options = {};  // of `csi-delta worker`
+  std::vector<std::string> verb = {};     // that it runs, without what `access` says
+  RepositoryAccess access;
+  bool has_volume = true;  // the claim that is called as the task
+  std::string storage_class = {};
+  Json node_affinity = {};  // required, beside what the settings say; null for none
+};
+
+// One task, and the Pods that do it one after the other:
+//
+//   no Pod --made--> Pod --runs, then ends with a last phase of the task--> ended
+//     ^               |
+//     |               |  gone, evicted, killed, interrupted
+//     +-- a pause ----+  at most kWorkerAttemptsMax times, then ended: Failed
+//
+// A Pod whose node is lost runs for ever, as far as anybody can see: the worker's silence tells.
+//
+// Pods are counted in annotations of the task, which is the only memory. No node runs more of all
+// tasks' Pods than the settings allow. Borrows `env`.
+class WorkerRun {
+ public:
+  // `stem` names the task, and everything of it.
+  WorkerRun(const MoverEnvironment& env, std::string stem);
+
+  // The task, made if there is none.
+  absl::StatusOr<Json> EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
+                                  const std::map<std::string, std::string>& labels);
+  // Null when there is none.
+  absl::StatusOr<Json> FindTask(const CallContext& ctx) const;
+
+  // The Pod to make, once all that it needs is there; else what is waited for.
+  struct NextPod {
+    Json pod;
+    std::string waiting_for;  // "": `pod` is to be made
+  };
+  using PodMaker = std::function<absl::StatusOr<NextPod>(const Json& task)>;
+
+  // The Pod of `task` for `job`, once the Secret that it mounts is there.
+  absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const Json& task, const WorkerJob& job);
+
+  // Looks, and takes the next step. NOT_FOUND when there is no task.
+  absl::StatusOr<WorkerView> Step(const CallContext& ctx, const PodMaker& make_pod);
+
+  // Asks the worker to end: by the task, and by the deletion of the Pod. True when no Pod of the
+  // task runs any more.
+  absl::StatusOr<bool> Stop(const CallContext& ctx);
+
+  // Whether it is known of every Pod of `task` that its process is dead.
+  absl::StatusOr<bool> HasSurelyEnded(const CallContext& ctx, const Json& task) const;
+
+  // Asks for the deletion of the Pod and of its Secret, whatever they do.
+  absl::Status Remove(const CallContext& ctx);
+  // The last thing to go.
+  absl::Status RemoveTask(const CallContext& ctx);
+
+ private:
+  k8s::ObjectKey TaskKey() const;
+  k8s::ObjectKey PodKey() const;
+  absl::StatusOr<Json> FindPod(const CallContext& ctx) const;
+  absl::Status NoteTask(const CallContext& ctx, Json annotations);
+  absl::StatusOr<WorkerView> LookAtPod(const CallContext& ctx, const Json& pod, const Json& task);
+  // The Pods of all tasks.
+  absl::StatusOr<std::vector<Json>> AllPods(const CallContext& ctx) const;
+  absl::Status RemoveDead(const CallContext& ctx, const Json& pod, const VolumeTaskStatus& status);
+  absl::StatusOr<WorkerView> NextAttempt(const CallContext& ctx, const Json& pod, const Json& task);
+  absl::StatusOr<WorkerView> Make(const CallContext& ctx, const Json& task,
+                                  const PodMaker& make_pod);
+
+  const MoverEnvironment& env_;
+  const std::string stem_;
+};
+
+// How many Pods of a task there were. Pure.
+int AttemptsOf(const Json& task);
+
+// Why a Pod does not run, or how it ended, in the words of scheduler, kubelet and container; "" for
+// one that runs. Pure.
+std::string PodWords(const Json& pod);
+
+}  // namespace csidelta::datamover

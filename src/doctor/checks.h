@@ -1,0 +1,66 @@
+#pragma once
+
+#include "doctor/checkup.h"
+
+// The checks themselves; checkup.cc says what each answers.
+namespace csidelta::doctor {
+
+// cluster_checks.cc
+void CheckClusterReachable(Visit& visit);
+void CheckSnapshotKinds(Visit& visit);
+void CheckSnapshotController(Visit& visit);
+void CheckMoverKinds(Visit& visit);
+void CheckMoverKindFields(Visit& visit);
+void CheckStuckSnapshots(Visit& visit);
+void CheckStuckContents(Visit& visit);
+
+// velero_checks.cc
+void CheckVeleroNamespace(Visit& visit);
+void CheckVeleroServer(Visit& visit);
+void CheckVeleroVersion(Visit& visit);
+void CheckVeleroCsiFeature(Visit& visit);
+void CheckVeleroPlugin(Visit& visit);
+void CheckUploadsWaiting(Visit& visit);
+void CheckUploadsFailed(Visit& visit);
+void CheckDownloadsWaiting(Visit& visit);
+void CheckDeletionsPending(Visit& visit);
+
+// driver_checks.cc
+void CheckDriverObject(Visit& visit);
+void CheckDriverSnapshotClass(Visit& visit);
+void CheckDriverStorageClass(Visit& visit);
+void CheckDriverChangedBlocks(Visit& visit);
+void CheckDriverMetadataService(Visit& visit);
+void CheckDriverBlockDevice(Visit& visit);
+void CheckDriverSnapshotLimit(Visit& visit);
+void CheckVolumesNotCsi(Visit& visit);
+void CheckClaimsUnbound(Visit& visit);
+
+// mover_checks.cc
+void CheckMoverNamespace(Visit& visit);
+void CheckMoverPodSecurity(Visit& visit);
+void CheckMoverDeployment(Visit& visit);
+void CheckMoverLeader(Visit& visit);
+void CheckMoverSettings(Visit& visit);
+void CheckMoverSettingNames(Visit& visit);
+void CheckMoverAccounts(Visit& visit);
+void CheckMoverQuota(Visit& visit);
+void CheckMoverTasksSilent(Visit& visit);
+void CheckMoverOrphans(Visit& visit);
+
+// device_probe.cc
+void CheckDeviceAccess(Visit& visit);
+
+// location_checks.cc
+void CheckLocationDefault(Visit& visit);
+void CheckLocationAvailable(Visit& visit);
+void CheckLocationProvider(Visit& visit);
+void CheckLocationTls(Visit& visit);
+void CheckLocationCredentials(Visit& visit);
+void CheckLocationReadable(Visit& visit);
+void CheckLocationWritable(Visit& visit);
+void CheckKeyringPresent(Visit& visit);
+void CheckKeyringWhole(Visit& visit);
+void CheckKeyringConfirmed(Visit& visit);
+
+}  // namespace csidelta::doctor

@@ -1,0 +1,209 @@
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/volume_task.h"
+#include "doctor/checks.h"
+
+namespace csidelta::doctor {
+namespace {
+
+// A snapshot that takes longer than this has a driver that does not get on.
+constexpr absl::Duration kSnapshotTimeMax = absl::Hours(1);
+
+std::string NameOf(absl::string_view kind, const Json& object) {
+  const std::string space = csi::Namespace(object);
+  return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", csi::Name(object));
+}
+
+bool IsOlderThan(Visit& visit, const std::string& rfc3339, absl::Duration age) {
+  const std::optional<absl::Time> since = csi::FromRfc3339(rfc3339);
+  return since.has_value() && *since + age < visit.ctx().clock->Now();
+}
+
+std::string ImagesOf(const Json& deployment) {
+  const Json* containers = FindJson(deployment, {"spec", "template", "spec", "containers"});
+  std::string images;
+  if (containers != nullptr && containers->is_array()) {
+    for (const Json& container : *containers) {
+      absl::StrAppend(&images, GetString(container, {"image"}), " ");
+    }
+  }
+  return images;
+}
+
+// What this version reads and writes of the mover's kinds. The API server drops, without a word,
+// what a definition does not know.
+struct KindFields {
+  const k8s::ResourceType& type;
+  const char* part;
+  std::vector<std::string> members;
+};
+
+const std::vector<KindFields>& FieldsInUse() {
+  static const auto& all = *new std::vector<KindFields>{
+      {datamover::VolumeTaskType(), "spec", {"type", "subject", "volume", "cancel"}},
+      {datamover::VolumeTaskType(),
+       "status",
+       {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",
+        "completionTimestamp", "node", "exitCode", "message", "result"}},
+      {csi::DataDeletionType(),
+       "spec",
+       {"backupStorageLocation", "snapshotID", "upload", "workerEnded", "backup"}},
+      {csi::DataDeletionType(),
+       "status",
+       {"phase", "message", "attempts", "startTimestamp", "nextAttemptTimestamp",
+        "completionTimestamp", "trouble", "troubleSince", "locks"}}};
+  return all;
+}
+
+// "spec.upload", of the fields in use, as far as the definition has none of them.
+std::vector<std::string> UnknownFields(const Json& definition, const k8s::ResourceType& type) {
+  std::vector<std::string> unknown;
+  const Json* versions = FindJson(definition, {"spec", "versions"});
+  for (const KindFields& fields : FieldsInUse()) {
+    if (fields.type.plural != type.plural) {
+      continue;
+    }
+    for (const std::string& member : fields.members) {
+      const bool is_known =
+          versions != nullptr && versions->is_array() &&
+          absl::c_any_of(*versions, [&](const Json& version) {
+            return GetString(version, {"name"}) == type.version &&
+                   FindJson(version, {"schema", "openAPIV3Schema", "properties", fields.part,
+                                      "properties", member}) != nullptr;
+          });
+      if (!is_known) {
+        unknown.push_back(absl::StrCat(fields.part, ".", member));
+      }
+    }
+  }
+  return unknown;
+}
+
+}  // namespace
+
+void CheckClusterReachable(Visit& visit) {
+  const absl::StatusOr<Json> system = visit.facts().api().Get(
+      visit.ctx().WithTimeout(absl::Seconds(10)),
+      {.type = NamespaceType(), .namespace_name = "", .name = "kube-system"});
+  if (system.ok()) {
+    visit.Good("", absl::StrCat("this is cluster ", csi::Uid(*system)));
+  } else if (absl::IsPermissionDenied(system.status())) {
+    visit.Unknown("namespace kube-system", system.status());
+  } else {
+    visit.Fault("", absl::StrCat("the API server does not answer: ", system.status().message()),
+                "check --kubeconfig, KUBECONFIG and the network");
+  }
+}
+
+void CheckSnapshotKinds(Visit& visit) {
+  for (const k8s::ResourceType* type :
+       {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType(),
+        &csi::VolumeSnapshotClassType()}) {
+    const absl::Status status = visit.facts().List(*type).status();
+    if (absl::IsNotFound(status)) {
+      visit.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
+                  "install the custom resource definitions of external-snapshotter, version v1");
+    } else if (!status.ok()) {
+      visit.Unknown(type->plural, status);
+    }
+  }
+}
+
+void CheckSnapshotController(Visit& visit) {
+  const auto& deployments = visit.facts().List(DeploymentType());
+  if (!deployments.ok()) {
+    visit.Unknown("deployments", deployments.status());
+    return;
+  }
+  for (const Json& deployment : *deployments) {
+    if (!absl::StrContains(ImagesOf(deployment), "snapshot-controller")) {
+      continue;
+    }
+    const std::string name = NameOf("deployment", deployment);
+    if (GetInt(deployment, {"status", "availableReplicas"}) > 0) {
+      visit.Good(name, "the snapshot controller is available");
+    } else {
+      visit.Fault(name, "the snapshot controller is not available: no volume snapshot gets ready",
+                  "kubectl describe it and its pods");
+    }
+    return;
+  }
+  visit.Note("", "no Deployment runs a snapshot-controller",
+             "nothing, if your provider runs it elsewhere; else install external-snapshotter");
+}
+
+void CheckMoverKindFields(Visit& visit) {
+  for (const k8s::ResourceType* type : {&datamover::VolumeTaskType(), &csi::DataDeletionType()}) {
+    const absl::StatusOr<Json> definition = visit.facts().api().Get(
+        visit.ctx(), {.type = CustomResourceDefinitionType(),
+                      .namespace_name = "",
+                      .name = absl::StrCat(type->plural, ".", type->group)});
+    if (absl::IsNotFound(definition.status())) {
+      continue;  // Said of the kind itself.
+    }
+    if (!definition.ok()) {
+      visit.Unknown(type->plural, definition.status());
+      continue;
+    }
+    const std::vector<std::string> unknown = UnknownFields(*definition, *type);
+    if (!unknown.empty()) {
+      visit.Fault(
+          type->plural,
+          absl::StrCat("the cluster's definition is of an older version, and drops ",
+                       absl::StrJoin(unknown, ", ")),
+          "kubectl apply --server-side --force-conflicts --filename deploy/chart/crds: Helm "
+          "does not update them");
+    }
+  }
+}
+
+void CheckMoverKinds(Visit& visit) {
+  for (const k8s::ResourceType* type : {&datamover::VolumeTaskType(), &csi::DataDeletionType()}) {
+    const absl::Status status = visit.facts().List(*type).status();
+    if (absl::IsNotFound(status)) {
+      visit.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
+                  "kubectl apply -f the crds/ of the chart: Helm does not update them");
+    } else if (!status.ok()) {
+      visit.Unknown(type->plural, status);
+    }
+  }
+}
+
+void CheckStuckSnapshots(Visit& visit) {
+  for (const Json& snapshot : visit.Look(csi::VolumeSnapshotType())) {
+    if (csi::ReadyToUse(snapshot) ||
+        !IsOlderThan(visit, GetString(snapshot, {"metadata", "creationTimestamp"}),
+                     kSnapshotTimeMax)) {
+      continue;
+    }
+    const std::string error = csi::ErrorMessage(snapshot);
+    visit.Warn(NameOf("VolumeSnapshot", snapshot),
+               absl::StrCat("not ready for over an hour",
+                            error.empty() ? "" : absl::StrCat("; its driver says: ", error)),
+               "look at the driver's log; delete the VolumeSnapshot if nobody waits for it");
+  }
+}
+
+void CheckStuckContents(Visit& visit) {
+  for (const Json& content : visit.Look(csi::VolumeSnapshotContentType())) {
+    if (!IsOlderThan(visit, GetString(content, {"metadata", "deletionTimestamp"}),
+                     kSnapshotTimeMax)) {
+      continue;
+    }
+    const std::string error = csi::ErrorMessage(content);
+    visit.Warn(NameOf("VolumeSnapshotContent", content),
+               absl::StrCat("being deleted for over an hour; driver ",
+                            GetString(content, {"spec", "driver"}), ", snapshot ",
+                            csi::SnapshotHandle(content), error.empty() ? "" : ": ", error),
+               "look at the log of the driver's csi-snapshotter");
+  }
+}
+
+}  // namespace csidelta::doctor

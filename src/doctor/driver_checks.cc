@@ -1,0 +1,252 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "csi/exposed_snapshot.h"
+#include "csi/metadata_service.h"
+#include "csi/snapshot_class.h"
+#include "csi/snapshot_types.h"
+#include "doctor/checks.h"
+#include "incremental/differential_request.h"
+#include "net/http_client.h"
+#include "net/url.h"
+
+namespace csidelta::doctor {
+namespace {
+
+constexpr absl::Duration kConnectTimeMax = absl::Seconds(10);
+// Names that a finding lists, before it only counts.
+constexpr std::size_t kNamesMax = 5;
+
+struct SnapshotLimit {
+  absl::string_view driver;
+  int snapshots;
+};
+// Limits that drivers document for one volume.
+constexpr std::array kSnapshotLimits = {SnapshotLimit{"csi.vsphere.vmware.com", 3},
+                                        SnapshotLimit{"driver.longhorn.io", 250},
+                                        SnapshotLimit{"cephfs.csi.ceph.com", 100}};
+
+// A claim's volume of a CSI driver.
+struct Volume {
+  Json claim;
+  Json pv;
+  std::string driver;
+};
+
+std::string ClaimName(const Json& claim) {
+  return absl::StrCat(csi::Namespace(claim), "/", csi::Name(claim));
+}
+
+// "a, b and 3 more".
+std::string Listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kNamesMax); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
+  }
+  if (names.size() > kNamesMax) {
+    absl::StrAppend(&text, " and ", names.size() - kNamesMax, " more");
+  }
+  return text;
+}
+
+std::vector<Volume> CsiVolumes(Visit& visit) {
+  std::map<std::string, Json> pvs;
+  for (Json& pv : visit.Look(csi::PersistentVolumeType())) {
+    const std::string name = csi::Name(pv);
+    pvs.emplace(name, std::move(pv));
+  }
+  std::vector<Volume> volumes;
+  for (Json& claim : visit.Look(csi::PersistentVolumeClaimType())) {
+    const auto pv = pvs.find(GetString(claim, {"spec", "volumeName"}));
+    if (pv == pvs.end()) {
+      continue;
+    }
+    const std::string driver = GetString(pv->second, {"spec", "csi", "driver"});
+    if (!driver.empty()) {
+      volumes.push_back({.claim = std::move(claim), .pv = pv->second, .driver = driver});
+    }
+  }
+  return volumes;
+}
+
+std::set<std::string> DriversInUse(Visit& visit) {
+  std::set<std::string> drivers;
+  for (const Volume& volume : CsiVolumes(visit)) {
+    drivers.insert(volume.driver);
+  }
+  return drivers;
+}
+
+}  // namespace
+
+void CheckDriverObject(Visit& visit) {
+  const auto& registered = visit.facts().List(CsiDriverType());
+  if (!registered.ok()) {
+    visit.Unknown("csidrivers", registered.status());
+    return;
+  }
+  for (const std::string& driver : DriversInUse(visit)) {
+    if (!visit.facts().Find(CsiDriverType(), "", driver).ok()) {
+      visit.Warn(absl::StrCat("driver ", driver), "has no CSIDriver object: is it installed?",
+                 "install it, or expect no snapshots of its volumes");
+    }
+  }
+}
+
+void CheckDriverStorageClass(Visit& visit) {
+  const auto& classes = visit.facts().List(StorageClassType());
+  if (!classes.ok()) {
+    visit.Unknown("storageclasses", classes.status());
+    return;
+  }
+  std::map<std::string, std::vector<std::string>> missing;
+  for (const Volume& volume : CsiVolumes(visit)) {
+    const std::string name = GetString(volume.claim, {"spec", "storageClassName"});
+    if (name.empty() || !visit.facts().Find(StorageClassType(), "", name).ok()) {
+      missing[name].push_back(ClaimName(volume.claim));
+    }
+  }
+  for (const auto& [name, claims] : missing) {
+    visit.Warn(
+        name.empty() ? "claims without a storage class" : absl::StrCat("storage class ", name),
+        absl::StrCat(name.empty() ? "no volume can be made from their snapshots: "
+                                  : "is gone, but these claims name it: ",
+                     Listed(claims)),
+        "name an intermediate storage class in the mover's settings");
+  }
+}
+
+void CheckDriverSnapshotClass(Visit& visit) {
+  const auto& classes = visit.facts().List(csi::VolumeSnapshotClassType());
+  if (!classes.ok()) {
+    visit.Unknown("volumesnapshotclasses", classes.status());
+    return;
+  }
+  for (const std::string& driver : DriversInUse(visit)) {
+    const auto choice = csi::ChooseSnapshotClass(
+        {.driver = driver, .claim_annotation = "", .policy_parameter = "", .backup_annotation = ""},
+        *classes);
+    if (choice.ok()) {
+      visit.Good(absl::StrCat("driver ", driver),
+                 absl::StrCat("is snapshotted with class ", choice->name));
+    } else {
+      visit.Fault(absl::StrCat("driver ", driver), std::string(choice.status().message()),
+                  "make a VolumeSnapshotClass, with the label velero.io/csi-volumesnapshot-class");
+    }
+  }
+}
+
+void CheckDriverChangedBlocks(Visit& visit) {
+  const bool has_differential =
+      !absl::IsNotFound(visit.facts().List(incremental::DifferentialSnapshotType()).status());
+  for (const std::string& driver : DriversInUse(visit)) {
+    const std::string subject = absl::StrCat("driver ", driver);
+    const absl::Status status =
+        csi::FindMetadataService(visit.ctx(), visit.facts().api(), driver).status();
+    if (status.ok()) {
+      visit.Good(subject, "says what changed, by its SnapshotMetadataService");
+    } else if (!absl::IsNotFound(status)) {
+      visit.Warn(subject, std::string(status.message()),
+                 "mend the SnapshotMetadataService; until then whole volumes are read");
+    } else if (has_differential) {
+      visit.Note(subject, "has no SnapshotMetadataService; it is asked by a DifferentialSnapshot",
+                 "run csi-delta diffsnap beside it, if nobody serves them yet");
+    } else {
+      visit.Note(subject, "does not say what changed: every backup reads whole volumes",
+                 "install its csi-snapshot-metadata sidecar, or csi-delta diffsnap");
+    }
+  }
+}
+
+void CheckDriverMetadataService(Visit& visit) {
+  for (const std::string& driver : DriversInUse(visit)) {
+    const auto service = csi::FindMetadataService(visit.ctx(), visit.facts().api(), driver);
+    const absl::StatusOr<net::Url> url =
+        service.ok() ? net::ParseUrl(absl::StrCat("https://", service->address, "/"))
+                     : service.status();
+    if (!url.ok()) {
+      continue;  // CheckDriverChangedBlocks has told.
+    }
+    net::HttpClientOptions options;
+    options.tls.ca_pem = service->ca_pem;
+    options.limits.connect_time_max = kConnectTimeMax;
+    // It speaks HTTP/2 and takes this for noise; but first there is TLS.
+    const absl::Status status = net::HttpClient(options)
+                                    .Send(visit.ctx().WithTimeout(kConnectTimeMax),
+                                          {.method = "GET", .url = *url, .headers = {}, .body = ""})
+                                    .status();
+    const std::string subject = absl::StrCat("service ", service->address, " of driver ", driver);
+    if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
+      visit.Fault(subject, absl::StrCat("its certificate is not trusted: ", status.message()),
+                  "renew spec.caCert of the SnapshotMetadataService, or the certificate");
+    } else if (net::SurelyNotSent(status)) {
+      visit.Warn(subject, absl::StrCat("is not reached from here: ", status.message()),
+                 "nothing, if you are outside the cluster; else look at its sidecar");
+    } else {
+      visit.Good(subject, "answers, with a certificate that is trusted");
+    }
+  }
+}
+
+void CheckDriverBlockDevice(Visit& visit) {
+  std::map<std::string, std::vector<std::string>> claims;
+  for (const Volume& volume : CsiVolumes(visit)) {
+    if (csi::HasNoBlockDevices(volume.driver)) {
+      claims[volume.driver].push_back(ClaimName(volume.claim));
+    }
+  }
+  for (const auto& [driver, names] : claims) {
+    visit.Warn(absl::StrCat("driver ", driver),
+               absl::StrCat("shares files and makes no block devices, which the mover needs: ",
+                            Listed(names)),
+               absl::StrCat("leave them to the file system backup by a volume policy: ",
+                            csi::ExcludingPolicyRule(driver)));
+  }
+}
+
+void CheckDriverSnapshotLimit(Visit& visit) {
+  for (const std::string& driver : DriversInUse(visit)) {
+    for (const SnapshotLimit& limit : kSnapshotLimits) {
+      if (driver == limit.driver) {
+        visit.Note(absl::StrCat("driver ", driver),
+                   absl::StrCat("keeps at most ", limit.snapshots,
+                                " snapshots of a volume by default; the mover keeps one of each"),
+                   "leave room for it when you take snapshots of your own");
+      }
+    }
+  }
+}
+
+void CheckVolumesNotCsi(Visit& visit) {
+  std::vector<std::string> names;
+  for (const Json& pv : visit.Look(csi::PersistentVolumeType())) {
+    if (FindJson(pv, {"spec", "csi"}) == nullptr) {
+      names.push_back(csi::Name(pv));
+    }
+  }
+  if (!names.empty()) {
+    visit.Note("", absl::StrCat("volumes of no CSI driver: ", Listed(names)),
+               "back them up with Velero's file system backup");
+  }
+}
+
+void CheckClaimsUnbound(Visit& visit) {
+  std::vector<std::string> names;
+  for (const Json& claim : visit.Look(csi::PersistentVolumeClaimType())) {
+    if (GetString(claim, {"status", "phase"}) != "Bound") {
+      names.push_back(ClaimName(claim));
+    }
+  }
+  if (!names.empty()) {
+    visit.Note("",
+               absl::StrCat("claims without a volume, of which nothing is saved: ", Listed(names)),
+               "nothing, if nobody has used them yet");
+  }
+}
+
+}  // namespace csidelta::doctor

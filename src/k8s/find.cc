@@ -1,0 +1,28 @@
+#include "k8s/find.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace csidelta::k8s {
+
+absl::StatusOr<std::optional<Json>> Find(const CallContext& ctx, ApiClient& api,
+                                         const ObjectKey& key) {
+  absl::StatusOr<Json> object = api.Get(ctx, key);
+  if (absl::IsNotFound(object.status())) {
+    return std::optional<Json>();
+  }
+  RETURN_IF_ERROR(object.status());
+  return std::optional<Json>(*std::move(object));
+}
+
+absl::StatusOr<Json> FindOrNull(const CallContext& ctx, ApiClient& api, const ObjectKey& key) {
+  ASSIGN_OR_RETURN(std::optional<Json> found, Find(ctx, api, key));
+  return std::move(found).value_or(Json());
+}
+
+absl::Status IgnoreNotFound(const absl::Status& status) {
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+}  // namespace csidelta::k8s

@@ -1,0 +1,153 @@
+#include "k8s/reconcile_loop.h"
+
+#include <chrono>
+
+#include "base/log.h"
+
+namespace csidelta::k8s {
+namespace {
+
+// After an error of the API server, and after a change by another.
+constexpr absl::Duration kAgainAfter = absl::Seconds(2);
+constexpr absl::Duration kAgainAfterChange = absl::Milliseconds(100);
+// How often it is looked whether something became due, or we became the leader.
+constexpr std::chrono::milliseconds kLookEvery{500};
+// What one object may take.
+constexpr absl::Duration kObjectTimeMax = absl::Seconds(30);
+
+}  // namespace
+
+ReconcileLoop::ReconcileLoop(FollowedObjects objects, Reconciler& reconciler,
+                             std::function<bool()> leads)
+    : followed_(std::move(objects)), reconciler_(reconciler), leads_(std::move(leads)) {}
+
+absl::Status ReconcileLoop::Follow(const CallContext& ctx, ApiClient& api) {
+  return k8s::Follow(ctx, api, followed_, *this);
+}
+
+ReconcileLoop::Key ReconcileLoop::KeyOf(const Json& object) {
+  return {GetString(object, {"metadata", "namespace"}), GetString(object, {"metadata", "name"})};
+}
+
+void ReconcileLoop::OnAll(const std::vector<Json>& objects) {
+  std::scoped_lock lock(mutex_);
+  std::set<Key> there;
+  for (const Json& object : objects) {
+    there.insert(KeyOf(object));
+    Keep(object);
+  }
+  std::vector<Key> gone;
+  for (const auto& [key, followed] : objects_) {
+    if (!there.contains(key)) {
+      gone.push_back(key);
+    }
+  }
+  for (const Key& key : gone) {
+    Drop(key);
+  }
+  is_synced_ = true;
+  Tell();
+}
+
+void ReconcileLoop::OnEvent(const WatchEvent& event) {
+  std::scoped_lock lock(mutex_);
+  if (event.kind == WatchEvent::Kind::kDeleted) {
+    Drop(KeyOf(event.object));
+  } else {
+    Keep(event.object);
+  }
+  Tell();
+}
+
+void ReconcileLoop::Wake(absl::string_view namespace_name, absl::string_view name) {
+  std::scoped_lock lock(mutex_);
+  const auto found = objects_.find({std::string(namespace_name), std::string(name)});
+  if (found != objects_.end()) {
+    Schedule(found->first, found->second, absl::InfinitePast());
+    Tell();
+  }
+}
+
+bool ReconcileLoop::is_synced() const {
+  std::scoped_lock lock(mutex_);
+  return is_synced_;
+}
+
+void ReconcileLoop::Keep(const Json& object) {
+  const Key key = KeyOf(object);
+  Followed& followed = objects_[key];
+  followed.object = object;
+  Schedule(key, followed, absl::InfinitePast());
+}
+
+void ReconcileLoop::Drop(const Key& key) {
+  if (const auto found = objects_.find(key); found != objects_.end()) {
+    Schedule(key, found->second, absl::InfiniteFuture());
+    objects_.erase(found);
+  }
+}
+
+void ReconcileLoop::Tell() {
+  has_news_ = true;
+  changed_.notify_all();
+}
+
+void ReconcileLoop::Schedule(const Key& key, Followed& followed, absl::Time due) {
+  queue_.erase({followed.due, key});
+  followed.due = due;
+  if (due != absl::InfiniteFuture()) {
+    queue_.emplace(due, key);
+  }
+}
+
+bool ReconcileLoop::TakeDue(absl::Time now, Json& object) {
+  std::scoped_lock lock(mutex_);
+  if (queue_.empty() || queue_.begin()->first > now) {
+    return false;
+  }
+  const Key key = queue_.begin()->second;
+  Followed& followed = objects_.at(key);
+  Schedule(key, followed, absl::InfiniteFuture());
+  object = followed.object;
+  return true;
+}
+
+void ReconcileLoop::SetDue(const Json& object, absl::Time due) {
+  std::scoped_lock lock(mutex_);
+  const auto found = objects_.find(KeyOf(object));
+  if (found != objects_.end() && found->second.due == absl::InfiniteFuture()) {
+    Schedule(found->first, found->second, due);
+  }
+}
+
+void ReconcileLoop::WorkOnce(const CallContext& ctx) {
+  Json object;
+  while (ctx.Check().ok() && leads_() && TakeDue(ctx.clock->Now(), object)) {
+    const absl::StatusOr<absl::Time> next =
+        reconciler_.Reconcile(ctx.WithTimeout(kObjectTimeMax), object);
+    if (next.ok()) {
+      SetDue(object, *next);
+      continue;
+    }
+    if (absl::IsAborted(next.status())) {
+      SetDue(object, ctx.clock->Now() + kAgainAfterChange);
+      continue;
+    }
+    SetDue(object, ctx.clock->Now() + kAgainAfter);
+    CSIDELTA_LOG(kWarn, "an object could not be moved on", {"kind", followed_.type.kind},
+                 {"namespace", GetString(object, {"metadata", "namespace"})},
+                 {"name", GetString(object, {"metadata", "name"})},
+                 {"error", std::string(next.status().message())});
+  }
+}
+
+void ReconcileLoop::Work(const CallContext& ctx) {
+  while (ctx.Check().ok()) {
+    WorkOnce(ctx);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, ctx.stop, kLookEvery, [this] { return has_news_; });
+    has_news_ = false;
+  }
+}
+
+}  // namespace csidelta::k8s

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/data_transfer.h"
+#include "csi/environment.h"
+#include "velero/backup.h"
+
+namespace csidelta::restoreitemactions {
+
+// A claim whose data a data mover holds.
+struct MovedClaim {
+  const velero::Restore& restore;
+  const velero::Backup& backup;
+  const Json& item_from_backup;
+  std::string target_namespace;
+};
+
+// The operation id that a restore of this claim has, whoever asks the mover for it. Pure.
+csi::Transfer DownloadOf(const MovedClaim& claim);
+
+// Whether Velero's own action has asked a data mover for this claim: it keeps the claim from being
+// bound to any volume but the mover's. Pure.
+bool IsAwaitedByVelero(const Json& item, const Json& item_from_backup);
+
+// Asks the mover for the claim's data, once, as Velero's own action does, and makes `item` wait for
+// the volume that it brings. What Velero's action on DataUploads read in the archive says who the
+// mover is and where the data lie.
+//   NOT_FOUND            the archive holds no DataUpload for the claim
+//   FAILED_PRECONDITION  it holds several, or one that never completed
+// and what the API server says.
+absl::Status AskForData(const CallContext& ctx, const csi::Environment& env,
+                        const MovedClaim& claim, Json& item);
+
+}  // namespace csidelta::restoreitemactions

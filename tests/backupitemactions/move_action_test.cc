@@ -1,0 +1,180 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// A backup whose policy gives every CSI volume to our data mover.
+class MoveActionTest : public ActionTest {
+ protected:
+  MoveActionTest() {
+    SetPolicy("{csi-delta: move}");
+    SetJson(backup_, {"spec", "storageLocation"}, "bucket");
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Execute() {
+    return action_->Execute(ctx_, claim_, backup_);
+  }
+
+  std::vector<Json> Uploads() const { return api_.All(csi::DataUploadType()); }
+
+  Json Upload() const {
+    EXPECT_THAT(Uploads(), SizeIs(1));
+    return Uploads().empty() ? Json() : Uploads().front();
+  }
+
+  std::unique_ptr<velero::BackupItemAction> action_ = MakePvcAction(env_);
+};
+
+TEST_F(MoveActionTest, AsksTheMoverAsVelerosOwnActionDoes) {
+  ASSERT_THAT(Execute(), IsOk());
+  const Json upload = Upload();
+  const std::string snapshot = csi::Name(api_.All(csi::VolumeSnapshotType()).front());
+  EXPECT_EQ(*FindJson(upload, {"spec"}), (Json{{"snapshotType", "CSI"},
+                                               {"csiSnapshot",
+                                                {{"volumeSnapshot", snapshot},
+                                                 {"storageClass", "std"},
+                                                 {"snapshotClass", "fast"},
+                                                 {"driver", "d.example.com"}}},
+                                               {"sourcePVC", "data"},
+                                               {"sourceNamespace", "app"},
+                                               {"datamover", "csi-delta"},
+                                               {"backupStorageLocation", "bucket"},
+                                               {"operationTimeout", "10m"}}));
+  EXPECT_EQ(csi::Namespace(upload), "velero");
+  EXPECT_EQ(csi::Label(upload, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(csi::Label(upload, velero::kBackupUidLabel), "backup-uid");
+  EXPECT_EQ(csi::Label(upload, velero::kPvcUidLabel), csi::Uid(claim_));
+  EXPECT_EQ(*FindJson(upload, {"metadata", "ownerReferences"}),
+            (Json::array({{{"apiVersion", "velero.io/v1"},
+                           {"kind", "Backup"},
+                           {"name", "nightly"},
+                           {"uid", "backup-uid"},
+                           {"controller", true}}})));
+}
+
+TEST_F(MoveActionTest, TheArchivedClaimNamesItsUploadAndTheOperationWaitsForIt) {
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  const Json upload = Upload();
+  ASSERT_TRUE(result->item.has_value());
+  EXPECT_EQ(csi::Annotation(*result->item, velero::kDataUploadNameAnnotation),
+            absl::StrCat("velero/", csi::Name(upload)));
+  EXPECT_EQ(csi::Label(*result->item, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
+  EXPECT_THAT(result->additional_items, IsEmpty()) << "the mover owns the VolumeSnapshot";
+  EXPECT_EQ(result->operation_id, csi::Label(upload, velero::kAsyncOperationIdLabel));
+  EXPECT_LE(result->operation_id.size(), velero::kLabelValueBytesMax);
+  EXPECT_THAT(result->post_operation_items,
+              ElementsAre(velero::ResourceIdentifier{"velero.io", "datauploads", "velero",
+                                                     csi::Name(upload)}));
+}
+
+// Velero's own action restores the first, and would fail on the second.
+TEST_F(MoveActionTest, NamesAVolumeSnapshotOnlyWhereTheBackupMovesData) {
+  SetJson(claim_, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, "stale");
+  auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(csi::Annotation(*result->item, velero::kVolumeSnapshotNameAnnotation), "");
+
+  SetJson(backup_, {"spec", "snapshotMoveData"}, true);
+  result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(csi::Annotation(*result->item, velero::kVolumeSnapshotNameAnnotation),
+            GetString(Upload(), {"spec", "csiSnapshot", "volumeSnapshot"}));
+}
+
+TEST_F(MoveActionTest, ASecondCallFindsWhatTheFirstDid) {
+  const auto first = Execute();
+  ASSERT_THAT(first, IsOk());
+  // The mover took the VolumeSnapshot over.
+  api_.Remove({csi::VolumeSnapshotType(), "app",
+               GetString(Upload(), {"spec", "csiSnapshot", "volumeSnapshot"})});
+  const auto second = Execute();
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(second->operation_id, first->operation_id);
+  EXPECT_EQ(second->post_operation_items, first->post_operation_items);
+  EXPECT_THAT(Uploads(), SizeIs(1));
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+}
+
+TEST_F(MoveActionTest, AnUploadThatVeleroMadeIsLeftAlone) {
+  api_.Seed(csi::DataUploadType(),
+            {{"metadata",
+              {{"name", "nightly-x7k2p"},
+               {"namespace", "velero"},
+               {"labels",
+                {{velero::kAsyncOperationIdLabel,
+                  csi::UploadOperationId("backup-uid", csi::Uid(claim_))}}}}},
+             {"spec", {{"datamover", "csi-delta"}}}});
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(result->item.has_value());
+  EXPECT_EQ(result->operation_id, "");
+  EXPECT_THAT(Uploads(), SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+}
+
+TEST_F(MoveActionTest, WithoutAnUploadTheSnapshotGoesAndTheClaimFails) {
+  api_.FailNext("create", "datauploads", absl::PermissionDeniedError("no"));
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("app/data")));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(Uploads(), IsEmpty());
+}
+
+TEST_F(MoveActionTest, AnAnswerThatIsLostIsAskedForAgain) {
+  api_.FailNext("create", "datauploads", absl::UnavailableError("reset"), 1, Fault::kAnswerLost);
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(csi::Name(Upload()), result->post_operation_items.at(0).name);
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+}
+
+TEST_F(MoveActionTest, HandsOffWhileFinalizing) {
+  Finalizing();
+  ASSERT_THAT(Execute(), IsOk());
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(MoveActionTest, ProgressAndCancelAreTheUploads) {
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  api_.Mutate({csi::DataUploadType(), "velero", csi::Name(Upload())}, [](Json& upload) {
+    SetJson(upload, {"status"},
+            Json{{"phase", "InProgress"},
+                 {"startTimestamp", "2026-01-02T03:04:05Z"},
+                 {"progress", {{"bytesDone", 5}, {"totalBytes", 9}}}});
+  });
+  const auto progress = action_->Progress(ctx_, result->operation_id, backup_);
+  ASSERT_THAT(progress, IsOk());
+  EXPECT_FALSE(progress->completed);
+  EXPECT_EQ(progress->completed_units, 5);
+  EXPECT_EQ(progress->total_units, 9);
+  EXPECT_EQ(progress->units, "Bytes");
+
+  ASSERT_THAT(action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_EQ(*FindJson(Upload(), {"spec", "cancel"}), true);
+}
+
+}  // namespace
+}  // namespace csidelta::backupitemactions

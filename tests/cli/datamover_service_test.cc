@@ -1,0 +1,81 @@
+#include "cli/datamover_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "csi/snapshot_types.h"
+#include "k8s/wait.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+DatamoverSettings Settings() {
+  return {.mover_namespace = datamover::MoverBed::kMover,
+          .velero_namespaces = "velero,velero-two",
+          .image = "csi-delta:test",
+          .worker_service_account = "csi-delta-worker",
+          .listen = "127.0.0.1:0"};
+}
+
+TEST(DatamoverServiceTest, NamespacesAreAList) {
+  EXPECT_THAT(*ParseVeleroNamespaces("velero"), ElementsAre("velero"));
+  EXPECT_THAT(*ParseVeleroNamespaces("a,b"), ElementsAre("a", "b"));
+  for (const char* wrong : {"", "a,", "a,a", "A", "a b", "../x"}) {
+    EXPECT_THAT(ParseVeleroNamespaces(wrong),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--velero-namespaces")))
+        << wrong;
+  }
+}
+
+TEST(DatamoverServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
+  support::FakeApiClient api;
+  const auto refusal = [&](const DatamoverSettings& settings) {
+    return std::string(RunDatamoverService(CallContext(), api, settings).message());
+  };
+  DatamoverSettings wrong = Settings();
+  wrong.image = "";
+  EXPECT_THAT(refusal(wrong), HasSubstr("--image"));
+  wrong = Settings();
+  wrong.mover_namespace = "";
+  EXPECT_THAT(refusal(wrong), HasSubstr("--namespace"));
+  EXPECT_THAT(api.calls(), testing::IsEmpty());
+}
+
+TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
+  datamover::MoverBed bed;
+  bed.api.Seed({"", "v1", "namespaces", "Namespace", false},
+               {{"metadata", {{"name", "kube-system"}, {"uid", bed.env.cluster}}}});
+  CallContext ctx = CallContext().WithTimeout(absl::Seconds(60));
+  std::stop_source stop;
+  ctx.stop = stop.get_token();
+  absl::Status ended;
+  std::jthread service([&] { ended = RunDatamoverService(ctx, bed.api, Settings()); });
+  bed.api.AwaitWatches(8);  // Three kinds of two Veleros, tasks and Pods.
+  bed.AddUpload("nightly");
+  EXPECT_THAT(
+      k8s::WaitFor(
+          ctx, bed.api, {csi::DataUploadType(), "velero", "nightly"},
+          [](const Json* object) -> absl::StatusOr<bool> {
+            return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
+          }),
+      IsOk());
+  stop.request_stop();
+  service.join();
+  EXPECT_THAT(ended, IsOk());
+  const Json lease =
+      bed.api.Find({csi::LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
+  EXPECT_EQ(GetString(lease, {"spec", "holderIdentity"}), "") << "it was given up";
+}
+
+}  // namespace
+}  // namespace csidelta::cli

@@ -1,0 +1,110 @@
+// csi-delta mover-key: an operator takes the keys of a location elsewhere, and brings them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "csi/snapshot_types.h"
+#include "datamover/keyring.h"
+#include "tests/cli/program_runner.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli {
+namespace {
+
+using datamover::Keyring;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class MoverKeyTest : public testing::Test {
+ protected:
+  MoverKeyTest() : api_server_(api_, {csi::SecretType()}) {
+    program_.Write("kubeconfig", api_server_.Kubeconfig());
+  }
+
+  std::string Path(const std::string& name) const { return program_.Path(name); }
+
+  Outcome Run(const std::string& verb, const std::string& location,
+              const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {"mover-key",  verb,     "--kubeconfig", Path("kubeconfig"),
+                                      "--location", location, "--namespace",  "mover"};
+    words.insert(words.end(), more.begin(), more.end());
+    return program_.Run(words);
+  }
+
+  // The ring of a location as the mover sees it.
+  absl::StatusOr<Keyring> Ring(const std::string& location, bool make = false) {
+    return datamover::OpenKeyring(CallContext(), api_, "mover",
+                                  {.velero_namespace = "velero", .location = location}, make,
+                                  random_);
+  }
+
+  ProgramRunner program_;
+  support::FakeSecureRandom random_;
+  support::FakeApiClient api_;
+  support::ApiTestServer api_server_;
+};
+
+TEST_F(MoverKeyTest, WhatIsExportedIsWhatImportTakes) {
+  const auto made = Ring("default", /*make=*/true);
+  ASSERT_THAT(made, support::IsOk());
+  const Outcome exported = Run("export", "default", {});
+  ASSERT_EQ(exported.code, ExitCode::kOk) << exported.error;
+  EXPECT_THAT(exported.error,
+              AllOf(HasSubstr("--confirm"), Not(HasSubstr(made->newest().password.Reveal()))));
+  program_.Write("keys", exported.out);
+  const Outcome imported = Run("import", "elsewhere", {Path("keys")});
+  ASSERT_EQ(imported.code, ExitCode::kOk) << imported.error;
+  EXPECT_THAT(imported.out, AllOf(HasSubstr(made->newest().fingerprint),
+                                  Not(HasSubstr(made->newest().password.Reveal()))));
+  const auto there = Ring("elsewhere");
+  ASSERT_THAT(there, support::IsOk());
+  EXPECT_EQ(there->keys, made->keys);
+  EXPECT_TRUE(there->newest_confirmed()) << "who brings it has it";
+}
+
+TEST_F(MoverKeyTest, AKeyIsConfirmedByWhoSaysSoAndNotByExporting) {
+  ASSERT_THAT(Ring("default", /*make=*/true), support::IsOk());
+  ASSERT_EQ(Run("export", "default", {}).code, ExitCode::kOk);
+  EXPECT_FALSE(Ring("default")->newest_confirmed());
+  const Outcome confirmed = Run("export", "default", {"--confirm"});
+  ASSERT_EQ(confirmed.code, ExitCode::kOk) << confirmed.error;
+  EXPECT_THAT(confirmed.out, Not(HasSubstr(Ring("default")->newest().password.Reveal())));
+  EXPECT_TRUE(Ring("default")->newest_confirmed());
+}
+
+TEST_F(MoverKeyTest, ANewKeyTakesOverOnlyWhenAsked) {
+  const auto made = Ring("default", /*make=*/true);
+  const datamover::RepositoryKey newer = datamover::MakeRepositoryKey(random_);
+  program_.Write("keys", datamover::FormatKeyringFile({.keys = {newer}}));
+  ASSERT_EQ(Run("import", "default", {Path("keys")}).code, ExitCode::kOk);
+  EXPECT_EQ(Ring("default")->newest(), made->newest());
+  ASSERT_EQ(Run("import", "default", {Path("keys"), "--newest"}).code, ExitCode::kOk);
+  EXPECT_THAT(Ring("default")->keys, ElementsAre(newer, made->newest()));
+}
+
+TEST_F(MoverKeyTest, WhatIsNoKeyIsNotImportedAndNotShown) {
+  program_.Write("keys", "hunter2 hunter2\n");
+  const Outcome outcome = Run("import", "default", {Path("keys")});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("line 1"), Not(HasSubstr("hunter2"))));
+  EXPECT_THAT(api_.All(csi::SecretType()), IsEmpty());
+}
+
+TEST_F(MoverKeyTest, WhereThereAreNoKeysNoneAreMade) {
+  const Outcome outcome = Run("export", "default", {});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("no keys for location velero/default"));
+  EXPECT_THAT(api_.All(csi::SecretType()), IsEmpty());
+  EXPECT_EQ(Run("export", "", {}).code, ExitCode::kFailed);
+}
+
+}  // namespace
+}  // namespace csidelta::cli

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cli/program.h"
+#include "repository/repository.h"
+#include "storage/file_object_store.h"
+#include "tests/cli/outcome.h"
+#include "tests/repository/cheap_key.h"
+#include "tests/support/fake_object_store.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli {
+
+// Time as it is, but for the short wait between taking a lock and looking again.
+class ImpatientClock : public Clock {
+ public:
+  absl::Time Now() const override { return real_.Now(); }
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    return wake_at - Now() < absl::Milliseconds(500) ? !stop.stop_requested()
+                                                     : real_.SleepUntil(wake_at, std::move(stop));
+  }
+
+ private:
+  const Clock& real_ = Clock::Real();
+};
+
+// The whole program in this process, in a folder of its own that is removed afterwards; in memory,
+// because each object of a repository is synced.
+class ProgramRunner {
+ public:
+  ProgramRunner()
+      : folder_(absl::StrCat(
+            std::filesystem::exists(kMemory) ? std::string(kMemory) : testing::TempDir(),
+            "/csi-delta-cli-XXXXXX")) {
+    EXPECT_NE(::mkdtemp(folder_.data()), nullptr) << folder_;
+  }
+  ~ProgramRunner() { std::filesystem::remove_all(folder_); }
+  ProgramRunner(const ProgramRunner&) = delete;
+  ProgramRunner& operator=(const ProgramRunner&) = delete;
+
+  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  void Write(const std::string& name, absl::string_view bytes) const {
+    std::ofstream(Path(name), std::ios::binary) << bytes;
+  }
+
+  Outcome Run(const std::vector<std::string>& words) const {
+    Outcome outcome;
+    const auto into = [](std::string& text) {
+      return [&text](absl::string_view bytes) {
+        text.append(bytes.data(), bytes.size());
+        return true;
+      };
+    };
+    const ImpatientClock clock;
+    CallContext ctx;
+    ctx.clock = &clock;
+    outcome.code = RunProgram(ctx, words,
+                              {.get = [this](const char* name) -> const char* {
+                                 const auto found = variables.find(name);
+                                 return found == variables.end() ? nullptr : found->second.c_str();
+                               },
+                               .out = into(outcome.out),
+                               .error = into(outcome.error)});
+    return outcome;
+  }
+
+  // Makes the repository "repo", which RESTIC_REPOSITORY names, with the password
+  // RESTIC_PASSWORD and a key that opens at once.
+  void InitCheaply() const {
+    ASSERT_EQ(Run({"init"}).code, ExitCode::kOk);
+    const std::string& password = variables.at("RESTIC_PASSWORD");
+    storage::FileObjectStore store(Path("repo"), Random::Real());
+    const CallContext ctx;
+    const auto repository = repository::Repository::Open(ctx, store, password, {});
+    ASSERT_THAT(repository, support::IsOk());
+    support::FakeObjectStore keys;
+    repository::UseCheapKey(keys, **repository, password);
+    std::filesystem::remove_all(Path("repo/keys"));
+    for (const auto& [key, bytes] : keys.objects()) {
+      ASSERT_THAT(store.Put(ctx, key, bytes, {}), support::IsOk());
+    }
+  }
+
+  std::map<std::string, std::string> variables;  // of the program's environment
+
+ private:
+  static constexpr char kMemory[] = "/dev/shm";
+
+  std::string folder_;
+};
+
+}  // namespace csidelta::cli

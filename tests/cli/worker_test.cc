@@ -1,0 +1,274 @@
+// csi-delta worker: the whole program in this process, on a repository in a folder, with an API
+// server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "datamover/volume_task.h"
+#include "repository/lock.h"
+#include "tests/cli/program_runner.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_secure_random.h"
+
+namespace csidelta::cli {
+namespace {
+
+using datamover::TaskPhase;
+using datamover::VolumeTaskStatus;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::size_t kImageBytes = std::size_t{2} << 20;
+
+class WorkerTest : public testing::Test {
+ protected:
+  WorkerTest() : api_server_(api_, {datamover::VolumeTaskType()}) {
+    program_.variables = {{"RESTIC_PASSWORD", "secret"},
+                          {"RESTIC_REPOSITORY", Path("repo")},
+                          {"NODE_NAME", "node-a"}};
+    program_.Write("kubeconfig", api_server_.Kubeconfig());
+    program_.Write("image", support::Noise(kImageBytes, 1));
+    api_.SetStatusSubresource("volumetasks", true);
+    Seed("du-1");
+  }
+
+  std::string Path(const std::string& name) const { return program_.Path(name); }
+
+  static k8s::ObjectKey Task(const std::string& name) {
+    return {.type = datamover::VolumeTaskType(), .namespace_name = "mover", .name = name};
+  }
+  void Seed(const std::string& name) {
+    api_.Seed(datamover::VolumeTaskType(), datamover::MakeVolumeTask("mover", name, {}, {}));
+  }
+  VolumeTaskStatus Status(const std::string& name = "du-1") const {
+    return datamover::TaskStatusOf(api_.Find(Task(name)).value_or(Json()));
+  }
+
+  Outcome Run(const std::vector<std::string>& words) const { return program_.Run(words); }
+
+  // A worker of this task, with these words before and behind the "--".
+  Outcome Work(const std::string& task, const std::vector<std::string>& flags,
+               const std::vector<std::string>& verb) const {
+    std::vector<std::string> words = {"worker", "--task", absl::StrCat("mover/", task),
+                                      "--kubeconfig", Path("kubeconfig")};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.emplace_back("--");
+    words.insert(words.end(), verb.begin(), verb.end());
+    return Run(words);
+  }
+  Outcome Backup(const std::vector<std::string>& flags = {}) const {
+    return Work("du-1", flags, {"backup", Path("image"), "--json", "--path", "/app/data"});
+  }
+
+  int64_t Packs() const {
+    const std::filesystem::recursive_directory_iterator files(Path("repo/data"));
+    return std::count_if(begin(files), end(files),
+                         [](const auto& file) { return file.is_regular_file(); });
+  }
+
+  // A lock of a worker in this Pod, of which nobody knows more. Returns its digits.
+  std::string PutLockOfPod(const std::string& uid) const {
+    storage::FileObjectStore store(Path("repo"), Random::Real());
+    const CallContext ctx;
+    const auto opened = repository::Repository::Open(ctx, store, "secret", {});
+    EXPECT_THAT(opened, support::IsOk());
+    const repository::LockFile file = {
+        .time = absl::Now(),
+        .hostname = repository::EncodeLockHostname({.name = "n", .process = {}, .pod_uid = uid}),
+        .username = "worker",
+        .pid = 1};
+    const auto id =
+        (*opened)->SaveFile(ctx, repository::FileKind::kLock, repository::EncodeLock(file));
+    EXPECT_THAT(id, support::IsOk());
+    return id.ok() ? id->Hex() : "";
+  }
+
+  ProgramRunner program_;
+  support::FakeApiClient api_;
+  support::ApiTestServer api_server_;
+};
+
+TEST_F(WorkerTest, BacksUpMakesTheRepositoryAndWritesItsResult) {
+  const Outcome outcome = Backup({"--init"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  const VolumeTaskStatus status = Status();
+  EXPECT_EQ(status.phase, TaskPhase::kSucceeded);
+  EXPECT_EQ(status.exit_code, 0);
+  EXPECT_EQ(status.node, "node-a");
+  EXPECT_EQ(GetString(status.result, {"message_type"}), "result");
+  EXPECT_EQ(GetInt(status.result, {"logical_bytes"}), kImageBytes);
+  EXPECT_EQ(GetString(status.result, {"snapshot_id"}).size(), 64U);
+  const Outcome snapshots = Run({"snapshots", "--json"});
+  EXPECT_THAT(snapshots.out, HasSubstr(GetString(status.result, {"snapshot_id"})));
+}
+
+TEST_F(WorkerTest, RestoresWhatWasBackedUp) {
+  program_.InitCheaply();
+  ASSERT_EQ(Backup().code, ExitCode::kOk);
+  Seed("dd-1");
+  const Outcome outcome =
+      Work("dd-1", {},
+           {"restore", GetString(Status().result, {"snapshot_id"}), "--target", Path("restored")});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_EQ(Status("dd-1").phase, TaskPhase::kSucceeded);
+  std::ifstream file(Path("restored"), std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), support::Noise(kImageBytes, 1));
+}
+
+TEST_F(WorkerTest, WithoutInitAMissingRepositoryIsAFailureThatIsTold) {
+  const Outcome outcome = Backup();
+  EXPECT_EQ(outcome.code, ExitCode::kOk);
+  EXPECT_EQ(Status().phase, TaskPhase::kFailed);
+  EXPECT_EQ(Status().exit_code, 10);
+  EXPECT_THAT(Status().message, AllOf(HasSubstr("csi-delta init"), Not(HasSubstr("\n"))));
+  EXPECT_THAT(outcome.error, HasSubstr(Status().message));
+}
+
+TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
+  program_.InitCheaply();
+  ASSERT_EQ(Backup().code, ExitCode::kOk);
+  program_.variables["RESTIC_PASSWORD"] = "wrong";
+  Seed("du-2");
+  EXPECT_EQ(Work("du-2", {"--init"}, {"backup", Path("image")}).code, ExitCode::kOk);
+  EXPECT_EQ(Status("du-2").phase, TaskPhase::kFailed);
+  EXPECT_EQ(Status("du-2").exit_code, 12);
+  EXPECT_THAT(Status("du-2").message, HasSubstr("the password does not open"));
+}
+
+// The Pod of a deletion may be lost at any moment, and another one begins anew.
+TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
+  program_.InitCheaply();
+  ASSERT_EQ(Backup().code, ExitCode::kOk);
+  const std::string id = GetString(Status().result, {"snapshot_id"});
+  for (const char* task : {"dx-1", "dx-2"}) {
+    Seed(task);
+    EXPECT_EQ(Work(task, {}, {"forget", id, "--ignore-missing", "--prune"}).code, ExitCode::kOk);
+    EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << Status(task).message;
+  }
+  EXPECT_EQ(Run({"snapshots", "--json"}).out, "[]\n");
+}
+
+TEST_F(WorkerTest, TheLockOfAPodThatHasEndedIsDeadAndNoOther) {
+  program_.InitCheaply();
+  const std::string lock = PutLockOfPod("a-1");
+  const std::vector<std::string> forget = {"forget",  "latest",       "--ignore-missing",
+                                           "--prune", "--retry-lock", "0"};
+  for (const char* task : {"dx-1", "dx-2"}) {
+    Seed(task);
+  }
+  Work("dx-1", {"--ended-pods", "a-12,b-1"}, forget);
+  EXPECT_EQ(Status("dx-1").exit_code, 11) << Status("dx-1").message;
+  EXPECT_THAT(Status("dx-1").message, HasSubstr("n_pod-a-1"));
+  EXPECT_EQ(GetString(Status("dx-1").result, {"message_type"}), "locked");
+  EXPECT_EQ(Status("dx-1").result.at("locks"), Json::array({lock}));
+  Work("dx-2", {"--ended-pods", "b-1,a-1"}, forget);
+  EXPECT_EQ(Status("dx-2").phase, TaskPhase::kSucceeded) << Status("dx-2").message;
+}
+
+TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
+  ASSERT_EQ(Run({"init"}).code, ExitCode::kOk);
+  for (const char* tag : {"du-1", "du-10"}) {
+    ASSERT_EQ(Run({"backup", Path("image"), "--json", "--path", "/app/data", "--tag", tag}).code,
+              ExitCode::kOk);
+  }
+  for (const char* task : {"dx-1", "dx-2"}) {
+    Seed(task);
+    EXPECT_EQ(
+        Work(task, {}, {"forget", "latest", "--tag", "du-1", "--ignore-missing", "--prune"}).code,
+        ExitCode::kOk);
+    EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << Status(task).message;
+  }
+  const Json left = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0]["tags"][0], "du-10");
+}
+
+// A first upload that was stopped before it came to its end: the next one goes on with what it
+// stored.
+TEST_F(WorkerTest, NoSpaceIsFreedForAnUploadThatLeftNoSnapshot) {
+  program_.InitCheaply();
+  ASSERT_EQ(Backup().code, ExitCode::kOk);
+  const std::string id = GetString(Status().result, {"snapshot_id"});
+  ASSERT_TRUE(std::filesystem::remove(Path("repo/snapshots/" + id)));
+  const auto before = Packs();
+  Seed("dx-1");
+  EXPECT_EQ(
+      Work("dx-1", {}, {"forget", "latest", "--tag", "du-1", "--ignore-missing", "--prune"}).code,
+      ExitCode::kOk);
+  EXPECT_GT(before, 0);
+  EXPECT_EQ(Packs(), before);
+  Seed("dx-2");
+  EXPECT_EQ(Work("dx-2", {}, {"forget", id, "--ignore-missing", "--prune"}).code, ExitCode::kOk);
+  EXPECT_EQ(Packs(), 0) << "the one that was there is done with";
+}
+
+// A volume that needs several windows has a backup deleted between two of them.
+TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
+  const auto backup = [this] {
+    EXPECT_EQ(Run({"backup", Path("image"), "--json", "--path", "/app/data"}).code, ExitCode::kOk);
+  };
+  const auto forget = [this](const std::string& id) {
+    EXPECT_EQ(Run({"forget", id, "--prune", "--max-unused", "0", "--spare-unfinished"}).code,
+              ExitCode::kOk);
+  };
+  program_.InitCheaply();
+  backup();
+  std::ofstream(Path("image"), std::ios::binary) << support::Noise(kImageBytes, 2);
+  backup();
+  std::filesystem::create_directories(Path("repo/aux/v1"));
+  std::ofstream(Path("repo/aux/v1/unfinished")) << "1";
+  const auto before = Packs();
+  const Json snapshots = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
+  ASSERT_EQ(snapshots.size(), 2U);
+  forget(GetString(snapshots[0], {"id"}));
+  EXPECT_EQ(Packs(), before);
+  forget("latest");
+  EXPECT_EQ(Packs(), 0) << "nobody goes on with it";
+}
+
+TEST_F(WorkerTest, ATaskThatIsDoneIsNotDoneAgain) {
+  program_.InitCheaply();
+  ASSERT_EQ(Backup().code, ExitCode::kOk);
+  EXPECT_EQ(Backup().code, ExitCode::kOk);
+  EXPECT_EQ(ParseJson(Run({"snapshots", "--json"}).out).value_or(Json()).size(), 1U);
+}
+
+TEST_F(WorkerTest, ATaskThatIsCancelledDoesNotBegin) {
+  api_.Mutate(Task("du-1"), [](Json& task) { task["spec"]["cancel"] = true; });
+  EXPECT_EQ(Backup({"--init"}).code, ExitCode::kOk);
+  EXPECT_EQ(Status().phase, TaskPhase::kCanceled);
+  EXPECT_FALSE(std::filesystem::exists(Path("repo")));
+}
+
+TEST_F(WorkerTest, WordsThatNoWorkerRunsAreRefusedBeforeAnything) {
+  for (const std::vector<std::string>& verb :
+       std::vector<std::vector<std::string>>{{"init"},
+                                             {"worker", "--task", "a/b", "--", "backup"},
+                                             {"backup", "--help"},
+                                             {"backup"},
+                                             {"backup", "x", "--no-such-flag"},
+                                             {"no-such-verb"}}) {
+    const Outcome outcome = Work("du-1", {}, verb);
+    EXPECT_EQ(outcome.code, ExitCode::kFailed) << outcome.error;
+    EXPECT_EQ(Status().phase, TaskPhase::kNone);
+  }
+  EXPECT_EQ(Run({"worker", "--task", "mover", "--", "backup", "x"}).code, ExitCode::kFailed);
+}
+
+TEST_F(WorkerTest, WithoutItsTaskThereIsNoWork) {
+  const Outcome outcome = Work("gone", {"--init"}, {"backup", Path("image")});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("mover/gone"));
+  EXPECT_FALSE(std::filesystem::exists(Path("repo")));
+}
+
+}  // namespace
+}  // namespace csidelta::cli

@@ -1,0 +1,489 @@
+#include "csi/exposed_snapshot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "csi/base_snapshots.h"
+#include "csi/snapshot_types.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_provisioner.h"
+#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int64_t kClaimBytes = 96 << 20;
+constexpr char kStem[] = "du-7";
+const k8s::ResourceType kClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+
+class ExposedSnapshotTest : public testing::Test {
+ protected:
+  ExposedSnapshotTest() : api_(clock_), controller_(api_), provisioner_(api_) {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    api_.Seed(VolumeSnapshotClassType(),
+              {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
+    SeedStorageClass("shop-class", "Immediate");
+    Json claim = {{"metadata", {{"name", "data"}, {"namespace", "shop"}, {"uid", "claim-uid"}}}};
+    claim["spec"] = {{"storageClassName", "shop-class"},
+                     {"volumeName", "pv-of-data"},
+                     {"accessModes", Json::array({"ReadWriteOnce"})}};
+    SetJson(claim, {"status", "capacity", "storage"}, absl::StrCat(kClaimBytes));
+    SetJson(claim, {"status", "phase"}, "Bound");
+    api_.Seed(PersistentVolumeClaimType(), claim);
+    Json volume = {{"metadata", {{"name", "pv-of-data"}}}};
+    SetJson(volume, {"spec", "nodeAffinity", "required"}, affinity_);
+    api_.Seed(PersistentVolumeType(), volume);
+    TakeSource();
+  }
+
+  void SeedStorageClass(const std::string& name, const std::string& binding_mode) {
+    api_.Seed(kClasses, {{"metadata", {{"name", name}}}, {"volumeBindingMode", binding_mode}});
+  }
+
+  // A VolumeSnapshot of the claim, as Velero takes it.
+  void TakeSource() {
+    Json source = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                   {"kind", "VolumeSnapshot"},
+                   {"metadata", {{"name", "velero-data-x"}, {"namespace", "shop"}}},
+                   {"spec",
+                    {{"source", {{"persistentVolumeClaimName", "data"}}},
+                     {"volumeSnapshotClassName", "fast"}}}};
+    const auto made = api_.Create(ctx_, VolumeSnapshotType(), "shop", source);
+    ASSERT_THAT(made, IsOk());
+    source_content_ = absl::StrCat("snapcontent-", Uid(*made));
+    api_.ClearCalls();
+  }
+
+  static ExposeRequest Request(const std::string& name = kStem) {
+    return {.name = name,
+            .source_namespace = "shop",
+            .source_snapshot = "velero-data-x",
+            .source_claim = "data",
+            .mover_namespace = "mover",
+            .storage_class = "",
+            .labels = {{"mover.csi-delta.io/task", name},
+                       {"mover.csi-delta.io/velero-namespace", "velero"}},
+            .owner = {{"kind", "VolumeTask"}, {"name", name}, {"uid", "task-uid"}},
+            .read_only_many = false};
+  }
+
+  // Looks again where the first look ended with something that was just made.
+  absl::StatusOr<Exposure> ExposeFully(const ExposeRequest& request) {
+    RETURN_IF_ERROR(ExposeSnapshot(ctx_, api_, request).status());
+    return ExposeSnapshot(ctx_, api_, request);
+  }
+  absl::StatusOr<Exposure> Expose() { return ExposeFully(Request()); }
+  absl::Status Remove(SnapshotFate fate) { return RemoveExposure(ctx_, api_, Request(), fate); }
+
+  std::optional<Json> Content() { return api_.Find(VolumeSnapshotContentKey(kStem)); }
+  std::optional<Json> Claim() { return api_.Find(ClaimKey("mover", kStem)); }
+  std::optional<Json> SnapshotOfOurs() { return api_.Find(VolumeSnapshotKey("mover", kStem)); }
+
+  // Nothing but the claim, its volume and the classes is there, and what the driver holds.
+  void ExpectOnlyTheBase() {
+    EXPECT_TRUE(Content().has_value());
+    EXPECT_FALSE(Claim().has_value());
+    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), SizeIs(1));
+    EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(1));
+    EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  }
+  void ExpectNothing() {
+    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+    EXPECT_THAT(api_.All(PersistentVolumeClaimType()), SizeIs(1));
+    EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(1));
+    EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  }
+
+  const Json affinity_ = {
+      {"nodeSelectorTerms",
+       Json::array({{{"matchExpressions", Json::array({{{"key", "topology/zone"},
+                                                        {"operator", "In"},
+                                                        {"values", Json::array({"z1"})}}})}}})}};
+  support::FakeClock clock_;
+  support::FakeApiClient api_;
+  support::FakeSnapshotController controller_;
+  support::FakeProvisioner provisioner_;
+  Environment env_{.api = api_,
+                   .clock = clock_,
+                   .random = Random::Real(),
+                   .velero_namespace = "velero",
+                   .enable_csi = true};
+  CallContext ctx_;
+  std::string source_content_;
+};
+
+TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
+  const auto exposure = Expose();
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+  EXPECT_EQ(exposure->driver, "d.example.com");
+  EXPECT_THAT(controller_.driver_snapshots(), ElementsAre(exposure->snapshot_handle));
+  EXPECT_EQ(exposure->size_bytes, kClaimBytes);
+  EXPECT_EQ(exposure->storage_class, "shop-class");
+  EXPECT_EQ(exposure->cut_at, absl::FromUnixNanos(controller_.cut_at_nanoseconds));
+  EXPECT_TRUE(exposure->ready_at.has_value());
+  EXPECT_TRUE(exposure->node_affinity.is_null());
+
+  const Json claim = *Claim();
+  EXPECT_EQ(GetString(claim, {"spec", "volumeMode"}), "Block");
+  EXPECT_EQ(GetString(claim, {"spec", "dataSource", "name"}), kStem);
+  EXPECT_EQ(GetString(claim, {"spec", "storageClassName"}), "shop-class");
+  EXPECT_EQ(claim["spec"]["accessModes"], Json::array({"ReadWriteOnce"}));
+  EXPECT_EQ(claim["metadata"]["ownerReferences"][0]["uid"], "task-uid");
+  EXPECT_EQ((*SnapshotOfOurs())["metadata"]["ownerReferences"][0]["uid"], "task-uid");
+
+  const Json content = *Content();
+  EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Retain");
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotClassName"}), "fast");
+  EXPECT_EQ(GetString(*SnapshotOfOurs(), {"spec", "volumeSnapshotClassName"}), "fast");
+  EXPECT_EQ(Annotation(content, "snapshot.storage.kubernetes.io/allow-volume-mode-change"), "true");
+  EXPECT_EQ(GetString(content, {"spec", "sourceVolumeMode"}), "");
+  EXPECT_EQ(content["metadata"].contains("ownerReferences"), false);
+  EXPECT_EQ(GetInt(content, {"status", "creationTime"}), controller_.cut_at_nanoseconds);
+  // The source is gone, the driver's snapshot is not.
+  EXPECT_FALSE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
+  EXPECT_FALSE(api_.Find(VolumeSnapshotContentKey(source_content_)).has_value());
+}
+
+TEST_F(ExposedSnapshotTest, CarriesWhatTheDriverNeedsToDelete) {
+  api_.Mutate(VolumeSnapshotContentKey(source_content_), [](Json& content) {
+    SetJson(content, {"metadata", "annotations", velero::kDeletionSecretNameAnnotation}, "s");
+    SetJson(content, {"metadata", "annotations", velero::kDeletionSecretNamespaceAnnotation}, "n");
+    SetJson(content, {"metadata", "labels", velero::kManagedByLabel}, "node-a");
+  });
+  ASSERT_THAT(Expose(), IsOk());
+  EXPECT_EQ(Annotation(*Content(), velero::kDeletionSecretNameAnnotation), "s");
+  EXPECT_EQ(Annotation(*Content(), velero::kDeletionSecretNamespaceAnnotation), "n");
+  EXPECT_EQ(Label(*Content(), velero::kManagedByLabel), "node-a");
+}
+
+TEST_F(ExposedSnapshotTest, WaitsUntilTheSourceIsReadyAndSaysWhatTheDriverSays) {
+  api_.Mutate(VolumeSnapshotKey("shop", "velero-data-x"), [](Json& source) {
+    source["status"]["readyToUse"] = false;
+    SetJson(source, {"status", "error", "message"}, "still uploading");
+  });
+  const auto exposure = Expose();
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kWaiting);
+  EXPECT_THAT(exposure->waiting_for,
+              AllOf(HasSubstr("shop/velero-data-x"), HasSubstr("still uploading")));
+  EXPECT_EQ(api_.CallCount("patch", "volumesnapshotcontents"), 0);
+  EXPECT_EQ(api_.CallCount("create", "volumesnapshotcontents"), 0);
+}
+
+TEST_F(ExposedSnapshotTest, NothingIsMadeOrRemovedBeforeItIsRetained) {
+  api_.Forbid("patch", "volumesnapshotcontents");
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(api_.CallCount("delete", "*"), 0);
+  EXPECT_EQ(api_.CallCount("create", "*"), 0);
+  EXPECT_TRUE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+}
+
+TEST_F(ExposedSnapshotTest, ADriverOfFileSystemsIsRefusedWithTheRuleThatExcludesIt) {
+  api_.Mutate(VolumeSnapshotContentKey(source_content_),
+              [](Json& content) { content["spec"]["driver"] = "rook-ceph.cephfs.csi.ceph.com"; });
+  EXPECT_THAT(
+      Expose(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("rook-ceph.cephfs.csi.ceph.com"), HasSubstr("file systems only"),
+                     HasSubstr("{conditions: {csi: {driver: rook-ceph.cephfs.csi.ceph.com}}, "
+                               "action: {type: fs-backup}}"))));
+  EXPECT_EQ(api_.CallCount("patch", "*"), 0);
+  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ExpectNothing();
+}
+
+TEST_F(ExposedSnapshotTest, ADefiniteRefusalOfTheProvisionerEndsIt) {
+  provisioner_.refusal =
+      "failed to provision volume with StorageClass \"x\": rpc error: code = InvalidArgument desc "
+      "= block volumes are not supported";
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 AllOf(HasSubstr("d.example.com"), HasSubstr("not supported"),
+                                       HasSubstr("shop/velero-data-x"), HasSubstr("fs-backup"))));
+}
+
+TEST_F(ExposedSnapshotTest, AnErrorThatMayPassIsWaitedFor) {
+  provisioner_.refusal = "rpc error: code = ResourceExhausted desc = pool is full";
+  const auto exposure = Expose();
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kWaiting);
+  EXPECT_THAT(exposure->waiting_for, HasSubstr("pool is full"));
+}
+
+TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyUnboundAndPinnedToTheSourcesNodes) {
+  SeedStorageClass("shop-class", "WaitForFirstConsumer");
+  provisioner_.binds = false;
+  const auto exposure = Expose();
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+  EXPECT_EQ(exposure->node_affinity, affinity_);
+  // The Pod is there, and now the driver refuses.
+  api_.Seed({"", "v1", "events", "Event", true},
+            {{"metadata", {{"name", "e"}, {"namespace", "mover"}}},
+             {"involvedObject", {{"uid", Uid(*Claim())}}},
+             {"reason", "ProvisioningFailed"},
+             {"message", "rpc error: code = Unimplemented desc = no"}});
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(ExposedSnapshotTest, AnotherClassMayBeAskedFor) {
+  SeedStorageClass("cheap", "Immediate");
+  ExposeRequest request = Request();
+  request.storage_class = "cheap";
+  const auto exposure = ExposeFully(request);
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->storage_class, "cheap");
+  EXPECT_EQ(GetString(*Claim(), {"spec", "storageClassName"}), "cheap");
+}
+
+TEST_F(ExposedSnapshotTest, ManyReadersFallBackToOneAndThatIsRemembered) {
+  provisioner_.refusal = "rpc error: code = InvalidArgument desc = no such access mode";
+  provisioner_.refuses_mode = "ReadOnlyMany";
+  ExposeRequest request = Request();
+  request.read_only_many = true;
+  auto exposure = ExposeFully(request);
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kWaiting);
+  exposure = ExposeFully(request);
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kReady);
+  EXPECT_EQ((*Claim())["spec"]["accessModes"], Json::array({"ReadWriteOnce"}));
+}
+
+TEST_F(ExposedSnapshotTest, KeptItIsTheBaseAndNothingElseIsLeft) {
+  ASSERT_THAT(Expose(), IsOk());
+  ASSERT_THAT(
+      KeepAsBase(ctx_, env_, kStem, {"velero", "default", "shop", "data", "claim-uid", "c"}),
+      IsOk());
+  ASSERT_THAT(Remove(SnapshotFate::kKeep), IsOk());
+  ExpectOnlyTheBase();
+  ASSERT_THAT(Remove(SnapshotFate::kKeep), IsOk());
+  ExpectOnlyTheBase();
+}
+
+TEST_F(ExposedSnapshotTest, DeletedNothingIsLeft) {
+  ASSERT_THAT(Expose(), IsOk());
+  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ExpectNothing();
+  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+}
+
+TEST_F(ExposedSnapshotTest, TheVolumeGoesThoughItsClassKeepsVolumes) {
+  provisioner_.reclaim_policy = "Retain";
+  ASSERT_THAT(Expose(), IsOk());
+  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ExpectNothing();
+}
+
+TEST_F(ExposedSnapshotTest, AnUnreadySourceIsDeletedWithItsSnapshot) {
+  api_.Mutate(VolumeSnapshotKey("shop", "velero-data-x"),
+              [](Json& source) { source["status"]["readyToUse"] = false; });
+  ASSERT_THAT(Expose(), IsOk());
+  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ExpectNothing();
+}
+
+TEST_F(ExposedSnapshotTest, WhatIsSomebodyElsesStays) {
+  api_.Seed(PersistentVolumeClaimType(),
+            {{"metadata", {{"name", kStem}, {"namespace", "mover"}}}, {"spec", Json::object()}});
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("mover/du-7")));
+  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  EXPECT_TRUE(Claim().has_value());
+}
+
+TEST_F(ExposedSnapshotTest, AContentThatBelongsToAnotherSnapshotIsNotTouched) {
+  api_.Mutate(VolumeSnapshotContentKey(source_content_),
+              [](Json& content) { content["spec"]["volumeSnapshotRef"]["uid"] = "another"; });
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another")));
+  EXPECT_EQ(api_.CallCount("patch", "*"), 0);
+}
+
+TEST_F(ExposedSnapshotTest, ASourceThatIsGoneIsSaidSo) {
+  api_.Remove(VolumeSnapshotKey("shop", "velero-data-x"));
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
+}
+
+// Each write of an exposure fails, or its answer is lost; somebody else carries on.
+class InterruptedExposureTest : public ExposedSnapshotTest,
+                                public testing::WithParamInterface<Fault> {};
+
+TEST_P(InterruptedExposureTest, IsFinishedByAnother) {
+  for (int call = 1;; ++call) {
+    SCOPED_TRACE(call);
+    api_.FailCall(call, absl::UnavailableError("cut off"), GetParam());
+    const bool failed = !Expose().ok();
+    const bool hit = api_.sweep_hit();
+    api_.ClearFaults();
+    auto exposure = Expose();
+    ASSERT_THAT(exposure, IsOk());
+    EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+    EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), SizeIs(1));
+    EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(2));
+    ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+    ExpectNothing();
+    if (!hit) {
+      EXPECT_FALSE(failed);
+      EXPECT_GT(call, 12);
+      return;
+    }
+    TakeSource();
+  }
+}
+
+TEST_P(InterruptedExposureTest, IsRemovedByAnother) {
+  for (int call = 1;; ++call) {
+    SCOPED_TRACE(call);
+    api_.FailCall(call, absl::UnavailableError("cut off"), GetParam());
+    (void)Expose();
+    const bool hit = api_.sweep_hit();
+    api_.ClearFaults();
+    ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+    ExpectNothing();
+    if (!hit) {
+      return;
+    }
+    TakeSource();
+  }
+}
+
+TEST_P(InterruptedExposureTest, ItsRemovalIsFinishedByAnother) {
+  for (const SnapshotFate fate : {SnapshotFate::kDelete, SnapshotFate::kKeep}) {
+    for (int call = 1;; ++call) {
+      SCOPED_TRACE(call);
+      ASSERT_THAT(Expose(), IsOk());
+      api_.FailCall(call, absl::UnavailableError("cut off"), GetParam());
+      (void)Remove(fate);
+      const bool hit = api_.sweep_hit();
+      api_.ClearFaults();
+      ASSERT_THAT(Remove(fate), IsOk());
+      if (fate == SnapshotFate::kKeep) {
+        ExpectOnlyTheBase();
+      }
+      ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+      ExpectNothing();
+      TakeSource();
+      if (!hit) {
+        break;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, InterruptedExposureTest,
+                         testing::Values(Fault::kRefused, Fault::kAnswerLost),
+                         [](const auto& fault) {
+                           return fault.param == Fault::kRefused ? "Refused" : "AnswerLost";
+                         });
+
+// --- Bases
+
+class BaseSnapshotsTest : public ExposedSnapshotTest {
+ protected:
+  static BaseOwner Owner() { return {"velero", "default", "shop", "data", "claim-uid", "cluster"}; }
+
+  // A whole upload of the claim.
+  void Upload(const std::string& stem, const BaseOwner& owner) {
+    ASSERT_THAT(ExposeSnapshot(ctx_, api_, Request(stem)), IsOk());
+    ASSERT_THAT(KeepAsBase(ctx_, env_, stem, owner), IsOk());
+    ASSERT_THAT(RemoveExposure(ctx_, api_, Request(stem), SnapshotFate::kKeep), IsOk());
+    controller_.cut_at_nanoseconds += 1'000'000'000;
+    TakeSource();
+  }
+
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    const auto bases = ListBases(ctx_, env_, "");
+    for (const BaseSnapshot& base : bases.value()) {
+      names.push_back(base.content_name);
+    }
+    return names;
+  }
+};
+
+TEST_F(BaseSnapshotsTest, TheNewestReplacesTheOlderWithTheDriversSnapshot) {
+  Upload("du-1", Owner());
+  const auto base = FindBase(ctx_, env_, Owner());
+  ASSERT_THAT(base, IsOk());
+  ASSERT_TRUE(base->has_value());
+  EXPECT_EQ((*base)->content_name, "du-1");
+  EXPECT_EQ((*base)->owner, Owner());
+  EXPECT_EQ((*base)->driver, "d.example.com");
+  Upload("du-2", Owner());
+  EXPECT_THAT(Names(), ElementsAre("du-2"));
+  // That of the base, and that of the source which waits for its turn.
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(2));
+}
+
+TEST_F(BaseSnapshotsTest, OtherVolumesLocationsAndClustersKeepTheirs) {
+  BaseOwner elsewhere = Owner();
+  elsewhere.location = "second";
+  BaseOwner anew = Owner();
+  anew.claim_uid = "made-anew";
+  BaseOwner other_velero = Owner();
+  other_velero.velero_namespace = "velero-2";
+  Upload("du-1", elsewhere);
+  Upload("du-2", anew);
+  Upload("du-3", other_velero);
+  Upload("du-4", Owner());
+  EXPECT_THAT(Names(), ElementsAre("du-1", "du-2", "du-3", "du-4"));
+  EXPECT_THAT(*ListBases(ctx_, env_, "velero-2"), SizeIs(1));
+}
+
+TEST_F(BaseSnapshotsTest, AFailedUploadLeavesTheOldBase) {
+  Upload("du-1", Owner());
+  ASSERT_THAT(ExposeSnapshot(ctx_, api_, Request("du-2")), IsOk());
+  ASSERT_THAT(RemoveExposure(ctx_, api_, Request("du-2"), SnapshotFate::kDelete), IsOk());
+  EXPECT_THAT(Names(), ElementsAre("du-1"));
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+}
+
+TEST_F(BaseSnapshotsTest, ADriverThatNeedsItsBasesIsRememberedByThem) {
+  Upload("du-1", Owner());
+  EXPECT_FALSE(NeedsBases(ctx_, env_, "d.example.com").value());
+  ASSERT_THAT(KeepAsBase(ctx_, env_, "du-1", Owner(), /*is_needed=*/true), IsOk());
+  EXPECT_TRUE(NeedsBases(ctx_, env_, "d.example.com").value());
+  EXPECT_FALSE(NeedsBases(ctx_, env_, "another.example.com").value());
+}
+
+TEST_F(BaseSnapshotsTest, AVolumeThatKeepsNoneAnyMoreHasNone) {
+  BaseOwner elsewhere = Owner();
+  elsewhere.location = "second";
+  Upload("du-1", elsewhere);
+  Upload("du-2", Owner());
+  ASSERT_THAT(DropBases(ctx_, env_, Owner()), IsOk());
+  EXPECT_THAT(Names(), ElementsAre("du-1"));
+}
+
+TEST_F(BaseSnapshotsTest, WhatIsNoBaseIsNotDropped) {
+  EXPECT_THAT(DropBase(ctx_, env_, source_content_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(source_content_)));
+  EXPECT_THAT(DropBase(ctx_, env_, "nothing"), IsOk());
+  EXPECT_THAT(KeepAsBase(ctx_, env_, "nothing", Owner()), StatusIs(absl::StatusCode::kNotFound));
+}
+
+}  // namespace
+}  // namespace csidelta::csi

@@ -1,0 +1,381 @@
+#include "csi/restored_volume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_provisioner.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int64_t kDataBytes = 64 << 20;
+constexpr char kStem[] = "dd-7";
+const k8s::ResourceType kClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+
+class RestoredVolumeTest : public testing::Test {
+ protected:
+  RestoredVolumeTest() : api_(clock_), provisioner_(api_) {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    SeedStorageClass("Immediate");
+    MakeTarget("Block");
+  }
+
+  void SeedStorageClass(const std::string& binding_mode,
+                        const std::string& provisioner = "d.example.com") {
+    api_.Seed(kClasses, {{"metadata", {{"name", "shop-class"}}},
+                         {"provisioner", provisioner},
+                         {"parameters", {{"csi.storage.k8s.io/fstype", "xfs"}}},
+                         {"mountOptions", Json::array({"noatime"})},
+                         {"volumeBindingMode", binding_mode}});
+  }
+
+  // As Velero restores it: nobody makes a volume of it by itself.
+  void MakeTarget(const std::string& mode, int64_t bytes = kDataBytes) {
+    Json claim = {{"metadata", {{"name", "data"}, {"namespace", "shop"}}}};
+    claim["spec"] = {
+        {"storageClassName", "shop-class"},
+        {"volumeMode", mode},
+        {"accessModes", Json::array({"ReadWriteOnce"})},
+        {"selector", {{"matchLabels", {{velero::kDynamicPvRestoreLabel, "shop.data.x"}}}}}};
+    SetJson(claim, {"spec", "resources", "requests", "storage"}, absl::StrCat(bytes));
+    SetJson(claim, {"status", "phase"}, "Pending");
+    target_uid_ = Uid(api_.Seed(PersistentVolumeClaimType(), claim));
+  }
+
+  RestoreRequest Request() const {
+    return {.name = kStem,
+            .mover_namespace = "mover",
+            .target_namespace = "shop",
+            .target_claim = "data",
+            .target_uid = target_uid_,
+            .size_bytes_least = kDataBytes,
+            .file_system = "",
+            .ignore_delay_binding = false,
+            .labels = {{"mover.csi-delta.io/task", kStem}},
+            .owner = {{"kind", "VolumeTask"}, {"uid", "task-uid"}}};
+  }
+
+  // Looks again where the first look ended with something that was just made.
+  absl::StatusOr<RestoredVolume> Prepare(const RestoreRequest& request) {
+    RETURN_IF_ERROR(PrepareVolume(ctx_, api_, request).status());
+    return PrepareVolume(ctx_, api_, request);
+  }
+  absl::StatusOr<RestoredVolume> Prepare() { return Prepare(Request()); }
+  std::string PreparedVolume() {
+    const auto prepared = Prepare();
+    EXPECT_THAT(prepared, IsOk());
+    return prepared.ok() ? prepared->volume_name : "";
+  }
+
+  absl::StatusOr<HandOver> Give(const std::string& volume) {
+    for (int look = 0; look < 3; ++look) {
+      ASSIGN_OR_RETURN(const HandOver over, HandVolumeOver(ctx_, api_, Request(), volume));
+      if (over.is_done) {
+        return over;
+      }
+    }
+    return HandVolumeOver(ctx_, api_, Request(), volume);
+  }
+
+  Json Target() { return api_.Find(ClaimKey("shop", "data")).value_or(Json()); }
+  std::optional<Json> Claim() { return api_.Find(ClaimKey("mover", kStem)); }
+
+  // The target has the one volume that there is, which is as its class wants it.
+  void ExpectRestored(const std::string& handle, const std::string& mode) {
+    EXPECT_EQ(GetString(Target(), {"status", "phase"}), "Bound");
+    EXPECT_FALSE(Claim().has_value());
+    ASSERT_THAT(api_.All(PersistentVolumeType()), SizeIs(1));
+    const Json volume = api_.All(PersistentVolumeType())[0];
+    EXPECT_EQ(GetString(Target(), {"spec", "volumeName"}), Name(volume));
+    EXPECT_EQ(GetString(volume, {"spec", "claimRef", "uid"}), target_uid_);
+    EXPECT_EQ(GetString(volume, {"spec", "csi", "volumeHandle"}), handle);
+    EXPECT_EQ(GetString(volume, {"spec", "volumeMode"}), mode);
+    EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}),
+              provisioner_.reclaim_policy);
+    EXPECT_EQ(Label(volume, velero::kDynamicPvRestoreLabel), "shop.data.x");
+    EXPECT_THAT(GetStringMap(volume, {"metadata", "annotations"}), IsEmpty());
+  }
+
+  // Volumes whose policy is Delete and whose claim is gone go; a driver does that.
+  void PlayDriver() {
+    for (const Json& volume : api_.All(PersistentVolumeType())) {
+      const auto claim = api_.Find(ClaimKey(GetString(volume, {"spec", "claimRef", "namespace"}),
+                                            GetString(volume, {"spec", "claimRef", "name"})));
+      if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete" &&
+          (!claim.has_value() || Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
+        api_.Remove(VolumeKey(Name(volume)));
+        ++dropped_by_driver_;
+      }
+    }
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_;
+  support::FakeProvisioner provisioner_;
+  CallContext ctx_;
+  std::string target_uid_;
+  int dropped_by_driver_ = 0;
+};
+
+TEST_F(RestoredVolumeTest, IsMadeAsABlockDeviceOfTheTargetsClassAndSize) {
+  MakeTarget("Filesystem", 2 * kDataBytes);
+  const auto prepared = Prepare();
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->state, RestoredVolume::State::kReady) << prepared->waiting_for;
+  EXPECT_EQ(prepared->target_uid, target_uid_);
+  EXPECT_EQ(prepared->storage_class, "shop-class");
+  EXPECT_EQ(prepared->size_bytes, 2 * kDataBytes);
+  EXPECT_EQ(prepared->volume_name, absl::StrCat("pvc-", Uid(*Claim())));
+  EXPECT_TRUE(prepared->node_affinity.is_null());
+  EXPECT_EQ(GetString(*Claim(), {"spec", "volumeMode"}), "Block");
+  EXPECT_EQ(GetString(*Claim(), {"spec", "storageClassName"}), "shop-class");
+  EXPECT_EQ((*Claim())["metadata"]["ownerReferences"][0]["uid"], "task-uid");
+  EXPECT_EQ(FindJson(*Claim(), {"spec", "selector"}), nullptr);
+}
+
+TEST_F(RestoredVolumeTest, IsNotSmallerThanItsData) {
+  MakeTarget("Block", kDataBytes / 2);
+  const auto prepared = Prepare();
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->size_bytes, kDataBytes);
+}
+
+TEST_F(RestoredVolumeTest, ATargetMayComeLater) {
+  api_.Remove(ClaimKey("shop", "data"));
+  RestoreRequest request = Request();
+  request.target_uid.clear();
+  const auto prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->state, RestoredVolume::State::kWaiting);
+  EXPECT_THAT(prepared->waiting_for, HasSubstr("shop/data"));
+  EXPECT_FALSE(Claim().has_value());
+  // One that was seen and is gone does not come back.
+  EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(RestoredVolumeTest, AClassThatWaitsForItsConsumerWaitsForThePodsNode) {
+  SeedStorageClass("WaitForFirstConsumer");
+  provisioner_.binds = false;
+  auto prepared = Prepare();
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->state, RestoredVolume::State::kWaiting);
+  EXPECT_THAT(prepared->waiting_for, HasSubstr("ignoreDelayBinding"));
+  EXPECT_FALSE(Claim().has_value());
+  api_.Mutate(ClaimKey("shop", "data"), [](Json& target) {
+    SetJson(target, {"metadata", "annotations", velero::kSelectedNodeAnnotation}, "node-b");
+  });
+  prepared = Prepare();
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->state, RestoredVolume::State::kReady);
+  EXPECT_EQ(prepared->node_affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"],
+            Json::array({"node-b"}));
+}
+
+TEST_F(RestoredVolumeTest, OrDoesNotWaitWhereTheSettingsSaySo) {
+  SeedStorageClass("WaitForFirstConsumer");
+  provisioner_.binds = false;
+  RestoreRequest request = Request();
+  request.ignore_delay_binding = true;
+  const auto prepared = Prepare(request);
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->state, RestoredVolume::State::kReady);
+  EXPECT_TRUE(prepared->node_affinity.is_null());
+}
+
+TEST_F(RestoredVolumeTest, WhatCanNeverBeFilledIsRefused) {
+  api_.Mutate(ClaimKey("shop", "data"),
+              [](Json& target) { target["spec"]["volumeName"] = "somebody"; });
+  EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("somebody")));
+  MakeTarget("Block");
+  SeedStorageClass("Immediate", "nfs.csi.k8s.io");
+  EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nfs.csi")));
+  api_.Remove({kClasses, "", "shop-class"});
+  EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("shop-class")));
+  SeedStorageClass("Immediate");
+  RestoreRequest request = Request();
+  request.target_uid = "of another life";
+  EXPECT_THAT(Prepare(request), StatusIs(absl::StatusCode::kFailedPrecondition));
+  provisioner_.refusal = "rpc error: code = InvalidArgument desc = no block";
+  EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  AllOf(HasSubstr("d.example.com"), HasSubstr("no block"))));
+}
+
+TEST_F(RestoredVolumeTest, ABlockTargetGetsTheVolumeItself) {
+  const std::string volume = PreparedVolume();
+  ASSERT_THAT(Give(volume), IsOk());
+  EXPECT_TRUE(Give(volume)->is_done);
+  ExpectRestored("handle-of-" + volume, "Block");
+  EXPECT_EQ(GetString(Target(), {"spec", "volumeName"}), volume);
+}
+
+TEST_F(RestoredVolumeTest, AFilesystemTargetGetsAnObjectOfItsMode) {
+  MakeTarget("Filesystem");
+  provisioner_.reclaim_policy = "Retain";
+  const std::string volume = PreparedVolume();
+  ASSERT_THAT(Give(volume), IsOk());
+  EXPECT_TRUE(Give(volume)->is_done);
+  ExpectRestored("handle-of-" + volume, "Filesystem");
+  const Json made = api_.All(PersistentVolumeType())[0];
+  EXPECT_EQ(Name(made), kStem);
+  EXPECT_EQ(GetString(made, {"spec", "csi", "fsType"}), "xfs");
+  EXPECT_EQ(made["spec"]["mountOptions"], Json::array({"noatime"}));
+  EXPECT_EQ(made["spec"]["csi"]["volumeAttributes"], (Json{{"pool", "one"}}));
+}
+
+TEST_F(RestoredVolumeTest, TheFilesystemOfTheBackupCountsMore) {
+  MakeTarget("Filesystem");
+  const std::string volume = PreparedVolume();
+  RestoreRequest request = Request();
+  request.file_system = "btrfs";
+  for (int look = 0; look < 3; ++look) {
+    ASSERT_THAT(HandVolumeOver(ctx_, api_, request, volume), IsOk());
+  }
+  EXPECT_EQ(GetString(api_.All(PersistentVolumeType())[0], {"spec", "csi", "fsType"}), "btrfs");
+}
+
+TEST_F(RestoredVolumeTest, NobodyBindsTheNewObjectWhileTheOldOneIsAttached) {
+  MakeTarget("Filesystem");
+  const std::string volume = PreparedVolume();
+  api_.Mutate(VolumeKey(volume), [](Json& attached) {
+    attached["metadata"]["finalizers"] = Json::array({"external-attacher/d"});
+  });
+  const auto over = Give(volume);
+  ASSERT_THAT(over, IsOk());
+  EXPECT_FALSE(over->is_done);
+  EXPECT_THAT(over->waiting_for, HasSubstr("detached"));
+  EXPECT_EQ(GetString(Target(), {"spec", "volumeName"}), "");
+  EXPECT_NE(GetString(*api_.Find(VolumeKey(kStem)), {"spec", "claimRef", "uid"}), target_uid_);
+  api_.Remove(VolumeKey(volume));
+  EXPECT_TRUE(Give(volume)->is_done);
+}
+
+TEST_F(RestoredVolumeTest, TheClaimGoesOnlyOnceTheVolumeIsRetained) {
+  const std::string volume = PreparedVolume();
+  api_.Forbid("patch", "persistentvolumes");
+  EXPECT_THAT(HandVolumeOver(ctx_, api_, Request(), volume),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_TRUE(Claim().has_value());
+  EXPECT_EQ(api_.CallCount("delete", "*"), 0);
+}
+
+TEST_F(RestoredVolumeTest, ATargetThatIsGoneGetsNothingAndNothingIsLeft) {
+  const std::string volume = PreparedVolume();
+  ASSERT_THAT(HandVolumeOver(ctx_, api_, Request(), volume), IsOk());
+  api_.Remove(ClaimKey("shop", "data"));
+  EXPECT_THAT(Give(volume), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
+  ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
+  PlayDriver();
+  EXPECT_THAT(api_.All(PersistentVolumeType()), IsEmpty());
+}
+
+TEST_F(RestoredVolumeTest, WhatTheTargetHasIsNotRemoved) {
+  const std::string volume = PreparedVolume();
+  ASSERT_TRUE(Give(volume)->is_done);
+  ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
+  PlayDriver();
+  ExpectRestored("handle-of-" + volume, "Block");
+}
+
+TEST_F(RestoredVolumeTest, ACancelledOneGoesThoughItsClassKeepsVolumes) {
+  provisioner_.reclaim_policy = "Retain";
+  const std::string volume = PreparedVolume();
+  ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
+  PlayDriver();
+  EXPECT_THAT(api_.All(PersistentVolumeType()), IsEmpty());
+  EXPECT_FALSE(Claim().has_value());
+  EXPECT_EQ(GetString(Target(), {"status", "phase"}), "Pending");
+}
+
+// Each call of a hand-over fails, or its answer is lost; somebody else carries on or clears up.
+struct Interruption {
+  const char* mode;
+  Fault fault;
+};
+
+class InterruptedHandOverTest : public RestoredVolumeTest,
+                                public testing::WithParamInterface<Interruption> {};
+
+TEST_P(InterruptedHandOverTest, IsFinishedByAnother) {
+  for (int call = 1;; ++call) {
+    SCOPED_TRACE(call);
+    MakeTarget(GetParam().mode);
+    const std::string volume = PreparedVolume();
+    api_.FailCall(call, absl::UnavailableError("cut off"), GetParam().fault);
+    (void)Give(volume);
+    const bool hit = api_.sweep_hit();
+    api_.ClearFaults();
+    const auto over = Give(volume);
+    ASSERT_THAT(over, IsOk());
+    EXPECT_TRUE(over->is_done) << over->waiting_for;
+    ExpectRestored("handle-of-" + volume, GetParam().mode);
+    api_.Remove(VolumeKey(GetString(Target(), {"spec", "volumeName"})));
+    api_.Remove(ClaimKey("shop", "data"));
+    if (!hit) {
+      EXPECT_GT(call, 10);
+      return;
+    }
+  }
+}
+
+TEST_P(InterruptedHandOverTest, IsClearedUpByAnotherOnceTheTargetIsGone) {
+  for (int call = 1;; ++call) {
+    SCOPED_TRACE(call);
+    MakeTarget(GetParam().mode);
+    const std::string volume = PreparedVolume();
+    api_.FailCall(call, absl::UnavailableError("cut off"), GetParam().fault);
+    (void)Give(volume);
+    const bool hit = api_.sweep_hit();
+    api_.ClearFaults();
+    const bool was_bound = GetString(Target(), {"status", "phase"}) == "Bound";
+    if (!was_bound) {
+      api_.Remove(ClaimKey("shop", "data"));
+    }
+    dropped_by_driver_ = 0;
+    ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
+    PlayDriver();
+    ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
+    PlayDriver();
+    EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(was_bound ? 1 : 0));
+    EXPECT_LE(dropped_by_driver_, 1);
+    EXPECT_FALSE(Claim().has_value());
+    for (const Json& left : api_.All(PersistentVolumeType())) {
+      api_.Remove(VolumeKey(Name(left)));
+    }
+    api_.Remove(ClaimKey("shop", "data"));
+    if (!hit) {
+      return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, InterruptedHandOverTest,
+                         testing::Values(Interruption{"Block", Fault::kRefused},
+                                         Interruption{"Block", Fault::kAnswerLost},
+                                         Interruption{"Filesystem", Fault::kRefused},
+                                         Interruption{"Filesystem", Fault::kAnswerLost}),
+                         [](const auto& one) {
+                           return absl::StrCat(one.param.mode, one.param.fault == Fault::kRefused
+                                                                   ? "Refused"
+                                                                   : "AnswerLost");
+                         });
+
+}  // namespace
+}  // namespace csidelta::csi

@@ -1,0 +1,111 @@
+#include "datamover/archive_reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/data_deletion.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/status_matchers.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::IsOkAndHolds;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class ArchiveReconcilerTest : public testing::Test {
+ protected:
+  ArchiveReconcilerTest() {
+    SetPhase("InProgress");
+    bed_.AddUpload("nightly");
+    const std::string uid = csi::Uid(*bed_.api.Find(Key()));
+    bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [&](Json& upload) {
+      upload["metadata"]["ownerReferences"] = Json::array(
+          {{{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "b"}, {"uid", uid}}});
+      upload["status"] = {{"phase", "Completed"},
+                          {"snapshotID", velero::FormatDataReference(
+                                             {.cluster = bed_.env.cluster,
+                                              .namespace_name = "shop",
+                                              .claim_uid = MoverBed::ClaimUid("shop", "data"),
+                                              .snapshot_id = std::string(64, 'a'),
+                                              .key = "0123456789abcdef"})}};
+    });
+  }
+
+  static k8s::ObjectKey Key() { return {csi::BackupType(), "velero", "b"}; }
+  void SetPhase(const std::string& phase) {
+    if (!bed_.api.Find(Key()).has_value()) {
+      bed_.api.Seed(csi::BackupType(), {{"metadata", {{"name", "b"}, {"namespace", "velero"}}}});
+    }
+    bed_.api.Mutate(Key(), [&](Json& backup) { backup["status"]["phase"] = phase; });
+  }
+  absl::StatusOr<absl::Time> Look() { return reconciler_.Reconcile(bed_.ctx, bed_.Upload()); }
+  std::vector<Json> Deletions() const { return bed_.api.All(csi::DataDeletionType()); }
+  std::vector<Json> Events() const { return bed_.api.All({"", "v1", "events", "Event", true}); }
+
+  MoverBed bed_;
+  ArchiveReconciler reconciler_{bed_.env};
+};
+
+TEST_F(ArchiveReconcilerTest, WhatABackupThatFailedMovedIsAskedToGoOnce) {
+  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
+  EXPECT_THAT(Deletions(), IsEmpty());
+  SetPhase("Failed");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
+  }
+  ASSERT_THAT(Deletions(), SizeIs(1));
+  const DataDeletion deletion = DataDeletionOf(Deletions()[0]);
+  EXPECT_EQ(deletion.upload, csi::Uid(bed_.Upload())) << "found by its tag, and nothing else";
+  EXPECT_TRUE(deletion.worker_ended);
+  EXPECT_EQ(deletion.location, "default");
+  ASSERT_THAT(Events(), SizeIs(1));
+  EXPECT_THAT(GetString(Events()[0], {"message"}), HasSubstr("Backup b failed"));
+}
+
+TEST_F(ArchiveReconcilerTest, WhatAnArchiveMayNameStays) {
+  for (const char* phase : {"WaitingForPluginOperations", "Finalizing", "FinalizingPartiallyFailed",
+                            "Deleting", "FailedValidation", "Completed", "Failed"}) {
+    if (absl::string_view(phase) != "Failed") {
+      SetPhase(phase);
+    }
+    EXPECT_TRUE(Look().ok()) << phase;
+    EXPECT_THAT(Deletions(), IsEmpty()) << phase;
+  }
+}
+
+TEST_F(ArchiveReconcilerTest, WithoutItsVeryOwnBackupItStays) {
+  SetPhase("Failed");
+  bed_.api.Remove(Key());
+  EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
+  SetPhase("Failed");  // Another one of that name.
+  EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+                  [](Json& upload) { upload["metadata"].erase("ownerReferences"); });
+  EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
+  EXPECT_THAT(Deletions(), IsEmpty());
+}
+
+TEST_F(ArchiveReconcilerTest, OthersAndUnfinishedOnesAreLeftAlone) {
+  SetPhase("Failed");
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+                  [](Json& upload) { upload["status"]["phase"] = "InProgress"; });
+  EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+    upload["status"]["phase"] = "Completed";
+    upload["spec"]["datamover"] = "velero";
+  });
+  EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
+  EXPECT_THAT(Deletions(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

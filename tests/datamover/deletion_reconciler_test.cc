@@ -1,0 +1,442 @@
+#include "datamover/deletion_reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "base/yaml.h"
+#include "csi/data_transfer.h"
+#include "datamover/data_deletion.h"
+#include "datamover/keyring.h"
+#include "datamover/task_watch.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/status_matchers.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::IsOk;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class DeletionReconcilerTest : public testing::Test {
+ protected:
+  DeletionReconcilerTest()
+      : reconciler_(bed_.env),
+        loop_({.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
+              reconciler_, [] { return true; }),
+        follower_(wakes_, loop_) {
+    bed_.api.SetStatusSubresource("datadeletions", true);
+    const auto keyring = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
+                                     {.velero_namespace = "velero", .location = "default"},
+                                     /*make=*/true, bed_.secure_random);
+    reference_ = {.cluster = "c2000000-0000-4000-8000-000000000002",  // not this one
+                  .namespace_name = "shop",
+                  .claim_uid = "c1a10000-0000-4000-8000-000000000001",
+                  .snapshot_id = std::string(64, 'd'),
+                  .key = keyring->newest().fingerprint};
+  }
+
+  void Add(const std::string& name, const velero::DataReference& reference) {
+    AddText(name, velero::FormatDataReference(reference));
+  }
+  void AddText(const std::string& name, const std::string& text) {
+    bed_.api.Seed(
+        csi::DataDeletionType(),
+        {{"metadata", {{"name", name}, {"namespace", "velero"}}},
+         {"spec",
+          {{"backupStorageLocation", "default"}, {"snapshotID", text}, {"backup", "nightly"}}}});
+  }
+  // What stands behind a flag of the worker of "one"; "" without it.
+  std::string WordBehind(const std::string& flag) const {
+    const Json pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()}).value_or(Json());
+    const auto words =
+        pod.at("spec").at("containers").at(0).at("args").get<std::vector<std::string>>();
+    const auto found = std::find(words.begin(), words.end(), flag);
+    return found == words.end() ? "" : *(found + 1);
+  }
+  static velero::DataTransfer UploadOfUid(const std::string& uid) {
+    velero::DataTransfer upload;
+    upload.uid = uid;
+    upload.namespace_name = "velero";
+    upload.storage_location = "default";
+    return upload;
+  }
+  void Look(int times = 1) {
+    for (int i = 0; i < times; ++i) {
+      follower_.OnAll(bed_.api.All(csi::DataDeletionType()));
+      loop_.WorkOnce(bed_.ctx);
+    }
+  }
+  Json Object(const std::string& name) const {
+    return bed_.api.Find({csi::DataDeletionType(), "velero", name}).value_or(Json());
+  }
+  DataDeletion Deletion(const std::string& name = "one") const {
+    return DataDeletionOf(Object(name));
+  }
+  std::string Stem(const std::string& name = "one") const {
+    return StemOf("DataDeletion", csi::Uid(Object(name)));
+  }
+  void FailWorker(int exit_code, const std::string& message) {
+    bed_.SetTaskStatus(Stem(),
+                       {{"phase", "Failed"}, {"exitCode", exit_code}, {"message", message}});
+    bed_.SetPodStatus(Stem(), {{"phase", "Succeeded"}});
+  }
+  // The worker of "one" ends because of locks: each of 64 equal digits, and what else it says.
+  void MeetLocks(const std::vector<std::string>& digits, Json others = Json::array()) {
+    for (const std::string& digit : digits) {
+      others.push_back(std::string(64, digit[0]));
+    }
+    bed_.SetTaskStatus(Stem(), {{"phase", "Failed"},
+                                {"exitCode", 11},
+                                {"message", "the repository is locked: eve"},
+                                {"result", {{"message_type", "locked"}, {"locks", others}}}});
+    bed_.SetPodStatus(Stem(), {{"phase", "Succeeded"}});
+    Look(2);
+  }
+  void ExpectNoWorkers() const {
+    EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(csi::SecretType()), SizeIs(2));  // credentials and keyring
+  }
+
+  MoverBed bed_;
+  DeletionReconciler reconciler_;
+  k8s::ReconcileLoop loop_;
+  WakeTable wakes_;
+  DeletionFollower follower_;
+  velero::DataReference reference_;
+};
+
+TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfWhoeverWroteIt) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(3);
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kInProgress);
+  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()});
+  ASSERT_TRUE(pod.has_value());
+  const Json words = pod->at("spec").at("containers").at(0).at("args");
+  EXPECT_THAT(words, Contains("forget"));
+  EXPECT_THAT(words, Contains(reference_.snapshot_id));
+  EXPECT_THAT(words, Contains(absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/",
+                                           reference_.cluster, "/shop/", reference_.claim_uid)));
+  EXPECT_THAT(Deletion().message, HasSubstr("at it: transfer"));
+  bed_.Finish(Stem());
+  Look(2);
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion().attempts, 1);
+  ExpectNoWorkers();
+}
+
+TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.api.Seed(
+      csi::DataDeletionType(),
+      MakeDeletionOfUnnamed(UploadOfUid("00000000-0000-4000-8000-00000000000b"), reference_,
+                            /*worker_ended=*/false));
+  const std::string name = "unnamed-00000000-0000-4000-8000-00000000000b";
+  Look(3);
+  EXPECT_EQ(Deletion(name).attempts, 0) << "its worker may be at it yet";
+  bed_.clock.Advance(kUnnamedDeletionAfter);
+  Look(3);
+  EXPECT_EQ(Deletion(name).phase, DeletionPhase::kInProgress) << Deletion(name).message;
+  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem(name)});
+  ASSERT_TRUE(pod.has_value());
+  const auto words =
+      pod->at("spec").at("containers").at(0).at("args").get<std::vector<std::string>>();
+  EXPECT_THAT(absl::StrJoin(words, " "),
+              HasSubstr("forget latest --tag du-00000000-0000-4000-8000-00000000000b --json"));
+}
+
+TEST_F(DeletionReconcilerTest, AnUploadThatIsNoUidIsRefused) {
+  Json deletion = MakeDeletionOfUnnamed(UploadOfUid("b"), reference_, false);
+  deletion["spec"]["upload"] = "b,latest --host x";
+  bed_.api.Seed(csi::DataDeletionType(), deletion);
+  Look(2);
+  EXPECT_EQ(Deletion("unnamed-b").phase, DeletionPhase::kFailed);
+  EXPECT_THAT(Deletion("unnamed-b").message, HasSubstr("spec.upload"));
+  ExpectNoWorkers();
+}
+
+TEST_F(DeletionReconcilerTest, ARepositoryThatIsGoneIsSuccess) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(2);
+  FailWorker(10, "there is no repository");
+  Look(2);
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  EXPECT_THAT(Deletion().message, HasSubstr("gone already"));
+  ExpectNoWorkers();
+}
+
+TEST_F(DeletionReconcilerTest, WhatFailsIsTriedAgainLaterAndEverLater) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  absl::Duration before = absl::ZeroDuration();
+  for (int attempt = 1; attempt <= 4; ++attempt) {
+    Look(2);
+    ASSERT_EQ(Deletion().attempts, attempt);
+    FailWorker(1, "the bucket does not answer");
+    Look(2);
+    EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
+    EXPECT_THAT(Deletion().message, HasSubstr("the bucket does not answer"));
+    ExpectNoWorkers();
+    const absl::Duration wait = *Deletion().next_attempt_at - bed_.clock.Now();
+    EXPECT_GT(wait, before);
+    before = wait;
+    Look(2);
+    EXPECT_EQ(Deletion().attempts, attempt);
+    bed_.clock.Advance(wait);
+  }
+  Look(2);
+  bed_.Finish(Stem());
+  Look(2);
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion().attempts, 5);
+}
+
+TEST_F(DeletionReconcilerTest, WhoMeetsALockLeavesItsPlaceAndLooksAgainSoon) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(2);
+  EXPECT_EQ(WordBehind("--retry-lock"), "10s");
+  MeetLocks({"a"});
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
+  EXPECT_EQ(Deletion().trouble, DeletionTrouble::kLocked);
+  EXPECT_THAT(Deletion().message, AllOf(HasSubstr("again in 15s"), HasSubstr("is locked: eve")));
+  EXPECT_EQ(*Deletion().next_attempt_at - bed_.clock.Now(), kLockedAgainFirst);
+  ExpectNoWorkers();
+  const std::vector<Json> events = bed_.api.All({"", "v1", "events", "Event", true});
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(GetString(events[0], {"reason"}), "Locked");
+}
+
+TEST_F(DeletionReconcilerTest, ALockThatNobodyRefreshesIsWatchedUntilItIsDead) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  const absl::Time began = bed_.clock.Now();
+  absl::Time refreshed = began;
+  char digit = '0';
+  while (true) {
+    Look(2);
+    ASSERT_EQ(Deletion().phase, DeletionPhase::kInProgress);
+    if (bed_.clock.Now() - began < absl::Hours(2)) {  // So long an upload goes on.
+      EXPECT_EQ(WordBehind("--retry-lock"), "10s");
+      if (bed_.clock.Now() - refreshed >= absl::Minutes(5)) {
+        refreshed = bed_.clock.Now();
+        digit = digit == '9' ? '0' : static_cast<char>(digit + 1);
+      }
+    } else if (WordBehind("--retry-lock") == "31m") {
+      break;
+    }
+    MeetLocks({std::string(1, digit)});
+    const absl::Duration wait = *Deletion().next_attempt_at - bed_.clock.Now();
+    EXPECT_LE(wait, kLockedAgainMax);
+    bed_.clock.Advance(wait);
+    ASSERT_LT(bed_.clock.Now() - refreshed, absl::Minutes(31));
+  }
+  EXPECT_LT(Deletion().attempts, 30);
+  EXPECT_THAT(bed_.api.All({"", "v1", "events", "Event", true}), SizeIs(1));
+  bed_.Finish(Stem());
+  Look(2);
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  EXPECT_THAT(Deletion().locks, IsEmpty());
+}
+
+TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsTriedOnceADayAndToldOnce) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  absl::Duration wait = absl::ZeroDuration();
+  for (const char* answer :
+       {"403 AccessDenied: Access Denied because object protected by object lock.",
+        "400 InvalidRequest: Object is WORM protected and cannot be overwritten", "WORM", "WORM",
+        "WORM", "WORM"}) {
+    bed_.clock.Advance(wait);
+    Look(2);
+    FailWorker(1, answer);
+    Look(2);
+    EXPECT_EQ(Deletion().trouble, DeletionTrouble::kRetained) << answer;
+    wait = *Deletion().next_attempt_at - bed_.clock.Now();
+    EXPECT_GE(wait, kRetainedAgainFirst);
+  }
+  EXPECT_EQ(wait, absl::Hours(24));
+  EXPECT_THAT(bed_.api.All({"", "v1", "events", "Event", true}), SizeIs(1));
+}
+
+TEST_F(DeletionReconcilerTest, WhatAWorkerSaysOfLocksIsTakenOnlyAsLocks) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(2);
+  MeetLocks({"a"}, {"--repo", 7, nullptr, std::string(64, '-')});
+  EXPECT_THAT(Deletion().locks, SizeIs(1));
+}
+
+TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  const std::string repository = absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/",
+                                              reference_.cluster, "/shop/", reference_.claim_uid);
+  for (const auto& [uid, where] :
+       {std::pair("u-1", repository), std::pair("u-2", repository + "2")}) {
+    Json pod = {{"metadata", {{"uid", uid}, {"annotations", {{kRepositoryAnnotation, where}}}}}};
+    pod["status"]["containerStatuses"] = Json::array(
+        {{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "containerd://1"}}}}}}});
+    PodFollower(wakes_, *bed_.env.ended_pods)
+        .OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = pod});
+  }
+  Add("one", reference_);
+  Look(2);
+  EXPECT_EQ(WordBehind("--ended-pods"), "u-1");
+  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()});
+  ASSERT_TRUE(pod.has_value());
+  EXPECT_EQ(csi::Annotation(*pod, kRepositoryAnnotation), repository);
+}
+
+TEST_F(DeletionReconcilerTest, WhatAWorkerLeftThatIsKnownToHaveEndedGoesAtOnce) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.api.Seed(csi::DataDeletionType(),
+                MakeDeletionOfUnnamed(UploadOfUid("00000000-0000-4000-8000-00000000000b"),
+                                      reference_, /*worker_ended=*/true));
+  Look(2);
+  EXPECT_EQ(Deletion("unnamed-00000000-0000-4000-8000-00000000000b").phase,
+            DeletionPhase::kInProgress);
+}
+
+TEST_F(DeletionReconcilerTest, EventsTellOfEachAttemptThatFailedAndOfTheEnd) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  AddText("two", "nothing of ours");
+  Look(2);
+  FailWorker(1, "somebody pulled the plug");
+  Look(2);
+  bed_.clock.Advance(kDeletionAgainFirst);
+  Look(2);
+  bed_.Finish(Stem());
+  Look(2);
+  std::vector<std::string> events;
+  for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
+    events.push_back(absl::StrCat(GetString(event, {"involvedObject", "name"}), " ",
+                                  GetString(event, {"type"}), " ", GetString(event, {"reason"})));
+  }
+  EXPECT_THAT(events, testing::UnorderedElementsAre("one Warning Failed", "one Normal Completed",
+                                                    "two Warning Refused"));
+}
+
+TEST_F(DeletionReconcilerTest, TwoOfOneVolumeGoOneAfterTheOther) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(2);
+  reference_.snapshot_id = std::string(64, 'e');
+  Add("two", reference_);
+  Look(3);
+  EXPECT_EQ(Deletion("two").phase, DeletionPhase::kWaiting);
+  EXPECT_THAT(Deletion("two").message, HasSubstr("waits for DataDeletion velero/one"));
+  bed_.Finish(Stem());
+  Look(2);
+  bed_.clock.Advance(absl::Seconds(10));
+  Look(2);
+  EXPECT_EQ(Deletion("two").phase, DeletionPhase::kInProgress);
+}
+
+TEST_F(DeletionReconcilerTest, FewRunAtOnce) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  for (int i = 0; i < 5; ++i) {
+    reference_.claim_uid = absl::StrCat("c", i);
+    Add(absl::StrCat("d", i), reference_);
+  }
+  Look(3);
+  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(kDeletionsMax));
+}
+
+TEST_F(DeletionReconcilerTest, WhatIsNoReferenceOfOursFailsAtOnceAndTouchesNothing) {
+  AddText("one", "csi-delta/1/../shop/c/dd/ee");
+  Look(2);
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kFailed);
+  EXPECT_THAT(Deletion().message, HasSubstr("snapshot id"));
+  ExpectNoWorkers();
+}
+
+TEST_F(DeletionReconcilerTest, WithoutTheKeyItWaitsForItAndMakesNone) {
+  reference_.key = "0123456789abcdef";
+  Add("one", reference_);
+  Look(2);
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
+  EXPECT_THAT(Deletion().message,
+              AllOf(HasSubstr("0123456789abcdef"), HasSubstr("mover-key import")));
+  ExpectNoWorkers();
+}
+
+TEST_F(DeletionReconcilerTest, WhatIsDoneGoesAfterADay) {
+  Add("one", reference_);
+  Look(4);
+  ASSERT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  bed_.clock.Advance(kDeletionKeptFor - absl::Seconds(30));
+  Look();
+  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), SizeIs(1));
+  bed_.clock.Advance(absl::Minutes(1));
+  Look();
+  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+}
+
+TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(2);
+  ASSERT_THAT(bed_.api.All(VolumeTaskType()), SizeIs(1));
+  bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
+  Look(2);
+  TaskReconciler tasks(bed_.env, wakes_, [] { return true; },
+                       {{TaskKind::kForget, RemoveDeletionLeftovers}});
+  for (const Json& task : bed_.api.All(VolumeTaskType())) {
+    EXPECT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
+  }
+  ExpectNoWorkers();
+}
+
+TEST_F(DeletionReconcilerTest, AControllerThatDiesAnywhereIsFollowedByOneThatCarriesOn) {
+  for (int call = 1;; ++call) {
+    const std::string name = absl::StrCat("d", call);
+    Add(name, reference_);
+    bed_.api.FailCall(call, absl::UnavailableError("cut off"), support::Fault::kAnswerLost);
+    for (int i = 0; i < 12 && Deletion(name).phase != DeletionPhase::kCompleted; ++i) {
+      Look();
+      bed_.clock.Advance(absl::Minutes(3));
+    }
+    EXPECT_EQ(Deletion(name).phase, DeletionPhase::kCompleted)
+        << call << ": " << Deletion(name).message;
+    ExpectNoWorkers();
+    if (!bed_.api.sweep_hit()) {
+      break;
+    }
+    bed_.api.ClearFaults();
+    bed_.api.Remove({csi::DataDeletionType(), "velero", name});
+    ASSERT_LT(call, 100);
+  }
+}
+
+TEST(DataDeletionSchema, KnowsEveryFieldThatIsWritten) {
+  std::ifstream file(CSIDELTA_CRDS "/datadeletion.yaml");
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto crd = ParseYaml(text.str());
+  ASSERT_THAT(crd, IsOk());
+  const Json properties =
+      crd->at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema").at("properties");
+  const Json written = StatusJson({});
+  for (const auto& [name, value] : written.items()) {
+    EXPECT_TRUE(properties.at("status").at("properties").contains(name)) << name;
+  }
+  EXPECT_EQ(properties.at("status").at("properties").size(), written.size());
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

@@ -1,0 +1,460 @@
+#include "datamover/download_reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "csi/snapshot_types.h"
+#include "datamover/repository_access.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/status_matchers.h"
+#include "velero/data_reference.h"
+#include "velero/labels.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::StartsWith;
+
+constexpr char kSourceCluster[] = "c2000000-0000-4000-8000-000000000002";
+constexpr char kSourceClaim[] = "c1a10000-0000-4000-8000-00000000000a";
+
+// The bed around a restore: a location with a key, a target without a volume, a DataDownload.
+class DownloadBed : public MoverBed {
+ public:
+  DownloadBed() {
+    api.Remove(csi::ClaimKey("shop", "data"));
+    reference_.cluster = kSourceCluster;
+    reference_.namespace_name = "shop";
+    reference_.claim_uid = kSourceClaim;
+    reference_.snapshot_id = snapshot_id;
+    const auto access = OpenRepositoryAccess(ctx, api,
+                                             {.velero_namespace = "velero",
+                                              .location = "default",
+                                              .mover_namespace = kMover,
+                                              .repository_path = velero::RepositoryPath(reference_),
+                                              .for_writing = true,
+                                              .required_key = ""},
+                                             secure_random);
+    EXPECT_THAT(access, IsOk());
+    reference_.key = access.ok() ? access->key_fingerprint : "";
+  }
+
+  // What Velero makes for one claim of a restore.
+  void AddDownload(const std::string& mode = "Filesystem") {
+    AddTarget(mode);
+    AddDownloadOf(velero::FormatDataReference(reference_));
+  }
+  void AddTarget(const std::string& mode) {
+    Json claim = {{"metadata", {{"name", "data"}, {"namespace", "new"}}}};
+    claim["spec"] = {
+        {"storageClassName", "shop-class"},
+        {"volumeMode", mode},
+        {"accessModes", Json::array({"ReadWriteOnce"})},
+        {"resources", {{"requests", {{"storage", absl::StrCat(kClaimBytes)}}}}},
+        {"selector", {{"matchLabels", {{velero::kDynamicPvRestoreLabel, "new.data.x"}}}}}};
+    SetJson(claim, {"status", "phase"}, "Pending");
+    api.Seed(csi::PersistentVolumeClaimType(), claim);
+  }
+  void AddDownloadOf(const std::string& snapshot) {
+    api.Seed(csi::DataDownloadType(),
+             {{"metadata", {{"name", "restore-1"}, {"namespace", "velero"}}},
+              {"spec",
+               {{"datamover", "csi-delta"},
+                {"backupStorageLocation", "default"},
+                {"sourceNamespace", "shop"},
+                {"snapshotID", snapshot},
+                {"operationTimeout", "10m0s"},
+                {"targetVolume", {{"namespace", "new"}, {"pvc", "data"}, {"pv", ""}}}}}});
+    api.ClearCalls();
+  }
+
+  Json Download() const {
+    return api.Find({csi::DataDownloadType(), "velero", "restore-1"}).value_or(Json());
+  }
+  std::string Phase() const { return GetString(Download(), {"status", "phase"}); }
+  std::string Message() const { return GetString(Download(), {"status", "message"}); }
+  std::string Stem() const { return StemOf("DataDownload", csi::Uid(Download())); }
+  Json Target() const { return api.Find(csi::ClaimKey("new", "data")).value_or(Json()); }
+  void Cancel() {
+    api.Mutate({csi::DataDownloadType(), "velero", "restore-1"},
+               [](Json& download) { download["spec"]["cancel"] = true; });
+  }
+  std::string TargetPhase() const { return GetString(Target(), {"status", "phase"}); }
+
+  // Volumes whose policy is Delete and whose claim is gone go; a driver does that.
+  void PlayDriver() {
+    for (const Json& volume : api.All(csi::PersistentVolumeType())) {
+      const auto claim =
+          api.Find(csi::ClaimKey(GetString(volume, {"spec", "claimRef", "namespace"}),
+                                 GetString(volume, {"spec", "claimRef", "name"})));
+      if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete" &&
+          (!claim.has_value() ||
+           csi::Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
+        api.Remove(csi::VolumeKey(csi::Name(volume)));
+      }
+    }
+  }
+
+  velero::DataReference reference_;
+};
+
+// One controller, from its start: what it knows is what the API server holds.
+class Controller {
+ public:
+  explicit Controller(DownloadBed& bed)
+      : bed_(bed),
+        turns_({.moves_max = bed.env.settings.transfers_max, .moves_per_class_max = {}}),
+        reconciler_(bed.env, turns_, [this](const DownloadEnd& end) { ends.push_back(end); }) {}
+
+  void LookTimes(int times) {
+    for (int i = 0; i < times; ++i) {
+      for (const Json& download : bed_.api.All(csi::DataDownloadType())) {
+        if (std::optional<Mover> mover = MoverOfDownload(download); mover.has_value()) {
+          turns_.Put(*std::move(mover));
+        } else {
+          turns_.Remove(csi::Uid(download));
+        }
+        last = reconciler_.Reconcile(bed_.ctx, download).status();
+      }
+      bed_.clock.Advance(absl::Milliseconds(500));
+    }
+  }
+  // Until it is over, but not longer than that.
+  void LookUntilOver(int times) {
+    for (int i = 0; i < times && MoverOfDownload(bed_.Download()).has_value(); ++i) {
+      LookTimes(1);
+    }
+  }
+  // As the loop over tasks does for those whom nobody wakes.
+  void Sweep() {
+    for (const Json& task : bed_.api.All(VolumeTaskType())) {
+      EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, task), IsOk());
+    }
+    bed_.PlayDriver();
+  }
+
+  std::vector<DownloadEnd> ends;
+  absl::Status last;
+
+ private:
+  DownloadBed& bed_;
+  TurnTable turns_;
+  DownloadReconciler reconciler_;
+};
+
+// What is left when nothing runs: the keyring, and what was there before.
+void ExpectNothingLeft(const DownloadBed& bed, std::size_t volumes) {
+  EXPECT_THAT(bed.api.All(csi::PodType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(csi::SecretType()), SizeIs(2));
+  EXPECT_THAT(bed.api.All(csi::PersistentVolumeClaimType()), SizeIs(1));
+  EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), SizeIs(volumes));
+  const Json download = bed.Download();
+  if (const Json* finalizers = FindJson(download, {"metadata", "finalizers"})) {
+    EXPECT_THAT(*finalizers, IsEmpty());
+  }
+}
+
+class DownloadReconcilerTest : public testing::Test {
+ protected:
+  std::vector<std::string> EventReasons() {
+    std::vector<std::string> reasons;
+    for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
+      reasons.push_back(
+          absl::StrCat(GetString(event, {"type"}), " ", GetString(event, {"reason"})));
+    }
+    return reasons;
+  }
+
+  DownloadBed bed_;
+};
+
+TEST_F(DownloadReconcilerTest, GoesFromNewToCompletedInEitherMode) {
+  for (const char* mode : {"Block", "Filesystem"}) {
+    SCOPED_TRACE(mode);
+    DownloadBed bed;
+    bed.AddDownload(mode);
+    Controller controller(bed);
+    controller.LookTimes(8);
+    EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
+    EXPECT_EQ(bed.TargetPhase(), "Bound");
+    const auto volume =
+        bed.api.Find(csi::VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
+    ASSERT_TRUE(volume.has_value());
+    EXPECT_EQ(GetString(*volume, {"spec", "volumeMode"}), mode);
+    EXPECT_EQ(csi::Label(*volume, velero::kDynamicPvRestoreLabel), "new.data.x");
+    EXPECT_NE(GetString(bed.Download(), {"status", "completionTimestamp"}), "");
+    EXPECT_NE(GetString(bed.Download(), {"status", "startTimestamp"}), "");
+    EXPECT_EQ(GetString(bed.Download(), {"status", "node"}), "");
+    EXPECT_THAT(controller.ends, SizeIs(1));
+    ExpectNothingLeft(bed, 1);
+  }
+}
+
+TEST_F(DownloadReconcilerTest, AVolumeIsMountedAsWhatItHolds) {
+  for (const auto& [seen, mounted] :
+       {std::pair("xfs", "xfs"), std::pair("", "ext4"), std::pair("xfs,suid", "ext4")}) {
+    SCOPED_TRACE(seen);
+    DownloadBed bed;
+    bed.file_system = seen;
+    bed.AddDownload("Filesystem");
+    bed.api.Mutate({csi::DataDownloadType(), "velero", "restore-1"}, [](Json& download) {
+      SetJson(download, {"spec", "targetVolume", "fsType"}, "ext4");
+    });
+    Controller controller(bed);
+    controller.LookTimes(8);
+    ASSERT_EQ(bed.Phase(), "Completed") << bed.Message();
+    const auto volume =
+        bed.api.Find(csi::VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
+    ASSERT_TRUE(volume.has_value());
+    EXPECT_EQ(GetString(*volume, {"spec", "csi", "fsType"}), mounted);
+  }
+}
+
+TEST_F(DownloadReconcilerTest, TheWorkerIsToldWhatToDo) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(6);
+  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  EXPECT_EQ(GetInt(bed_.Download(), {"status", "progress", "bytesDone"}), 1 << 20);
+  const auto pod = bed_.api.Find({csi::PodType(), "mover", bed_.Stem()});
+  ASSERT_TRUE(pod.has_value());
+  const auto words = (*pod)["spec"]["containers"][0]["args"].get<std::vector<std::string>>();
+  EXPECT_THAT(words, testing::IsSupersetOf(std::vector<std::string>{
+                         "worker", "mover/" + bed_.Stem(), "restore", bed_.snapshot_id, "--target",
+                         "/dev/volume",
+                         absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", kSourceCluster,
+                                      "/shop/", kSourceClaim)}));
+  EXPECT_THAT(words, testing::Not(Contains("--init")));
+  const auto task = TaskSpecOf(*bed_.api.Find({VolumeTaskType(), "mover", bed_.Stem()}));
+  ASSERT_THAT(task, IsOk());
+  EXPECT_EQ(task->kind, TaskKind::kDownload);
+  EXPECT_EQ(task->subject.kind, "DataDownload");
+}
+
+TEST_F(DownloadReconcilerTest, ASnapshotIdThatIsNoneOfOursIsRefusedBeforeAnythingIsMade) {
+  bed_.AddTarget("Block");
+  for (const std::string& text :
+       std::vector<std::string>{"", "csi-delta/1/../../x", "kopia-id",
+                                velero::FormatDataReference(bed_.reference_) + "/more"}) {
+    SCOPED_TRACE(text);
+    bed_.AddDownloadOf(text);
+    Controller controller(bed_);
+    controller.LookTimes(2);
+    EXPECT_EQ(bed_.Phase(), "Failed");
+    EXPECT_THAT(bed_.Message(), HasSubstr("snapshotID"));
+    EXPECT_EQ(bed_.api.CallCount("create", "*"), 0);
+    bed_.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});
+  }
+}
+
+TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsNamed) {
+  bed_.reference_.key = std::string(16, '0');
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(6);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("0000000000000000"), HasSubstr("new/data")));
+  bed_.PlayDriver();
+  ExpectNothingLeft(bed_, 0);
+}
+
+TEST_F(DownloadReconcilerTest, ATargetThatNeverComesEndsAtThePrepareTimeout) {
+  bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_));
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.Phase(), "Accepted");
+  EXPECT_THAT(bed_.Message(), HasSubstr("claim new/data to be made"));
+  bed_.clock.Advance(absl::Minutes(31));
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("not prepared within 30m"), HasSubstr("new/data")));
+  EXPECT_THAT(EventReasons(), ElementsAre("Warning Failed"));
+}
+
+TEST_F(DownloadReconcilerTest, APodThatWaitsForRoomOnANodeIsNotTooLate) {
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  bed_.TakeRoomOf(bed_.Stem());
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout * 2);
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
+  // From then on it has its time.
+  bed_.GiveRoom();
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout - absl::Minutes(2));
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
+  bed_.clock.Advance(absl::Minutes(2));
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("not prepared within 30m"));
+}
+
+TEST_F(DownloadReconcilerTest, AWorkerThatRunsAndDoesNotSaySoFails) {
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Running"}});
+  controller.LookTimes(1);
+  EXPECT_EQ(bed_.Phase(), "Prepared") << bed_.Message();
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("(preparing)"), HasSubstr("does not say so")));
+  bed_.PlayDriver();
+  ExpectNothingLeft(bed_, 0);
+}
+
+TEST_F(DownloadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  bed_.SetTaskStatus(bed_.Stem(), {{"phase", "Failed"}, {"message", "blob 5f3a is damaged"}});
+  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Failed"}});
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), AllOf(StartsWith("volume new/data (downloading)"),
+                                    HasSubstr("blob 5f3a is damaged")));
+  bed_.PlayDriver();
+  ExpectNothingLeft(bed_, 0);
+  EXPECT_EQ(bed_.TargetPhase(), "Pending");
+}
+
+TEST_F(DownloadReconcilerTest, AVolumeThatIsNotBoundIsTriedAgainAndThenGivenUp) {
+  bed_.AddDownload("Block");
+  Controller controller(bed_);
+  bed_.api.Forbid("patch", "persistentvolumes");
+  controller.LookTimes(8);
+  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  EXPECT_TRUE(absl::IsPermissionDenied(controller.last)) << controller.last;
+  bed_.clock.Advance(kHandOverTimeMax);
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("(binding)"), HasSubstr("not bound")));
+}
+
+TEST_F(DownloadReconcilerTest, ItIsCancelledInEveryPhase) {
+  for (int looks = 0; looks < 7; ++looks) {
+    SCOPED_TRACE(looks);
+    DownloadBed bed;
+    bed.worker = MoverBed::Worker::kRuns;
+    bed.AddDownload();
+    Controller controller(bed);
+    controller.LookTimes(looks);
+    bed.Cancel();
+    controller.LookTimes(1);
+    EXPECT_THAT(bed.Phase(), testing::AnyOf("Canceling", "Canceled"));
+    controller.LookTimes(20);
+    EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
+    bed.PlayDriver();
+    ExpectNothingLeft(bed, 0);
+    EXPECT_EQ(bed.TargetPhase(), "Pending");
+  }
+}
+
+TEST_F(DownloadReconcilerTest, ADownloadThatIsDeletedIsCancelled) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataDownloadType(), "velero", "restore-1"}, {}),
+              IsOk());
+  controller.LookTimes(20);
+  EXPECT_TRUE(bed_.Download().is_null());
+  bed_.PlayDriver();
+  ExpectNothingLeft(bed_, 0);
+}
+
+TEST_F(DownloadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
+  bed_.AddDownload();
+  bed_.api.Mutate({csi::DataDownloadType(), "velero", "restore-1"},
+                  [](Json& download) { download["spec"]["datamover"] = "velero"; });
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.Phase(), "");
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+// Each call of a controller fails, or its answer is lost, and it is killed there; another goes on.
+class KilledDownloadTest : public testing::TestWithParam<Fault> {};
+
+TEST_P(KilledDownloadTest, AnotherGoesOnToTheEnd) {
+  for (int call = 1;; ++call) {
+    SCOPED_TRACE(call);
+    DownloadBed bed;
+    bed.AddDownload();
+    bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
+    {
+      Controller killed(bed);
+      for (int look = 0; look < 9 && !bed.api.sweep_hit(); ++look) {
+        killed.LookTimes(1);
+      }
+    }
+    const bool hit = bed.api.sweep_hit();
+    bed.api.ClearFaults();
+    Controller another(bed);
+    another.LookUntilOver(12);
+    EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
+    EXPECT_EQ(bed.TargetPhase(), "Bound");
+    another.Sweep();
+    ExpectNothingLeft(bed, 1);
+    if (!hit) {
+      EXPECT_GT(call, 40);
+      return;
+    }
+  }
+}
+
+TEST_P(KilledDownloadTest, AnotherCancelsToTheEnd) {
+  for (int call = 1;; ++call) {
+    SCOPED_TRACE(call);
+    DownloadBed bed;
+    bed.worker = MoverBed::Worker::kRuns;
+    bed.AddDownload();
+    Controller(bed).LookTimes(3);
+    bed.Cancel();
+    bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
+    {
+      Controller killed(bed);
+      for (int look = 0; look < 9 && !bed.api.sweep_hit(); ++look) {
+        killed.LookTimes(1);
+      }
+    }
+    const bool hit = bed.api.sweep_hit();
+    bed.api.ClearFaults();
+    Controller another(bed);
+    another.LookUntilOver(24);
+    EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
+    another.Sweep();
+    ExpectNothingLeft(bed, 0);
+    if (!hit) {
+      return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, KilledDownloadTest,
+                         testing::Values(Fault::kRefused, Fault::kAnswerLost),
+                         [](const auto& fault) {
+                           return fault.param == Fault::kRefused ? "Refused" : "AnswerLost";
+                         });
+
+}  // namespace
+}  // namespace csidelta::datamover

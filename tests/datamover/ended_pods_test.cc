@@ -1,0 +1,65 @@
+#include "datamover/ended_pods.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr char kRepository[] = "s3:http://s3/b/one";
+
+// A Pod whose container is as `state` says.
+Json PodWith(const std::string& uid, const Json& state,
+             const std::string& repository = kRepository) {
+  Json pod = {{"metadata", {{"uid", uid}, {"annotations", {{kRepositoryAnnotation, repository}}}}}};
+  pod["status"] = {{"phase", "Failed"}, {"containerStatuses", Json::array({{{"state", state}}})}};
+  return pod;
+}
+Json Terminated(const std::string& reason = "Error") {
+  return {
+      {"terminated", {{"exitCode", 137}, {"reason", reason}, {"containerID", "containerd://1"}}}};
+}
+
+TEST(EndedPodsTest, OnlyTheWordOfTheKubeletCounts) {
+  EndedPods ended;
+  ended.Note(PodWith("running", {{"running", Json::object()}}));
+  ended.Note(PodWith("never-seen", {{"terminated", {{"exitCode", 137}, {"containerID", ""}}}}));
+  ended.Note(PodWith("not-found", Terminated("ContainerStatusUnknown")));
+  Json failed = PodWith("lost-with-its-node", Json());
+  failed["status"].erase("containerStatuses");
+  ended.Note(failed);
+  failed["status"]["containerStatuses"] = "none";
+  ended.Note(failed);
+  Json two = PodWith("half", Terminated());
+  two["status"]["containerStatuses"].push_back({{"state", {{"running", Json::object()}}}});
+  ended.Note(two);
+  ended.Note(Json());
+  EXPECT_THAT(ended.Of(kRepository), IsEmpty());
+  ended.Note(PodWith("dead", Terminated()));
+  ended.Note(PodWith("dead", Terminated()));
+  EXPECT_THAT(ended.Of(kRepository), ElementsAre("dead"));
+  EXPECT_TRUE(ended.Has("dead"));
+  EXPECT_FALSE(ended.Has("half"));
+}
+
+TEST(EndedPodsTest, TheNewestOfEachRepositoryAreKept) {
+  EndedPods ended;
+  for (std::size_t i = 0; i < EndedPods::kAllMax + 10; ++i) {
+    ended.Note(PodWith(absl::StrCat("p", i), Terminated(), i % 2 == 0 ? "even" : "odd"));
+  }
+  EXPECT_THAT(ended.Of("even"), SizeIs(EndedPods::kOfOneRepositoryMax));
+  EXPECT_EQ(ended.Of("even").front(), absl::StrCat("p", EndedPods::kAllMax + 8));
+  EXPECT_FALSE(ended.Has("p9"));
+  EXPECT_TRUE(ended.Has("p10"));
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

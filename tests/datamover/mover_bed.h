@@ -1,0 +1,213 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "csi/snapshot_types.h"
+#include "datamover/mover_environment.h"
+#include "datamover/node_slots.h"
+#include "datamover/repository_access.h"
+#include "datamover/volume_task.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_provisioner.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/fake_snapshot_controller.h"
+
+namespace csidelta::datamover {
+
+// A cluster around the mover: an API server, snapshot controller, provisioner, a location "default"
+// of the Velero in "velero", and a node whose kubelet runs workers as the switches say.
+class MoverBed {
+ public:
+  static constexpr char kMover[] = "mover";
+  static constexpr int64_t kClaimBytes = 96 << 20;
+
+  enum class Worker {
+    kSucceeds,  // at once
+    kRuns,      // until Finish() or Lose()
+    kPending,   // the Pod is never started
+  };
+  Worker worker = Worker::kSucceeds;
+  int exit_code = 0;
+  int pods_made = 0;
+  std::string snapshot_id = std::string(64, 'a');
+  std::string file_system;  // that the worker saw in a volume
+  std::string reason;       // why the worker read everything
+
+  MoverBed() {
+    clock.SetAutoAdvance(true);
+    api.SetStatusSubresource("volumetasks", true);
+    api.Seed(csi::VolumeSnapshotClassType(),
+             {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
+    api.Seed({"storage.k8s.io", "v1", "storageclasses", "StorageClass", false},
+             {{"metadata", {{"name", "shop-class"}}}, {"volumeBindingMode", "Immediate"}});
+    api.Seed(csi::SecretType(),
+             {{"metadata", {{"name", "creds"}, {"namespace", "velero"}}},
+              {"data",
+               {{"cloud", absl::Base64Escape(
+                              "[default]\naws_access_key_id=id\naws_secret_access_key=shh\n")}}}});
+    api.Seed(StorageLocationType(),
+             {{"metadata", {{"name", "default"}, {"namespace", "velero"}}},
+              {"spec",
+               {{"provider", "aws"},
+                {"objectStorage", {{"bucket", "b"}, {"prefix", "p"}}},
+                {"config", {{"region", "minio"}, {"s3Url", "http://s3:9000/"}}},
+                {"credential", {{"name", "creds"}, {"key", "cloud"}}}}}});
+    AddClaim("shop", "data");
+    api.OnCreate("pods", [this](support::FakeApiClient&, const Json& pod) { OnPod(pod); });
+  }
+
+  void AddClaim(const std::string& space, const std::string& name) {
+    Json claim = {
+        {"metadata", {{"name", name}, {"namespace", space}, {"uid", ClaimUid(space, name)}}}};
+    claim["spec"] = {{"storageClassName", "shop-class"},
+                     {"accessModes", Json::array({"ReadWriteOnce"})}};
+    SetJson(claim, {"status", "capacity", "storage"}, absl::StrCat(kClaimBytes));
+    SetJson(claim, {"status", "phase"}, "Bound");
+    api.Seed(csi::PersistentVolumeClaimType(), claim);
+  }
+  static std::string ClaimUid(const std::string& space, const std::string& name) {
+    return absl::StrCat(
+        "c1a10000-0000-4000-8000-",
+        absl::Dec(std::hash<std::string>()(space + name) % 1000000000000ULL, absl::kZeroPad12));
+  }
+
+  // What Velero makes for one claim of a backup: a VolumeSnapshot, and a DataUpload "<name>".
+  Json AddUpload(const std::string& name, const std::string& space = "shop",
+                 const std::string& claim = "data") {
+    const std::string snapshot = absl::StrCat("velero-", name);
+    api.Create(ctx, csi::VolumeSnapshotType(), space,
+               {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                {"kind", "VolumeSnapshot"},
+                {"metadata", {{"name", snapshot}, {"namespace", space}}},
+                {"spec",
+                 {{"source", {{"persistentVolumeClaimName", claim}}},
+                  {"volumeSnapshotClassName", "fast"}}}})
+        .IgnoreError();
+    const Json upload = api.Seed(
+        csi::DataUploadType(),
+        {{"metadata",
+          {{"name", name},
+           {"namespace", "velero"},
+           {"labels", {{"velero.io/pvc-uid", ClaimUid(space, claim)}}}}},
+         {"spec",
+          {{"snapshotType", "CSI"},
+           {"datamover", "csi-delta"},
+           {"backupStorageLocation", "default"},
+           {"sourceNamespace", space},
+           {"sourcePVC", claim},
+           {"operationTimeout", "10m0s"},
+           {"csiSnapshot", {{"volumeSnapshot", snapshot}, {"storageClass", "shop-class"}}}}}});
+    api.ClearCalls();
+    return upload;
+  }
+
+  void Cancel(const std::string& name) {
+    api.Mutate({csi::DataUploadType(), "velero", name},
+               [](Json& upload) { upload["spec"]["cancel"] = true; });
+  }
+  Json Upload(const std::string& name = "nightly") const {
+    return api.Find({csi::DataUploadType(), "velero", name}).value_or(Json());
+  }
+  std::string PhaseOf(const std::string& name = "nightly") const {
+    return GetString(Upload(name), {"status", "phase"});
+  }
+  std::string MessageOf(const std::string& name = "nightly") const {
+    return GetString(Upload(name), {"status", "message"});
+  }
+  std::string StemOfUpload(const std::string& name = "nightly") const {
+    return StemOf("DataUpload", csi::Uid(Upload(name)));
+  }
+  std::optional<Json> Pod(const std::string& name = "nightly") const {
+    return api.Find({csi::PodType(), kMover, StemOfUpload(name)});
+  }
+  std::optional<Json> Task(const std::string& name = "nightly") const {
+    return api.Find({VolumeTaskType(), kMover, StemOfUpload(name)});
+  }
+
+  // As a worker writes it.
+  void SetTaskStatus(const std::string& stem, const Json& status) {
+    api.Mutate({VolumeTaskType(), kMover, stem}, [&](Json& task) { task["status"] = status; });
+  }
+  void SetPodStatus(const std::string& stem, const Json& status) {
+    api.Mutate({csi::PodType(), kMover, stem}, [&](Json& pod) { pod["status"] = status; });
+  }
+
+  // Another worker's Pod has the slot of that one on the only node.
+  void TakeRoomOf(const std::string& stem) {
+    const std::string slot = csi::Label(*api.Find({csi::PodType(), kMover, stem}), kSlotLabel);
+    api.Seed(csi::PodType(), {{"metadata",
+                               {{"name", "du-other"},
+                                {"namespace", kMover},
+                                {"labels", {{kTaskLabel, "du-other"}, {kSlotLabel, slot}}}}},
+                              {"spec", {{"nodeName", "node-1"}}},
+                              {"status", {{"phase", "Running"}}}});
+  }
+  void GiveRoom() { api.Remove({csi::PodType(), kMover, "du-other"}); }
+
+  Json Result() const {
+    return {{"snapshot_id", snapshot_id},
+            {"mode_done", "incremental"},
+            {"reason", reason},
+            {"base", "b"},
+            {"logical_bytes", kClaimBytes},
+            {"changed_bytes", 4096},
+            {"read_bytes", 4096},
+            {"audit_bytes", 512},
+            {"stored_bytes", 1024},
+            {"repository_bytes", 65536},
+            {"repository_snapshots", 2},
+            {"file_system", file_system}};
+  }
+  // The worker does what it was made for.
+  void Finish(const std::string& stem) {
+    SetTaskStatus(stem, {{"phase", "Succeeded"},
+                         {"completionTimestamp", "2026-11-22T09:00:00Z"},
+                         {"node", "node-1"},
+                         {"exitCode", exit_code},
+                         {"result", Result()}});
+    SetPodStatus(stem, {{"phase", "Succeeded"}});
+  }
+
+  support::FakeClock clock;
+  support::FakeApiClient api{clock};
+  support::FakeSnapshotController controller{api};
+  support::FakeProvisioner provisioner{api};
+  support::FakeSecureRandom secure_random;
+  CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
+  MoverEnvironment env{.api = api,
+                       .random = Random::Real(),
+                       .secure_random = secure_random,
+                       .mover_namespace = kMover,
+                       .cluster = "c1000000-0000-4000-8000-000000000001",
+                       .image = "csi-delta:test",
+                       .worker_service_account = "csi-delta-worker",
+                       .settings = {}};
+
+ private:
+  void OnPod(const Json& pod) {
+    ++pods_made;
+    const std::string stem = csi::Name(pod);
+    if (worker == Worker::kPending) {
+      return;
+    }
+    api.Mutate({csi::PodType(), kMover, stem}, [](Json& started) {
+      started["spec"]["nodeName"] = "node-1";
+      started["status"] = {{"phase", "Running"}};
+    });
+    SetTaskStatus(stem, {{"phase", "Running"},
+                         {"stage", "transfer"},
+                         {"doneBytes", 1 << 20},
+                         {"totalBytes", kClaimBytes},
+                         {"node", "node-1"}});
+    if (worker == Worker::kSucceeds) {
+      Finish(stem);
+    }
+  }
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,217 @@
+#include "datamover/mover_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "csi/snapshot_types.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using testing::HasSubstr;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+Json Completed(const std::string& claim, absl::Duration ago, const std::string& confirmed) {
+  return {
+      {"metadata",
+       {{"name", "n"},
+        {"namespace", "velero"},
+        {"uid", "u"},
+        {"annotations", {{kKeyConfirmedAnnotation, confirmed}}}}},
+      {"spec",
+       {{"datamover", "csi-delta"},
+        {"backupStorageLocation", "default"},
+        {"sourceNamespace", "app"},
+        {"sourcePVC", claim},
+        {"csiSnapshot", {{"volumeSnapshot", "vs"}}}}},
+      {"status", {{"phase", "Completed"}, {"completionTimestamp", csi::ToRfc3339(kNow - ago)}}}};
+}
+
+TEST(MoverMetricsTest, TheAgeOfAVolumesLastBackupComesFromTheObjects) {
+  MoverMetrics metrics;
+  metrics.Note(Completed("data", absl::Hours(1), "true"));
+  metrics.Note(Completed("data", absl::Hours(3), "false"));  // An older one, seen later.
+  Json failed = Completed("data", absl::ZeroDuration(), "true");
+  failed["status"]["phase"] = "Failed";
+  metrics.Note(failed);
+  metrics.Note(Json::array());
+  const std::string text =
+      metrics.Text(kNow, {.leads = true, .turns = {.moving = 2, .waiting = 5}});
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_last_good_backup_age_seconds{velero_namespace="
+                              "\"velero\",location=\"default\",namespace=\"app\",claim=\"data\"} "
+                              "3600\n"));
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_key_unconfirmed{velero_namespace=\"velero\","
+                              "location=\"default\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_transfers{state=\"waiting\"} 5\n"));
+  metrics.Note(Completed("data", absl::Minutes(1), "false"));
+  EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("location=\"default\"} 1\n"));
+}
+
+TEST(MoverMetricsTest, TheRepositoryIsAsTheNewestUploadLeftIt) {
+  MoverMetrics metrics;
+  const auto note = [&](absl::Duration ago, const char* bytes, const char* snapshots) {
+    Json upload = Completed("data", ago, "true");
+    upload["metadata"]["annotations"]["mover.csi-delta.io/repository-bytes"] = bytes;
+    upload["metadata"]["annotations"]["mover.csi-delta.io/repository-snapshots"] = snapshots;
+    metrics.Note(upload);
+  };
+  constexpr char kData[] =
+      "{velero_namespace=\"velero\",location=\"default\",namespace=\"app\",claim=\"data\"} ";
+  note(absl::Hours(1), "4096", "3");
+  note(absl::Hours(2), "9000", "7");  // An older one, seen later.
+  std::string text = metrics.Text(kNow, {});
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("mover_repository_bytes", kData, "4096\n")));
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("mover_repository_snapshots", kData, "3\n")));
+  note(absl::Minutes(1), "-5", "many");
+  text = metrics.Text(kNow, {});
+  EXPECT_THAT(text, testing::Not(HasSubstr("mover_repository_bytes{")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("mover_repository_snapshots{")));
+}
+
+TEST(MoverMetricsTest, TheAgeOfAVolumesLastRestoreIsOfItsSource) {
+  MoverMetrics metrics;
+  const auto note = [&](const char* phase, absl::Duration ago, const std::string& snapshot_id) {
+    metrics.NoteDownload(
+        {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
+         {"spec",
+          {{"datamover", "csi-delta"},
+           {"backupStorageLocation", "default"},
+           {"sourceNamespace", "app"},
+           {"snapshotID", snapshot_id},
+           {"targetVolume", {{"namespace", "drill"}, {"pvc", "data"}}}}},
+         {"status", {{"phase", phase}, {"completionTimestamp", csi::ToRfc3339(kNow - ago)}}}});
+  };
+  const std::string id =
+      velero::FormatDataReference({.cluster = "c1000000-0000-4000-8000-000000000001",
+                                   .namespace_name = "app",
+                                   .claim_uid = "a1000000-0000-4000-8000-000000000001",
+                                   .snapshot_id = std::string(64, '5'),
+                                   .key = std::string(16, 'a')});
+  note("Completed", absl::Hours(2), id);
+  note("Completed", absl::Hours(5), id);
+  note("Failed", absl::Hours(1), id);
+  note("Completed", absl::Hours(1), "of another mover");
+  EXPECT_THAT(metrics.Text(kNow, {}),
+              HasSubstr("csi_delta_mover_last_restore_age_seconds{velero_namespace=\"velero\","
+                        "location=\"default\",namespace=\"app\",claim=\"data\"} 7200\n"));
+}
+
+TEST(MoverMetricsTest, WhatEndedIsCounted) {
+  MoverMetrics metrics;
+  UploadEnd end;
+  end.phase = velero::DataPhase::kCompleted;
+  end.figures.mode = "full";
+  end.figures.reason_code = "no-parent";
+  end.figures.read_bytes = 4096;
+  end.figures.audit_mismatch = true;
+  metrics.Count(end);
+  end.figures.mode = "incremental";
+  end.pods_lost = 2;
+  metrics.Count(end);
+  end.phase = velero::DataPhase::kFailed;
+  metrics.Count(end);
+  const std::string text = metrics.Text(kNow, {});
+  for (const char* line :
+       {"csi_delta_mover_uploads_total{phase=\"Completed\"} 2\n",
+        "csi_delta_mover_uploads_total{phase=\"Failed\"} 1\n",
+        "csi_delta_mover_bytes_total{kind=\"read\"} 8192\n",
+        "csi_delta_mover_full_uploads_total{reason=\"no-parent\"} 1\n",
+        "csi_delta_mover_audit_mismatches_total 2\n", "csi_delta_mover_worker_pods_lost_total 4\n",
+        "csi_delta_mover_leader 0\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST(MoverMetricsTest, DownloadsAreCounted) {
+  MoverMetrics metrics;
+  metrics.Count(
+      DownloadEnd{.download = {}, .phase = velero::DataPhase::kCompleted, .restored_bytes = 4096});
+  metrics.Count(
+      DownloadEnd{.download = {}, .phase = velero::DataPhase::kFailed, .restored_bytes = 0});
+  const std::string text = metrics.Text(kNow, {});
+  for (const char* line : {"csi_delta_mover_downloads_total{phase=\"Completed\"} 1\n",
+                           "csi_delta_mover_downloads_total{phase=\"Failed\"} 1\n",
+                           "csi_delta_mover_restored_bytes_total 4096\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST(MoverMetricsTest, DeletionsAreToldApartAndTheOldestThatIsNotDoneIsKnown) {
+  const auto deletion = [](const char* phase, const char* trouble, absl::Duration ago) {
+    return DeletionStateOf({{"metadata", {{"creationTimestamp", csi::ToRfc3339(kNow - ago)}}},
+                            {"status", {{"phase", phase}, {"trouble", trouble}, {"attempts", 2}}}});
+  };
+  const std::string text =
+      MoverMetrics().Text(kNow, {.deletions = {deletion("Waiting", "Locked", absl::Seconds(1)),
+                                               deletion("Waiting", "Failed", absl::Hours(1)),
+                                               deletion("Waiting", "Retained", absl::Minutes(2)),
+                                               deletion("InProgress", "", absl::Minutes(1)),
+                                               deletion("Completed", "", absl::Hours(9))},
+                                 .leftover_tasks = 3});
+  for (const char* line : {"csi_delta_mover_deletions{state=\"waiting\"} 1\n",
+                           "csi_delta_mover_deletions{state=\"failing\"} 1\n",
+                           "csi_delta_mover_deletions{state=\"retained\"} 1\n",
+                           "csi_delta_mover_deletions{state=\"running\"} 1\n",
+                           "csi_delta_mover_deletions{state=\"refused\"} 0\n",
+                           "csi_delta_mover_deletions{state=\"done\"} 1\n",
+                           "csi_delta_mover_oldest_deletion_age_seconds 3600\n",
+                           "csi_delta_mover_leftover_tasks 3\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST(MoverMetricsTest, ForeignWordsStayInTheirQuotes) {
+  MoverMetrics metrics;
+  metrics.Note(Completed("a\"} 1\nx \\", absl::Hours(1), "true"));
+  EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("claim=\"a\\\"} 1\\nx \\\\\"} 3600\n"));
+}
+
+std::string Document(const std::string& name) {
+  std::ifstream file(std::string(CSIDELTA_DOCS) + "/" + name);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The names of ours in a text.
+std::set<std::string> FamiliesIn(const std::string& text) {
+  const std::regex form("csi_delta_mover_[a-z_]+");
+  return {std::sregex_token_iterator(text.begin(), text.end(), form), std::sregex_token_iterator()};
+}
+
+TEST(MoverMetricsTest, DocumentsAndAlertsNameNothingElse) {
+  const std::set<std::string> families = FamiliesIn(MoverMetrics().Text(kNow, {}));
+  EXPECT_EQ(FamiliesIn(Document("data-mover-status.md")), families);
+  const std::set<std::string> alerts = FamiliesIn(Document("operations.md"));
+  EXPECT_GE(alerts.size(), 5U);
+  EXPECT_THAT(alerts, testing::Each(testing::AnyOfArray(families)));
+}
+
+TEST(MoverMetricsTest, EveryFamilyHasItsHelpAndItsLineInTheDocument) {
+  const std::string document = Document("data-mover-status.md");
+  const std::string text = MoverMetrics().Text(kNow, {});
+  std::string family;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StartsWith(line, "# HELP ")) {
+      const std::vector<absl::string_view> words = absl::StrSplit(line, absl::MaxSplits(' ', 3));
+      ASSERT_EQ(words.size(), 4U);
+      family = std::string(words[2]);
+      EXPECT_THAT(document, HasSubstr("| `" + family + "` |"));
+    } else if (!line.empty() && !absl::StartsWith(line, "#")) {
+      EXPECT_TRUE(absl::StartsWith(line, family)) << line;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

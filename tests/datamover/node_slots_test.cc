@@ -1,0 +1,52 @@
+#include "datamover/node_slots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "csi/snapshot_types.h"
+
+namespace csidelta::datamover {
+namespace {
+
+Json Pod(int slot, const std::string& node = "", const std::string& phase = "Running") {
+  Json pod = {{"metadata", {{"name", "p"}}}, {"spec", Json::object()}};
+  SetSlot(pod, slot);
+  SetJson(pod, {"spec", "nodeName"}, node);
+  SetJson(pod, {"status", "phase"}, phase);
+  return pod;
+}
+
+TEST(NodeSlotsTest, TheFreestSlotIsTaken) {
+  EXPECT_EQ(FreestSlot({}, 2), 0);
+  EXPECT_EQ(FreestSlot({Pod(0)}, 2), 1);
+  EXPECT_EQ(FreestSlot({Pod(0), Pod(1)}, 2), 0);
+  EXPECT_EQ(FreestSlot({Pod(0), Pod(1), Pod(0)}, 3), 2);
+  EXPECT_EQ(FreestSlot({Pod(0, "n", "Succeeded"), Pod(1)}, 2), 0);
+  EXPECT_EQ(FreestSlot({Pod(7), Json(), Json{{"metadata", 3}}}, 1), 0);
+}
+
+TEST(NodeSlotsTest, APodKeepsAwayFromItsOwnSlot) {
+  Json pod = {{"spec",
+               {{"affinity",
+                 {{"podAntiAffinity",
+                   {{"requiredDuringSchedulingIgnoredDuringExecution",
+                     Json::array({{{"topologyKey", "zone"}}})}}}}}}}};
+  SetSlot(pod, 1);
+  EXPECT_EQ(csi::Label(pod, kSlotLabel), "1");
+  const Json* terms = FindJson(pod, {"spec", "affinity", "podAntiAffinity",
+                                     "requiredDuringSchedulingIgnoredDuringExecution"});
+  ASSERT_NE(terms, nullptr);
+  ASSERT_EQ(terms->size(), 2U) << "what the settings ask for stays";
+  EXPECT_EQ(GetString((*terms)[0], {"topologyKey"}), "kubernetes.io/hostname");
+  EXPECT_EQ(GetString((*terms)[0], {"labelSelector", "matchLabels", kSlotLabel}), "1");
+}
+
+TEST(NodeSlotsTest, WhoWaitsForAnotherOfItsSlotIsKnown) {
+  EXPECT_TRUE(WaitsForSlot(Pod(0), {Pod(0), Pod(0, "node-1")}));
+  EXPECT_FALSE(WaitsForSlot(Pod(0), {Pod(0), Pod(1, "node-1")}));
+  EXPECT_FALSE(WaitsForSlot(Pod(0), {Pod(0, "node-1", "Failed")}));
+  EXPECT_FALSE(WaitsForSlot(Pod(0, "node-2"), {Pod(0, "node-1")}));
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

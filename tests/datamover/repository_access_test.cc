@@ -1,0 +1,385 @@
+#include "datamover/repository_access.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "csi/snapshot_types.h"
+#include "datamover/keyring.h"
+#include "datamover/location_settings.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+constexpr char kCloud[] = "[default]\naws_access_key_id=id\naws_secret_access_key=shh\n";
+constexpr char kPath[] = "plugins/csi-delta/cluster/app/claim";
+
+class RepositoryAccessTest : public testing::Test {
+ protected:
+  RepositoryAccessTest() {
+    location_ = {
+        {"metadata", {{"name", "default"}, {"namespace", "velero"}}},
+        {"spec",
+         {{"provider", "aws"},
+          {"objectStorage", {{"bucket", "b"}, {"prefix", "p"}}},
+          {"config",
+           {{"region", "minio"}, {"s3Url", "http://s3:9000/"}, {"s3ForcePathStyle", "true"}}},
+          {"credential", {{"name", "creds"}, {"key", "cloud"}}}}}};
+    SeedSecret("creds", "cloud", kCloud);
+  }
+
+  void SeedSecret(const std::string& name, const std::string& key, const std::string& text) {
+    api_.Seed(csi::SecretType(), {{"metadata", {{"name", name}, {"namespace", "velero"}}},
+                                  {"data", {{key, absl::Base64Escape(text)}}}});
+  }
+  void Config(const char* setting, const char* value) {
+    location_["spec"]["config"][setting] = value;
+  }
+  absl::StatusOr<RepositoryAccess> Open(bool for_writing, const std::string& required_key = "") {
+    api_.Seed(StorageLocationType(), location_);
+    return OpenRepositoryAccess(CallContext(), api_,
+                                {.velero_namespace = "velero",
+                                 .location = "default",
+                                 .mover_namespace = "mover",
+                                 .repository_path = kPath,
+                                 .for_writing = for_writing,
+                                 .required_key = required_key},
+                                random_);
+  }
+  std::vector<std::string> FlagsOf() {
+    const auto access = Open(/*for_writing=*/true);
+    EXPECT_THAT(access, IsOk());
+    return access.ok() ? access->flags : std::vector<std::string>();
+  }
+
+  support::FakeApiClient api_;
+  support::FakeSecureRandom random_;
+  Json location_;
+};
+
+TEST_F(RepositoryAccessTest, GivesWhatAWorkerNeedsAndNoMore) {
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_THAT(access->flags, ElementsAre("--repo", absl::StrCat("s3:http://s3:9000/b/p/", kPath),
+                                         "-o", "s3.region=minio", "-o", "s3.bucket-lookup=path",
+                                         "--keyring-file", "/secrets/keyring"));
+  EXPECT_THAT(access->env,
+              UnorderedElementsAre(Pair("AWS_SHARED_CREDENTIALS_FILE", "/secrets/cloud")));
+  ASSERT_EQ(access->secret_data.size(), 2U);
+  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kCloud);
+  const auto keyring = ParseKeyringFile(access->secret_data.at("keyring").Reveal());
+  ASSERT_THAT(keyring, IsOk());
+  EXPECT_EQ(access->key_fingerprint, keyring->newest().fingerprint);
+  EXPECT_FALSE(access->key_confirmed);
+}
+
+TEST_F(RepositoryAccessTest, TheSecretHoldsIt) {
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  const Json secret = MakeAccessSecret("mover", "du-1", {{"l", "v"}}, {{"name", "du-1"}}, *access);
+  EXPECT_EQ(GetString(secret, {"metadata", "name"}), "du-1");
+  EXPECT_EQ(GetString(secret, {"data", "cloud"}), absl::Base64Escape(kCloud));
+  EXPECT_EQ(secret.at("metadata").at("ownerReferences").at(0).at("name"), "du-1");
+}
+
+TEST_F(RepositoryAccessTest, HonoursTheSettingsOfTheLocation) {
+  Config("profile", "backup");
+  Config("insecureSkipTLSVerify", "true");
+  Config("kmsKeyId", "key-1");
+  location_["spec"]["objectStorage"]["caCert"] = absl::Base64Escape("pem");
+  SeedSecret("creds", "cloud", "[backup]\naws_access_key_id=id\naws_secret_access_key=shh\n");
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_THAT(access->flags, Contains("--insecure-tls"));
+  EXPECT_THAT(access->flags, Contains("s3.sse=aws:kms"));
+  EXPECT_THAT(access->flags, Contains("s3.sse-kms-key-id=key-1"));
+  EXPECT_THAT(access->flags, Contains("--add-cacert"));
+  EXPECT_THAT(access->flags, Not(Contains("--cacert")));
+  EXPECT_THAT(access->flags, Contains("/secrets/ca.crt"));
+  EXPECT_EQ(access->secret_data.at("ca.crt").Reveal(), "pem");
+  EXPECT_THAT(access->env, Contains(Pair("AWS_PROFILE", "backup")));
+}
+
+TEST_F(RepositoryAccessTest, EncryptionOfTheBucketsOwnIsAskedFor) {
+  Config("serverSideEncryption", "AES256");
+  EXPECT_THAT(FlagsOf(), Contains("s3.sse=AES256"));
+}
+
+TEST_F(RepositoryAccessTest, ACertificateMayLieInASecret) {
+  location_["spec"]["objectStorage"]["caCertRef"] = {{"name", "ca"}, {"key", "tls"}};
+  EXPECT_THAT(Open(/*for_writing=*/true), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                   HasSubstr("Secret velero/ca is not there")));
+  SeedSecret("ca", "tls", "pem");
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_EQ(access->secret_data.at("ca.crt").Reveal(), "pem");
+}
+
+TEST_F(RepositoryAccessTest, BucketsAreAskedForAsVeleroDoes) {
+  Config("s3ForcePathStyle", "false");
+  EXPECT_THAT(FlagsOf(), Contains("s3.bucket-lookup=dns"));
+  Config("s3Url", "http://127.0.0.1:9000");
+  EXPECT_THAT(FlagsOf(), Contains("s3.bucket-lookup=auto"));
+  Config("s3Url", "http://[::1]:9000");
+  EXPECT_THAT(FlagsOf(), Contains("s3.bucket-lookup=auto"));
+  Config("s3Url", "https://s3.example");
+  location_["spec"]["objectStorage"]["bucket"] = "with.dots";
+  EXPECT_THAT(FlagsOf(), Contains("s3.bucket-lookup=auto"));
+}
+
+TEST_F(RepositoryAccessTest, WithoutAUrlItIsAwsOfTheRegion) {
+  location_["spec"]["config"] = {{"region", "eu-west-1"}};
+  EXPECT_THAT(FlagsOf(),
+              Contains(absl::StrCat("s3:https://s3.eu-west-1.amazonaws.com/b/p/", kPath)));
+  location_["spec"]["config"] = {{"region", "cn-north-1"}};
+  EXPECT_THAT(FlagsOf(),
+              Contains(absl::StrCat("s3:https://s3.cn-north-1.amazonaws.com.cn/b/p/", kPath)));
+  location_["spec"]["config"] = Json::object();
+  location_["spec"]["objectStorage"].erase("prefix");
+  EXPECT_THAT(FlagsOf(), Contains(absl::StrCat("s3:https://s3.amazonaws.com/b/", kPath)));
+}
+
+TEST_F(RepositoryAccessTest, VelerosOwnCredentialsCountWhereTheLocationNamesNone) {
+  location_["spec"].erase("credential");
+  const auto own = Open(/*for_writing=*/true);
+  ASSERT_THAT(own, IsOk());
+  EXPECT_THAT(own->env, IsEmpty());
+  EXPECT_FALSE(own->secret_data.contains("cloud"));
+  SeedSecret("cloud-credentials", "cloud", kCloud);
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kCloud);
+}
+
+TEST_F(RepositoryAccessTest, ACredentialThatIsNotThereIsNotReplaced) {
+  location_["spec"]["credential"] = {{"name", "gone"}, {"key", "cloud"}};
+  SeedSecret("cloud-credentials", "cloud", kCloud);
+  EXPECT_THAT(Open(/*for_writing=*/true),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("velero/default: Secret velero/gone is not there")));
+  location_["spec"]["credential"] = {{"name", "creds"}, {"key", "other"}};
+  EXPECT_THAT(Open(/*for_writing=*/true),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("creds has no key other")));
+}
+
+TEST_F(RepositoryAccessTest, CredentialsThatDoNotReadAreNamedAndNotShown) {
+  SeedSecret("creds", "cloud", "[default]\naws_secret_access_key shh\n");
+  EXPECT_THAT(Open(/*for_writing=*/true),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("Secret velero/creds, key cloud"), Not(HasSubstr("shh")))));
+}
+
+TEST_F(RepositoryAccessTest, OtherProvidersAreRefusedByName) {
+  location_["spec"]["provider"] = "velero.io/azure";
+  EXPECT_THAT(Open(/*for_writing=*/true),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("velero/default"), HasSubstr("\"velero.io/azure\""),
+                             HasSubstr("back up to such a location"))));
+  location_["spec"]["provider"] = "velero.io/aws";
+  EXPECT_THAT(Open(/*for_writing=*/true), IsOk());
+}
+
+TEST_F(RepositoryAccessTest, SettingsThatCannotBeHonouredAreRefusedByName) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"customerKeyEncryptionFile", "/k"},
+      {"customerKeyEncryptionSecret", "s/k"},
+      {"s3ForcePathStyle", "yes"},
+      {"insecureSkipTLSVerify", "on"},
+      {"checksumAlgorithm", "MD4"},
+      {"tagging", "a"},
+      {"tagging", "a=1&b=2=3"},
+      {"tagging", "a=1\r\nx-amz-acl: public-read"},
+      {"tagging", "a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1&j=1&k=1"},
+      {"storageClass", "GLACIER"},
+      {"line\nbreak", "x"}};
+  const Json config = location_["spec"]["config"];
+  for (const auto& [key, value] : cases) {
+    location_["spec"]["config"] = config;
+    Config(key, value);
+    EXPECT_THAT(Open(/*for_writing=*/true),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("BackupStorageLocation velero/default: config."),
+                               HasSubstr(absl::CHexEscape(key)))))
+        << key << value;
+  }
+}
+
+// What follows the slash would be taken for a folder, in a bucket that is somebody else's.
+TEST_F(RepositoryAccessTest, ABucketsNameIsTakenWholeOrRefused) {
+  for (const char* bucket : {"p/q", "velero/", "/velero"}) {
+    location_["spec"]["objectStorage"]["bucket"] = bucket;
+    EXPECT_THAT(Open(/*for_writing=*/true), StatusIs(absl::StatusCode::kFailedPrecondition))
+        << bucket;
+  }
+}
+
+TEST_F(RepositoryAccessTest, SettingsOfNoMatterDoNotMatter) {
+  const std::vector<std::string> flags = FlagsOf();
+  for (const LocationSetting& setting : LocationSettings()) {
+    if (setting.use == LocationSetting::Use::kNoMatter) {
+      Config(std::string(setting.key).c_str(), "x");
+    }
+  }
+  Config("credentialsFile", "/tmp/credentials/velero/creds-cloud");  // Beside spec.credential.
+  Config("customerKeyEncryptionSecret", "");
+  for (const char* algorithm : {"", "CRC32", "SHA256"}) {
+    Config("checksumAlgorithm", algorithm);
+    EXPECT_EQ(FlagsOf(), flags);
+  }
+}
+
+TEST_F(RepositoryAccessTest, AFileInVelerosPodIsNoCredentialOfAWorker) {
+  location_["spec"].erase("credential");
+  Config("credentialsFile", "/credentials/cloud");
+  EXPECT_THAT(Open(/*for_writing=*/true),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("config.credentialsFile"), HasSubstr("spec.credential"))));
+}
+
+TEST_F(RepositoryAccessTest, TagsReachEveryObject) {
+  Config("tagging", "team=a&cost=b");
+  EXPECT_THAT(FlagsOf(), Contains("s3.tagging=team=a&cost=b"));
+}
+
+TEST_F(RepositoryAccessTest, ACertificateInTheSettingsCountsWhereThereIsNoOther) {
+  Config("caCert", "of the settings");
+  EXPECT_EQ(Open(/*for_writing=*/true)->secret_data.at("ca.crt").Reveal(), "of the settings");
+  location_["spec"]["objectStorage"]["caCert"] = absl::Base64Escape("pem");
+  EXPECT_EQ(Open(/*for_writing=*/true)->secret_data.at("ca.crt").Reveal(), "pem");
+}
+
+TEST_F(RepositoryAccessTest, AnAccessModeThatIsUnknownIsNotTakenForWritable) {
+  location_["spec"]["accessMode"] = "readonly";
+  EXPECT_THAT(Open(/*for_writing=*/true),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("spec.accessMode")));
+  location_["spec"]["accessMode"] = "ReadWrite";
+  EXPECT_THAT(Open(/*for_writing=*/true), IsOk());
+}
+
+TEST_F(RepositoryAccessTest, TheDocumentationHasARowForEachSetting) {
+  std::ifstream file(CSIDELTA_DOCS "/data-mover-settings.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  for (const LocationSetting& setting : LocationSettings()) {
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("| `", setting.key, "` | ", TextOf(setting.use), " | ",
+                                             setting.how, " |")));
+  }
+}
+
+class AccessKeeperTest : public RepositoryAccessTest {
+ protected:
+  AccessKeeperTest() {
+    clock_.SetAutoAdvance(true);
+    ctx_.clock = &clock_;
+    const auto access = Open(/*for_writing=*/true);
+    api_.Seed(csi::SecretType(),
+              MakeAccessSecret("mover", "du-1", {}, {{"name", "du-1"}}, *access));
+    Keep();
+  }
+
+  void Keep() {
+    keeper_.Keep(ctx_, api_,
+                 {.velero_namespace = "velero", .location = "default", .mover_namespace = "mover"},
+                 "du-1");
+  }
+  std::string Held(const char* file) {
+    std::string text;
+    absl::Base64Unescape(
+        GetString(*api_.Find({csi::SecretType(), "mover", "du-1"}), {"data", file}), &text);
+    return text;
+  }
+  static std::string Cloud(absl::string_view id) {
+    return absl::StrCat("[default]\naws_access_key_id=", id, "\naws_secret_access_key=shh\n");
+  }
+
+  support::FakeClock clock_;
+  CallContext ctx_;
+  AccessKeeper keeper_;
+};
+
+TEST_F(AccessKeeperTest, AWorkerThatRunsGetsCredentialsThatAreExchanged) {
+  const std::string keys = Held("keyring");
+  SeedSecret("creds", "cloud", Cloud("new"));
+  clock_.Advance(kAccessKeptEvery);
+  Keep();
+  EXPECT_EQ(Held("cloud"), Cloud("new"));
+  EXPECT_EQ(Held("keyring"), keys);
+}
+
+TEST_F(AccessKeeperTest, LooksNowAndThen) {
+  SeedSecret("creds", "cloud", Cloud("new"));
+  Keep();
+  EXPECT_EQ(Held("cloud"), kCloud);
+}
+
+TEST_F(AccessKeeperTest, AWorkerKeepsWhatItHasWhenTheLocationCannotBeRead) {
+  for (const char* key : {"cloud", "another"}) {
+    SeedSecret("creds", key, "no credentials");
+    clock_.Advance(kAccessKeptEvery);
+    Keep();
+    EXPECT_EQ(Held("cloud"), kCloud);
+  }
+}
+
+TEST_F(RepositoryAccessTest, AReadOnlyLocationIsNeverWrittenTo) {
+  ASSERT_THAT(Open(/*for_writing=*/true), IsOk());
+  location_["spec"]["accessMode"] = "ReadOnly";
+  EXPECT_THAT(Open(/*for_writing=*/true),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ReadOnly")));
+  const auto access = Open(/*for_writing=*/false);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_THAT(access->flags, Contains("--no-lock"));
+}
+
+TEST_F(RepositoryAccessTest, ReadingNeedsTheKeyThatTheDataWasWrittenWith) {
+  EXPECT_THAT(Open(/*for_writing=*/false),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("mover-key import")));
+  const auto written = Open(/*for_writing=*/true);
+  ASSERT_THAT(written, IsOk());
+  EXPECT_THAT(Open(/*for_writing=*/false, written->key_fingerprint), IsOk());
+  EXPECT_THAT(Open(/*for_writing=*/false, "0123456789abcdef"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("written with key 0123456789abcdef"),
+                             HasSubstr("mover-key import"))));
+}
+
+TEST_F(RepositoryAccessTest, HostileAddressesAreRefused) {
+  for (const char* url :
+       {"ftp://host", "http://host/path", "host", "http://user:pw@host", "http://"}) {
+    Config("s3Url", url);
+    EXPECT_THAT(Open(/*for_writing=*/true), StatusIs(absl::StatusCode::kFailedPrecondition)) << url;
+  }
+  Config("s3Url", "http://host");
+  location_["spec"]["objectStorage"]["bucket"] = "../other";
+  EXPECT_THAT(Open(/*for_writing=*/true), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(RepositoryAccessTest, ALocationThatIsGoneIsNotFound) {
+  EXPECT_THAT(OpenRepositoryAccess(CallContext(), api_,
+                                   {.velero_namespace = "velero", .location = "gone"}, random_),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("velero/gone")));
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

@@ -1,0 +1,254 @@
+#include "datamover/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "csi/exposed_snapshot.h"
+#include "csi/snapshot_types.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
+  for (const char* text : {"", "  \n", "{}"}) {
+    const auto settings = ParseMoverSettings(text);
+    ASSERT_THAT(settings, IsOk());
+    EXPECT_EQ(settings->prepare_timeout, absl::Minutes(30));
+    EXPECT_EQ(settings->on_fallback, "warn");
+    EXPECT_EQ(settings->worker.resources.memory_limit, "256Mi");
+    EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6));
+  }
+}
+
+TEST(MoverSettings, SayWhatIsWritten) {
+  const auto settings = ParseMoverSettings(R"({
+    "prepareTimeout": "45m", "onFallback": "fail", "limits": {"total": 4, "perNode": 1},
+    "restore": {"ignoreDelayBinding": true},
+    "storageClasses": {"fast": {"intermediateClass": "cheap", "readOnlyMany": true, "limit": 2,
+                                "nodeSelector": {"disk": "ssd"}}},
+    "drivers": {"csi.vsphere.vmware.com": {"keepBase": true}, "d": {"keepBase": false}, "e": {}},
+    "worker": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+               "scratchSize": "4Gi", "supplementalGroups": [6, 994], "priorityClassName": "low",
+               "imagePullPolicy": "Never", "imagePullSecrets": ["pull"], "podLabels": {"a": "b"},
+               "podAnnotations": {"c": "d e"}, "nodeSelector": {"role": "backup"},
+               "tolerations": [{"key": "x", "operator": "Exists", "tolerationSeconds": 5}],
+               "affinity": {"podAntiAffinity": {}}}})");
+  ASSERT_THAT(settings, IsOk());
+  EXPECT_EQ(settings->prepare_timeout, absl::Minutes(45));
+  EXPECT_EQ(settings->on_fallback, "fail");
+  EXPECT_EQ(settings->transfers_max, 4);
+  EXPECT_EQ(settings->transfers_per_node_max, 1);
+  EXPECT_TRUE(settings->ignore_delay_binding);
+  const StorageClassSettings fast = ForStorageClass(*settings, "fast");
+  EXPECT_EQ(fast.intermediate_class, "cheap");
+  EXPECT_TRUE(fast.read_only_many);
+  EXPECT_EQ(fast.transfers_max, 2);
+  EXPECT_EQ(fast.node_selector.at("disk"), "ssd");
+  EXPECT_EQ(ForStorageClass(*settings, "other").transfers_max, 0);
+  EXPECT_TRUE(KeepsBase(*settings, "csi.vsphere.vmware.com"));
+  EXPECT_FALSE(KeepsBase(*settings, "d"));
+  EXPECT_TRUE(KeepsBase(*settings, "e"));
+  EXPECT_EQ(MemoryBudgetBytes(settings->worker.resources), (int64_t{2} << 30) - (32 << 20));
+  EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6, 994));
+  EXPECT_EQ(settings->worker.tolerations.size(), 1U);
+}
+
+TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
+  struct Case {
+    const char* text;
+    const char* path;
+  };
+  for (const Case& test : std::vector<Case>{
+           {R"({"prepareTimeout": "30s"})", "prepareTimeout: \\\"30s\\\""},
+           {R"({"prepareTimeout": 30})", "prepareTimeout: 30"},
+           {R"({"onFallback": "maybe"})", "onFallback"},
+           {R"({"limits": {"total": 0}})", "limits.total: 0"},
+           {R"({"limits": {"total": 1.5}})", "limits.total: 1.5"},
+           {R"({"limits": {"perNode": 100000}})", "limits.perNode"},
+           {R"({"limits": []})", "limits: []"},
+           {R"({"restore": {"ignoreDelayBinding": "yes"}})", "restore.ignoreDelayBinding"},
+           {R"({"storageClasses": {"fast": 1}})", "storageClasses.fast"},
+           {R"({"storageClasses": {"fast": {"limit": -1}}})", "storageClasses.fast.limit"},
+           {R"({"drivers": {"d": {"keepBase": 1}}})", "drivers.d.keepBase"},
+           {R"({"worker": {"scratchSize": "much"}})", "worker.scratchSize"},
+           {R"({"worker": {"scratchSize": "-1Gi"}})", "worker.scratchSize"},
+           {R"({"worker": {"supplementalGroups": [0]}})", "worker.supplementalGroups"},
+           {R"({"worker": {"supplementalGroups": 6}})", "worker.supplementalGroups"},
+           {R"({"worker": {"resources": {"limits": {"memory": "64Mi"}}}})", "128Mi"},
+           {R"({"worker": {"imagePullPolicy": "Sometimes"}})", "worker.imagePullPolicy"},
+           {R"({"worker": {"imagePullSecrets": [1]}})", "worker.imagePullSecrets"},
+           {R"({"worker": {"podLabels": {"velero.io/data-upload": "x"}}})", "podLabels.velero.io"},
+           {R"({"worker": {"podLabels": {"mover.csi-delta.io/task": "x"}}})", "podLabels.mover"},
+           {R"({"worker": {"podLabels": {"a": "no space"}}})", "worker.podLabels.a"},
+           {R"({"worker": {"podAnnotations": {"a": 1}}})", "worker.podAnnotations.a"},
+           {R"({"worker": {"tolerations": [{"kee": "x"}]}})", "worker.tolerations"},
+           {R"({"worker": {"affinity": {"nodeAffinity": 1}}})", "worker.affinity.nodeAffinity"},
+           {R"([])", ""},
+           {R"({)", ""}}) {
+    EXPECT_THAT(ParseMoverSettings(test.text),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(test.path)))
+        << test.text;
+  }
+}
+
+TEST(MoverSettings, ThoseThatThereAreNotAreRefusedByName) {
+  EXPECT_THAT(ParseMoverSettings(R"({"limits": {"perVolume": 1}})"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("limits.perVolume"), HasSubstr("perNode, total"))));
+  EXPECT_THAT(ParseMoverSettings(R"({"\u0001": 1})"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\\x01")));
+}
+
+TEST(MoverSettings, AreReadFromTheirConfigMapEachTime) {
+  support::FakeApiClient api;
+  EXPECT_THAT(ReadMoverSettings({}, api, "mover"), IsOk());
+  Json config_map = {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", "mover"}}},
+                     {"data", {{"config.json", R"({"onFallback": "fail"})"}}}};
+  api.Seed(csi::ConfigMapType(), config_map);
+  EXPECT_EQ(ReadMoverSettings({}, api, "mover")->on_fallback, "fail");
+  config_map["data"]["config.json"] = R"({"onFallback": "fails"})";
+  api.Seed(csi::ConfigMapType(), config_map);
+  EXPECT_THAT(ReadMoverSettings({}, api, "mover"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("mover/csi-delta-mover"), HasSubstr("onFallback"))));
+}
+
+// --- The schema beside the parser
+
+Json Resolve(const Json& schema, const Json& node) {
+  const std::string reference = GetString(node, {"$ref"});
+  return reference.empty()
+             ? node
+             : *FindJson(schema, {"definitions", reference.substr(reference.rfind('/') + 1)});
+}
+
+struct Leaf {
+  std::vector<std::string> path;
+  Json node;
+  std::string description;
+};
+
+// Every key that is no section, with where it stands; "*" stands for a name.
+void Collect(const Json& schema, const Json& node, std::vector<std::string> path,
+             std::vector<Leaf>& leaves) {
+  const Json resolved = Resolve(schema, node);
+  const bool is_section = resolved.contains("properties") && !node.contains("description");
+  if (is_section) {
+    EXPECT_EQ(resolved["additionalProperties"], false) << absl::StrJoin(path, ".");
+    for (const auto& [key, value] : resolved["properties"].items()) {
+      std::vector<std::string> inner = path;
+      inner.push_back(key);
+      Collect(schema, value, inner, leaves);
+    }
+  } else if (const Json* each = FindJson(resolved, {"additionalProperties", "properties"});
+             each != nullptr) {
+    for (const auto& [key, value] : each->items()) {
+      std::vector<std::string> inner = path;
+      inner.insert(inner.end(), {"*", key});
+      Collect(schema, value, inner, leaves);
+    }
+  } else {
+    leaves.push_back({path, resolved, GetString(node, {"description"})});
+  }
+}
+
+std::vector<Leaf> SchemaLeaves() {
+  const auto schema = ParseJson(ReadFile(CSIDELTA_CHART "/files/settings.schema.json"));
+  EXPECT_THAT(schema, IsOk());
+  std::vector<Leaf> leaves;
+  Collect(*schema, *schema, {}, leaves);
+  return leaves;
+}
+
+Json At(const std::vector<std::string>& path, Json value) {
+  for (auto step = path.rbegin(); step != path.rend(); ++step) {
+    value = Json{{*step == "*" ? "some-name" : *step, value}};
+  }
+  return value;
+}
+
+Json SomeLegalValue(const Json& node) {
+  if (node.contains("enum")) {
+    return node["enum"].back();
+  }
+  const std::string type = GetString(node, {"type"});
+  if (type == "integer") {
+    return 7;
+  }
+  if (type == "boolean") {
+    return true;
+  }
+  if (type == "array") {
+    return Json::array();
+  }
+  if (type == "object") {
+    return Json::object();
+  }
+  const std::string pattern = GetString(node, {"pattern"});
+  if (pattern.empty()) {
+    return "name";
+  }
+  return absl::StrContains(pattern, "(s|m|h)") ? "1h" : "512Mi";
+}
+
+TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
+  const std::vector<Leaf> leaves = SchemaLeaves();
+  EXPECT_EQ(leaves.size(), 24U);
+  for (const Leaf& leaf : leaves) {
+    const std::string path = absl::StrJoin(leaf.path, ".");
+    EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node)))), IsOk())
+        << path;
+    EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, nullptr))),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << path;
+    std::vector<std::string> misspelt = leaf.path;
+    misspelt.back() += "x";
+    EXPECT_THAT(ParseMoverSettings(DumpJson(At(misspelt, SomeLegalValue(leaf.node)))),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no such setting")))
+        << path;
+  }
+}
+
+TEST(MoverSettings, TheDocumentationTellsEachKeyAndTheTables) {
+  const std::string page = ReadFile(CSIDELTA_DOCS "/data-mover-settings.md");
+  for (const Leaf& leaf : SchemaLeaves()) {
+    std::string path = absl::StrJoin(leaf.path, ".");
+    const std::string row = absl::StrCat("| `", path, "` | ");
+    EXPECT_THAT(page, HasSubstr(row));
+    if (!leaf.description.empty()) {
+      EXPECT_THAT(page, HasSubstr(leaf.description)) << path;
+    }
+  }
+  for (const CostlyBase& base : CostlyBases()) {
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("| `", base.driver, "` | ", base.reason, " |")));
+  }
+  for (const absl::string_view driver : csi::FileOnlyDrivers()) {
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("`", driver, "`")));
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

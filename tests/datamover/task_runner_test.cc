@@ -1,0 +1,256 @@
+#include "datamover/task_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stop_token>
+#include <thread>
+
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::StatusIs;
+using testing::HasSubstr;
+
+const absl::Status kAway = absl::UnavailableError("connection refused");
+
+VerbEnd Done(Json result = {}) {
+  return {.kind = VerbEnd::Kind::kDone, .exit_code = 0, .message = "", .result = std::move(result)};
+}
+
+// Waits until it is stopped, as a long transfer does.
+VerbEnd UntilStopped(const CallContext& ctx, const TaskProgress& /*progress*/) {
+  Clock::Real().SleepUntil(absl::InfiniteFuture(), ctx.stop);
+  return {
+      .kind = VerbEnd::Kind::kStopped, .exit_code = 130, .message = "interrupted", .result = {}};
+}
+
+class TaskRunnerTest : public testing::Test {
+ protected:
+  TaskRunnerTest() : api_(clock_) {
+    clock_.SetAutoAdvance(true);
+    api_.SetStatusSubresource("volumetasks", true);
+    task_ = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
+    api_.Seed(VolumeTaskType(),
+              MakeVolumeTask("mover", "du-1",
+                             {.kind = TaskKind::kUpload, .subject = {}, .volume = {}}, {}));
+  }
+
+  CallContext Context(std::stop_token stop = {}) const {
+    CallContext ctx;
+    ctx.clock = &clock_;
+    ctx.stop = std::move(stop);
+    return ctx;
+  }
+  absl::StatusOr<TaskPhase> Run(const RunVerb& run, std::stop_token stop = {}) {
+    return RunTask(Context(std::move(stop)), api_, task_, "node-a", run);
+  }
+  VolumeTaskStatus Status() const { return TaskStatusOf(api_.Find(task_).value_or(Json())); }
+  void Cancel() {
+    api_.Mutate(task_, [](Json& task) { task["spec"]["cancel"] = true; });
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_;
+  k8s::ObjectKey task_;
+};
+
+TEST_F(TaskRunnerTest, SaysHowItEnded) {
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress& progress) {
+                progress("transfer", 5, 7);
+                return Done({{"snapshot_id", "abc"}});
+              }),
+              IsOkAndHolds(TaskPhase::kSucceeded));
+  const VolumeTaskStatus status = Status();
+  EXPECT_EQ(status.phase, TaskPhase::kSucceeded);
+  EXPECT_EQ(status.stage, "transfer");
+  EXPECT_EQ(status.done_bytes, 5);
+  EXPECT_EQ(status.total_bytes, 7);
+  EXPECT_EQ(status.exit_code, 0);
+  EXPECT_EQ(status.node, "node-a");
+  EXPECT_TRUE(status.started_at.has_value());
+  EXPECT_TRUE(status.completed_at.has_value());
+  EXPECT_EQ(GetString(status.result, {"snapshot_id"}), "abc");
+}
+
+TEST_F(TaskRunnerTest, AFailureKeepsItsSentence) {
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) {
+                return VerbEnd{.kind = VerbEnd::Kind::kFailed,
+                               .exit_code = 12,
+                               .message = "no key opens it",
+                               .result = {}};
+              }),
+              IsOkAndHolds(TaskPhase::kFailed));
+  EXPECT_EQ(Status().exit_code, 12);
+  EXPECT_EQ(Status().message, "no key opens it");
+}
+
+TEST_F(TaskRunnerTest, AWishToCancelEndsIt) {
+  EXPECT_THAT(Run([&](const CallContext& ctx, const TaskProgress& progress) {
+                Cancel();
+                return UntilStopped(ctx, progress);
+              }),
+              IsOkAndHolds(TaskPhase::kCanceled));
+  EXPECT_EQ(Status().phase, TaskPhase::kCanceled);
+}
+
+TEST_F(TaskRunnerTest, APodThatHasToEndIsNoCancel) {
+  std::stop_source pod;
+  EXPECT_THAT(Run(
+                  [&](const CallContext& ctx, const TaskProgress& progress) {
+                    pod.request_stop();
+                    return UntilStopped(ctx, progress);
+                  },
+                  pod.get_token()),
+              IsOkAndHolds(TaskPhase::kInterrupted));
+  EXPECT_EQ(Status().phase, TaskPhase::kInterrupted);
+}
+
+// The controller asks to cancel, and deletes the Pod at once.
+TEST_F(TaskRunnerTest, OfCancelAndEndOfThePodCancelCounts) {
+  std::stop_source pod;
+  api_.Forbid("watch", "volumetasks");
+  EXPECT_THAT(Run(
+                  [&](const CallContext& ctx, const TaskProgress& progress) {
+                    pod.request_stop();
+                    const VerbEnd end = UntilStopped(ctx, progress);
+                    Cancel();
+                    return end;
+                  },
+                  pod.get_token()),
+              IsOkAndHolds(TaskPhase::kCanceled));
+}
+
+TEST_F(TaskRunnerTest, WhatWasDoneIsNotDoneAgain) {
+  for (const char* phase : {"Succeeded", "Failed", "Canceled"}) {
+    api_.Mutate(task_, [&](Json& task) { task["status"]["phase"] = phase; });
+    const auto ended = Run([](const CallContext&, const TaskProgress&) -> VerbEnd {
+      ADD_FAILURE() << "it ran again";
+      return Done();
+    });
+    ASSERT_THAT(ended, IsOk());
+    EXPECT_EQ(ToString(*ended), phase);
+  }
+}
+
+TEST_F(TaskRunnerTest, AnInterruptedOneRunsAgainAndForgetsTheEndBefore) {
+  const Json before = {{"phase", "Interrupted"},
+                       {"message", "interrupted"},
+                       {"exitCode", 130},
+                       {"startTimestamp", "2026-01-01T00:00:00Z"}};
+  api_.Mutate(task_, [&](Json& task) { task["status"] = before; });
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) { return Done(); }),
+              IsOkAndHolds(TaskPhase::kSucceeded));
+  EXPECT_EQ(Status().message, "");
+  EXPECT_EQ(Status().exit_code, 0);
+  EXPECT_EQ(absl::FormatTime(absl::RFC3339_sec, *Status().started_at, absl::UTCTimeZone()),
+            "2026-01-01T00:00:00+00:00");
+}
+
+TEST_F(TaskRunnerTest, OneThatIsCancelledBeforeItBeginsDoesNotBegin) {
+  Cancel();
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) -> VerbEnd {
+                ADD_FAILURE() << "it ran";
+                return Done();
+              }),
+              IsOkAndHolds(TaskPhase::kCanceled));
+}
+
+TEST_F(TaskRunnerTest, ATaskThatIsNotThereIsNotRun) {
+  api_.Remove(task_);
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) -> VerbEnd {
+                ADD_FAILURE() << "it ran";
+                return Done();
+              }),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("du-1")));
+}
+
+TEST_F(TaskRunnerTest, ATaskThatIsDeletedEndsTheVerb) {
+  EXPECT_THAT(Run([&](const CallContext& ctx, const TaskProgress& progress) {
+                api_.Remove(task_);
+                return UntilStopped(ctx, progress);
+              }),
+              IsOkAndHolds(TaskPhase::kNone));
+}
+
+TEST_F(TaskRunnerTest, TheVerbGoesOnWhileTheServerIsAwayAndItsEndIsInsistedOn) {
+  EXPECT_THAT(Run([&](const CallContext&, const TaskProgress&) {
+                api_.FailNext("patch", "volumetasks", kAway, 40);
+                return Done();
+              }),
+              IsOkAndHolds(TaskPhase::kSucceeded));
+  EXPECT_EQ(Status().phase, TaskPhase::kSucceeded);
+}
+
+TEST_F(TaskRunnerTest, InsistingHasAnEnd) {
+  EXPECT_THAT(Run([&](const CallContext&, const TaskProgress&) {
+                api_.FailNext("patch", "volumetasks", kAway, 100'000);
+                return Done();
+              }),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+}
+
+TEST_F(TaskRunnerTest, AResultThatIsNotTakenIsLeftOut) {
+  api_.SetInterceptor([](const support::ApiCall& call, const Json* body) {
+    return call.verb == "patch" && FindJson(*body, {"status", "result", "x"}) != nullptr
+               ? absl::InvalidArgumentError("too large")
+               : absl::OkStatus();
+  });
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) {
+                return Done({{"x", 1}});
+              }),
+              IsOkAndHolds(TaskPhase::kSucceeded));
+  EXPECT_TRUE(Status().result.is_null());
+}
+
+TEST(TaskReportTest, IsWrittenWhenItChangesAndAsAHeartbeat) {
+  support::FakeClock clock;
+  support::FakeApiClient api(clock);
+  api.SetStatusSubresource("volumetasks", true);
+  const k8s::ObjectKey task = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
+  api.Seed(VolumeTaskType(), MakeVolumeTask("mover", "du-1", {}, {}));
+  CallContext ctx;
+  ctx.clock = &clock;
+  TaskReport report(api, task, {.phase = TaskPhase::kRunning});
+  const auto writes = [&] {
+    EXPECT_THAT(report.Step(ctx), IsOk());
+    const int count = api.CallCount("patch", "volumetasks");
+    api.ClearCalls();
+    return count;
+  };
+  EXPECT_EQ(writes(), 1);
+  EXPECT_EQ(writes(), 0);
+  report.Progress("transfer", 1, 2);
+  EXPECT_EQ(writes(), 1);
+  report.Progress("transfer", 1, 2);
+  EXPECT_EQ(writes(), 0);
+  clock.Advance(kHeartbeatEvery - absl::Seconds(1));
+  EXPECT_EQ(writes(), 0);
+  clock.Advance(absl::Seconds(1));
+  EXPECT_EQ(writes(), 1);
+  EXPECT_EQ(TaskStatusOf(*api.Find(task)).heartbeat_at, clock.Now());
+}
+
+TEST(TaskReportTest, WhatCouldNotBeWrittenIsWrittenTheNextTime) {
+  support::FakeClock clock;
+  support::FakeApiClient api(clock);
+  api.SetStatusSubresource("volumetasks", true);
+  const k8s::ObjectKey task = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
+  api.Seed(VolumeTaskType(), MakeVolumeTask("mover", "du-1", {}, {}));
+  CallContext ctx;
+  ctx.clock = &clock;
+  TaskReport report(api, task, {.phase = TaskPhase::kRunning});
+  api.FailNext("patch", "volumetasks", kAway);
+  EXPECT_THAT(report.Step(ctx), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(report.Step(ctx), IsOk());
+  EXPECT_EQ(TaskStatusOf(*api.Find(task)).phase, TaskPhase::kRunning);
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

@@ -1,0 +1,361 @@
+#include "datamover/uninstall.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "csi/base_snapshots.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/keyring.h"
+#include "datamover/task_watch.h"
+#include "datamover/upload_reconciler.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/fake_object_store.h"
+#include "tests/support/lent_store.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using support::StoreOperation;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr char kOther[] = "c2000000-0000-4000-8000-000000000002/shop/u/config";
+const KeyringOwner kOwner = {.velero_namespace = "velero", .location = "default"};
+
+class UninstallTest : public testing::Test {
+ protected:
+  UninstallTest() {
+    request_.velero_namespaces = {"velero"};
+    request_.open_store =
+        [this](const RepositoryAccess&) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+      return std::make_unique<support::LentStore>(bucket_);
+    };
+    for (const char* part :
+         {"config", "keys/k", "data/aa/p", "index/i", "snapshots/s", "locks/l"}) {
+      bucket_.SetObject(OurObject(part), "x");
+    }
+    bucket_.SetObject(kOther, "x");
+  }
+
+  std::string OurObject(const std::string& part) const {
+    return absl::StrCat(bed_.env.cluster, "/shop/c1/", part);
+  }
+
+  // A controller that lives this long.
+  void Look(int times) { Look(bed_, times); }
+  static void Look(MoverBed& bed, int times) {
+    TurnTable turns({.moves_max = 10, .moves_per_class_max = {}});
+    WakeTable wakes;
+    UploadReconciler reconciler(bed.env, turns, [](const UploadEnd&) {});
+    k8s::ReconcileLoop loop(
+        {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
+        reconciler, [] { return true; });
+    TransferFollower follower("DataUpload", MoverOfUpload, turns, wakes, loop);
+    for (int i = 0; i < times; ++i) {
+      follower.OnAll(bed.api.All(csi::DataUploadType()));
+      loop.WorkOnce(bed.ctx);
+      bed.clock.Advance(absl::Milliseconds(500));
+    }
+  }
+  void BackUp() {
+    bed_.AddUpload("nightly");
+    Look(5);
+    ASSERT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
+    ASSERT_THAT(bed_.controller.driver_snapshots(), SizeIs(1));
+  }
+  void SetLeader(absl::Duration ago) {
+    bed_.api.Seed(
+        csi::LeaseType(),
+        {{"metadata", {{"name", kMoverLease}, {"namespace", MoverBed::kMover}}},
+         {"spec",
+          {{"holderIdentity", "one"}, {"renewTime", csi::ToRfc3339(bed_.clock.Now() - ago)}}}});
+  }
+  void Confirm() {
+    const auto ring =
+        OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover, kOwner, true, bed_.secure_random);
+    ASSERT_THAT(ring, IsOk());
+    ASSERT_THAT(
+        ConfirmKeys(bed_.ctx, bed_.api, MoverBed::kMover, kOwner, {ring->newest().fingerprint}),
+        IsOk());
+  }
+
+  UninstallPlan Plan() {
+    absl::StatusOr<UninstallPlan> plan = PlanUninstall(bed_.ctx, bed_.env, request_);
+    EXPECT_THAT(plan, IsOk());
+    return plan.ok() ? *std::move(plan) : UninstallPlan();
+  }
+  // What failed.
+  std::vector<std::string> Uninstall() {
+    std::vector<std::string> failed;
+    CarryOut(bed_.ctx, bed_.api, Plan(),
+             [&](const UninstallItem& item, const absl::Status& status) {
+               if (!status.ok()) {
+                 failed.push_back(absl::StrCat(item.kind, " ", item.name, ": ", status.message()));
+               }
+             });
+    return failed;
+  }
+  static std::vector<std::string> Names(const std::vector<UninstallItem>& items) {
+    std::vector<std::string> names;
+    for (const UninstallItem& item : items) {
+      names.push_back(absl::StrCat(item.kind, " ", item.name, ": ", item.text));
+    }
+    return names;
+  }
+  bool HasKeys() const {
+    return bed_.api.Find(KeyringSecretKey(MoverBed::kMover, kOwner)).has_value();
+  }
+  void ExpectNothingInCluster() const {
+    EXPECT_THAT(bed_.controller.driver_snapshots(), IsEmpty());
+    EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(csi::PersistentVolumeClaimType()), SizeIs(1)) << "the user's";
+    EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(csi::LeaseType()), IsEmpty());
+  }
+
+  MoverBed bed_;
+  support::FakeObjectStore bucket_;
+  UninstallRequest request_;
+};
+
+TEST_F(UninstallTest, NothingOfOursIsLeftAndAllOfOthers) {
+  BackUp();
+  SetLeader(absl::Minutes(5));
+  bed_.api.Seed(csi::DataDeletionType(), {{"metadata", {{"name", "d"}, {"namespace", "velero"}}}});
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  ExpectNothingInCluster();
+  EXPECT_FALSE(HasKeys());
+  EXPECT_THAT(bucket_.objects(), ElementsAre(testing::Key(kOther)));
+  EXPECT_THAT(Plan().steps, IsEmpty()) << "a second run has nothing to do";
+}
+
+TEST_F(UninstallTest, APlanWritesNothing) {
+  BackUp();
+  bed_.api.ClearCalls();
+  EXPECT_THAT(Plan().steps, SizeIs(3)) << "base, data, keys";
+  for (const support::ApiCall& call : bed_.api.calls()) {
+    EXPECT_TRUE(call.verb == "get" || call.verb == "list" || call.verb == "watch") << call;
+  }
+  EXPECT_THAT(bucket_.objects(), SizeIs(7));
+}
+
+TEST_F(UninstallTest, WhoIsAtItIsNamedAndNothingElseIs) {
+  SetLeader(absl::ZeroDuration());
+  bed_.AddUpload("nightly");
+  EXPECT_THAT(Names(Plan().running), ElementsAre("DataUpload velero/nightly: "));
+  EXPECT_THAT(Plan().steps, IsEmpty());
+  bed_.worker = MoverBed::Worker::kRuns;
+  Look(3);
+  bed_.api.Remove({csi::LeaseType(), MoverBed::kMover, kMoverLease});
+  EXPECT_THAT(Names(Plan().running),
+              ElementsAre(absl::StrCat("Pod mover/", bed_.StemOfUpload(), ": Running")))
+      << "a worker goes on without a controller";
+  bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.StemOfUpload()});
+}
+
+TEST_F(UninstallTest, ADeletionThatRunsIsWaitedForAndOneThatWaitsIsNot) {
+  SetLeader(absl::ZeroDuration());
+  for (const char* phase : {"InProgress", "Waiting"}) {
+    bed_.api.Seed(
+        csi::DataDeletionType(),
+        {{"metadata", {{"name", phase}, {"namespace", "velero"}}}, {"status", {{"phase", phase}}}});
+  }
+  EXPECT_THAT(Names(Plan().running), ElementsAre("DataDeletion velero/InProgress: InProgress"));
+}
+
+TEST_F(UninstallTest, WhatNobodyMovesAnyMoreIsGivenUp) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Look(4);
+  ASSERT_EQ(bed_.PhaseOf(), "InProgress");
+  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Failed"}});
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_EQ(bed_.PhaseOf(), "Canceled");
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("uninstalled"));
+  EXPECT_EQ(bed_.Upload()["metadata"].value("finalizers", Json::array()), Json::array());
+  ExpectNothingInCluster();
+}
+
+TEST_F(UninstallTest, AnUploadThatNobodyTookUpLosesItsSnapshot) {
+  bed_.AddUpload("nightly");
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_EQ(bed_.PhaseOf(), "Canceled");
+  ExpectNothingInCluster();
+}
+
+TEST_F(UninstallTest, AFinalizerOfOursHoldsNobodyUp) {
+  BackUp();
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+    upload["metadata"]["finalizers"] = {kMoverFinalizer, "somebody.else/finalizer"};
+  });
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_EQ(bed_.Upload()["metadata"]["finalizers"], Json::array({"somebody.else/finalizer"}));
+  EXPECT_EQ(bed_.PhaseOf(), "Completed");
+}
+
+TEST_F(UninstallTest, OtherMoversObjectsStay) {
+  bed_.AddUpload("theirs");
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "theirs"}, [](Json& upload) {
+    upload["spec"]["datamover"] = "velero";
+    upload["metadata"]["finalizers"] = {kMoverFinalizer};
+  });
+  const Json before = bed_.Upload("theirs");
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_EQ(bed_.Upload("theirs"), before);
+}
+
+TEST_F(UninstallTest, DataThatIsKeptKeepsItsKeys) {
+  BackUp();
+  request_.keep_data = true;
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  ExpectNothingInCluster();
+  EXPECT_TRUE(HasKeys());
+  EXPECT_THAT(bucket_.objects(), SizeIs(7));
+  EXPECT_THAT(Names(Plan().stays), AllOf(Contains(HasSubstr("mover-key export")),
+                                         Contains(HasSubstr("data location velero/default"))));
+}
+
+TEST_F(UninstallTest, KeysOutliveDataThatDoesNotGo) {
+  BackUp();
+  bucket_.AddFault({.operation = StoreOperation::kDelete,
+                    .key_prefix = OurObject("data/"),
+                    .last_call = 1000,
+                    .status = absl::PermissionDeniedError("retention")});
+  EXPECT_THAT(Uninstall(), ElementsAre(AllOf(HasSubstr("data"), HasSubstr("retention")),
+                                       AllOf(HasSubstr("Secret"), HasSubstr("still there"))));
+  EXPECT_TRUE(HasKeys());
+  bucket_.ClearFaults();
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_FALSE(HasKeys());
+}
+
+TEST_F(UninstallTest, KeysStayWhereNobodyLooked) {
+  BackUp();
+  const k8s::ObjectKey location = {StorageLocationType(), "velero", "default"};
+  bed_.api.Mutate(location, [](Json& object) { object["spec"]["accessMode"] = "ReadOnly"; });
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  bed_.api.Remove(location);
+  EXPECT_THAT(Names(Plan().stays), Contains(HasSubstr("by hand")));
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_TRUE(HasKeys());
+  EXPECT_THAT(bucket_.objects(), SizeIs(7));
+}
+
+TEST_F(UninstallTest, WhatIsWhereALocationPointedBeforeIsNamedAndKeepsItsKeys) {
+  BackUp();
+  Confirm();
+  EXPECT_THAT(Names(Plan().stays), Not(Contains(HasSubstr("is elsewhere now"))));
+  bed_.api.Mutate({StorageLocationType(), "velero", "default"},
+                  [](Json& object) { object["spec"]["objectStorage"]["prefix"] = "moved"; });
+  const std::string before =
+      absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
+                   MoverBed::ClaimUid("shop", "data"));
+  EXPECT_THAT(Names(Plan().stays), Contains(AllOf(HasSubstr(before), HasSubstr("velero/nightly"),
+                                                  HasSubstr("is elsewhere now"))));
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_TRUE(HasKeys());
+}
+
+TEST_F(UninstallTest, KeysThatNobodyHasGoOnlyWithDataThatWasSeen) {
+  BackUp();
+  const auto ours = bucket_.objects();
+  bucket_.SetObjects({});
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_TRUE(HasKeys()) << "its data may be where the location was before";
+  Confirm();
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_FALSE(HasKeys());
+}
+
+TEST_F(UninstallTest, NoPartOfARepositoryOutlivesWhatRefersToIt) {
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  std::vector<std::string> deleted;
+  for (const support::StoreCall& call : bucket_.calls()) {
+    if (call.operation == StoreOperation::kDelete) {
+      deleted.push_back(call.key);
+    }
+  }
+  EXPECT_THAT(deleted,
+              ElementsAre(OurObject("snapshots/s"), OurObject("index/i"), OurObject("data/aa/p"),
+                          OurObject("locks/l"), OurObject("keys/k"), OurObject("config")));
+}
+
+TEST_F(UninstallTest, ABucketThatDoesNotAnswerIsAFailureThatIsTold) {
+  BackUp();
+  bucket_.AddFault({.operation = StoreOperation::kList,
+                    .last_call = 1000,
+                    .status = absl::UnavailableError("no route")});
+  EXPECT_THAT(Names(Plan().stays), Contains(HasSubstr("nobody looked")));
+  EXPECT_THAT(Uninstall(), ElementsAre(HasSubstr("no route")));
+  EXPECT_TRUE(HasKeys());
+}
+
+TEST_F(UninstallTest, AClusterWithoutAUidDeletesNothing) {
+  bed_.env.cluster = "";
+  EXPECT_THAT(PlanUninstall(bed_.ctx, bed_.env, request_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("kube-system")));
+}
+
+TEST_F(UninstallTest, WhatTheUserMayStillWantGoneIsListed) {
+  bed_.api.Seed(csi::VolumeSnapshotType(), {{"metadata",
+                                             {{"name", "kept"},
+                                              {"namespace", "shop"},
+                                              {"labels", {{"velero.io/csi-delta", "velero"}}}}}});
+  EXPECT_THAT(Names(Plan().stays),
+              AllOf(Contains(HasSubstr("kubectl delete crd volumetasks.mover.csi-delta.io")),
+                    Contains(HasSubstr("kubectl delete crd datadeletions.mover.csi-delta.io")),
+                    Contains(HasSubstr("VolumeSnapshot shop/kept"))));
+  bed_.api.RemoveType("volumetasks");
+  bed_.api.RemoveType("datadeletions");
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_THAT(Names(Plan().stays), Not(Contains(HasSubstr("delete crd"))));
+}
+
+// An API server that fails at any one call, and a second run.
+TEST_F(UninstallTest, WhatFailedIsDoneByTheNextRun) {
+  for (int n = 1;; ++n) {
+    SCOPED_TRACE(n);
+    MoverBed bed;
+    bed.worker = MoverBed::Worker::kRuns;
+    bed.AddUpload("nightly");
+    Look(bed, 4);
+    ASSERT_EQ(bed.PhaseOf(), "InProgress");
+    bed.api.FailCall(n, absl::PermissionDeniedError("not now"));
+    bed.api.Remove({csi::PodType(), MoverBed::kMover, bed.StemOfUpload()});
+    for (int run = 0; run < 2; ++run) {
+      const absl::StatusOr<UninstallPlan> plan = PlanUninstall(bed.ctx, bed.env, request_);
+      if (plan.ok()) {
+        CarryOut(bed.ctx, bed.api, *plan, [](const UninstallItem&, const absl::Status&) {});
+      }
+    }
+    EXPECT_THAT(bed.controller.driver_snapshots(), IsEmpty());
+    EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(bed.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
+    if (!bed.api.sweep_hit()) {
+      break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

@@ -1,0 +1,659 @@
+#include "datamover/upload_reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "csi/base_snapshots.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/content_reconciler.h"
+#include "datamover/data_deletion.h"
+#include "datamover/task_watch.h"
+#include "datamover/transfer_object.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/status_matchers.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::IsOk;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::StartsWith;
+using velero::DataPhase;
+
+// One controller, from its start: what it knows is what the API server holds.
+class Controller {
+ public:
+  explicit Controller(MoverBed& bed)
+      : bed_(bed),
+        turns_({.moves_max = bed.env.settings.transfers_max, .moves_per_class_max = {}}),
+        reconciler_(bed.env, turns_, [this](const UploadEnd& end) { ends.push_back(end); }),
+        loop_({.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
+              reconciler_, [] { return true; }),
+        follower_("DataUpload", MoverOfUpload, turns_, wakes_, loop_),
+        tasks_(bed.env, wakes_, [] { return true; }, {{TaskKind::kUpload, RemoveUploadLeftovers}}),
+        contents_(bed.env, wakes_, {"velero"}, [] { return true; }) {}
+
+  // Looks at everything that there is, once.
+  void Look() {
+    follower_.OnAll(bed_.api.All(csi::DataUploadType()));
+    loop_.WorkOnce(bed_.ctx);
+    for (const Json& task : bed_.api.All(VolumeTaskType())) {
+      tasks_.Reconcile(bed_.ctx, task).IgnoreError();
+    }
+    for (const Json& content : bed_.api.All(csi::VolumeSnapshotContentType())) {
+      contents_.Reconcile(bed_.ctx, content).IgnoreError();
+    }
+  }
+  void LookTimes(int times) {
+    for (int i = 0; i < times; ++i) {
+      Look();
+      bed_.clock.Advance(absl::Milliseconds(500));
+    }
+  }
+
+  std::vector<UploadEnd> ends;
+
+ private:
+  MoverBed& bed_;
+  TurnTable turns_;
+  WakeTable wakes_;
+  UploadReconciler reconciler_;
+  k8s::ReconcileLoop loop_;
+  TransferFollower follower_;
+  TaskReconciler tasks_;
+  ContentReconciler contents_;
+};
+
+// What is left when nothing runs: the keyring, and what was there before.
+void ExpectNothingButBases(const MoverBed& bed, std::size_t bases) {
+  EXPECT_THAT(bed.api.All(csi::PodType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(csi::SecretType()), SizeIs(testing::Le(2U)));
+  EXPECT_THAT(bed.api.All(csi::PersistentVolumeClaimType()), SizeIs(1));
+  EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(csi::VolumeSnapshotContentType()), SizeIs(bases));
+  EXPECT_THAT(bed.controller.driver_snapshots(), SizeIs(bases));
+}
+
+class UploadReconcilerTest : public testing::Test {
+ protected:
+  std::vector<std::string> EventReasons() {
+    std::vector<std::string> reasons;
+    for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
+      reasons.push_back(
+          absl::StrCat(GetString(event, {"type"}), " ", GetString(event, {"reason"})));
+    }
+    return reasons;
+  }
+
+  MoverBed bed_;
+};
+
+TEST_F(UploadReconcilerTest, GoesFromNewToCompleted) {
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  const Json upload = bed_.Upload();
+  EXPECT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
+  const auto reference = velero::ParseDataReference(GetString(upload, {"status", "snapshotID"}));
+  ASSERT_THAT(reference, IsOk());
+  EXPECT_EQ(reference->cluster, bed_.env.cluster);
+  EXPECT_EQ(reference->namespace_name, "shop");
+  EXPECT_EQ(reference->claim_uid, MoverBed::ClaimUid("shop", "data"));
+  EXPECT_EQ(reference->snapshot_id, bed_.snapshot_id);
+  EXPECT_EQ(GetInt(upload, {"status", "progress", "totalBytes"}), MoverBed::kClaimBytes);
+  EXPECT_EQ(GetInt(upload, {"status", "progress", "bytesDone"}), MoverBed::kClaimBytes);
+  EXPECT_EQ(GetInt(upload, {"status", "incrementalBytes"}), 4096);
+  EXPECT_NE(GetString(upload, {"status", "completionTimestamp"}), "");
+  EXPECT_EQ(GetString(upload, {"status", "node"}), "");
+  EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/mode"), "incremental");
+  EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/read-bytes"), "4096");
+  EXPECT_EQ(csi::Annotation(upload, kAddressAnnotation),
+            absl::StrCat("s3:http://s3:9000/b/p/", velero::RepositoryPath(*reference)));
+  EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/repository-bytes"), "65536");
+  EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/repository-snapshots"), "2");
+  EXPECT_NE(csi::Annotation(upload, "mover.csi-delta.io/cut-at"), "");
+  EXPECT_THAT(*FindJson(upload, {"metadata", "finalizers"}), IsEmpty());
+  EXPECT_THAT(EventReasons(), ElementsAre("Normal Completed", "Warning KeyNotConfirmed"));
+  EXPECT_THAT(controller.ends, SizeIs(1));
+  ExpectNothingButBases(bed_, 1);
+}
+
+TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  const std::string stem = bed_.StemOfUpload();
+  const Json pod = bed_.Pod().value_or(Json());
+  const Json& args = pod["spec"]["containers"][0]["args"];
+  ASSERT_TRUE(args.is_array());
+  const std::vector<std::string> words = args.get<std::vector<std::string>>();
+  EXPECT_THAT(words, testing::IsSupersetOf(
+                         {std::string("worker"), "mover/" + stem, std::string("--init"),
+                          std::string("backup"), std::string("/dev/volume"), std::string("--json"),
+                          std::string("--tag"), stem, bed_.env.cluster, std::string("/shop/data"),
+                          std::string("--immutable"), std::string("--measure"),
+                          "s3:http://s3:9000/b/p/plugins/csi-delta/" + bed_.env.cluster + "/shop/" +
+                              MoverBed::ClaimUid("shop", "data")}));
+  EXPECT_EQ(csi::Label(pod, "velero.io/data-upload"), "");
+  EXPECT_EQ(csi::Label(pod, kTaskLabel), stem);
+  EXPECT_TRUE(bed_.api.Find({csi::SecretType(), "mover", stem}).has_value());
+  const auto task = TaskSpecOf(bed_.Task().value_or(Json()));
+  ASSERT_THAT(task, IsOk());
+  EXPECT_EQ(task->subject.uid, csi::Uid(bed_.Upload()));
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], csi::Uid(*bed_.Task()));
+}
+
+TEST_F(UploadReconcilerTest, ProgressIsCopied) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "InProgress");
+  EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}), 1 << 20);
+  EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "totalBytes"}), MoverBed::kClaimBytes);
+  EXPECT_NE(GetString(bed_.Upload(), {"status", "startTimestamp"}), "");
+  const auto version = GetString(bed_.Upload(), {"metadata", "resourceVersion"});
+  controller.LookTimes(3);  // Nothing new, nothing written.
+  EXPECT_EQ(GetString(bed_.Upload(), {"metadata", "resourceVersion"}), version);
+  bed_.SetTaskStatus(
+      bed_.StemOfUpload(),
+      {{"phase", "Running"}, {"doneBytes", 2 << 20}, {"totalBytes", MoverBed::kClaimBytes}});
+  controller.Look();
+  EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}), 2 << 20);
+  bed_.Finish(bed_.StemOfUpload());
+  controller.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "Completed");
+}
+
+TEST_F(UploadReconcilerTest, TheNewestSnapshotIsTheBase) {
+  bed_.AddUpload("monday");
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  bed_.AddUpload("tuesday");
+  controller.LookTimes(5);
+  EXPECT_EQ(bed_.PhaseOf("tuesday"), "Completed");
+  ExpectNothingButBases(bed_, 1);
+  EXPECT_TRUE(
+      bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload("tuesday"))).has_value());
+}
+
+TEST_F(UploadReconcilerTest, ADriverThatMissesItsBaseGetsItKeptFromThenOn) {
+  bed_.env.settings.keep_base["d.example.com"] = false;
+  bed_.AddUpload("first");
+  Controller(bed_).LookTimes(5);
+  EXPECT_EQ(bed_.PhaseOf("first"), "Completed") << bed_.MessageOf("first");
+  ExpectNothingButBases(bed_, 0);
+  bed_.reason = "base-snapshot-gone";
+  bed_.AddUpload("second");
+  Controller(bed_).LookTimes(5);
+  ExpectNothingButBases(bed_, 1);
+  bed_.reason = "";
+  bed_.AddUpload("third");
+  Controller(bed_).LookTimes(5);
+  EXPECT_EQ(bed_.PhaseOf("third"), "Completed") << bed_.MessageOf("third");
+  ExpectNothingButBases(bed_, 1);
+}
+
+TEST_F(UploadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
+  bed_.AddUpload("nightly");
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+                  [](Json& upload) { upload["spec"]["datamover"] = "velero"; });
+  Controller controller(bed_);
+  bed_.api.ClearCalls();
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf(), "");
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+TEST_F(UploadReconcilerTest, IsCancelledInEveryPhase) {
+  for (int looks = 0; looks < 5; ++looks) {
+    SCOPED_TRACE(looks);
+    bed_.worker = MoverBed::Worker::kRuns;
+    const std::string name = absl::StrCat("nightly-", looks);
+    bed_.AddUpload(name);
+    Controller controller(bed_);
+    controller.LookTimes(looks);
+    bed_.Cancel(name);
+    controller.Look();
+    EXPECT_THAT(bed_.PhaseOf(name), testing::AnyOf("Canceling", "Canceled"));
+    controller.LookTimes(3);
+    EXPECT_EQ(bed_.PhaseOf(name), "Canceled");
+    EXPECT_NE(GetString(bed_.Upload(name), {"status", "completionTimestamp"}), "");
+    EXPECT_NE(bed_.MessageOf(name), "");
+    ExpectNothingButBases(bed_, 0);
+  }
+}
+
+TEST_F(UploadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.SetTaskStatus(bed_.StemOfUpload(),
+                     {{"phase", "Failed"}, {"exitCode", 1}, {"message", "the bucket is full"}});
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+  EXPECT_THAT(bed_.MessageOf(), AllOf(HasSubstr("shop/data"), HasSubstr("uploading"),
+                                      HasSubstr("the bucket is full")));
+  EXPECT_THAT(EventReasons(), ElementsAre("Warning Failed"));
+  ExpectNothingButBases(bed_, 0);
+}
+
+TEST_F(UploadReconcilerTest, APodThatNeverRunsFailsInTheWordsOfWhoeverKnows) {
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.SetPodStatus(bed_.StemOfUpload(),
+                    {{"phase", "Pending"},
+                     {"conditions", Json::array({{{"type", "PodScheduled"},
+                                                  {"status", "False"},
+                                                  {"reason", "Unschedulable"},
+                                                  {"message", "0/3 nodes are available"}}})}});
+  controller.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "Accepted");
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("0/3 nodes"));
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+  EXPECT_THAT(bed_.MessageOf(), AllOf(HasSubstr("shop/data"), HasSubstr("preparing"),
+                                      HasSubstr("30m"), HasSubstr("0/3 nodes are available")));
+  ExpectNothingButBases(bed_, 0);
+}
+
+TEST_F(UploadReconcilerTest, APodThatWaitedForRoomOnANodeHasItsTimeFromThenOn) {
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.TakeRoomOf(bed_.StemOfUpload());
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout * 2);
+  controller.LookTimes(2);
+  bed_.GiveRoom();
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.PhaseOf(), "Accepted") << bed_.MessageOf();
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+}
+
+TEST_F(UploadReconcilerTest, AWorkerThatNeverBeginsFailsToo) {
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(2);
+  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Running"}});
+  controller.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "Prepared");
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("does not say so"));
+  ExpectNothingButBases(bed_, 0);
+}
+
+TEST_F(UploadReconcilerTest, ALostPodIsReplacedAndTheRunGoesOn) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  ASSERT_EQ(bed_.PhaseOf(), "InProgress");
+  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Failed"}, {"reason", "Evicted"}});
+  controller.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "InProgress");
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("Evicted"));
+  controller.LookTimes(8);
+  EXPECT_EQ(bed_.PhaseOf(), "InProgress");
+  EXPECT_EQ(bed_.MessageOf(), "");
+  bed_.Finish(bed_.StemOfUpload());
+  controller.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "Completed");
+  EXPECT_EQ(controller.ends.at(0).pods_lost, 1);
+  ExpectNothingButBases(bed_, 1);
+}
+
+TEST_F(UploadReconcilerTest, TwoOfOneVolumeTakeTurns) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("first");
+  bed_.clock.Advance(absl::Seconds(1));
+  bed_.AddUpload("second");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf("first"), "InProgress");
+  EXPECT_EQ(bed_.PhaseOf("second"), "Accepted");
+  EXPECT_THAT(bed_.MessageOf("second"), HasSubstr("velero/first"));
+  EXPECT_FALSE(bed_.Task("second").has_value());
+  bed_.Finish(bed_.StemOfUpload("first"));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf("first"), "Completed");
+  EXPECT_EQ(bed_.PhaseOf("second"), "InProgress");
+  // A new controller knows whose turn it is.
+  bed_.AddUpload("third");
+  Controller next(bed_);
+  next.LookTimes(3);
+  EXPECT_THAT(bed_.MessageOf("third"), HasSubstr("velero/second"));
+  bed_.Finish(bed_.StemOfUpload("second"));
+  next.LookTimes(4);
+  bed_.Finish(bed_.StemOfUpload("third"));
+  next.LookTimes(2);
+  EXPECT_EQ(bed_.PhaseOf("third"), "Completed");
+  ExpectNothingButBases(bed_, 1);
+}
+
+TEST_F(UploadReconcilerTest, ACancelledOneLeavesTheBaseOfTheOneBefore) {
+  bed_.AddUpload("first");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  ASSERT_EQ(bed_.PhaseOf("first"), "Completed");
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("second");
+  controller.LookTimes(4);
+  bed_.Cancel("second");
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf("second"), "Canceled");
+  ExpectNothingButBases(bed_, 1);
+  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload("first"))).has_value());
+}
+
+TEST_F(UploadReconcilerTest, ADataUploadThatIsDeletedIsCancelled) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataUploadType(), "velero", "nightly"}, {}), IsOk());
+  EXPECT_NE(bed_.Upload(), Json()) << "our finalizer";
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.Upload(), Json());
+  ExpectNothingButBases(bed_, 0);
+}
+
+TEST_F(UploadReconcilerTest, AWorkerThatWasDoneBeforeItKnewHasMovedTheVolume) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.Finish(bed_.StemOfUpload());
+  bed_.Cancel("nightly");
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf(), "Completed");
+  ExpectNothingButBases(bed_, 1);
+}
+
+TEST_F(UploadReconcilerTest, AWorkerThatDoesNotEndHoldsNothingUpForLong) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.api.Mutate({csi::PodType(), "mover", bed_.StemOfUpload()},
+                  [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
+  const absl::Time begun = bed_.clock.Now();
+  bed_.Cancel("nightly");
+  controller.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "Canceling");
+  while (bed_.PhaseOf() == "Canceling" && bed_.clock.Now() < begun + absl::Seconds(30)) {
+    controller.LookTimes(1);
+  }
+  EXPECT_EQ(bed_.PhaseOf(), "Canceled");
+  EXPECT_LE(bed_.clock.Now(), begun + absl::Seconds(10));
+  EXPECT_THAT(bed_.controller.driver_snapshots(), IsEmpty());
+}
+
+TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  const Json upload = bed_.Upload();
+  bed_.Cancel("nightly");
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "Canceled");
+  const std::vector<Json> deletions = bed_.api.All(csi::DataDeletionType());
+  ASSERT_THAT(deletions, SizeIs(1));
+  const DataDeletion deletion = DataDeletionOf(deletions[0]);
+  EXPECT_EQ(deletion.upload, csi::Uid(upload));
+  EXPECT_FALSE(deletion.worker_ended) << "nobody saw its end";
+  EXPECT_EQ(deletion.location, "default");
+  EXPECT_EQ(deletion.namespace_name, "velero");
+  const auto reference = velero::ParseDataReference(deletion.snapshot_id);
+  ASSERT_THAT(reference, IsOk());
+  EXPECT_EQ(reference->cluster, bed_.env.cluster);
+  EXPECT_EQ(reference->claim_uid, MoverBed::ClaimUid("shop", "data"));
+  EXPECT_EQ(reference->key, csi::Annotation(upload, "mover.csi-delta.io/key"));
+}
+
+TEST_F(UploadReconcilerTest, AWorkerThatSaidHowItEndedLeftNothing) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.SetTaskStatus(bed_.StemOfUpload(), {{"phase", "Canceled"}});
+  bed_.Cancel("nightly");
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "Canceled");
+  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+}
+
+TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneSays) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.SetPodStatus(
+      bed_.StemOfUpload(),
+      {{"phase", "Failed"},
+       {"containerStatuses",
+        Json::array({{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "c"}}}}}}})}});
+  for (int i = 0; i < 10 && bed_.pods_made < 2; ++i) {
+    bed_.clock.Advance(absl::Seconds(10));
+    controller.LookTimes(1);
+  }
+  ASSERT_EQ(bed_.pods_made, 2);
+  controller.LookTimes(2);
+  bed_.SetTaskStatus(bed_.StemOfUpload(), {{"phase", "Canceled"}});
+  bed_.SetPodStatus(
+      bed_.StemOfUpload(),
+      {{"phase", "Succeeded"},
+       {"containerStatuses",
+        Json::array({{{"state", {{"terminated", {{"exitCode", 0}, {"containerID", "d"}}}}}}})}});
+  bed_.Cancel("nightly");
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "Canceled");
+  const std::vector<Json> deletions = bed_.api.All(csi::DataDeletionType());
+  ASSERT_THAT(deletions, SizeIs(1));
+  EXPECT_TRUE(DataDeletionOf(deletions[0]).worker_ended);
+}
+
+TEST_F(UploadReconcilerTest, WhatWasStoredForADataUploadThatIsDeletedIsAskedToGo) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.Finish(bed_.StemOfUpload());
+  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataUploadType(), "velero", "nightly"}, {}), IsOk());
+  controller.LookTimes(4);
+  EXPECT_THAT(bed_.api.All(csi::DataUploadType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), SizeIs(1));
+  ExpectNothingButBases(bed_, 0);
+}
+
+TEST_F(UploadReconcilerTest, ALocationThatIsNotThereIsNamed) {
+  bed_.AddUpload("nightly");
+  bed_.api.Remove({StorageLocationType(), "velero", "default"});
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+  EXPECT_THAT(bed_.MessageOf(), AllOf(HasSubstr("shop/data"), HasSubstr("default")));
+  ExpectNothingButBases(bed_, 0);
+}
+
+TEST_F(UploadReconcilerTest, AListThatWasWrongIsACompletedUploadWithAWarning) {
+  bed_.exit_code = 20;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "Completed");
+  EXPECT_THAT(EventReasons(), Contains("Warning AuditMismatch"));
+}
+
+TEST_F(UploadReconcilerTest, AResultThatNamesNoSnapshotIsAFailure) {
+  for (const char* id : {"", "../../etc", "abc"}) {
+    MoverBed bed;
+    bed.snapshot_id = id;
+    bed.AddUpload("nightly");
+    Controller controller(bed);
+    controller.LookTimes(4);
+    EXPECT_EQ(bed.PhaseOf(), "Failed");
+    EXPECT_THAT(bed.MessageOf(), HasSubstr("names no snapshot"));
+    ExpectNothingButBases(bed, 0);
+  }
+}
+
+TEST_F(UploadReconcilerTest, WhatCannotBeUnderstoodHasFailed) {
+  bed_.AddUpload("nightly");
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+                  [](Json& upload) { upload["spec"]["csiSnapshot"] = nullptr; });
+  Controller controller(bed_);
+  controller.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("spec.csiSnapshot.volumeSnapshot"));
+}
+
+TEST_F(UploadReconcilerTest, WhatBelongsToNobodyIsRemoved) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("first");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  // Somebody took the finalizer off, and the DataUpload away.
+  bed_.api.Remove({csi::DataUploadType(), "velero", "first"});
+  controller.LookTimes(2);
+  ExpectNothingButBases(bed_, 0);
+}
+
+TEST_F(UploadReconcilerTest, AVolumeSnapshotWhoseTaskSomebodyRemovedGoesWithItsUpload) {
+  bed_.AddUpload("base");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  controller.LookTimes(4);
+  const std::string stem = bed_.StemOfUpload();
+  // With the task everything that it owns.
+  bed_.api.Remove({VolumeTaskType(), "mover", stem});
+  bed_.api.Remove({csi::PodType(), "mover", stem});
+  bed_.api.Remove({csi::SecretType(), "mover", stem});
+  bed_.api.Remove(csi::ClaimKey("mover", stem));
+  bed_.api.Remove(csi::VolumeSnapshotKey("mover", stem));
+  Json foreign = *bed_.api.Find(csi::VolumeSnapshotContentKey(stem));
+  foreign["metadata"]["name"] = "du-foreign";
+  foreign["metadata"]["labels"][kTaskLabel] = "du-foreign";
+  foreign["spec"]["volumeSnapshotRef"]["namespace"] = "another-mover";
+  bed_.api.Seed(csi::VolumeSnapshotContentType(), foreign);
+  Controller(bed_).Look();
+  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(stem)).has_value()) << "on its way";
+  bed_.api.Remove({VolumeTaskType(), "mover", stem});
+  bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
+  Controller(bed_).LookTimes(2);
+  EXPECT_FALSE(bed_.api.Find(csi::VolumeSnapshotContentKey(stem)).has_value());
+  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey("du-foreign")).has_value());
+  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload("base"))).has_value());
+}
+
+// The controller dies at one of its calls; the next one goes on. A read whose answer is lost is a
+// read that was refused, so that only writes are cut off behind the API server.
+class KilledControllerTest : public testing::TestWithParam<support::Fault> {
+ protected:
+  using Prepare = void (*)(MoverBed& bed);
+
+  // Which calls of a controller there are to die at, counted from 1.
+  static std::vector<int> CallsOf(Prepare prepare) {
+    MoverBed bed;
+    prepare(bed);
+    bed.api.ClearCalls();
+    Controller(bed).LookTimes(kLooks);
+    const std::vector<support::ApiCall> made = bed.api.calls();
+    std::vector<int> calls;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const std::string& verb = made[i].verb;
+      if (GetParam() == support::Fault::kRefused || (verb != "get" && verb != "list")) {
+        calls.push_back(static_cast<int>(i) + 1);
+      }
+    }
+    return calls;
+  }
+
+  static void KillAt(MoverBed& bed, int call) {
+    Controller killed(bed);
+    int left = call;
+    bed.api.SetInterceptor([&](const support::ApiCall&, const Json*) -> absl::Status {
+      return --left < 0 ? absl::PermissionDeniedError("dead") : absl::OkStatus();
+    });
+    bed.api.FailCall(call, absl::UnavailableError("lost"), GetParam());
+    killed.LookTimes(kLooks);
+    EXPECT_TRUE(bed.api.sweep_hit());
+    bed.api.ClearFaults();
+    bed.api.SetInterceptor(nullptr);
+    bed.clock.Advance(absl::Seconds(5));
+  }
+
+  static constexpr int kLooks = 2;
+};
+
+TEST_P(KilledControllerTest, AnotherGoesOnToTheEnd) {
+  const Prepare prepare = [](MoverBed& bed) { bed.AddUpload("nightly"); };
+  const std::vector<int> calls = CallsOf(prepare);
+  EXPECT_THAT(calls, SizeIs(testing::Gt(20U)));
+  for (const int call : calls) {
+    SCOPED_TRACE(call);
+    MoverBed bed;
+    prepare(bed);
+    KillAt(bed, call);
+    Controller(bed).LookTimes(3);
+    ASSERT_EQ(bed.PhaseOf(), "Completed") << bed.MessageOf();
+    EXPECT_EQ(bed.pods_made, 1);
+    ExpectNothingButBases(bed, 1);
+  }
+}
+
+TEST_P(KilledControllerTest, AnotherCancelsToTheEnd) {
+  const Prepare prepare = [](MoverBed& bed) {
+    bed.worker = MoverBed::Worker::kRuns;
+    bed.AddUpload("nightly");
+    Controller(bed).LookTimes(4);
+    bed.Cancel("nightly");
+  };
+  const std::vector<int> calls = CallsOf(prepare);
+  EXPECT_THAT(calls, SizeIs(testing::Gt(6U)));
+  for (const int call : calls) {
+    SCOPED_TRACE(call);
+    MoverBed bed;
+    prepare(bed);
+    KillAt(bed, call);
+    Controller(bed).LookTimes(3);
+    ASSERT_EQ(bed.PhaseOf(), "Canceled") << bed.MessageOf();
+    ExpectNothingButBases(bed, 0);
+    EXPECT_THAT(bed.api.All(csi::DataDeletionType()), SizeIs(1));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, KilledControllerTest,
+                         testing::Values(support::Fault::kRefused, support::Fault::kAnswerLost),
+                         [](const auto& fault) {
+                           return fault.param == support::Fault::kRefused ? "Refused"
+                                                                          : "AnswerLost";
+                         });
+
+}  // namespace
+}  // namespace csidelta::datamover

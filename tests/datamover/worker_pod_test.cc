@@ -1,0 +1,136 @@
+#include "datamover/worker_pod.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+WorkerPod SomePod() {
+  WorkerPod pod;
+  pod.name = "du-1";
+  pod.namespace_name = "mover";
+  pod.image = "registry/csi-delta:1";
+  pod.args = {"worker", "--task", "mover/du-1"};
+  pod.env = {{"AWS_PROFILE", "default"}};
+  pod.claim = "du-1";
+  pod.labels = {{"mover.csi-delta.io/task", "du-1"}};
+  pod.owner = {{"kind", "VolumeTask"}, {"uid", "task-uid"}};
+  pod.storage_class = "fast";
+  pod.service_account = "csi-delta-worker";
+  return pod;
+}
+
+Json Term(const std::string& key, const std::string& value) {
+  return {{"matchExpressions",
+           Json::array({{{"key", key}, {"operator", "In"}, {"values", Json::array({value})}}})}};
+}
+
+// What the Pod Security profile "restricted" asks for, and what we ask for beyond it.
+TEST(WorkerPod, IsRestricted) {
+  const Json pod = MakeWorkerPod(SomePod());
+  const Json& spec = pod["spec"];
+  EXPECT_EQ(spec["securityContext"]["runAsNonRoot"], true);
+  EXPECT_GT(spec["securityContext"]["runAsUser"], 0);
+  EXPECT_EQ(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+  EXPECT_EQ(spec["securityContext"]["supplementalGroups"], Json::array({6}));
+  const Json& container = spec["containers"][0];
+  EXPECT_EQ(container["securityContext"]["allowPrivilegeEscalation"], false);
+  EXPECT_EQ(container["securityContext"]["readOnlyRootFilesystem"], true);
+  EXPECT_EQ(container["securityContext"]["capabilities"]["drop"], Json::array({"ALL"}));
+  EXPECT_EQ(container["resources"]["limits"]["memory"], "256Mi");
+  EXPECT_EQ(container["resources"]["requests"]["cpu"], "100m");
+  EXPECT_FALSE(container["resources"]["limits"].contains("cpu"));
+  for (const Json& volume : spec["volumes"]) {
+    EXPECT_FALSE(volume.contains("hostPath"));
+  }
+  for (const char* key : {"hostNetwork", "hostPID", "hostIPC"}) {
+    EXPECT_FALSE(spec.contains(key));
+  }
+  EXPECT_EQ(spec["restartPolicy"], "Never");
+  EXPECT_EQ(spec["enableServiceLinks"], false);
+  EXPECT_EQ(spec["terminationGracePeriodSeconds"], 8);
+}
+
+TEST(WorkerPod, FindsVolumeSecretsAndScratch) {
+  const Json pod = MakeWorkerPod(SomePod());
+  const Json& container = pod["spec"]["containers"][0];
+  EXPECT_EQ(container["command"], Json::array({"/bin/csi-delta"}));
+  EXPECT_EQ(container["args"][0], "worker");
+  EXPECT_EQ(container["volumeDevices"][0]["devicePath"], "/dev/volume");
+  EXPECT_EQ(container["volumeMounts"][0]["mountPath"], "/secrets");
+  EXPECT_EQ(container["volumeMounts"][1]["mountPath"], "/scratch");
+  const Json& volumes = pod["spec"]["volumes"];
+  EXPECT_EQ(volumes[0]["secret"]["secretName"], "du-1");
+  EXPECT_EQ(volumes[0]["secret"]["defaultMode"], 0440);
+  EXPECT_EQ(volumes[1]["emptyDir"]["sizeLimit"], "1Gi");
+  EXPECT_EQ(volumes[2]["persistentVolumeClaim"]["claimName"], "du-1");
+  EXPECT_EQ(container["env"][0]["name"], "AWS_PROFILE");
+  EXPECT_THAT(DumpJson(container["env"]), HasSubstr("TMPDIR"));
+  EXPECT_THAT(
+      DumpJson(container["env"]),
+      HasSubstr(R"("name":"POD_UID","valueFrom":{"fieldRef":{"fieldPath":"metadata.uid"}})"));
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "task-uid");
+}
+
+TEST(WorkerPod, NeedsNoVolume) {
+  WorkerPod wanted = SomePod();
+  wanted.claim.clear();
+  const Json pod = MakeWorkerPod(wanted);
+  EXPECT_FALSE(pod["spec"]["containers"][0].contains("volumeDevices"));
+  EXPECT_THAT(DumpJson(pod), Not(HasSubstr("persistentVolumeClaim")));
+}
+
+TEST(WorkerPod, IsPlacedAsTheSettingsSay) {
+  WorkerPod wanted = SomePod();
+  const auto settings = ParseMoverSettings(R"({
+    "storageClasses": {"fast": {"nodeSelector": {"disk": "ssd", "role": "storage"}}},
+    "worker": {"nodeSelector": {"role": "backup", "os": "linux"}, "priorityClassName": "low",
+               "tolerations": [{"operator": "Exists"}], "imagePullSecrets": ["pull"],
+               "imagePullPolicy": "Never", "podLabels": {"team": "a", "mine": "b"},
+               "podAnnotations": {"note": "x"}, "supplementalGroups": [994]}})");
+  ASSERT_THAT(settings, support::IsOk());
+  wanted.settings = *settings;
+  const Json pod = MakeWorkerPod(wanted);
+  const Json& spec = pod["spec"];
+  // The storage class knows better than the rule for all.
+  EXPECT_EQ(spec["nodeSelector"], (Json{{"disk", "ssd"}, {"os", "linux"}, {"role", "storage"}}));
+  EXPECT_EQ(spec["priorityClassName"], "low");
+  EXPECT_EQ(spec["tolerations"][0]["operator"], "Exists");
+  EXPECT_EQ(spec["imagePullSecrets"][0]["name"], "pull");
+  EXPECT_EQ(spec["containers"][0]["imagePullPolicy"], "Never");
+  EXPECT_EQ(spec["securityContext"]["supplementalGroups"], Json::array({994}));
+  EXPECT_EQ(pod["metadata"]["labels"]["team"], "a");
+  EXPECT_EQ(pod["metadata"]["labels"]["mover.csi-delta.io/task"], "du-1");
+  EXPECT_EQ(pod["metadata"]["annotations"]["note"], "x");
+  EXPECT_FALSE(spec.contains("affinity"));
+}
+
+TEST(WorkerPod, GoesWhereVolumeAndSettingsBothAllow) {
+  WorkerPod wanted = SomePod();
+  const Json wished = {{"nodeSelectorTerms", Json::array({Term("a", "1"), Term("b", "2")})}};
+  SetJson(wanted.settings.worker.affinity,
+          {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}, wished);
+  wanted.node_affinity = {{"nodeSelectorTerms", Json::array({Term("zone", "z1")})}};
+  const Json pod = MakeWorkerPod(wanted);
+  const Json& terms = pod["spec"]["affinity"]["nodeAffinity"]
+                         ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+  ASSERT_EQ(terms.size(), 2U);
+  for (const Json& term : terms) {
+    ASSERT_EQ(term["matchExpressions"].size(), 2U);
+    EXPECT_EQ(term["matchExpressions"][1]["key"], "zone");
+  }
+  EXPECT_EQ(BothNodeSelectors(wished, Json()), wished);
+  EXPECT_EQ(BothNodeSelectors(Json(), wished), wished);
+  EXPECT_TRUE(BothNodeSelectors(Json(), Json()).is_null());
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

@@ -1,0 +1,239 @@
+#include "datamover/worker_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "csi/snapshot_types.h"
+#include "datamover/node_slots.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using support::IsOk;
+using support::IsOkAndHolds;
+using testing::AllOf;
+using testing::HasSubstr;
+using State = WorkerView::State;
+
+constexpr char kStem[] = "du-7";
+
+class WorkerRunTest : public testing::Test {
+ protected:
+  WorkerRunTest() {
+    bed_.worker = MoverBed::Worker::kRuns;
+    const VolumeTaskSpec spec{.kind = TaskKind::kUpload,
+                              .subject = {"DataUpload", "velero", "nightly", "7"},
+                              .volume = {"shop", "data", "claim-uid"}};
+    EXPECT_THAT(run_.EnsureTask(bed_.ctx, spec, {}), IsOk());
+    EXPECT_THAT(run_.EnsureTask(bed_.ctx, spec, {}), IsOk());
+  }
+
+  WorkerView Step() {
+    // What is run here is another process, each time.
+    WorkerRun run(bed_.env, kStem);
+    const auto view = run.Step(bed_.ctx, [this](const Json&) -> absl::StatusOr<WorkerRun::NextPod> {
+      ++made_;
+      return WorkerRun::NextPod{.pod = {{"apiVersion", "v1"},
+                                        {"kind", "Pod"},
+                                        {"metadata",
+                                         {{"name", kStem},
+                                          {"namespace", "mover"},
+                                          {"annotations", {{kRepositoryAnnotation, "r"}}}}}},
+                                .waiting_for = waiting_for_};
+    });
+    EXPECT_THAT(view, IsOk());
+    return view.ok() ? *view : WorkerView();
+  }
+  // Steps until a Pod runs or it is over; time passes as it must.
+  WorkerView StepOn() {
+    WorkerView view = Step();
+    for (int i = 0; i < 10 && view.state == State::kStarting; ++i) {
+      bed_.clock.Advance(absl::Seconds(30));
+      view = Step();
+    }
+    return view;
+  }
+  absl::StatusOr<bool> HasSurelyEnded() {
+    return run_.HasSurelyEnded(bed_.ctx, *bed_.api.Find({VolumeTaskType(), "mover", kStem}));
+  }
+  void EndPod(const Json& status) { bed_.SetPodStatus(kStem, status); }
+  bool HasPod() { return bed_.api.Find({csi::PodType(), "mover", kStem}).has_value(); }
+
+  MoverBed bed_;
+  WorkerRun run_{bed_.env, kStem};
+  std::string waiting_for_;
+  int made_ = 0;
+};
+
+TEST_F(WorkerRunTest, MakesOnePodAndSeesItRun) {
+  EXPECT_EQ(Step().attempts, 1);
+  for (int i = 0; i < 3; ++i) {
+    const WorkerView view = Step();
+    EXPECT_EQ(view.state, State::kRunning);
+    EXPECT_EQ(view.status.phase, TaskPhase::kRunning);
+    EXPECT_EQ(view.node, "node-1");
+  }
+  EXPECT_EQ(made_, 1);
+}
+
+TEST_F(WorkerRunTest, WhatIsWaitedForIsSaid) {
+  waiting_for_ = "the claim to be filled";
+  const WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kStarting);
+  EXPECT_EQ(view.words, "the claim to be filled");
+  EXPECT_FALSE(HasPod());
+}
+
+TEST_F(WorkerRunTest, AnEvictedPodHasASuccessorAfterAPause) {
+  StepOn();
+  EndPod({{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "low on memory"}});
+  WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kStarting);
+  EXPECT_THAT(view.words, AllOf(HasSubstr("Evicted"), HasSubstr("low on memory")));
+  EXPECT_EQ(view.attempt_since, bed_.clock.Now() + kWorkerAgainFirst);
+  Step();  // The old one goes.
+  EXPECT_FALSE(HasPod());
+  Step();
+  EXPECT_FALSE(HasPod()) << "not before the pause is over";
+  bed_.clock.Advance(kWorkerAgainFirst);
+  Step();
+  view = Step();
+  EXPECT_EQ(view.state, State::kRunning);
+  EXPECT_EQ(view.attempts, 2);
+}
+
+TEST_F(WorkerRunTest, AllHaveSurelyEndedOnceTheEndOfEachWasSeen) {
+  const Json terminated = {
+      {"phase", "Failed"},
+      {"containerStatuses",
+       Json::array({{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "c"}}}}}}})}};
+  EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(true));
+  StepOn();
+  EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
+  EndPod(terminated);
+  EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(true));
+  Step();
+  Step();  // It is gone, and the next one is not there yet.
+  EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(true));
+  StepOn();
+  EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
+  bed_.api.Remove({csi::PodType(), "mover", kStem});  // By force.
+  EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
+  StepOn();
+  EndPod(terminated);
+  EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false)) << "the second may run on";
+}
+
+TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
+  for (int i = 1; i < kWorkerAttemptsMax; ++i) {
+    ASSERT_EQ(StepOn().state, State::kRunning) << i;
+    if (i % 2 == 0) {
+      bed_.api.Remove({csi::PodType(), "mover", kStem});
+    } else {
+      EndPod({{"phase", "Failed"}});
+    }
+    EXPECT_EQ(Step().state, State::kStarting);
+  }
+  ASSERT_EQ(StepOn().state, State::kRunning);
+  EndPod({{"phase", "Failed"},
+          {"containerStatuses",
+           Json::array(
+               {{{"state", {{"terminated", {{"reason", "OOMKilled"}, {"exitCode", 137}}}}}}})}});
+  const WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kEnded);
+  EXPECT_EQ(view.status.phase, TaskPhase::kFailed);
+  EXPECT_THAT(view.status.message,
+              AllOf(HasSubstr("5 times"), HasSubstr("OOMKilled"), HasSubstr("limits.memory")));
+  EXPECT_EQ(made_, kWorkerAttemptsMax);
+}
+
+TEST_F(WorkerRunTest, AnInterruptedWorkerHasASuccessor) {
+  StepOn();
+  bed_.SetTaskStatus(kStem, {{"phase", "Interrupted"}, {"message", "the node is drained"}});
+  EXPECT_EQ(Step().state, State::kRunning) << "its Pod has not ended yet";
+  EndPod({{"phase", "Succeeded"}});
+  EXPECT_THAT(Step().words, HasSubstr("the node is drained"));
+  EXPECT_EQ(StepOn().attempts, 2);
+}
+
+TEST_F(WorkerRunTest, ALastPhaseIsTheEndWhateverThePodDoes) {
+  StepOn();
+  bed_.Finish(kStem);
+  EXPECT_EQ(Step().state, State::kEnded);
+  bed_.api.Remove({csi::PodType(), "mover", kStem});
+  const WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kEnded);
+  EXPECT_EQ(view.status.phase, TaskPhase::kSucceeded);
+  EXPECT_EQ(made_, 1);
+}
+
+TEST_F(WorkerRunTest, ASilentWorkerIsDead) {
+  StepOn();
+  bed_.clock.Advance(kWorkerSilenceMax - absl::Minutes(1));
+  bed_.SetTaskStatus(
+      kStem, {{"phase", "Running"}, {"heartbeatTimestamp", csi::ToRfc3339(bed_.clock.Now())}});
+  bed_.clock.Advance(kWorkerSilenceMax - absl::Minutes(1));
+  Step();
+  EXPECT_TRUE(HasPod());
+  bed_.clock.Advance(absl::Minutes(1));
+  Step();
+  EXPECT_FALSE(HasPod());
+  EXPECT_EQ(StepOn().attempts, 2);
+}
+
+TEST_F(WorkerRunTest, AWorkerThatOnlyWaitsForANodeIsKnown) {
+  bed_.env.settings.transfers_per_node_max = 1;
+  bed_.worker = MoverBed::Worker::kPending;
+  Step();
+  EXPECT_FALSE(Step().waits_for_node);
+  EXPECT_EQ(csi::Label(*bed_.api.Find({csi::PodType(), "mover", kStem}), kSlotLabel), "0");
+  Json other = {{"metadata",
+                 {{"name", "du-8"},
+                  {"namespace", "mover"},
+                  {"labels", {{kTaskLabel, "du-8"}, {kSlotLabel, "0"}}}}},
+                {"spec", {{"nodeName", "node-1"}}},
+                {"status", {{"phase", "Running"}}}};
+  bed_.api.Seed(csi::PodType(), other);
+  EXPECT_TRUE(Step().waits_for_node);
+}
+
+TEST_F(WorkerRunTest, IsStoppedByTheTaskAndByThePod) {
+  StepOn();
+  bed_.api.Mutate({csi::PodType(), "mover", kStem},
+                  [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
+  EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(false));
+  EXPECT_TRUE(GetBool(*bed_.api.Find({VolumeTaskType(), "mover", kStem}), {"spec", "cancel"}));
+  EXPECT_TRUE(csi::BeingDeleted(*bed_.api.Find({csi::PodType(), "mover", kStem})));
+  EndPod({{"phase", "Succeeded"}});
+  EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(true));
+}
+
+TEST(PodWordsTest, AreThoseOfWhoeverKnows) {
+  const auto words = [](const Json& status) { return PodWords({{"status", status}}); };
+  EXPECT_EQ(words({{"phase", "Running"}}), "");
+  EXPECT_THAT(words({{"phase", "Pending"},
+                     {"conditions", Json::array({{{"type", "PodScheduled"},
+                                                  {"status", "False"},
+                                                  {"reason", "Unschedulable"},
+                                                  {"message", "0/3 nodes are available"}}})}}),
+              "Unschedulable: 0/3 nodes are available");
+  EXPECT_THAT(words({{"phase", "Pending"},
+                     {"containerStatuses", Json::array({{{"state",
+                                                          {{"waiting",
+                                                            {{"reason", "ImagePullBackOff"},
+                                                             {"message", "no such image"}}}}}}})}}),
+              "ImagePullBackOff: no such image");
+  EXPECT_THAT(
+      words({{"phase", "Failed"},
+             {"containerStatuses",
+              Json::array(
+                  {{{"state", {{"terminated", {{"reason", "Error"}, {"exitCode", 134}}}}}}})}}),
+      "Error with exit code 134");
+}
+
+}  // namespace
+}  // namespace csidelta::datamover

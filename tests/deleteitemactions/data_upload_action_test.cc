@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "deleteitemactions/actions.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::deleteitemactions {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr char kSnapshotId[] = "csi-delta/1/cluster/app/claim/0123/key";
+
+class DataUploadActionTest : public testing::Test {
+ protected:
+  DataUploadActionTest() {
+    upload_ = support::MakeObject(
+        "velero.io/v2alpha1", "DataUpload", "velero", "nightly-1",
+        {{velero::kBackupNameLabel, "nightly"}, {velero::kAsyncOperationIdLabel, "du-1"}});
+    SetJson(upload_, {"metadata", "uid"}, "upload-uid");
+    SetJson(upload_, {"spec"}, Json{{"datamover", "csi-delta"}, {"backupStorageLocation", "old"}});
+    SetJson(upload_, {"status"}, Json{{"phase", "Completed"}, {"snapshotID", kSnapshotId}});
+    backup_ = support::MakeBackupObject("nightly", "Deleting");
+    SetJson(backup_, {"spec", "storageLocation"}, "bucket");
+  }
+
+  absl::Status Delete() {
+    return MakeDataUploadAction(bed_.env)->Execute(bed_.ctx, upload_, backup_);
+  }
+
+  std::vector<Json> Deletions() { return bed_.api.All(csi::DataDeletionType()); }
+
+  void ExpectNothingAsked() {
+    EXPECT_THAT(Delete(), IsOk());
+    EXPECT_THAT(Deletions(), IsEmpty());
+  }
+
+  support::ActionBed bed_;
+  Json upload_;
+  Json backup_;
+};
+
+TEST_F(DataUploadActionTest, WritesDownWhatIsToBeDeletedThoughTheArchiveAloneKnows) {
+  ASSERT_THAT(Delete(), IsOk());
+  ASSERT_THAT(Deletions(), SizeIs(1));
+  EXPECT_EQ(csi::Namespace(Deletions()[0]), "velero");
+  EXPECT_EQ(*FindJson(Deletions()[0], {"spec"}), (Json{{"backupStorageLocation", "bucket"},
+                                                       {"snapshotID", kSnapshotId},
+                                                       {"backup", "nightly"}}));
+}
+
+TEST_F(DataUploadActionTest, OnceHoweverOftenTheBackupIsDeleted) {
+  ASSERT_THAT(Delete(), IsOk());
+  ASSERT_THAT(Delete(), IsOk());
+  EXPECT_THAT(Deletions(), SizeIs(1));
+  SetJson(upload_, {"metadata", "uid"}, "another");
+  ASSERT_THAT(Delete(), IsOk());
+  EXPECT_THAT(Deletions(), SizeIs(2));
+}
+
+TEST_F(DataUploadActionTest, OtherMoversUploadsAreLeftAlone) {
+  for (const char* mover : {"", "velero", "csi-delta2"}) {
+    SetJson(upload_, {"spec", "datamover"}, mover);
+    ExpectNothingAsked();
+  }
+}
+
+// A backup of Velero's own namespace holds the DataUploads of others.
+TEST_F(DataUploadActionTest, OtherBackupsUploadsAreLeftAlone) {
+  SetJson(upload_, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+  ExpectNothingAsked();
+}
+
+TEST_F(DataUploadActionTest, NothingWasBroughtNothingIsDeleted) {
+  SetJson(upload_, {"status", "snapshotID"}, "");
+  ExpectNothingAsked();
+  SetJson(upload_, {"status"}, Json{{"phase", "Failed"}, {"snapshotID", kSnapshotId}});
+  ExpectNothingAsked();
+}
+
+TEST_F(DataUploadActionTest, AnUploadThatEndedAfterItsBackupIsFound) {
+  bed_.api.Seed(csi::DataUploadType(), upload_);
+  SetJson(upload_, {"status"}, Json{{"phase", "InProgress"}});
+  ASSERT_THAT(Delete(), IsOk());
+  EXPECT_THAT(Deletions(), SizeIs(1));
+}
+
+TEST_F(DataUploadActionTest, AnotherUploadOfTheNameSaysNothing) {
+  Json other = upload_;
+  SetJson(other, {"metadata", "uid"}, "other-uid");
+  bed_.api.Seed(csi::DataUploadType(), other);
+  SetJson(upload_, {"status"}, Json{{"phase", "InProgress"}});
+  ExpectNothingAsked();
+}
+
+TEST_F(DataUploadActionTest, WithoutOurMoverTheErrorSaysWhatStays) {
+  bed_.api.RemoveType("datadeletions");
+  EXPECT_THAT(Delete(), StatusIs(absl::StatusCode::kNotFound,
+                                 AllOf(HasSubstr(kSnapshotId), HasSubstr("stays in the bucket"))));
+}
+
+TEST_F(DataUploadActionTest, AppliesToDataUploadsAlone) {
+  EXPECT_THAT(MakeDataUploadAction(bed_.env)->AppliesTo().included_resources,
+              testing::ElementsAre("datauploads.velero.io"));
+}
+
+}  // namespace
+}  // namespace csidelta::deleteitemactions

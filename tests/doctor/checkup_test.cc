@@ -1,0 +1,618 @@
+#include "doctor/checkup.h"
+
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/yaml.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/keyring.h"
+#include "datamover/repository_access.h"
+#include "datamover/settings.h"
+#include "datamover/volume_task.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_object_store.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/lent_store.h"
+#include "tests/support/snapshot_objects.h"
+
+namespace csidelta::doctor {
+namespace {
+
+using support::FakeApiClient;
+using support::MakeObject;
+using ::testing::HasSubstr;
+
+constexpr char kMover[] = "csi-delta";
+constexpr char kCloud[] = "[default]\naws_access_key_id = A\naws_secret_access_key = B\n";
+
+// A definition as the chart has it.
+Json ShippedDefinition(const std::string& file) {
+  std::ifstream in(std::string(MOVER_KINDS) + "/" + file);
+  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  absl::StatusOr<Json> definition = ParseYaml(text);
+  return definition.ok() ? *definition : Json();
+}
+
+// A cluster in which nothing is wrong.
+class Cluster {
+ public:
+  Cluster() {
+    clock_.SetAutoAdvance(true);
+    SeedKinds();
+    SeedVelero();
+    SeedMover();
+    SeedVolume();
+  }
+
+  FakeApiClient& api() { return api_; }
+  support::FakeObjectStore& bucket() { return bucket_; }
+  support::FakeClock& clock() { return clock_; }
+  std::string Now() { return csi::ToRfc3339(clock_.Now()); }
+
+  // How the Pod of a probe ends; "" for never.
+  std::string probe_phase = "Succeeded";
+  std::string probe_words;
+
+  std::string probe_class;
+
+  std::vector<Finding> Findings(bool probe = false) {
+    std::vector<Finding> findings;
+    CallContext ctx;
+    ctx.clock = &clock_;
+    ctx = ctx.WithTimeout(absl::Seconds(55));
+    CheckupOptions options;
+    options.probe = probe;
+    options.probe_class = probe_class;
+    options.open_store = [this](const datamover::RepositoryAccess&)
+        -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+      return std::make_unique<support::LentStore>(bucket_);
+    };
+    RunCheckup(ctx, api_, options, Random::Real(),
+               [&](const Finding& finding) { findings.push_back(finding); });
+    return findings;
+  }
+
+  // What the check says first.
+  Finding FindingOf(const std::string& check, bool probe = false) {
+    for (const Finding& finding : Findings(probe)) {
+      if (finding.check == check) {
+        return finding;
+      }
+    }
+    return {.grade = Grade::kUnknown, .check = "", .subject = "", .text = "not made", .cure = ""};
+  }
+
+ private:
+  void SeedKinds() {
+    for (const char* file : {"volumetask.yaml", "datadeletion.yaml"}) {
+      api_.Seed(CustomResourceDefinitionType(), ShippedDefinition(file));
+    }
+    Json system = MakeObject("v1", "Namespace", "", "kube-system");
+    SetJson(system, {"metadata", "uid"}, "cluster-uid");
+    api_.Seed(NamespaceType(), system);
+    Json controller = MakeObject("apps/v1", "Deployment", "kube-system", "snapshots");
+    SetJson(controller, {"spec", "template", "spec", "containers"},
+            Json::array({{{"image", "registry.k8s.io/sig-storage/snapshot-controller:v8.6.0"}}}));
+    SetJson(controller, {"status", "availableReplicas"}, 1);
+    api_.Seed(DeploymentType(), controller);
+  }
+
+  void SeedVelero() {
+    Json server = MakeObject("apps/v1", "Deployment", "velero", "velero");
+    SetJson(server, {"spec", "template", "spec", "containers"},
+            Json::array({{{"image", "velero/velero:v1.18.1"},
+                          {"args", {"server", "--features=EnableCSI"}}}}));
+    SetJson(server, {"spec", "template", "spec", "initContainers"},
+            Json::array({{{"image", "example/velero-plugin-for-csi-delta:v1"}}}));
+    SetJson(server, {"status", "availableReplicas"}, 1);
+    api_.Seed(DeploymentType(), server);
+    Json location = MakeObject("velero.io/v1", "BackupStorageLocation", "velero", "default");
+    SetJson(location, {"spec"},
+            Json{{"provider", "aws"},
+                 {"default", true},
+                 {"objectStorage", {{"bucket", "backups"}}},
+                 {"credential", {{"name", "cloud"}, {"key", "cloud"}}},
+                 {"config", {{"region", "eu-west-1"}}}});
+    SetJson(location, {"status", "phase"}, "Available");
+    api_.Seed(datamover::StorageLocationType(), location);
+    Json secret = MakeObject("v1", "Secret", "velero", "cloud");
+    SetJson(secret, {"data", "cloud"}, absl::Base64Escape(kCloud));
+    api_.Seed(csi::SecretType(), secret);
+  }
+
+  void SeedMover() {
+    api_.Seed(NamespaceType(), MakeObject("v1", "Namespace", "", kMover,
+                                          {{"pod-security.kubernetes.io/enforce", "restricted"}}));
+    Json controller = MakeObject("apps/v1", "Deployment", kMover, "csi-delta-mover");
+    SetJson(controller, {"status", "availableReplicas"}, 1);
+    SetJson(controller, {"spec", "template", "spec", "containers"},
+            Json::array({{{"image", "csi-delta:test"}}}));
+    api_.Seed(DeploymentType(), controller);
+    api_.OnCreate("pods", [this](FakeApiClient&, const Json& pod) { EndProbe(pod); });
+    Json lease = MakeObject("coordination.k8s.io/v1", "Lease", kMover, "csi-delta-datamover");
+    SetJson(lease, {"spec"}, Json{{"holderIdentity", "a"}, {"renewTime", Now()}});
+    api_.Seed(csi::LeaseType(), lease);
+    for (const char* account : {"csi-delta-mover", "csi-delta-worker"}) {
+      api_.Seed(ServiceAccountType(), MakeObject("v1", "ServiceAccount", kMover, account));
+    }
+  }
+
+  void EndProbe(const Json& pod) {
+    if (probe_phase.empty()) {
+      return;
+    }
+    api_.Mutate({csi::PodType(), kMover, csi::Name(pod)}, [this](Json& object) {
+      object["status"]["phase"] = probe_phase;
+      object["status"]["containerStatuses"] =
+          Json::array({{{"state", {{"terminated", {{"message", probe_words}}}}}}});
+    });
+  }
+
+  void SeedVolume() {
+    api_.Seed(CsiDriverType(), MakeObject("storage.k8s.io/v1", "CSIDriver", "", support::kDriver));
+    api_.Seed(StorageClassType(), MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast"));
+    api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("snaps", support::kDriver));
+    Json pv = MakeObject("v1", "PersistentVolume", "", "pv-1");
+    SetJson(pv, {"spec", "csi", "driver"}, support::kDriver);
+    api_.Seed(csi::PersistentVolumeType(), pv);
+    Json claim = MakeObject("v1", "PersistentVolumeClaim", "shop", "orders");
+    SetJson(claim, {"spec"}, Json{{"volumeName", "pv-1"}, {"storageClassName", "fast"}});
+    SetJson(claim, {"status", "phase"}, "Bound");
+    api_.Seed(csi::PersistentVolumeClaimType(), claim);
+  }
+
+  support::FakeClock clock_;
+  FakeApiClient api_{clock_};
+  support::FakeObjectStore bucket_;
+};
+
+// The places of all fields of spec and status in a definition of one version.
+std::vector<Json::json_pointer> FieldsOf(const Json& definition) {
+  std::vector<Json::json_pointer> fields;
+  for (const char* part : {"spec", "status"}) {
+    const Json::json_pointer place(
+        absl::StrCat("/spec/versions/0/schema/openAPIV3Schema/properties/", part, "/properties"));
+    for (const auto& [name, schema] : definition.at(place).items()) {
+      fields.push_back(place / name);
+    }
+  }
+  return fields;
+}
+
+const k8s::ObjectKey kDeletionKind = {CustomResourceDefinitionType(), "",
+                                      "datadeletions.mover.csi-delta.io"};
+const k8s::ObjectKey kServer = {DeploymentType(), "velero", "velero"};
+const k8s::ObjectKey kLocation = {datamover::StorageLocationType(), "velero", "default"};
+const k8s::ObjectKey kClaim = {csi::PersistentVolumeClaimType(), "shop", "orders"};
+const k8s::ObjectKey kVolume = {csi::PersistentVolumeType(), "", "pv-1"};
+
+struct Ailment {
+  std::string check;
+  Grade grade;
+  std::string text;  // a part of what is said
+  std::function<void(Cluster&)> cause;
+};
+
+void PrintTo(const Ailment& ailment, std::ostream* out) { *out << ailment.check; }
+
+Json Transfer(const std::string& kind, const std::string& phase, const std::string& made) {
+  Json object = MakeObject("velero.io/v2alpha1", kind, "velero", "b1-x");
+  SetJson(object, {"metadata", "uid"}, "transfer-uid");
+  SetJson(object, {"metadata", "creationTimestamp"}, made);
+  SetJson(object, {"spec"},
+          Json{{"datamover", "csi-delta"}, {"sourceNamespace", "shop"}, {"sourcePVC", "orders"}});
+  SetJson(object, {"status"}, Json{{"phase", phase}, {"message", "the bucket is gone"}});
+  return object;
+}
+
+void SetVolumeDriver(Cluster& cluster, const std::string& driver) {
+  cluster.api().Mutate(kVolume, [&](Json& pv) { SetJson(pv, {"spec", "csi", "driver"}, driver); });
+}
+
+std::string Ago(Cluster& cluster, absl::Duration age) {
+  return csi::ToRfc3339(cluster.clock().Now() - age);
+}
+
+std::vector<Ailment> OfCluster() {
+  return {
+      {"cluster-reachable", Grade::kFault, "does not answer",
+       [](Cluster& c) {
+         c.api().FailNext("get", "namespaces", absl::UnavailableError("connection refused"));
+       }},
+      {"snapshot-kinds", Grade::kFault, "VolumeSnapshotClass is not served",
+       [](Cluster& c) { c.api().RemoveType("volumesnapshotclasses"); }},
+      {"snapshot-controller", Grade::kFault, "is not available",
+       [](Cluster& c) {
+         c.api().Mutate({DeploymentType(), "kube-system", "snapshots"}, [](Json& d) {
+           SetJson(d, {"status", "availableReplicas"}, 0);
+         });
+       }},
+      {"mover-kinds", Grade::kFault, "VolumeTask is not served",
+       [](Cluster& c) { c.api().RemoveType("volumetasks"); }},
+      {"mover-kind-fields", Grade::kFault,
+       "of an older version, and drops spec.backupStorageLocation, spec.snapshotID, spec.upload",
+       [](Cluster& c) {
+         c.api().Mutate(kDeletionKind, [](Json& definition) {
+           SetJson(definition, {"spec", "versions"}, Json::array());
+         });
+       }},
+      {"stuck-snapshots", Grade::kWarning, "not ready for over an hour",
+       [](Cluster& c) {
+         Json snapshot = support::MakeSnapshotObject("shop", "s1", "");
+         SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
+         c.api().Seed(csi::VolumeSnapshotType(), snapshot);
+       }},
+      {"stuck-contents", Grade::kWarning, "being deleted for over an hour",
+       [](Cluster& c) {
+         Json content = support::MakeContentObject("c1", "shop", "s1", "handle-1");
+         SetJson(content, {"metadata", "deletionTimestamp"}, Ago(c, absl::Hours(2)));
+         c.api().Seed(csi::VolumeSnapshotContentType(), content);
+       }},
+  };
+}
+
+std::vector<Ailment> OfVelero() {
+  return {
+      {"velero-namespace", Grade::kFault, "has no BackupStorageLocation",
+       [](Cluster& c) { c.api().Remove(kLocation); }},
+      {"velero-server", Grade::kFault, "is not available",
+       [](Cluster& c) {
+         c.api().Mutate(kServer, [](Json& d) { SetJson(d, {"status", "availableReplicas"}, 0); });
+       }},
+      {"velero-version", Grade::kFault, "too old",
+       [](Cluster& c) {
+         c.api().Mutate(kServer, [](Json& d) {
+           d["spec"]["template"]["spec"]["containers"][0]["image"] = "velero/velero:v1.11.1";
+         });
+       }},
+      {"velero-csi-feature", Grade::kFault, "without --features=EnableCSI",
+       [](Cluster& c) {
+         c.api().Mutate(kServer, [](Json& d) {
+           d["spec"]["template"]["spec"]["containers"][0]["args"] = {"server"};
+         });
+       }},
+      {"velero-plugin", Grade::kWarning, "no init container",
+       [](Cluster& c) {
+         c.api().Mutate(kServer,
+                        [](Json& d) { d["spec"]["template"]["spec"].erase("initContainers"); });
+       }},
+      {"uploads-waiting", Grade::kFault, "no mover takes it up",
+       [](Cluster& c) {
+         c.api().Seed(csi::DataUploadType(),
+                      Transfer("DataUpload", "New", Ago(c, absl::Minutes(6))));
+       }},
+      {"downloads-waiting", Grade::kFault, "no mover takes it up",
+       [](Cluster& c) {
+         c.api().Seed(csi::DataDownloadType(),
+                      Transfer("DataDownload", "", Ago(c, absl::Minutes(6))));
+       }},
+      {"uploads-failed", Grade::kWarning, "the bucket is gone",
+       [](Cluster& c) {
+         c.api().Seed(csi::DataUploadType(),
+                      Transfer("DataUpload", "Failed", Ago(c, absl::Hours(3))));
+       }},
+      {"deletions-pending", Grade::kWarning, "after an hour and 7 attempts: the lock is held",
+       [](Cluster& c) {
+         Json deletion = MakeObject("mover.csi-delta.io/v1alpha1", "DataDeletion", "velero", "d1");
+         SetJson(deletion, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
+         SetJson(deletion, {"status"},
+                 Json{{"phase", "Waiting"}, {"attempts", 7}, {"message", "the lock is held"}});
+         c.api().Seed(csi::DataDeletionType(), deletion);
+       }},
+      {"location-default", Grade::kWarning, "0 of 1 storage locations",
+       [](Cluster& c) {
+         c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "default"}, false); });
+       }},
+      {"location-available", Grade::kFault, "Unavailable: no such bucket",
+       [](Cluster& c) {
+         c.api().Mutate(kLocation, [](Json& l) {
+           SetJson(l, {"status"}, Json{{"phase", "Unavailable"}, {"message", "no such bucket"}});
+         });
+       }},
+      {"location-tls", Grade::kWarning, "without TLS",
+       [](Cluster& c) {
+         c.api().Mutate(kLocation, [](Json& l) {
+           SetJson(l, {"spec", "config", "s3Url"}, "http://s3:9000");
+         });
+       }},
+      {"location-credentials", Grade::kFault, "does not exist",
+       [](Cluster& c) {
+         c.api().Remove({csi::SecretType(), "velero", "cloud"});
+       }},
+  };
+}
+
+const datamover::KeyringOwner kOwner = {.velero_namespace = "velero", .location = "default"};
+
+datamover::Keyring MakeRing(Cluster& cluster) {
+  support::FakeSecureRandom random;
+  CallContext ctx;
+  ctx.clock = &cluster.clock();
+  return *datamover::OpenKeyring(ctx, cluster.api(), kMover, kOwner, /*make=*/true, random);
+}
+
+std::vector<Ailment> OfLocations() {
+  return {
+      {"location-provider", Grade::kFault, "azure",
+       [](Cluster& c) {
+         c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "provider"}, "azure"); });
+       }},
+      {"location-readable", Grade::kFault, "listing fails: no such bucket",
+       [](Cluster& c) {
+         c.bucket().AddFault({.operation = support::StoreOperation::kList,
+                              .status = absl::FailedPreconditionError("no such bucket")});
+       }},
+      {"location-writable", Grade::kFault, "writing fails: denied",
+       [](Cluster& c) {
+         c.bucket().AddFault({.operation = support::StoreOperation::kPut,
+                              .status = absl::PermissionDeniedError("denied")});
+       }},
+      {"keyring-present", Grade::kNote, "the first backup makes it", [](Cluster&) {}},
+      {"keyring-whole", Grade::kFault, "is another text",
+       [](Cluster& c) {
+         const datamover::Keyring ring = MakeRing(c);
+         c.api().Mutate(datamover::KeyringSecretKey(kMover, kOwner), [&](Json& secret) {
+           SetJson(secret, {"data", ring.newest().fingerprint},
+                   absl::Base64Escape("another password, just as long as it has to be"));
+         });
+       }},
+      {"keyring-confirmed", Grade::kFault, "nobody said that he has a copy",
+       [](Cluster& c) { MakeRing(c); }},
+  };
+}
+
+void SetSettings(Cluster& cluster, const std::string& text) {
+  Json map = MakeObject("v1", "ConfigMap", kMover, datamover::kSettingsConfigMap);
+  SetJson(map, {"data", datamover::kSettingsKey}, text);
+  cluster.api().Seed(csi::ConfigMapType(), map);
+}
+
+std::vector<Ailment> OfMover() {
+  return {
+      {"mover-namespace", Grade::kFault, "does not exist",
+       [](Cluster& c) {
+         c.api().Remove({NamespaceType(), "", kMover});
+       }},
+      {"mover-pod-security", Grade::kNote, "the level privileged",
+       [](Cluster& c) {
+         c.api().Mutate({NamespaceType(), "", kMover}, [](Json& n) {
+           SetJson(n, {"metadata", "labels", "pod-security.kubernetes.io/enforce"}, "privileged");
+         });
+       }},
+      {"mover-deployment", Grade::kFault, "is not available",
+       [](Cluster& c) {
+         c.api().Mutate({DeploymentType(), kMover, "csi-delta-mover"}, [](Json& d) {
+           SetJson(d, {"status", "availableReplicas"}, 0);
+         });
+       }},
+      {"mover-leader", Grade::kFault, "nobody renews it",
+       [](Cluster& c) {
+         c.api().Mutate({csi::LeaseType(), kMover, "csi-delta-datamover"}, [&](Json& lease) {
+           SetJson(lease, {"spec", "renewTime"}, Ago(c, absl::Minutes(2)));
+         });
+       }},
+      {"mover-settings", Grade::kFault, "speed",
+       [](Cluster& c) { SetSettings(c, R"({"speed": 7})"); }},
+      {"mover-setting-names", Grade::kFault, "StorageClass faster, which does not exist",
+       [](Cluster& c) {
+         SetSettings(c, R"({"storageClasses": {"fast": {"intermediateClass": "faster"}}})");
+       }},
+      {"mover-accounts", Grade::kFault, "does not exist",
+       [](Cluster& c) {
+         c.api().Remove({ServiceAccountType(), kMover, "csi-delta-worker"});
+       }},
+      {"mover-quota", Grade::kWarning, "leaves no limits.memory",
+       [](Cluster& c) {
+         Json quota = MakeObject("v1", "ResourceQuota", kMover, "small");
+         SetJson(
+             quota, {"status"},
+             Json{{"hard", {{"limits.memory", "1Gi"}}}, {"used", {{"limits.memory", "1024Mi"}}}});
+         c.api().Seed(ResourceQuotaType(), quota);
+       }},
+      {"mover-tasks-silent", Grade::kWarning, "has said nothing since",
+       [](Cluster& c) {
+         Json task = datamover::MakeVolumeTask(kMover, "du-1", {}, {});
+         SetJson(task, {"status"},
+                 Json{{"phase", "Running"}, {"heartbeatTimestamp", Ago(c, absl::Minutes(3))}});
+         c.api().Seed(datamover::VolumeTaskType(), task);
+       }},
+      {"mover-orphans", Grade::kWarning, "is gone",
+       [](Cluster& c) {
+         c.api().Seed(
+             datamover::VolumeTaskType(),
+             datamover::MakeVolumeTask(kMover, "du-1",
+                                       {.kind = datamover::TaskKind::kUpload,
+                                        .subject = {"DataUpload", "velero", "b1-x", "other-uid"},
+                                        .volume = {}},
+                                       {}));
+       }},
+  };
+}
+
+std::vector<Ailment> OfDrivers() {
+  return {
+      {"driver-object", Grade::kWarning, "has no CSIDriver object",
+       [](Cluster& c) {
+         c.api().Remove({CsiDriverType(), "", support::kDriver});
+       }},
+      {"driver-storage-class", Grade::kWarning, "shop/orders",
+       [](Cluster& c) {
+         c.api().Remove({StorageClassType(), "", "fast"});
+       }},
+      {"driver-snapshot-class", Grade::kFault, "VolumeSnapshotClass",
+       [](Cluster& c) {
+         c.api().Remove({csi::VolumeSnapshotClassType(), "", "snaps"});
+       }},
+      {"driver-block-device", Grade::kWarning, "makes no block devices",
+       [](Cluster& c) { SetVolumeDriver(c, "nfs.csi.k8s.io"); }},
+      {"driver-snapshot-limit", Grade::kNote, "at most 3 snapshots",
+       [](Cluster& c) { SetVolumeDriver(c, "csi.vsphere.vmware.com"); }},
+      {"volumes-not-csi", Grade::kNote, "pv-1",
+       [](Cluster& c) { c.api().Mutate(kVolume, [](Json& pv) { pv["spec"].erase("csi"); }); }},
+      {"claims-unbound", Grade::kNote, "shop/orders",
+       [](Cluster& c) {
+         c.api().Mutate(kClaim, [](Json& p) { SetJson(p, {"status", "phase"}, "Pending"); });
+       }},
+  };
+}
+
+class AilmentTest : public ::testing::TestWithParam<Ailment> {};
+
+TEST_P(AilmentTest, IsFoundWithItsCure) {
+  Cluster cluster;
+  GetParam().cause(cluster);
+  const Finding finding = cluster.FindingOf(GetParam().check);
+  EXPECT_EQ(WordOf(finding.grade), WordOf(GetParam().grade)) << finding.text;
+  EXPECT_THAT(absl::StrCat(finding.subject, " ", finding.text), HasSubstr(GetParam().text));
+  EXPECT_NE(finding.cure, "");
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Ailment>& info) {
+  std::string name;
+  for (const char c : info.param.check) {
+    name += c == '-' ? '_' : c;
+  }
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cluster, AilmentTest, ::testing::ValuesIn(OfCluster()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Velero, AilmentTest, ::testing::ValuesIn(OfVelero()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Drivers, AilmentTest, ::testing::ValuesIn(OfDrivers()), NameOf);
+
+TEST(CheckupTest, AHealthyClusterHasNoFault) {
+  Cluster cluster;
+  for (const Finding& finding : cluster.Findings()) {
+    EXPECT_NE(finding.grade, Grade::kFault) << finding.check << ": " << finding.text;
+    EXPECT_NE(finding.grade, Grade::kWarning) << finding.check << ": " << finding.text;
+    EXPECT_NE(finding.grade, Grade::kUnknown) << finding.check << ": " << finding.text;
+  }
+}
+
+TEST(CheckupTest, EachFieldOfTheShippedKindsIsMissedByItsName) {
+  Cluster cluster;
+  int fields = 0;
+  for (const char* plural : {"volumetasks", "datadeletions"}) {
+    const k8s::ObjectKey key = {CustomResourceDefinitionType(), "",
+                                absl::StrCat(plural, ".mover.csi-delta.io")};
+    const Json shipped = *cluster.api().Find(key);
+    for (const Json::json_pointer& field : FieldsOf(shipped)) {
+      cluster.api().Mutate(key, [&](Json& definition) {
+        definition["spec"] = shipped["spec"];
+        definition.at(field.parent_pointer()).erase(field.back());
+      });
+      EXPECT_THAT(cluster.FindingOf("mover-kind-fields").text,
+                  ::testing::EndsWith(absl::StrCat(".", field.back())));
+      ++fields;
+    }
+    cluster.api().Mutate(key, [&](Json& definition) { definition["spec"] = shipped["spec"]; });
+  }
+  EXPECT_GE(fields, 25);
+}
+
+TEST(CheckupTest, LeavesNothingInTheBucket) {
+  Cluster cluster;
+  cluster.Findings();
+  EXPECT_TRUE(cluster.bucket().objects().empty());
+}
+
+TEST(CheckupTest, WritesNothingIntoTheCluster) {
+  Cluster cluster;
+  cluster.Findings();
+  for (const support::ApiCall& call : cluster.api().calls()) {
+    EXPECT_THAT(call.verb, ::testing::AnyOf("get", "list")) << call;
+  }
+}
+
+TEST(CheckupTest, EachOfThirtyChecksSaysSomethingAndHasANameOfItsOwn) {
+  Cluster cluster;
+  std::set<std::string> said;
+  for (const Finding& finding : cluster.Findings(/*probe=*/true)) {
+    said.insert(finding.check);
+  }
+  EXPECT_EQ(said.size(), AllChecks().size());
+  EXPECT_GE(said.size(), 30u);
+}
+
+TEST(CheckupTest, TheDocumentHasEachCheckAndNoOther) {
+  std::ifstream file(DOCTOR_DOCUMENT);
+  const std::string document(std::istreambuf_iterator<char>(file), {});
+  std::string rows;
+  for (const Check& check : AllChecks()) {
+    absl::StrAppend(&rows, "| `", check.name, "` | ", check.question, " |\n");
+  }
+  EXPECT_THAT(document, ::testing::EndsWith("|---|---|\n" + rows));
+}
+
+TEST(CheckupTest, DevicesAreOpenedOnlyWhenAskedAndNothingIsLeft) {
+  Cluster cluster;
+  cluster.Findings();
+  EXPECT_EQ(cluster.api().CallCount("create", "*") + cluster.api().CallCount("create", "pods"), 0);
+  const int objects = cluster.api().object_count();
+  const Finding finding = cluster.FindingOf("device-access", /*probe=*/true);
+  EXPECT_EQ(finding.grade, Grade::kGood) << finding.text;
+  EXPECT_EQ(cluster.api().CallCount("create", "pods"), 1);
+  EXPECT_EQ(cluster.api().object_count(), objects);
+}
+
+TEST(CheckupTest, ADeviceThatNoWorkerMayOpenIsAFaultWithBothCures) {
+  Cluster cluster;
+  cluster.probe_phase = "Failed";
+  cluster.probe_words = "open /dev/volume: Permission denied: ... by supplementalGroups, or ...";
+  const int objects = cluster.api().object_count();
+  const Finding finding = cluster.FindingOf("device-access", /*probe=*/true);
+  EXPECT_EQ(finding.grade, Grade::kFault);
+  EXPECT_THAT(finding.text, HasSubstr("Permission denied"));
+  EXPECT_THAT(finding.cure, HasSubstr("worker.supplementalGroups"));
+  EXPECT_THAT(finding.cure, HasSubstr("device_ownership_from_security_context"));
+  EXPECT_EQ(cluster.api().object_count(), objects);
+}
+
+TEST(CheckupTest, OfManyClassesThoseLeftOutAreNamedAndMayBeAskedForAlone) {
+  Cluster cluster;
+  for (const char* name : {"a", "b", "c", "d", "zone-two"}) {
+    Json claim = MakeObject("v1", "PersistentVolumeClaim", "shop", name);
+    SetJson(claim, {"spec"}, Json{{"volumeName", "pv-1"}, {"storageClassName", name}});
+    cluster.api().Seed(csi::PersistentVolumeClaimType(), claim);
+  }
+  const Finding left_out = cluster.FindingOf("device-access", /*probe=*/true);
+  EXPECT_EQ(left_out.grade, Grade::kNote);
+  EXPECT_EQ(left_out.subject, "storage class zone-two");
+  EXPECT_THAT(left_out.cure, HasSubstr("--probe --class zone-two"));
+  cluster.probe_class = "zone-two";
+  const Finding alone = cluster.FindingOf("device-access", /*probe=*/true);
+  EXPECT_EQ(alone.grade, Grade::kGood);
+  EXPECT_EQ(alone.subject, "storage class zone-two");
+}
+
+TEST(CheckupTest, APodThatNeverRunsIsGivenUpInTimeAndRemoved) {
+  Cluster cluster;
+  cluster.probe_phase = "";
+  const int objects = cluster.api().object_count();
+  const absl::Time begin = cluster.clock().Now();
+  EXPECT_EQ(cluster.FindingOf("device-access", /*probe=*/true).grade, Grade::kWarning);
+  EXPECT_LE(cluster.clock().Now() - begin, absl::Seconds(60));
+  EXPECT_EQ(cluster.api().object_count(), objects);
+}
+
+TEST(CheckupTest, WhatMayNotBeReadIsUnknownAndNeverGood) {
+  Cluster cluster;
+  cluster.api().Forbid("*", "*");
+  for (const Finding& finding : cluster.Findings()) {
+    EXPECT_EQ(finding.grade, Grade::kUnknown) << finding.check << ": " << finding.text;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::doctor

@@ -1,0 +1,191 @@
+"""A move that is called off, whoever does it and however far it is: it stops within seconds, and all of it goes."""
+
+import signal
+
+import pytest
+
+import data
+import metadata
+import mover
+from bed import ENDED
+from moving import (CANCELING_SECONDS_MAX, HELD, MIB, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_counted, await_nothing_left, await_phase, back_up, begin, begin_restore,
+                    cancel, check_canceled, controllers, counted, held_in_progress, phase, restored_checksum, upload,
+                    workers)
+
+VOLUME_BYTES = 8 * MIB
+VOLUME_ANNOTATION = "mover.csi-delta.io/volume"  # Of a DataDownload whose volume is filled and being given away.
+
+pytestmark = [pytest.mark.moves, pytest.mark.own_driver("needs injected faults")]
+
+
+@pytest.fixture
+def app(moving_app):
+    return moving_app
+
+
+def check_partial(bed, backup):
+    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
+
+
+def test_an_upload_that_nobody_took_up_yet(bed, workspace, app):
+    with mover.stopped(bed):
+        backup, name = begin(bed, workspace, app)
+        assert phase(bed, name) == "New"
+        cancel(bed, name)
+    await_phase(bed, name, "Canceled", seconds=mover.READY_SECONDS_MAX)
+    check_canceled(bed, name)
+    check_partial(bed, backup)
+
+
+def test_an_upload_that_waits_for_its_turn(bed, workspace, app):
+    with held_in_progress(bed, workspace, app) as (first_backup, first):
+        backup, name = begin(bed, workspace, app)
+        bed.wait_for(lambda: first in upload(bed, name)["status"].get("message", ""), PHASE_SECONDS_MAX,
+                     lambda: f"for whom it waits: {upload(bed, name)['status']}")
+        cancel(bed, name)
+        check_canceled(bed, name)
+        bed.driver.clear_faults()
+        assert bed.wait_phase("backups", first_backup, ENDED)["status"]["phase"] == "Completed"
+    check_partial(bed, backup)
+
+
+def test_an_upload_that_is_prepared(bed, workspace, app):
+    with mover.speechless_workers(bed):
+        backup, name = begin(bed, workspace, app)
+        await_phase(bed, name, "Prepared")
+        cancel(bed, name)
+        check_canceled(bed, name)
+    check_partial(bed, backup)
+
+
+def test_an_upload_whose_worker_hangs_while_the_controller_dies(bed, workspace, app):
+    """Called off twice, and the second controller finds the first one's Canceling."""
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        for process in workers(bed):
+            process.signal(signal.SIGSTOP)
+        cancel(bed, name)
+        await_phase(bed, name, "Canceling", seconds=CANCELING_SECONDS_MAX)
+        for process in controllers(bed):
+            process.signal(signal.SIGKILL)
+        cancel(bed, name)
+        await_phase(bed, name, "Canceled", seconds=mover.READY_SECONDS_MAX)
+        check_canceled(bed, name)
+    check_partial(bed, backup)
+
+
+def test_an_upload_that_takes_longer_than_its_backup_allows(bed, workspace, app):
+    with bed.driver.faults(HELD):
+        backup, name = begin(bed, workspace, app, "late", "--item-operation-timeout", "8s")
+        await_phase(bed, name, "Canceled")
+        check_canceled(bed, name)
+    check_partial(bed, backup)
+
+
+def test_an_upload_whose_backup_is_deleted(bed, workspace, app):
+    """Velero refuses while it knows that the backup runs, which a Velero that started anew does not."""
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        bed.wait_phase("backups", backup, ("WaitingForPluginOperations",))
+        bed.velero("backup", "delete", backup, "--confirm")
+        bed.wait_for(lambda: any("in progress" in "".join(d.get("status", {}).get("errors", []))
+                                 for d in bed.api.list("deletebackuprequests", bed.namespace)), PHASE_SECONDS_MAX,
+                     "Velero's refusal")
+        assert phase(bed, name) == "InProgress"
+        bed.restart("velero", kill=True)
+        bed.delete_backup(backup)
+        bed.wait_for(lambda: upload(bed, name) is None, PHASE_SECONDS_MAX, "end of the DataUpload")
+        await_nothing_left(bed, (" du-",))
+
+
+def test_an_upload_whose_namespace_is_deleted_goes_on(bed, workspace, app):
+    written = data.checksum(bed.volume_path("data", app))
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        bed.wait_phase("backups", backup, ("WaitingForPluginOperations",))
+        bed.delete_namespace(app)
+        bed.driver.clear_faults()
+        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+    assert phase(bed, name) == "Completed"
+    assert restored_checksum(bed, workspace, app, backup, "gone") == written
+
+
+class Saved:
+    """A backup that restores are made of."""
+
+    def __init__(self, bed, workspace):
+        self.app = workspace.namespace(bed, "saved", labels=mover.RESTRICTED)
+        bed.create_claim("data", self.app, VOLUME_BYTES)
+        data.fill(bed.volume_path("data", self.app), 1, VOLUME_BYTES)
+        self.backup, _ = back_up(bed, workspace, self.app, "saved")
+        await_nothing_left(bed)
+
+
+@pytest.fixture(scope="module")
+def saved(beds, shared_workspace):
+    bed = beds.get(node=True)
+    metadata.serve(bed)
+    mover.serve(bed)
+    return Saved(bed, shared_workspace)
+
+
+@pytest.fixture
+def restore(bed, workspace, saved):
+    """Begins a restore, as often as it is called. Afterwards there is as much of everything as before."""
+    before = counted(bed)
+    made = []
+
+    def start(stem):
+        made.append(begin_restore(bed, workspace, saved.backup, saved.app, stem))
+        return made[-1]
+    yield start
+    bed.driver.clear_faults()
+    for name, target, _ in made:
+        bed.wait_phase("restores", name, ENDED)
+        bed.delete_namespace(target, empty_is_enough=True)
+    await_nothing_left(bed)
+    await_counted(bed, before)
+
+
+def check_canceled_download(bed, name):
+    cancel(bed, name, "datadownloads")
+    check_canceled(bed, name, "datadownloads")
+
+
+def await_download_phase(bed, name, phase):
+    await_download(bed, name, lambda d: d.get("status", {}).get("phase") == phase, phase)
+
+
+def await_download(bed, name, found, what):
+    def status():
+        return bed.api.get("datadownloads", name, bed.namespace)
+    bed.wait_for(lambda: found(status()), MOVED_SECONDS_MAX, lambda: f"{what}: {status()}\n{mover.tell(bed)}")
+
+
+def test_a_download_that_waits_for_its_volume(bed, restore):
+    with bed.driver.faults({"method": "CreateVolume", "hold": True}):
+        _, _, name = restore("accepted")
+        await_download_phase(bed, name, "Accepted")
+        check_canceled_download(bed, name)
+
+
+def test_a_download_that_is_prepared(bed, restore):
+    with mover.speechless_workers(bed):
+        _, _, name = restore("prepared")
+        await_download_phase(bed, name, "Prepared")
+        check_canceled_download(bed, name)
+
+
+def test_a_download_in_progress(bed, restore):
+    _, _, name = restore("progress")
+    with bed.paused("s3"):
+        await_download_phase(bed, name, "InProgress")
+        check_canceled_download(bed, name)
+
+
+def test_a_download_that_is_handed_over(bed, restore):
+    """Nobody binds volumes for a while: what is half given is taken back."""
+    _, _, name = restore("given")
+    with bed.paused("s3"):
+        await_download_phase(bed, name, "InProgress")
+        bed.stop("kube-controller-manager", kill=True)
+    await_download(bed, name, lambda d: VOLUME_ANNOTATION in d["metadata"].get("annotations", {}), "handed over")
+    check_canceled_download(bed, name)
+    bed.start("kube-controller-manager")

@@ -1,0 +1,152 @@
+"""Two clusters on one bucket, each with a node and a data mover of its own; and one that may only read."""
+
+import json
+
+import pytest
+
+import components
+import data
+import metadata
+import mover
+import objects
+import places
+from bed import Bed, Settings
+from moving import (CLAIMS, MIB, await_base, await_nothing_left, back_up, download_of, mode,
+                    restored_checksum, undone, write_chunks)
+
+VOLUME_BYTES = 8 * MIB
+SYNCED_SECONDS_MAX = 240
+WRONG_PASSWORD = "the-password-of-somebody-else"
+WRONG_FINGERPRINT = "6c3960f2586245de"
+
+pytestmark = pytest.mark.moves
+
+
+@pytest.fixture(scope="module")
+def other(beds):
+    """Another cluster on the bucket of the first one."""
+    first = beds.get(node=True)
+    with Bed.up(Settings(plugin=True, node=True), bucket_of=first) as bed:
+        metadata.serve(bed)
+        mover.serve(bed)
+        yield bed
+
+
+def mover_key(bed, *arguments):
+    """csi-delta mover-key in a cluster; returns what it prints."""
+    return bed.run([components.program_path(), "mover-key", *arguments, "--namespace", mover.NAMESPACE,
+                    "--velero-namespace", bed.namespace, "--location", "default"]).stdout
+
+
+def bring_keys(first, other):
+    """What an operator does: takes the keys out of one cluster, and brings them to the other."""
+    ring = other.scratch / "exported.keys"
+    ring.write_text(mover_key(first, "export"))
+    mover_key(other, "import", ring)
+    return ring
+
+
+def written_app(bed, workspace, seed):
+    """A namespace with one written claim."""
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", app), seed, VOLUME_BYTES)
+    return app
+
+
+def all_objects(bed):
+    """Every object of the bucket, with its size."""
+    root = bed.s3_dir / objects.BUCKET
+    return sorted((str(path.relative_to(root)), path.stat().st_size) for path in root.rglob("*") if path.is_file())
+
+
+def snapshots(bed, reference, ring):
+    """The repository snapshots beside the one that a DataUpload names."""
+    repository = bed.s3_dir.joinpath(objects.BUCKET, "plugins", "csi-delta", *reference.split("/")[2:5])
+    told = bed.run([components.program_path(), "snapshots", "--json", "--no-lock", "--keyring-file", ring,
+                    "--repo", repository]).stdout
+    return {snapshot["id"] for snapshot in json.loads(told)}
+
+
+def reference_of(upload):
+    return upload["status"]["snapshotID"]
+
+
+def snapshot_of(upload):
+    return reference_of(upload).split("/")[5]
+
+
+def test_a_cluster_takes_from_the_bucket_only_what_it_is_asked_to(bed, other, workspace):
+    apps = [written_app(cluster, workspace, seed) for seed, cluster in ((1, bed), (2, other))]
+    assert apps[0] == apps[1]
+    app, = set(apps)
+    first_name, first = back_up(bed, workspace, app, "first")
+    write_chunks(bed, app, (3,), 5)
+    _, second = back_up(bed, workspace, app, "second")
+    _, theirs = back_up(other, workspace, app, "theirs")
+    assert mode(theirs) == "full" and mode(second) == "incremental"
+    base = await_base(bed, app)
+
+    ring = bring_keys(bed, other)
+    other.sync_backup(first_name, SYNCED_SECONDS_MAX)
+    other.delete_backup(first_name)
+    other.wait_for(lambda: not undone(other), SYNCED_SECONDS_MAX,
+                   lambda: f"all data deleted: {undone(other)}\n{mover.tell(other)}")
+    assert snapshots(bed, reference_of(second), ring) == {snapshot_of(second)}
+    ring.write_text(mover_key(other, "export"))
+    assert snapshots(other, reference_of(theirs), ring) == {snapshot_of(theirs)}
+    assert snapshot_of(first) not in (snapshot_of(second), snapshot_of(theirs))
+    assert [left["metadata"]["name"] for left in mover.bases(bed, app)] == [base["metadata"]["name"]]
+
+    write_chunks(bed, app, (4,), 6)
+    third_name, third = back_up(bed, workspace, app, "third")
+    assert mode(third) == "incremental"
+    written = data.checksum(bed.volume_path("data", app))
+    assert restored_checksum(bed, workspace, app, third_name, "back") == written
+    for cluster in (bed, other):
+        await_nothing_left(cluster)
+
+
+@pytest.fixture
+def reader(other):
+    """The other cluster, whose credentials allow GET and LIST and nothing else; with its gate."""
+    location = other.api.get("backupstoragelocations", "default", other.namespace)["spec"]
+    gate = places.Gate(other, objects.S3_PORT)
+    gate.rule = lambda method, path: None if method in ("GET", "HEAD") else (403, "AccessDenied")
+    other.api.patch("backupstoragelocations", "default", {"spec": {
+        "accessMode": "ReadOnly", "config": {**location["config"], "s3Url": gate.url}}}, other.namespace)
+    other.restart("velero")
+    yield other, gate
+    gate.close()
+    other.api.patch("backupstoragelocations", "default", {"spec": {
+        "accessMode": "ReadWrite", "config": location["config"]}}, other.namespace)
+
+
+def test_an_empty_cluster_restores_with_the_key_and_reads_alone(bed, reader, workspace):
+    other, gate = reader
+    app = written_app(bed, workspace, 3)
+    written = data.checksum(bed.volume_path("data", app))
+    backup, upload = back_up(bed, workspace, app, "disaster")
+    fingerprint = reference_of(upload).split("/")[6]
+    before = all_objects(bed)
+
+    other.api.delete("secrets", f"csi-delta-keys-{other.namespace}.default", mover.NAMESPACE)
+    wrong = other.scratch / "wrong.keys"
+    wrong.write_text(f"{WRONG_FINGERPRINT} {WRONG_PASSWORD}\n")
+    mover_key(other, "import", wrong)
+    other.sync_backup(backup, SYNCED_SECONDS_MAX)
+    workspace.expect_namespace(other, app)
+    failed = workspace.name("wrong")
+    other.restore(failed, "--from-backup", backup, "--include-resources", CLAIMS, expect=None)
+    status = download_of(other, failed)["status"]
+    assert status["phase"] == "Failed" and fingerprint in status["message"], status
+    assert "mover-key import" in status["message"]
+    other.delete_namespace(app)
+
+    bring_keys(bed, other)
+    other.restore(workspace.name("right"), "--from-backup", backup, "--include-resources", CLAIMS, expect=None)
+    other.wait_bound("data", app)
+    assert data.checksum(other.volume_path("data", app)) == written
+    await_nothing_left(other)
+    assert all_objects(bed) == before
+    assert not [path for _, path in gate.refused if "/plugins/" in path], gate.refused

@@ -1,0 +1,139 @@
+"""What a deleted backup brought into the bucket goes, and nothing else; the keys that opened it are the operator's."""
+
+import json
+import signal
+
+import pytest
+
+import components
+import data
+import mover
+import objects
+from bed import ENDED
+from moving import (DELETIONS, MIB, MOVE, PHASE_SECONDS_MAX, TRANSFERS, await_nothing_left, await_phase, back_up, begin,
+                    cancel, held_in_progress, repository_of, stored_bytes, upload, workers)
+
+VOLUME_BYTES = 16 * MIB
+DELETED_SECONDS_MAX = 180
+
+pytestmark = pytest.mark.moves
+
+
+def snapshots(bed, repository, ring):
+    """The ids in a repository, as our own program lists them with exported keys alone."""
+    told = bed.run([components.program_path(), "snapshots", "--json", "--no-lock", "--keyring-file", ring,
+                    "--repo", repository]).stdout
+    return {snapshot["id"] for snapshot in json.loads(told)}
+
+
+def moved_volume(bed, workspace):
+    """A volume with one backup; returns its namespace, the backup's name, and the repository."""
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    backup, made = back_up(bed, workspace, app, "kept")
+    await_nothing_left(bed)
+    return app, backup, repository_of(bed, made)
+
+
+def deletions(bed, backup):
+    return [d for d in bed.api.list("datadeletions", bed.namespace) if d["spec"]["backup"] == backup]
+
+
+def await_deleted(bed, backup):
+    """Waits until the data of a backup is gone, of which something is asked to go."""
+    bed.wait_for(lambda: deletions(bed, backup) and all(
+        d.get("status", {}).get("phase") == "Completed" for d in deletions(bed, backup)), DELETED_SECONDS_MAX,
+                 lambda: f"the data of {backup} deleted: {deletions(bed, backup)}\n{mover.tell(bed)}")
+
+
+def locks(repository):
+    return sorted(lock.name for lock in (repository / "locks").glob("*"))
+
+
+def test_the_lock_of_a_worker_that_was_killed_holds_up_no_deletion(bed, workspace):
+    app, kept, repository = moved_volume(bed, workspace)
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        held = bed.wait_for(lambda: locks(repository), PHASE_SECONDS_MAX, "the worker's lock")
+        for process in workers(bed):
+            process.signal(signal.SIGKILL)
+        cancel(bed, name)
+        await_phase(bed, name, "Canceled")
+    assert set(held) <= set(locks(repository))
+    bed.delete_backup(kept)
+    await_deleted(bed, kept)
+    await_deleted(bed, backup)  # What the killed worker may have stored.
+    assert not locks(repository)
+    await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
+
+
+def test_a_deletion_that_meets_a_lock_leaves_its_place_to_others(bed, workspace):
+    app, kept, repository = moved_volume(bed, workspace)
+    with held_in_progress(bed, workspace, app) as (_, name):
+        bed.wait_for(lambda: locks(repository), PHASE_SECONDS_MAX, "the worker's lock")
+        bed.delete_backup(kept)
+        bed.wait_for(lambda: any(d.get("status", {}).get("trouble") == "Locked" for d in deletions(bed, kept)),
+                     DELETED_SECONDS_MAX, lambda: f"the lock met: {deletions(bed, kept)}\n{mover.tell(bed)}")
+        status = deletions(bed, kept)[0]["status"]
+        assert "the repository is locked" in status["message"] and "again in" in status["message"]
+        await_nothing_left(bed, DELETIONS)
+        cancel(bed, name)
+        await_phase(bed, name, "Canceled")
+    await_deleted(bed, kept)
+    await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
+
+
+def test_what_was_moved_for_a_backup_that_failed_goes(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    for claim in ("data", "other"):
+        bed.create_claim(claim, app, MIB)
+        data.fill(bed.volume_path(claim, app), 1, MIB)
+    with bed.driver.faults({"method": "CreateSnapshot", "skip": 1, "hold": True}):  # Of the second claim.
+        backup, name = begin(bed, workspace, app, "failed")
+        await_phase(bed, name, "Completed")
+        repository = repository_of(bed, upload(bed, name))
+        assert list(repository.glob("snapshots/*"))
+        assert not deletions(bed, backup)
+        bed.stop("velero", kill=True)
+    bed.start("velero")
+    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Failed"
+    await_deleted(bed, backup)
+    assert not list(repository.glob("snapshots/*"))
+    await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
+
+
+def test_the_data_of_a_deleted_backup_goes_and_no_other(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    ids = []
+    backups = []
+    for seed in (1, 2):
+        data.fill(bed.volume_path("data", app), seed, VOLUME_BYTES)
+        backups.append(workspace.backup(bed, "--include-namespaces", app, *MOVE, stem=f"moved{seed}")["metadata"]["name"])
+        ids.append(mover.upload_of(bed, backups[-1])["status"]["snapshotID"].split("/"))
+    first, second = ids
+    root = bed.s3_dir / objects.BUCKET / "plugins" / "csi-delta"
+    repository = root.joinpath(*first[2:5])
+    ring = bed.scratch / "exported.keys"
+    exported = bed.run([components.program_path(), "mover-key", "export",
+                        "--namespace", mover.NAMESPACE, "--velero-namespace", bed.namespace, "--location", "default"])
+    ring.write_text(exported.stdout)
+    assert snapshots(bed, repository, ring) == {first[5], second[5]}
+    before = stored_bytes(repository)
+
+    bed.delete_backup(backups[0])
+    deletion, = [d for d in bed.api.list("datadeletions", bed.namespace) if d["spec"]["backup"] == backups[0]]
+    name = deletion["metadata"]["name"]
+
+    def status():
+        return bed.api.get("datadeletions", name, bed.namespace).get("status", {})
+    bed.wait_for(lambda: status().get("phase") == "Completed", DELETED_SECONDS_MAX,
+                 lambda: f"the data deleted: {status()}\n{mover.tell(bed)}")
+    assert snapshots(bed, repository, ring) == {second[5]}
+    assert stored_bytes(repository) < 0.6 * before
+    await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
+
+    done_long_ago = {"status": {"completionTimestamp": "2001-01-01T00:00:00Z"}}
+    bed.api.patch("datadeletions", name, done_long_ago, bed.namespace, "status")
+    bed.wait_for(lambda: not bed.api.get("datadeletions", name, bed.namespace), DELETED_SECONDS_MAX,
+                 lambda: f"a deletion of long ago forgotten: {status()}")

@@ -1,0 +1,144 @@
+"""Trouble while volumes are moved: each ends as it should, says why, and leaves nothing behind."""
+
+import signal
+
+import pytest
+
+import data
+import mover
+from bed import ENDED
+from moving import (CANCELED_GONE_SECONDS_MAX, MIB, MOVING_BYTES, PHASE_SECONDS_MAX, UPLOADS, await_nothing_left,
+                    await_phase, back_up, begin, cancel, check_canceled, controllers,
+                    held_in_progress, outlast_absence, phase, upload, worker, workers)
+
+pytestmark = [pytest.mark.moves, pytest.mark.own_driver("needs injected faults")]
+
+
+@pytest.fixture
+def app(moving_app):
+    return moving_app
+
+
+def test_an_upload_in_progress_is_cancelled_within_seconds(bed, workspace, app):
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        cancel(bed, name)
+        check_canceled(bed, name)
+        await_nothing_left(bed, UPLOADS, CANCELED_GONE_SECONDS_MAX)
+    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
+
+
+def test_an_upload_that_waits_for_its_snapshot_is_cancelled_within_seconds(bed, workspace, app):
+    with bed.driver.faults({"method": "*", "lie": "not_ready"}):
+        backup, name = begin(bed, workspace, app)
+        await_phase(bed, name, "Accepted")
+        cancel(bed, name)
+        check_canceled(bed, name)
+    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
+
+
+def test_the_second_upload_of_a_volume_waits_for_the_first_and_says_so(bed, workspace, app):
+    with held_in_progress(bed, workspace, app) as (first_backup, first):
+        second_backup, second = begin(bed, workspace, app, "second")
+        await_phase(bed, second, "Accepted")
+        bed.wait_for(lambda: first in upload(bed, second)["status"].get("message", ""), PHASE_SECONDS_MAX,
+                     lambda: f"for whom it waits: {upload(bed, second)['status']}")
+        bed.driver.clear_faults()
+        for backup in (first_backup, second_backup):
+            assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+    annotations = upload(bed, second)["metadata"]["annotations"]
+    assert annotations["mover.csi-delta.io/mode"] == "incremental", annotations
+
+
+def test_a_worker_that_is_killed_has_a_successor(bed, workspace, app):
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        first = worker(bed, name)["metadata"]["uid"]
+        for process in workers(bed):
+            process.signal(signal.SIGKILL)
+        bed.wait_for(lambda: (worker(bed, name) or {"metadata": {"uid": first}})["metadata"]["uid"] != first, PHASE_SECONDS_MAX,
+                     "another Pod")
+        bed.driver.clear_faults()
+        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+
+
+def test_a_worker_that_is_evicted_has_a_successor(bed, workspace, app):
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        pod = worker(bed, name)
+        bed.api.request("POST", f"/api/v1/namespaces/{mover.NAMESPACE}/pods/{pod['metadata']['name']}/eviction", {
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": pod["metadata"]["name"], "namespace": mover.NAMESPACE}})
+        bed.wait_for(lambda: (worker(bed, name) or pod)["metadata"]["uid"] != pod["metadata"]["uid"], PHASE_SECONDS_MAX,
+                     "another Pod")
+        bed.driver.clear_faults()
+        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+
+
+def test_a_controller_that_is_killed_carries_on(bed, workspace, app):
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        for process in controllers(bed):
+            process.signal(signal.SIGKILL)
+        bed.driver.clear_faults()
+        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+    assert phase(bed, name) == "Completed"
+
+
+@pytest.mark.sweep
+def test_a_velero_that_is_restarted_finds_its_upload_done(bed, workspace, app):
+    with held_in_progress(bed, workspace, app) as (backup, name):
+        bed.wait_phase("backups", backup, ("WaitingForPluginOperations",))
+        bed.stop("velero", kill=True)
+        outlast_absence(bed, name)
+        bed.driver.clear_faults()
+        await_phase(bed, name, "Completed")
+        bed.start("velero")
+        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+
+
+def test_an_api_server_that_is_gone_for_a_while_costs_nothing(bed, workspace, app):
+    before = controllers(bed)
+    with held_in_progress(bed, workspace, app) as (backup, _):
+        bed.stop("kube-apiserver", kill=True)
+        bed.driver.clear_faults()
+        bed.start("kube-apiserver")
+        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+    back_up(bed, workspace, app, "afterwards")
+    assert controllers(bed) == before
+
+
+def test_a_driver_that_lies_is_caught_and_everything_is_read(bed, workspace, app):
+    first, _ = begin(bed, workspace, app, "first")
+    assert bed.wait_phase("backups", first, ENDED)["status"]["phase"] == "Completed"
+    for chunk in range(MOVING_BYTES // MIB):
+        data.fill(bed.volume_path("data", app), 2 + chunk, 1000, chunk * MIB)
+    with bed.driver.faults({"method": "GetMetadataDelta", "lie": "omit"}):
+        backup, name = begin(bed, workspace, app)
+        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+    annotations = upload(bed, name)["metadata"]["annotations"]
+    assert annotations["mover.csi-delta.io/mode"] == "full"
+    assert annotations["mover.csi-delta.io/reason"].startswith("audit-mismatch")
+    bed.wait_for(lambda: any(e["type"] == "Warning" and e["involvedObject"]["name"] == name and e["reason"] == "AuditMismatch"
+                             for e in bed.api.list("events", bed.namespace)), PHASE_SECONDS_MAX,
+                 lambda: f"a warning: {bed.api.list('events', bed.namespace)}")
+
+
+def test_a_device_of_roots_alone_fails_at_once_with_both_cures(bed, workspace, app):
+    with bed.node.loops_of_root():
+        backup, name = begin(bed, workspace, app)
+        await_phase(bed, name, "Failed")
+    message = upload(bed, name)["status"]["message"]
+    assert f"{app}/data" in message
+    assert "supplementalGroups" in message and "device_ownership_from_security_context" in message, message
+    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
+
+
+def test_an_upload_of_another_mover_is_left_alone(bed, workspace, app):
+    theirs = {"apiVersion": "velero.io/v2alpha1", "kind": "DataUpload",
+              "metadata": {"name": workspace.name("theirs"), "namespace": bed.namespace},
+              "spec": {"snapshotType": "CSI", "datamover": "velero-block", "sourcePVC": "data", "sourceNamespace": app,
+                       "backupStorageLocation": "default", "operationTimeout": "10m0s",
+                       "csiSnapshot": {"volumeSnapshot": "none", "storageClass": "none"}}}
+    made = bed.api.create("datauploads", theirs)
+    backup, _ = begin(bed, workspace, app)
+    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+    name = theirs["metadata"]["name"]
+    assert upload(bed, name)["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    bed.api.delete("datauploads", name, bed.namespace)

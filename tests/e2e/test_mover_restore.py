@@ -1,0 +1,190 @@
+"""What a DataDownload waits for, where its worker runs, and what its claim may be like."""
+
+import contextlib
+import json
+
+import pytest
+
+import data
+import images
+import mover
+import objects
+from bed import ENDED
+from moving import (CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, PHASE_SECONDS_MAX, await_nothing_left, await_phase, back_up,
+                    download_of, held_in_progress, restore_beside, restored_checksum, run_busybox)
+
+VOLUME_BYTES, LARGER_BYTES = 32 * MIB, 48 * MIB
+DEVICE = "/dev/data"
+pytestmark = pytest.mark.moves
+
+
+def test_a_claim_that_waits_for_its_consumer_is_filled_on_the_pods_node(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES, storage_class_name=objects.CLASS_WAIT)
+    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    written = data.checksum(bed.volume_path("data", app))
+    backup = workspace.backup(bed, "--include-namespaces", app, "--include-resources", CLAIMS, *MOVE)["metadata"]["name"]
+    bed.delete_namespace(app)
+
+    restore = workspace.name("r")
+    bed.velero("restore", "create", restore, "--from-backup", backup)
+    bed.wait_for(lambda: "to be scheduled" in ((download_of(bed, restore) or {}).get("status") or {}).get(
+        "message", ""), PHASE_SECONDS_MAX, lambda: f"it says what it waits for: {download_of(bed, restore)}")
+    reader = objects.pod("reader", app, images.BUSYBOX, images.shell(f"sha256sum {DEVICE}"),
+                         devices={"data": DEVICE})
+    phase, told = bed.node.run_pod(reader)
+    assert (phase, told.split()[:1]) == ("Succeeded", [written])
+    bed.wait_phase("restores", restore, ("Completed",))
+    download = download_of(bed, restore)
+    assert download["status"]["phase"] == "Completed" and not download["status"].get("node")
+    await_nothing_left(bed)
+    claim = bed.api.get("persistentvolumeclaims", "data", app)
+    volume = bed.api.get("persistentvolumes", claim["spec"]["volumeName"])
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+
+
+@contextlib.contextmanager
+def config_map(bed, workspace, stem, content, labels=None):
+    """A ConfigMap in Velero's namespace, which the body has by its name."""
+    name = workspace.name(stem)
+    bed.api.create("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "data": content,
+                                  "metadata": {"name": name, "namespace": bed.namespace, "labels": labels or {}}})
+    try:
+        yield name
+    finally:
+        bed.api.delete("configmaps", name, bed.namespace)
+
+
+@contextlib.contextmanager
+def storage_class(bed, workspace, **fields):
+    """A class like that of the bed but for these fields, by its name."""
+    made = {**objects.storage_class(workspace.name("other"), bed.driver.name, "Immediate"), **fields}
+    bed.api.create("storageclasses", made)
+    try:
+        yield made["metadata"]["name"]
+    finally:
+        bed.api.delete("storageclasses", made["metadata"]["name"])
+
+
+def volume_of(bed, app):
+    claim = bed.api.get("persistentvolumeclaims", "data", app)
+    return bed.api.get("persistentvolumes", claim["spec"]["volumeName"])
+
+
+@pytest.fixture
+def backed_up(bed, workspace):
+    """A namespace with a block volume, the backup that has it, and its checksum."""
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    written = data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    name, _ = back_up(bed, workspace, app, "backup")
+    return app, name, written
+
+
+def test_a_larger_claim_has_the_volume_at_its_beginning(bed, workspace, backed_up):
+    app, backup, written = backed_up
+    rules = {"version": "v1", "resourceModifierRules": [{
+        "conditions": {"groupResource": "persistentvolumeclaims"},
+        "patches": [{"operation": "replace", "path": "/spec/resources/requests/storage", "value": str(LARGER_BYTES)}]}]}
+    with config_map(bed, workspace, "larger", {"rules.yaml": json.dumps(rules)}) as name:
+        target = restore_beside(bed, workspace, app, backup, "larger", "--resource-modifier-configmap", name)
+    volume = bed.volume_path("data", target)
+    assert volume.stat().st_size == LARGER_BYTES
+    assert data.checksum(volume, VOLUME_BYTES) == written
+    await_nothing_left(bed)
+
+
+@pytest.mark.own_driver("its file systems are folders, which no device can show")
+def test_a_file_system_goes_to_another_class(bed, workspace):
+    """The options to mount it with are the new class's, its type is what the data is."""
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES, mode="Filesystem")
+    run_busybox(bed, "writer", app, "echo kept > /data/file; sync -f /data/file")
+    backup, _ = back_up(bed, workspace, app, "backup", "--include-resources", CLAIMS, *MOVE)
+    with storage_class(bed, workspace, parameters={"csi.storage.k8s.io/fstype": "xfs"}, mountOptions=["noatime"]) as other, \
+            config_map(bed, workspace, "classes", {objects.CLASS_IMMEDIATE: other},
+                       {"velero.io/plugin-config": "", "velero.io/change-storage-class": "RestoreItemAction"}):
+        target = restore_beside(bed, workspace, app, backup, "there")
+    spec = volume_of(bed, target)["spec"]
+    assert (spec["storageClassName"], spec["csi"]["fsType"], spec["mountOptions"], spec["volumeMode"]) == (
+        other, "ext4", ["noatime"], "Filesystem")
+    assert run_busybox(bed, "reader", target, "cat /data/file; grep ' /data ' /proc/mounts").startswith("kept\n")
+
+
+def test_a_volume_that_an_administrator_made_comes_back_as_one_of_its_class(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    volume = volume_of(bed, app)
+    make_static(bed, app, volume, workspace.name("static"))
+    written = data.fill(bed.driver.volume_path(volume["spec"]["csi"]["volumeHandle"]), 1, VOLUME_BYTES)
+    backup, _ = back_up(bed, workspace, app, "backup")
+    assert restored_checksum(bed, workspace, app, backup, "copy") == written
+    bed.delete_namespace(app)
+    bed.restore(workspace.name("r"), "--from-backup", backup)
+    bed.wait_bound("data", app)
+    assert data.checksum(bed.volume_path("data", app)) == written
+
+
+def make_static(bed, app, volume, name):
+    """Puts an object that nobody provisioned in place of a claim's volume, and a claim that names it."""
+    old = volume["metadata"]["name"]
+    bed.api.patch("persistentvolumes", old, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    bed.api.delete("persistentvolumeclaims", "data", app)
+    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "data", app), GONE_SECONDS_MAX, "end of the claim")
+    bed.api.delete("persistentvolumes", old)
+    bed.wait_for(lambda: not bed.api.get("persistentvolumes", old), GONE_SECONDS_MAX, "end of the volume's object")
+    spec = {key: volume["spec"][key] for key in ("accessModes", "capacity", "storageClassName", "volumeMode")}
+    bed.api.create("persistentvolumes", {
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {**spec, "persistentVolumeReclaimPolicy": "Delete",
+                 "csi": {"driver": bed.driver.name, "volumeHandle": volume["spec"]["csi"]["volumeHandle"]}}})
+    claim = objects.claim("data", app, VOLUME_BYTES)
+    claim["spec"]["volumeName"] = name
+    bed.api.create("persistentvolumeclaims", claim)
+    bed.wait_bound("data", app)
+
+
+def test_who_waits_for_its_consumer_is_filled_before_where_the_settings_say_so(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES, storage_class_name=objects.CLASS_WAIT)
+    written = data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    backup, _ = back_up(bed, workspace, app, "backup", "--include-resources", CLAIMS, *MOVE)
+    with mover.configured(bed, {"restore": {"ignoreDelayBinding": True}}):
+        assert restored_checksum(bed, workspace, app, backup, "early") == written
+    await_nothing_left(bed)
+
+
+@pytest.mark.own_driver("needs injected faults")
+def test_a_class_may_name_secrets_by_the_namespace_of_the_volume(bed, workspace, backed_up):
+    app, _, _ = backed_up
+    secret = f"of-{app}"
+    bed.api.create("secrets", {"apiVersion": "v1", "kind": "Secret", "stringData": {"key": "k"},
+                               "metadata": {"name": secret, "namespace": mover.NAMESPACE}})
+    named = {"csi.storage.k8s.io/node-publish-secret-name": "of-${pvc.annotations['mover.csi-delta.io/claim-namespace']}",
+             "csi.storage.k8s.io/node-publish-secret-namespace": mover.NAMESPACE}
+    with storage_class(bed, workspace, parameters=named) as other, mover.configured(
+            bed, {"storageClasses": {objects.CLASS_IMMEDIATE: {"intermediateClass": other}}}), held_in_progress(
+            bed, workspace, app) as (backup, upload):
+        volume = next(v for v in bed.api.list("persistentvolumes") if v["spec"]["storageClassName"] == other)
+        assert volume["spec"]["csi"]["nodePublishSecretRef"] == {"name": secret, "namespace": mover.NAMESPACE}
+    await_phase(bed, upload, "Completed")
+    bed.wait_phase("backups", backup, ("Completed",), 60)
+    await_nothing_left(bed)
+    bed.api.delete("secrets", secret, mover.NAMESPACE)
+
+
+@pytest.mark.own_driver("needs injected faults")
+def test_two_restores_of_one_backup_at_once(bed, workspace, backed_up):
+    app, backup, written = backed_up
+    targets = {workspace.name(f"r{i}"): workspace.name(f"target{i}") for i in range(2)}
+    with bed.driver.faults({"method": "CreateVolume", "hold": True}):
+        for restore, target in targets.items():
+            workspace.expect_namespace(bed, target)
+            bed.velero("restore", "create", restore, "--from-backup", backup, "--namespace-mappings", f"{app}:{target}")
+        bed.wait_for(lambda: all(download_of(bed, restore) for restore in targets), PHASE_SECONDS_MAX, "both DataDownloads")
+        bed.driver.await_calls("CreateVolume", held=2)
+    for restore, target in targets.items():
+        assert bed.wait_phase("restores", restore, ENDED)["status"]["phase"] == "Completed"
+        bed.wait_bound("data", target)
+        assert data.checksum(bed.volume_path("data", target)) == written
+    await_nothing_left(bed)

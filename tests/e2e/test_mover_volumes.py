@@ -1,0 +1,320 @@
+"""Volumes that are large, many, old, or of a driver that only pages tell of, moved by the data mover on a node."""
+
+import json
+import random
+import signal
+import time
+
+import pytest
+
+import data
+import differential
+import metadata
+import mover
+import policy
+from bed import ENDED
+from moving import (CHUNK_BYTES, GIB, GONE_SECONDS_MAX, MIB, MOVE, PHASE_SECONDS_MAX, SWEEPS, annotation, await_base,
+                    await_nothing_left, await_phase, back_up, begin, cancel, check_increment, check_repository,
+                    controllers, exported_keys, figure, instant, mode, peak_memory_bytes, phase, reason,
+                    repository_of, restic, restored_checksum, restored_from_bucket, snapshots_but_bases,
+                    stored_bytes, undone, upload, write_chunks)
+
+VOLUME_BYTES = 32 * MIB
+GROWN_BYTES = 48 * MIB
+GENERATIONS = 10 if SWEEPS else 4
+GENERATIONS_READ_WHOLE = 10 if SWEEPS else 3
+SEED = 51
+MANY, AT_ONCE = (50, 4) if SWEEPS else (8, 2)
+PER_NODE = 2  # The default of limits.perNode.
+MOVED_SECONDS_MAX = 20 * MANY + 180
+
+pytestmark = pytest.mark.moves
+
+
+def stop_metadata(bed):
+    bed.api.delete("snapshotmetadataservices", bed.driver.name)
+    for beside_the_driver in (metadata.SIDECAR, differential.FIRST):
+        bed.stop(beside_the_driver)
+
+
+def start_metadata(bed):
+    bed.stop(differential.FIRST)
+    bed.configure_driver()
+    bed.api.create("snapshotmetadataservices", metadata.service_object(bed))
+
+
+@pytest.fixture
+def pages_alone(bed):
+    """The bed, while its driver has GetDifferentialSnapshot and no service of snapshot metadata."""
+    stop_metadata(bed)
+    bed.configure_driver("--differential-snapshot", "--no-snapshot-metadata", "--cursors", "opaque")
+    differential.serve(bed)
+    yield bed
+    start_metadata(bed)
+
+
+@pytest.fixture
+def nobody_knows(bed):
+    """The bed, while nobody knows what changed on a volume of its driver."""
+    stop_metadata(bed)
+    bed.configure_driver("--no-snapshot-metadata")
+    yield bed
+    start_metadata(bed)
+
+
+@pytest.mark.own_driver("it does not know GetDifferentialSnapshot")
+def test_a_driver_with_pages_alone_is_asked_by_a_differential_snapshot(pages_alone, workspace):
+    bed = pages_alone
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
+    _, moved = back_up(bed, workspace, app, "full")
+    assert figure(moved, "read-bytes") <= 1.1 * VOLUME_BYTES // 2
+    chunks = (0, 17, 18, 40)
+    write_chunks(bed, app, chunks, 2)
+    written = data.checksum(bed.volume_path("data", app))
+    second, moved = back_up(bed, workspace, app, "second")
+    check_increment(moved, len(chunks))
+    assert bed.api.list("differentialsnapshots", mover.NAMESPACE) == []
+    assert restored_checksum(bed, workspace, app, second, "copy") == written
+    check_repository(bed, moved)
+
+
+@pytest.mark.own_driver("it allocates all of a volume")
+def test_a_large_volume_that_did_not_change_costs_next_to_nothing(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, 100 * GIB)
+    data.fill(bed.volume_path("data", app), 1, 4 * MIB)
+    back_up(bed, workspace, app, "full")
+    _, moved = back_up(bed, workspace, app, "same")
+    assert mode(moved) == "incremental"
+    assert figure(moved, "read-bytes") == 0
+    assert figure(moved, "stored-bytes") <= MIB
+
+
+def test_a_policy_moves_one_volume(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    by_policy = ("--resource-policies-configmap", workspace.policy(bed, policy.rule("move")))
+    back_up(bed, workspace, app, "policy", *by_policy)
+    chunks = (3, 4, 50)
+    write_chunks(bed, app, chunks, 2)
+    written = data.checksum(bed.volume_path("data", app))
+    name, moved = back_up(bed, workspace, app, "again", *by_policy)
+    check_increment(moved, len(chunks))
+    assert restored_checksum(bed, workspace, app, name, "copy") == written
+    check_repository(bed, moved)
+
+
+def change_at_random(bed, app, chance, volume_bytes):
+    """Writes to a few chunks, and returns how many, with the checksum of it all."""
+    chunks = sorted(chance.sample(range(volume_bytes // CHUNK_BYTES), chance.randrange(1, 9)))
+    write_chunks(bed, app, chunks, chance.randrange(1 << 30))
+    return len(chunks), data.checksum(bed.volume_path("data", app))
+
+
+def delete_at_random(bed, generations, chance, a_moved):
+    """Deletes backups, of which only the data of others may stay; what was theirs alone leaves the bucket.
+
+    It is half of them. In a sweep it is all, one by one, and after each the rest comes back from the bucket.
+    """
+    names = list(generations)
+    chance.shuffle(names)
+    repository, ring = repository_of(bed, a_moved), exported_keys(bed, bed.scratch / "generations.keys")
+    before = stored_bytes(repository)
+    for name in names if SWEEPS else names[:len(names) // 2]:
+        bed.delete_backup(name)
+        bed.wait_for(lambda: not undone(bed), MOVED_SECONDS_MAX, lambda: f"the data of the deleted gone: {undone(bed)}")
+        del generations[name]
+        for other, written in generations.items() if SWEEPS else ():
+            made, image = mover.upload_of(bed, other), bed.scratch / f"{other}.img"
+            assert restored_from_bucket(bed, made, ring, image) == written, (name, other)
+            image.unlink()
+    after = stored_bytes(repository)
+    print(f"seed {SEED}: deleted in the order {names}: {before} bytes stored before, {after} after")
+    assert len(json.loads(restic(bed, repository, "snapshots", "--json")) or ()) == len(generations)
+    assert after <= (MIB if SWEEPS else before - 1)
+
+
+def check_all(bed, workspace, app, generations, stem):
+    for number, (name, written) in enumerate(generations.items()):
+        assert restored_checksum(bed, workspace, app, name, f"{stem}{number}") == written
+
+
+@pytest.mark.sweep
+@pytest.mark.own_driver("a volume that it grew cannot be read when it is made of a snapshot")
+def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
+    """The volume grows on its way, after which a list of changes is not believed once."""
+    chance = random.Random(SEED)
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
+    generations, grows_at = {}, GENERATIONS // 2
+    for generation in range(GENERATIONS):
+        if generation == grows_at:
+            bed.grow_claim("data", app, GROWN_BYTES)
+        size_bytes = GROWN_BYTES if generation >= grows_at else VOLUME_BYTES
+        chunks, written = change_at_random(bed, app, chance, size_bytes)
+        name, moved = back_up(bed, workspace, app, f"g{generation}")
+        generations[name] = written
+        if generation in (0, grows_at):
+            assert (mode(moved), reason(moved)) == ("full", "volume-resized" if generation else "no-parent")
+        else:
+            check_increment(moved, chunks)
+        assert moved["status"]["progress"]["totalBytes"] == size_bytes
+    if SWEEPS:
+        check_all(bed, workspace, app, generations, "all")
+    delete_at_random(bed, generations, chance, moved)
+    check_all(bed, workspace, app, generations, "rest")
+    check_repository(bed, moved)
+
+
+@pytest.mark.sweep
+@pytest.mark.own_driver("it can always list")
+def test_generations_of_a_driver_that_knows_nothing_are_read_whole(nobody_knows, workspace):
+    bed, chance = nobody_knows, random.Random(SEED)
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
+    generations = {}
+    for generation in range(GENERATIONS_READ_WHOLE):
+        chunks, written = change_at_random(bed, app, chance, VOLUME_BYTES)
+        name, moved = back_up(bed, workspace, app, f"g{generation}")
+        generations[name] = written
+        assert (mode(moved), reason(moved)) == (
+            "full", "driver-has-no-metadata-service" if generation else "no-parent")
+        assert figure(moved, "read-bytes") == VOLUME_BYTES
+        if generation:
+            assert figure(moved, "stored-bytes") <= 1.1 * chunks * CHUNK_BYTES + MIB
+    if SWEEPS:
+        check_all(bed, workspace, app, generations, "all")
+    delete_at_random(bed, generations, chance, moved)
+    check_all(bed, workspace, app, generations, "rest")
+    check_repository(bed, moved)
+
+
+def test_the_base_of_a_volume_that_is_gone_goes(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    back_up(bed, workspace, app, "backup")
+    handle = await_base(bed, app)["status"]["snapshotHandle"]
+    assert handle in bed.driver.snapshots()
+    bed.delete_namespace(app)
+    for process in controllers(bed):  # It looks at all of them when it starts.
+        process.signal(signal.SIGKILL)
+    bed.wait_for(lambda: handle not in bed.driver.snapshots() and not bed.contents_of(handle), GONE_SECONDS_MAX,
+                 lambda: f"the base gone: {bed.contents_of(handle)}\n{mover.tell(bed)}")
+
+
+@pytest.mark.own_driver("needs injected faults")
+def test_of_three_at_once_the_second_is_cancelled(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    volume = bed.volume_path("data", app)
+    begun, before = [], snapshots_but_bases(bed)
+    with bed.driver.faults({"method": "GetMetadataAllocated", "hold": True}):
+        for seed, chunks in enumerate(((0, 1, 2), (7, 8), (1, 30))):
+            write_chunks(bed, app, chunks, 10 * seed)
+            begun.append((*begin(bed, workspace, app, f"n{seed}"), data.checksum(volume)))
+            bed.wait_for(lambda: phase(bed, begun[-1][1]) != "New", PHASE_SECONDS_MAX, "it to be accepted")
+        (first, first_upload, first_written), (second, second_upload, _), (third, third_upload, third_written) = begun
+        await_phase(bed, first_upload, "InProgress")
+        cancel(bed, second_upload)
+        await_phase(bed, second_upload, "Canceled")
+        assert phase(bed, first_upload) == "InProgress" and phase(bed, third_upload) == "Accepted"
+    for backup, end in ((first, "Completed"), (second, "PartiallyFailed"), (third, "Completed")):
+        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == end
+    base = upload(bed, first_upload)["status"]["snapshotID"].split("/")[5]
+    moved = upload(bed, third_upload)
+    assert annotation(moved, "base") == base
+    check_increment(moved, 4)
+    await_nothing_left(bed)
+    bed.wait_for(lambda: snapshots_but_bases(bed) <= before, GONE_SECONDS_MAX, "snapshots of bases alone")
+    for backup, written in ((first, first_written), (third, third_written)):
+        assert restored_checksum(bed, workspace, app, backup, f"of-{backup}") == written
+    check_repository(bed, moved)
+
+
+def worker_pods(bed):
+    return bed.api.list("pods", mover.NAMESPACE, labelSelector="mover.csi-delta.io/task")
+
+
+def workers_running(bed):
+    return len([pod for pod in worker_pods(bed) if pod["status"].get("phase") == "Running"])
+
+
+def workers_without_room(bed):
+    reasons = [[condition.get("reason") for condition in pod["status"].get("conditions", [])] for pod in worker_pods(bed)]
+    return len([of_pod for of_pod in reasons if "Unschedulable" in of_pod])
+
+
+def having_turns(bed):
+    """How many uploads are worked on. A worker's Pod may still end when the next one has its turn."""
+    return len([moved for moved in bed.api.list("datauploads", bed.namespace)
+                if annotation(moved, "turn-at") and moved["status"]["phase"] not in mover.ENDED])
+
+
+def most_at_once(bed, backup, count):
+    """Waits for a backup to end; returns the most that were counted meanwhile."""
+    most = 0
+
+    def ended():
+        nonlocal most
+        most = max(most, count(bed))
+        return bed.api.get("backups", backup, bed.namespace).get("status", {}).get("phase") in ENDED
+    bed.wait_for(ended, MOVED_SECONDS_MAX, "end of the backup")
+    return most
+
+
+def begin_many(bed, workspace, *apps):
+    """A backup of MANY volumes, divided among namespaces."""
+    for app in apps:
+        bed.create_claims([f"data{i}" for i in range(MANY // len(apps))], app, 4 * MIB)
+    backup = workspace.name("many")
+    workspace.expect_backup(bed, backup)
+    bed.velero("backup", "create", backup, "--include-namespaces", ",".join(apps), *MOVE)
+    return backup
+
+
+def uploads_of(bed, backup):
+    found = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
+    assert [u["status"]["phase"] for u in found] == ["Completed"] * MANY
+    return found
+
+
+@pytest.mark.sweep
+def test_many_volumes_keep_to_the_limit_of_the_node(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    with bed.driver.faults({"method": "GetMetadataAllocated", "hold": True}):
+        backup = begin_many(bed, workspace, app)
+        bed.wait_for(lambda: workers_without_room(bed) == MANY - PER_NODE, 300, "all but the node's workers to wait for room")
+        assert workers_running(bed) <= PER_NODE
+    assert 0 < most_at_once(bed, backup, workers_running) <= PER_NODE
+    uploads_of(bed, backup)
+
+
+@pytest.mark.sweep
+@pytest.mark.own_driver("needs injected faults")
+def test_namespaces_take_turns_below_the_limit_of_all(bed, workspace, record_property):
+    apps = [workspace.namespace(bed, stem, labels=mover.RESTRICTED) for stem in ("one", "two")]
+    with mover.configured(bed, {"limits": {"total": AT_ONCE, "perNode": MANY}}):
+        with bed.driver.faults({"method": "GetMetadataAllocated", "hold": True}):
+            backup = begin_many(bed, workspace, *apps)
+            bed.wait_for(lambda: len(accepted(bed, backup)) == MANY, 300, "all volumes asked for")
+        started = time.monotonic()
+        assert 0 < most_at_once(bed, backup, having_turns) <= AT_ONCE
+        took_seconds = time.monotonic() - started
+        memory_bytes = max(peak_memory_bytes(process) for process in controllers(bed))
+    uploads = sorted(uploads_of(bed, backup), key=lambda moved: instant(moved, "turn-at"))
+    for name, value in (("seconds", round(took_seconds)), ("controller_mib", memory_bytes // MIB)):
+        record_property(name, value)
+    print(f"{MANY} volumes, {AT_ONCE} at once: {took_seconds:.0f} s, controller {memory_bytes / MIB:.1f} MiB")
+    # Those of the first namespace were asked for first; what it has running counts.
+    turns = [moved["spec"]["sourceNamespace"] for moved in uploads]
+    assert apps[1] in turns[AT_ONCE:AT_ONCE + 2], turns
+
+
+def accepted(bed, backup):
+    uploads = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
+    return [moved for moved in uploads if moved.get("status", {}).get("phase", "New") != "New"]

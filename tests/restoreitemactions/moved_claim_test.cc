@@ -1,0 +1,209 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "restoreitemactions/actions.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::restoreitemactions {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// A claim that our data mover took in a backup whose policy says so, and its restore elsewhere.
+class MovedClaimTest : public testing::Test {
+ protected:
+  MovedClaimTest() {
+    claim_ = support::MakeObject(
+        "v1", "PersistentVolumeClaim", "shop", "data",
+        {{velero::kVolumeSnapshotNameLabel, "snap"}, {velero::kBackupNameLabel, "nightly"}},
+        {{velero::kDataUploadNameAnnotation, "velero/nightly-1"}});
+    SetJson(claim_, {"metadata", "uid"}, "claim-uid");
+    SetJson(claim_, {"spec"}, Json{{"storageClassName", "fast"}, {"volumeName", "pv-1"}});
+    SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
+    SetBackup(false);
+    SeedResult("result", {{"backupStorageLocation", "bucket"},
+                          {"datamover", "csi-delta"},
+                          {"snapshotID", "csi-delta/1/x"},
+                          {"sourceNamespace", "shop"},
+                          {"snapshotSize", 64},
+                          {"dataMoverResult", {{"a", "b"}}}});
+  }
+
+  void SetBackup(bool moves_data) {
+    Json backup = support::MakeBackupObject("nightly", "Completed");
+    SetJson(backup, {"spec", "snapshotMoveData"}, moves_data);
+    bed_.api.Seed(csi::BackupType(), backup);
+  }
+
+  // What Velero's action on DataUploads leaves for the claim's.
+  void SeedResult(const std::string& name, const Json& content) {
+    Json result = support::MakeObject("v1", "ConfigMap", "velero", name,
+                                      {{velero::kPvcNamespaceNameLabel, "shop.data"},
+                                       {velero::kRestoreUidLabel, "restore-uid"},
+                                       {velero::kResourceUsageLabel, "DataUpload"}});
+    SetJson(result, {"data", "restore-uid"}, content.dump());
+    bed_.api.Seed(csi::ConfigMapType(), result);
+  }
+
+  absl::StatusOr<velero::RestoreItemResult> Execute(const Json& item) {
+    return action_->Execute(bed_.ctx, item, claim_, restore_);
+  }
+  absl::StatusOr<velero::RestoreItemResult> Execute() { return Execute(claim_); }
+
+  std::vector<Json> Downloads() { return bed_.api.All(csi::DataDownloadType()); }
+
+  support::ActionBed bed_;
+  Json claim_;
+  Json restore_ = support::MakeRestoreObject("r1", "nightly");
+  std::unique_ptr<velero::RestoreItemAction> action_ = MakePvcAction(bed_.env);
+};
+
+TEST_F(MovedClaimTest, AsksTheMoverAsVelerosOwnActionDoes) {
+  ASSERT_THAT(Execute(), IsOk());
+  ASSERT_THAT(Downloads(), SizeIs(1));
+  const Json download = Downloads()[0];
+  EXPECT_EQ(*FindJson(download, {"spec"}),
+            (Json{{"targetVolume", {{"pvc", "data"}, {"namespace", "shop-2"}, {"pv", ""}}},
+                  {"backupStorageLocation", "bucket"},
+                  {"datamover", "csi-delta"},
+                  {"snapshotID", "csi-delta/1/x"},
+                  {"sourceNamespace", "shop"},
+                  {"snapshotSize", 64},
+                  {"operationTimeout", "10m"}}));
+  EXPECT_EQ(csi::Namespace(download), "velero");
+  EXPECT_EQ(csi::Label(download, velero::kRestoreNameLabel), "r1");
+  EXPECT_EQ(csi::Label(download, velero::kRestoreUidLabel), "restore-uid");
+  EXPECT_EQ(GetString(download.at("metadata").at("ownerReferences").at(0), {"kind"}), "Restore");
+}
+
+TEST_F(MovedClaimTest, TheClaimWaitsForTheMoversVolume) {
+  SetJson(claim_, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "old"}});
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  ASSERT_TRUE(result->item.has_value());
+  const Json& spec = result->item->at("spec");
+  EXPECT_FALSE(spec.contains("volumeName"));
+  EXPECT_FALSE(spec.contains("dataSource"));
+  EXPECT_THAT(GetString(spec, {"selector", "matchLabels", velero::kDynamicPvRestoreLabel}),
+              testing::StartsWith("shop-2.data."));
+  EXPECT_EQ(csi::Annotation(*result->item, velero::kDataUploadNameAnnotation), "");
+  EXPECT_EQ(result->operation_id, csi::Label(Downloads()[0], velero::kAsyncOperationIdLabel));
+  EXPECT_THAT(result->additional_items, IsEmpty());
+}
+
+TEST_F(MovedClaimTest, OnceHoweverOftenItIsAsked) {
+  const auto first = Execute();
+  const auto second = Execute();
+  ASSERT_THAT(first, IsOk());
+  ASSERT_THAT(second, IsOk());
+  EXPECT_EQ(first->item, second->item);
+  EXPECT_EQ(first->operation_id, second->operation_id);
+  EXPECT_THAT(Downloads(), SizeIs(1));
+}
+
+TEST_F(MovedClaimTest, VeleroThatRestoresNothingByItself) {
+  SetBackup(true);
+  SetJson(claim_, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, "snap");
+  ASSERT_THAT(Execute(), IsOk());
+  EXPECT_THAT(Downloads(), SizeIs(1));
+}
+
+TEST_F(MovedClaimTest, WhereVeleroAskedNobodyElseDoes) {
+  SetBackup(true);
+  SetJson(claim_, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, "snap");
+  Json item = claim_;
+  SetJson(item, {"spec", "selector", "matchLabels", velero::kDynamicPvRestoreLabel}, "x");
+  const auto result = Execute(item);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(result->item.has_value());
+  EXPECT_EQ(result->operation_id, "");
+  EXPECT_THAT(Downloads(), IsEmpty());
+}
+
+TEST_F(MovedClaimTest, ALocalSnapshotBesideAStaleUploadIsWhatCounts) {
+  SetJson(claim_, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, "snap");
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(Downloads(), IsEmpty());
+  EXPECT_EQ(GetString(*result->item, {"spec", "dataSource", "kind"}), "VolumeSnapshot");
+}
+
+TEST_F(MovedClaimTest, AnUploadOfAnEarlierLifeDoesNotCount) {
+  SetJson(claim_, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(result->item.has_value());
+  EXPECT_THAT(Downloads(), IsEmpty());
+}
+
+TEST_F(MovedClaimTest, DataThatNobodyKnowsOfFailTheClaim) {
+  bed_.api.Remove({csi::ConfigMapType(), "velero", "result"});
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kNotFound,
+                                  AllOf(HasSubstr("shop/data"), HasSubstr("velero/nightly-1"))));
+}
+
+TEST_F(MovedClaimTest, TwoResultsFailTheClaim) {
+  SeedResult("another", Json::object());
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("several")));
+}
+
+TEST_F(MovedClaimTest, AnUploadThatBroughtNothingFailsTheClaim) {
+  SeedResult("result", {{"datamover", "csi-delta"}, {"backupStorageLocation", "bucket"}});
+  EXPECT_THAT(Execute(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("brought no data")));
+  EXPECT_THAT(Downloads(), IsEmpty());
+}
+
+TEST_F(MovedClaimTest, AResultThatIsNoneFailsTheClaim) {
+  Json broken = bed_.api.All(csi::ConfigMapType()).front();
+  SetJson(broken, {"data", "restore-uid"}, "{");
+  bed_.api.Seed(csi::ConfigMapType(), broken);
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(MovedClaimTest, WithoutVolumesOnRequest) {
+  SetJson(restore_, {"spec", "restorePVs"}, false);
+  ASSERT_THAT(Execute(), IsOk());
+  EXPECT_THAT(Downloads(), IsEmpty());
+}
+
+TEST_F(MovedClaimTest, AClaimThatIsThereIsLeftAlone) {
+  bed_.api.Seed(csi::PersistentVolumeClaimType(),
+                support::MakeObject("v1", "PersistentVolumeClaim", "shop-2", "data"));
+  ASSERT_THAT(Execute(), IsOk());
+  EXPECT_THAT(Downloads(), IsEmpty());
+}
+
+TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
+  const auto result = Execute();
+  ASSERT_THAT(result, IsOk());
+  bed_.api.Mutate({csi::DataDownloadType(), "velero", csi::Name(Downloads()[0])}, [](Json& object) {
+    SetJson(object, {"status"}, Json{{"phase", "Failed"}, {"message", "no such key"}});
+  });
+  const auto progress = action_->Progress(bed_.ctx, result->operation_id, restore_);
+  ASSERT_THAT(progress, IsOk());
+  EXPECT_TRUE(progress->completed);
+  EXPECT_THAT(progress->error, HasSubstr("no such key"));
+
+  bed_.api.Mutate({csi::DataDownloadType(), "velero", csi::Name(Downloads()[0])}, [](Json& object) {
+    SetJson(object, {"status", "phase"}, "InProgress");
+  });
+  ASSERT_THAT(action_->Cancel(bed_.ctx, result->operation_id, restore_), IsOk());
+  EXPECT_EQ(*FindJson(Downloads()[0], {"spec", "cancel"}), true);
+}
+
+}  // namespace
+}  // namespace csidelta::restoreitemactions

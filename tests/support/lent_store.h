@@ -1,0 +1,20 @@
+#pragma once
+
+#include "storage/location.h"
+#include "storage/store_meter.h"
+
+namespace csidelta::support {
+
+// A place that somebody else keeps, opened anew for each look. Borrows the store.
+class LentStore : public storage::OpenedStore {
+ public:
+  explicit LentStore(storage::ObjectStore& store) : store_(store) {}
+  storage::ObjectStore& store() override { return store_; }
+  const storage::StoreMeter& meter() const override { return meter_; }
+
+ private:
+  storage::ObjectStore& store_;
+  storage::StoreMeter meter_;
+};
+
+}  // namespace csidelta::support
