@@ -18,7 +18,7 @@ constexpr char kVeleroNamespaceAnnotation[] = "mover.csi-delta.io/velero-namespa
 constexpr char kLocationAnnotation[] = "mover.csi-delta.io/location";
 constexpr char kClaimUidAnnotation[] = "mover.csi-delta.io/claim-uid";
 constexpr char kClusterAnnotation[] = "mover.csi-delta.io/cluster";
-constexpr char kNeededAnnotation[] = "mover.csi-delta.io/base-needed";
+constexpr char kNeededLabel[] = "mover.csi-delta.io/base-needed";
 constexpr char kCutAtAnnotation[] = "mover.csi-delta.io/cut-at";
 
 // A claim that was moved to another name is still the same volume.
@@ -53,6 +53,15 @@ absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const Ba
 
 }  // namespace
 
+std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner) {
+  return {{kVeleroNamespaceAnnotation, owner.velero_namespace},
+          {kLocationAnnotation, owner.location},
+          {kClaimNamespaceAnnotation, owner.claim_namespace},
+          {kClaimAnnotation, owner.claim},
+          {kClaimUidAnnotation, owner.claim_uid},
+          {kClusterAnnotation, owner.cluster}};
+}
+
 BaseSnapshot ReadBase(const Json& content) {
   const std::optional<absl::Time> cut_at = CutTime(content);
   return {
@@ -67,22 +76,15 @@ BaseSnapshot ReadBase(const Json& content) {
       .snapshot_handle = HandleOf(content),
       .cut_at = cut_at.has_value() ? cut_at : FromRfc3339(Annotation(content, kCutAtAnnotation)),
       .created_at = FromRfc3339(GetString(content, {"metadata", "creationTimestamp"})),
-      .is_needed = Annotation(content, kNeededAnnotation) == "true"};
+      .is_needed = Label(content, kNeededLabel) == "true"};
 }
 
 absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,
                         absl::string_view content_name, const BaseOwner& owner, bool is_needed) {
   Json patch;
   SetJson(patch, {"metadata", "labels", kBaseLabel}, "true");
-  SetJson(patch, {"metadata", "annotations"},
-          {{kVeleroNamespaceAnnotation, owner.velero_namespace},
-           {kLocationAnnotation, owner.location},
-           {kClaimNamespaceAnnotation, owner.claim_namespace},
-           {kClaimAnnotation, owner.claim},
-           {kClaimUidAnnotation, owner.claim_uid},
-           {kClusterAnnotation, owner.cluster}});
   if (is_needed) {
-    SetJson(patch, {"metadata", "annotations", kNeededAnnotation}, "true");
+    SetJson(patch, {"metadata", "labels", kNeededLabel}, "true");
   }
   RETURN_IF_ERROR(
       env.api.Patch(ctx, VolumeSnapshotContentKey(content_name), k8s::PatchKind::kMerge, patch, "")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ namespace csidelta::csi {
 // replaces the older.
 inline constexpr char kBaseLabel[] = "mover.csi-delta.io/base";
 
-// Whose base it is; stands in the content's annotations.
+// Whose base it is. Stands in the content's annotations from its creation, see OwnerAnnotations().
 struct BaseOwner {
   std::string velero_namespace;
   std::string location;  // BackupStorageLocation
@@ -41,13 +42,19 @@ struct BaseSnapshot {
   bool is_needed = false;                // see KeepAsBase()
 };
 
+// For the content that may become a base, to be created with (ExposeRequest::annotations). Later is
+// too late: when its VolumeSnapshot is deleted, the snapshot controller replaces all annotations of
+// the content by those it remembers and one more (external-snapshotter 8.6.0,
+// setAnnVolumeSnapshotBeingDeleted), and what was added a moment ago is lost. Labels stay.
+std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner);
+
 // What a content with the label of bases says of itself.
 BaseSnapshot ReadBase(const Json& content);
 
-// Makes the content `content_name`, which ExposeSnapshot() left, the base of its volume, and drops
-// the older ones with the driver's snapshots. `is_needed`: the driver has said that it cannot list
-// changes since a snapshot that is gone, whatever was thought of it before. NOT_FOUND when the
-// content is gone. Idempotent.
+// Makes the content `content_name`, which ExposeSnapshot() made with the annotations of `owner`,
+// the base of its volume, and drops the older ones with the driver's snapshots. `is_needed`: the
+// driver has said that it cannot list changes since a snapshot that is gone, whatever was thought
+// of it before. NOT_FOUND when the content is gone. Idempotent.
 absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,
                         absl::string_view content_name, const BaseOwner& owner,
                         bool is_needed = false);

@@ -241,6 +241,7 @@ class Exposer {
       content.labels.emplace(velero::kManagedByLabel, node);
     }
     content.annotations = DeletionSecretAnnotations(retained);
+    content.annotations.insert(request_.annotations.begin(), request_.annotations.end());
     content.annotations.emplace(kModeChangeAnnotation, "true");
     content.annotations.emplace(kSourceUidAnnotation, Uid(source));
     content.annotations.emplace(kSizeAnnotation, absl::StrCat(size_bytes));

@@ -40,6 +40,7 @@ struct ExposeRequest {
   std::string mover_namespace;
   std::string storage_class;  // of the claim; "" for the source claim's
   std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations = {};  // of the content, beside its own
   Json owner;                   // reference for what is in the mover's namespace; null for none
   bool read_only_many = false;  // the claim's access mode; an error on it falls back to
                                 // ReadWriteOnce, which the content remembers

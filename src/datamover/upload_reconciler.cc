@@ -77,6 +77,15 @@ class UploadStep : public TransferStep {
     return csi::Uid(claim);
   }
 
+  csi::BaseOwner Owner() const {
+    return {.velero_namespace = upload_.namespace_name,
+            .location = upload_.storage_location,
+            .claim_namespace = upload_.source_namespace,
+            .claim = upload_.source_claim,
+            .claim_uid = claim_uid_,
+            .cluster = env_.cluster};
+  }
+
   csi::ExposeRequest Exposing(Json owner) const {
     const StorageClassSettings settings = ForStorageClass(env_.settings, upload_.storage_class);
     return {.name = stem_,
@@ -86,6 +95,7 @@ class UploadStep : public TransferStep {
             .mover_namespace = env_.mover_namespace,
             .storage_class = settings.intermediate_class,
             .labels = labels_,
+            .annotations = csi::OwnerAnnotations(Owner()),
             .owner = std::move(owner),
             .read_only_many = settings.read_only_many};
   }
@@ -213,12 +223,7 @@ class UploadStep : public TransferStep {
                                    .clock = *ctx_.clock,
                                    .random = env_.random,
                                    .velero_namespace = upload_.namespace_name};
-    const csi::BaseOwner owner{.velero_namespace = upload_.namespace_name,
-                               .location = upload_.storage_location,
-                               .claim_namespace = upload_.source_namespace,
-                               .claim = upload_.source_claim,
-                               .claim_uid = claim_uid_,
-                               .cluster = env_.cluster};
+    const csi::BaseOwner owner = Owner();
     const std::string driver = object_.Annotation(kDriverAnnotation);
     bool is_needed =
         figures.reason_code == incremental::TextOf(incremental::FullReason::kBaseSnapshotGone).name;
@@ -341,6 +346,7 @@ absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment
                               .mover_namespace = env.mover_namespace,
                               .storage_class = "",
                               .labels = LabelsFor(stem, velero_namespace),
+                              .annotations = {},
                               .owner = Json()},
                              is_base ? csi::SnapshotFate::kKeep : csi::SnapshotFate::kDelete);
 }

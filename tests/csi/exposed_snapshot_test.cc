@@ -83,6 +83,7 @@ class ExposedSnapshotTest : public testing::Test {
             .storage_class = "",
             .labels = {{"mover.csi-delta.io/task", name},
                        {"mover.csi-delta.io/velero-namespace", "velero"}},
+            .annotations = {},
             .owner = {{"kind", "VolumeTask"}, {"name", name}, {"uid", "task-uid"}},
             .read_only_many = false};
   }
@@ -407,7 +408,9 @@ class BaseSnapshotsTest : public ExposedSnapshotTest {
 
   // A whole upload of the claim.
   void Upload(const std::string& stem, const BaseOwner& owner) {
-    ASSERT_THAT(ExposeSnapshot(ctx_, api_, Request(stem)), IsOk());
+    ExposeRequest request = Request(stem);
+    request.annotations = OwnerAnnotations(owner);
+    ASSERT_THAT(ExposeSnapshot(ctx_, api_, request), IsOk());
     ASSERT_THAT(KeepAsBase(ctx_, env_, stem, owner), IsOk());
     ASSERT_THAT(RemoveExposure(ctx_, api_, Request(stem), SnapshotFate::kKeep), IsOk());
     controller_.cut_at_nanoseconds += 1'000'000'000;
@@ -467,6 +470,32 @@ TEST_F(BaseSnapshotsTest, ADriverThatNeedsItsBasesIsRememberedByThem) {
   ASSERT_THAT(KeepAsBase(ctx_, env_, "du-1", Owner(), /*is_needed=*/true), IsOk());
   EXPECT_TRUE(NeedsBases(ctx_, env_, "d.example.com").value());
   EXPECT_FALSE(NeedsBases(ctx_, env_, "another.example.com").value());
+}
+
+// The snapshot controller, when the exposed VolumeSnapshot is deleted, writes what it remembers.
+TEST_F(BaseSnapshotsTest, AnnotationsOfAMomentAgoMayBeLost) {
+  ExposeRequest request = Request("du-1");
+  request.annotations = OwnerAnnotations(Owner());
+  ASSERT_THAT(ExposeSnapshot(ctx_, api_, request), IsOk());
+  Json remembered = api_.Get(ctx_, VolumeSnapshotContentKey("du-1")).value();
+  ASSERT_THAT(KeepAsBase(ctx_, env_, "du-1", Owner(), /*is_needed=*/true), IsOk());
+  Json forgotten;
+  const Json content = api_.Get(ctx_, VolumeSnapshotContentKey("du-1")).value();
+  for (const auto& [key, value] : content["metadata"]["annotations"].items()) {
+    if (!remembered["metadata"]["annotations"].contains(key)) {
+      SetJson(forgotten, {"metadata", "annotations", key}, nullptr);
+    }
+  }
+  if (!forgotten.is_null()) {
+    ASSERT_THAT(
+        api_.Patch(ctx_, VolumeSnapshotContentKey("du-1"), k8s::PatchKind::kMerge, forgotten, ""),
+        IsOk());
+  }
+  const auto base = FindBase(ctx_, env_, Owner());
+  ASSERT_THAT(base, IsOk());
+  ASSERT_TRUE(base->has_value());
+  EXPECT_EQ((*base)->owner, Owner());
+  EXPECT_TRUE((*base)->is_needed);
 }
 
 TEST_F(BaseSnapshotsTest, AVolumeThatKeepsNoneAnyMoreHasNone) {

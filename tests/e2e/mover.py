@@ -207,7 +207,8 @@ def is_base(content):
 def bases(bed, namespace=None):
     """The contents whose snapshots are kept as bases, of all claims or of those in a namespace."""
     return [base for base in bed.api.list("volumesnapshotcontents", labelSelector="mover.csi-delta.io/base=true")
-            if namespace in (None, base["metadata"]["annotations"]["mover.csi-delta.io/claim-namespace"])]
+            if namespace is None
+            or base["metadata"]["annotations"]["mover.csi-delta.io/claim-namespace"] == namespace]
 
 
 def repositories(bed):
