@@ -23,9 +23,8 @@ PACKAGES = {
                   "libgtest-dev", "libgmock-dev",
                   "libbenchmark-dev"),
     "second opinion": ("clang-14", "clang-tidy-14", "clang-format-14", "libclang-rt-14-dev", "shellcheck"),
-    "test bed": ("etcd-server", "iproute2", "util-linux", "mount", "e2fsprogs", "procps", "openssl",
+    "test bed": ("etcd-server", "iproute2", "util-linux", "mount", "e2fsprogs", "xfsprogs", "procps", "openssl",
                  "ca-certificates", "python3-pytest", "python3-yaml", "restic"),
-    "benchmarks": ("xfsprogs",),
     "its node": ("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),
 }
 

@@ -14,7 +14,7 @@
 namespace csidelta::csi_driver {
 namespace {
 
-constexpr int64_t kWindowBytes = kBlockBytesMax;
+constexpr int64_t kWindowBytes = int64_t{512} << 10;
 
 int64_t RoundDown(int64_t bytes, int64_t unit_bytes) { return bytes - bytes % unit_bytes; }
 
@@ -87,10 +87,10 @@ absl::StatusOr<std::unique_ptr<ChangeList>> ChangeList::Open(const Store& store,
   list->position_bytes_ = query.starting_offset_bytes < target.size_bytes
                               ? RoundDown(query.starting_offset_bytes, options.bytes)
                               : target.size_bytes;
-  const size_t window_bytes = static_cast<size_t>(RoundDown(kWindowBytes, options.bytes));
-  list->window_offset_bytes_ = -kWindowBytes;
-  list->target_window_.assign(window_bytes, '\0');
-  list->base_window_.assign(window_bytes, '\0');
+  const int64_t window_bytes = std::max(RoundDown(kWindowBytes, options.bytes), options.bytes);
+  list->window_offset_bytes_ = -window_bytes;
+  list->target_window_.assign(static_cast<size_t>(window_bytes), '\0');
+  list->base_window_.assign(static_cast<size_t>(window_bytes), '\0');
   return list;
 }
 
@@ -141,9 +141,13 @@ absl::StatusOr<std::optional<ListedExtent>> ChangeList::NextBlock(int64_t offset
   return std::nullopt;
 }
 
-// Where something can be listed at all: the next byte that is no hole in both files.
+// Where something can be listed at all: the next byte that is no hole in both files, and not the
+// same block of the device.
 absl::StatusOr<int64_t> ChangeList::NextData(int64_t offset_bytes) const {
   int64_t next_bytes = std::max(offset_bytes, base_bytes_);  // Behind the base all is listed.
+  if (base_.get() >= 0) {
+    offset_bytes = SkipShared(target_, base_, offset_bytes, next_bytes);
+  }
   for (const UniqueFd* fd : {&target_, &base_}) {
     if (fd->get() < 0) {
       continue;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -84,6 +86,50 @@ absl::Status CopyAllocated(const UniqueFd& from, const UniqueFd& to, const std::
     }
     RETURN_IF_ERROR(CopyRange(from, to, data, hole, path));
   }
+}
+
+// Where the bytes of a file lie, from some offset up to `end_bytes`.
+struct Place {
+  int64_t end_bytes = 0;
+  std::optional<uint64_t> block;  // Of the first byte, on the device; none in a hole.
+};
+
+// None: the file system does not tell, or the bytes are not in a place of their own.
+std::optional<Place> PlaceAt(const UniqueFd& fd, int64_t offset_bytes, int64_t end_bytes) {
+  constexpr uint32_t kNoPlace = FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC |
+                                FIEMAP_EXTENT_ENCODED | FIEMAP_EXTENT_NOT_ALIGNED |
+                                FIEMAP_EXTENT_UNWRITTEN;
+  alignas(fiemap) std::array<char, sizeof(fiemap) + sizeof(fiemap_extent)> buffer{};
+  auto* const map = reinterpret_cast<fiemap*>(buffer.data());
+  map->fm_start = static_cast<uint64_t>(offset_bytes);
+  map->fm_length = static_cast<uint64_t>(end_bytes - offset_bytes);
+  map->fm_flags = FIEMAP_FLAG_SYNC;
+  map->fm_extent_count = 1;
+  if (ioctl(fd.get(), FS_IOC_FIEMAP, map) != 0) {
+    return std::nullopt;
+  }
+  if (map->fm_mapped_extents == 0) {
+    return Place{.end_bytes = end_bytes, .block = std::nullopt};
+  }
+  const fiemap_extent& extent = map->fm_extents[0];
+  const auto begin_bytes = static_cast<int64_t>(extent.fe_logical);
+  if (begin_bytes > offset_bytes) {
+    return Place{.end_bytes = std::min(begin_bytes, end_bytes), .block = std::nullopt};
+  }
+  if ((extent.fe_flags & kNoPlace) != 0) {
+    return std::nullopt;
+  }
+  const auto into = static_cast<uint64_t>(offset_bytes - begin_bytes);
+  return Place{
+      .end_bytes = std::min(begin_bytes + static_cast<int64_t>(extent.fe_length), end_bytes),
+      .block = extent.fe_physical + into};
+}
+
+bool OnOneDevice(const UniqueFd& a, const UniqueFd& b) {
+  struct stat stat_a;
+  struct stat stat_b;
+  return fstat(a.get(), &stat_a) == 0 && fstat(b.get(), &stat_b) == 0 &&
+         stat_a.st_dev == stat_b.st_dev;
 }
 
 }  // namespace
@@ -192,6 +238,21 @@ absl::Status CopySparse(const std::string& from, const std::string& to) {
     RETURN_IF_ERROR(CopyAllocated(source, target, from));
   }
   return Sync(target, to);
+}
+
+int64_t SkipShared(const UniqueFd& a, const UniqueFd& b, int64_t offset_bytes, int64_t end_bytes) {
+  if (!OnOneDevice(a, b)) {
+    return offset_bytes;
+  }
+  while (offset_bytes < end_bytes) {
+    const std::optional<Place> place_a = PlaceAt(a, offset_bytes, end_bytes);
+    const std::optional<Place> place_b = PlaceAt(b, offset_bytes, end_bytes);
+    if (!place_a.has_value() || !place_b.has_value() || place_a->block != place_b->block) {
+      break;
+    }
+    offset_bytes = std::min(place_a->end_bytes, place_b->end_bytes);
+  }
+  return offset_bytes;
 }
 
 absl::StatusOr<FileLock> FileLock::Take(const std::string& path) {

@@ -44,6 +44,11 @@ absl::Status ResizeFile(const std::string& path, int64_t size_bytes);
 // otherwise copies what is allocated, leaving holes as holes. Synced before it returns.
 absl::Status CopySparse(const std::string& from, const std::string& to);
 
+// The first byte from `offset_bytes` on, at most `end_bytes`, at which two files may differ: up to
+// there both have holes or lie on the same blocks (FIEMAP), as reflinked copies do until one of
+// them is written. `offset_bytes` itself where the file system does not tell.
+int64_t SkipShared(const UniqueFd& a, const UniqueFd& b, int64_t offset_bytes, int64_t end_bytes);
+
 // Holds flock(2) on `path` exclusively from Take() to destruction, against other processes and
 // against other threads of this one. Blocks while somebody else holds it.
 class FileLock {
