@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+// The kinds of groupsnapshot.storage.k8s.io (KEP-3476) in whichever version a cluster serves, and
+// how to read their objects. All reading is pure, never throws, and takes a value of the wrong type
+// for a missing one.
+namespace csidelta::csi {
+
+inline constexpr char kGroupSnapshotGroup[] = "groupsnapshot.storage.k8s.io";
+
+k8s::ResourceType VolumeGroupSnapshotType(absl::string_view version);
+k8s::ResourceType VolumeGroupSnapshotContentType(absl::string_view version);
+k8s::ResourceType VolumeGroupSnapshotClassType(absl::string_view version);
+
+// What a cluster serves of the kinds.
+struct GroupKinds {
+  std::string version;  // "v1", "v1beta2" or "v1beta1": the newest that is served
+  std::vector<Json> classes;
+};
+
+// One to three requests. NOT_FOUND when the cluster serves none of the three versions; else what
+// the API server says.
+absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient& api);
+
+// --- VolumeGroupSnapshot
+// status.boundVolumeGroupSnapshotContentName; "" while it is not bound.
+std::string BoundGroupContentName(const Json& group_snapshot);
+
+// --- VolumeGroupSnapshotContent
+// The driver's handle of the group: what the status says, else what a pre-provisioned content was
+// made for; "" until the driver gave it.
+std::string GroupHandleOf(const Json& content);
+
+struct GroupMember {
+  std::string volume_handle;  // "" where only the snapshot is known
+  std::string snapshot_handle;
+
+  bool operator==(const GroupMember&) const = default;
+};
+
+// What the status says: volumeSnapshotInfoList, or v1beta1's volumeSnapshotHandlePairList; else the
+// handles that a pre-provisioned content was made for. Those without a snapshot handle are left
+// out.
+std::vector<GroupMember> GroupMembers(const Json& content);
+
+// --- VolumeSnapshot
+// Whether a VolumeSnapshot is owned by the VolumeGroupSnapshot of that uid, in whichever version
+// the controller of its day wrote it.
+bool IsMemberOf(const Json& snapshot, absl::string_view group_snapshot_uid);
+
+}  // namespace csidelta::csi
