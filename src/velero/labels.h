@@ -40,6 +40,15 @@ inline constexpr char kPluginConfigLabel[] = "velero.io/plugin-config";
 // On our ConfigMap, and on every cluster object that we create; on a VolumeSnapshot or its content
 // the value is Velero's namespace, so that several Veleros in one cluster tell theirs apart.
 inline constexpr char kCsiDeltaLabel[] = "velero.io/csi-delta";
+// Claim, while a VolumeGroupSnapshot of ours is being made of it: "<uid of the Backup>.<8
+// hexadecimal digits of the group>". The selector of the VolumeGroupSnapshot; in no archive.
+inline constexpr char kGroupMarkLabel[] = "velero.io/csi-delta-group";
+// Member of a group of ours: the name of its VolumeGroupSnapshot. A label of the
+// VolumeSnapshotContent, whose annotations the snapshot controller replaces by those it remembers,
+// and of the VolumeGroupSnapshotContent; an annotation of the VolumeSnapshot.
+inline constexpr char kGroupNameLabel[] = "velero.io/csi-delta-volume-group";
+// VolumeGroupSnapshotClass, "true": use this class for its driver.
+inline constexpr char kGroupSnapshotClassLabel[] = "velero.io/csi-volumegroupsnapshot-class";
 // VolumeSnapshotContent: the node whose sidecar owns it, with distributed snapshotting.
 inline constexpr char kManagedByLabel[] = "snapshot.storage.kubernetes.io/managed-by";
 
@@ -49,6 +58,8 @@ inline constexpr char kVolumeSnapshotNameAnnotation[] = "velero.io/volume-snapsh
 inline constexpr char kDataUploadNameAnnotation[] = "velero.io/data-upload-name";
 // Name of the VolumeSnapshotClass that the user wants for this claim.
 inline constexpr char kVolumeSnapshotClassAnnotation[] = "velero.io/csi-volumesnapshot-class";
+// Name of the VolumeGroupSnapshotClass that the user wants for this claim's group.
+inline constexpr char kGroupSnapshotClassAnnotation[] = "velero.io/csi-volume-group-snapshot-class";
 inline constexpr char kSkippedNoCsiPvAnnotation[] = "backup.velero.io/skipped-no-csi-pv";
 inline constexpr char kSelectedNodeAnnotation[] = "volume.kubernetes.io/selected-node";
 inline constexpr char kBindCompletedAnnotation[] = "pv.kubernetes.io/bind-completed";
@@ -83,6 +94,18 @@ inline constexpr char kAskedAtAnnotation[] = "velero.io/csi-delta-asked-at";
 inline constexpr char kCutAtAnnotation[] = "velero.io/csi-delta-cut-at";
 inline constexpr char kReadyAtAnnotation[] = "velero.io/csi-delta-ready-at";
 
+// --- Annotations: VolumeGroupSnapshots and their contents ---------------------------------------
+// A JSON list of {"claim", "claimUid", "volumeHandle", "snapshotHandle"}: who was cut together. The
+// last is missing on a VolumeGroupSnapshot, which was asked for before the driver gave any.
+inline constexpr char kGroupMembersAnnotation[] = "velero.io/csi-delta-group-members";
+inline constexpr char kGroupDeletionSecretNameAnnotation[] =
+    "groupsnapshot.storage.kubernetes.io/deletion-secret-name";
+inline constexpr char kGroupDeletionSecretNamespaceAnnotation[] =
+    "groupsnapshot.storage.kubernetes.io/deletion-secret-namespace";
+// Tells the sidecar that the deletion of a VolumeGroupSnapshotContent is meant.
+inline constexpr char kGroupBeingDeletedAnnotation[] =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-deleted";
+
 // --- Annotations: contents and classes ----------------------------------------------------------
 inline constexpr char kDeletionSecretNameAnnotation[] =
     "snapshot.storage.kubernetes.io/deletion-secret-name";
@@ -99,10 +122,24 @@ inline constexpr char kSnapshotterListSecretNamespace[] =
 inline constexpr char kDefaultSnapshotClassAnnotation[] =
     "snapshot.storage.kubernetes.io/is-default-class";
 
+inline constexpr char kGroupSnapshotterSecretName[] =
+    "csi.storage.k8s.io/group-snapshotter-secret-name";
+inline constexpr char kGroupSnapshotterSecretNamespace[] =
+    "csi.storage.k8s.io/group-snapshotter-secret-namespace";
+inline constexpr char kGroupSnapshotterGetSecretName[] =
+    "csi.storage.k8s.io/group-snapshotter-get-secret-name";
+inline constexpr char kGroupSnapshotterGetSecretNamespace[] =
+    "csi.storage.k8s.io/group-snapshotter-get-secret-namespace";
+inline constexpr char kDefaultGroupSnapshotClassAnnotation[] =
+    "groupsnapshot.storage.kubernetes.io/is-default-class";
+
 // --- Annotations: Backups -----------------------------------------------------------------------
 // Followed by the provisioner in lower case: the class to use for it.
 inline constexpr char kBackupSnapshotClassAnnotationPrefix[] =
     "velero.io/csi-volumesnapshot-class_";
+// Followed by the driver as its volumes name it: the VolumeGroupSnapshotClass to use for it.
+inline constexpr char kBackupGroupSnapshotClassAnnotationPrefix[] =
+    "velero.io/csi-volumegroupsnapshot-class_";
 // A Go duration.
 inline constexpr char kResourceTimeoutAnnotation[] = "velero.io/resource-timeout";
 // Name of the ConfigMap whose volume policies apply to every backup.
@@ -121,6 +158,13 @@ inline constexpr char kSnapshotBoundProtectionFinalizer[] =
     "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection";
 inline constexpr char kSnapshotSourceProtectionFinalizer[] =
     "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection";
+// A member of a VolumeGroupSnapshot, which goes with it and not before.
+inline constexpr char kSnapshotInGroupFinalizer[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-in-group-protection";
+inline constexpr char kGroupContentBoundProtectionFinalizer[] =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshotcontent-bound-protection";
+inline constexpr char kGroupSnapshotBoundProtectionFinalizer[] =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-bound-protection";
 
 // What a label value may hold, in bytes.
 inline constexpr std::size_t kLabelValueBytesMax = 63;

@@ -20,6 +20,8 @@ namespace {
 constexpr absl::string_view kFlagForm = "true or false";
 constexpr absl::string_view kGraceForm = "a duration from 1m to 8760h";
 constexpr absl::string_view kWaitForm = "a duration from 1s to 1h";
+constexpr absl::string_view kFallbackForm = "individual or fail";
+constexpr absl::string_view kGroupRestoreForm = "members or preprovisioned";
 constexpr std::size_t kKeyBytesCompared = 64;
 
 std::string Quote(absl::string_view text) {
@@ -49,6 +51,20 @@ absl::StatusOr<absl::Duration> ReadDuration(absl::string_view key, absl::string_
 
 absl::StatusOr<absl::Duration> ReadWait(absl::string_view key, absl::string_view value) {
   return ReadDuration(key, value, absl::Seconds(1), absl::Hours(1), kWaitForm);
+}
+
+absl::StatusOr<GroupFallback> ReadFallback(absl::string_view key, absl::string_view value) {
+  if (value != "individual" && value != "fail") {
+    return WrongValue(key, value, kFallbackForm);
+  }
+  return value == "fail" ? GroupFallback::kFail : GroupFallback::kIndividual;
+}
+
+absl::StatusOr<GroupRestore> ReadGroupRestore(absl::string_view key, absl::string_view value) {
+  if (value != "members" && value != "preprovisioned") {
+    return WrongValue(key, value, kGroupRestoreForm);
+  }
+  return value == "members" ? GroupRestore::kMembers : GroupRestore::kPreprovisioned;
 }
 
 // How many letters must be inserted, removed or replaced to make one of the other.
@@ -90,6 +106,10 @@ absl::Status ReadKey(const std::string& key, const std::string& value, PluginCon
     ASSIGN_OR_RETURN(config.restore_content_wait, ReadWait(key, value));
   } else if (key == "deletionWait") {
     ASSIGN_OR_RETURN(config.deletion_wait, ReadWait(key, value));
+  } else if (key == "groupFallback") {
+    ASSIGN_OR_RETURN(config.group_fallback, ReadFallback(key, value));
+  } else if (key == "groupRestore") {
+    ASSIGN_OR_RETURN(config.group_restore, ReadGroupRestore(key, value));
   } else {
     config.warnings.push_back(absl::StrCat(
         "unknown key ", Quote(key), " is ignored; the nearest known key is ", NearestKey(key)));
@@ -119,6 +139,10 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
        "How long a restore waits to hear whether the driver still has a snapshot."},
       {"deletionWait", "1m", kWaitForm,
        "How long deleting a backup waits, per snapshot, for the driver to let go of it."},
+      {"groupFallback", "individual", kFallbackForm,
+       "What becomes of the claims of a volume group that cannot be snapshotted as one."},
+      {"groupRestore", "members", kGroupRestoreForm,
+       "What a volume group comes back as: single volume snapshots, or the group too."},
   };
   return keys;
 }

@@ -10,6 +10,11 @@
 
 namespace csidelta::velero {
 
+// What becomes of claims whose group cannot be snapshotted as one.
+enum class GroupFallback { kIndividual, kFail };
+// What a volume group comes back as.
+enum class GroupRestore { kMembers, kPreprovisioned };
+
 // The settings of this plugin: one ConfigMap in Velero's namespace. Every field has a key of the
 // same meaning in PluginConfigKeys() and in docs/configuration.md.
 struct PluginConfig {
@@ -21,6 +26,10 @@ struct PluginConfig {
   absl::Duration restore_content_wait = absl::Minutes(1);
   // How long a delete action waits for a snapshot to be gone from the driver.
   absl::Duration deletion_wait = absl::Minutes(1);
+  // A volume group that cannot be had: each claim alone, or an error.
+  GroupFallback group_fallback = GroupFallback::kIndividual;
+  // A volume group comes back as single volume snapshots, or as a VolumeGroupSnapshot too.
+  GroupRestore group_restore = GroupRestore::kMembers;
 
   // One line per unknown key, naming the nearest known one.
   std::vector<std::string> warnings;

@@ -32,6 +32,8 @@ TEST(ParsePluginConfigTest, HasDefaults) {
     EXPECT_EQ(config->orphan_grace_period, absl::Hours(24));
     EXPECT_EQ(config->restore_content_wait, absl::Minutes(1));
     EXPECT_EQ(config->deletion_wait, absl::Minutes(1));
+    EXPECT_EQ(config->group_fallback, GroupFallback::kIndividual);
+    EXPECT_EQ(config->group_restore, GroupRestore::kMembers);
     EXPECT_THAT(config->warnings, IsEmpty());
   }
 }
@@ -40,12 +42,16 @@ TEST(ParsePluginConfigTest, ReadsEveryKey) {
   const auto config = ParsePluginConfig(WithData({{"sweepOrphans", "false"},
                                                   {"orphanGracePeriod", "90m"},
                                                   {"restoreContentWait", "30s"},
-                                                  {"deletionWait", "1h"}}));
+                                                  {"deletionWait", "1h"},
+                                                  {"groupFallback", "fail"},
+                                                  {"groupRestore", "preprovisioned"}}));
   ASSERT_THAT(config, IsOk());
   EXPECT_FALSE(config->sweep_orphans);
   EXPECT_EQ(config->orphan_grace_period, absl::Minutes(90));
   EXPECT_EQ(config->restore_content_wait, absl::Seconds(30));
   EXPECT_EQ(config->deletion_wait, absl::Hours(1));
+  EXPECT_EQ(config->group_fallback, GroupFallback::kFail);
+  EXPECT_EQ(config->group_restore, GroupRestore::kPreprovisioned);
   EXPECT_THAT(config->warnings, IsEmpty());
 }
 
@@ -63,6 +69,8 @@ TEST(ParsePluginConfigTest, DocumentedDefaultsAreTheDefaults) {
   EXPECT_EQ(written->orphan_grace_period, defaults->orphan_grace_period);
   EXPECT_EQ(written->restore_content_wait, defaults->restore_content_wait);
   EXPECT_EQ(written->deletion_wait, defaults->deletion_wait);
+  EXPECT_EQ(written->group_fallback, defaults->group_fallback);
+  EXPECT_EQ(written->group_restore, defaults->group_restore);
 }
 
 struct UnknownKeyCase {
@@ -121,6 +129,12 @@ INSTANTIATE_TEST_SUITE_P(
         {"UnknownValueNumber", {{"other", 5}}, "\"other\": not a text"},
         {"FlagEmpty", {{"sweepOrphans", ""}}, "sweepOrphans: \"\" is not true or false"},
         {"FlagYes", {{"sweepOrphans", "yes"}}, "sweepOrphans: \"yes\" is not true or false"},
+        {"FallbackOther",
+         {{"groupFallback", "Fail"}},
+         "groupFallback: \"Fail\" is not individual or fail"},
+        {"GroupRestoreOther",
+         {{"groupRestore", ""}},
+         "groupRestore: \"\" is not members or preprovisioned"},
         {"FlagUpper", {{"sweepOrphans", "TRUE"}}, "sweepOrphans: \"TRUE\" is not true or false"},
         {"FlagSpace", {{"sweepOrphans", "true\n"}}, "sweepOrphans: \"true\\n\" is not"},
         {"GraceText", {{"orphanGracePeriod", "1d"}}, "\"1d\" is not a duration from 1m to 8760h"},
