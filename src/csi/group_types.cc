@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_types.h"
 
 namespace csidelta::csi {
 namespace {
@@ -16,6 +17,23 @@ const Json& ArrayAt(const Json& object, const JsonPath& path) {
   static const Json empty = Json::array();
   const Json* const found = FindJson(object, path);
   return found != nullptr && found->is_array() ? *found : empty;
+}
+
+// Whether `object`, or what it refers to, is a VolumeGroupSnapshot in whichever version.
+bool IsGroupSnapshot(const Json& object) {
+  return GetString(object, {"kind"}) == kGroupSnapshotKind &&
+         absl::StartsWith(GetString(object, {"apiVersion"}),
+                          absl::StrCat(kGroupSnapshotGroup, "/"));
+}
+
+// The first reference to a VolumeGroupSnapshot; null where there is none.
+Json GroupOwner(const Json& snapshot) {
+  for (const Json& owner : ArrayAt(snapshot, {"metadata", "ownerReferences"})) {
+    if (IsGroupSnapshot(owner)) {
+      return owner;
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -36,7 +54,7 @@ k8s::ResourceType VolumeGroupSnapshotClassType(absl::string_view version) {
 }
 
 absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient& api) {
-  for (const char* const version : {"v1", "v1beta2", "v1beta1"}) {
+  for (const char* const version : kGroupVersions) {
     absl::StatusOr<k8s::ObjectList> classes =
         api.List(ctx, VolumeGroupSnapshotClassType(version), "", {});
     if (absl::IsNotFound(classes.status())) {
@@ -53,6 +71,28 @@ absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient
 
 std::string BoundGroupContentName(const Json& group_snapshot) {
   return GetString(group_snapshot, {"status", "boundVolumeGroupSnapshotContentName"});
+}
+
+std::string GroupVersionOf(const Json& object) {
+  const std::string version = GetString(object, {"apiVersion"});
+  const std::string prefix = absl::StrCat(kGroupSnapshotGroup, "/");
+  return absl::StartsWith(version, prefix) ? version.substr(prefix.size()) : "v1";
+}
+
+k8s::ObjectKey GroupSnapshotKey(const Json& group_snapshot) {
+  return {.type = VolumeGroupSnapshotType(GroupVersionOf(group_snapshot)),
+          .namespace_name = Namespace(group_snapshot),
+          .name = Name(group_snapshot)};
+}
+
+k8s::ObjectKey GroupContentKey(absl::string_view version, absl::string_view name) {
+  return {.type = VolumeGroupSnapshotContentType(version),
+          .namespace_name = "",
+          .name = std::string(name)};
+}
+
+std::optional<absl::Time> GroupCutTime(const Json& content) {
+  return FromRfc3339(GetString(content, {"status", "creationTime"}));
 }
 
 std::string GroupHandleOf(const Json& content) {
@@ -87,14 +127,23 @@ std::vector<GroupMember> GroupMembers(const Json& content) {
 
 bool IsMemberOf(const Json& snapshot, absl::string_view group_snapshot_uid) {
   for (const Json& owner : ArrayAt(snapshot, {"metadata", "ownerReferences"})) {
-    if (GetString(owner, {"kind"}) == kGroupSnapshotKind &&
-        absl::StartsWith(GetString(owner, {"apiVersion"}),
-                         absl::StrCat(kGroupSnapshotGroup, "/")) &&
-        GetString(owner, {"uid"}) == group_snapshot_uid) {
+    if (IsGroupSnapshot(owner) && GetString(owner, {"uid"}) == group_snapshot_uid) {
       return true;
     }
   }
   return false;
+}
+
+std::string GroupOwnerName(const Json& snapshot) {
+  return GetString(GroupOwner(snapshot), {"name"});
+}
+
+std::string GroupOwnerApiVersion(const Json& snapshot) {
+  return GetString(GroupOwner(snapshot), {"apiVersion"});
+}
+
+std::string StatusGroupName(const Json& snapshot) {
+  return GetString(snapshot, {"status", "volumeGroupSnapshotName"});
 }
 
 }  // namespace csidelta::csi

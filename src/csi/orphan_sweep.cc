@@ -1,5 +1,6 @@
 #include "csi/orphan_sweep.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,9 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/content_deletion.h"
+#include "csi/group_lifecycle.h"
+#include "csi/group_removal.h"
+#include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
@@ -28,12 +32,24 @@ bool IsDone(const velero::Backup& backup) {
   return backup.phase == "Completed" || backup.phase == "PartiallyFailed";
 }
 
+bool IsGroup(const Json& snapshot) {
+  return GetString(snapshot, {"kind"}) == VolumeGroupSnapshotType("v1").kind;
+}
+
+k8s::ObjectKey KeyOf(const Json& snapshot) {
+  return IsGroup(snapshot) ? GroupSnapshotKey(snapshot)
+                           : VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
+}
+
 bool EnteredArchive(const Json& snapshot) {
-  return !Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation).empty();
+  return !Annotation(snapshot, IsGroup(snapshot) ? velero::kGroupSnapshotHandleAnnotation
+                                                 : velero::kVolumeSnapshotHandleAnnotation)
+              .empty();
 }
 
 bool IsCandidate(const Json& snapshot) {
-  return IsMadeByUs(snapshot) && Label(snapshot, velero::kRestoreNameLabel).empty() &&
+  const bool made_by_us = IsGroup(snapshot) ? IsGroupMadeByUs(snapshot) : IsMadeByUs(snapshot);
+  return made_by_us && Label(snapshot, velero::kRestoreNameLabel).empty() &&
          !Label(snapshot, velero::kBackupNameLabel).empty() && !BeingDeleted(snapshot);
 }
 
@@ -158,8 +174,7 @@ class Sweep {
       ++result_.kept;
       return absl::OkStatus();
     }
-    const absl::StatusOr<Json> now =
-        env_.api.Get(ctx_, VolumeSnapshotKey(Namespace(listed), Name(listed)));
+    const absl::StatusOr<Json> now = env_.api.Get(ctx_, KeyOf(listed));
     if (absl::IsNotFound(now.status()) || (now.ok() && Uid(*now) != Uid(listed))) {
       return absl::OkStatus();
     }
@@ -175,7 +190,8 @@ class Sweep {
         return DiscardUnseen(snapshot);
       case Fate::kFinish:
         ++result_.finished;
-        return RetainAndForget(ctx_, env_.api, snapshot);
+        return IsGroup(snapshot) ? RetainAndForgetGroup(ctx_, env_.api, snapshot)
+                                 : RetainAndForget(ctx_, env_.api, snapshot);
       case Fate::kMarkOwned:
         ++result_.kept;
         return PatchAnnotations(snapshot, {{kOwnedByBackupAnnotation, "true"},
@@ -195,26 +211,31 @@ class Sweep {
   }
 
   absl::Status Remove(const Json& snapshot) {
+    if (IsGroup(snapshot)) {
+      return RemoveGroup(ctx_, env_.api, snapshot);
+    }
     return RemoveSnapshot(ctx_, env_.api, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
                           Uid(snapshot));
   }
 
   absl::Status PatchAnnotations(const Json& snapshot, const Json& annotations) {
-    const absl::Status status =
-        env_.api
-            .Patch(ctx_, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
-                   k8s::PatchKind::kMerge, Json{{"metadata", {{"annotations", annotations}}}}, "")
-            .status();
+    const absl::Status status = env_.api
+                                    .Patch(ctx_, KeyOf(snapshot), k8s::PatchKind::kMerge,
+                                           Json{{"metadata", {{"annotations", annotations}}}}, "")
+                                    .status();
     return k8s::IgnoreNotFound(status);
   }
 
   // Whether the driver's snapshot is meant to go with the VolumeSnapshot, or there is no content.
   absl::StatusOr<bool> ContentSaysDelete(const Json& snapshot) {
-    if (BoundContentName(snapshot).empty()) {
+    const k8s::ObjectKey key =
+        IsGroup(snapshot)
+            ? GroupContentKey(GroupVersionOf(snapshot), BoundGroupContentName(snapshot))
+            : VolumeSnapshotContentKey(BoundContentName(snapshot));
+    if (key.name.empty()) {
       return true;
     }
-    const absl::StatusOr<Json> content =
-        env_.api.Get(ctx_, VolumeSnapshotContentKey(BoundContentName(snapshot)));
+    const absl::StatusOr<Json> content = env_.api.Get(ctx_, key);
     if (absl::IsNotFound(content.status())) {
       return true;
     }
@@ -237,7 +258,8 @@ class Sweep {
     RETURN_IF_ERROR(Remove(snapshot));
     ++result_.swept;
     CSIDELTA_LOG(kInfo, "swept a volume snapshot that an unfinished backup left behind",
-                 {"namespace", Namespace(snapshot)}, {"volume_snapshot", Name(snapshot)},
+                 {"namespace", Namespace(snapshot)}, {"kind", GetString(snapshot, {"kind"})},
+                 {"volume_snapshot", Name(snapshot)},
                  {"backup", Label(snapshot, velero::kBackupNameLabel)});
     return absl::OkStatus();
   }
@@ -249,6 +271,114 @@ class Sweep {
   std::set<std::string> busy_handles_;
   SweepResult result_;
 };
+
+// --- Groups
+
+// What there is of the volume groups of this Velero.
+struct Groups {
+  std::vector<Json> groups;
+  std::set<std::string> uids;
+  bool known = true;  // they could be listed
+};
+
+Groups ListGroups(const CallContext& ctx, const Environment& env) {
+  Groups found;
+  for (const char* const version : kGroupVersions) {
+    absl::StatusOr<k8s::ObjectList> list = env.api.List(
+        ctx, VolumeGroupSnapshotType(version), "",
+        {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=", env.velero_namespace),
+         .field_selector = ""});
+    if (absl::IsNotFound(list.status())) {
+      continue;
+    }
+    if (!list.ok()) {
+      CSIDELTA_LOG(kInfo, "volume groups that failed backups left behind are not known",
+                   {"status", list.status().ToString()});
+      found.known = false;
+      return found;
+    }
+    for (const Json& group : list->items) {
+      found.uids.insert(Uid(group));
+    }
+    found.groups = std::move(list->items);
+    return found;
+  }
+  return found;
+}
+
+// Whether a VolumeSnapshot's fate is that of its group.
+bool BelongsTo(const Groups& groups, const Json& snapshot) {
+  if (MemberGroupName(snapshot).empty()) {
+    return false;
+  }
+  return !groups.known ||
+         std::any_of(groups.uids.begin(), groups.uids.end(),
+                     [&snapshot](const std::string& uid) { return IsMemberOf(snapshot, uid); });
+}
+
+// --- Claims
+
+std::vector<Json> ListMarkedClaims(const CallContext& ctx, const Environment& env) {
+  absl::StatusOr<k8s::ObjectList> claims = env.api.List(
+      ctx, PersistentVolumeClaimType(), "",
+      {.label_selector = velero::kGroupMarkLabel, .field_selector = "", .may_be_old = true});
+  if (!claims.ok()) {
+    CSIDELTA_LOG(kInfo, "claims with labels that failed backups left behind are not known",
+                 {"status", claims.status().ToString()});
+    return {};
+  }
+  return std::move(claims->items);
+}
+
+// When the label was written, from metadata.managedFields.
+std::optional<absl::Time> MarkedAt(const Json& claim) {
+  const std::string field = absl::StrCat("f:", velero::kGroupMarkLabel);
+  const Json* fields = FindJson(claim, {"metadata", "managedFields"});
+  if (fields == nullptr || !fields->is_array()) {
+    return std::nullopt;
+  }
+  for (const Json& entry : *fields) {
+    if (FindJson(entry, {"fieldsV1", "f:metadata", "f:labels", field}) != nullptr) {
+      return FromRfc3339(GetString(entry, {"time"}));
+    }
+  }
+  return std::nullopt;
+}
+
+// Whether nobody makes the group any more for which the claim is labelled. Pure.
+bool MarkIsLeftOver(const Json& claim, const Backups& backups, absl::Time now,
+                    absl::Duration grace) {
+  const std::string mark = Label(claim, velero::kGroupMarkLabel);
+  const std::string uid = mark.substr(0, mark.rfind('.'));
+  for (const auto& [name, backup] : backups) {
+    if (backup.uid == uid) {
+      return backup.Finished();
+    }
+  }
+  const std::optional<absl::Time> marked_at = MarkedAt(claim);
+  return marked_at.has_value() && now >= *marked_at + grace;
+}
+
+// Returns how many claims lost the label.
+int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginConfig& config,
+           const Backups& backups, const std::vector<Json>& claims) {
+  int unmarked = 0;
+  for (const Json& claim : claims) {
+    if (!MarkIsLeftOver(claim, backups, env.clock.Now(), config.orphan_grace_period)) {
+      continue;
+    }
+    const absl::Status status = UnmarkClaim(ctx, env.api, ClaimKey(Namespace(claim), Name(claim)),
+                                            Label(claim, velero::kGroupMarkLabel));
+    if (status.ok()) {
+      ++unmarked;
+    } else {
+      CSIDELTA_LOG(kWarn, "a claim keeps a label that an unfinished backup left behind",
+                   {"namespace", Namespace(claim)}, {"pvc", Name(claim)},
+                   {"status", status.ToString()});
+    }
+  }
+  return unmarked;
+}
 
 }  // namespace
 
@@ -266,15 +396,20 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
     return SweepResult();
   }
   RETURN_IF_ERROR(snapshots.status());
+  Groups groups = ListGroups(ctx, env);
+  const std::vector<Json> marked = ListMarkedClaims(ctx, env);
   const std::string running_label = velero::ValidLabelValue(running.name);
   std::vector<Json> candidates;
-  for (Json& snapshot : snapshots->items) {
+  const auto add = [&](Json& snapshot) {
     if (IsLate(snapshot) ||
-        (IsCandidate(snapshot) && Label(snapshot, velero::kBackupNameLabel) != running_label)) {
+        (IsCandidate(snapshot) && Label(snapshot, velero::kBackupNameLabel) != running_label &&
+         !BelongsTo(groups, snapshot))) {
       candidates.push_back(std::move(snapshot));
     }
-  }
-  if (candidates.empty()) {
+  };
+  std::for_each(groups.groups.begin(), groups.groups.end(), add);
+  std::for_each(snapshots->items.begin(), snapshots->items.end(), add);
+  if (candidates.empty() && marked.empty()) {
     return SweepResult();
   }
   ASSIGN_OR_RETURN(const Backups backups, ListBackups(ctx, env));
@@ -289,7 +424,9 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
     RETURN_IF_ERROR(ctx.Check());
     sweep.Look(snapshot);
   }
-  return sweep.result();
+  SweepResult result = sweep.result();
+  result.unmarked = Unmark(ctx, env, config, backups, marked);
+  return result;
 }
 
 }  // namespace csidelta::csi

@@ -22,10 +22,11 @@ inline constexpr char kOwnedByBackupAnnotation[] = "velero.io/csi-delta-owned-by
 inline constexpr char kDeleteWhenFilledAnnotation[] = "velero.io/csi-delta-delete-when-filled";
 
 struct SweepResult {
-  int swept = 0;     // VolumeSnapshots deleted, with their contents
+  int swept = 0;     // VolumeSnapshots and VolumeGroupSnapshots deleted, with their contents
   int released = 0;  // restored VolumeSnapshots deleted late, as kDeleteWhenFilledAnnotation asks
   int finished = 0;  // VolumeSnapshots of done backups whose objects are gone now, and nothing else
   int kept = 0;      // looked at and left alone
+  int unmarked = 0;  // claims that lost a label of a group that nobody makes any more
 };
 
 // Deletes what a backup left behind before it was done. Looked at are only VolumeSnapshots that
@@ -55,7 +56,14 @@ struct SweepResult {
 // A VolumeSnapshot with kDeleteWhenFilledAnnotation is deleted once no claim is being filled from
 // the driver's snapshot behind it, provided that its content says Delete.
 //
-// One request when there is nothing to do. Failures are logged as warnings one by one and do not
+// VolumeGroupSnapshots of ours have the same fates by the same table; theirs is the annotation with
+// the group's handle. A member is not looked at while its group is there.
+//
+// A claim loses kGroupMarkLabel when the Backup whose uid it says has ended; where that Backup is
+// not seen, once the label is as old as the grace period, because it may be another Velero's.
+//
+// Three requests when there is nothing to do, and up to two more where the group kinds are not
+// served in their newest version. Failures are logged as warnings one by one and do not
 // stop the sweep; only a failed listing is returned.
 absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environment& env,
                                          const velero::Backup& running,

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "csi/snapshot_types.h"
 #include "velero/labels.h"
 
@@ -14,9 +15,33 @@ bool IsOfDriver(const Json& snapshot_class, const std::string& driver) {
   return absl::EqualsIgnoreCase(GetString(snapshot_class, {"driver"}), driver);
 }
 
+// What the choice goes by, for one kind of class.
+struct ClassKind {
+  absl::string_view kind;
+  absl::string_view claim_annotation;
+  absl::string_view label;
+  absl::string_view label_value;  // "": any
+  absl::string_view default_annotation;
+  absl::StatusCode none;  // the driver has no class at all
+};
+
+constexpr ClassKind kSingle = {.kind = "VolumeSnapshotClass",
+                               .claim_annotation = velero::kVolumeSnapshotClassAnnotation,
+                               .label = velero::kVolumeSnapshotClassLabel,
+                               .label_value = "",
+                               .default_annotation = velero::kDefaultSnapshotClassAnnotation,
+                               .none = absl::StatusCode::kFailedPrecondition};
+constexpr ClassKind kGroup = {.kind = "VolumeGroupSnapshotClass",
+                              .claim_annotation = velero::kGroupSnapshotClassAnnotation,
+                              .label = velero::kGroupSnapshotClassLabel,
+                              .label_value = "true",
+                              .default_annotation = velero::kDefaultGroupSnapshotClassAnnotation,
+                              .none = absl::StatusCode::kNotFound};
+
 // The class called `name`; nullptr with the reason appended when it cannot serve `driver`.
-const Json* FindNamed(const std::string& name, absl::string_view said_by, const std::string& driver,
-                      const std::vector<Json>& classes, std::vector<std::string>& ungranted) {
+const Json* FindNamed(const ClassKind& kind, const std::string& name, absl::string_view said_by,
+                      const std::string& driver, const std::vector<Json>& classes,
+                      std::vector<std::string>& ungranted) {
   if (name.empty()) {
     return nullptr;
   }
@@ -27,47 +52,53 @@ const Json* FindNamed(const std::string& name, absl::string_view said_by, const 
     if (IsOfDriver(candidate, driver)) {
       return &candidate;
     }
-    ungranted.push_back(absl::StrCat("VolumeSnapshotClass ", name, " named by ", said_by,
-                                     " is for driver ", GetString(candidate, {"driver"}), ", not ",
-                                     driver));
+    ungranted.push_back(absl::StrCat(kind.kind, " ", name, " named by ", said_by, " is for driver ",
+                                     GetString(candidate, {"driver"}), ", not ", driver));
     return nullptr;
   }
-  ungranted.push_back(
-      absl::StrCat("VolumeSnapshotClass ", name, " named by ", said_by, " does not exist"));
+  ungranted.push_back(absl::StrCat(kind.kind, " ", name, " named by ", said_by, " does not exist"));
   return nullptr;
 }
 
-const Json* FindMarked(const std::vector<const Json*>& of_driver) {
+bool HasLabel(const ClassKind& kind, const Json& candidate) {
+  return kind.label_value.empty()
+             ? FindJson(candidate, {"metadata", "labels", kind.label}) != nullptr
+             : Label(candidate, kind.label) == kind.label_value;
+}
+
+const Json* FindMarked(const ClassKind& kind, const std::vector<const Json*>& of_driver) {
   for (const Json* candidate : of_driver) {
-    if (FindJson(*candidate, {"metadata", "labels", velero::kVolumeSnapshotClassLabel}) !=
-        nullptr) {
+    if (HasLabel(kind, *candidate)) {
       return candidate;
     }
   }
   for (const Json* candidate : of_driver) {
-    if (Annotation(*candidate, velero::kDefaultSnapshotClassAnnotation) == "true") {
+    if (Annotation(*candidate, kind.default_annotation) == "true") {
       return candidate;
     }
   }
   return of_driver.size() == 1 ? of_driver.front() : nullptr;
 }
 
-absl::Status NoClass(const std::string& driver, size_t count) {
-  if (count == 0) {
-    return absl::FailedPreconditionError(absl::StrCat("no VolumeSnapshotClass for driver ", driver,
-                                                      ": create one, and label it ",
-                                                      velero::kVolumeSnapshotClassLabel, "=true"));
+absl::Status NoClass(const ClassKind& kind, const std::string& driver,
+                     const std::vector<const Json*>& of_driver) {
+  if (of_driver.empty()) {
+    return absl::Status(kind.none,
+                        absl::StrCat("no ", kind.kind, " for driver ", driver,
+                                     ": create one, and label it ", kind.label, "=true"));
+  }
+  std::vector<std::string> names;
+  for (const Json* candidate : of_driver) {
+    names.push_back(Name(*candidate));
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      count, " VolumeSnapshotClasses for driver ", driver,
-      " and none is chosen: label one of them ", velero::kVolumeSnapshotClassLabel,
-      "=true, or name one in the claim's annotation ", velero::kVolumeSnapshotClassAnnotation));
+      of_driver.size(), " ", kind.kind, "es for driver ", driver, " (", absl::StrJoin(names, ", "),
+      ") and none is chosen: label one of them ", kind.label,
+      "=true, or name one in the claim's annotation ", kind.claim_annotation));
 }
 
-}  // namespace
-
-absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(const SnapshotClassWish& wish,
-                                                        const std::vector<Json>& classes) {
+absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const SnapshotClassWish& wish,
+                                           const std::vector<Json>& classes) {
   const std::pair<const std::string&, absl::string_view> names[] = {
       {wish.claim_annotation, "the claim's annotation"},
       {wish.policy_parameter, "the volume policy"},
@@ -75,7 +106,7 @@ absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(const SnapshotClassWish&
   };
   SnapshotClassChoice choice;
   for (const auto& [name, said_by] : names) {
-    const Json* found = FindNamed(name, said_by, wish.driver, classes, choice.ungranted);
+    const Json* found = FindNamed(kind, name, said_by, wish.driver, classes, choice.ungranted);
     if (found != nullptr) {
       choice.name = Name(*found);
       return choice;
@@ -87,12 +118,24 @@ absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(const SnapshotClassWish&
       of_driver.push_back(&candidate);
     }
   }
-  const Json* found = FindMarked(of_driver);
+  const Json* found = FindMarked(kind, of_driver);
   if (found == nullptr) {
-    return NoClass(wish.driver, of_driver.size());
+    return NoClass(kind, wish.driver, of_driver);
   }
   choice.name = Name(*found);
   return choice;
+}
+
+}  // namespace
+
+absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(const SnapshotClassWish& wish,
+                                                        const std::vector<Json>& classes) {
+  return Choose(kSingle, wish, classes);
+}
+
+absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(const SnapshotClassWish& wish,
+                                                             const std::vector<Json>& classes) {
+  return Choose(kGroup, wish, classes);
 }
 
 }  // namespace csidelta::csi

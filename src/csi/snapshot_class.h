@@ -8,10 +8,11 @@
 
 namespace csidelta::csi {
 
-// What decides which VolumeSnapshotClass a claim's snapshot is made with. "" where nobody said.
+// What decides which class a claim's snapshot, or a volume group's, is made with. "" where nobody
+// said.
 struct SnapshotClassWish {
   std::string driver;             // of the claim's volume
-  std::string claim_annotation;   // velero.io/csi-volumesnapshot-class on the claim
+  std::string claim_annotation;   // velero.io/csi-volumesnapshot-class on the claim, or its like
   std::string policy_parameter;   // snapshotClass of the volume policy's rule
   std::string backup_annotation;  // velero.io/csi-volumesnapshot-class_<driver> on the Backup
 };
@@ -29,5 +30,12 @@ struct SnapshotClassChoice {
 // what to do, when none is left. Pure.
 absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(const SnapshotClassWish& wish,
                                                         const std::vector<Json>& classes);
+
+// The same among all VolumeGroupSnapshotClasses: the one that a claim of the group or the Backup
+// names; one labelled velero.io/csi-volumegroupsnapshot-class: "true"; the driver's default class;
+// the driver's only class. NOT_FOUND when the driver has none, FAILED_PRECONDITION, naming them,
+// when it has several and none is chosen. Pure.
+absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(const SnapshotClassWish& wish,
+                                                             const std::vector<Json>& classes);
 
 }  // namespace csidelta::csi

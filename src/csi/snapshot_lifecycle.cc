@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/group_types.h"
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
+#include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
-#include "k8s/wait.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -54,192 +54,15 @@ Json MakeSnapshot(const Environment& env, const SnapshotRequest& request, absl::
           {"spec", spec}};
 }
 
-// An API server that has just started refuses everybody until it knows its roles.
-constexpr absl::Duration kRefusalPatience = absl::Seconds(15);
-constexpr absl::Duration kRefusalPause = absl::Milliseconds(500);
-// How long a refusal of the driver may stand and still pass: a quota that somebody raises, a limit
-// of calls per minute.
-constexpr absl::Duration kRefusalIsFinalAfter = absl::Minutes(1);
-
-bool MayBeStarting(const absl::Status& status) {
-  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
-         absl::IsNotFound(status) || IsRetryable(status);
+DriversWord WordAbout(const SnapshotRequest& request) {
+  return DriversWord(ToString(request), "snapshot handle", request.backup.csi_snapshot_timeout);
 }
-
-// --- Waiting
-
-bool BeingCut(const Json& snapshot, const SnapshotRequest& request, absl::Time now) {
-  const auto created = FromRfc3339(GetString(snapshot, {"metadata", "creationTimestamp"}));
-  return SourceClaimName(snapshot) == request.claim_name &&
-         Name(snapshot) != SnapshotName(request) && !BeingDeleted(snapshot) &&
-         !ReadyToUse(snapshot) && ErrorMessage(snapshot).empty() &&
-         FindJson(snapshot, {"status", "creationTime"}) == nullptr && created.has_value() &&
-         now < *created + kOthersAgeMax;
-}
-
-// Keeps its turn while it waits. A turn lost does not end the wait. A refusal does not end it at
-// once either, because the same was allowed a moment ago.
-class Waiter {
- public:
-  Waiter(const CallContext& ctx, const Environment& env, VolumeTurn& turn)
-      : ctx_(ctx), env_(env), turn_(turn) {}
-
-  using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
-
-  // As k8s::WaitFor.
-  absl::Status WaitFor(const k8s::ObjectKey& key, Predicate done, const Json* known = nullptr) {
-    return Wait(done, [&](const CallContext& slice, Predicate judge) {
-      return k8s::WaitFor(slice, env_.api, key, judge, std::exchange(known, nullptr));
-    });
-  }
-
-  // As k8s::WaitForExisting.
-  absl::Status WaitForExisting(const k8s::ObjectKey& key, Predicate done) {
-    bool exists = true;
-    return Wait(done, [&](const CallContext& slice, Predicate judge) {
-      return std::exchange(exists, false) ? k8s::WaitForExisting(slice, env_.api, key, judge)
-                                          : k8s::WaitFor(slice, env_.api, key, judge);
-    });
-  }
-
- private:
-  // `once` waits for as long as it is told to, and may be called again.
-  absl::Status Wait(
-      Predicate done,
-      absl::FunctionRef<absl::Status(const CallContext& slice, Predicate judge)> once) {
-    absl::Time refused_since = absl::InfiniteFuture();
-    while (true) {
-      CallContext slice = ctx_;
-      slice.deadline =
-          std::min(ctx_.deadline, turn_.lost() ? absl::InfiniteFuture() : turn_.renew_at());
-      absl::Status verdict;
-      const auto judge = [&](const Json* object) -> absl::StatusOr<bool> {
-        refused_since = absl::InfiniteFuture();
-        const absl::StatusOr<bool> judged = done(object);
-        verdict = judged.status();
-        return judged;
-      };
-      const absl::Status status = once(slice, judge);
-      if (status.ok() || !verdict.ok()) {
-        return status;
-      }
-      if (absl::IsDeadlineExceeded(status)) {
-        RETURN_IF_ERROR(ctx_.Check());
-        Renew();
-        continue;
-      }
-      refused_since = std::min(refused_since, ctx_.clock->Now());
-      if (!MayBeStarting(status) || ctx_.clock->Now() >= refused_since + kRefusalPatience) {
-        return status;
-      }
-      ctx_.clock->SleepUntil(ctx_.clock->Now() + kRefusalPause, ctx_.stop);
-    }
-  }
-
-  void Renew() {
-    if (turn_.lost() || ctx_.clock->Now() < turn_.renew_at()) {
-      return;
-    }
-    if (const absl::Status renewed = turn_.Renew(ctx_, env_.api); !renewed.ok()) {
-      CSIDELTA_LOG(kDebug, "turn not renewed", {"status", renewed.ToString()});
-    }
-  }
-
-  const CallContext& ctx_;
-  const Environment& env_;
-  VolumeTurn& turn_;
-};
-
-// Waits until the volume's VolumeSnapshots of other hands are cut, failed, gone, or too old to be
-// waited for. Those of ours are ordered by turns, unless a turn was cut short. ABORTED when the
-// turn was lost meanwhile: somebody else may be doing the same.
-absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
-                         const SnapshotRequest& request, VolumeTurn& turn) {
-  const k8s::ListOptions options{
-      .label_selector = turn.taken_over() ? "" : absl::StrCat("!", velero::kCsiDeltaLabel),
-      .field_selector = "",
-      .may_be_old = true};  // Somebody else may come a moment later just as well.
-  ASSIGN_OR_RETURN(const k8s::ObjectList all,
-                   env.api.List(ctx, VolumeSnapshotType(), request.claim_namespace, options));
-  for (const Json& other : all.items) {
-    if (!BeingCut(other, request, ctx.clock->Now())) {
-      continue;
-    }
-    const absl::Time too_old =
-        *FromRfc3339(GetString(other, {"metadata", "creationTimestamp"})) + kOthersAgeMax;
-    CallContext slice = ctx;
-    slice.deadline = std::min(ctx.deadline, too_old);
-    const absl::Status status =
-        Waiter(slice, env, turn)
-            .WaitFor(VolumeSnapshotKey(request.claim_namespace, Name(other)),
-                     [&](const Json* now) -> absl::StatusOr<bool> {
-                       return now == nullptr || !BeingCut(*now, request, ctx.clock->Now());
-                     });
-    if (absl::IsDeadlineExceeded(status) && !ctx.Check().ok()) {
-      return absl::DeadlineExceededError(absl::StrCat("VolumeSnapshot ", Name(other), " of ",
-                                                      ToString(request), " is still being made"));
-    }
-    if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
-      return Annotate(status, absl::StrCat("wait for VolumeSnapshot ", Name(other)));
-    }
-  }
-  return turn.lost() ? absl::AbortedError("the volume's turn was lost") : absl::OkStatus();
-}
-
-// What the driver says through the status of VolumeSnapshot and content. Its sidecar asks again
-// after every error; one that asking again does not change is believed when it has stood for
-// kRefusalIsFinalAfter.
-class DriversWord {
- public:
-  explicit DriversWord(const SnapshotRequest& request) : request_(request) {}
-
-  // Hears what `object` says now. FAILED_PRECONDITION when that is final.
-  absl::Status Hear(const Json& object, absl::Time now) {
-    error_ = ErrorMessage(object);
-    if (!IsRefusal(error_)) {
-      refused_since_ = absl::InfiniteFuture();
-      return absl::OkStatus();
-    }
-    refused_since_ = std::min(refused_since_, now);
-    if (now < refused_since_ + kRefusalIsFinalAfter) {
-      return absl::OkStatus();
-    }
-    return absl::FailedPreconditionError(
-        absl::StrCat("the driver refuses to snapshot ", ToString(request_), ": ", error_));
-  }
-
-  // `status`; what the driver said last is in the message when the time ran out.
-  absl::Status AddTo(const absl::Status& status) const {
-    if (!absl::IsDeadlineExceeded(status)) {
-      return status;
-    }
-    return absl::DeadlineExceededError(absl::StrCat(
-        "no snapshot handle for ", ToString(request_), " within ",
-        absl::FormatDuration(request_.backup.csi_snapshot_timeout),
-        error_.empty() ? ", and no error from the driver" : ": the driver says: ", error_));
-  }
-
- private:
-  static bool IsRefusal(absl::string_view error) {
-    for (const absl::string_view code :
-         {"InvalidArgument", "NotFound", "OutOfRange", "ResourceExhausted", "Unimplemented"}) {
-      if (absl::StrContains(error, absl::StrCat("code = ", code, " "))) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  const SnapshotRequest& request_;
-  std::string error_;
-  absl::Time refused_since_ = absl::InfiniteFuture();
-};
 
 absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environment& env,
                                           const SnapshotRequest& request, VolumeTurn& turn,
                                           const Json& made) {
-  Waiter waiter(ctx, env, turn);
-  DriversWord word(request);
+  TurnWaiter waiter(ctx, env, turn);
+  DriversWord word = WordAbout(request);
   TakenSnapshot taken;
   const k8s::ObjectKey key = VolumeSnapshotKey(request.claim_namespace, SnapshotName(request));
   const auto is_bound = [&](const Json* object) -> absl::StatusOr<bool> {
@@ -434,11 +257,19 @@ CallContext CleanUpContext(const Clock& clock) {
   return ctx.WithTimeout(kCleanUpTimeout);
 }
 
+std::string MemberGroupName(const Json& snapshot) {
+  std::string name = Annotation(snapshot, velero::kGroupNameLabel);
+  return GroupOwnerName(snapshot) == name ? name : "";
+}
+
 std::string SnapshotName(const SnapshotRequest& request) {
   return NameFor(request.claim_name, request.backup.uid, request.claim_uid);
 }
 
 bool IsMadeByUs(const Json& snapshot) {
+  if (!MemberGroupName(snapshot).empty()) {
+    return !Label(snapshot, velero::kCsiDeltaLabel).empty();
+  }
   const std::string claim_name = SourceClaimName(snapshot);
   return !Label(snapshot, velero::kCsiDeltaLabel).empty() && !claim_name.empty() &&
          Name(snapshot) == NameFor(claim_name, Label(snapshot, velero::kBackupUidLabel),
@@ -466,7 +297,15 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
       ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kTurnDuration));
   while (true) {
     ASSIGN_OR_RETURN(VolumeTurn turn, VolumeTurn::Take(waiting, env.api, turn_request));
-    const absl::Status alone = AwaitOthers(waiting, env, request, turn);
+    const OtherSnapshots others{.namespace_name = request.claim_namespace,
+                                .concerns =
+                                    [&](const Json& snapshot) {
+                                      return SourceClaimName(snapshot) == request.claim_name &&
+                                             Name(snapshot) != SnapshotName(request);
+                                    },
+                                .ours_too = turn.taken_over(),
+                                .of = ToString(request)};
+    const absl::Status alone = AwaitOthers(waiting, env, others, turn);
     absl::StatusOr<TakenSnapshot> taken =
         alone.ok() ? MakeInTurn(ctx, env, request, turn) : absl::StatusOr<TakenSnapshot>(alone);
     if (const absl::Status released = turn.Release(CleanUpContext(*ctx.clock), env.api);

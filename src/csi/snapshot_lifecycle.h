@@ -29,8 +29,6 @@ namespace csidelta::csi {
 
 // How long what was made in vain may take to remove, after the call itself was stopped or ran out.
 inline constexpr absl::Duration kCleanUpTimeout = absl::Seconds(30);
-// A VolumeSnapshot of somebody else that is older, and still not cut, is not waited for.
-inline constexpr absl::Duration kOthersAgeMax = absl::Minutes(5);
 
 // A context for removing things, when the caller's own is over.
 CallContext CleanUpContext(const Clock& clock);
@@ -52,8 +50,12 @@ struct TakenSnapshot {
 // same in every process and every retry. Pure.
 std::string SnapshotName(const SnapshotRequest& request);
 
-// Whether a VolumeSnapshot was made by us, for whichever backup: its source, labels and name agree.
-// A copy under another name is not. Pure.
+// The VolumeGroupSnapshot of ours that a VolumeSnapshot is a member of; "" for one that was taken
+// alone. A copy that is owned by nobody is none. Pure.
+std::string MemberGroupName(const Json& snapshot);
+
+// Whether a VolumeSnapshot was made by us, for whichever backup: its source, labels and name agree,
+// or it is a member of a group of ours. A copy under another name is not. Pure.
 bool IsMadeByUs(const Json& snapshot);
 // The same, for this backup. Pure.
 bool IsOurs(const Json& snapshot, const velero::Backup& backup);

@@ -60,6 +60,22 @@ Secrets SecretsOfClass(const Json& snapshot_class) {
   return secrets;
 }
 
+Secrets SecretsOfGroupContent(const Json& content) {
+  Secrets secrets;
+  AddAnnotated(content, velero::kGroupDeletionSecretNamespaceAnnotation,
+               velero::kGroupDeletionSecretNameAnnotation, secrets);
+  return secrets;
+}
+
+Secrets SecretsOfGroupClass(const Json& group_class) {
+  Secrets secrets;
+  AddParameter(group_class, velero::kGroupSnapshotterSecretNamespace,
+               velero::kGroupSnapshotterSecretName, secrets);
+  AddParameter(group_class, velero::kGroupSnapshotterGetSecretNamespace,
+               velero::kGroupSnapshotterGetSecretName, secrets);
+  return secrets;
+}
+
 SecretName SnapshotterSecretOf(const Json& snapshot_class) {
   return {.namespace_name =
               GetString(snapshot_class, {"parameters", velero::kSnapshotterSecretNamespace}),

@@ -14,6 +14,10 @@ namespace csidelta::csi {
 // and is left out. Without repetition, in a fixed order. Pure.
 std::vector<velero::ResourceIdentifier> SecretsOfContent(const Json& content);
 std::vector<velero::ResourceIdentifier> SecretsOfClass(const Json& snapshot_class);
+// The same for the group kinds: by the annotations of a VolumeGroupSnapshotContent, and by the
+// parameters of a VolumeGroupSnapshotClass for making and for looking up groups.
+std::vector<velero::ResourceIdentifier> SecretsOfGroupContent(const Json& content);
+std::vector<velero::ResourceIdentifier> SecretsOfGroupClass(const Json& group_class);
 
 // The Secret that a VolumeSnapshotClass wants the driver to be shown when it is asked about volume
 // snapshots, as it is written there: with templates. Both "" when it names none. Pure.

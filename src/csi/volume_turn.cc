@@ -94,8 +94,8 @@ absl::Status StillHeld(const absl::Status& status, const TurnRequest& request, c
     return status;
   }
   return absl::DeadlineExceededError(absl::StrCat(
-      "backup ", Annotation(lease, "velero.io/csi-delta-backup"),
-      " is still taking a snapshot of claim ", request.claim_namespace, "/", request.claim_name));
+      "backup ", Annotation(lease, "velero.io/csi-delta-backup"), " is still taking a snapshot of ",
+      request.subject, " ", request.claim_namespace, "/", request.claim_name));
 }
 
 // What one round of taking the turn came to.

@@ -16,7 +16,8 @@ namespace csidelta::csi {
 inline constexpr absl::Duration kTurnDuration = absl::Seconds(20);
 inline constexpr absl::Duration kTurnRenewAfter = absl::Seconds(8);
 
-// Whose turn, for which volume.
+// Whose turn, for which volume; or for which group of volumes, with the group's name and an id of
+// it that no claim's uid looks like.
 struct TurnRequest {
   std::string lease_namespace;  // Velero's
   std::string claim_namespace;
@@ -24,7 +25,8 @@ struct TurnRequest {
   std::string claim_uid;
   std::string backup_name;
   std::string backup_uid;
-  std::string holder;  // unique to this call, in all processes
+  std::string holder;             // unique to this call, in all processes
+  std::string subject = "claim";  // what name and uid are of, for messages
 };
 
 // The right to have the driver cut a snapshot of one volume, in all processes of one Velero: a

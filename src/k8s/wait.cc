@@ -157,6 +157,67 @@ class Waiter {
   absl::Status outcome_;
 };
 
+// Waits among the objects of a kind in a namespace.
+class CrowdWaiter {
+ public:
+  CrowdWaiter(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+              absl::string_view namespace_name, Predicate done)
+      : ctx_(ctx), client_(client), type_(type), namespace_name_(namespace_name), done_(done) {}
+
+  absl::Status Run() {
+    Backoff backoff(kWatchAgainBackoff, Random::Real());
+    while (true) {
+      RETURN_IF_ERROR(ctx_.Check());
+      ASSIGN_OR_RETURN(const ObjectList all, client_.List(ctx_, type_, namespace_name_, {}));
+      for (const Json& object : all.items) {
+        ASSIGN_OR_RETURN(const bool done, done_(&object));
+        if (done) {
+          return absl::OkStatus();
+        }
+      }
+      const WatchOptions options{
+          .label_selector = "", .field_selector = "", .resource_version = all.resource_version};
+      absl::StatusOr<bool> done = false;
+      bool saw_event = false;
+      const absl::Status status =
+          client_.Watch(ctx_, type_, namespace_name_, options, [&](const WatchEvent& event) {
+            saw_event = true;
+            if (event.kind == WatchEvent::Kind::kAdded ||
+                event.kind == WatchEvent::Kind::kModified) {
+              done = done_(&event.object);
+            }
+            return done.ok() && !*done;
+          });
+      if (!done.ok() || *done) {
+        return done.status();
+      }
+      if (!status.ok() && !absl::IsOutOfRange(status) && !IsRetryable(status) &&
+          !absl::IsPermissionDenied(status)) {
+        return status;
+      }
+      if (saw_event) {
+        backoff.Reset();
+        continue;
+      }
+      RETURN_IF_ERROR(
+          Pause(absl::IsPermissionDenied(status) ? kPollInterval : backoff.NextDelay()));
+    }
+  }
+
+ private:
+  absl::Status Pause(absl::Duration delay) {
+    RETURN_IF_ERROR(ctx_.Check());
+    ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + delay), ctx_.stop);
+    return ctx_.Check();
+  }
+
+  const CallContext& ctx_;
+  ApiClient& client_;
+  const ResourceType& type_;
+  const absl::string_view namespace_name_;
+  const Predicate done_;
+};
+
 }  // namespace
 
 absl::Status WaitFor(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
@@ -170,6 +231,13 @@ absl::Status WaitForExisting(const CallContext& ctx, ApiClient& client, const Ob
                              absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done) {
   return Annotate(Waiter(ctx, client, key, done).Run(nullptr, true),
                   absl::StrCat("wait for ", ToString(key)));
+}
+
+absl::Status WaitForAmong(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+                          absl::string_view namespace_name,
+                          absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done) {
+  return Annotate(CrowdWaiter(ctx, client, type, namespace_name, done).Run(),
+                  absl::StrCat("wait among ", ToString(type)));
 }
 
 }  // namespace csidelta::k8s

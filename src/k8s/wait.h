@@ -2,6 +2,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
 
@@ -22,5 +23,12 @@ absl::Status WaitFor(const CallContext& ctx, ApiClient& client, const ObjectKey&
 // brings the object as it is. That it has gone meanwhile is noticed when the watch ends.
 absl::Status WaitForExisting(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
                              absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done);
+
+// Shows `done` every object of a kind in a namespace, and each again whenever it changes, until
+// `done` says so: lists, then watches, and lists again whenever the watch ends or is too old. What
+// is deleted is not told. Where watching is not allowed, lists once a second. Else as WaitFor.
+absl::Status WaitForAmong(const CallContext& ctx, ApiClient& client, const ResourceType& type,
+                          absl::string_view namespace_name,
+                          absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done);
 
 }  // namespace csidelta::k8s

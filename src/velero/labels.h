@@ -98,6 +98,8 @@ inline constexpr char kReadyAtAnnotation[] = "velero.io/csi-delta-ready-at";
 // A JSON list of {"claim", "claimUid", "volumeHandle", "snapshotHandle"}: who was cut together. The
 // last is missing on a VolumeGroupSnapshot, which was asked for before the driver gave any.
 inline constexpr char kGroupMembersAnnotation[] = "velero.io/csi-delta-group-members";
+// "<label key>=<label value>" of the claims of a VolumeGroupSnapshot of ours.
+inline constexpr char kGroupOfAnnotation[] = "velero.io/csi-delta-group-of";
 inline constexpr char kGroupDeletionSecretNameAnnotation[] =
     "groupsnapshot.storage.kubernetes.io/deletion-secret-name";
 inline constexpr char kGroupDeletionSecretNamespaceAnnotation[] =

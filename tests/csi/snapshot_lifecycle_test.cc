@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "csi/snapshot_types.h"
+#include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"

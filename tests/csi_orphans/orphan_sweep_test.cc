@@ -6,8 +6,11 @@
 #include <ostream>
 #include <string>
 
+#include "csi/group_lifecycle.h"
+#include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
+#include "tests/support/fake_group_controller.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -244,7 +247,8 @@ TEST_F(OrphanSweepTest, LeavesTheRunningBackupAlone) {
   SeedSnapshot(LabelsOf("today"), {});
   Sweep();
   EXPECT_TRUE(SnapshotStands());
-  EXPECT_EQ(bed_.api.calls().size(), 1u);
+  EXPECT_EQ(bed_.api.calls().size(), 3u) << "VolumeSnapshots, groups and labels of groups";
+  EXPECT_EQ(bed_.api.CallCount("list", "*"), 3);
 }
 
 // A second cluster on the same storage, and a second Velero in the same cluster: what they hold is
@@ -400,6 +404,128 @@ TEST_F(OrphanSweepTest, FailedListingIsReturned) {
   EXPECT_THAT(SweepOrphans(bed_.ctx, bed_.env, running, {}),
               StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_TRUE(SnapshotStands());
+}
+
+// A group of two claims that the backup "nightly" with uid-1 made before it ended.
+class GroupSweepTest : public OrphanSweepTest {
+ protected:
+  void SetUp() override {
+    OrphanSweepTest::SetUp();
+    bed_.clock.SetAutoAdvance(true);
+    backup_.name = "nightly";
+    backup_.uid = "uid-1";
+    backup_.namespace_name = support::kVeleroNamespace;
+    GroupRequest request{.backup = backup_,
+                         .namespace_name = "shop",
+                         .label_key = "velero.io/volume-group",
+                         .label_value = "db",
+                         .class_name = "groups",
+                         .version = "v1",
+                         .members = {}};
+    for (const std::string number : {"1", "2"}) {
+      bed_.api.Seed(PersistentVolumeType(),
+                    {{"metadata", {{"name", "pv-" + number}}},
+                     {"spec", {{"csi", {{"volumeHandle", "volume-" + number}}}}}});
+      bed_.api.Seed(PersistentVolumeClaimType(),
+                    {{"metadata",
+                      {{"name", "data-" + number}, {"namespace", "shop"}, {"uid", "c-" + number}}},
+                     {"spec", {{"volumeName", "pv-" + number}}}});
+      request.members.push_back(
+          {.name = "data-" + number, .uid = "c-" + number, .volume_handle = "volume-" + number});
+    }
+    const auto taken = TakeGroup(bed_.ctx, bed_.env, request);
+    ASSERT_THAT(taken, IsOk());
+    mark_ = GroupMark(request);
+    group_ = taken->group;
+  }
+
+  void EnterArchive() {
+    bed_.api.Mutate(GroupSnapshotKey(group_), [](Json& group) {
+      SetJson(group, {"metadata", "annotations", velero::kGroupSnapshotHandleAnnotation}, "g");
+    });
+    for (const Json& member : bed_.api.All(VolumeSnapshotType())) {
+      bed_.api.Mutate(VolumeSnapshotKey("shop", Name(member)), [](Json& snapshot) {
+        SetJson(snapshot, {"metadata", "annotations", velero::kVolumeSnapshotHandleAnnotation},
+                "s");
+      });
+    }
+  }
+
+  void ExpectNoObjects() {
+    EXPECT_TRUE(bed_.api.All(VolumeGroupSnapshotType("v1")).empty());
+    EXPECT_TRUE(bed_.api.All(VolumeGroupSnapshotContentType("v1")).empty());
+    EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
+    EXPECT_TRUE(bed_.api.All(VolumeSnapshotContentType()).empty());
+  }
+
+  std::string MarkOf(const std::string& claim) {
+    return Label(*bed_.api.Find(ClaimKey("shop", claim)), velero::kGroupMarkLabel);
+  }
+
+  support::FakeGroupController groups_{bed_.api};
+  velero::Backup backup_;
+  std::string mark_;
+  Json group_;
+};
+
+TEST_F(GroupSweepTest, AGroupOfAFailedBackupGoesWithItsMembers) {
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
+  const SweepResult result = Sweep();
+  EXPECT_EQ(result.swept, 1);
+  ExpectNoObjects();
+  EXPECT_TRUE(groups_.driver_groups().empty());
+}
+
+TEST_F(GroupSweepTest, AGroupThatEnteredTheArchiveIsFinished) {
+  EnterArchive();
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Completed", "uid-1"));
+  const SweepResult result = Sweep();
+  EXPECT_EQ(result.finished, 1);
+  EXPECT_EQ(result.swept, 0);
+  ExpectNoObjects();
+  EXPECT_EQ(groups_.driver_groups().size(), 1u);
+}
+
+TEST_F(GroupSweepTest, MembersAreNotLookedAtWithoutTheirGroup) {
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
+  bed_.api.Forbid("list", "volumegroupsnapshots");
+  const SweepResult result = Sweep();
+  EXPECT_EQ(result.swept + result.kept, 0);
+  EXPECT_EQ(bed_.api.All(VolumeSnapshotType()).size(), 2u);
+}
+
+TEST_F(GroupSweepTest, AGroupOfARunningBackupStays) {
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "InProgress", "uid-1"));
+  Sweep();
+  EXPECT_EQ(groups_.driver_groups().size(), 1u);
+  EXPECT_EQ(bed_.api.All(VolumeSnapshotType()).size(), 2u);
+}
+
+TEST_F(GroupSweepTest, LabelsOfABackupThatEndedAreTakenOff) {
+  const auto mark = [this](const std::string& claim, const std::string& value) {
+    bed_.api.Mutate(ClaimKey("shop", claim), [&](Json& object) {
+      SetJson(object, {"metadata", "labels", velero::kGroupMarkLabel}, value);
+    });
+  };
+  mark("data-1", mark_);
+  mark("data-2", "another-uid.12345678");
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "InProgress", "uid-1"));
+  EXPECT_EQ(Sweep().unmarked, 0);
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
+  EXPECT_EQ(Sweep().unmarked, 1);
+  EXPECT_EQ(MarkOf("data-1"), "");
+  EXPECT_NE(MarkOf("data-2"), "") << "maybe of another Velero, which is making a group of it";
+
+  bed_.api.Mutate(ClaimKey("shop", "data-2"), [&](Json& object) {
+    const Json labels = {{"f:velero.io/csi-delta-group", Json::object()}};
+    object["metadata"]["managedFields"] =
+        Json::array({{{"time", "2023-11-14T22:13:20Z"},
+                      {"fieldsV1", {{"f:metadata", {{"f:labels", labels}}}}}}});
+  });
+  EXPECT_EQ(Sweep().unmarked, 0);
+  bed_.clock.Advance(absl::Hours(25));
+  EXPECT_EQ(Sweep().unmarked, 1);
+  EXPECT_EQ(MarkOf("data-2"), "");
 }
 
 }  // namespace

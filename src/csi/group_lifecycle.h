@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+#include "csi/snapshot_lifecycle.h"
+#include "k8s/api_client.h"
+#include "velero/backup.h"
+
+// The life of a volume group that a backup snapshots at one instant, by a VolumeGroupSnapshot
+// (KEP-3476; what the controller does is that of external-snapshotter 8.6). docs/volume-groups.md
+// says what a user sees of it.
+//
+//   (nothing)
+//       |  TakeGroup: label the claims, create the VolumeGroupSnapshot by that label
+//       v
+//   VolumeGroupSnapshot, content with the driver's handle, members --error, timeout, cancel--+
+//       |  the driver                                                                       |
+//       v                                                                           RemoveGroup
+//   ready --operation cancelled-------------------------------------------------------------+
+//       |  RetainAndForgetGroup                                                             v
+//       v                                                              everything made is gone
+//   the driver's group alone; the archive holds the objects
+namespace csidelta::csi {
+
+// What KEP-3476 lets a group have.
+inline constexpr std::size_t kGroupMembersMax = 100;
+
+// The label by which claims say what volume group they are of: Velero's default where the backup
+// names none. Pure.
+std::string GroupLabelKey(const velero::Backup& backup);
+
+struct GroupClaim {
+  std::string name;
+  std::string uid;
+  std::string volume_handle;
+
+  bool operator==(const GroupClaim&) const = default;
+};
+
+struct GroupRequest {
+  const velero::Backup& backup;
+  std::string namespace_name;
+  std::string label_key;            // the user's label on the claims
+  std::string label_value;          // the group's name
+  std::string class_name;           // VolumeGroupSnapshotClass
+  std::string version;              // of the kinds: "v1"
+  std::vector<GroupClaim> members;  // bound, of one driver; one to kGroupMembersMax
+};
+
+struct TakenGroup {
+  Json group;    // VolumeGroupSnapshot, bound
+  Json content;  // VolumeGroupSnapshotContent, with a handle; maybe not ready to use yet
+  std::map<std::string, TakenSnapshot> members;  // by the claim's uid
+};
+
+// The name of the VolumeGroupSnapshot that `request` makes: a DNS label that fits a label value,
+// the same in every process and every retry. Pure.
+std::string GroupName(const GroupRequest& request);
+// The value of kGroupMarkLabel on its claims. Pure.
+std::string GroupMark(const GroupRequest& request);
+
+// Whether a VolumeGroupSnapshot was made by us, for whichever backup: its labels, annotations and
+// name agree. A copy under another name is not. Pure.
+bool IsGroupMadeByUs(const Json& group);
+// The same, for this backup. Pure.
+bool IsGroupOurs(const Json& group, const velero::Backup& backup);
+// Whom a VolumeGroupSnapshot of ours was asked for, as its annotation says. Pure.
+std::vector<GroupClaim> PlannedMembers(const Json& group);
+
+// Has the driver cut snapshots of all members' volumes at once and returns as soon as the API
+// server shows all of their handles. Waits first for the group's turn, and for VolumeSnapshots of
+// its claims that are being cut. These waits end after the backup's csiSnapshotTimeout together,
+// and so do those for the driver. While the group is made its claims carry kGroupMarkLabel, and
+// nothing that outlives the call does. A VolumeGroupSnapshot that an earlier, interrupted call left
+// under the same name is taken up with the members that it was asked for.
+//   UNIMPLEMENTED        this cannot be had as a group here, and single snapshots might: a claim
+//                        cannot be labelled or loses the label, the kinds are not served, the
+//                        driver says so
+//   DEADLINE_EXCEEDED    with the driver's last word
+//   FAILED_PRECONDITION  the driver has refused for a minute, or has left a claim out
+//   ALREADY_EXISTS       something else stands under the name
+//   NOT_FOUND            somebody deleted the group or a member meanwhile
+// and what the API server says. Messages name the claim that is to blame where that is known. After
+// any error nothing of the group is left, or the log names what is.
+absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
+                                     const GroupRequest& request);
+
+// Takes kGroupMarkLabel off a claim where it has this value. OK when it has not, or the claim is
+// gone.
+absl::Status UnmarkClaim(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& claim,
+                         const std::string& mark);
+
+}  // namespace csidelta::csi

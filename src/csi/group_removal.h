@@ -1,0 +1,21 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+// The two ends of a volume group that TakeGroup() made (csi/group_lifecycle.h).
+namespace csidelta::csi {
+
+// Removes a VolumeGroupSnapshot with its members, and has the driver drop the group. `group` as
+// read from the API server. OK when it is gone already. Does not wait for the driver.
+absl::Status RemoveGroup(const CallContext& ctx, k8s::ApiClient& api, const Json& group);
+
+// Removes a VolumeGroupSnapshot, its content, its members and theirs while the driver keeps the
+// group, so that it survives the claims' namespace. Deletes nothing unless the API server confirms
+// for every content that it is to be retained. OK when it is done already. `group` as read from the
+// API server.
+absl::Status RetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api, const Json& group);
+
+}  // namespace csidelta::csi

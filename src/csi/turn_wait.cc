@@ -1,0 +1,160 @@
+#include "csi/turn_wait.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "k8s/wait.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+bool BeingCut(const Json& snapshot, const OtherSnapshots& others, absl::Time now) {
+  const auto created = FromRfc3339(GetString(snapshot, {"metadata", "creationTimestamp"}));
+  return others.concerns(snapshot) && !BeingDeleted(snapshot) && !ReadyToUse(snapshot) &&
+         ErrorMessage(snapshot).empty() &&
+         FindJson(snapshot, {"status", "creationTime"}) == nullptr && created.has_value() &&
+         now < *created + kOthersAgeMax;
+}
+
+bool IsRefusal(absl::string_view error) {
+  for (const absl::string_view code :
+       {"InvalidArgument", "NotFound", "OutOfRange", "ResourceExhausted", "Unimplemented"}) {
+    if (absl::StrContains(error, absl::StrCat("code = ", code, " "))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool MayBeStarting(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+         absl::IsNotFound(status) || IsRetryable(status);
+}
+
+absl::Status TurnWaiter::WaitFor(const k8s::ObjectKey& key, Predicate done, const Json* known) {
+  return Wait(done, [&](const CallContext& slice, Predicate judge) {
+    return k8s::WaitFor(slice, env_.api, key, judge, std::exchange(known, nullptr));
+  });
+}
+
+absl::Status TurnWaiter::WaitForExisting(const k8s::ObjectKey& key, Predicate done) {
+  bool exists = true;
+  return Wait(done, [&](const CallContext& slice, Predicate judge) {
+    return std::exchange(exists, false) ? k8s::WaitForExisting(slice, env_.api, key, judge)
+                                        : k8s::WaitFor(slice, env_.api, key, judge);
+  });
+}
+
+absl::Status TurnWaiter::WaitForAmong(const k8s::ResourceType& type,
+                                      absl::string_view namespace_name, Predicate done) {
+  return Wait(done, [&](const CallContext& slice, Predicate judge) {
+    return k8s::WaitForAmong(slice, env_.api, type, namespace_name, judge);
+  });
+}
+
+absl::Status TurnWaiter::Wait(
+    Predicate done,
+    absl::FunctionRef<absl::Status(const CallContext& slice, Predicate judge)> once) {
+  absl::Time refused_since = absl::InfiniteFuture();
+  while (true) {
+    CallContext slice = ctx_;
+    slice.deadline =
+        std::min(ctx_.deadline, turn_.lost() ? absl::InfiniteFuture() : turn_.renew_at());
+    absl::Status verdict;
+    const auto judge = [&](const Json* object) -> absl::StatusOr<bool> {
+      refused_since = absl::InfiniteFuture();
+      const absl::StatusOr<bool> judged = done(object);
+      verdict = judged.status();
+      return judged;
+    };
+    const absl::Status status = once(slice, judge);
+    if (status.ok() || !verdict.ok()) {
+      return status;
+    }
+    if (absl::IsDeadlineExceeded(status)) {
+      RETURN_IF_ERROR(ctx_.Check());
+      Renew();
+      continue;
+    }
+    refused_since = std::min(refused_since, ctx_.clock->Now());
+    if (!MayBeStarting(status) || ctx_.clock->Now() >= refused_since + kRefusalPatience) {
+      return status;
+    }
+    ctx_.clock->SleepUntil(ctx_.clock->Now() + kRefusalPause, ctx_.stop);
+  }
+}
+
+void TurnWaiter::Renew() {
+  if (turn_.lost() || ctx_.clock->Now() < turn_.renew_at()) {
+    return;
+  }
+  if (const absl::Status renewed = turn_.Renew(ctx_, env_.api); !renewed.ok()) {
+    CSIDELTA_LOG(kDebug, "turn not renewed", {"status", renewed.ToString()});
+  }
+}
+
+absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
+                         const OtherSnapshots& others, VolumeTurn& turn) {
+  const k8s::ListOptions options{
+      .label_selector = others.ours_too ? "" : absl::StrCat("!", velero::kCsiDeltaLabel),
+      .field_selector = "",
+      .may_be_old = true};  // Somebody else may come a moment later just as well.
+  ASSIGN_OR_RETURN(const k8s::ObjectList all,
+                   env.api.List(ctx, VolumeSnapshotType(), others.namespace_name, options));
+  for (const Json& other : all.items) {
+    if (!BeingCut(other, others, ctx.clock->Now())) {
+      continue;
+    }
+    const absl::Time too_old =
+        *FromRfc3339(GetString(other, {"metadata", "creationTimestamp"})) + kOthersAgeMax;
+    CallContext slice = ctx;
+    slice.deadline = std::min(ctx.deadline, too_old);
+    const absl::Status status =
+        TurnWaiter(slice, env, turn)
+            .WaitFor(VolumeSnapshotKey(others.namespace_name, Name(other)),
+                     [&](const Json* now) -> absl::StatusOr<bool> {
+                       return now == nullptr || !BeingCut(*now, others, ctx.clock->Now());
+                     });
+    if (absl::IsDeadlineExceeded(status) && !ctx.Check().ok()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("VolumeSnapshot ", Name(other), " of ", others.of, " is still being made"));
+    }
+    if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
+      return Annotate(status, absl::StrCat("wait for VolumeSnapshot ", Name(other)));
+    }
+  }
+  return turn.lost() ? absl::AbortedError("the turn was lost") : absl::OkStatus();
+}
+
+absl::Status DriversWord::Hear(const Json& object, absl::Time now) {
+  error_ = ErrorMessage(object);
+  if (!IsRefusal(error_)) {
+    refused_since_ = absl::InfiniteFuture();
+    return absl::OkStatus();
+  }
+  refused_since_ = std::min(refused_since_, now);
+  if (now < refused_since_ + kRefusalIsFinalAfter) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the driver refuses to snapshot ", of_, ": ", error_));
+}
+
+absl::Status DriversWord::AddTo(const absl::Status& status) const {
+  if (!absl::IsDeadlineExceeded(status)) {
+    return status;
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no ", awaited_, " for ", of_, " within ", absl::FormatDuration(timeout_),
+      error_.empty() ? ", and no error from the driver" : ": the driver says: ", error_));
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,572 @@
+#include "csi/group_lifecycle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "csi/group_removal.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "csi/volume_turn.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_group_controller.h"
+#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Le;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr int kClaims = 3;
+
+class GroupLifecycleTest : public testing::Test {
+ protected:
+  GroupLifecycleTest() : api_(clock_), singles_(api_), controller_(api_) {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    backup_.name = "nightly";
+    backup_.uid = "backup-uid";
+    backup_.namespace_name = "velero";
+    backup_.csi_snapshot_timeout = absl::Minutes(10);
+    for (int i = 0; i < kClaims; ++i) {
+      SeedClaim(i);
+    }
+  }
+
+  GroupClaim Claim(int i) const {
+    return {.name = absl::StrCat("data-", i),
+            .uid = absl::StrCat("uid-", i),
+            .volume_handle = absl::StrCat("volume-", i)};
+  }
+
+  void SeedClaim(int i) {
+    const std::string volume = absl::StrCat("pv-", i);
+    api_.Seed(
+        PersistentVolumeType(),
+        {{"metadata", {{"name", volume}}},
+         {"spec",
+          {{"csi", {{"driver", "d.example.com"}, {"volumeHandle", Claim(i).volume_handle}}}}}});
+    api_.Seed(PersistentVolumeClaimType(), {{"metadata",
+                                             {{"name", Claim(i).name},
+                                              {"namespace", "app"},
+                                              {"uid", Claim(i).uid},
+                                              {"labels", {{"app", "db"}}}}},
+                                            {"spec", {{"volumeName", volume}}}});
+  }
+
+  GroupRequest Request(int claims = kClaims) const {
+    GroupRequest request{.backup = backup_,
+                         .namespace_name = "app",
+                         .label_key = "velero.io/volume-group",
+                         .label_value = "db",
+                         .class_name = "groups",
+                         .version = controller_.version,
+                         .members = {}};
+    for (int i = 0; i < claims; ++i) {
+      request.members.push_back(Claim(i));
+    }
+    return request;
+  }
+
+  absl::StatusOr<TakenGroup> Take() { return TakeGroup(ctx_, env_, Request()); }
+
+  k8s::ObjectKey Key() const {
+    return {VolumeGroupSnapshotType(controller_.version), "app", GroupName(Request())};
+  }
+
+  void ExpectNoMarks() {
+    for (const Json& claim : api_.All(PersistentVolumeClaimType())) {
+      EXPECT_EQ(Label(claim, velero::kGroupMarkLabel), "") << Name(claim);
+      EXPECT_EQ(Label(claim, "app"), "db");
+    }
+  }
+
+  void ExpectNothingLeft() {
+    ExpectNoMarks();
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+    EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+    EXPECT_THAT(controller_.driver_groups(), IsEmpty());
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_;
+  support::FakeSnapshotController singles_;
+  support::FakeGroupController controller_;
+  Environment env_{.api = api_,
+                   .clock = clock_,
+                   .random = Random::Real(),
+                   .velero_namespace = "velero",
+                   .enable_csi = true};
+  velero::Backup backup_;
+  CallContext ctx_;
+};
+
+TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  ASSERT_THAT(taken->members, SizeIs(kClaims));
+  ASSERT_THAT(controller_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(controller_.driver_groups().begin()->second, SizeIs(kClaims));
+  for (int i = 0; i < kClaims; ++i) {
+    const TakenSnapshot& member = taken->members.at(Claim(i).uid);
+    EXPECT_EQ(SourceClaimName(member.snapshot), Claim(i).name);
+    EXPECT_EQ(SnapshotHandle(member.content),
+              controller_.MemberHandle(Uid(taken->group), Claim(i).volume_handle));
+    EXPECT_TRUE(IsOurs(member.snapshot, backup_));
+    EXPECT_EQ(MemberGroupName(member.snapshot), Name(taken->group));
+    EXPECT_EQ(Label(member.snapshot, velero::kPvcUidLabel), Claim(i).uid);
+    EXPECT_EQ(Label(member.snapshot, velero::kGroupMarkLabel), "");
+    EXPECT_EQ(Label(member.content, velero::kGroupNameLabel), Name(taken->group));
+  }
+  EXPECT_TRUE(IsGroupOurs(*api_.Find(Key()), backup_));
+  EXPECT_EQ(PlannedMembers(*api_.Find(Key())), Request().members);
+  EXPECT_EQ(Annotation(*api_.Find(Key()), velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
+  ExpectNoMarks();
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+  EXPECT_THAT(api_.calls(), SizeIs(Le(4 * kClaims + 7)));
+}
+
+TEST_F(GroupLifecycleTest, NamesAreLabelsAndDependOnBackupAndGroup) {
+  GroupRequest request = Request();
+  request.label_value = "A.long_Name-" + std::string(51, 'x');
+  const std::string name = GroupName(request);
+  EXPECT_THAT(name, SizeIs(Le(63)));
+  EXPECT_THAT(name, testing::MatchesRegex("[a-z0-9]([a-z0-9-]*[a-z0-9])?"));
+  EXPECT_THAT(GroupMark(request), SizeIs(Le(63)));
+  EXPECT_EQ(GroupName(request), name);
+  GroupRequest other = request;
+  other.label_key = "team/group";
+  EXPECT_NE(GroupName(other), name);
+  EXPECT_NE(GroupMark(other), GroupMark(request));
+}
+
+TEST_F(GroupLifecycleTest, TheSelectorIsALabelOfThisBackupAlone) {
+  std::string selected;
+  api_.OnCreate("volumegroupsnapshots", [&](support::FakeApiClient& api, const Json& group) {
+    const auto labels = GetStringMap(group, {"spec", "source", "selector", "matchLabels"});
+    ASSERT_THAT(labels, SizeIs(1));
+    selected = labels.at(velero::kGroupMarkLabel);
+    for (const Json& claim : api.All(PersistentVolumeClaimType())) {
+      EXPECT_EQ(Label(claim, velero::kGroupMarkLabel), selected);
+    }
+  });
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_THAT(selected, testing::MatchesRegex("backup-uid\\.[0-9a-f]{8}"));
+}
+
+TEST_F(GroupLifecycleTest, TakesUpWhatAnInterruptedCallLeft) {
+  ASSERT_THAT(Take(), IsOk());
+  const auto again = Take();
+  ASSERT_THAT(again, IsOk());
+  EXPECT_THAT(again->members, SizeIs(kClaims));
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
+  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  ExpectNoMarks();
+}
+
+TEST_F(GroupLifecycleTest, AClaimThatGainsTheLabelMeanwhileIsNoMember) {
+  ASSERT_THAT(TakeGroup(ctx_, env_, Request(2)), IsOk());
+  const auto again = Take();
+  ASSERT_THAT(again, IsOk());
+  EXPECT_THAT(again->members, SizeIs(2));
+  EXPECT_FALSE(again->members.contains(Claim(2).uid));
+  ExpectNoMarks();
+}
+
+TEST_F(GroupLifecycleTest, OneClaimIsAGroupOfOne) {
+  const auto taken = TakeGroup(ctx_, env_, Request(1));
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_THAT(taken->members, SizeIs(1));
+}
+
+TEST_F(GroupLifecycleTest, AHundredClaimsCostFourRequestsEach) {
+  for (int i = kClaims; i < static_cast<int>(kGroupMembersMax); ++i) {
+    SeedClaim(i);
+  }
+  const auto taken = TakeGroup(ctx_, env_, Request(kGroupMembersMax));
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_THAT(taken->members, SizeIs(kGroupMembersMax));
+  EXPECT_THAT(api_.calls(), SizeIs(Le(4 * kGroupMembersMax + 7)));
+}
+
+TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
+  for (const char* version : {"v1beta2", "v1beta1"}) {
+    controller_.version = version;
+    controller_.list = "volumeSnapshotHandlePairList";
+    controller_.controller_version = version;
+    const auto taken = Take();
+    ASSERT_THAT(taken, IsOk());
+    EXPECT_THAT(taken->members, SizeIs(kClaims));
+    EXPECT_EQ(GroupVersionOf(taken->group), version);
+    EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(GroupLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
+  controller_.gives_handle = false;
+  controller_.error = "rpc error: code = Internal desc = pool is full";
+  EXPECT_THAT(Take(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("pool is full"), HasSubstr("app/db"), HasSubstr("10m"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, ADriverThatNeverAnswersIsWaitedForSoLong) {
+  controller_.gives_handle = false;
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no error")));
+  EXPECT_GE(clock_.Now() - before, absl::Minutes(10));
+  EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, AControllerThatIsNotThereLeavesNothing) {
+  controller_.binds = false;
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, RetainingClassesLeaveNothingEither) {
+  controller_.class_policy = "Retain";
+  controller_.knows_members = false;
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("data-0")));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, MembersThatAreNotKnownAsSuchKeepNoFinalizer) {
+  controller_.knows_members = false;
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, AFailingMemberIsNamed) {
+  controller_.member_error = "rpc error: code = Internal desc = disk 2 is gone";
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               AllOf(HasSubstr("claim app/data-1"), HasSubstr("disk 2 is gone"),
+                                     Not(HasSubstr("data-0")))));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, ADriverThatComplainsOfOneVolumeBlamesItsClaim) {
+  controller_.gives_handle = false;
+  controller_.error =
+      "failed to take group snapshot of the volumes [volume-0 volume-1 volume-2]: \"rpc error: "
+      "code = InvalidArgument desc = volume-1 is offline\"";
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("claim app/data-1"), Not(HasSubstr("data-2")))));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, AVolumeThatTheDriverLeftOutFailsTheGroup) {
+  controller_.left_out = "volume-1";
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("left claim app/data-1 out")));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, ADriverWithoutGroupsIsToldAtOnce) {
+  controller_.gives_handle = false;
+  controller_.error = "rpc error: code = Unimplemented desc = no groups";
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("no groups")));
+  EXPECT_EQ(clock_.Now(), before);
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, ARefusedLabelIsNoReasonToFail) {
+  api_.SetInterceptor([](const support::ApiCall& call, const Json* body) -> absl::Status {
+    return call.verb == "patch" && call.name == "data-1" && body->is_object()
+               ? absl::PermissionDeniedError("a webhook says no")
+               : absl::OkStatus();
+  });
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented,
+                               AllOf(HasSubstr("claim app/data-1"), HasSubstr("webhook"))));
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
+  ExpectNothingLeft();
+}
+
+// Somebody's controller takes foreign labels off again: some of them, or all.
+TEST_F(GroupLifecycleTest, LabelsThatDoNotStayAreNamed) {
+  for (const int lost : {1, kClaims}) {
+    api_.OnEvent("persistentvolumeclaims",
+                 [lost](support::FakeApiClient& api, const k8s::WatchEvent& event) {
+                   if (lost == kClaims || Name(event.object) == "data-1") {
+                     api.Mutate(ClaimKey("app", Name(event.object)), [](Json& claim) {
+                       EraseJson(claim, {"metadata", "labels", velero::kGroupMarkLabel});
+                     });
+                   }
+                 });
+    const absl::Time before = clock_.Now();
+    EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented,
+                                 AllOf(HasSubstr("claim app/data-1"),
+                                       HasSubstr("velero.io/csi-delta-group"))));
+    EXPECT_LT(clock_.Now() - before, absl::Minutes(1));
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(GroupLifecycleTest, KindsThatAreNotServedAnyMoreAreNoReasonToFail) {
+  api_.RemoveType("volumegroupsnapshots");
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented));
+  ExpectNoMarks();
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+TEST_F(GroupLifecycleTest, LeavesAloneWhatStandsUnderTheName) {
+  api_.Seed(VolumeGroupSnapshotType("v1"),
+            {{"metadata", {{"name", GroupName(Request())}, {"namespace", "app"}}}});
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("app/velero-db")));
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
+  ExpectNoMarks();
+}
+
+TEST_F(GroupLifecycleTest, SomebodyDeletesTheGroupMeanwhile) {
+  controller_.binds = false;
+  clock_.SetAutoAdvance(false);
+  std::jthread call([&] {
+    EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by somebody")));
+  });
+  api_.AwaitWatches(1);
+  EXPECT_THAT(api_.Delete(ctx_, Key(), {}), IsOk());
+  call.join();
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, CancelLeavesNothing) {
+  controller_.gives_handle = false;
+  clock_.SetAutoAdvance(false);
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  std::jthread call([&] { EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kCancelled)); });
+  api_.AwaitWatches(1);
+  stop.request_stop();
+  call.join();
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupLifecycleTest, WaitsForASnapshotOfAMemberThatIsBeingCut) {
+  clock_.SetAutoAdvance(false);
+  Json other = {{"metadata", {{"name", "by-hand"}, {"namespace", "app"}}},
+                {"spec", {{"source", {{"persistentVolumeClaimName", "data-1"}}}}}};
+  SetJson(other, {"metadata", "creationTimestamp"}, ToRfc3339(clock_.Now()));
+  other = api_.Seed(VolumeSnapshotType(), other);
+  std::jthread call([&] { EXPECT_THAT(Take(), IsOk()); });
+  api_.AwaitWatches(1);
+  EXPECT_FALSE(api_.Find(Key()).has_value());
+  singles_.Bind(other);
+  call.join();
+  EXPECT_TRUE(api_.Find(Key()).has_value());
+}
+
+TEST_F(GroupLifecycleTest, TwoProcessesAtOnceMakeOneGroup) {
+  clock_.SetAutoAdvance(false);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      const auto taken = Take();
+      ASSERT_THAT(taken, IsOk());
+      EXPECT_THAT(taken->members, SizeIs(kClaims));
+    });
+  }
+  threads.clear();
+  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+  ExpectNoMarks();
+}
+
+TEST_F(GroupLifecycleTest, TwentyGroupsAtOnce) {
+  clock_.SetAutoAdvance(false);
+  constexpr int kGroups = 20;
+  for (int i = kClaims; i < kGroups * kClaims; ++i) {
+    SeedClaim(i);
+  }
+  std::vector<std::jthread> threads;
+  for (int g = 0; g < kGroups; ++g) {
+    threads.emplace_back([this, g] {
+      GroupRequest request = Request(0);
+      request.label_value = absl::StrCat("db-", g);
+      for (int i = 0; i < kClaims; ++i) {
+        request.members.push_back(Claim(g * kClaims + i));
+      }
+      const auto taken = TakeGroup(ctx_, env_, request);
+      ASSERT_THAT(taken, IsOk());
+      EXPECT_THAT(taken->members, SizeIs(kClaims));
+    });
+  }
+  threads.clear();
+  EXPECT_THAT(controller_.driver_groups(), SizeIs(kGroups));
+  ExpectNoMarks();
+}
+
+TEST_F(GroupLifecycleTest, ACopyOfOursIsNotOurs) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  Json group = *api_.Find(Key());
+  EXPECT_TRUE(IsGroupMadeByUs(group));
+  SetJson(group, {"metadata", "name"}, "my-copy");
+  EXPECT_FALSE(IsGroupMadeByUs(group));
+  Json member = taken->members.begin()->second.snapshot;
+  EXPECT_TRUE(IsMadeByUs(member));
+  EraseJson(member, {"metadata", "ownerReferences"});
+  EXPECT_EQ(MemberGroupName(member), "");
+  EXPECT_FALSE(IsMadeByUs(member));
+  for (const Json& odd : {Json(), Json(7), Json::array(), Json{{"metadata", "x"}}}) {
+    EXPECT_FALSE(IsGroupMadeByUs(odd));
+    EXPECT_THAT(PlannedMembers(odd), IsEmpty());
+  }
+}
+
+// Every request fails once, in both ways, with what passes and with what stays: whatever the
+// outcome, either the group is there whole or nothing is left.
+TEST_F(GroupLifecycleTest, NoFailingCallLeavesAnythingBehind) {
+  backup_.csi_snapshot_timeout = absl::Seconds(20);
+  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
+    for (const absl::Status& status :
+         {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
+      for (const bool fails : {false, true}) {
+        controller_.gives_handle = !fails;
+        int n = 1;
+        for (bool hit = true; hit; ++n) {
+          SCOPED_TRACE(absl::StrCat("call ", n, " ", status.ToString(), " fails ", fails,
+                                    fault == Fault::kRefused ? " refused" : " answer lost"));
+          api_.FailCall(n, status, fault);
+          const auto taken = Take();
+          hit = api_.sweep_hit();
+          api_.ClearFaults();
+          if (taken.ok()) {
+            EXPECT_FALSE(fails);
+            EXPECT_THAT(taken->members, SizeIs(kClaims));
+            EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+            EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
+          }
+          // A Lease or a label whose removal failed for good goes with the next one.
+          clock_.Advance(absl::Minutes(30));
+          if (absl::IsInternal(status)) {
+            controller_.gives_handle = true;
+            if (const auto left = api_.Find(Key()); left.has_value()) {
+              controller_.Resume(*left);
+            }
+            const auto next = Take();
+            ASSERT_THAT(next, IsOk());
+            EXPECT_THAT(RemoveGroup(ctx_, api_, next->group), IsOk());
+            controller_.gives_handle = !fails;
+          }
+          ExpectNothingLeft();
+        }
+        EXPECT_GE(n, fails ? 14 : 20);
+      }
+    }
+  }
+}
+
+TEST_F(GroupLifecycleTest, RetainedGroupsOutliveTheirObjects) {
+  for (const char* policy : {"Delete", "Retain"}) {
+    controller_.class_policy = policy;
+    const auto taken = Take();
+    ASSERT_THAT(taken, IsOk());
+    EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+    ExpectNoMarks();
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+    EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+  }
+  EXPECT_THAT(controller_.driver_groups(), SizeIs(2));
+}
+
+// Velero >= 1.14 lets go of every member by itself, before ours or after.
+TEST_F(GroupLifecycleTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  for (const auto& [uid, member] : taken->members) {
+    const k8s::ObjectKey content = VolumeSnapshotContentKey(Name(member.content));
+    EXPECT_THAT(api_.Patch(ctx_, content, k8s::PatchKind::kMerge,
+                           {{"spec", {{"deletionPolicy", "Retain"}}}}, ""),
+                IsOk());
+    EXPECT_THAT(api_.Delete(ctx_, content, {}), IsOk());
+    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("app", Name(member.snapshot)), {}), IsOk());
+  }
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(kClaims)) << "the group keeps its members";
+  EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+}
+
+TEST_F(GroupLifecycleTest, MembersOfAnotherVersionGoToo) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  for (const auto& [uid, member] : taken->members) {
+    api_.Mutate(VolumeSnapshotKey("app", Name(member.snapshot)), [](Json& snapshot) {
+      snapshot["metadata"]["ownerReferences"][0]["apiVersion"] =
+          "groupsnapshot.storage.k8s.io/v1beta2";
+    });
+  }
+  const auto again = Take();
+  ASSERT_THAT(again, IsOk());
+  EXPECT_THAT(again->members, SizeIs(kClaims));
+  EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+}
+
+TEST_F(GroupLifecycleTest, NoFailingCallLosesARetainedGroup) {
+  int n = 1;
+  for (bool hit = true; hit; ++n) {
+    SCOPED_TRACE(absl::StrCat("call ", n));
+    const auto taken = Take();
+    ASSERT_THAT(taken, IsOk());
+    const size_t groups = controller_.driver_groups().size();
+    api_.FailCall(n, absl::InternalError("injected"), n % 2 ? Fault::kRefused : Fault::kAnswerLost);
+    const absl::Status forgotten = RetainAndForgetGroup(ctx_, api_, taken->group);
+    hit = api_.sweep_hit();
+    api_.ClearFaults();
+    EXPECT_EQ(forgotten.ok(), !hit);
+    EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+    EXPECT_THAT(controller_.driver_groups(), SizeIs(groups));
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+  }
+  EXPECT_GT(n, 2 * kClaims + 3);
+}
+
+TEST_F(GroupLifecycleTest, DoesNotForgetWhatIsNotRetained) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  const std::string content = Name(taken->members.at("uid-1").content);
+  api_.Mutate(VolumeSnapshotContentKey(content), [](Json& object) {
+    SetJson(object, {"spec", "volumeSnapshotRef", "uid"}, "another");
+  });
+  EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(content)));
+  EXPECT_TRUE(api_.Find(Key()).has_value());
+  EXPECT_EQ(api_.CallCount("delete", "volumesnapshotcontents"), 0);
+  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace csidelta::csi
