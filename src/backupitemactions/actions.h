@@ -25,4 +25,14 @@ std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotContentAction(
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotClassAction(
     const csi::Environment& env);
 
+// The same three for volume groups: a VolumeGroupSnapshot is watched until all its members are
+// ready and outlives its namespace; a content is archived with who was cut together; a class brings
+// its Secrets.
+std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotAction(
+    const csi::Environment& env);
+std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotContentAction(
+    const csi::Environment& env);
+std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotClassAction(
+    const csi::Environment& env);
+
 }  // namespace csidelta::backupitemactions

@@ -10,6 +10,7 @@
 #include "csi/settings.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_turn.h"
+#include "k8s/find.h"
 
 namespace csidelta::backupitemactions {
 namespace {
@@ -59,6 +60,18 @@ absl::StatusOr<std::shared_ptr<const std::vector<Json>>> BackupFacts::SnapshotCl
                      env_.api.List(ctx, csi::VolumeSnapshotClassType(), "", {}));
     return std::move(list.items);
   });
+}
+
+absl::StatusOr<std::shared_ptr<const csi::GroupKinds>> BackupFacts::GroupKinds(
+    const CallContext& ctx, const velero::Backup& backup) {
+  return group_kinds_.Get(ctx, backup.uid, [&] { return csi::FindGroupKinds(ctx, env_.api); });
+}
+
+absl::StatusOr<std::shared_ptr<const Json>> BackupFacts::Volume(const CallContext& ctx,
+                                                                const velero::Backup& backup,
+                                                                const std::string& name) {
+  return volumes_.Get(ctx, absl::StrCat(backup.uid, "/", name),
+                      [&] { return k8s::FindOrNull(ctx, env_.api, csi::VolumeKey(name)); });
 }
 
 absl::StatusOr<std::shared_ptr<const std::vector<Json>>> BackupFacts::Pods(

@@ -10,6 +10,8 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "csi/environment.h"
+#include "csi/group_lifecycle.h"
+#include "csi/group_types.h"
 #include "csi/namespace_pods.h"
 #include "csi/once_map.h"
 #include "velero/backup.h"
@@ -36,6 +38,16 @@ class BackupFacts {
   absl::StatusOr<std::shared_ptr<const std::vector<Json>>> SnapshotClasses(
       const CallContext& ctx, const velero::Backup& backup);
 
+  // The group kinds and all VolumeGroupSnapshotClasses. NOT_FOUND when the cluster has none.
+  absl::StatusOr<std::shared_ptr<const csi::GroupKinds>> GroupKinds(const CallContext& ctx,
+                                                                    const velero::Backup& backup);
+
+  // A PersistentVolume; null where there is none. What a group's formation read is not read again
+  // when each member's turn comes.
+  absl::StatusOr<std::shared_ptr<const Json>> Volume(const CallContext& ctx,
+                                                     const velero::Backup& backup,
+                                                     const std::string& name);
+
   absl::StatusOr<std::shared_ptr<const std::vector<Json>>> Pods(const CallContext& ctx,
                                                                 const velero::Backup& backup,
                                                                 const std::string& namespace_name);
@@ -50,6 +62,8 @@ class BackupFacts {
   csi::OnceMap<velero::VolumePolicies> policies_{8};
   csi::OnceMap<velero::PluginConfig> configs_{8};
   csi::OnceMap<std::vector<Json>> classes_{8};
+  csi::OnceMap<csi::GroupKinds> group_kinds_{8};
+  csi::OnceMap<Json> volumes_{csi::kGroupMembersMax};
   std::mutex mutex_;
   std::set<std::string> swept_;  // uids; one process serves few backups
 };

@@ -10,14 +10,15 @@
 #include "backupitemactions/actions.h"
 #include "backupitemactions/backup_facts.h"
 #include "backupitemactions/data_upload.h"
+#include "backupitemactions/item_results.h"
 #include "backupitemactions/snapshot_operation.h"
+#include "backupitemactions/volume_groups.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
-#include "k8s/find.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 #include "velero/quantity.h"
@@ -57,7 +58,7 @@ Json ArchivedClaim(Json pvc, const velero::Backup& backup, const csi::TakenSnaps
 
 class PvcAction : public velero::BackupItemAction {
  public:
-  explicit PvcAction(const csi::Environment& env) : env_(env), facts_(env) {}
+  explicit PvcAction(const csi::Environment& env) : env_(env), facts_(env), groups_(env, facts_) {}
 
   velero::ResourceSelector AppliesTo() const override {
     return {.included_namespaces = {},
@@ -73,7 +74,11 @@ class PvcAction : public velero::BackupItemAction {
     if (backup.Finalizing() || !env_.enable_csi) {
       return velero::BackupItemResult{};
     }
-    return NamingTheClaim(item, Save(ctx, backup, item));
+    absl::StatusOr<velero::BackupItemResult> result = NamingTheClaim(item, Save(ctx, backup, item));
+    if (result.ok()) {
+      DropGroupMark(item, *result);
+    }
+    return result;
   }
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
@@ -101,6 +106,17 @@ class PvcAction : public velero::BackupItemAction {
     return {.type = csi::DataUploadType(),
             .namespace_name = csi::Namespace(backup),
             .operation_id = std::string(operation_id)};
+  }
+
+  // The label that a claim carries while its group is being made, or longer where somebody died, is
+  // in no archive.
+  static void DropGroupMark(const Json& item, velero::BackupItemResult& result) {
+    if (!csi::Label(item, velero::kGroupMarkLabel).empty()) {
+      if (!result.item.has_value()) {
+        result.item = item;
+      }
+      EraseJson(*result.item, {"metadata", "labels", velero::kGroupMarkLabel});
+    }
   }
 
   // Whoever reads an error wants to know which claim it is about.
@@ -146,7 +162,7 @@ class PvcAction : public velero::BackupItemAction {
                                         const Json& item) {
     const velero::VolumeQueries queries{
         .policies = [&] { return facts_.Policies(ctx, backup); },
-        .pv = [&] { return ReadVolume(ctx, item); },
+        .pv = [&] { return ReadVolume(ctx, backup, item); },
         .pods = [&] { return facts_.Pods(ctx, backup, csi::Namespace(item)); },
     };
     velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = env_.enable_csi};
@@ -161,12 +177,14 @@ class PvcAction : public velero::BackupItemAction {
     return velero::DecideVolume(input, queries);
   }
 
-  absl::StatusOr<Json> ReadVolume(const CallContext& ctx, const Json& item) {
+  absl::StatusOr<Json> ReadVolume(const CallContext& ctx, const velero::Backup& backup,
+                                  const Json& item) {
     const std::string name = GetString(item, {"spec", "volumeName"});
     if (name.empty()) {
       return Json();
     }
-    return k8s::FindOrNull(ctx, env_.api, csi::VolumeKey(name));
+    ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
+    return *volume;
   }
 
   // A claim that was restored from a backup of the same name carries that backup's labels. Only
@@ -216,6 +234,39 @@ class PvcAction : public velero::BackupItemAction {
     return choice.name;
   }
 
+  // What the claim's group has of it; nothing where the claim is to be taken alone.
+  absl::StatusOr<std::shared_ptr<const GroupOutcome>> TakeInGroup(const CallContext& ctx,
+                                                                  const velero::Backup& backup,
+                                                                  const Json& item,
+                                                                  const VolumeDecision& decision) {
+    const std::string group = VolumeGroups::GroupOf(backup, item);
+    if (group.empty()) {
+      return nullptr;
+    }
+    ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
+    facts_.SweepOnce(ctx, backup, *config);
+    ASSIGN_OR_RETURN(std::shared_ptr<const GroupOutcome> outcome,
+                     groups_.Take(ctx, backup, item, decision,
+                                  [&](const Json& claim) { return Decide(ctx, backup, claim); }));
+    RETURN_IF_ERROR(Annotate(outcome->failed, absl::StrCat("volume group ", group)));
+    if (outcome->taken.members.contains(csi::Uid(item))) {
+      return outcome;
+    }
+    const std::string reason =
+        outcome->alone_because.empty()
+            ? "the claim was no member of it when it was snapshotted; see what was left out"
+            : outcome->alone_because;
+    if (config->group_fallback == velero::GroupFallback::kFail) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("volume group ", group, " cannot be snapshotted as one: ", reason,
+                       "; the setting groupFallback: individual would take its claims alone"));
+    }
+    CSIDELTA_LOG(kWarn, "a claim is snapshotted alone, not with its volume group",
+                 {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                 {"volume_group", group}, {"reason", reason});
+    return nullptr;
+  }
+
   absl::StatusOr<csi::TakenSnapshot> Take(const CallContext& ctx, const velero::Backup& backup,
                                           const Json& item, const VolumeDecision& decision) {
     ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
@@ -242,13 +293,18 @@ class PvcAction : public velero::BackupItemAction {
   absl::StatusOr<velero::BackupItemResult> Snapshot(const CallContext& ctx,
                                                     const velero::Backup& backup, const Json& item,
                                                     const VolumeDecision& decision) {
-    ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, Take(ctx, backup, item, decision));
     velero::BackupItemResult result;
+    csi::TakenSnapshot taken;
+    ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
+    if (group != nullptr) {
+      taken = group->taken.members.at(csi::Uid(item));
+      result.additional_items.push_back(Identify(csi::GroupSnapshotKey(group->taken.group)));
+    } else {
+      ASSIGN_OR_RETURN(taken, Take(ctx, backup, item, decision));
+    }
     result.item = ArchivedClaim(item, backup, taken);
-    result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
-                                       .resource = csi::VolumeSnapshotType().plural,
-                                       .namespace_name = csi::Namespace(item),
-                                       .name = csi::Name(taken.snapshot)});
+    result.additional_items.push_back(
+        Identify(csi::VolumeSnapshotKey(csi::Namespace(item), csi::Name(taken.snapshot))));
     return result;
   }
 
@@ -325,6 +381,7 @@ class PvcAction : public velero::BackupItemAction {
 
   csi::Environment env_;
   BackupFacts facts_;
+  VolumeGroups groups_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/group_types.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
@@ -142,6 +143,19 @@ class VolumeSnapshotClassAction : public PlainAction {
   }
 };
 
+class VolumeGroupSnapshotClassAction : public PlainAction {
+ public:
+  explicit VolumeGroupSnapshotClassAction(const csi::Environment& env)
+      : PlainAction(env, csi::VolumeGroupSnapshotClassType("v1")) {}
+
+ protected:
+  std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
+                                                  const velero::Backup& /*backup*/,
+                                                  Json& item) override {
+    return csi::SecretsOfGroupClass(item);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotContentAction(
@@ -152,6 +166,11 @@ std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotContentAction(
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotClassAction(
     const csi::Environment& env) {
   return std::make_unique<VolumeSnapshotClassAction>(env);
+}
+
+std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotClassAction(
+    const csi::Environment& env) {
+  return std::make_unique<VolumeGroupSnapshotClassAction>(env);
 }
 
 }  // namespace csidelta::backupitemactions

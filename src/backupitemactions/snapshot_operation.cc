@@ -10,7 +10,10 @@
 namespace csidelta::backupitemactions {
 namespace {
 
-constexpr absl::string_view kForm = "1";
+using Kind = SnapshotOperation::Kind;
+
+absl::string_view FormOf(Kind kind) { return kind == Kind::kGroup ? "g1" : "1"; }
+
 constexpr size_t kParts = 5;
 
 std::string NotOurs(absl::string_view id) {
@@ -20,16 +23,18 @@ std::string NotOurs(absl::string_view id) {
 }  // namespace
 
 std::string EncodeOperationId(const SnapshotOperation& operation) {
-  return absl::StrCat(kForm, "/", operation.namespace_name, "/", operation.snapshot_name, "/",
-                      operation.snapshot_uid, "/", csi::ToRfc3339(operation.started_at));
+  return absl::StrCat(FormOf(operation.kind), "/", operation.namespace_name, "/",
+                      operation.snapshot_name, "/", operation.snapshot_uid, "/",
+                      csi::ToRfc3339(operation.started_at));
 }
 
-absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id) {
+absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id, Kind kind) {
   const std::vector<std::string> parts = absl::StrSplit(id, '/');
-  if (parts.size() == kParts && parts[0] == kForm && !parts[1].empty() && !parts[2].empty() &&
-      !parts[3].empty()) {
+  if (parts.size() == kParts && parts[0] == FormOf(kind) && !parts[1].empty() &&
+      !parts[2].empty() && !parts[3].empty()) {
     if (const auto started_at = csi::FromRfc3339(parts[4]); started_at.has_value()) {
-      return SnapshotOperation{.namespace_name = parts[1],
+      return SnapshotOperation{.kind = kind,
+                               .namespace_name = parts[1],
                                .snapshot_name = parts[2],
                                .snapshot_uid = parts[3],
                                .started_at = *started_at};

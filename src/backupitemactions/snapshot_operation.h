@@ -9,21 +9,25 @@
 
 namespace csidelta::backupitemactions {
 
-// The asynchronous operation "until this VolumeSnapshot is ready to use", as its id says it. The id
+// The asynchronous operation "until this VolumeSnapshot is ready to use", or a VolumeGroupSnapshot
+// with its members, as its id says it. The id
 // is all that a later process is given, maybe of a later version of ours: every form ever written
 // stays readable.
 struct SnapshotOperation {
+  enum class Kind { kVolumeSnapshot, kGroup };
+  Kind kind = Kind::kVolumeSnapshot;
   std::string namespace_name;
   std::string snapshot_name;
   std::string snapshot_uid;
   absl::Time started_at;
 };
 
-// "1/<namespace>/<name>/<uid>/<RFC 3339 time>". Pure.
+// "1/<namespace>/<name>/<uid>/<RFC 3339 time>"; "g1/..." for a group. Pure.
 std::string EncodeOperationId(const SnapshotOperation& operation);
 
-// INVALID_ARGUMENT when `id` is none that EncodeOperationId() writes. Pure.
-absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id);
+// INVALID_ARGUMENT when `id` is none that EncodeOperationId() writes for that kind. Pure.
+absl::StatusOr<SnapshotOperation> DecodeOperationId(
+    absl::string_view id, SnapshotOperation::Kind kind = SnapshotOperation::Kind::kVolumeSnapshot);
 
 // The answer about an operation that nobody began: failed, and why. Pure.
 velero::OperationProgress UnknownOperation(absl::string_view id, absl::Time now);

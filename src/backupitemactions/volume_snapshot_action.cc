@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
+#include "backupitemactions/item_results.h"
 #include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -17,17 +18,6 @@
 
 namespace csidelta::backupitemactions {
 namespace {
-
-// On a VolumeSnapshot in the cluster: uid of the Backup at whose end ours retain and remove it,
-// because no action of Velero's does.
-constexpr char kFinalizeAnnotation[] = "velero.io/csi-delta-finalize";
-
-velero::ResourceIdentifier Identify(const k8s::ObjectKey& key) {
-  return {.group = key.type.group,
-          .resource = key.type.plural,
-          .namespace_name = key.namespace_name,
-          .name = key.name};
-}
 
 // What a restore anywhere needs to know of the content.
 Json DescribeContent(const Json& content) {
@@ -51,12 +41,6 @@ Json DescribeContent(const Json& content) {
   return annotations;
 }
 
-void Annotate(const Json& annotations, Json& object) {
-  for (const auto& [key, value] : annotations.items()) {
-    SetJson(object, {"metadata", "annotations", key}, value);
-  }
-}
-
 // The times that the VolumeSnapshot itself tells, for one of ours.
 void AddTimes(Json& snapshot) {
   const std::string cut_at = GetString(snapshot, {"status", "creationTime"});
@@ -74,11 +58,6 @@ void DropUnknownSize(Json& snapshot) {
   if (csi::Annotation(snapshot, velero::kRestoreSizeAnnotation) == "0") {
     EraseJson(snapshot, {"metadata", "annotations", velero::kRestoreSizeAnnotation});
   }
-}
-
-// `changed` where it differs from `item`: an item that did not change goes back byte for byte.
-std::optional<Json> IfChanged(const Json& item, Json changed) {
-  return changed == item ? std::nullopt : std::optional(std::move(changed));
 }
 
 class VolumeSnapshotAction : public velero::BackupItemAction {
@@ -110,8 +89,8 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
       return DescribeOthers(ctx, item);
     }
     absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
-    if (!result.ok()) {
-      Remove(item);
+    if (!result.ok() && csi::MemberGroupName(item).empty()) {
+      Remove(item);  // A member goes with its group, or not at all.
     }
     return result;
   }
@@ -147,7 +126,7 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
     if (!content_key.name.empty()) {
       const absl::StatusOr<Json> content = env_.api.Get(ctx, content_key);
       if (content.ok()) {
-        Annotate(DescribeContent(*content), changed);
+        AddAnnotations(DescribeContent(*content), changed);
         AddContentAndClass(item, content_key, changed, result);
       } else if (!absl::IsNotFound(content.status())) {
         return content.status();
@@ -192,7 +171,7 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
       annotations[velero::kCutAtAnnotation] = csi::ToRfc3339(*cut_at);
     }
     Json archived = item;
-    Annotate(annotations, archived);
+    AddAnnotations(annotations, archived);
     annotations[kFinalizeAnnotation] = backup.uid;
     RETURN_IF_ERROR(csi::Insist(ctx, [&] {
       return env_.api
@@ -247,7 +226,8 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
       result.item = IfChanged(item, std::move(archived));
       return result;
     }
-    if (csi::Annotation(item, kFinalizeAnnotation) == backup.uid) {
+    if (csi::Annotation(item, kFinalizeAnnotation) == backup.uid &&
+        csi::MemberGroupName(item).empty()) {
       RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, item));
     }
     EraseJson(archived, {"metadata", "annotations", kFinalizeAnnotation});
@@ -259,18 +239,6 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
 
   csi::Environment env_;
 };
-
-velero::OperationProgress Failed(velero::OperationProgress progress, std::string error) {
-  progress.completed = true;
-  progress.description = error;
-  progress.error = std::move(error);
-  return progress;
-}
-
-velero::OperationProgress NotYet(velero::OperationProgress progress, std::string description) {
-  progress.description = std::move(description);
-  return progress;
-}
 
 // What the content says about an operation under way.
 velero::OperationProgress Judge(velero::OperationProgress progress, const Json& content,
@@ -343,7 +311,7 @@ absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_v
   }
   RETURN_IF_ERROR(snapshot.status());
   if (csi::Uid(*snapshot) != operation.snapshot_uid || !csi::IsOurs(*snapshot, backup) ||
-      csi::ReadyToUse(*snapshot)) {
+      !csi::MemberGroupName(*snapshot).empty() || csi::ReadyToUse(*snapshot)) {
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kInfo, "removing a volume snapshot that did not become ready",

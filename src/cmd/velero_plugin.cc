@@ -19,6 +19,9 @@ constexpr char kClaims[] = "velero.io/csi-pvc";
 constexpr char kSnapshots[] = "velero.io/csi-vs";
 constexpr char kContents[] = "velero.io/csi-vsc";
 constexpr char kClasses[] = "velero.io/csi-vsclass";
+constexpr char kGroups[] = "velero.io/csi-vgs";
+constexpr char kGroupContents[] = "velero.io/csi-vgsc";
+constexpr char kGroupClasses[] = "velero.io/csi-vgsclass";
 constexpr char kUploads[] = "velero.io/csi-dataupload";
 
 // Velero 1.12 and 1.13 restore no CSI snapshot without an error unless these names are registered.
@@ -40,6 +43,9 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.backup.Add(kSnapshots, backupitemactions::MakeVolumeSnapshotAction(env));
   registry.backup.Add(kContents, backupitemactions::MakeVolumeSnapshotContentAction(env));
   registry.backup.Add(kClasses, backupitemactions::MakeVolumeSnapshotClassAction(env));
+  registry.backup.Add(kGroups, backupitemactions::MakeVolumeGroupSnapshotAction(env));
+  registry.backup.Add(kGroupContents, backupitemactions::MakeVolumeGroupSnapshotContentAction(env));
+  registry.backup.Add(kGroupClasses, backupitemactions::MakeVolumeGroupSnapshotClassAction(env));
   registry.restore.Add(kClaims, restoreitemactions::MakePvcAction(env));
   registry.restore.Add(kSnapshots, restoreitemactions::MakeVolumeSnapshotAction(env));
   registry.restore.Add(kContents, restoreitemactions::MakeVolumeSnapshotContentAction(env));

@@ -7,8 +7,8 @@
 
 namespace csidelta::itemblockactions {
 
-// Keeps a claim together with its volume and the running pods that use it, so that pods' hooks
-// surround the snapshot. The object keeps a copy of `env`.
+// Keeps a claim together with its volume, the running pods that use it and the other claims of its
+// volume group, so that pods' hooks surround the snapshot. The object keeps a copy of `env`.
 std::unique_ptr<velero::ItemBlockAction> MakePvcAction(const csi::Environment& env);
 
 }  // namespace csidelta::itemblockactions

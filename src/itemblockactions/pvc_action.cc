@@ -2,9 +2,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/group_lifecycle.h"
 #include "csi/namespace_pods.h"
+#include "csi/once_map.h"
 #include "csi/snapshot_types.h"
 #include "itemblockactions/actions.h"
 #include "velero/backup.h"
@@ -39,6 +42,7 @@ class PvcAction : public velero::ItemBlockAction {
                          .name = volume});
     }
     const std::string namespace_name = csi::Namespace(item);
+    AddSiblings(ctx, backup, item, related);
     const auto pods = pods_.Get(ctx, backup.uid, namespace_name);
     if (!pods.ok()) {
       // An error here would count against the backup, also where the volume is none of ours.
@@ -59,8 +63,48 @@ class PvcAction : public velero::ItemBlockAction {
   }
 
  private:
+  // The other claims of the claim's volume group, so that one worker backs them up in turn, and all
+  // their pods' hooks surround the group's snapshot.
+  void AddSiblings(const CallContext& ctx, const velero::Backup& backup, const Json& item,
+                   std::vector<velero::ResourceIdentifier>& related) {
+    const std::string key = csi::GroupLabelKey(backup);
+    const std::string group = csi::Label(item, key);
+    if (group.empty()) {
+      return;
+    }
+    const std::string selector = absl::StrCat(key, "=", group);
+    const auto names =
+        groups_.Get(ctx, absl::StrCat(backup.uid, "/", csi::Namespace(item), "/", selector),
+                    [&]() -> absl::StatusOr<std::vector<std::string>> {
+                      ASSIGN_OR_RETURN(
+                          const k8s::ObjectList claims,
+                          env_.api.List(ctx, csi::PersistentVolumeClaimType(), csi::Namespace(item),
+                                        {.label_selector = selector, .field_selector = ""}));
+                      std::vector<std::string> found;
+                      for (const Json& claim : claims.items) {
+                        found.push_back(csi::Name(claim));
+                      }
+                      return found;
+                    });
+    if (!names.ok()) {
+      CSIDELTA_LOG(kInfo, "claims of the volume group not known",
+                   {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                   {"status", names.status().ToString()});
+      return;
+    }
+    for (const std::string& name : **names) {
+      if (name != csi::Name(item)) {
+        related.push_back({.group = "",
+                           .resource = csi::PersistentVolumeClaimType().plural,
+                           .namespace_name = csi::Namespace(item),
+                           .name = name});
+      }
+    }
+  }
+
   csi::Environment env_;
   csi::NamespacePods pods_;
+  csi::OnceMap<std::vector<std::string>> groups_{64};
 };
 
 }  // namespace

@@ -56,6 +56,29 @@ TEST_F(PvcBlockTest, VolumeAndRunningPodsBelongTogether) {
   EXPECT_EQ(api_.CallCount("list", "pods"), 1);
 }
 
+TEST_F(PvcBlockTest, ClaimsOfAVolumeGroupBelongTogether) {
+  const auto seed = [&](const char* name, const char* group) {
+    return api_.Seed(csi::PersistentVolumeClaimType(),
+                     {{"metadata",
+                       {{"name", name},
+                        {"namespace", "app"},
+                        {"labels", {{"velero.io/volume-group", group}}}}}});
+  };
+  claim_ = seed("data", "db");
+  seed("logs", "db");
+  seed("web", "other");
+  for (int i = 0; i < 2; ++i) {
+    const auto related = Related();
+    ASSERT_THAT(related, IsOk());
+    EXPECT_THAT(*related, ElementsAre(velero::ResourceIdentifier{"", "persistentvolumeclaims",
+                                                                 "app", "logs"}));
+  }
+  EXPECT_EQ(api_.CallCount("list", "persistentvolumeclaims"), 1);
+  api_.Forbid("list", "persistentvolumeclaims");
+  claim_ = seed("data", "another");
+  EXPECT_THAT(Related(), IsOk());
+}
+
 TEST_F(PvcBlockTest, AnUnboundClaimHasNoVolume) {
   claim_["status"]["phase"] = "Pending";
   const auto related = Related();

@@ -1,0 +1,36 @@
+#include "backupitemactions/item_results.h"
+
+#include <utility>
+
+namespace csidelta::backupitemactions {
+
+velero::ResourceIdentifier Identify(const k8s::ObjectKey& key) {
+  return {.group = key.type.group,
+          .resource = key.type.plural,
+          .namespace_name = key.namespace_name,
+          .name = key.name};
+}
+
+void AddAnnotations(const Json& annotations, Json& object) {
+  for (const auto& [key, value] : annotations.items()) {
+    SetJson(object, {"metadata", "annotations", key}, value);
+  }
+}
+
+std::optional<Json> IfChanged(const Json& item, Json changed) {
+  return changed == item ? std::nullopt : std::optional(std::move(changed));
+}
+
+velero::OperationProgress Failed(velero::OperationProgress progress, std::string error) {
+  progress.completed = true;
+  progress.description = error;
+  progress.error = std::move(error);
+  return progress;
+}
+
+velero::OperationProgress NotYet(velero::OperationProgress progress, std::string description) {
+  progress.description = std::move(description);
+  return progress;
+}
+
+}  // namespace csidelta::backupitemactions

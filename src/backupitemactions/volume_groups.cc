@@ -1,0 +1,207 @@
+#include "backupitemactions/volume_groups.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_class.h"
+#include "csi/snapshot_types.h"
+#include "velero/labels.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+using velero::VolumeDecision;
+
+GroupOutcome Alone(std::string reason) {
+  GroupOutcome outcome;
+  outcome.alone_because = std::move(reason);
+  return outcome;
+}
+
+// Why a claim that carries the label is no member; "" when it is one.
+std::string Exclusion(const Json& claim, const std::string& driver,
+                      const absl::StatusOr<VolumeDecision>& decision) {
+  if (csi::BeingDeleted(claim)) {
+    return "the claim is being deleted";
+  }
+  if (csi::Label(claim, velero::kExcludeFromBackupLabel) == "true") {
+    return absl::StrCat("the claim is labelled ", velero::kExcludeFromBackupLabel);
+  }
+  if (!decision.ok()) {
+    return std::string(decision.status().message());
+  }
+  if (decision->kind != VolumeDecision::Kind::kSnapshot) {
+    return decision->kind == VolumeDecision::Kind::kMove
+               ? absl::StrCat("volumes that are moved are not grouped: ", decision->reason)
+               : decision->reason;
+  }
+  const std::string own = GetString(decision->pv, {"spec", "csi", "driver"});
+  if (own != driver) {
+    return absl::StrCat("its driver is ", own, ", and that of the group is ", driver);
+  }
+  if (GetString(decision->pv, {"spec", "csi", "volumeHandle"}).empty()) {
+    return "its volume has no handle";
+  }
+  return "";
+}
+
+// The time between the first and the last member's cut, where the driver tells.
+absl::Duration CutSpread(const csi::TakenGroup& group) {
+  std::optional<absl::Time> first, last;
+  for (const auto& [uid, member] : group.members) {
+    if (const auto cut_at = csi::CutTime(member.content); cut_at.has_value()) {
+      first = std::min(first.value_or(*cut_at), *cut_at);
+      last = std::max(last.value_or(*cut_at), *cut_at);
+    }
+  }
+  return first.has_value() ? *last - *first : absl::ZeroDuration();
+}
+
+void SayTaken(const Json& claim, const csi::TakenGroup& group, absl::Time asked_at,
+              absl::Time now) {
+  const auto cut_at = csi::GroupCutTime(group.content);
+  CSIDELTA_LOG(kInfo, "volume group snapshot taken", {"namespace", csi::Namespace(claim)},
+               {"volume_group_snapshot", csi::Name(group.group)},
+               {"members", absl::StrCat(group.members.size())},
+               {"group_handle", csi::GroupHandleOf(group.content)},
+               {"asked_at", csi::ToRfc3339(asked_at)},
+               {"cut_at", cut_at.has_value() ? csi::ToRfc3339(*cut_at) : "unknown"},
+               {"cut_spread_ms", absl::StrCat(absl::ToInt64Milliseconds(CutSpread(group)))},
+               {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(now - asked_at))});
+}
+
+}  // namespace
+
+std::string VolumeGroups::GroupOf(const velero::Backup& backup, const Json& claim) {
+  const std::string value = csi::Label(claim, csi::GroupLabelKey(backup));
+  return value.empty() ? "" : absl::StrCat(csi::Namespace(claim), "/", value);
+}
+
+absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
+    const CallContext& ctx, const velero::Backup& backup, const Json& claim,
+    const VolumeDecision& decision, Decide decide) {
+  const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
+  return outcomes_.Get(ctx, absl::StrCat(backup.uid, "/", GroupOf(backup, claim)),
+                       [&] { return Form(ctx, backup, claim, driver, decide); });
+}
+
+absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
+                                                const velero::Backup& backup, const Json& claim,
+                                                const std::string& driver, Decide decide) {
+  if (backup.uid.empty()) {
+    return Alone("the Backup has no uid to make a group for");
+  }
+  const auto kinds = facts_.GroupKinds(ctx, backup);
+  if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
+    return Alone(std::string(kinds.status().message()));
+  }
+  RETURN_IF_ERROR(kinds.status());
+  ASSIGN_OR_RETURN(const Members members, FindMembers(ctx, backup, claim, driver, decide));
+  if (members.claims.empty()) {
+    return Alone("no claim that can be snapshotted carries the group's label any more");
+  }
+  if (members.claims.size() > csi::kGroupMembersMax) {
+    return Alone(absl::StrCat("it has ", members.claims.size(), " members, and ",
+                              csi::kGroupMembersMax, " are the most that a group may have"));
+  }
+  const absl::StatusOr<std::string> class_name = ChooseClass(backup, driver, members, **kinds);
+  if (absl::IsNotFound(class_name.status())) {
+    return Alone(std::string(class_name.status().message()));
+  }
+  if (!class_name.ok()) {
+    GroupOutcome outcome;
+    outcome.failed = class_name.status();
+    return outcome;
+  }
+  return TakeFound(ctx, backup, claim, members, **kinds, *class_name);
+}
+
+absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContext& ctx,
+                                                                const velero::Backup& backup,
+                                                                const Json& claim,
+                                                                const std::string& driver,
+                                                                Decide decide) {
+  const std::string key = csi::GroupLabelKey(backup);
+  ASSIGN_OR_RETURN(const k8s::ObjectList labelled,
+                   env_.api.List(ctx, csi::PersistentVolumeClaimType(), csi::Namespace(claim),
+                                 {.label_selector = absl::StrCat(key, "=", csi::Label(claim, key)),
+                                  .field_selector = ""}));
+  Members members;
+  for (const Json& candidate : labelled.items) {
+    const absl::StatusOr<VolumeDecision> decision = decide(candidate);
+    if (!decision.ok()) {
+      RETURN_IF_ERROR(ctx.Check());
+    }
+    const std::string reason = Exclusion(candidate, driver, decision);
+    if (!reason.empty()) {
+      CSIDELTA_LOG(kWarn, "a claim is left out of its volume group",
+                   {"namespace", csi::Namespace(candidate)}, {"pvc", csi::Name(candidate)},
+                   {"volume_group", GroupOf(backup, candidate)}, {"reason", reason});
+      continue;
+    }
+    members.claims.push_back(
+        {.name = csi::Name(candidate),
+         .uid = csi::Uid(candidate),
+         .volume_handle = GetString(decision->pv, {"spec", "csi", "volumeHandle"})});
+    if (members.class_annotation.empty()) {
+      members.class_annotation = csi::Annotation(candidate, velero::kGroupSnapshotClassAnnotation);
+    }
+  }
+  return members;
+}
+
+absl::StatusOr<std::string> VolumeGroups::ChooseClass(const velero::Backup& backup,
+                                                      const std::string& driver,
+                                                      const Members& members,
+                                                      const csi::GroupKinds& kinds) {
+  const auto annotation = backup.annotations.find(
+      absl::StrCat(velero::kBackupGroupSnapshotClassAnnotationPrefix, driver));
+  const csi::SnapshotClassWish wish{
+      .driver = driver,
+      .claim_annotation = members.class_annotation,
+      .policy_parameter = "",
+      .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
+  };
+  ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice,
+                   csi::ChooseGroupSnapshotClass(wish, kinds.classes));
+  for (const std::string& reason : choice.ungranted) {
+    CSIDELTA_LOG(kWarn, "another volume group snapshot class is used", {"class", choice.name},
+                 {"reason", reason});
+  }
+  return choice.name;
+}
+
+absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(const CallContext& ctx,
+                                                     const velero::Backup& backup,
+                                                     const Json& claim, const Members& members,
+                                                     const csi::GroupKinds& kinds,
+                                                     const std::string& class_name) {
+  const csi::GroupRequest request{.backup = backup,
+                                  .namespace_name = csi::Namespace(claim),
+                                  .label_key = csi::GroupLabelKey(backup),
+                                  .label_value = csi::Label(claim, csi::GroupLabelKey(backup)),
+                                  .class_name = class_name,
+                                  .version = kinds.version,
+                                  .members = members.claims};
+  const absl::Time asked_at = ctx.clock->Now();
+  absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx, env_, request);
+  GroupOutcome outcome;
+  if (taken.ok()) {
+    outcome.taken = *std::move(taken);
+    SayTaken(claim, outcome.taken, asked_at, ctx.clock->Now());
+    return outcome;
+  }
+  RETURN_IF_ERROR(ctx.Check());
+  if (absl::IsUnimplemented(taken.status())) {
+    return Alone(std::string(taken.status().message()));
+  }
+  outcome.failed = taken.status();
+  return outcome;
+}
+
+}  // namespace csidelta::backupitemactions

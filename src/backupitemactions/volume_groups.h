@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "backupitemactions/backup_facts.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+#include "csi/group_lifecycle.h"
+#include "csi/group_types.h"
+#include "csi/once_map.h"
+#include "velero/backup.h"
+#include "velero/volume_decision.h"
+
+namespace csidelta::backupitemactions {
+
+// What became of a volume group in a backup.
+struct GroupOutcome {
+  absl::Status failed;        // not OK: the group was to be had and could not
+  std::string alone_because;  // not "": there is no group, and each claim is alone
+  csi::TakenGroup taken;
+};
+
+// The volume groups of backups: who is a member, and one VolumeGroupSnapshot for all of them. The
+// first claim of a group that asks makes it; the others of the same backup are told what became of
+// it, also of its failure. Thread-safe.
+class VolumeGroups {
+ public:
+  // What is done with a claim's volume; called for every claim of a group.
+  using Decide = absl::FunctionRef<absl::StatusOr<velero::VolumeDecision>(const Json& claim)>;
+
+  VolumeGroups(const csi::Environment& env, BackupFacts& facts) : env_(env), facts_(facts) {}
+
+  // "<namespace>/<group>" of a claim; "" for one without the backup's group label. Pure.
+  static std::string GroupOf(const velero::Backup& backup, const Json& claim);
+
+  // `claim` has a group, and `decision` is to snapshot it. Errors are those that may pass: when the
+  // call was stopped, or the API server did not answer.
+  absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(const CallContext& ctx,
+                                                           const velero::Backup& backup,
+                                                           const Json& claim,
+                                                           const velero::VolumeDecision& decision,
+                                                           Decide decide);
+
+ private:
+  // The claims that are cut together.
+  struct Members {
+    std::vector<csi::GroupClaim> claims;
+    std::string class_annotation;  // what the first claim that says so wants
+  };
+
+  absl::StatusOr<GroupOutcome> Form(const CallContext& ctx, const velero::Backup& backup,
+                                    const Json& claim, const std::string& driver, Decide decide);
+  absl::StatusOr<Members> FindMembers(const CallContext& ctx, const velero::Backup& backup,
+                                      const Json& claim, const std::string& driver, Decide decide);
+  absl::StatusOr<std::string> ChooseClass(const velero::Backup& backup, const std::string& driver,
+                                          const Members& members, const csi::GroupKinds& kinds);
+  absl::StatusOr<GroupOutcome> TakeFound(const CallContext& ctx, const velero::Backup& backup,
+                                         const Json& claim, const Members& members,
+                                         const csi::GroupKinds& kinds,
+                                         const std::string& class_name);
+
+  csi::Environment env_;
+  BackupFacts& facts_;
+  csi::OnceMap<GroupOutcome> outcomes_{64};
+};
+
+}  // namespace csidelta::backupitemactions

@@ -1,0 +1,707 @@
+// Claims that belong to a volume group: who is a member, what becomes of those that are none, and
+// what the actions on the group kinds make of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "csi/group_lifecycle.h"
+#include "csi/group_removal.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/fake_group_controller.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Le;
+using testing::Not;
+using testing::SizeIs;
+
+using Result = absl::StatusOr<velero::BackupItemResult>;
+
+class VolumeGroupTest : public ActionTest {
+ protected:
+  VolumeGroupTest() : groups_(api_), action_(MakePvcAction(env_)) {
+    SeedClass("groups");
+    for (int i = 0; i < 3; ++i) {
+      SeedMember(i);
+    }
+  }
+
+  void SeedClass(const std::string& name, const std::string& driver = "d.example.com") {
+    api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+              {{"metadata", {{"name", name}}}, {"driver", driver}, {"deletionPolicy", "Delete"}});
+  }
+
+  Json SeedMember(int i, const std::string& driver = "d.example.com",
+                  const std::string& phase = "Bound") {
+    const std::string volume = absl::StrCat("pv-", i);
+    api_.Seed(csi::PersistentVolumeType(),
+              {{"metadata", {{"name", volume}}},
+               {"spec",
+                {{"capacity", {{"storage", "1Gi"}}},
+                 {"csi", {{"driver", driver}, {"volumeHandle", absl::StrCat("volume-", i)}}}}}});
+    Json claim = {{"metadata",
+                   {{"name", Name(i)},
+                    {"namespace", "app"},
+                    {"uid", Uid(i)},
+                    {"labels", {{"velero.io/volume-group", "db"}}}}},
+                  {"spec",
+                   {{"volumeName", volume},
+                    {"storageClassName", "std"},
+                    {"resources", {{"requests", {{"storage", "16Mi"}}}}}}},
+                  {"status", {{"phase", phase}}}};
+    return api_.Seed(csi::PersistentVolumeClaimType(), claim);
+  }
+
+  static std::string Name(int i) { return absl::StrCat("data-", i); }
+  static std::string Uid(int i) { return absl::StrCat("uid-", i); }
+  Json Claim(int i) const { return *api_.Find({csi::PersistentVolumeClaimType(), "app", Name(i)}); }
+  void Change(int i, const std::function<void(Json&)>& change) {
+    api_.Mutate(csi::ClaimKey("app", Name(i)), change);
+  }
+  Result Execute(int i) { return action_->Execute(ctx_, Claim(i), backup_); }
+
+  void Configure(const Json& data) {
+    api_.Seed(csi::ConfigMapType(),
+              {{"metadata",
+                {{"name", "settings"},
+                 {"namespace", "velero"},
+                 {"labels", {{"velero.io/plugin-config", ""}, {"velero.io/csi-delta", ""}}}}},
+               {"data", data}});
+  }
+
+  Json Group() const { return api_.All(csi::VolumeGroupSnapshotType("v1")).front(); }
+  Json Content() const { return api_.All(csi::VolumeGroupSnapshotContentType("v1")).front(); }
+
+  // Every claim is snapshotted alone, and nothing of a group is there.
+  void ExpectAlone() {
+    for (int i = 0; i < 3; ++i) {
+      const Result result = Execute(i);
+      ASSERT_THAT(result, IsOk());
+      EXPECT_THAT(result->additional_items, SizeIs(1));
+    }
+    EXPECT_THAT(controller_.driver_snapshots(), SizeIs(3));
+    EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+    EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+  }
+
+  void ExpectNoMarks() {
+    for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+      EXPECT_EQ(csi::Label(claim, velero::kGroupMarkLabel), "");
+    }
+  }
+
+  support::FakeGroupController groups_;
+  std::unique_ptr<velero::BackupItemAction> action_;
+};
+
+TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
+  for (int i = 0; i < 3; ++i) {
+    const Result result = Execute(i);
+    ASSERT_THAT(result, IsOk());
+    ASSERT_TRUE(result->item.has_value());
+    const std::string snapshot = csi::Label(*result->item, velero::kVolumeSnapshotNameLabel);
+    EXPECT_THAT(
+        result->additional_items,
+        ElementsAre(velero::ResourceIdentifier{"groupsnapshot.storage.k8s.io",
+                                               "volumegroupsnapshots", "app", csi::Name(Group())},
+                    velero::ResourceIdentifier{"snapshot.storage.k8s.io", "volumesnapshots", "app",
+                                               snapshot}));
+    EXPECT_EQ(csi::SourceClaimName(*api_.Find(csi::VolumeSnapshotKey("app", snapshot))), Name(i));
+    EXPECT_EQ(csi::Label(*result->item, "velero.io/volume-group"), "db");
+    EXPECT_EQ(csi::Label(*result->item, velero::kGroupMarkLabel), "");
+    EXPECT_EQ(csi::Annotation(*result->item, velero::kMustIncludeAnnotation), "true");
+    EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
+  }
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
+  ExpectNoMarks();
+}
+
+// What the first claim's turn read and made is not asked for again.
+TEST_F(VolumeGroupTest, LaterMembersCostNoRequest) {
+  ASSERT_THAT(Execute(0), IsOk());
+  api_.ClearCalls();
+  ASSERT_THAT(Execute(1), IsOk());
+  ASSERT_THAT(Execute(2), IsOk());
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(VolumeGroupTest, AProcessThatStartsAnewFindsTheGroup) {
+  ASSERT_THAT(Execute(0), IsOk());
+  action_ = MakePvcAction(env_);
+  ASSERT_THAT(Execute(1), IsOk());
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+}
+
+TEST_F(VolumeGroupTest, TheBackupMayNameAnotherLabel) {
+  SetJson(backup_, {"spec", "volumeGroupSnapshotLabelKey"}, "team/group");
+  Change(0, [](Json& claim) { SetJson(claim, {"metadata", "labels", "team/group"}, "x"); });
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(1));
+  EXPECT_EQ(csi::Annotation(Group(), velero::kGroupOfAnnotation), "team/group=x");
+  ASSERT_THAT(Execute(1), IsOk());
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1)) << "data-1 has no such label";
+}
+
+TEST_F(VolumeGroupTest, OtherNamespacesAndGroupsAreNotTouched) {
+  Json other = Claim(2);
+  SetJson(other, {"metadata", "namespace"}, "elsewhere");
+  api_.Seed(csi::PersistentVolumeClaimType(), other);
+  Change(2, [](Json& claim) {
+    SetJson(claim, {"metadata", "labels", "velero.io/volume-group"}, "web");
+  });
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(2));
+}
+
+struct LeftOutCase {
+  const char* name;
+  void (*change)(Json& claim);
+};
+class LeftOutTest : public VolumeGroupTest, public testing::WithParamInterface<LeftOutCase> {};
+
+TEST_P(LeftOutTest, TheOthersAreCutWithoutIt) {
+  Change(1, GetParam().change);
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_THAT(csi::PlannedMembers(Group()),
+              ElementsAre(csi::GroupClaim{"data-0", "uid-0", "volume-0"},
+                          csi::GroupClaim{"data-2", "uid-2", "volume-2"}));
+  EXPECT_THAT(groups_.driver_groups().begin()->second, SizeIs(2));
+  ExpectNoMarks();
+}
+
+const LeftOutCase kLeftOutCases[] = {
+    {"Unbound",
+     [](Json& claim) {
+       SetJson(claim, {"status", "phase"}, "Pending");
+     }},
+    {"WithoutVolume",
+     [](Json& claim) {
+       EraseJson(claim, {"spec", "volumeName"});
+     }},
+    {"ExcludedByLabel",
+     [](Json& claim) {
+       SetJson(claim, {"metadata", "labels", "velero.io/exclude-from-backup"}, "true");
+     }},
+    {"BeingDeleted",
+     [](Json& claim) {
+       claim["metadata"]["finalizers"] = Json::array({"kubernetes.io/pvc-protection"});
+       SetJson(claim, {"metadata", "deletionTimestamp"}, "2023-11-14T22:13:20Z");
+     }},
+    {"TakenByVelero",
+     [](Json& claim) {
+       SetJson(claim, {"metadata", "labels", "velero.io/volume-snapshot-name"}, "x");
+       SetJson(claim, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(Table, LeftOutTest, testing::ValuesIn(kLeftOutCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(VolumeGroupTest, AClaimOfAnotherDriverIsTakenAlone) {
+  api_.Seed(csi::VolumeSnapshotClassType(),
+            {{"metadata", {{"name", "other"}}}, {"driver", "other.example.com"}});
+  SeedMember(1, "other.example.com");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(Execute(i), IsOk());
+  }
+  EXPECT_THAT(groups_.driver_groups().begin()->second, SizeIs(2));
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+}
+
+TEST_F(VolumeGroupTest, VolumePoliciesDecideWhoIsAMember) {
+  api_.Seed(csi::ConfigMapType(),
+            {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
+             {"data",
+              {{"policy.yaml",
+                "version: v1\nvolumePolicies:\n"
+                "- conditions: {storageClass: [scratch]}\n  action: {type: skip}\n"
+                "- conditions: {csi: {}}\n"
+                "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"}}}});
+  api_.Mutate(csi::VolumeKey("pv-1"), [](Json& volume) {
+    SetJson(volume, {"spec", "storageClassName"}, "scratch");
+  });
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(2));
+  const Result skipped = Execute(1);
+  ASSERT_THAT(skipped, IsOk());
+  EXPECT_FALSE(skipped->item.has_value());
+}
+
+TEST_F(VolumeGroupTest, AClaimThatGainsTheLabelMeanwhileIsTakenAlone) {
+  ASSERT_THAT(Execute(0), IsOk());
+  SeedMember(3);
+  const Result late = Execute(3);
+  ASSERT_THAT(late, IsOk());
+  EXPECT_THAT(late->additional_items, SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  Configure({{"groupFallback", "fail"}});
+  action_ = MakePvcAction(env_);
+  EXPECT_THAT(Execute(3), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   AllOf(HasSubstr("app/data-3"), HasSubstr("group app/db"))));
+}
+
+TEST_F(VolumeGroupTest, AClaimThatLostTheLabelMeanwhileIsTakenAlone) {
+  const Json as_listed = Claim(1);
+  Change(1, [](Json& claim) {
+    EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
+  });
+  const Result result = action_->Execute(ctx_, as_listed, backup_);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items, SizeIs(1));
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(2));
+}
+
+TEST_F(VolumeGroupTest, AHundredAreAGroupAndAHundredAndOneAreNot) {
+  for (int i = 3; i < 100; ++i) {
+    SeedMember(i);
+  }
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(100));
+  ASSERT_THAT(Execute(99), IsOk());
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+
+  SeedMember(100);
+  backup_["metadata"]["uid"] = "another";
+  ASSERT_THAT(Execute(100), IsOk());
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  Configure({{"groupFallback", "fail"}});
+  action_ = MakePvcAction(env_);
+  EXPECT_THAT(Execute(0), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   AllOf(HasSubstr("101 members"), HasSubstr("group app/db"))));
+}
+
+struct FallbackCase {
+  const char* name;
+  void (*prepare)(support::FakeApiClient& api, support::FakeGroupController& groups);
+  const char* reason;
+};
+class GroupFallbackTest : public VolumeGroupTest,
+                          public testing::WithParamInterface<FallbackCase> {};
+
+TEST_P(GroupFallbackTest, EachClaimAlone) {
+  GetParam().prepare(api_, groups_);
+  ExpectAlone();
+  ExpectNoMarks();
+}
+
+TEST_P(GroupFallbackTest, OrAnErrorThatNamesTheGroup) {
+  Configure({{"groupFallback", "fail"}});
+  GetParam().prepare(api_, groups_);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(Execute(i),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("claim app/" + Name(i)), HasSubstr("group app/db"),
+                               HasSubstr(GetParam().reason), HasSubstr("groupFallback"))));
+  }
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  ExpectNoMarks();
+}
+
+const FallbackCase kFallbackCases[] = {
+    {"NoKinds",
+     [](support::FakeApiClient& api, support::FakeGroupController&) {
+       api.RemoveType("volumegroupsnapshotclasses");
+       api.RemoveType("volumegroupsnapshots");
+     },
+     "CSIVolumeGroupSnapshot"},
+    {"NoRight",
+     [](support::FakeApiClient& api, support::FakeGroupController&) {
+       api.Forbid("list", "volumegroupsnapshotclasses");
+     },
+     "volumegroupsnapshotclasses"},
+    {"NoClass",
+     [](support::FakeApiClient& api, support::FakeGroupController&) {
+       api.Remove({csi::VolumeGroupSnapshotClassType("v1"), "", "groups"});
+     },
+     "no VolumeGroupSnapshotClass for driver d.example.com"},
+    {"LabelRefused",
+     [](support::FakeApiClient& api, support::FakeGroupController&) {
+       api.SetInterceptor([](const support::ApiCall& call, const Json* body) -> absl::Status {
+         return call.verb == "patch" && call.name == "data-2" && body->is_object()
+                    ? absl::PermissionDeniedError("a webhook says no")
+                    : absl::OkStatus();
+       });
+     },
+     "a webhook says no"},
+    {"DriverWithoutGroups",
+     [](support::FakeApiClient&, support::FakeGroupController& groups) {
+       groups.gives_handle = false;
+       groups.error = "rpc error: code = Unimplemented desc = no groups here";
+     },
+     "no groups here"},
+};
+INSTANTIATE_TEST_SUITE_P(Table, GroupFallbackTest, testing::ValuesIn(kFallbackCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(VolumeGroupTest, TwoClassesAreAnErrorThatNamesBoth) {
+  SeedClass("other-groups");
+  EXPECT_THAT(Execute(0), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   AllOf(HasSubstr("groups"), HasSubstr("other-groups"),
+                                         HasSubstr("volume group app/db"))));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+}
+
+TEST_F(VolumeGroupTest, TheDefaultClassIsTaken) {
+  SeedClass("other-groups");
+  api_.Mutate({csi::VolumeGroupSnapshotClassType("v1"), "", "other-groups"}, [](Json& c) {
+    SetJson(c, {"metadata", "annotations", "groupsnapshot.storage.kubernetes.io/is-default-class"},
+            "true");
+  });
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_EQ(GetString(Group(), {"spec", "volumeGroupSnapshotClassName"}), "other-groups");
+}
+
+TEST_F(VolumeGroupTest, BackupAndClaimMayNameTheClass) {
+  SeedClass("b");
+  SeedClass("c");
+  SetJson(backup_,
+          {"metadata", "annotations", "velero.io/csi-volumegroupsnapshot-class_d.example.com"},
+          "b");
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_EQ(GetString(Group(), {"spec", "volumeGroupSnapshotClassName"}), "b");
+  EXPECT_THAT(csi::RemoveGroup(ctx_, api_, Group()), IsOk());
+  Change(2, [](Json& claim) {
+    SetJson(claim, {"metadata", "annotations", "velero.io/csi-volume-group-snapshot-class"}, "c");
+  });
+  action_ = MakePvcAction(env_);
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_EQ(GetString(Group(), {"spec", "volumeGroupSnapshotClassName"}), "c");
+}
+
+// The driver is asked once, not once for each claim.
+TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
+  groups_.gives_handle = false;
+  groups_.error = "rpc error: code = Internal desc = volume-1 is offline";
+  const absl::Time before = clock_.Now();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Execute(i), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                     AllOf(HasSubstr("app/" + Name(i)), HasSubstr("group app/db"),
+                                           HasSubstr("claim app/data-1"))));
+  }
+  EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
+  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  ExpectNoMarks();
+}
+
+// The host may have read the claim while another backup was making a group of it.
+TEST_F(VolumeGroupTest, TheTemporaryLabelIsInNoArchive) {
+  Json seen = Claim(0);
+  SetJson(seen, {"metadata", "labels", velero::kGroupMarkLabel}, "u.12345678");
+  const Result result = action_->Execute(ctx_, seen, backup_);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(csi::Label(*result->item, velero::kGroupMarkLabel), "");
+  SetPolicy("{somebody: else}");
+  action_ = MakePvcAction(env_);
+  const Result left_alone = action_->Execute(ctx_, seen, backup_);
+  ASSERT_THAT(left_alone, IsOk());
+  ASSERT_TRUE(left_alone->item.has_value());
+  EXPECT_EQ(csi::Label(*left_alone->item, velero::kGroupMarkLabel), "");
+}
+
+// Whatever call fails, a claim that fails leaves nothing in driver or API.
+TEST_F(VolumeGroupTest, NoFailingCallLeavesAnythingBehind) {
+  int n = 1;
+  for (bool hit = true; hit; ++n) {
+    SCOPED_TRACE(absl::StrCat("call ", n));
+    action_ = MakePvcAction(env_);
+    api_.FailCall(n, absl::UnavailableError("injected"));
+    const Result result = Execute(0);
+    hit = api_.sweep_hit();
+    api_.ClearFaults();
+    if (!result.ok()) {
+      EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+      EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+      EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+      EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+    }
+    EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
+    ExpectNoMarks();
+    for (const Json& group : api_.All(csi::VolumeGroupSnapshotType("v1"))) {
+      EXPECT_THAT(csi::RemoveGroup(ctx_, api_, group), IsOk());
+    }
+  }
+  EXPECT_GT(n, 20);
+}
+
+// --- The actions on the group kinds
+
+class GroupActionsTest : public VolumeGroupTest {
+ protected:
+  GroupActionsTest()
+      : group_action_(MakeVolumeGroupSnapshotAction(env_)),
+        content_action_(MakeVolumeGroupSnapshotContentAction(env_)),
+        snapshot_action_(MakeVolumeSnapshotAction(env_)) {
+    EXPECT_THAT(Execute(0), IsOk());
+  }
+
+  Result Adopt() { return group_action_->Execute(ctx_, Group(), backup_); }
+
+  std::unique_ptr<velero::BackupItemAction> group_action_;
+  std::unique_ptr<velero::BackupItemAction> content_action_;
+  std::unique_ptr<velero::BackupItemAction> snapshot_action_;
+};
+
+TEST_F(GroupActionsTest, AGroupOfOursBringsContentAndClassAndAnOperation) {
+  const Result result = Adopt();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items,
+              ElementsAre(velero::ResourceIdentifier{"groupsnapshot.storage.k8s.io",
+                                                     "volumegroupsnapshotclasses", "", "groups"},
+                          velero::ResourceIdentifier{"groupsnapshot.storage.k8s.io",
+                                                     "volumegroupsnapshotcontents", "",
+                                                     csi::Name(Content())}));
+  EXPECT_THAT(result->operation_id, testing::StartsWith("g1/app/velero-db-"));
+  EXPECT_THAT(result->post_operation_items, SizeIs(2));
+  const Json& archived = *result->item;
+  EXPECT_EQ(csi::Annotation(archived, velero::kGroupSnapshotHandleAnnotation),
+            csi::GroupHandleOf(Content()));
+  EXPECT_EQ(csi::Annotation(archived, velero::kDriverNameAnnotation), "d.example.com");
+  EXPECT_EQ(csi::Annotation(archived, velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(csi::Annotation(archived, velero::kCutAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(csi::Annotation(archived, "velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(csi::Label(Content(), velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(csi::Label(Content(), velero::kGroupNameLabel), csi::Name(Group()));
+}
+
+TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
+  const Result result = Adopt();
+  ASSERT_THAT(result, IsOk());
+  const auto progress = [&] {
+    return *group_action_->Progress(ctx_, result->operation_id, backup_);
+  };
+  EXPECT_TRUE(progress().completed);
+  EXPECT_EQ(progress().error, "");
+  const Json member = api_.All(csi::VolumeSnapshotContentType()).front();
+  api_.Mutate(csi::VolumeSnapshotContentKey(csi::Name(member)), [](Json& content) {
+    SetJson(content, {"status", "readyToUse"}, false);
+  });
+  EXPECT_FALSE(progress().completed);
+  EXPECT_THAT(progress().description, HasSubstr("2 of 3"));
+  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+    SetJson(group, {"status", "readyToUse"}, false);
+  });
+  EXPECT_FALSE(progress().completed);
+  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+    SetJson(group, {"status", "error", "message"}, "no space");
+  });
+  EXPECT_FALSE(progress().completed);
+  EXPECT_THAT(progress().description, HasSubstr("no space"));
+  clock_.Advance(absl::Minutes(11));
+  EXPECT_TRUE(progress().completed);
+  EXPECT_THAT(progress().error, HasSubstr("no space"));
+  api_.FailNext("get", "volumegroupsnapshots", absl::UnavailableError("injected"));
+  EXPECT_FALSE(progress().completed);
+  api_.Remove(csi::GroupSnapshotKey(Group()));
+  EXPECT_THAT(progress().error, HasSubstr("deleted before it was ready"));
+}
+
+TEST_F(GroupActionsTest, OperationsAreToldApart) {
+  const Result result = Adopt();
+  ASSERT_THAT(result, IsOk());
+  const auto mistaken = snapshot_action_->Progress(ctx_, result->operation_id, backup_);
+  ASSERT_THAT(mistaken, IsOk());
+  EXPECT_THAT(mistaken->error, HasSubstr("no operation id of ours"));
+  for (const char* odd : {"", "g1/a/b/c", "1/app/x/u/2023-11-14T22:13:20Z", "g1////"}) {
+    const auto progress = group_action_->Progress(ctx_, odd, backup_);
+    ASSERT_THAT(progress, IsOk());
+    EXPECT_TRUE(progress->completed);
+    EXPECT_NE(progress->error, "");
+  }
+}
+
+TEST_F(GroupActionsTest, ACancelledGroupIsRemovedUnlessItIsReady) {
+  const Result result = Adopt();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+    SetJson(group, {"status", "readyToUse"}, false);
+  });
+  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+}
+
+TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
+  ASSERT_THAT(Adopt(), IsOk());
+  std::vector<Json> members = api_.All(csi::VolumeSnapshotType());
+  for (Json& member : members) {
+    ASSERT_THAT(snapshot_action_->Execute(ctx_, member, backup_), IsOk());
+  }
+  members = api_.All(csi::VolumeSnapshotType());
+  const Json group = Group();
+  Finalizing();
+  for (const Json& member : members) {
+    const Result finalized = snapshot_action_->Execute(ctx_, member, backup_);
+    ASSERT_THAT(finalized, IsOk());
+  }
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(3)) << "members go with their group";
+  const Result finalized = group_action_->Execute(ctx_, group, backup_);
+  ASSERT_THAT(finalized, IsOk());
+  EXPECT_EQ(csi::Annotation(finalized->item.value_or(group), "velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(finalized->operation_id, "");
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotContentType("v1")), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+}
+
+TEST_F(GroupActionsTest, AGroupThatCannotBeArchivedIsRemoved) {
+  api_.FailNext("patch", "volumegroupsnapshots", absl::InternalError("injected"));
+  EXPECT_THAT(Adopt(), StatusIs(absl::StatusCode::kInternal));
+  EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+}
+
+TEST_F(GroupActionsTest, AMemberIsNotRemovedAlone) {
+  const Json member = api_.All(csi::VolumeSnapshotType()).front();
+  api_.FailNext("patch", "volumesnapshots", absl::InternalError("injected"));
+  EXPECT_FALSE(snapshot_action_->Execute(ctx_, member, backup_).ok());
+  EXPECT_FALSE(csi::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", csi::Name(member)))));
+  const Result adopted = snapshot_action_->Execute(ctx_, member, backup_);
+  ASSERT_THAT(adopted, IsOk());
+  api_.Mutate(csi::VolumeSnapshotKey("app", csi::Name(member)), [](Json& snapshot) {
+    SetJson(snapshot, {"status", "readyToUse"}, false);
+  });
+  EXPECT_THAT(snapshot_action_->Cancel(ctx_, adopted->operation_id, backup_), IsOk());
+  EXPECT_FALSE(csi::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", csi::Name(member)))));
+}
+
+TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
+  api_.Mutate(csi::GroupContentKey("v1", csi::Name(Content())), [](Json& content) {
+    SetJson(content, {"metadata", "annotations", velero::kGroupDeletionSecretNameAnnotation},
+            "key");
+    SetJson(content, {"metadata", "annotations", velero::kGroupDeletionSecretNamespaceAnnotation},
+            "vault");
+  });
+  ASSERT_THAT(Adopt(), IsOk());
+  const Result result = content_action_->Execute(ctx_, Content(), backup_);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items,
+              ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
+  const auto members = ParseJson(csi::Annotation(*result->item, velero::kGroupMembersAnnotation));
+  ASSERT_THAT(members, IsOk());
+  ASSERT_THAT(*members, SizeIs(3));
+  EXPECT_EQ((*members)[1],
+            (Json{{"claim", "data-1"},
+                  {"claimUid", "uid-1"},
+                  {"volumeHandle", "volume-1"},
+                  {"snapshotHandle", groups_.MemberHandle(csi::Uid(Group()), "volume-1")}}));
+  EXPECT_EQ(csi::Annotation(*result->item, velero::kDeletionPolicyAnnotation), "Delete");
+  EXPECT_EQ(csi::Annotation(*result->item, velero::kDriverNameAnnotation), "d.example.com");
+
+  // What is archived at the end says the same, though the group is gone by then.
+  const Json collected = Content();
+  Finalizing();
+  ASSERT_THAT(group_action_->Execute(ctx_, Group(), backup_), IsOk());
+  const Result finalized = content_action_->Execute(ctx_, collected, backup_);
+  ASSERT_THAT(finalized, IsOk());
+  EXPECT_EQ(csi::Annotation(*finalized->item, velero::kGroupMembersAnnotation),
+            csi::Annotation(*result->item, velero::kGroupMembersAnnotation));
+  EXPECT_THAT(finalized->additional_items, IsEmpty());
+}
+
+TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
+  ASSERT_THAT(Adopt(), IsOk());
+  api_.Mutate(csi::GroupContentKey("v1", csi::Name(Content())), [](Json& content) {
+    EraseJson(content, {"metadata", "annotations"});
+  });
+  const Result result = content_action_->Execute(ctx_, Content(), backup_);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(csi::Annotation(*result->item, velero::kGroupMembersAnnotation),
+              HasSubstr("\"claim\":\"data-2\""));
+}
+
+TEST_F(GroupActionsTest, AUsersGroupIsArchivedWithContentAndClassAndStays) {
+  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+    EraseJson(group, {"metadata", "labels"});
+  });
+  const Json group = Group();
+  const int writes = Writes();
+  const Result result = Adopt();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items, SizeIs(2));
+  EXPECT_THAT(
+      result->additional_items,
+      Not(Contains(testing::Field(&velero::ResourceIdentifier::resource, "volumesnapshots"))));
+  EXPECT_EQ(result->operation_id, "");
+  EXPECT_EQ(csi::Uid(*result->item), csi::Uid(group));
+  EXPECT_NE(csi::Annotation(*result->item, velero::kGroupSnapshotHandleAnnotation), "");
+  Finalizing();
+  const Result finalized = Adopt();
+  ASSERT_THAT(finalized, IsOk());
+  EXPECT_FALSE(finalized->item.has_value());
+  EXPECT_EQ(Group(), group);
+  EXPECT_EQ(Writes(), writes);
+}
+
+TEST_F(GroupActionsTest, ClassesBringTheirSecrets) {
+  const auto action = MakeVolumeGroupSnapshotClassAction(env_);
+  const Json item = {
+      {"apiVersion", "groupsnapshot.storage.k8s.io/v1"},
+      {"kind", "VolumeGroupSnapshotClass"},
+      {"metadata", {{"name", "groups"}}},
+      {"parameters",
+       {{"csi.storage.k8s.io/group-snapshotter-secret-name", "cut"},
+        {"csi.storage.k8s.io/group-snapshotter-secret-namespace", "vault"},
+        {"csi.storage.k8s.io/group-snapshotter-get-secret-name", "${volumegroupsnapshot.name}"},
+        {"csi.storage.k8s.io/group-snapshotter-get-secret-namespace", "vault"}}}};
+  const Result result = action->Execute(ctx_, item, backup_);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items,
+              ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "cut"}));
+}
+
+TEST_F(GroupActionsTest, HandsOffWithoutTheFeature) {
+  env_.enable_csi = false;
+  for (const auto& action : {MakeVolumeGroupSnapshotAction, MakeVolumeGroupSnapshotContentAction,
+                             MakeVolumeGroupSnapshotClassAction}) {
+    const Result result = action(env_)->Execute(ctx_, Group(), backup_);
+    ASSERT_THAT(result, IsOk());
+    EXPECT_FALSE(result->item.has_value());
+    EXPECT_THAT(result->additional_items, IsEmpty());
+  }
+}
+
+TEST_F(GroupActionsTest, GarbageIsNoGroup) {
+  for (const auto& action : {MakeVolumeGroupSnapshotAction, MakeVolumeGroupSnapshotContentAction,
+                             MakeVolumeGroupSnapshotClassAction}) {
+    for (const Json& item :
+         {Json::object(), Json{{"metadata", "x"}}, Json{{"status", 7}}, Json{{"spec", "y"}}}) {
+      EXPECT_THAT(action(env_)->Execute(ctx_, item, backup_), IsOk());
+    }
+    EXPECT_THAT(action(env_)->Execute(ctx_, Group(), Json(5)),
+                StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::backupitemactions
