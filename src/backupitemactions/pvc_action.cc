@@ -43,7 +43,9 @@ void RaiseRequest(int64_t restore_size_bytes, Json& pvc) {
 // The claim as it is archived, in stock Velero's words: both sides restore it.
 Json ArchivedClaim(Json pvc, const velero::Backup& backup, const csi::TakenSnapshot& taken) {
   const std::string name = csi::Name(taken.snapshot);
-  SetJson(pvc, {"metadata", "labels", velero::kVolumeSnapshotNameLabel}, name);
+  // Readers go by the annotation. The snapshot controller's names for members fit no label.
+  SetJson(pvc, {"metadata", "labels", velero::kVolumeSnapshotNameLabel},
+          velero::ValidLabelValue(name));
   SetJson(pvc, {"metadata", "labels", velero::kBackupNameLabel},
           velero::ValidLabelValue(backup.name));
   SetJson(pvc, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, name);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,7 +119,9 @@ TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
     const Result result = Execute(i);
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    const std::string snapshot = csi::Label(*result->item, velero::kVolumeSnapshotNameLabel);
+    const std::string snapshot =
+        csi::Annotation(*result->item, velero::kVolumeSnapshotNameAnnotation);
+    EXPECT_THAT(csi::Label(*result->item, velero::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
     EXPECT_THAT(
         result->additional_items,
         ElementsAre(velero::ResourceIdentifier{"groupsnapshot.storage.k8s.io",

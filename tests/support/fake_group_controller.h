@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <set>
@@ -35,7 +36,8 @@ class FakeGroupController {
   std::string member_error;  // status.error of the second member, which is not known then
   std::string left_out;      // the driver's list lacks this volume handle
   std::string class_policy = "Delete";
-  std::string version = "v1";  // of objects and owner references
+  std::string version = "v1";             // of objects and owner references
+  std::string controller_version = "v1";  // that the controller was compiled with
   std::string list = "volumeSnapshotInfoList";
   int64_t restore_size_bytes = 64 << 20;
   std::string cut_at = "2023-11-14T22:13:20Z";
@@ -275,11 +277,6 @@ class FakeGroupController {
       }
     }
   }
-
- public:
-  std::string controller_version = "v1";  // that the controller was compiled with
-
- private:
   // The sidecar: asks the driver where the policy says so, and lets go.
   void EndContent(const std::string& name) {
     const k8s::ObjectKey key = csi::GroupContentKey(version, name);
