@@ -136,11 +136,9 @@ class GroupMaker {
     if (status.ok()) {
       status = AwaitContent(waiter, taken);
     }
-    std::map<std::string, Json> snapshots;
-    if (status.ok()) {
-      status = AwaitMembers(waiter, taken.group, snapshots);
-    }
     RETURN_IF_ERROR(Blame(word_.AddTo(status)));
+    std::map<std::string, Json> snapshots;
+    RETURN_IF_ERROR(AwaitMembers(waiter, taken.group, snapshots));
     for (const GroupClaim& member : planned_) {
       ASSIGN_OR_RETURN(taken.members[member.uid], Adopt(member, snapshots[member.name]));
     }

@@ -206,8 +206,10 @@ absl::Status TryRetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api
   RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, key, {.uid = Uid(group), .resource_version = ""})));
   // Those that a controller of another version made are members to nobody but us.
   for (const Json& member : members) {
-    RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(member), Name(member)),
-                                          {.uid = Uid(member), .resource_version = ""})));
+    if (GroupOwnerApiVersion(member) != GetString(group, {"apiVersion"})) {
+      RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(member), Name(member)),
+                                            {.uid = Uid(member), .resource_version = ""})));
+    }
   }
   return absl::OkStatus();
 }
