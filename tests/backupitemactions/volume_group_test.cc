@@ -58,7 +58,7 @@ class VolumeGroupTest : public ActionTest {
               {{"metadata", {{"name", volume}}},
                {"spec",
                 {{"capacity", {{"storage", "1Gi"}}},
-                 {"csi", {{"driver", driver}, {"volumeHandle", absl::StrCat("volume-", i)}}}}}});
+                 {"csi", {{"driver", driver}, {"volumeHandle", absl::StrCat("member-", i)}}}}}});
     Json claim = {{"metadata",
                    {{"name", Name(i)},
                     {"namespace", "app"},
@@ -188,8 +188,8 @@ TEST_P(LeftOutTest, TheOthersAreCutWithoutIt) {
   Change(1, GetParam().change);
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(Group()),
-              ElementsAre(csi::GroupClaim{"data-0", "uid-0", "volume-0"},
-                          csi::GroupClaim{"data-2", "uid-2", "volume-2"}));
+              ElementsAre(csi::GroupClaim{"data-0", "uid-0", "member-0"},
+                          csi::GroupClaim{"data-2", "uid-2", "member-2"}));
   EXPECT_THAT(groups_.driver_groups().begin()->second, SizeIs(2));
   ExpectNoMarks();
 }
@@ -399,7 +399,7 @@ TEST_F(VolumeGroupTest, BackupAndClaimMayNameTheClass) {
 // The driver is asked once, not once for each claim.
 TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
   groups_.gives_handle = false;
-  groups_.error = "rpc error: code = Internal desc = volume-1 is offline";
+  groups_.error = "rpc error: code = Internal desc = member-1 is offline";
   const absl::Time before = clock_.Now();
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Execute(i), StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -617,8 +617,8 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
   EXPECT_EQ((*members)[1],
             (Json{{"claim", "data-1"},
                   {"claimUid", "uid-1"},
-                  {"volumeHandle", "volume-1"},
-                  {"snapshotHandle", groups_.MemberHandle(csi::Uid(Group()), "volume-1")}}));
+                  {"volumeHandle", "member-1"},
+                  {"snapshotHandle", groups_.MemberHandle(csi::Uid(Group()), "member-1")}}));
   EXPECT_EQ(csi::Annotation(*result->item, velero::kDeletionPolicyAnnotation), "Delete");
   EXPECT_EQ(csi::Annotation(*result->item, velero::kDriverNameAnnotation), "d.example.com");
 
