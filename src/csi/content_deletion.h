@@ -42,10 +42,6 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
                                                       const velero::Backup& backup,
                                                       absl::Duration wait);
 
-// Whether a claim in the VolumeSnapshot's namespace has it as its data source and is not bound yet.
-absl::StatusOr<bool> FillsClaim(const CallContext& ctx, const Environment& env,
-                                const Json& snapshot);
-
 // The name of the temporary content that deletes this snapshot. Pure.
 std::string DeletionContentName(absl::string_view driver, absl::string_view handle);
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/content_deletion.h"
+#include "csi/backup_contents.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"

@@ -1,5 +1,9 @@
 #include "csi/static_content.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
@@ -18,6 +22,21 @@ bool EraseEntry(Json& object, absl::string_view map, absl::string_view key) {
     return false;
   }
   EraseJson(object, {"metadata", map, key});
+  return true;
+}
+
+bool StripFinalizer(Json& object, absl::string_view finalizer) {
+  const Json* const found = FindJson(object, {"metadata", "finalizers"});
+  if (found == nullptr || !found->is_array()) {
+    return false;
+  }
+  Json kept = Json::array();
+  std::copy_if(found->begin(), found->end(), std::back_inserter(kept),
+               [finalizer](const Json& one) { return one != std::string(finalizer); });
+  if (kept.size() == found->size()) {
+    return false;
+  }
+  SetJson(object, {"metadata", "finalizers"}, std::move(kept));
   return true;
 }
 
@@ -100,13 +119,16 @@ std::string ClassOfDriver(const std::vector<Json>& classes, absl::string_view dr
 bool StripMarks(Json& object) {
   bool changed = false;
   for (absl::string_view key :
-       {kBeingCreatedAnnotation, kBeingDeletedAnnotation, velero::kMustIncludeAnnotation}) {
+       {kBeingCreatedAnnotation, kBeingDeletedAnnotation, velero::kMustIncludeAnnotation,
+        velero::kGroupHandleOfMemberAnnotation, velero::kGroupSnapshotHandleAnnotation,
+        velero::kGroupNameLabel}) {
     changed |= EraseEntry(object, "annotations", key);
   }
-  for (absl::string_view key : {velero::kCsiDeltaLabel, velero::kBackupUidLabel}) {
+  for (absl::string_view key :
+       {velero::kCsiDeltaLabel, velero::kBackupUidLabel, velero::kGroupNameLabel}) {
     changed |= EraseEntry(object, "labels", key);
   }
-  return changed;
+  return StripFinalizer(object, velero::kSnapshotInGroupFinalizer) || changed;
 }
 
 absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_name,

@@ -52,8 +52,9 @@ absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_na
                                absl::string_view snapshot_namespace, Json& content);
 
 // Removes from archived metadata what makes trouble when it comes back: the snapshot controller's
-// progress marks, and the labels by which we find the volume snapshots of a running backup. Returns
-// whether anything was there. Pure.
+// progress marks, the labels by which we find the volume snapshots of a running backup, and what
+// says that a volume snapshot is a member of a group: the finalizer of members would never go where
+// the group does not live. Returns whether anything was there. Pure.
 bool StripMarks(Json& object);
 
 // All VolumeSnapshotClasses; an empty list where the kind is not served.

@@ -13,8 +13,13 @@ namespace csidelta::deleteitemactions {
 // VolumeSnapshots: one that the backup left in the cluster goes, with the driver's snapshot.
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
 
-// Contents: afterwards the driver holds no snapshot of the backup.
+// Contents: afterwards the driver holds no snapshot of the backup. Members of a group that we took
+// are left to the next.
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotContentAction(
+    const csi::Environment& env);
+
+// Contents of groups: afterwards the driver holds no group of the backup, and none of its members.
+std::unique_ptr<velero::DeleteItemAction> MakeVolumeGroupSnapshotContentAction(
     const csi::Environment& env);
 
 // DataUploads of our data mover: it is asked to delete what they brought into the bucket.

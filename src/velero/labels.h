@@ -104,6 +104,9 @@ inline constexpr char kGroupDeletionSecretNameAnnotation[] =
     "groupsnapshot.storage.kubernetes.io/deletion-secret-name";
 inline constexpr char kGroupDeletionSecretNamespaceAnnotation[] =
     "groupsnapshot.storage.kubernetes.io/deletion-secret-namespace";
+// The group controller's, on the VolumeSnapshotContent of a member: the group's handle.
+inline constexpr char kGroupHandleOfMemberAnnotation[] =
+    "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle";
 // Tells the sidecar that the deletion of a VolumeGroupSnapshotContent is meant.
 inline constexpr char kGroupBeingDeletedAnnotation[] =
     "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-deleted";

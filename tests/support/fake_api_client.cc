@@ -222,6 +222,11 @@ bool FakeApiClient::HasStatusSubresource(const std::string& plural) const {
   return found != status_subresource_.end() && found->second;
 }
 
+bool FakeApiClient::Serves(const ResourceType& type) const {
+  const auto version = served_versions_.find(type.plural);
+  return version == served_versions_.end() || version->second == type.version;
+}
+
 std::string FakeApiClient::NextUid() {
   return absl::StrFormat("00000000-0000-4000-8000-%012d", ++uids_);
 }
@@ -277,9 +282,7 @@ absl::StatusOr<Json> FakeApiClient::Get(const CallContext& ctx, const ObjectKey&
   RETURN_IF_ERROR(admission.lost_answer);
   std::scoped_lock lock(mutex_);
   const Json* found = FindLocked({key.type.group, key.type.plural}, {key.namespace_name, key.name});
-  const auto version = served_versions_.find(key.type.plural);
-  const bool served = version == served_versions_.end() || version->second == key.type.version;
-  if (found == nullptr || !served) {
+  if (found == nullptr || !Serves(key.type)) {
     return absl::NotFoundError(absl::StrCat("get ", ToString(key), ": not found"));
   }
   Json object = *found;
@@ -298,6 +301,9 @@ absl::StatusOr<k8s::ObjectList> FakeApiClient::List(const CallContext& ctx,
   const std::string what = absl::StrCat("list ", ToString(type));
   RETURN_IF_ERROR(Annotate(CheckFieldSelector(type, options.field_selector), what));
   std::scoped_lock lock(mutex_);
+  if (!Serves(type)) {
+    return absl::NotFoundError(what);
+  }
   k8s::ObjectList list{.items = {}, .resource_version = std::to_string(revision_)};
   // Also with nothing stored a malformed selector is an error.
   RETURN_IF_ERROR(Annotate(
@@ -382,6 +388,9 @@ absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const Resourc
   Json created;
   {
     std::scoped_lock lock(mutex_);
+    if (!Serves(type)) {
+      return absl::NotFoundError(what);
+    }
     if (require_namespaces_ && type.namespaced &&
         FindLocked({"", "namespaces"}, {"", std::string(namespace_name)}) == nullptr) {
       return absl::NotFoundError(
@@ -452,7 +461,7 @@ absl::StatusOr<WatchEvent> FakeApiClient::Modify(const ObjectKey& key,
   std::scoped_lock lock(mutex_);
   const Json* found = FindLocked({key.type.group, key.type.plural}, {key.namespace_name, key.name});
   const bool has_status = HasStatusSubresource(key.type.plural);
-  if (found == nullptr || (!subresource.empty() && !has_status)) {
+  if (found == nullptr || (!subresource.empty() && !has_status) || !Serves(key.type)) {
     return absl::NotFoundError("not found");
   }
   Json stored = *found;
@@ -529,7 +538,7 @@ absl::Status FakeApiClient::Delete(const CallContext& ctx, const ObjectKey& key,
     const ObjectName name{key.namespace_name, key.name};
     const Json* stored = FindLocked(type, name);
     const std::string what = absl::StrCat("delete ", ToString(key));
-    if (stored == nullptr) {
+    if (stored == nullptr || !Serves(key.type)) {
       return absl::NotFoundError(absl::StrCat(what, ": not found"));
     }
     RETURN_IF_ERROR(

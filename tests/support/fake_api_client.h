@@ -85,7 +85,7 @@ class FakeApiClient : public k8s::ApiClient {
 
   // The kind is not served any more, as if its CRD were missing: NOT_FOUND.
   void RemoveType(const std::string& plural);
-  // Get knows the kind in this version alone, as a server whose CRD has no other.
+  // The kind is known in this version alone, as to a server whose CRD has no other.
   void ServeVersion(const std::string& plural, const std::string& version);
   // Whether the kind has a status subresource (persistentvolumeclaims, volumesnapshots and the like
   // have by default): then writes to the object leave the status alone, and the other way round.
@@ -174,6 +174,7 @@ class FakeApiClient : public k8s::ApiClient {
   Json Drop(const TypeKey& type, const ObjectName& name);
   const Json* FindLocked(const TypeKey& type, const ObjectName& name) const;
   bool HasStatusSubresource(const std::string& plural) const;
+  bool Serves(const k8s::ResourceType& type) const;
   std::string NextUid();
   std::optional<k8s::WatchEvent> EventFor(const Change& change, const k8s::ResourceType& type,
                                           absl::string_view namespace_name,

@@ -1,0 +1,166 @@
+#include "csi/backup_contents.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "k8s/find.h"
+#include "k8s/wait.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr char kBeingDeletedAnnotation[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
+// Without the right to write a status, the driver's sidecar is given this long to do it.
+constexpr absl::Duration kStatusWait = absl::Seconds(30);
+
+// The VolumeSnapshot that the content is bound to, or that waits to be bound to it.
+absl::StatusOr<std::optional<Json>> FindSnapshot(const CallContext& ctx, const Environment& env,
+                                                 const Json& content) {
+  const std::string uid = GetString(content, {"spec", "volumeSnapshotRef", "uid"});
+  const std::string name = GetString(content, {"spec", "volumeSnapshotRef", "name"});
+  const std::string space = GetString(content, {"spec", "volumeSnapshotRef", "namespace"});
+  if (name.empty() || space.empty()) {
+    return std::optional<Json>();
+  }
+  ASSIGN_OR_RETURN(std::optional<Json> snapshot,
+                   k8s::Find(ctx, env.api, VolumeSnapshotKey(space, name)));
+  if (snapshot.has_value() && !uid.empty() && Uid(*snapshot) != uid) {
+    snapshot.reset();
+  }
+  return snapshot;
+}
+
+bool IsFilledFrom(const Json& claim, const std::string& snapshot_name) {
+  for (const char* field : {"dataSource", "dataSourceRef"}) {
+    if (GetString(claim, {"spec", field, "kind"}) == "VolumeSnapshot" &&
+        GetString(claim, {"spec", field, "name"}) == snapshot_name &&
+        GetString(claim, {"status", "phase"}) != "Bound" && !BeingDeleted(claim)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool FillsOneOf(const std::vector<Json>& claims, const Json& snapshot) {
+  return std::any_of(claims.begin(), claims.end(), [&snapshot](const Json& claim) {
+    return IsFilledFrom(claim, Name(snapshot));
+  });
+}
+
+absl::StatusOr<std::vector<Json>> ListClaims(const CallContext& ctx, const Environment& env,
+                                             const std::string& namespace_name) {
+  ASSIGN_OR_RETURN(k8s::ObjectList claims,
+                   env.api.List(ctx, PersistentVolumeClaimType(), namespace_name, {}));
+  return std::move(claims.items);
+}
+
+// Sets the policy of a content that is deleted next. With Delete it also gets the mark by which the
+// snapshot controller tells the sidecar that deletion is meant, because the controller leaves it
+// out where it sees no VolumeSnapshot.
+absl::Status SetLastPolicy(const CallContext& ctx, const Environment& env, const Json& content,
+                           const std::string& policy) {
+  Json patch = {{"spec", {{"deletionPolicy", policy}}}};
+  if (policy == "Delete") {
+    SetJson(patch, {"metadata", "annotations", kBeingDeletedAnnotation}, "yes");
+  }
+  return k8s::IgnoreNotFound(
+      env.api.Patch(ctx, VolumeSnapshotContentKey(Name(content)), k8s::PatchKind::kMerge, patch, "")
+          .status());
+}
+
+}  // namespace
+
+bool IsRestored(const Json& object) { return !Label(object, velero::kRestoreNameLabel).empty(); }
+
+absl::StatusOr<std::vector<BackupContent>> LookAtContents(const CallContext& ctx,
+                                                          const Environment& env,
+                                                          const std::vector<Json>& contents) {
+  std::map<std::string, std::vector<Json>> claims;  // by namespace
+  std::vector<BackupContent> all;
+  for (const Json& content : contents) {
+    BackupContent one{.content = content, .snapshot = std::nullopt};
+    ASSIGN_OR_RETURN(one.snapshot, FindSnapshot(ctx, env, content));
+    if (one.snapshot.has_value()) {
+      const std::string space = Namespace(*one.snapshot);
+      auto found = claims.find(space);
+      if (found == claims.end()) {
+        ASSIGN_OR_RETURN(std::vector<Json> listed, ListClaims(ctx, env, space));
+        found = claims.emplace(space, std::move(listed)).first;
+      }
+      one.needed = FillsOneOf(found->second, *one.snapshot);
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+absl::Status SetContentPolicy(const CallContext& ctx, const Environment& env, const Json& content,
+                              const std::string& policy) {
+  return k8s::IgnoreNotFound(env.api
+                                 .Patch(ctx, VolumeSnapshotContentKey(Name(content)),
+                                        k8s::PatchKind::kMerge,
+                                        Json{{"spec", {{"deletionPolicy", policy}}}}, "")
+                                 .status());
+}
+
+absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
+                           const BackupContent& content, const std::string& policy) {
+  RETURN_IF_ERROR(SetLastPolicy(ctx, env, content.content, policy));
+  if (content.snapshot.has_value()) {
+    const Json& snapshot = *content.snapshot;
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(
+        env.api.Delete(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
+                       {.uid = Uid(snapshot), .resource_version = ""})));
+  }
+  return k8s::IgnoreNotFound(env.api.Delete(ctx, VolumeSnapshotContentKey(Name(content.content)),
+                                            {.uid = Uid(content.content), .resource_version = ""}));
+}
+
+absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
+                         const std::string& field, const std::string& handle) {
+  const Json patch = {{"status", {{field, handle}}}};
+  const absl::Status written =
+      env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "status").status();
+  if (!absl::IsPermissionDenied(written)) {
+    return k8s::IgnoreNotFound(written);
+  }
+  const absl::Status seen = k8s::WaitFor(ctx.WithTimeout(kStatusWait), env.api, key,
+                                         [&field](const Json* object) -> absl::StatusOr<bool> {
+                                           return object == nullptr ||
+                                                  !GetString(*object, {"status", field}).empty() ||
+                                                  !ErrorMessage(*object).empty();
+                                         });
+  return Annotate(seen, absl::StrCat("wait for the sidecar to take up ", handle));
+}
+
+absl::StatusOr<bool> AwaitGone(const CallContext& ctx, const Environment& env,
+                               const k8s::ObjectKey& key, absl::Duration wait) {
+  const absl::Status status =
+      k8s::WaitFor(ctx.WithTimeout(wait), env.api, key,
+                   [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; });
+  if (absl::IsDeadlineExceeded(status)) {
+    RETURN_IF_ERROR(ctx.Check());
+    return false;
+  }
+  RETURN_IF_ERROR(status);
+  return true;
+}
+
+std::string LastError(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key) {
+  const absl::StatusOr<Json> object = env.api.Get(ctx, key);
+  return object.ok() ? ErrorMessage(*object) : "";
+}
+
+absl::StatusOr<bool> FillsClaim(const CallContext& ctx, const Environment& env,
+                                const Json& snapshot) {
+  ASSIGN_OR_RETURN(const std::vector<Json> claims, ListClaims(ctx, env, Namespace(snapshot)));
+  return FillsOneOf(claims, snapshot);
+}
+
+}  // namespace csidelta::csi

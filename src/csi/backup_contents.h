@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+#include "k8s/api_client.h"
+
+// What deleting a backup does to the VolumeSnapshotContents that it left in the cluster or that
+// restores of it made.
+namespace csidelta::csi {
+
+// Such a content, and who stands at its other end.
+struct BackupContent {
+  Json content;
+  std::optional<Json> snapshot;  // the VolumeSnapshot that is bound to it, or waits to be
+  bool needed = false;           // a claim is still being filled from that
+};
+
+// Whether a restore made the object: Velero labels everything that it restores. Pure.
+bool IsRestored(const Json& object);
+
+// Looks at each of `contents`: up to one request for each, and one for each namespace of theirs.
+absl::StatusOr<std::vector<BackupContent>> LookAtContents(const CallContext& ctx,
+                                                          const Environment& env,
+                                                          const std::vector<Json>& contents);
+
+// Sets what becomes of the driver's snapshot when the content goes. OK when it is gone.
+absl::Status SetContentPolicy(const CallContext& ctx, const Environment& env, const Json& content,
+                              const std::string& policy);
+
+// Removes content and VolumeSnapshot; `policy`, "Delete" or "Retain", says whether the driver's
+// snapshot goes with them. OK when they are gone. Does not wait for the driver.
+absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
+                           const BackupContent& content, const std::string& policy);
+
+// Writes the driver's handle into the status of an object made for what the driver has: into
+// status.<field>, where the sidecar reads what it is to delete. Writing it here leaves no moment in
+// which a deletion would be lost, and needs no sidecar to be up. Without the right to write a
+// status, waits half a minute for the sidecar to do it. OK when the object is gone.
+absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
+                         const std::string& field, const std::string& handle);
+
+// Waits until there is no such object; false when it still stands after `wait`.
+absl::StatusOr<bool> AwaitGone(const CallContext& ctx, const Environment& env,
+                               const k8s::ObjectKey& key, absl::Duration wait);
+
+// What the driver's sidecar last said about an object, for a log line; "" when it is not known.
+std::string LastError(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key);
+
+// Whether a claim in the VolumeSnapshot's namespace has it as its data source and is not bound yet.
+absl::StatusOr<bool> FillsClaim(const CallContext& ctx, const Environment& env,
+                                const Json& snapshot);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,326 @@
+#include "csi/group_deletion.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/backup_contents.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "csi/static_group.h"
+#include "k8s/find.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr int kNameHashDigits = 32;
+constexpr char kNamePrefix[] = "csi-delta-delete-group-";
+
+// One group of the driver's that has to go.
+struct Group {
+  std::string version;  // of the kinds
+  std::string driver;
+  std::string handle;
+  std::set<std::string> member_handles;
+  std::string group_name;  // of the original VolumeGroupSnapshot
+  std::string backup_label;
+};
+
+std::string Describe(const Group& group) {
+  return absl::StrCat("group ", group.handle, " of driver ", group.driver);
+}
+
+k8s::ObjectKey ContentKey(const Group& group, std::string name) {
+  return {.type = VolumeGroupSnapshotContentType(group.version),
+          .namespace_name = "",
+          .name = std::move(name)};
+}
+
+std::string TemporaryName(const Group& group) {
+  return GroupDeletionContentName(group.driver, group.handle);
+}
+
+std::set<std::string> HandlesOf(const std::vector<GroupMember>& members) {
+  std::set<std::string> handles;
+  std::transform(members.begin(), members.end(), std::inserter(handles, handles.end()),
+                 [](const GroupMember& member) { return member.snapshot_handle; });
+  return handles;
+}
+
+// An original of the group, or what a restore of the backup made.
+bool BelongsToBackup(const Json& object, const Group& group) {
+  const std::string name_of_group = Label(object, velero::kGroupNameLabel);
+  return (!group.group_name.empty() && name_of_group == group.group_name) ||
+         (Label(object, velero::kBackupNameLabel) == group.backup_label &&
+          (IsRestored(object) || !Label(object, velero::kRestoreUidLabel).empty()));
+}
+
+absl::StatusOr<std::vector<Json>> ListOwnedGroupContents(const CallContext& ctx,
+                                                         const Environment& env,
+                                                         const Group& group) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
+                   env.api.List(ctx, VolumeGroupSnapshotContentType(group.version), "", {}));
+  std::vector<Json> owned;
+  for (const Json& content : contents.items) {
+    if (GetString(content, {"spec", "driver"}) == group.driver &&
+        GroupHandleOf(content) == group.handle && Name(content) != TemporaryName(group) &&
+        BelongsToBackup(content, group)) {
+      owned.push_back(content);
+    }
+  }
+  return owned;
+}
+
+absl::StatusOr<std::vector<BackupContent>> LookAtMembers(const CallContext& ctx,
+                                                         const Environment& env,
+                                                         const Group& group) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
+                   env.api.List(ctx, VolumeSnapshotContentType(), "", {}));
+  std::vector<Json> owned;
+  for (const Json& content : contents.items) {
+    if (GetString(content, {"spec", "driver"}) == group.driver &&
+        group.member_handles.contains(HandleOf(content)) && BelongsToBackup(content, group)) {
+      owned.push_back(content);
+    }
+  }
+  return LookAtContents(ctx, env, owned);
+}
+
+bool OneIsNeeded(const std::vector<BackupContent>& members) {
+  return std::any_of(members.begin(), members.end(),
+                     [](const BackupContent& member) { return member.needed; });
+}
+
+// The VolumeGroupSnapshot that the content is bound to, or that waits to be bound to it.
+absl::StatusOr<std::optional<Json>> FindGroupSnapshot(const CallContext& ctx,
+                                                      const Environment& env, const Group& group,
+                                                      const Json& content) {
+  const std::string uid = GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"});
+  const std::string name = GetString(content, {"spec", "volumeGroupSnapshotRef", "name"});
+  const std::string space = GetString(content, {"spec", "volumeGroupSnapshotRef", "namespace"});
+  if (name.empty() || space.empty()) {
+    return std::optional<Json>();
+  }
+  ASSIGN_OR_RETURN(
+      std::optional<Json> snapshot,
+      k8s::Find(
+          ctx, env.api,
+          {.type = VolumeGroupSnapshotType(group.version), .namespace_name = space, .name = name}));
+  const bool names_it =
+      snapshot.has_value() &&
+      (uid.empty() ? GetString(*snapshot, {"spec", "source", "volumeGroupSnapshotContentName"}) ==
+                         Name(content)
+                   : Uid(*snapshot) == uid);
+  if (!names_it) {
+    snapshot.reset();
+  }
+  return snapshot;
+}
+
+// Removes a content and its VolumeGroupSnapshot; the driver keeps the group.
+absl::Status RemoveGroupContent(const CallContext& ctx, const Environment& env, const Group& group,
+                                const Json& content) {
+  ASSIGN_OR_RETURN(const std::optional<Json> snapshot, FindGroupSnapshot(ctx, env, group, content));
+  Json patch = {{"spec", {{"deletionPolicy", "Retain"}}}};
+  SetJson(patch, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
+  const k8s::ObjectKey key = ContentKey(group, Name(content));
+  RETURN_IF_ERROR(
+      k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+  if (snapshot.has_value()) {
+    RETURN_IF_ERROR(
+        k8s::IgnoreNotFound(env.api.Delete(ctx,
+                                           {.type = VolumeGroupSnapshotType(group.version),
+                                            .namespace_name = Namespace(*snapshot),
+                                            .name = Name(*snapshot)},
+                                           {.uid = Uid(*snapshot), .resource_version = ""})));
+  }
+  return k8s::IgnoreNotFound(
+      env.api.Delete(ctx, key, {.uid = Uid(content), .resource_version = ""}));
+}
+
+// The group before its members: while it lives they cannot go.
+absl::Status RemoveOwned(const CallContext& ctx, const Environment& env, const Group& group,
+                         const std::vector<BackupContent>& members) {
+  ASSIGN_OR_RETURN(const std::vector<Json> contents, ListOwnedGroupContents(ctx, env, group));
+  for (const Json& content : contents) {
+    RETURN_IF_ERROR(RemoveGroupContent(ctx, env, group, content));
+  }
+  for (const BackupContent& member : members) {
+    RETURN_IF_ERROR(RemoveContent(ctx, env, member, "Retain"));
+  }
+  return absl::OkStatus();
+}
+
+// Makes the temporary content, or gives the one that is there the Secret that is right now.
+absl::Status EnsureTemporaryContent(const CallContext& ctx, const Environment& env,
+                                    const Group& group, const Json& archived_content,
+                                    const std::vector<Json>& classes) {
+  const Json* const group_class = GroupClassOf(
+      classes, group.driver, GetString(archived_content, {"spec", "volumeGroupSnapshotClassName"}));
+  const StaticGroup content = {
+      .version = group.version,
+      .name = TemporaryName(group),
+      .driver = group.driver,
+      .handle = group.handle,
+      .member_handles = {group.member_handles.begin(), group.member_handles.end()},
+      .group_namespace = env.velero_namespace,
+      .group_name = TemporaryName(group),
+      .deletion_policy = "Delete",
+      .class_name = group_class == nullptr ? "" : Name(*group_class),
+      .labels = {{velero::kCsiDeltaLabel, env.velero_namespace},
+                 {velero::kBackupNameLabel, group.backup_label},
+                 {velero::kGroupNameLabel, group.group_name}},
+      .annotations = GroupDeletionSecret(archived_content, group_class),
+      // Nothing is bound to it, so the snapshot controller would not protect it.
+      .finalizers = {velero::kGroupContentBoundProtectionFinalizer}};
+  const absl::Status created =
+      env.api
+          .Create(ctx, VolumeGroupSnapshotContentType(group.version), "", MakeStaticGroup(content))
+          .status();
+  if (!absl::IsAlreadyExists(created) || content.annotations.empty()) {
+    return absl::IsAlreadyExists(created) ? absl::OkStatus() : created;
+  }
+  Json patch;
+  SetJson(patch, {"metadata", "annotations"}, content.annotations);
+  return k8s::IgnoreNotFound(
+      env.api.Patch(ctx, ContentKey(group, content.name), k8s::PatchKind::kMerge, patch, "")
+          .status());
+}
+
+absl::Status DeleteTemporaryContent(const CallContext& ctx, const Environment& env,
+                                    const Group& group) {
+  const k8s::ObjectKey key = ContentKey(group, TemporaryName(group));
+  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", group.handle));
+  return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {}));
+}
+
+// What the archive says; nothing when the backup did not make the group.
+std::optional<Group> ReadArchived(const Json& content, const velero::Backup& backup) {
+  Group group = {.version = "",
+                 .driver = GetString(content, {"spec", "driver"}),
+                 .handle = ArchivedGroupHandle(content),
+                 .member_handles = HandlesOf(ArchivedMembers(content)),
+                 .group_name = Label(content, velero::kGroupNameLabel),
+                 .backup_label = velero::ValidLabelValue(backup.name)};
+  if (group.group_name.empty() || IsRestored(content) ||
+      Label(content, velero::kBackupNameLabel) != group.backup_label || group.driver.empty() ||
+      group.handle.empty()) {
+    return std::nullopt;
+  }
+  if (group.member_handles.empty()) {
+    CSIDELTA_LOG(kWarn, "the archive names no member of the group: the driver cannot be asked",
+                 {"driver", group.driver}, {"group_snapshot_handle", group.handle},
+                 {"backup", backup.name});
+    return std::nullopt;
+  }
+  return group;
+}
+
+// Finishes what one temporary content stands for. Returns whether it was time.
+absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, const Group& group) {
+  ASSIGN_OR_RETURN(const std::vector<BackupContent> members, LookAtMembers(ctx, env, group));
+  if (OneIsNeeded(members)) {
+    return false;
+  }
+  RETURN_IF_ERROR(RemoveOwned(ctx, env, group, members));
+  RETURN_IF_ERROR(DeleteTemporaryContent(ctx, env, group));
+  return true;
+}
+
+}  // namespace
+
+std::string GroupDeletionContentName(absl::string_view driver, absl::string_view handle) {
+  return absl::StrCat(kNamePrefix,
+                      Sha256Hex(absl::StrCat(driver, "/", handle)).substr(0, kNameHashDigits));
+}
+
+bool IsMemberOfOurs(const Json& content) {
+  return !Label(content, velero::kGroupNameLabel).empty() && !IsRestored(content);
+}
+
+absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const Environment& env,
+                                                   const Json& archived_content,
+                                                   const velero::Backup& backup,
+                                                   absl::Duration wait) {
+  std::optional<Group> group = ReadArchived(archived_content, backup);
+  if (!group.has_value()) {
+    return DeletionResult::kNothing;
+  }
+  const auto failed = [&group](const absl::Status& status) {
+    return Annotate(status, absl::StrCat("delete ", Describe(*group)));
+  };
+  const absl::StatusOr<GroupKinds> kinds = FindGroupKinds(ctx, env.api);
+  RETURN_IF_ERROR(failed(kinds.status()));
+  group->version = kinds->version;
+  const absl::StatusOr<std::vector<BackupContent>> members = LookAtMembers(ctx, env, *group);
+  RETURN_IF_ERROR(failed(members.status()));
+  RETURN_IF_ERROR(
+      failed(EnsureTemporaryContent(ctx, env, *group, archived_content, kinds->classes)));
+  if (OneIsNeeded(*members)) {
+    CSIDELTA_LOG(kInfo, "a claim is still being filled from the group: deleted later",
+                 {"driver", group->driver}, {"group_snapshot_handle", group->handle});
+    return DeletionResult::kDeferred;
+  }
+  RETURN_IF_ERROR(failed(RemoveOwned(ctx, env, *group, *members)));
+  RETURN_IF_ERROR(failed(DeleteTemporaryContent(ctx, env, *group)));
+  const k8s::ObjectKey key = ContentKey(*group, TemporaryName(*group));
+  ASSIGN_OR_RETURN(const bool gone, AwaitGone(ctx, env, key, wait));
+  if (!gone) {
+    CSIDELTA_LOG(kWarn, "the driver has not deleted the group yet and will be asked again",
+                 {"driver", group->driver}, {"group_snapshot_handle", group->handle},
+                 {"volume_group_snapshot_content", key.name},
+                 {"last_error", LastError(ctx, env, key)});
+    return DeletionResult::kInProgress;
+  }
+  return DeletionResult::kGone;
+}
+
+absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environment& env) {
+  for (const char* const version : {"v1", "v1beta2", "v1beta1"}) {
+    const absl::StatusOr<k8s::ObjectList> contents = env.api.List(
+        ctx, VolumeGroupSnapshotContentType(version), "",
+        {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=", env.velero_namespace),
+         .field_selector = ""});
+    if (absl::IsNotFound(contents.status())) {
+      continue;
+    }
+    RETURN_IF_ERROR(contents.status());
+    int finished = 0;
+    for (const Json& content : contents->items) {
+      if (!absl::StartsWith(Name(content), kNamePrefix) || BeingDeleted(content)) {
+        continue;
+      }
+      const Group group = {.version = version,
+                           .driver = GetString(content, {"spec", "driver"}),
+                           .handle = GroupHandleOf(content),
+                           .member_handles = HandlesOf(GroupMembers(content)),
+                           .group_name = Label(content, velero::kGroupNameLabel),
+                           .backup_label = Label(content, velero::kBackupNameLabel)};
+      if (Name(content) != TemporaryName(group)) {
+        continue;
+      }
+      const absl::StatusOr<bool> done = Finish(ctx, env, group);
+      if (!done.ok()) {
+        RETURN_IF_ERROR(ctx.Check());
+        CSIDELTA_LOG(kWarn, "the deletion of a group could not be finished",
+                     {"driver", group.driver}, {"group_snapshot_handle", group.handle},
+                     {"error", done.status().ToString()});
+      }
+      finished += done.ok() && *done ? 1 : 0;
+    }
+    return finished;
+  }
+  return 0;
+}
+
+}  // namespace csidelta::csi

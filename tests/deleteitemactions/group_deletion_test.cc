@@ -1,0 +1,489 @@
+#include "csi/group_deletion.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "deleteitemactions/actions.h"
+#include "tests/support/fake_group_sidecar.h"
+#include "tests/support/group_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::deleteitemactions {
+namespace {
+
+using csi::VolumeSnapshotContentType;
+using csi::VolumeSnapshotType;
+using support::ActionBed;
+using support::FakeApiClient;
+using support::FakeGroupSidecar;
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::MakeGroupContentObject;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+k8s::ResourceType GroupContents() { return csi::VolumeGroupSnapshotContentType("v1"); }
+k8s::ResourceType Groups() { return csi::VolumeGroupSnapshotType("v1"); }
+
+const support::Strings kOfRestore = {{velero::kBackupNameLabel, "nightly"},
+                                     {velero::kRestoreNameLabel, "r1"}};
+
+// What a restore made of member `n`: bound, in namespace "shop-2".
+void SeedRestoredMember(FakeApiClient& api, int n) {
+  const std::string name = absl::StrCat("restored-", n);
+  Json snapshot = support::MakeSnapshotObject("shop-2", name, name, kOfRestore);
+  SetJson(snapshot, {"spec", "source"}, Json{{"volumeSnapshotContentName", name}});
+  api.Seed(VolumeSnapshotType(), snapshot);
+  Json content =
+      support::MakeContentObject(name, "shop-2", name, absl::StrCat("handle-", n), kOfRestore);
+  SetJson(content, {"spec", "source"}, Json{{"snapshotHandle", absl::StrCat("handle-", n)}});
+  SetJson(content, {"spec", "deletionPolicy"}, "Retain");
+  api.Seed(VolumeSnapshotContentType(), content);
+}
+
+// What a restore made of the group, with the settings that ask for it.
+void SeedRestoredGroup(FakeApiClient& api) {
+  Json group = support::MakeObject("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshot",
+                                   "shop-2", "restored", kOfRestore);
+  SetJson(group, {"metadata", "uid"}, "restored-uid");
+  SetJson(group, {"spec", "source", "volumeGroupSnapshotContentName"}, "restored");
+  api.Seed(Groups(), group);
+  Json content = MakeGroupContentObject();
+  SetJson(content, {"metadata", "name"}, "restored");
+  SetJson(content, {"metadata", "uid"}, "restored-content-uid");
+  SetJson(content, {"metadata", "labels"},
+          support::Strings{{velero::kBackupNameLabel, "nightly"},
+                           {velero::kRestoreUidLabel, "restore-uid"}});
+  SetJson(content, {"metadata", "finalizers"},
+          Json::array({velero::kGroupContentBoundProtectionFinalizer}));
+  SetJson(content, {"spec", "source"},
+          Json{{"groupSnapshotHandles",
+                {{"volumeGroupSnapshotHandle", support::kGroupHandle},
+                 {"volumeSnapshotHandles", {"handle-1", "handle-2"}}}}});
+  SetJson(content, {"spec", "deletionPolicy"}, "Retain");
+  SetJson(content, {"spec", "volumeGroupSnapshotRef"},
+          Json{{"namespace", "shop-2"}, {"name", "restored"}, {"uid", "restored-uid"}});
+  api.Seed(GroupContents(), content);
+}
+
+void SeedClaim(FakeApiClient& api, const std::string& phase, const std::string& source) {
+  Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop-2", "data");
+  SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", source}});
+  SetJson(claim, {"status", "phase"}, phase);
+  api.Seed(csi::PersistentVolumeClaimType(), claim);
+}
+
+class GroupDeletionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
+    log().clear();
+    bed_.clock.SetAutoAdvance(true);
+    sidecar_.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}, {"other", {"x"}}};
+  }
+  void TearDown() override { SetLogSink(nullptr); }
+
+  static std::string& log() {
+    static std::string text;
+    return text;
+  }
+
+  absl::Status Delete(const Json& archived) {
+    return MakeVolumeGroupSnapshotContentAction(bed_.env)->Execute(
+        bed_.ctx, archived, support::MakeBackupObject("nightly", "Deleting"));
+  }
+
+  bool DriverHoldsGroup() const { return sidecar_.groups.contains(support::kGroupHandle); }
+
+  // What was deleted through the API, in order.
+  std::vector<std::string> Deleted() {
+    std::vector<std::string> names;
+    for (const support::ApiCall& call : bed_.api.calls()) {
+      if (call.verb == "delete") {
+        names.push_back(call.plural + " " + call.name);
+      }
+    }
+    return names;
+  }
+
+  ActionBed bed_;
+  FakeGroupSidecar sidecar_{bed_.api};
+};
+
+TEST_F(GroupDeletionTest, TheDriverHoldsTheGroupNoMore) {
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+  EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_TRUE(sidecar_.groups.contains("other"));
+  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
+}
+
+TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
+  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+                support::MakeGroupClassObject("other", "other.driver", "foreign"));
+  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+                support::MakeGroupClassObject("fast-groups", support::kDriver));
+  Json made;
+  Json at_its_end;
+  bed_.api.OnCreate("volumegroupsnapshotcontents",
+                    [&made](FakeApiClient&, const Json& object) { made = object; });
+  bed_.api.OnEvent("volumegroupsnapshotcontents",
+                   [&at_its_end](FakeApiClient&, const k8s::WatchEvent& event) {
+                     if (csi::BeingDeleted(event.object)) {
+                       at_its_end = event.object;
+                     }
+                   });
+
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+
+  EXPECT_EQ(csi::Name(made),
+            csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle));
+  const Json source = {{"groupSnapshotHandles",
+                        {{"volumeGroupSnapshotHandle", support::kGroupHandle},
+                         {"volumeSnapshotHandles", {"handle-1", "handle-2"}}}}};
+  EXPECT_EQ(*FindJson(made, {"spec", "source"}), source);
+  EXPECT_EQ(GetString(made, {"spec", "deletionPolicy"}), "Delete");
+  EXPECT_EQ(GetString(made, {"spec", "volumeGroupSnapshotClassName"}), "fast-groups");
+  EXPECT_EQ(GetString(made, {"spec", "volumeGroupSnapshotRef", "uid"}), "");
+  EXPECT_EQ(GetString(made, {"spec", "volumeGroupSnapshotRef", "namespace"}),
+            support::kVeleroNamespace);
+  EXPECT_EQ(*FindJson(made, {"metadata", "finalizers"}),
+            Json::array({velero::kGroupContentBoundProtectionFinalizer}));
+  EXPECT_EQ(GetString(at_its_end, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
+}
+
+TEST_F(GroupDeletionTest, MembersAreNotDeletedOneByOne) {
+  const auto action = MakeVolumeSnapshotContentAction(bed_.env);
+  for (const int n : {1, 2}) {
+    EXPECT_THAT(action->Execute(bed_.ctx, support::MakeMemberContentObject(n),
+                                support::MakeBackupObject("nightly", "Deleting")),
+                IsOk());
+  }
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
+  Json archived = MakeGroupContentObject();
+  SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNameAnnotation}, "old");
+  SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNamespaceAnnotation},
+          "vault");
+  EXPECT_THAT(Delete(archived), IsOk());
+
+  sidecar_.groups[support::kGroupHandle] = {"handle-1", "handle-2"};
+  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+                support::MakeGroupClassObject("a-groups", support::kDriver, "of-another-class"));
+  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+                support::MakeGroupClassObject("fast-groups", support::kDriver,
+                                              "${volumegroupsnapshot.namespace}-key"));
+  EXPECT_THAT(Delete(archived), IsOk());
+  EXPECT_THAT(sidecar_.secrets, ElementsAre("old", "shop-key"));
+}
+
+TEST_F(GroupDeletionTest, AClassThatIsRightedLaterFreesADeletionThatStands) {
+  Json archived = MakeGroupContentObject();
+  SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNameAnnotation}, "old");
+  SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNamespaceAnnotation},
+          "vault");
+  sidecar_.refusal = "the key is not valid any more";
+  EXPECT_THAT(Delete(archived), IsOk());
+  ASSERT_TRUE(DriverHoldsGroup());
+  sidecar_.refusal = "";
+  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+                support::MakeGroupClassObject("fast-groups", support::kDriver, "new"));
+  EXPECT_THAT(Delete(archived), IsOk());
+  EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_THAT(sidecar_.secrets, ElementsAre("new"));
+}
+
+TEST_F(GroupDeletionTest, WhatRestoresMadeGoesFirstTheGroupBeforeItsMembers) {
+  SeedRestoredGroup(bed_.api);
+  SeedRestoredMember(bed_.api, 1);
+  SeedRestoredMember(bed_.api, 2);
+  SeedClaim(bed_.api, "Bound", "restored-1");
+
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+
+  EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+  EXPECT_THAT(
+      Deleted(),
+      ElementsAre("volumegroupsnapshots restored", "volumegroupsnapshotcontents restored",
+                  "volumesnapshots restored-1", "volumesnapshotcontents restored-1",
+                  "volumesnapshots restored-2", "volumesnapshotcontents restored-2",
+                  "volumegroupsnapshotcontents " +
+                      csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle)));
+  EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
+}
+
+TEST_F(GroupDeletionTest, OriginalsThatWereLeftOverGoToo) {
+  bed_.api.Seed(Groups(), support::MakeGroupObject());
+  bed_.api.Seed(GroupContents(), MakeGroupContentObject());
+  for (const int n : {1, 2}) {
+    Json snapshot = support::MakeMemberObject(n);
+    EraseJson(snapshot, {"metadata", "finalizers"});
+    bed_.api.Seed(VolumeSnapshotType(), snapshot);
+    bed_.api.Seed(VolumeSnapshotContentType(), support::MakeMemberContentObject(n));
+  }
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+  EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_EQ(sidecar_.secrets.size(), 1u) << "the driver is asked once";
+  EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
+}
+
+TEST_F(GroupDeletionTest, ContentsOfAnotherHandStay) {
+  Json mine = MakeGroupContentObject();
+  SetJson(mine, {"metadata", "name"}, "mine");
+  SetJson(mine, {"metadata", "labels"}, support::Strings{});
+  bed_.api.Seed(GroupContents(), mine);
+  Json of_another_backup = support::MakeContentObject(
+      "theirs", "shop-2", "theirs", "handle-1",
+      {{velero::kBackupNameLabel, "weekly"}, {velero::kRestoreNameLabel, "r2"}});
+  bed_.api.Seed(VolumeSnapshotContentType(), of_another_backup);
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+  EXPECT_EQ(bed_.api.All(GroupContents()).size(), 1u);
+  EXPECT_EQ(bed_.api.All(VolumeSnapshotContentType()).size(), 1u);
+}
+
+TEST_F(GroupDeletionTest, LeavesAloneWhatTheBackupDidNotMake) {
+  Json foreign = MakeGroupContentObject();
+  SetJson(foreign, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+  Json of_a_user = MakeGroupContentObject();
+  EraseJson(of_a_user, {"metadata", "labels", velero::kGroupNameLabel});
+  Json restored = MakeGroupContentObject();
+  SetJson(restored, {"metadata", "labels", velero::kRestoreNameLabel}, "r1");
+  Json without_handle = MakeGroupContentObject();
+  EraseJson(without_handle, {"status"});
+  EraseJson(without_handle, {"metadata", "annotations"});
+  Json without_members = MakeGroupContentObject();
+  SetJson(without_members, {"status", "volumeSnapshotInfoList"}, 7);
+  Json wrong_types = MakeGroupContentObject();
+  SetJson(wrong_types, {"spec"}, "text");
+  SetJson(wrong_types, {"status"}, Json::array());
+  for (const Json& content :
+       {foreign, of_a_user, restored, without_handle, without_members, wrong_types}) {
+    EXPECT_THAT(Delete(content), IsOk());
+  }
+  EXPECT_TRUE(DriverHoldsGroup());
+  EXPECT_EQ(bed_.api.CallCount("create", "volumegroupsnapshotcontents"), 0);
+  EXPECT_THAT(log(), HasSubstr("names no member"));
+}
+
+TEST_F(GroupDeletionTest, TheArchivesListOfMembersWillDo) {
+  Json archived = MakeGroupContentObject();
+  EraseJson(archived, {"status"});
+  SetJson(archived, {"metadata", "annotations", velero::kGroupMembersAnnotation},
+          R"([{"snapshotHandle": "handle-1"}, {"snapshotHandle": "handle-2"}, 5, {}])");
+  EXPECT_THAT(Delete(archived), IsOk());
+  EXPECT_FALSE(DriverHoldsGroup());
+}
+
+TEST_F(GroupDeletionTest, AClaimBeingFilledKeepsTheGroupForNow) {
+  SeedRestoredGroup(bed_.api);
+  SeedRestoredMember(bed_.api, 1);
+  SeedRestoredMember(bed_.api, 2);
+  SeedClaim(bed_.api, "Pending", "restored-2");
+
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+  EXPECT_THAT(Deleted(), IsEmpty());
+  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+  EXPECT_TRUE(DriverHoldsGroup());
+
+  SeedClaim(bed_.api, "Bound", "restored-2");
+  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
+  EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
+}
+
+TEST_F(GroupDeletionTest, FinishingTakesOnlyWhatIsOurs) {
+  Json namesake = MakeGroupContentObject();
+  SetJson(namesake, {"metadata", "name"}, "csi-delta-delete-group-1");
+  SetJson(namesake, {"metadata", "labels", velero::kCsiDeltaLabel}, support::kVeleroNamespace);
+  bed_.api.Seed(GroupContents(), namesake);
+  Json of_another_velero = MakeGroupContentObject();
+  SetJson(of_another_velero, {"metadata", "name"},
+          csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle));
+  SetJson(of_another_velero, {"metadata", "labels", velero::kCsiDeltaLabel}, "velero-2");
+  bed_.api.Seed(GroupContents(), of_another_velero);
+  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+  EXPECT_EQ(bed_.api.All(GroupContents()).size(), 2u);
+}
+
+TEST_F(GroupDeletionTest, WithoutTheKindsThereIsNothingToFinishAndNothingCanBeDeleted) {
+  for (const char* plural :
+       {"volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"}) {
+    bed_.api.RemoveType(plural);
+  }
+  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+  EXPECT_THAT(Delete(MakeGroupContentObject()),
+              support::StatusIs(absl::StatusCode::kNotFound, HasSubstr(support::kGroupHandle)));
+}
+
+TEST_F(GroupDeletionTest, ADriverThatRefusesIsNamedAndFinishesLater) {
+  sidecar_.refusal = "volume is busy";
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+  ASSERT_EQ(bed_.api.All(GroupContents()).size(), 1u);
+  EXPECT_TRUE(csi::BeingDeleted(bed_.api.All(GroupContents())[0]));
+  for (const char* part : {support::kGroupHandle, support::kDriver, "volume is busy"}) {
+    EXPECT_THAT(log(), HasSubstr(part));
+  }
+  sidecar_.refusal = "";
+  sidecar_.Resync();
+  EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
+}
+
+TEST_F(GroupDeletionTest, WithoutASidecarTheContentStandsForWhatIsToBeDone) {
+  sidecar_.away = true;
+  const auto action = MakeVolumeGroupSnapshotContentAction(bed_.env);
+  const Json backup = support::MakeBackupObject("nightly", "Deleting");
+  const absl::Time start = bed_.clock.Now();
+  EXPECT_THAT(action->Execute(bed_.ctx, MakeGroupContentObject(), backup), IsOk());
+  const absl::Time first = bed_.clock.Now();
+  EXPECT_THAT(action->Execute(bed_.ctx, MakeGroupContentObject(), backup), IsOk());
+  EXPECT_GE(first - start, absl::Seconds(30));
+  EXPECT_LE(bed_.clock.Now() - first, absl::Seconds(10)) << "a slow driver is waited for once";
+  EXPECT_TRUE(DriverHoldsGroup());
+
+  sidecar_.away = false;
+  sidecar_.Resync();
+  EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
+}
+
+TEST_F(GroupDeletionTest, AnArchiveOfOneVersionIsDeletedWhereAnotherIsServed) {
+  struct Crossing {
+    const char* archived;
+    const char* served;
+  };
+  for (const Crossing& crossing : {Crossing{"v1beta1", "v1"}, Crossing{"v1beta2", "v1"},
+                                   Crossing{"v1", "v1beta1"}, Crossing{"v1", "v1beta2"}}) {
+    ActionBed bed;
+    bed.clock.SetAutoAdvance(true);
+    FakeGroupSidecar sidecar(bed.api);
+    sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+    for (const char* plural :
+         {"volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"}) {
+      bed.api.ServeVersion(plural, crossing.served);
+    }
+    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
+                    bed.ctx, MakeGroupContentObject(crossing.archived),
+                    support::MakeBackupObject("nightly", "Deleting")),
+                IsOk())
+        << crossing.archived << " to " << crossing.served;
+    EXPECT_THAT(sidecar.groups, IsEmpty()) << crossing.archived << " to " << crossing.served;
+    EXPECT_THAT(csi::FinishGroupDeletions(bed.ctx, bed.env), IsOkAndHolds(0));
+  }
+}
+
+TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
+  // The other process runs from beginning to end while this one is between two calls.
+  const int calls = [] {
+    ActionBed bed;
+    FakeGroupSidecar sidecar(bed.api);
+    SeedRestoredGroup(bed.api);
+    SeedRestoredMember(bed.api, 1);
+    EXPECT_THAT(
+        MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
+            bed.ctx, MakeGroupContentObject(), support::MakeBackupObject("nightly", "Deleting")),
+        IsOk());
+    return static_cast<int>(bed.api.calls().size());
+  }();
+  for (int at = 1; at <= calls; ++at) {
+    ActionBed bed;
+    bed.clock.SetAutoAdvance(true);
+    FakeGroupSidecar sidecar(bed.api);
+    sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+    SeedRestoredGroup(bed.api);
+    SeedRestoredMember(bed.api, 1);
+    const Json backup = support::MakeBackupObject("nightly", "Deleting");
+    int count = 0;
+    bed.api.SetInterceptor([&](const support::ApiCall&, const Json*) {
+      if (++count == at) {
+        EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
+                        bed.ctx, MakeGroupContentObject(), backup),
+                    IsOk());
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
+                    bed.ctx, MakeGroupContentObject(), backup),
+                IsOk())
+        << at;
+    EXPECT_THAT(sidecar.groups, IsEmpty()) << at;
+    EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << at;
+    EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), IsEmpty()) << at;
+  }
+}
+
+// Whatever call fails, the group is deleted at once or when Velero asks again.
+TEST_F(GroupDeletionTest, SurvivesAnyFailingCall) {
+  for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
+    for (int call = 1;; ++call) {
+      ActionBed bed;
+      bed.clock.SetAutoAdvance(true);
+      FakeGroupSidecar sidecar(bed.api);
+      sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+      SeedRestoredGroup(bed.api);
+      SeedRestoredMember(bed.api, 1);
+      SeedRestoredMember(bed.api, 2);
+      const auto action = MakeVolumeGroupSnapshotContentAction(bed.env);
+      const Json backup = support::MakeBackupObject("nightly", "Deleting");
+      bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
+      const absl::Status status = action->Execute(bed.ctx, MakeGroupContentObject(), backup);
+      if (!bed.api.sweep_hit()) {
+        EXPECT_GT(call, 15);
+        break;
+      }
+      bed.api.ClearFaults();
+      if (!status.ok()) {
+        EXPECT_THAT(action->Execute(bed.ctx, MakeGroupContentObject(), backup), IsOk()) << call;
+      }
+      EXPECT_THAT(sidecar.groups, IsEmpty()) << call;
+      EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << call;
+      EXPECT_THAT(bed.api.All(Groups()), IsEmpty()) << call;
+      EXPECT_THAT(bed.api.All(VolumeSnapshotType()), IsEmpty()) << call;
+      EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), IsEmpty()) << call;
+    }
+  }
+}
+
+// A call that died before it deleted what it had made, and Velero, which never asks again.
+TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
+  for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
+    bool made = false;
+    for (int call = 1; call < 12; ++call) {
+      ActionBed bed;
+      bed.clock.SetAutoAdvance(true);
+      FakeGroupSidecar sidecar(bed.api);
+      sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+      bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
+      const absl::Status status = MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
+          bed.ctx, MakeGroupContentObject(), support::MakeBackupObject("nightly", "Deleting"));
+      bed.api.ClearFaults();
+      if (!status.ok() && !bed.api.All(GroupContents()).empty()) {
+        made = true;
+        EXPECT_THAT(csi::FinishGroupDeletions(bed.ctx, bed.env), IsOk());
+        EXPECT_THAT(sidecar.groups, IsEmpty()) << call;
+      }
+    }
+    EXPECT_TRUE(made);
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::deleteitemactions

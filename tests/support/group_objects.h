@@ -1,0 +1,104 @@
+#pragma once
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "csi/group_types.h"
+#include "tests/support/snapshot_objects.h"
+#include "velero/labels.h"
+
+// The objects of a volume group of two members, as the archive of the backup "nightly" has them:
+// group "velero-db-1" in namespace "shop", the driver's group "group-1" of "handle-1" and
+// "handle-2".
+namespace csidelta::support {
+
+inline constexpr char kGroupName[] = "velero-db-1";
+inline constexpr char kGroupHandle[] = "group-1";
+
+inline std::string GroupApiVersion(const std::string& version) {
+  return absl::StrCat(csi::kGroupSnapshotGroup, "/", version);
+}
+
+inline Json MakeGroupContentObject(const std::string& version = "v1") {
+  Json content =
+      MakeObject(GroupApiVersion(version), "VolumeGroupSnapshotContent", "", "groupsnapcontent-1",
+                 {{velero::kBackupNameLabel, "nightly"}, {velero::kGroupNameLabel, kGroupName}},
+                 {{velero::kGroupSnapshotHandleAnnotation, kGroupHandle},
+                  {velero::kDriverNameAnnotation, kDriver}});
+  SetJson(content, {"metadata", "uid"}, "groupsnapcontent-1-uid");
+  SetJson(content, {"spec"},
+          Json{{"deletionPolicy", "Delete"},
+               {"driver", kDriver},
+               {"source", {{"volumeHandles", {"volume-1", "volume-2"}}}},
+               {"volumeGroupSnapshotClassName", "fast-groups"},
+               {"volumeGroupSnapshotRef",
+                {{"namespace", "shop"}, {"name", kGroupName}, {"uid", "group-uid"}}}});
+  const char* const list =
+      version == "v1beta1" ? "volumeSnapshotHandlePairList" : "volumeSnapshotInfoList";
+  SetJson(content, {"status", "volumeGroupSnapshotHandle"}, kGroupHandle);
+  SetJson(content, {"status", "readyToUse"}, true);
+  SetJson(content, {"status", list},
+          Json::array({{{"volumeHandle", "volume-1"}, {"snapshotHandle", "handle-1"}},
+                       {{"volumeHandle", "volume-2"}, {"snapshotHandle", "handle-2"}}}));
+  return content;
+}
+
+inline Json MakeGroupObject(const std::string& version = "v1") {
+  Json group = MakeObject(
+      GroupApiVersion(version), "VolumeGroupSnapshot", "shop", kGroupName,
+      {{velero::kBackupNameLabel, "nightly"}, {velero::kCsiDeltaLabel, kVeleroNamespace}},
+      {{velero::kGroupSnapshotHandleAnnotation, kGroupHandle},
+       {velero::kDriverNameAnnotation, kDriver},
+       {velero::kGroupMembersAnnotation, "[]"}});
+  SetJson(group, {"metadata", "uid"}, "group-uid");
+  SetJson(group, {"spec"},
+          Json{{"source", {{"selector", {{"matchLabels", {{"a", "b"}}}}}}},
+               {"volumeGroupSnapshotClassName", "fast-groups"}});
+  SetJson(group, {"status", "boundVolumeGroupSnapshotContentName"}, "groupsnapcontent-1");
+  return group;
+}
+
+inline Json MakeGroupClassObject(const std::string& name, const std::string& driver,
+                                 const std::string& secret = "",
+                                 const std::string& version = "v1") {
+  Json group_class = MakeObject(GroupApiVersion(version), "VolumeGroupSnapshotClass", "", name);
+  SetJson(group_class, {"driver"}, driver);
+  SetJson(group_class, {"deletionPolicy"}, "Delete");
+  if (!secret.empty()) {
+    SetJson(group_class, {"parameters", velero::kGroupSnapshotterSecretName}, secret);
+    SetJson(group_class, {"parameters", velero::kGroupSnapshotterSecretNamespace}, "vault");
+  }
+  return group_class;
+}
+
+// The VolumeSnapshot and the content of the member `n`, 1 or 2.
+inline Json MakeMemberObject(int n) {
+  Json snapshot =
+      MakeSnapshotObject("shop", absl::StrCat("snap-", n), absl::StrCat("content-", n),
+                         {{velero::kBackupNameLabel, "nightly"},
+                          {velero::kBackupUidLabel, "backup-uid"},
+                          {velero::kCsiDeltaLabel, kVeleroNamespace}},
+                         {{velero::kVolumeSnapshotHandleAnnotation, absl::StrCat("handle-", n)},
+                          {velero::kDriverNameAnnotation, kDriver},
+                          {velero::kGroupSnapshotHandleAnnotation, kGroupHandle},
+                          {velero::kGroupNameLabel, kGroupName}});
+  EraseJson(snapshot, {"spec", "volumeSnapshotClassName"});
+  SetJson(
+      snapshot, {"metadata", "finalizers"},
+      Json::array({velero::kSnapshotInGroupFinalizer, velero::kSnapshotBoundProtectionFinalizer}));
+  SetJson(snapshot, {"status", "volumeGroupSnapshotName"}, kGroupName);
+  return snapshot;
+}
+
+inline Json MakeMemberContentObject(int n) {
+  Json content = MakeContentObject(
+      absl::StrCat("content-", n), "shop", absl::StrCat("snap-", n), absl::StrCat("handle-", n),
+      {{velero::kBackupNameLabel, "nightly"}, {velero::kGroupNameLabel, kGroupName}});
+  EraseJson(content, {"spec", "volumeSnapshotClassName"});
+  SetJson(content, {"metadata", "annotations", velero::kGroupHandleOfMemberAnnotation},
+          kGroupHandle);
+  SetJson(content, {"status", "volumeGroupSnapshotHandle"}, kGroupHandle);
+  return content;
+}
+
+}  // namespace csidelta::support
