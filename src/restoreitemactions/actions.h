@@ -25,4 +25,17 @@ std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotContentAction(
 std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotClassAction(
     const csi::Environment& env);
 
+// VolumeGroupSnapshots: of the driver's existing group. Those that we took are left out, unless the
+// settings say otherwise: their members come back as single volume snapshots.
+std::unique_ptr<velero::RestoreItemAction> MakeVolumeGroupSnapshotAction(
+    const csi::Environment& env);
+
+// Their contents.
+std::unique_ptr<velero::RestoreItemAction> MakeVolumeGroupSnapshotContentAction(
+    const csi::Environment& env);
+
+// Their classes: with the Secrets that they name.
+std::unique_ptr<velero::RestoreItemAction> MakeVolumeGroupSnapshotClassAction(
+    const csi::Environment& env);
+
 }  // namespace csidelta::restoreitemactions

@@ -4,9 +4,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "restoreitemactions/actions.h"
+#include "restoreitemactions/group_restore.h"
 #include "restoreitemactions/snapshot_object_action.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
@@ -52,6 +54,9 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
     velero::RestoreItemResult result;
     Json changed_item = item;
     bool changed = csi::StripMarks(changed_item);
+    if (IsMember(item_from_backup)) {
+      PrepareGroup(ctx, restore, item_from_backup, result);
+    }
     if (!IsBoundByVelero(item, item_from_backup)) {
       Rewrite(velero::RestoredSnapshotName(restore.uid, csi::Name(item_from_backup)), changed_item);
       result.additional_items.push_back({.group = kSnapshotGroup,
@@ -61,13 +66,35 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
       changed = true;
     }
     ASSIGN_OR_RETURN(const bool made, EnsureContent(ctx, restore, item_from_backup, changed_item));
-    if (made) {
-      result.additional_items.clear();
+    if (made && !IsBoundByVelero(item, item_from_backup)) {
+      result.additional_items.pop_back();
     }
     if (changed) {
       result.item = std::move(changed_item);
     }
     return result;
+  }
+
+  // What a member needs before its content: its group, where that is restored, else what stands in
+  // for it. A failure is no reason to restore nothing: most drivers can do without.
+  void PrepareGroup(const CallContext& ctx, const velero::Restore& restore, const Json& from_backup,
+                    velero::RestoreItemResult& result) {
+    absl::Status prepared;
+    const std::string group = GroupOfOurs(from_backup);
+    if (!group.empty() && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kPreprovisioned) {
+      prepared = RemoveStandIn(ctx, env_, restore, from_backup);
+      result.additional_items.push_back({.group = csi::kGroupSnapshotGroup,
+                                         .resource = csi::VolumeGroupSnapshotType("v1").plural,
+                                         .namespace_name = csi::Namespace(from_backup),
+                                         .name = group});
+    } else {
+      prepared = EnsureStandIn(ctx, env_, restore, from_backup);
+    }
+    if (!prepared.ok()) {
+      CSIDELTA_LOG(kWarn, "a member of a volume group may not become ready",
+                   {"namespace", csi::Namespace(from_backup)},
+                   {"volume_snapshot", csi::Name(from_backup)}, {"error", prepared.ToString()});
+    }
   }
 
   static void Rewrite(const std::string& new_name, Json& item) {

@@ -1,0 +1,118 @@
+#include "restoreitemactions/group_restore.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/group_types.h"
+#include "csi/settings.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_group.h"
+#include "k8s/find.h"
+#include "velero/labels.h"
+
+namespace csidelta::restoreitemactions {
+namespace {
+
+std::string HandleOfGroup(const Json& snapshot_from_backup) {
+  return csi::Annotation(snapshot_from_backup, velero::kGroupSnapshotHandleAnnotation);
+}
+
+std::string StandInName(const velero::Restore& restore, const std::string& group_handle) {
+  return velero::RestoredSnapshotName(restore.uid, group_handle);
+}
+
+}  // namespace
+
+bool IsMember(const Json& snapshot_from_backup) {
+  return !HandleOfGroup(snapshot_from_backup).empty() || !GroupOfOurs(snapshot_from_backup).empty();
+}
+
+std::string GroupOfOurs(const Json& snapshot_from_backup) {
+  return csi::Annotation(snapshot_from_backup, velero::kGroupNameLabel);
+}
+
+std::string RestoredGroupName(absl::string_view restore_uid, absl::string_view namespace_in_backup,
+                              absl::string_view name_in_backup) {
+  return Sha256Hex(absl::StrCat(restore_uid, "/", namespace_in_backup, "/", name_in_backup));
+}
+
+velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Environment& env) {
+  const absl::StatusOr<velero::PluginConfig> config = csi::ReadPluginConfig(ctx, env);
+  if (!config.ok()) {
+    CSIDELTA_LOG(kWarn, "settings cannot be read: the defaults count",
+                 {"error", config.status().ToString()});
+    return velero::PluginConfig().group_restore;
+  }
+  return config->group_restore;
+}
+
+absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
+                           const velero::Restore& restore, const Json& snapshot_from_backup) {
+  const std::string handle = HandleOfGroup(snapshot_from_backup);
+  const std::string snapshot_handle =
+      csi::Annotation(snapshot_from_backup, velero::kVolumeSnapshotHandleAnnotation);
+  const std::string driver = csi::Annotation(snapshot_from_backup, velero::kDriverNameAnnotation);
+  if (handle.empty() || snapshot_handle.empty() || driver.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env.api);
+  if (absl::IsNotFound(kinds.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(kinds.status());
+  const k8s::ObjectKey key = {.type = csi::VolumeGroupSnapshotContentType(kinds->version),
+                              .namespace_name = "",
+                              .name = StandInName(restore, handle)};
+  ASSIGN_OR_RETURN(const Json stand_in, k8s::FindOrNull(ctx, env.api, key));
+  if (stand_in.is_null()) {
+    const Json* const group_class = csi::GroupClassOf(kinds->classes, driver, "");
+    const csi::StaticGroup group = {
+        .version = kinds->version,
+        .name = key.name,
+        .driver = driver,
+        .handle = handle,
+        .member_handles = {snapshot_handle},
+        .group_namespace = restore.MapNamespace(csi::Namespace(snapshot_from_backup)),
+        .group_name = key.name,
+        .deletion_policy = "Retain",
+        .class_name = group_class == nullptr ? "" : csi::Name(*group_class),
+        .labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
+                   {velero::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}},
+        .annotations = {},
+        .finalizers = {}};
+    const absl::Status created =
+        env.api.Create(ctx, key.type, "", csi::MakeStaticGroup(group)).status();
+    if (!created.ok() && !absl::IsAlreadyExists(created)) {
+      return created;
+    }
+  }
+  if (GetString(stand_in, {"status", "volumeGroupSnapshotHandle"}) == handle) {
+    return absl::OkStatus();
+  }
+  // Ready, so that the sidecar need not ask the driver about a group of one member.
+  return env.api
+      .Patch(ctx, key, k8s::PatchKind::kMerge,
+             Json{{"status", {{"volumeGroupSnapshotHandle", handle}, {"readyToUse", true}}}},
+             "status")
+      .status();
+}
+
+absl::Status RemoveStandIn(const CallContext& ctx, const csi::Environment& env,
+                           const velero::Restore& restore, const Json& snapshot_from_backup) {
+  const std::string handle = HandleOfGroup(snapshot_from_backup);
+  if (handle.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env.api);
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(kinds.status()));
+  return kinds.ok() ? k8s::IgnoreNotFound(env.api.Delete(
+                          ctx,
+                          {.type = csi::VolumeGroupSnapshotContentType(kinds->version),
+                           .namespace_name = "",
+                           .name = StandInName(restore, handle)},
+                          {}))
+                    : absl::OkStatus();
+}
+
+}  // namespace csidelta::restoreitemactions

@@ -1,0 +1,419 @@
+#include "restoreitemactions/group_restore.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "restoreitemactions/actions.h"
+#include "tests/support/group_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::restoreitemactions {
+namespace {
+
+using csi::VolumeSnapshotContentKey;
+using support::ActionBed;
+using support::FakeApiClient;
+using support::IsOk;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using velero::ResourceIdentifier;
+using velero::RestoreItemResult;
+
+constexpr char kGroupApi[] = "groupsnapshot.storage.k8s.io";
+constexpr const char* kPlurals[] = {"volumegroupsnapshots", "volumegroupsnapshotcontents",
+                                    "volumegroupsnapshotclasses"};
+
+class GroupRestoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
+    log().clear();
+    bed_.clock.SetAutoAdvance(true);
+    restore_ = support::MakeRestoreObject("r1", "nightly");
+    SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
+  }
+  void TearDown() override { SetLogSink(nullptr); }
+  static std::string& log() {
+    static std::string text;
+    return text;
+  }
+
+  RestoreItemResult Run(velero::RestoreItemAction& action, const Json& from_backup) {
+    return Run(action, from_backup, from_backup);
+  }
+  RestoreItemResult Run(velero::RestoreItemAction& action, Json item, const Json& from_backup) {
+    EraseJson(item, {"status"});
+    const auto result = action.Execute(bed_.ctx, item, from_backup, restore_);
+    EXPECT_THAT(result, IsOk());
+    return result.value_or(RestoreItemResult());
+  }
+
+  void AskForGroups() {
+    Json config =
+        support::MakeObject("v1", "ConfigMap", support::kVeleroNamespace, "settings",
+                            {{velero::kPluginConfigLabel, ""}, {velero::kCsiDeltaLabel, ""}});
+    SetJson(config, {"data", "groupRestore"}, "preprovisioned");
+    bed_.api.Seed(csi::ConfigMapType(), config);
+  }
+
+  void Serve(const std::string& version) {
+    for (const char* plural : kPlurals) {
+      bed_.api.ServeVersion(plural, version);
+    }
+  }
+
+  std::vector<Json> GroupContents() {
+    return bed_.api.All(csi::VolumeGroupSnapshotContentType("v1"));
+  }
+  void SeedClass(const Json& group_class) {
+    bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"), group_class);
+  }
+
+  static std::string RestoredName() {
+    return RestoredGroupName("restore-uid", "shop", support::kGroupName);
+  }
+  static std::string StandInName() {
+    return velero::RestoredSnapshotName("restore-uid", support::kGroupHandle);
+  }
+
+  // The group as a user made it.
+  static Json UsersGroup() {
+    Json group = support::MakeGroupObject();
+    SetJson(group, {"metadata", "name"}, "mine");
+    SetJson(group, {"metadata", "labels"}, support::Strings{{"app", "db"}});
+    return group;
+  }
+  static Json UsersContent() {
+    Json content = support::MakeGroupContentObject();
+    EraseJson(content, {"metadata", "labels"});
+    SetJson(content, {"spec", "volumeGroupSnapshotRef", "name"}, "mine");
+    return content;
+  }
+
+  ActionBed bed_;
+  Json restore_;
+  std::unique_ptr<velero::RestoreItemAction> snapshots_ = MakeVolumeSnapshotAction(bed_.env);
+  std::unique_ptr<velero::RestoreItemAction> contents_ = MakeVolumeSnapshotContentAction(bed_.env);
+  std::unique_ptr<velero::RestoreItemAction> groups_ = MakeVolumeGroupSnapshotAction(bed_.env);
+  std::unique_ptr<velero::RestoreItemAction> group_contents_ =
+      MakeVolumeGroupSnapshotContentAction(bed_.env);
+  std::unique_ptr<velero::RestoreItemAction> classes_ =
+      MakeVolumeGroupSnapshotClassAction(bed_.env);
+};
+
+// --- Members as single volume snapshots
+
+TEST_F(GroupRestoreTest, NothingOfTheGroupStandsOnAMemberThatComesBackAlone) {
+  const RestoreItemResult snapshot = Run(*snapshots_, support::MakeMemberObject(1));
+  ASSERT_TRUE(snapshot.item.has_value());
+  EXPECT_EQ(csi::Name(*snapshot.item), velero::RestoredSnapshotName("restore-uid", "snap-1"));
+  for (const char* key : {velero::kGroupNameLabel, velero::kGroupSnapshotHandleAnnotation}) {
+    EXPECT_EQ(csi::Annotation(*snapshot.item, key), "") << key;
+  }
+  EXPECT_EQ(*FindJson(*snapshot.item, {"metadata", "finalizers"}),
+            Json::array({velero::kSnapshotBoundProtectionFinalizer}));
+
+  const RestoreItemResult content = Run(*contents_, support::MakeMemberContentObject(1));
+  ASSERT_TRUE(content.item.has_value());
+  EXPECT_EQ(csi::Label(*content.item, velero::kGroupNameLabel), "");
+  EXPECT_EQ(csi::Annotation(*content.item, velero::kGroupHandleOfMemberAnnotation), "");
+  EXPECT_EQ(GetString(*content.item, {"spec", "source", "snapshotHandle"}), "handle-1");
+  EXPECT_FALSE(content.skip_restore);
+}
+
+// Velero's own action ran first and left the marks.
+TEST_F(GroupRestoreTest, AMemberThatVeleroHasBoundLosesItsMarksToo) {
+  Json item = support::MakeMemberObject(1);
+  const std::string name = velero::RestoredSnapshotName("restore-uid", "snap-1");
+  SetJson(item, {"metadata", "name"}, name);
+  SetJson(item, {"spec"}, Json{{"source", {{"volumeSnapshotContentName", name}}}});
+  const RestoreItemResult result = Run(*snapshots_, item, support::MakeMemberObject(1));
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(*FindJson(*result.item, {"metadata", "finalizers"}),
+            Json::array({velero::kSnapshotBoundProtectionFinalizer}));
+  EXPECT_EQ(csi::Annotation(*result.item, velero::kGroupNameLabel), "");
+}
+
+TEST_F(GroupRestoreTest, GroupsOfOursAreLeftOut) {
+  EXPECT_TRUE(Run(*groups_, support::MakeGroupObject()).skip_restore);
+  EXPECT_TRUE(Run(*group_contents_, support::MakeGroupContentObject()).skip_restore);
+  EXPECT_THAT(GroupContents(), IsEmpty());
+}
+
+TEST_F(GroupRestoreTest, AContentStandsInForTheGroupThatADriverTellsOf) {
+  SeedClass(support::MakeGroupClassObject("groups", support::kDriver));
+  EXPECT_FALSE(Run(*snapshots_, support::MakeMemberObject(1)).skip_restore);
+  EXPECT_FALSE(Run(*snapshots_, support::MakeMemberObject(2)).skip_restore);
+
+  ASSERT_EQ(GroupContents().size(), 1u) << "one for all members";
+  const Json stand_in = GroupContents()[0];
+  EXPECT_EQ(csi::Name(stand_in), StandInName());
+  EXPECT_EQ(GetString(stand_in, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
+  EXPECT_EQ(GetString(stand_in, {"spec", "deletionPolicy"}), "Retain");
+  EXPECT_EQ(GetString(stand_in, {"spec", "driver"}), support::kDriver);
+  EXPECT_EQ(GetString(stand_in, {"spec", "volumeGroupSnapshotClassName"}), "groups");
+  EXPECT_EQ(GetString(stand_in, {"spec", "volumeGroupSnapshotRef", "namespace"}), "shop-2");
+  EXPECT_EQ(csi::Label(stand_in, velero::kRestoreNameLabel), "r1");
+  EXPECT_EQ(csi::Label(stand_in, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(FindJson(stand_in, {"metadata", "finalizers"}), nullptr);
+}
+
+TEST_F(GroupRestoreTest, TheStandInOfVelerosActionIsTakenUp) {
+  Json stub = support::MakeObject(support::GroupApiVersion("v1"), "VolumeGroupSnapshotContent", "",
+                                  StandInName(), {{velero::kRestoreNameLabel, "r1"}});
+  SetJson(stub, {"status", "volumeGroupSnapshotHandle"}, support::kGroupHandle);
+  bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), stub);
+  Run(*snapshots_, support::MakeMemberObject(1));
+  EXPECT_EQ(bed_.api.CallCount("create", "volumegroupsnapshotcontents"), 0);
+  EXPECT_EQ(bed_.api.CallCount("patch", "volumegroupsnapshotcontents"), 0);
+}
+
+TEST_F(GroupRestoreTest, AVolumeSnapshotOfNoGroupCostsNothingMore) {
+  Json single = support::MakeMemberObject(1);
+  EraseJson(single, {"metadata", "annotations", velero::kGroupSnapshotHandleAnnotation});
+  EraseJson(single, {"metadata", "annotations", velero::kGroupNameLabel});
+  Run(*snapshots_, single);
+  for (const char* plural : kPlurals) {
+    EXPECT_EQ(bed_.api.CallCount("list", plural), 0);
+  }
+  EXPECT_EQ(bed_.api.CallCount("list", "configmaps"), 0);
+}
+
+// What Velero 1.18.1 leaves in an archive: the group's handle on each member, nothing of the group.
+TEST_F(GroupRestoreTest, AMemberOfAGroupThatVeleroTookComesBackAlone) {
+  AskForGroups();
+  Json archived = support::MakeMemberObject(1);
+  EraseJson(archived, {"metadata", "annotations", velero::kGroupNameLabel});
+  EraseJson(archived, {"metadata", "labels", velero::kCsiDeltaLabel});
+  const RestoreItemResult result = Run(*snapshots_, archived);
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_THAT(result.additional_items, IsEmpty()) << "the content is made from the annotations";
+  EXPECT_EQ(csi::Annotation(*result.item, velero::kGroupSnapshotHandleAnnotation), "");
+  const Json content = *bed_.api.Find(
+      VolumeSnapshotContentKey(velero::RestoredSnapshotName("restore-uid", "snap-1")));
+  EXPECT_EQ(GetString(content, {"spec", "source", "snapshotHandle"}), "handle-1");
+  EXPECT_EQ(GroupContents().size(), 1u);
+}
+
+TEST_F(GroupRestoreTest, WithoutTheKindsMembersComeBackAllTheSame) {
+  for (const char* plural : kPlurals) {
+    bed_.api.RemoveType(plural);
+  }
+  EXPECT_TRUE(Run(*snapshots_, support::MakeMemberObject(1)).item.has_value());
+  EXPECT_TRUE(Run(*groups_, UsersGroup()).skip_restore);
+  EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
+  EXPECT_TRUE(
+      Run(*classes_, support::MakeGroupClassObject("groups", support::kDriver)).skip_restore);
+  EXPECT_THAT(log(), HasSubstr("serves no VolumeGroupSnapshots"));
+}
+
+TEST_F(GroupRestoreTest, AStandInThatCannotBeMadeIsNoReasonToRestoreNothing) {
+  bed_.api.Forbid("create", "volumegroupsnapshotcontents");
+  EXPECT_TRUE(Run(*snapshots_, support::MakeMemberObject(1)).item.has_value());
+  EXPECT_THAT(log(), HasSubstr("may not become ready"));
+}
+
+TEST_F(GroupRestoreTest, WithoutVolumesOnRequest) {
+  SetJson(restore_, {"spec", "restorePVs"}, false);
+  EXPECT_TRUE(Run(*groups_, UsersGroup()).skip_restore);
+  EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
+  EXPECT_TRUE(
+      Run(*classes_, support::MakeGroupClassObject("groups", support::kDriver)).skip_restore);
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+// --- The group itself
+
+TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
+  AskForGroups();
+  SeedClass(support::MakeGroupClassObject("fast-groups", support::kDriver, "key"));
+  bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"),
+                support::MakeObject(support::GroupApiVersion("v1"), "VolumeGroupSnapshotContent",
+                                    "", StandInName(), {{velero::kRestoreNameLabel, "r1"}}));
+
+  const RestoreItemResult member = Run(*snapshots_, support::MakeMemberObject(1));
+  ASSERT_FALSE(member.additional_items.empty());
+  EXPECT_EQ(member.additional_items[0],
+            (ResourceIdentifier{kGroupApi, "volumegroupsnapshots", "shop", support::kGroupName}));
+  EXPECT_THAT(GroupContents(), IsEmpty()) << "what Velero's action made would take the members";
+
+  const RestoreItemResult group = Run(*groups_, support::MakeGroupObject());
+  ASSERT_TRUE(group.item.has_value());
+  EXPECT_EQ(csi::Name(*group.item), RestoredName());
+  EXPECT_EQ(*FindJson(*group.item, {"spec"}),
+            (Json{{"source", {{"volumeGroupSnapshotContentName", RestoredName()}}},
+                  {"volumeGroupSnapshotClassName", "fast-groups"}}));
+  EXPECT_EQ(csi::Label(*group.item, velero::kCsiDeltaLabel), "");
+  EXPECT_EQ(csi::Annotation(*group.item, velero::kGroupMembersAnnotation), "");
+  EXPECT_THAT(
+      group.additional_items,
+      ElementsAre(
+          ResourceIdentifier{kGroupApi, "volumegroupsnapshotclasses", "", "fast-groups"},
+          ResourceIdentifier{kGroupApi, "volumegroupsnapshotcontents", "", "groupsnapcontent-1"}));
+
+  EXPECT_TRUE(Run(*group_contents_, support::MakeGroupContentObject()).skip_restore)
+      << "made by us: Velero deletes those that it restores";
+  ASSERT_EQ(GroupContents().size(), 1u);
+  const Json content = GroupContents()[0];
+  EXPECT_EQ(csi::Name(content), RestoredName());
+  const Json source = {{"groupSnapshotHandles",
+                        {{"volumeGroupSnapshotHandle", support::kGroupHandle},
+                         {"volumeSnapshotHandles", {"handle-1", "handle-2"}}}}};
+  EXPECT_EQ(*FindJson(content, {"spec", "source"}), source);
+  EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Retain");
+  EXPECT_EQ(GetString(content, {"spec", "volumeGroupSnapshotClassName"}), "fast-groups");
+  EXPECT_EQ(GetString(content, {"spec", "volumeGroupSnapshotRef", "namespace"}), "shop-2");
+  EXPECT_EQ(GetString(content, {"spec", "volumeGroupSnapshotRef", "name"}), RestoredName());
+  EXPECT_EQ(GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"}), "");
+  EXPECT_EQ(GetString(content, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
+  EXPECT_EQ(csi::Annotation(content, velero::kGroupDeletionSecretNameAnnotation), "key");
+  EXPECT_EQ(csi::Label(content, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(csi::Label(content, velero::kRestoreUidLabel), "restore-uid");
+  EXPECT_EQ(csi::Label(content, velero::kRestoreNameLabel), "");
+  EXPECT_EQ(csi::Label(content, velero::kGroupNameLabel), "");
+}
+
+TEST_F(GroupRestoreTest, AUsersGroupComesBackUnderItsName) {
+  const RestoreItemResult group = Run(*groups_, UsersGroup());
+  ASSERT_TRUE(group.item.has_value());
+  const std::string content_name = RestoredGroupName("restore-uid", "shop", "mine");
+  EXPECT_EQ(csi::Name(*group.item), "mine");
+  EXPECT_EQ(csi::Label(*group.item, "app"), "db");
+  EXPECT_EQ(GetString(*group.item, {"spec", "source", "volumeGroupSnapshotContentName"}),
+            content_name);
+  EXPECT_EQ(FindJson(*group.item, {"spec", "source", "selector"}), nullptr);
+  EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
+  ASSERT_EQ(GroupContents().size(), 1u);
+  EXPECT_EQ(csi::Name(GroupContents()[0]), content_name);
+  EXPECT_EQ(GetString(GroupContents()[0], {"spec", "volumeGroupSnapshotRef", "name"}), "mine");
+}
+
+TEST_F(GroupRestoreTest, AGroupThatExistsIsLeftAlone) {
+  Json existing = UsersGroup();
+  SetJson(existing, {"metadata", "namespace"}, "shop-2");
+  bed_.api.Seed(csi::VolumeGroupSnapshotType("v1"), existing);
+  EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
+  EXPECT_THAT(GroupContents(), IsEmpty());
+  EXPECT_THAT(log(), HasSubstr("exists already"));
+}
+
+TEST_F(GroupRestoreTest, WhatWasNeverCutOrCannotBeReadIsLeftOut) {
+  Json unbound = UsersGroup();
+  EraseJson(unbound, {"status"});
+  EXPECT_TRUE(Run(*groups_, unbound).skip_restore);
+  Json uncut = UsersContent();
+  EraseJson(uncut, {"status"});
+  EraseJson(uncut, {"metadata", "annotations"});
+  Json wrong_types = UsersContent();
+  SetJson(wrong_types, {"spec"}, 5);
+  Json without_members = UsersContent();
+  SetJson(without_members, {"status", "volumeSnapshotInfoList"}, "x");
+  for (const Json& content : {uncut, wrong_types, without_members}) {
+    EXPECT_TRUE(Run(*group_contents_, content).skip_restore);
+  }
+  EXPECT_THAT(GroupContents(), IsEmpty());
+}
+
+TEST_F(GroupRestoreTest, ArchivesOfOneVersionComeBackWhereAnotherIsServed) {
+  struct Crossing {
+    const char* archived;
+    const char* served;
+  };
+  AskForGroups();
+  for (const Crossing& crossing : {Crossing{"v1beta1", "v1"}, Crossing{"v1beta2", "v1"},
+                                   Crossing{"v1", "v1beta1"}, Crossing{"v1", "v1beta2"}}) {
+    Serve(crossing.served);
+    const std::string wanted = support::GroupApiVersion(crossing.served);
+    const RestoreItemResult group = Run(*groups_, support::MakeGroupObject(crossing.archived));
+    ASSERT_TRUE(group.item.has_value());
+    EXPECT_EQ(GetString(*group.item, {"apiVersion"}), wanted);
+    const RestoreItemResult group_class =
+        Run(*classes_,
+            support::MakeGroupClassObject("groups", support::kDriver, "", crossing.archived));
+    ASSERT_TRUE(group_class.item.has_value());
+    EXPECT_EQ(GetString(*group_class.item, {"apiVersion"}), wanted);
+
+    Run(*group_contents_, support::MakeGroupContentObject(crossing.archived));
+    ASSERT_EQ(GroupContents().size(), 1u) << crossing.archived << " to " << crossing.served;
+    const Json content = GroupContents()[0];
+    EXPECT_EQ(GetString(content, {"apiVersion"}), wanted);
+    EXPECT_EQ(
+        *FindJson(content, {"spec", "source", "groupSnapshotHandles", "volumeSnapshotHandles"}),
+        Json::array({"handle-1", "handle-2"}));
+    bed_.api.Remove({csi::VolumeGroupSnapshotContentType("v1"), "", csi::Name(content)});
+  }
+}
+
+TEST_F(GroupRestoreTest, AClassBringsTheSecretsThatTheArchiveHolds) {
+  Json group_class = support::MakeGroupClassObject("groups", support::kDriver, "key");
+  SetJson(group_class, {"parameters", velero::kGroupSnapshotterGetSecretName}, "get-key");
+  SetJson(group_class, {"parameters", velero::kGroupSnapshotterGetSecretNamespace}, "vault");
+  EXPECT_FALSE(Run(*classes_, group_class).item.has_value());
+  EXPECT_THAT(Run(*classes_, group_class).additional_items, IsEmpty());
+  SetJson(group_class, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+  const RestoreItemResult result = Run(*classes_, group_class);
+  EXPECT_THAT(result.additional_items,
+              ElementsAre(ResourceIdentifier{"", "secrets", "vault", "key"},
+                          ResourceIdentifier{"", "secrets", "vault", "get-key"}));
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(csi::Annotation(*result.item, velero::kMustIncludeAnnotation), "");
+}
+
+// Whatever call fails, the group is there when the restore asks again, once.
+TEST_F(GroupRestoreTest, AContentSurvivesAnyFailingCall) {
+  for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
+    for (int call = 1;; ++call) {
+      ActionBed bed;
+      const auto action = MakeVolumeGroupSnapshotContentAction(bed.env);
+      bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
+      const auto first = action->Execute(bed.ctx, UsersContent(), UsersContent(), restore_);
+      if (!bed.api.sweep_hit()) {
+        EXPECT_GT(call, 3);
+        break;
+      }
+      bed.api.ClearFaults();
+      if (!first.ok()) {
+        EXPECT_THAT(action->Execute(bed.ctx, UsersContent(), UsersContent(), restore_), IsOk());
+      }
+      const auto made = bed.api.All(csi::VolumeGroupSnapshotContentType("v1"));
+      ASSERT_EQ(made.size(), 1u) << call;
+      EXPECT_EQ(GetString(made[0], {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle)
+          << call;
+    }
+  }
+}
+
+TEST_F(GroupRestoreTest, AMemberSurvivesAnyFailingCall) {
+  for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
+    for (int call = 1;; ++call) {
+      ActionBed bed;
+      const auto action = MakeVolumeSnapshotAction(bed.env);
+      const Json member = support::MakeMemberObject(1);
+      bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
+      const auto first = action->Execute(bed.ctx, member, member, restore_);
+      if (!bed.api.sweep_hit()) {
+        EXPECT_GT(call, 5);
+        break;
+      }
+      bed.api.ClearFaults();
+      EXPECT_THAT(action->Execute(bed.ctx, member, member, restore_), IsOk()) << call;
+      const auto made = bed.api.All(csi::VolumeGroupSnapshotContentType("v1"));
+      ASSERT_EQ(made.size(), 1u) << call;
+      EXPECT_EQ(GetString(made[0], {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle)
+          << call;
+      EXPECT_EQ(bed.api.All(csi::VolumeSnapshotContentType()).size(), 1u) << call;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::restoreitemactions
