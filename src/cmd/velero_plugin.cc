@@ -50,9 +50,15 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.restore.Add(kSnapshots, restoreitemactions::MakeVolumeSnapshotAction(env));
   registry.restore.Add(kContents, restoreitemactions::MakeVolumeSnapshotContentAction(env));
   registry.restore.Add(kClasses, restoreitemactions::MakeVolumeSnapshotClassAction(env));
+  registry.restore.Add(kGroups, restoreitemactions::MakeVolumeGroupSnapshotAction(env));
+  registry.restore.Add(kGroupContents,
+                       restoreitemactions::MakeVolumeGroupSnapshotContentAction(env));
+  registry.restore.Add(kGroupClasses, restoreitemactions::MakeVolumeGroupSnapshotClassAction(env));
   registry.deletion.Add(kUploads, deleteitemactions::MakeDataUploadAction(env));
   registry.deletion.Add(kSnapshots, deleteitemactions::MakeVolumeSnapshotAction(env));
   registry.deletion.Add(kContents, deleteitemactions::MakeVolumeSnapshotContentAction(env));
+  registry.deletion.Add(kGroupContents,
+                        deleteitemactions::MakeVolumeGroupSnapshotContentAction(env));
   registry.item_block.Add(kClaims, itemblockactions::MakePvcAction(env));
   if (env.enable_csi) {
     registry.backup.AddStandIn(kVeleroClaimBackup, plugin::MakeStandInBackupAction());

@@ -19,8 +19,12 @@ ACTIONS = {
     ("velero.io/csi-vs", "RestoreItemActionV2"),
     ("velero.io/csi-vsc", "RestoreItemActionV2"),
     ("velero.io/csi-vsclass", "RestoreItemActionV2"),
+    ("velero.io/csi-vgs", "RestoreItemActionV2"),
+    ("velero.io/csi-vgsc", "RestoreItemActionV2"),
+    ("velero.io/csi-vgsclass", "RestoreItemActionV2"),
     ("velero.io/csi-vs", "DeleteItemAction"),
     ("velero.io/csi-vsc", "DeleteItemAction"),
+    ("velero.io/csi-vgsc", "DeleteItemAction"),
     ("velero.io/csi-dataupload", "DeleteItemAction"),
     ("velero.io/csi-pvc", "ItemBlockAction"),
 }

@@ -78,13 +78,14 @@ func runProduct(r *report, h *host) {
 func checkListing(h *host) {
 	checkNoError(h.registry.DiscoverPlugins(), "DiscoverPlugins")
 	want := map[string]string{
-		"BackupItemActionV2":  "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
+		"BackupItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
 			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass]",
-		"RestoreItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass]",
-		"DeleteItemAction":    "[velero.io/csi-dataupload velero.io/csi-vs velero.io/csi-vsc]",
-		"ItemBlockAction":     "[velero.io/csi-pvc]",
-		"BackupItemAction":    "[]",
-		"RestoreItemAction":   "[]",
+		"RestoreItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
+			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass]",
+		"DeleteItemAction":  "[velero.io/csi-dataupload velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vgsc]",
+		"ItemBlockAction":   "[velero.io/csi-pvc]",
+		"BackupItemAction":  "[]",
+		"RestoreItemAction": "[]",
 	}
 	if h.minor < 15 {
 		want["ItemBlockAction"] = "[]"
