@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -82,7 +83,27 @@ absl::StatusOr<Json> SnapshotsJson(const Store& store) {
                     {"volume", snapshot.volume_id},
                     {"size_bytes", snapshot.size_bytes},
                     {"created_at_ns", absl::ToUnixNanos(snapshot.created_at)},
+                    {"group", snapshot.group_id},
                     {"path", store.SnapshotPath(snapshot.id)}});
+  }
+  return list;
+}
+
+absl::StatusOr<Json> GroupsJson(const Store& store) {
+  ASSIGN_OR_RETURN(const std::vector<Group> groups, store.ListGroups());
+  Json list = Json::array();
+  for (const Group& group : groups) {
+    Json members = Json::array();
+    for (const SnapshotRecord& snapshot : group.snapshots) {
+      members.push_back({{"volume", snapshot.volume_id}, {"snapshot", snapshot.id}});
+    }
+    const std::optional<absl::Duration>& frozen = group.record.frozen;
+    list.push_back({{"id", group.record.id},
+                    {"name", group.record.name},
+                    {"members", std::move(members)},
+                    {"created_at_ns", absl::ToUnixNanos(group.record.created_at)},
+                    {"frozen_ns", frozen.has_value() ? Json(absl::ToInt64Nanoseconds(*frozen))
+                                                     : Json(nullptr)}});
   }
   return list;
 }
@@ -106,6 +127,8 @@ absl::StatusOr<Json> Perform(const Json& request, Faults& faults, Store& store) 
     ASSIGN_OR_RETURN(answer["volumes"], VolumesJson(store));
   } else if (op == "snapshots") {
     ASSIGN_OR_RETURN(answer["snapshots"], SnapshotsJson(store));
+  } else if (op == "groups") {
+    ASSIGN_OR_RETURN(answer["groups"], GroupsJson(store));
   } else if (op == "delete_snapshot") {
     RETURN_IF_ERROR(
         store.DeleteSnapshot(GetString(request, {"id"}), GetBool(request, {"keep_change_data"})));

@@ -5,6 +5,7 @@
 #include "tests/support/csi_driver/call.h"
 #include "tests/support/csi_driver/filesystem.h"
 #include "tests/support/csi_driver/services.h"
+#include "tests/support/csi_driver/snapshot_messages.h"
 
 namespace csidelta::csi_driver {
 namespace {
@@ -66,16 +67,6 @@ void FillVolume(const VolumeRecord& record, pb::Volume* volume) {
   } else if (!record.source.volume_id.empty()) {
     volume->mutable_content_source()->mutable_volume()->set_volume_id(record.source.volume_id);
   }
-}
-
-void FillSnapshot(const SnapshotRecord& record, const std::set<Lie>& lies, pb::Snapshot* snapshot) {
-  const int64_t created_at_ns = absl::ToUnixNanos(record.created_at);
-  snapshot->set_snapshot_id(lies.contains(Lie::kWrongHandle) ? "snap-of-somebody-else" : record.id);
-  snapshot->set_source_volume_id(record.volume_id);
-  snapshot->set_size_bytes(lies.contains(Lie::kZeroSize) ? 0 : record.size_bytes);
-  snapshot->set_ready_to_use(!lies.contains(Lie::kNotReady));
-  snapshot->mutable_creation_time()->set_seconds(created_at_ns / 1'000'000'000);
-  snapshot->mutable_creation_time()->set_nanos(static_cast<int32_t>(created_at_ns % 1'000'000'000));
 }
 
 class ControllerService final : public pb::Controller::Service {
@@ -174,6 +165,7 @@ class ControllerService final : public pb::Controller::Service {
     return ServeCall(
         faults_, "DeleteSnapshot", context, *request, [&](const std::set<Lie>&) -> absl::Status {
           RETURN_IF_ERROR(Require(request->snapshot_id(), "snapshot_id"));
+          RETURN_IF_ERROR(CheckGoesAlone(request->snapshot_id()));
           return store_.DeleteSnapshot(request->snapshot_id(), options_.keep_change_data);
         });
   }
@@ -208,6 +200,15 @@ class ControllerService final : public pb::Controller::Service {
     *response->mutable_confirmed()->mutable_volume_capabilities() = request.volume_capabilities();
     *response->mutable_confirmed()->mutable_volume_context() = request.volume_context();
     *response->mutable_confirmed()->mutable_parameters() = request.parameters();
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckGoesAlone(const std::string& id) {
+    const absl::StatusOr<SnapshotRecord> snapshot = store_.GetSnapshot(id);
+    if (options_.groups_whole && snapshot.ok() && !snapshot->group_id.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("snapshot ", id, " goes with its group ", snapshot->group_id));
+    }
     return absl::OkStatus();
   }
 

@@ -55,6 +55,28 @@ absl::Status WriteAll(const UniqueFd& fd, absl::string_view text, const std::str
   return absl::OkStatus();
 }
 
+// As CopyRange(), by way of this process.
+absl::Status CopyBytes(const UniqueFd& from, const UniqueFd& to, off_t begin, off_t end,
+                       const std::string& path) {
+  std::vector<char> buffer(kReadBytesMax);
+  for (off_t offset = begin; offset < end;) {
+    const auto wanted = std::min(buffer.size(), static_cast<size_t>(end - offset));
+    const ssize_t count = pread(from.get(), buffer.data(), wanted, offset);
+    if (count < 0) {
+      return ErrnoStatus("read", path);
+    }
+    if (count == 0) {
+      return absl::DataLossError(absl::StrCat("copy ", path, ": it became shorter"));
+    }
+    const ssize_t written = pwrite(to.get(), buffer.data(), static_cast<size_t>(count), offset);
+    if (written < 0) {
+      return ErrnoStatus("write a copy of", path);
+    }
+    offset += written;
+  }
+  return absl::OkStatus();
+}
+
 // Copies [begin, end) of one file to the same place in another one.
 absl::Status CopyRange(const UniqueFd& from, const UniqueFd& to, off_t begin, off_t end,
                        const std::string& path) {
@@ -64,7 +86,8 @@ absl::Status CopyRange(const UniqueFd& from, const UniqueFd& to, off_t begin, of
     const ssize_t copied = copy_file_range(from.get(), &source_offset, to.get(), &target_offset,
                                            static_cast<size_t>(end - source_offset), 0);
     if (copied < 0) {
-      return ErrnoStatus("copy", path);
+      return errno == EXDEV ? CopyBytes(from, to, source_offset, end, path)
+                            : ErrnoStatus("copy", path);
     }
     if (copied == 0) {
       return absl::DataLossError(absl::StrCat("copy ", path, ": it became shorter"));

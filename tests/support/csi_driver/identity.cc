@@ -29,6 +29,10 @@ class IdentityService final : public pb::Identity::Service {
                      [&](const std::set<Lie>&) {
                        response->add_capabilities()->mutable_service()->set_type(
                            pb::PluginCapability::Service::CONTROLLER_SERVICE);
+                       if (options_.group_snapshots) {
+                         response->add_capabilities()->mutable_service()->set_type(
+                             pb::PluginCapability::Service::GROUP_CONTROLLER_SERVICE);
+                       }
                        if (options_.snapshot_metadata) {
                          response->add_capabilities()->mutable_service()->set_type(
                              pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE);

@@ -6,10 +6,13 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -26,7 +29,9 @@ constexpr char kUsage[] =
     "           --node-id ID [--control-socket PATH] [--no-list-snapshots]\n"
     "           [--no-snapshot-metadata] [--differential-snapshot] [--keep-change-data]\n"
     "           [--block-type fixed|variable] [--block-bytes N] [--page-extents N]\n"
-    "           [--cursors numeric|opaque] [--result-seconds N]\n";
+    "           [--cursors numeric|opaque] [--result-seconds N]\n"
+    "           [--volumes-dir DIR] [--group-snapshots] [--groups-whole] [--group-secret "
+    "KEY=VALUE]\n";
 
 // Flags without a value.
 const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
@@ -34,6 +39,8 @@ const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
       {"--no-list-snapshots", [](DriverOptions& o) { o.list_snapshots = false; }},
       {"--no-snapshot-metadata", [](DriverOptions& o) { o.snapshot_metadata = false; }},
       {"--differential-snapshot", [](DriverOptions& o) { o.differential_snapshot = true; }},
+      {"--group-snapshots", [](DriverOptions& o) { o.group_snapshots = true; }},
+      {"--groups-whole", [](DriverOptions& o) { o.groups_whole = true; }},
       {"--keep-change-data", [](DriverOptions& o) { o.keep_change_data = true; }},
   };
   return *kSwitches;
@@ -76,15 +83,31 @@ absl::Status ReadBlockFlags(const BlockFlags& flags, DriverOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ReadGroupSecret(const std::string& text, DriverOptions& options) {
+  const std::pair<std::string, std::string> secret = absl::StrSplit(text, absl::MaxSplits('=', 1));
+  if (!text.empty() && (secret.first.empty() || secret.second.empty())) {
+    return BadValue("--group-secret", text);
+  }
+  if (!text.empty()) {
+    options.group_secret.insert(secret);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
   DriverOptions options;
   BlockFlags blocks;
+  std::string group_secret;
+  const std::set<const std::string*> optional = {&options.control_socket, &options.volumes_dir,
+                                                 &group_secret};
   const std::map<absl::string_view, std::string*> values = {
       {"--endpoint", &options.endpoint},
       {"--state-dir", &options.state_dir},
       {"--driver-name", &options.driver_name},
       {"--node-id", &options.node_id},
       {"--control-socket", &options.control_socket},
+      {"--volumes-dir", &options.volumes_dir},
+      {"--group-secret", &group_secret},
       {"--block-type", &blocks.type},
       {"--block-bytes", &blocks.bytes},
       {"--page-extents", &blocks.page_extents},
@@ -104,25 +127,28 @@ absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
     *value->second = argv[i];
   }
   for (const auto& [name, value] : values) {
-    if (value->empty() && value != &options.control_socket) {
+    if (value->empty() && !optional.contains(value)) {
       return absl::InvalidArgumentError(absl::StrCat("missing: ", name));
     }
   }
   RETURN_IF_ERROR(ReadBlockFlags(blocks, options));
+  RETURN_IF_ERROR(ReadGroupSecret(group_secret, options));
   return options;
 }
 
 // Serves until one of `signals`, which must be blocked, arrives.
 absl::Status Serve(const DriverOptions& options, const sigset_t& signals) {
   Faults faults;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Store> store,
-                   Store::Open(options.state_dir, Clock::Real(), Random::Real()));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Store> store,
+      Store::Open(options.state_dir, Clock::Real(), Random::Real(), options.volumes_dir));
   std::unique_ptr<ControlServer> control;
   if (!options.control_socket.empty()) {
     ASSIGN_OR_RETURN(control, ControlServer::Start(options.control_socket, faults, *store));
   }
   const auto identity = MakeIdentity(options, faults);
   const auto controller = MakeController(options, faults, *store);
+  const auto groups = MakeGroupController(options, faults, *store);
   const auto node = MakeNode(options, faults, *store);
   const auto metadata = MakeSnapshotMetadata(options, faults, *store);
   const auto differential = MakeDifferentialSnapshot(options, faults, *store, Clock::Real());
@@ -135,6 +161,7 @@ absl::Status Serve(const DriverOptions& options, const sigset_t& signals) {
   builder.AddListeningPort(options.endpoint, grpc::InsecureServerCredentials());
   builder.RegisterService(identity.get());
   builder.RegisterService(controller.get());
+  builder.RegisterService(groups.get());
   builder.RegisterService(node.get());
   builder.RegisterService(metadata.get());
   builder.RegisterService(differential.get());

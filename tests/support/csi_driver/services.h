@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -14,11 +15,15 @@ namespace csidelta::csi_driver {
 struct DriverOptions {
   std::string endpoint;     // unix:///path/to/socket
   std::string state_dir;    // Absolute.
+  std::string volumes_dir;  // Absolute; a file system of the volumes' own. Empty: in state_dir.
   std::string driver_name;  // As StorageClasses name it.
   std::string node_id;
   std::string control_socket;     // Empty: none.
   bool list_snapshots = true;     // Whether the driver says that it can.
   bool snapshot_metadata = true;  // Likewise.
+  bool group_snapshots = false;   // Likewise.
+  bool groups_whole = false;      // Whether a member goes with its group alone.
+  std::map<std::string, std::string> group_secret = {};  // What calls about groups must carry.
   bool keep_change_data = false;  // Whether a deleted volume snapshot can still be a base.
   bool differential_snapshot = false;
   bool opaque_cursors = false;  // In differential snapshots: no numbers, and of one pair each.
@@ -33,6 +38,8 @@ std::unique_ptr<::csi::v1::Identity::Service> MakeIdentity(const DriverOptions& 
                                                            Faults& faults);
 std::unique_ptr<::csi::v1::Controller::Service> MakeController(const DriverOptions& options,
                                                                Faults& faults, Store& store);
+std::unique_ptr<::csi::v1::GroupController::Service> MakeGroupController(
+    const DriverOptions& options, Faults& faults, Store& store);
 std::unique_ptr<::csi::v1::SnapshotMetadata::Service> MakeSnapshotMetadata(
     const DriverOptions& options, Faults& faults, Store& store);
 std::unique_ptr<::csi::differentialsnapshot::v1::DifferentialSnapshot::Service>

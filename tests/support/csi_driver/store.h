@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,27 @@ struct SnapshotRecord {
   std::string volume_id;
   int64_t size_bytes = 0;
   absl::Time created_at;
+  std::string group_id;  // Empty: it was taken alone.
+};
+
+struct GroupMember {
+  std::string volume_id;
+  std::string snapshot_id;
+};
+
+// Volume snapshots that were taken together.
+struct GroupRecord {
+  std::string id;
+  std::string name;
+  std::vector<GroupMember> members;  // As they were asked for; some may be deleted since.
+  absl::Time created_at;
+  std::optional<absl::Duration> frozen;  // How long nobody could write; none: it is no instant.
+};
+
+// A group with those of its volume snapshots that are there.
+struct Group {
+  GroupRecord record;
+  std::vector<SnapshotRecord> snapshots;
 };
 
 // The bytes of a volume snapshot, which may be deleted.
@@ -91,23 +113,31 @@ absl::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t bytes_min);
 //
 //   volumes/<id>, snapshots/<id>            the bytes; plain, sparse files
 //   kept/<id>                               bytes of deleted snapshots that can still be a base
-//   records/{volumes,snapshots,kept}/<id>.json   what exists; written last, removed first
+//   records/{volumes,snapshots,groups,kept}/<id>.json   what exists; written last, removed first
 //   partial/                                bytes on the way; swept by Open()
 //   lock                                    held while anything changes
 //
+// The volumes, and their bytes on the way, may be in a folder of their own instead, which is a file
+// system of its own.
+//
 // Nothing is remembered in memory: several processes may work on one folder, and a process that is
-// killed leaves either a whole object or none. A new object of an old name gets another id.
+// killed leaves either a whole object or none; a group with all its members is one object. A new
+// object of an old name gets another id.
 //
 // A volume may be written through its file or through loop devices while a volume snapshot of it is
 // made; what was synced before is in it, and it is no instant: writes during the copy may be torn.
+// A group of volumes in a file system of their own is one: they are copied while it is frozen.
 //
 // Thread-safe. Ids that were never given out are NOT_FOUND. The owner keeps `clock` and `random`
 // alive.
 class Store {
  public:
   // Makes the folder when there is none. INVALID_ARGUMENT unless `folder` is an absolute path.
+  // With `volumes_folder`, volumes are there: FAILED_PRECONDITION unless CheckOwnFilesystem() likes
+  // it; the freeze that a killed process left there ends.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& folder, const Clock& clock,
-                                                     Random& random);
+                                                     Random& random,
+                                                     const std::string& volumes_folder = "");
 
   // The same name and the same wishes give the same volume. ALREADY_EXISTS when the wishes differ,
   // NOT_FOUND when the source is gone, OUT_OF_RANGE when the size cannot be.
@@ -140,15 +170,38 @@ class Store {
   absl::StatusOr<Page<SnapshotRecord>> ListSnapshots(const SnapshotFilter& filter,
                                                      const PageRequest& page) const;
 
-  // Bytes that the file system below still has room for.
+  // Takes a volume snapshot of each volume. The same name and the same volumes, in whatever order,
+  // give the same group. ALREADY_EXISTS for other volumes, NOT_FOUND when one is gone,
+  // INVALID_ARGUMENT for none, or one that is named twice. After an error there is no group, and no
+  // volume snapshot of it.
+  absl::StatusOr<Group> CreateGroup(const std::string& name,
+                                    const std::vector<std::string>& volume_ids);
+
+  // Deletes the group and its volume snapshots; see DeleteSnapshot. An unknown id is success.
+  // INVALID_ARGUMENT when a volume snapshot is named that is none of its members, or a member that
+  // is there is not.
+  absl::Status DeleteGroup(const std::string& id, const std::vector<std::string>& snapshot_ids,
+                           bool keep_change_data = false);
+
+  // NOT_FOUND for an unknown id; INVALID_ARGUMENT as DeleteGroup().
+  absl::StatusOr<Group> GetGroup(const std::string& id,
+                                 const std::vector<std::string>& snapshot_ids) const;
+
+  // In the order of ids.
+  absl::StatusOr<std::vector<Group>> ListGroups() const;
+
+  // Bytes that the file system of the volumes still has room for.
   absl::StatusOr<int64_t> AvailableBytes() const;
 
   std::string VolumePath(absl::string_view id) const;
   std::string SnapshotPath(absl::string_view id) const;
 
  private:
-  Store(std::string folder, const Clock& clock, Random& random)
-      : folder_(std::move(folder)), clock_(clock), random_(random) {}
+  Store(std::string folder, std::string volumes_folder, const Clock& clock, Random& random)
+      : folder_(std::move(folder)),
+        volumes_folder_(std::move(volumes_folder)),
+        clock_(clock),
+        random_(random) {}
 
   std::string Path(absl::string_view part, absl::string_view id) const;
   std::string NewId(absl::string_view name_prefix) const;
@@ -156,10 +209,22 @@ class Store {
   absl::Status FillVolume(const VolumeRecord& volume, const std::string& path) const;
   absl::StatusOr<int64_t> SourceBytes(const ContentSource& source) const;
   absl::Status KeepChangeData(const std::string& id) const;
+  absl::Status RemoveSnapshot(const std::string& id) const;
+  absl::StatusOr<Group> WithSnapshots(GroupRecord record) const;
+  absl::StatusOr<Group> MakeGroup(const std::string& name,
+                                  const std::vector<std::string>& volume_ids) const;
+  absl::StatusOr<Group> PlanGroup(const std::string& name,
+                                  const std::vector<std::string>& volume_ids) const;
+  absl::Status CopyMembers(Group& group) const;
+  absl::Status CommitGroup(const Group& group) const;
+  bool OwnFilesystem() const { return volumes_folder_ != folder_; }
   absl::Status Sweep() const;
-  absl::Status SweepPart(const std::string& part) const;
+  absl::Status SweepPartial(const std::string& folder) const;
+  absl::Status SweepGroups() const;
+  absl::Status SweepPart(const std::string& folder, const std::string& part) const;
 
   const std::string folder_;
+  const std::string volumes_folder_;  // The same, unless volumes have a file system of their own.
   const Clock& clock_;
   Random& random_;
 };

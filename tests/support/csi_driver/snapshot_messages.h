@@ -1,0 +1,28 @@
+#pragma once
+
+#include <set>
+
+#include "csi.pb.h"
+#include "tests/support/csi_driver/faults.h"
+#include "tests/support/csi_driver/store.h"
+
+namespace csidelta::csi_driver {
+
+inline void FillTime(absl::Time time, google::protobuf::Timestamp* timestamp) {
+  const int64_t time_ns = absl::ToUnixNanos(time);
+  timestamp->set_seconds(time_ns / 1'000'000'000);
+  timestamp->set_nanos(static_cast<int32_t>(time_ns % 1'000'000'000));
+}
+
+// Says of a volume snapshot what is true, but for the lies.
+inline void FillSnapshot(const SnapshotRecord& record, const std::set<Lie>& lies,
+                         ::csi::v1::Snapshot* snapshot) {
+  snapshot->set_snapshot_id(lies.contains(Lie::kWrongHandle) ? "snap-of-somebody-else" : record.id);
+  snapshot->set_source_volume_id(record.volume_id);
+  snapshot->set_size_bytes(lies.contains(Lie::kZeroSize) ? 0 : record.size_bytes);
+  snapshot->set_ready_to_use(!lies.contains(Lie::kNotReady));
+  snapshot->set_group_snapshot_id(record.group_id);
+  FillTime(record.created_at, snapshot->mutable_creation_time());
+}
+
+}  // namespace csidelta::csi_driver
