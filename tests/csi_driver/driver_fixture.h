@@ -38,6 +38,7 @@ class DriverFixture : public testing::Test {
   // Again after StopServing(): options_ may have changed.
   void Serve() {
     controller_service_ = MakeController(options_, faults_, *store_);
+    group_service_ = MakeGroupController(options_, faults_, *store_);
     node_service_ = MakeNodeService();
     identity_service_ = MakeIdentity(options_, faults_);
     metadata_service_ = MakeSnapshotMetadata(options_, faults_, *store_);
@@ -45,6 +46,7 @@ class DriverFixture : public testing::Test {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(Address(), grpc::InsecureServerCredentials());
     builder.RegisterService(controller_service_.get());
+    builder.RegisterService(group_service_.get());
     builder.RegisterService(node_service_.get());
     builder.RegisterService(identity_service_.get());
     builder.RegisterService(metadata_service_.get());
@@ -106,6 +108,7 @@ class DriverFixture : public testing::Test {
   Faults faults_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<::csi::v1::Controller::Service> controller_service_;
+  std::unique_ptr<::csi::v1::GroupController::Service> group_service_;
   std::unique_ptr<::csi::v1::Node::Service> node_service_;
   std::unique_ptr<::csi::v1::Identity::Service> identity_service_;
   std::unique_ptr<::csi::v1::SnapshotMetadata::Service> metadata_service_;

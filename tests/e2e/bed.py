@@ -2,7 +2,7 @@
 """A whole cluster as plain processes: API server, CSI driver, Velero and S3, for the scenarios.
 
     bed.py up     --state DIR [--velero 1.18.1|1.13.1] [--namespace NS] [--csi-driver PATH]
-                  [--plugin] [--node]
+                  [--plugin] [--node] [--groups] [--group-version v1|v1beta2|v1beta1|none]
     bed.py exec   --state DIR -- COMMAND...    runs a command inside, with KUBECONFIG and PATH set
     bed.py env    --state DIR                  prints those settings
     bed.py status --state DIR                  prints each component with its process id
@@ -31,6 +31,7 @@ import build
 import cluster_api
 import components
 import csi_drivers
+import group_proxy
 import node
 import objects
 import pki
@@ -46,6 +47,8 @@ KINDS_SECONDS_MAX = 60
 CHANGE_SECONDS_MAX = 120  # How long a volume, a snapshot or a namespace may take on a machine that is busy.
 STOP_SECONDS = 5.0
 TOLD_LINES = 12
+VOLUMES_BYTES = 32 << 30  # Of the file system of the volumes' own; sparse.
+VOLUMES_INODE_BYTES = 4 << 20
 ENDED = ("Completed", "PartiallyFailed", "Failed", "FailedValidation")
 
 
@@ -70,6 +73,10 @@ class Settings:
     csi_driver: str = dataclasses.field(default_factory=lambda: str(driver_path()))
     plugin: bool = False  # Is ours in the plugin folder when Velero starts?
     node: bool = False  # With a node that runs Pods; see node.py.
+    groups: bool = False  # Does the driver take groups of volumes, at one instant?
+    group_kinds: bool = True  # Are the kinds of groupsnapshot.storage.k8s.io there?
+    group_gate: bool = True  # Do controller and sidecar look at them? Without the kinds they do not.
+    group_version: str = ""  # The one version of them that Velero and the plugin see, or "none"; "": all.
     server_args: list = dataclasses.field(default_factory=lambda: ["--features=EnableCSI"])
     server_env: dict = dataclasses.field(default_factory=dict)
 
@@ -96,6 +103,7 @@ class Bed:
         self.plugin_dir = self.state / "plugins"
         self.plugin_kubeconfig = self.state / "plugin.conf"
         self.audit_log = self.state / "audit.log"
+        self.tokens_file = self.state / "tokens.csv"
         self.server_args = list(settings.server_args)
         self.server_env = dict(settings.server_env)
         self.diffsnap_args = {}  # Further flags of csi-delta diffsnap, by component.
@@ -104,6 +112,8 @@ class Bed:
             self.s3_dir = bucket_of.s3_dir if bucket_of else self.state / "s3"
             self.driver = csi_drivers.make_driver(
                 settings.csi_driver, self.state / "driver", self.scratch)
+            if settings.groups:
+                self.driver.volumes_dir = self.state / "driver-volumes"
         else:
             self.s3_dir, self.driver = storage_of.s3_dir, storage_of.driver
         self.node = node.Node(self) if settings.node else None
@@ -188,8 +198,12 @@ class Bed:
             folder.mkdir(parents=True, exist_ok=True)
         (self.state / "bed.json").write_text(json.dumps(dataclasses.asdict(self.settings)))
         pki.make_pki(self.pki)
+        if self.settings.group_version:
+            self._lead_velero_through_proxy()
         processes.add_netns(self.name)
         self._fill_plugin_dir()
+        if self.owns_storage and self.driver.volumes_dir:
+            self._mount_volumes()
         if self.node:
             self.node.prepare()
             self.start(node.MOUNTS)
@@ -200,6 +214,8 @@ class Bed:
         for name in early:
             self._await_ready(name)
         self.start("kube-apiserver")
+        if self.settings.group_version:
+            self.start(components.GROUP_PROXY)
         self._spawn("kube-controller-manager")
         self._create_kinds()
         for name in ("snapshot-controller", *components.DRIVER_CLIENTS):
@@ -211,6 +227,32 @@ class Bed:
         self._await_ready("kube-controller-manager")
         if self.node:
             self.node.await_ready()
+
+    def _mount_volumes(self):
+        """Gives the driver a file system for volumes alone, which it can freeze."""
+        image = self.state / "driver-volumes.img"
+        with open(image, "wb") as file:
+            file.truncate(VOLUMES_BYTES)
+        self.driver.volumes_dir.mkdir()
+        subprocess.run(["mkfs.ext4", "-q", "-i", str(VOLUMES_INODE_BYTES), image], check=True)
+        subprocess.run(["mount", "-o", "loop,noatime", image, self.driver.volumes_dir], check=True)
+
+    @property
+    def _client_port(self):
+        """Of the API server as Velero and the plugin see it."""
+        return group_proxy.PORT if self.settings.group_version else pki.SERVER_PORT
+
+    def _lead_velero_through_proxy(self):
+        """A token instead of a certificate, which no proxy can pass on."""
+        token = randomness.token_hex(16)
+        self.tokens_file.write_text(f'{token},velero-server,velero-server,"system:masters"\n')
+        self.tokens_file.chmod(0o600)
+        pki.write_kubeconfig(self.pki / "velero.conf", self.pki / "ca.crt", {"token": token}, port=self._client_port)
+
+    @property
+    def group_gate(self):
+        """Whether controller and sidecar look at groups; told to, they end where the kinds are not there."""
+        return self.settings.group_gate and self.settings.group_kinds
 
     def _fill_plugin_dir(self):
         shutil.copy2(self.program("awsplugin", "velero-plugin-for-aws"), self.plugin_dir)
@@ -229,6 +271,8 @@ class Bed:
         names = []
         for module in ("csi", VELERO_MODULES[self.settings.velero]):
             for kind in json.loads((self.product(module) / "share/crds.json").read_text()):
+                if kind["spec"]["group"] == cluster_api.GROUP_SNAPSHOT and not self.settings.group_kinds:
+                    continue
                 self.api.create("customresourcedefinitions", kind)
                 names.append(kind["metadata"]["name"])
 
@@ -241,13 +285,18 @@ class Bed:
         # Established comes a moment before the paths are served.
         probe = cluster_api.path("serverstatusrequests", namespace=self.namespace)
         self.wait_for(lambda: self.api.raw("GET", probe)[0] == 200, KINDS_SECONDS_MAX, "Velero's paths")
-        probe_csi = cluster_api.path("volumesnapshots")
-        self.wait_for(lambda: self.api.raw("GET", probe_csi)[0] == 200, KINDS_SECONDS_MAX,
-                      "the volume snapshots' paths")
+        for plural in ("volumesnapshots", *self._group_plurals()):
+            self.wait_for(lambda probe_csi=cluster_api.path(plural): self.api.raw("GET", probe_csi)[0] == 200,
+                          KINDS_SECONDS_MAX, f"the paths of {plural}")
+
+    def _group_plurals(self):
+        return ["volumegroupsnapshots"] if self.settings.group_kinds else []
 
     def _create_objects(self):
         for plural, obj in objects.storage_objects(self.driver.name):
             self.api.create(plural, obj)
+        if self.settings.groups and self.settings.group_kinds:
+            self.api.create("volumegroupsnapshotclasses", objects.group_class(objects.GROUP_CLASS, self.driver.name))
         self._create_velero_objects()
 
     def _create_velero_objects(self):
@@ -327,7 +376,7 @@ class Bed:
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 86400}})
         pki.write_kubeconfig(self.plugin_kubeconfig, self.pki / "ca.crt",
-                             {"token": answer["status"]["token"]}, self.namespace)
+                             {"token": answer["status"]["token"]}, self.namespace, self._client_port)
 
     # -- Components --------------------------------------------------------------------------------
 
@@ -611,8 +660,8 @@ class Bed:
         if self.node:
             self.node.delete_pods(name)
         # Claims first: a snapshot deleted while a claim waits to be filled from it is looked at again
-        # by the snapshot controller only after 15 minutes.
-        for plural in ("persistentvolumeclaims", "volumesnapshots"):
+        # by the snapshot controller only after 15 minutes. While a group is there, so are its members.
+        for plural in ("persistentvolumeclaims", *self._group_plurals(), "volumesnapshots"):
             self.api.request("DELETE", cluster_api.path(plural, namespace=name))
             self.wait_for(lambda: not self.api.list(plural, name), timeout_seconds,
                           f"end of the {plural} in namespace {name}")
@@ -760,12 +809,14 @@ class Bed:
         found = {plural: sorted(f"{o['metadata'].get('namespace', '')}/{o['metadata']['name']}"
                                 for o in self.api.list(plural))
                  for plural in ("persistentvolumes", "volumesnapshots", "volumesnapshotcontents",
+                                "volumegroupsnapshots", "volumegroupsnapshotcontents",
                                 "backups", "deletebackuprequests", "datauploads", "datadownloads")}
         backups = self.s3_dir / objects.BUCKET / "backups"
         found["leases"] = sorted(o["metadata"]["name"]
                                  for o in self.api.list("leases", self.namespace))
         found["driver volumes"] = self.driver.volumes()
         found["driver snapshots"] = self.driver.snapshots()
+        found["driver groups"] = self.driver.groups()
         found["bucket"] = sorted(p.name for p in backups.iterdir()) if backups.is_dir() else []
         return found
 
@@ -850,6 +901,8 @@ def _parse(arguments):
             sub.add_argument("--csi-driver", default=str(driver_path()))
             sub.add_argument("--plugin", action="store_true", help="with our plugin")
             sub.add_argument("--node", action="store_true", help="with a node that runs Pods")
+            sub.add_argument("--groups", action="store_true", help="with a driver that takes groups of volumes")
+            sub.add_argument("--group-version", default="", help="of their kinds, all that Velero sees")
         if verb == "exec":
             sub.add_argument("command", nargs="+")
     return parser.parse_args(arguments)
@@ -859,7 +912,8 @@ def main(arguments):
     options = _parse(arguments)
     if options.verb == "up":
         Bed.up(Settings(velero=options.velero, namespace=options.namespace,
-                        csi_driver=options.csi_driver, plugin=options.plugin, node=options.node),
+                        csi_driver=options.csi_driver, plugin=options.plugin, node=options.node,
+                        groups=options.groups, group_version=options.group_version),
                state=options.state, detached=True)
         return 0
     if options.verb == "down":

@@ -17,6 +17,8 @@ REQUEST_SECONDS_MAX, WATCH_SECONDS_MAX = 60, 1800
 MERGE_PATCH = "application/merge-patch+json"
 
 _SNAPSHOT = "apis/snapshot.storage.k8s.io/v1"
+GROUP_SNAPSHOT = "groupsnapshot.storage.k8s.io"
+_GROUP_SNAPSHOT = f"apis/{GROUP_SNAPSHOT}/v1"
 _VELERO = "apis/velero.io/v1"
 _MOVER = "apis/mover.csi-delta.io/v1alpha1"
 _RBAC = "apis/rbac.authorization.k8s.io/v1"
@@ -31,6 +33,8 @@ CLUSTER_WIDE = {
     "persistentvolumes": "api/v1",
     "snapshotmetadataservices": "apis/cbt.storage.k8s.io/v1beta1",
     "storageclasses": "apis/storage.k8s.io/v1",
+    "volumegroupsnapshotclasses": _GROUP_SNAPSHOT,
+    "volumegroupsnapshotcontents": _GROUP_SNAPSHOT,
     "volumesnapshotclasses": _SNAPSHOT,
     "volumesnapshotcontents": _SNAPSHOT,
 }
@@ -59,6 +63,7 @@ NAMESPACED = {
     "serverstatusrequests": _VELERO,
     "serviceaccounts": "api/v1",
     "services": "api/v1",
+    "volumegroupsnapshots": _GROUP_SNAPSHOT,
     "volumetasks": _MOVER,
     "volumesnapshotlocations": _VELERO,
     "volumesnapshots": _SNAPSHOT,

@@ -11,8 +11,11 @@ import os
 import pathlib
 import socket
 import ssl
+import sys
 import time
 
+import cluster_api
+import group_proxy
 import node
 import objects
 import processes
@@ -24,6 +27,8 @@ READY_SECONDS_MAX = 120
 ORDER = ("etcd", "s3", "csi-driver", "kube-apiserver", "kube-controller-manager",
          "snapshot-controller", "csi-snapshotter", "csi-provisioner", "velero")
 
+# In beds with Settings.group_version, after the API server.
+GROUP_PROXY = "group-proxy"
 # Started by the tests that want it; see metadata.py.
 SNAPSHOT_METADATA = "csi-snapshot-metadata"
 SNAPSHOT_METADATA_PORT, SNAPSHOT_METADATA_HEALTH_PORT = 50051, 18080
@@ -33,7 +38,7 @@ DIFFSNAP_PORTS = {DIFFSNAP: 18443, DIFFSNAP_SECOND: 18444}
 DIFFSNAP_NAMESPACE = "csi-driver"  # As deploy/diffsnap.yaml has it.
 # Started by Bed.grow_claim.
 RESIZER = "csi-resizer"
-ON_DEMAND = (SNAPSHOT_METADATA, DIFFSNAP, DIFFSNAP_SECOND, RESIZER)
+ON_DEMAND = (GROUP_PROXY, SNAPSHOT_METADATA, DIFFSNAP, DIFFSNAP_SECOND, RESIZER)
 
 # Those that end when the driver's connection is lost, and so are started again with it.
 DRIVER_CLIENTS = ("csi-snapshotter", "csi-provisioner")
@@ -90,7 +95,15 @@ def apiserver_command(bed):
             "--allow-privileged=true", "--profiling=false",
             f"--audit-policy-file={policy}", f"--audit-log-path={bed.audit_log}",
             "--audit-log-maxsize=10000",  # MiB; what a file holds that is put aside nobody would read.
+            *([f"--token-auth-file={bed.tokens_file}"] if bed.settings.group_version else ()),
             *(node.apiserver_flags(bed) if bed.node else ())]
+
+
+def group_proxy_command(bed):
+    return [sys.executable, str(pathlib.Path(__file__).with_name("group_proxy.py")),
+            f"--ca={bed.pki}/ca.crt", f"--cert={bed.pki}/apiserver.crt", f"--key={bed.pki}/apiserver.key",
+            f"--port={group_proxy.PORT}", f"--port-behind={cluster_api.PORT}",
+            f"--version={bed.settings.group_version}"]
 
 
 def manager_command(bed):
@@ -105,17 +118,22 @@ def manager_command(bed):
             "--controllers=" + ",".join(controllers), *CLIENT_RATE]
 
 
+def group_flags(bed):
+    """Whether the controller and the sidecar know of groups: upstream's default is that they do not."""
+    return [f"--feature-gates=CSIVolumeGroupSnapshot={str(bed.group_gate).lower()}"]
+
+
 def controller_command(bed):
     return [bed.program("csi", "snapshot-controller"),
             f"--kubeconfig={bed.pki}/snapshot-controller.conf", "--leader-election=false",
             "--resync-period=10s",  # A volume snapshot deleted while it is made may wait for it with its finalizers.
-            *CLIENT_RATE, "-v=4"]
+            *group_flags(bed), *CLIENT_RATE, "-v=4"]
 
 
 def snapshotter_command(bed):
     return [bed.program("csi", "csi-snapshotter"), f"--kubeconfig={bed.pki}/csi-snapshotter.conf",
             f"--csi-address={bed.driver.socket}", "--leader-election=false",
-            "--resync-period=10s", "--extra-create-metadata", *CLIENT_RATE, "-v=4"]
+            "--resync-period=10s", "--extra-create-metadata", *group_flags(bed), *CLIENT_RATE, "-v=4"]
 
 
 def provisioner_command(bed):
@@ -181,6 +199,7 @@ COMMANDS = {
     "kube-apiserver": apiserver_command, "kube-controller-manager": manager_command,
     "snapshot-controller": controller_command, "csi-snapshotter": snapshotter_command,
     "csi-provisioner": provisioner_command, "velero": velero_command,
+    GROUP_PROXY: group_proxy_command,
     SNAPSHOT_METADATA: metadata_command,
     RESIZER: resizer_command,
     DIFFSNAP: lambda bed: diffsnap_command(bed, DIFFSNAP),
@@ -274,6 +293,7 @@ READY = {
     "kube-apiserver": apiserver_ready,
     "kube-controller-manager": lambda bed: port_open(bed, 10257),
     "velero": velero_ready,
+    GROUP_PROXY: lambda bed: port_open(bed, group_proxy.PORT),
     SNAPSHOT_METADATA: metadata_ready,
     DIFFSNAP: lambda bed: diffsnap_ready(bed, DIFFSNAP),
     DIFFSNAP_SECOND: lambda bed: diffsnap_ready(bed, DIFFSNAP_SECOND),

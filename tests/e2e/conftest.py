@@ -70,16 +70,20 @@ class BedPool:
         self._beds = {}
         self._requests = collections.defaultdict(list)  # In beds that are down, by account.
 
-    def get(self, *, velero="1.18.1", namespace="velero", plugin=True, node=False):
-        """A running bed with Velero's default flags, with or without our plugin and a node."""
-        key = (velero, namespace, node)
+    def get(self, *, velero="1.18.1", namespace="velero", plugin=True, node=False, **groups):
+        """A running bed with Velero's default flags, with or without our plugin, a node, and what `groups` says.
+
+        `groups` are the settings whose names begin so.
+        """
+        key = (velero, namespace, node, *sorted(groups.items()))
         if key not in self._beds:
             self._make_room()
             settings = bed_module.Settings(velero=velero, namespace=namespace, plugin=plugin,
-                                           node=node)
+                                           node=node, **groups)
             self._beds[key] = bed_module.Bed.up(settings)
         bed = self._beds[key]
-        for name in components.ORDER:  # A test that failed may have left something off.
+        proxy = (components.GROUP_PROXY,) if bed.settings.group_version else ()
+        for name in (*proxy, *components.ORDER):  # A test that failed may have left something off.
             if not bed.alive(name):
                 bed.stop(name)
                 bed.start(name)

@@ -27,6 +27,7 @@ class Driver:
         self.socket = pathlib.Path(socket_dir) / "csi.sock"
         self.control_socket = pathlib.Path(socket_dir) / "control.sock"
         self.args = []  # Further flags; see Bed.configure_driver.
+        self.volumes_dir = None  # A file system of the volumes' own, for groups.
 
     def command(self):
         """The command line that serves CSI on `socket`."""
@@ -38,6 +39,10 @@ class Driver:
 
     def snapshots(self):
         """The handles of all snapshots that exist in the driver."""
+        raise NotImplementedError
+
+    def groups(self):
+        """The handles of all group snapshots that exist in the driver."""
         raise NotImplementedError
 
     def volume_path(self, handle):
@@ -101,6 +106,9 @@ class UpstreamHostPath(Driver):
     def snapshots(self):
         return sorted(s["Id"] for s in self._state("Snapshots"))
 
+    def groups(self):
+        return sorted(g["Id"] for g in self._state("GroupSnapshots"))
+
     def volume_path(self, handle):
         return self.state_dir / handle
 
@@ -124,7 +132,9 @@ class TestDriver(Driver):
     def command(self):
         return [str(self.program), "--endpoint", f"unix://{self.socket}",
                 "--state-dir", str(self.state_dir), "--driver-name", self.name,
-                "--node-id", "n1", "--control-socket", str(self.control_socket), *self.args]
+                "--node-id", "n1", "--control-socket", str(self.control_socket),
+                *(("--group-snapshots", "--volumes-dir", str(self.volumes_dir)) if self.volumes_dir else ()),
+                *self.args]
 
     def control(self, request):
         """Sends one JSON object, returns the JSON object that answers it.
@@ -163,8 +173,11 @@ class TestDriver(Driver):
     def snapshots(self):
         return self._records("snapshots")
 
+    def groups(self):
+        return self._records("groups")
+
     def volume_path(self, handle):
-        return self.state_dir / "volumes" / handle
+        return (self.volumes_dir or self.state_dir) / "volumes" / handle
 
     def snapshot_path(self, handle):
         return self.state_dir / "snapshots" / handle

@@ -7,6 +7,7 @@ BUCKET = "velero"
 CLASS_IMMEDIATE = "bed-immediate"
 CLASS_WAIT = "bed-wait"
 SNAPSHOT_CLASS = "bed-snapshots"
+GROUP_CLASS = "bed-groups"
 NODE = "n1"
 POD_USER, DISK_GROUP = 65532, 6  # The group that udev gives block devices to.
 ACCESS_KEY, SECRET_KEY, REGION = "bedaccess", "bedsecret", "us-east-1"
@@ -33,6 +34,13 @@ def snapshot_class(name, driver, deletion_policy="Delete", labels=None):
     return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
             "metadata": {"name": name, "labels": labels}, "driver": driver,
             "deletionPolicy": deletion_policy}
+
+
+def group_class(name, driver, deletion_policy="Delete", parameters=None, annotations=None):
+    """A VolumeGroupSnapshotClass; `parameters` name its secrets."""
+    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshotClass",
+            "metadata": {"name": name, "annotations": annotations or {}}, "driver": driver,
+            "deletionPolicy": deletion_policy, "parameters": parameters or {}}
 
 
 def storage_objects(driver):
@@ -144,6 +152,14 @@ def volume_snapshot(name, snapshot_namespace, claim_name):
             "metadata": {"name": name, "namespace": snapshot_namespace},
             "spec": {"volumeSnapshotClassName": SNAPSHOT_CLASS,
                      "source": {"persistentVolumeClaimName": claim_name}}}
+
+
+def volume_group_snapshot(name, snapshot_namespace, match_labels):
+    """A VolumeGroupSnapshot of the claims with these labels, as a person takes it."""
+    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot",
+            "metadata": {"name": name, "namespace": snapshot_namespace},
+            "spec": {"volumeGroupSnapshotClassName": GROUP_CLASS,
+                     "source": {"selector": {"matchLabels": match_labels}}}}
 
 
 def imported_snapshot(name, snapshot_namespace, driver, handle):

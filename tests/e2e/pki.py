@@ -4,7 +4,7 @@ import json
 import pathlib
 import subprocess
 
-SERVER = "https://127.0.0.1:6443"
+SERVER_PORT = 6443
 DAYS = "7"
 EC_CURVE = "ec_paramgen_curve:P-256"
 EC_KEY = ("-newkey", "ec", "-pkeyopt", EC_CURVE)
@@ -62,13 +62,13 @@ def make_pki(folder):
     _openssl("pkey", "-in", f"{folder}/sa.key", "-pubout", "-out", f"{folder}/sa.pub")
 
 
-def write_kubeconfig(path, ca, user, namespace="default"):
+def write_kubeconfig(path, ca, user, namespace="default", port=SERVER_PORT):
     """Writes a kubeconfig with one context. JSON is YAML, so no YAML writer is needed."""
     path = pathlib.Path(path)
     path.write_text(json.dumps({
         "apiVersion": "v1", "kind": "Config", "current-context": "bed",
         "clusters": [{"name": "bed",
-                      "cluster": {"server": SERVER, "certificate-authority": str(ca)}}],
+                      "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(ca)}}],
         "users": [{"name": "bed", "user": user}],
         "contexts": [{"name": "bed",
                       "context": {"cluster": "bed", "user": "bed", "namespace": namespace}}],

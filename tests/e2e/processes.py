@@ -27,6 +27,7 @@ CLONE_NEWNET = 0x40000000
 POLL_SECONDS = 0.02
 STOP_SECONDS_MAX = 60
 LOOP_GET_STATUS64, LOOP_STATUS_BYTES = 0x4C05, 232  # linux/loop.h
+FITHAW = 0xC0045878  # linux/fs.h
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -82,17 +83,23 @@ def wait_until(condition, timeout_seconds, what):
         time.sleep(POLL_SECONDS)
 
 
-def end_all(ids, grace_seconds=0.0):
-    """Ends processes, politely for `grace_seconds`, then with SIGKILL; waits for their end."""
+def end_all(ids, grace_seconds=0.0, folders=()):
+    """Ends processes, politely for `grace_seconds`, then with SIGKILL; waits for their end.
+
+    File systems that a killed process left frozen below `folders` are thawed: who writes there cannot be ended.
+    """
+    def ended():
+        for folder in folders:
+            thaw(folder)
+        return not any(p.alive() for p in ids)
     if grace_seconds:
         for process in ids:
             process.signal(signal.SIGTERM)
         with contextlib.suppress(BedError):
-            wait_until(lambda: not any(p.alive() for p in ids), grace_seconds, "")
+            wait_until(ended, grace_seconds, "")
     for process in ids:
         process.signal(signal.SIGKILL)
-    wait_until(lambda: not any(p.alive() for p in ids), STOP_SECONDS_MAX,
-               lambda: f"end of processes {[p.pid for p in ids if p.alive()]}")
+    wait_until(ended, STOP_SECONDS_MAX, lambda: f"end of processes {[p.pid for p in ids if p.alive()]}")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -166,6 +173,17 @@ def mounts_below(folder):
         if point == prefix or point.startswith(prefix + "/"):
             points.append(point)
     return list(reversed(points))
+
+
+def thaw(folder):
+    """Ends the freeze of every file system that is mounted below a folder."""
+    for point in mounts_below(folder):
+        with contextlib.suppress(OSError):  # It is not frozen.
+            fd = os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.ioctl(fd, FITHAW, 0)
+            finally:
+                os.close(fd)
 
 
 def loops_below(folder):
@@ -243,8 +261,8 @@ class Record:
     def wipe(self):
         """Ends and deletes everything the bed owns, then the record itself. May be called again."""
         # Twice: what was in the middle of a fork while we looked is found the second time.
-        end_all([p for p in self.processes.values() if p.alive()] + members_of(self.name))
-        end_all(members_of(self.name))
+        end_all([p for p in self.processes.values() if p.alive()] + members_of(self.name), folders=self.folders)
+        end_all(members_of(self.name), folders=self.folders)
         wait_until(lambda: cgroups.remove(self.name), STOP_SECONDS_MAX, f"end of the cgroups of {self.name}")
         if (NAMESPACES / self.name).exists():
             subprocess.run(["ip", "netns", "del", self.name], check=True)

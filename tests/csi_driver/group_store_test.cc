@@ -1,0 +1,162 @@
+// Groups of volume snapshots in the driver's folder: whole or nothing.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/csi_driver/files.h"
+#include "tests/support/csi_driver/freeze.h"
+#include "tests/support/csi_driver/store.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::csi_driver {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+
+class GroupStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = testing::TempDir() + "csi-groups-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    Reopen();
+    for (const char* name : {"a", "b"}) {
+      VolumeSpec spec;
+      spec.name = name;
+      spec.size.required_bytes = kVolumeBytesMin;
+      volume_ids_.push_back(store_->CreateVolume(spec)->id);
+    }
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void Reopen() {
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_, clock_, Random::Real());
+    ASSERT_THAT(store, IsOk());
+    store_ = *std::move(store);
+  }
+  Group MakeGroup() {
+    const absl::StatusOr<Group> group = store_->CreateGroup("g", volume_ids_);
+    EXPECT_THAT(group, IsOk());
+    return group.ok() ? *group : Group();
+  }
+  static std::vector<std::string> Ids(const Group& group) {
+    std::vector<std::string> ids;
+    for (const GroupMember& member : group.record.members) {
+      ids.push_back(member.snapshot_id);
+    }
+    return ids;
+  }
+  std::string RecordOf(const Group& group) const {
+    return folder_ + "/records/groups/" + group.record.id + ".json";
+  }
+  // What is there of volume snapshots: in lists, as records, and as bytes.
+  std::vector<size_t> SnapshotCounts() const {
+    const absl::StatusOr<Page<SnapshotRecord>> page = store_->ListSnapshots({}, {});
+    return {page.ok() ? page->records.size() : 99,
+            ListFolder(folder_ + "/records/snapshots")->size(),
+            ListFolder(folder_ + "/snapshots")->size()};
+  }
+
+  std::string folder_;
+  support::FakeClock clock_;
+  std::unique_ptr<Store> store_;
+  std::vector<std::string> volume_ids_;
+};
+
+TEST_F(GroupStoreTest, SameNameAndVolumesGiveTheSameGroup) {
+  const Group group = MakeGroup();
+  const absl::StatusOr<Group> again =
+      store_->CreateGroup("g", {volume_ids_.rbegin(), volume_ids_.rend()});
+  ASSERT_THAT(again, IsOk());
+  EXPECT_EQ(again->record.id, group.record.id);
+  EXPECT_EQ(Ids(*again), Ids(group));
+  EXPECT_THAT(store_->CreateGroup("g", {volume_ids_[0]}),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("group g")));
+  EXPECT_EQ(store_->ListGroups()->size(), 1u);
+}
+
+TEST_F(GroupStoreTest, VolumesMustExistAndBeNamedOnce) {
+  EXPECT_THAT(store_->CreateGroup("g", {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("group g")));
+  EXPECT_THAT(store_->CreateGroup("g", {volume_ids_[0], volume_ids_[0]}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("twice")));
+  EXPECT_THAT(store_->CreateGroup("g", {volume_ids_[0], "vol-0-0"}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("vol-0-0")));
+  EXPECT_EQ(SnapshotCounts(), (std::vector<size_t>{0, 0, 0}));
+}
+
+TEST_F(GroupStoreTest, FailedCopyLeavesNothing) {
+  ASSERT_THAT(RemoveFile(store_->VolumePath(volume_ids_[1])), IsOk());
+  EXPECT_FALSE(store_->CreateGroup("g", volume_ids_).ok());
+  EXPECT_EQ(SnapshotCounts(), (std::vector<size_t>{0, 0, 0}));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/partial"));
+  EXPECT_TRUE(store_->ListGroups()->empty());
+}
+
+TEST_F(GroupStoreTest, GroupSurvivesARestart) {
+  const Group group = MakeGroup();
+  Reopen();
+  const absl::StatusOr<Group> got = store_->GetGroup(group.record.id, Ids(group));
+  ASSERT_THAT(got, IsOk());
+  EXPECT_EQ(got->record.name, "g");
+  EXPECT_EQ(got->record.created_at, clock_.Now());
+  EXPECT_EQ(got->record.frozen, std::nullopt);
+  ASSERT_EQ(got->snapshots.size(), 2u);
+  EXPECT_EQ(got->snapshots[0].group_id, group.record.id);
+  EXPECT_EQ(SnapshotCounts(), (std::vector<size_t>{2, 2, 2}));
+}
+
+// As a process leaves it that is killed before it wrote the group's record, or after it removed it.
+TEST_F(GroupStoreTest, MembersWithoutTheirGroupAreNotThere) {
+  const Group group = MakeGroup();
+  ASSERT_THAT(RemoveFile(RecordOf(group)), IsOk());
+  EXPECT_EQ(SnapshotCounts(), (std::vector<size_t>{0, 2, 2}));
+  EXPECT_THAT(store_->GetSnapshot(Ids(group)[0]), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(store_->ChangeDataOf(Ids(group)[0]), StatusIs(absl::StatusCode::kNotFound));
+  Reopen();
+  EXPECT_EQ(SnapshotCounts(), (std::vector<size_t>{0, 0, 0}));
+}
+
+TEST_F(GroupStoreTest, NewGroupOfAnOldNameHasOtherIds) {
+  const Group old = MakeGroup();
+  ASSERT_THAT(store_->DeleteGroup(old.record.id, Ids(old)), IsOk());
+  const Group young = MakeGroup();
+  EXPECT_NE(young.record.id, old.record.id);
+  EXPECT_NE(Ids(young), Ids(old));
+}
+
+TEST_F(GroupStoreTest, MemberThatIsGoneMayBeNamedOrNot) {
+  const Group group = MakeGroup();
+  ASSERT_THAT(store_->DeleteSnapshot(Ids(group)[0]), IsOk());
+  const absl::StatusOr<Group> got = store_->GetGroup(group.record.id, {Ids(group)[1]});
+  ASSERT_THAT(got, IsOk());
+  EXPECT_EQ(got->snapshots.size(), 1u);
+  EXPECT_THAT(store_->DeleteGroup(group.record.id, Ids(group)), IsOk());
+  EXPECT_EQ(SnapshotCounts(), (std::vector<size_t>{0, 0, 0}));
+}
+
+TEST_F(GroupStoreTest, ChangeDataOfADeletedGroupIsKeptOnRequest) {
+  const Group group = MakeGroup();
+  ASSERT_THAT(store_->DeleteGroup(group.record.id, Ids(group), /*keep_change_data=*/true), IsOk());
+  for (const std::string& id : Ids(group)) {
+    EXPECT_THAT(store_->ChangeDataOf(id), IsOk());
+  }
+  EXPECT_EQ(SnapshotCounts(), (std::vector<size_t>{0, 0, 0}));
+}
+
+TEST_F(GroupStoreTest, VolumesOfTheirOwnWantAFileSystemOfTheirOwn) {
+  EXPECT_THAT(Store::Open(folder_, clock_, Random::Real(), folder_ + "/elsewhere"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("file system of its own")));
+  EXPECT_THAT(CheckOwnFilesystem("/", folder_), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+}  // namespace
+}  // namespace csidelta::csi_driver

@@ -1,0 +1,97 @@
+"""Groups of volumes by upstream's controllers and the bed's driver: one instant, and nothing left of them.
+
+If this file fails, no scenario of groups means anything.
+"""
+
+import pytest
+
+import groups
+import stamps
+
+MIB = 1 << 20
+CLAIMS = ("data", "log", "wal")
+LABELS = {"app": "database"}
+STAMPED_BYTES = 4096
+
+pytestmark = pytest.mark.own_driver("it copies the members of a group one after the other")
+
+
+@pytest.fixture
+def group_bed(beds):
+    return beds.get(plugin=False, groups=True)
+
+
+@pytest.fixture
+def database(group_bed, workspace):
+    """A namespace with three labelled claims; afterwards the bed has what it had before."""
+    before = group_bed.inventory()
+    app = workspace.namespace(group_bed)
+    group_bed.create_claims(CLAIMS, app, 8 * MIB, labels=LABELS)
+    yield app
+    workspace.clear()
+    group_bed.wait_for(lambda: group_bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
+                       lambda: f"what was there before, {before}, not {group_bed.inventory()}")
+
+
+def volume_paths(bed, app):
+    return [bed.volume_path(claim, app) for claim in CLAIMS]
+
+
+def test_group_is_one_instant(group_bed, database):
+    bed = group_bed
+    with stamps.Writer(bed, volume_paths(bed, database)):
+        group = groups.create(bed, "cut", database, LABELS)
+        found = groups.members(bed, group, len(CLAIMS))
+    copies = [bed.driver.snapshot_path(groups.handle_of(bed, found[claim])) for claim in CLAIMS]
+    assert stamps.spread(copies) <= 1
+    assert min(map(stamps.read, copies)) > 0
+    told = bed.driver_control({"op": "groups"})["groups"]
+    assert [len(g["members"]) for g in told] == [len(CLAIMS)]
+    assert told[0]["frozen_ns"] > 0
+    groups.delete(bed, group)
+    assert bed.driver.groups() == []
+    assert bed.driver.snapshots() == []
+
+
+def test_single_snapshots_are_no_instant(group_bed, database):
+    """The check of stamps is worth something: it tells a group from volume snapshots that were taken one by one."""
+    bed = group_bed
+    with stamps.Writer(bed, volume_paths(bed, database)):
+        copies = [bed.driver.snapshot_path(bed.create_snapshot(claim, database, claim)) for claim in CLAIMS]
+    numbers = [stamps.read(copy) for copy in copies]
+    assert max(numbers) - min(numbers) > 1
+    with pytest.raises(ValueError):
+        stamps.spread(copies)  # Later ones are ahead.
+
+
+def test_stamps_go_on_after_a_driver_was_killed_while_it_held_the_volumes(group_bed, database):
+    bed = group_bed
+    with stamps.Writer(bed, volume_paths(bed, database)):
+        group = groups.create(bed, "cut", database, LABELS)
+        bed.restart("csi-driver", kill=True)
+        before = stamps.read(volume_paths(bed, database)[0])
+        bed.wait_for(lambda: stamps.read(volume_paths(bed, database)[0]) > before, 30, "another stamp")
+    assert len(groups.members(bed, group, len(CLAIMS))) == len(CLAIMS)
+    groups.delete(bed, group)
+
+
+def test_driver_that_wants_whole_groups_loses_none(group_bed, database):
+    """Upstream's controllers delete a group by the group call, also when a person deletes its members first."""
+    bed = group_bed
+    bed.configure_driver("--groups-whole")
+    group = groups.create(bed, "cut", database, LABELS)
+    found = groups.members(bed, group, len(CLAIMS))
+    bed.api.delete("volumesnapshots", found["log"]["metadata"]["name"], database)
+    groups.delete(bed, group)
+    assert bed.driver.snapshots() == []
+    assert bed.driver.calls("DeleteSnapshot")["started"] == 0
+
+
+def test_member_that_fails_fails_the_group(group_bed, database):
+    bed = group_bed
+    broken = bed.volume_handle("log", database)
+    rule = {"method": "CreateVolumeGroupSnapshot", "match": broken, "code": "INTERNAL", "message": "log is broken",
+            "times": 1}
+    with bed.driver.faults(rule):
+        groups.delete(bed, groups.create(bed, "cut", database, LABELS))
+    assert bed.driver.calls("CreateVolumeGroupSnapshot")["failed"] >= 1
