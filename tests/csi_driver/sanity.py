@@ -46,7 +46,7 @@ def leftovers(work):
             found.append(f"loop device on {file}")
     mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
     found += [f"mount {line.split()[4]}" for line in mounts if str(work) in line]
-    for part in ("volumes", "snapshots", "records/volumes", "records/snapshots", "partial"):
+    for part in ("volumes", "snapshots", "records/volumes", "records/snapshots", "records/groups", "partial"):
         found += [str(path) for path in (work / "state" / part).iterdir()]
     return found
 
@@ -60,7 +60,7 @@ def run_sanity(driver_program, sanity_program, access_type):
             driver = subprocess.Popen(
                 [driver_program, "--endpoint", f"unix://{socket}",
                  "--state-dir", str(work / "state"), "--driver-name", "sanity.csi-delta.io",
-                 "--node-id", "n1"], stderr=log)
+                 "--node-id", "n1", "--group-snapshots"], stderr=log)
         try:
             wait_for_socket(driver, socket)
             result = subprocess.run(

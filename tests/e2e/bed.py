@@ -238,7 +238,7 @@ class Bed:
         subprocess.run(["mount", "-o", "loop,noatime", image, self.driver.volumes_dir], check=True)
 
     @property
-    def _client_port(self):
+    def client_port(self):
         """Of the API server as Velero and the plugin see it."""
         return group_proxy.PORT if self.settings.group_version else pki.SERVER_PORT
 
@@ -247,7 +247,7 @@ class Bed:
         token = randomness.token_hex(16)
         self.tokens_file.write_text(f'{token},velero-server,velero-server,"system:masters"\n')
         self.tokens_file.chmod(0o600)
-        pki.write_kubeconfig(self.pki / "velero.conf", self.pki / "ca.crt", {"token": token}, port=self._client_port)
+        pki.write_kubeconfig(self.pki / "velero.conf", self.pki / "ca.crt", {"token": token}, port=self.client_port)
 
     @property
     def group_gate(self):
@@ -376,7 +376,7 @@ class Bed:
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 86400}})
         pki.write_kubeconfig(self.plugin_kubeconfig, self.pki / "ca.crt",
-                             {"token": answer["status"]["token"]}, self.namespace, self._client_port)
+                             {"token": answer["status"]["token"]}, self.namespace, self.client_port)
 
     # -- Components --------------------------------------------------------------------------------
 

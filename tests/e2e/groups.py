@@ -9,7 +9,11 @@ MEMBERS_SECONDS_MAX = bed_module.CHANGE_SECONDS_MAX
 def create(bed, name, namespace, match_labels):
     """Makes a VolumeGroupSnapshot of the claims with these labels and waits until it is ready; returns it."""
     bed.api.create("volumegroupsnapshots", objects.volume_group_snapshot(name, namespace, match_labels))
+    return wait_ready(bed, name, namespace)
 
+
+def wait_ready(bed, name, namespace):
+    """Waits until a VolumeGroupSnapshot is ready; returns it."""
     def ready():
         group = bed.api.get("volumegroupsnapshots", name, namespace)
         return group and group.get("status", {}).get("readyToUse") and group

@@ -28,7 +28,7 @@ CONTROLLERS = ("node-lifecycle-controller", "taint-eviction-controller", "pod-ga
 NODE_ADDRESS = "10.99.0.1"  # A kubelet wants one that is not the loopback's.
 POD_NETWORK, GATEWAY = "10.88.0.0/16", "10.88.0.1"  # The gateway is the bed's own end of the bridge.
 BRIDGE = "bed-pods"
-SERVICE_ADDRESS, API_PORT = "10.96.0.1", 6443
+SERVICE_ADDRESS = "10.96.0.1"
 SOCKET = "/run/containerd/containerd.sock"
 PLUGINS_REGISTRY = "/var/lib/kubelet/plugins_registry"
 CNI_PROGRAMS = "/usr/lib/cni"
@@ -119,7 +119,7 @@ class Node:
                 ["ip", "address", "add", f"{GATEWAY}/16", "dev", BRIDGE],
                 # A service of one port needs no kube-proxy.
                 ["iptables", "-t", "nat", "-A", "PREROUTING", "-d", SERVICE_ADDRESS, "-p", "tcp",
-                 "--dport", "443", "-j", "DNAT", "--to-destination", f"{GATEWAY}:{API_PORT}"]):
+                 "--dport", "443", "-j", "DNAT", "--to-destination", f"{GATEWAY}:{bed.client_port}"]):
             bed.run(command)
 
     def _configure_containerd(self, **options):

@@ -3,15 +3,18 @@
 If this file fails, no scenario of groups means anything.
 """
 
+import json
+
 import pytest
 
 import groups
+import objects
 import stamps
+from cluster_api import GROUP_SNAPSHOT as GROUP
 
 MIB = 1 << 20
 CLAIMS = ("data", "log", "wal")
 LABELS = {"app": "database"}
-STAMPED_BYTES = 4096
 
 pytestmark = pytest.mark.own_driver("it copies the members of a group one after the other")
 
@@ -95,3 +98,43 @@ def test_member_that_fails_fails_the_group(group_bed, database):
     with bed.driver.faults(rule):
         groups.delete(bed, groups.create(bed, "cut", database, LABELS))
     assert bed.driver.calls("CreateVolumeGroupSnapshot")["failed"] >= 1
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "none"])
+def test_velero_sees_one_version_of_groups(beds, workspace, version):
+    bed = beds.get(groups=True, group_version=version)
+    config = f"--kubeconfig={bed.pki}/velero.conf"
+    listed = bed.kubectl(config, "api-versions").stdout.split()
+    shown = [f"{GROUP}/{version}"] if version != "none" else []
+    assert [v for v in listed if v.startswith(f"{GROUP}/")] == shown
+    assert "snapshot.storage.k8s.io/v1" in listed
+    hidden = bed.kubectl(config, "get", "--raw", f"/apis/{GROUP}/v1/volumegroupsnapshots", check=False)
+    assert hidden.returncode != 0
+    assert "could not find the requested resource" in hidden.stderr
+
+    position = bed.audit_position()
+    app = workspace.namespace(bed)
+    bed.create_claims(CLAIMS, app, MIB, labels=LABELS)
+    workspace.backup(bed, "--include-namespaces", app)
+    for user in ("velero-server", bed.plugin_user):
+        assert bed.audit_events(user, position)
+
+    if shown:
+        made = {**objects.volume_group_snapshot("cut", app, LABELS), "apiVersion": shown[0]}
+        bed.kubectl(config, "create", "-f", "-", stdin=json.dumps(made))
+        group = groups.wait_ready(bed, "cut", app)
+        found = groups.members(bed, group, len(CLAIMS))
+        for snapshot in found.values():
+            assert [o["apiVersion"] for o in snapshot["metadata"]["ownerReferences"]] == [f"{GROUP}/v1"]
+        groups.delete(bed, group)
+
+
+@pytest.mark.parametrize("settings", [{"group_gate": False}, {"group_kinds": False}])
+def test_cluster_without_groups_takes_single_snapshots(beds, workspace, settings):
+    bed = beds.get(plugin=False, **settings)
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    bed.create_snapshot("one", app, "data")
+    served = bed.api.raw("GET", f"/apis/{GROUP}")[0]
+    assert served == (404 if "group_kinds" in settings else 200)
+    assert bed.dead() == []
