@@ -101,6 +101,7 @@ class DriverFixture : public testing::Test {
   std::string folder_;
   DriverOptions options_{.endpoint = "",
                          .state_dir = "",
+                         .volumes_dir = "",
                          .driver_name = "fixture.csi-delta.io",
                          .node_id = "n1",
                          .control_socket = ""};

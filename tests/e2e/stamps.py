@@ -18,6 +18,7 @@ import sys
 
 BLOCK_BYTES = 4096
 NUMBER_BYTES = 8
+END_SECONDS_MAX = 60
 
 
 def write(paths, offset_bytes, ended, report):
@@ -78,7 +79,7 @@ class Writer:
     def end(self):
         """Ends it; returns the last number that all have."""
         self._process.send_signal(signal.SIGTERM)
-        told = self._process.communicate()[0]
+        told = self._process.communicate(timeout=END_SECONDS_MAX)[0]
         if self._process.returncode != 0:
             raise OSError(f"the writer of stamps ended with {self._process.returncode}")
         return int(told)

@@ -3,15 +3,21 @@
 If this file fails, no scenario of groups means anything.
 """
 
+import contextlib
+import fcntl
 import json
+import os
 
 import pytest
 
+import bed as bed_module
 import groups
 import objects
+import processes
 import stamps
 from cluster_api import GROUP_SNAPSHOT as GROUP
 
+FIFREEZE = 0xC0045877  # linux/fs.h
 MIB = 1 << 20
 CLAIMS = ("data", "log", "wal")
 LABELS = {"app": "database"}
@@ -67,15 +73,37 @@ def test_single_snapshots_are_no_instant(group_bed, database):
         stamps.spread(copies)  # Later ones are ahead.
 
 
-def test_stamps_go_on_after_a_driver_was_killed_while_it_held_the_volumes(group_bed, database):
+@contextlib.contextmanager
+def frozen(folder):
+    """As a driver leaves its volumes that is killed while it copies them."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(fd, FIFREEZE, 0)
+        yield
+    finally:
+        processes.thaw(folder)
+        os.close(fd)
+
+
+def test_volumes_of_a_killed_driver_can_be_written_again_when_it_is_back(group_bed, database):
     bed = group_bed
-    with stamps.Writer(bed, volume_paths(bed, database)):
-        group = groups.create(bed, "cut", database, LABELS)
+    paths = volume_paths(bed, database)
+    with stamps.Writer(bed, paths), frozen(bed.driver.volumes_dir):
+        before = stamps.read(paths[0])
         bed.restart("csi-driver", kill=True)
-        before = stamps.read(volume_paths(bed, database)[0])
-        bed.wait_for(lambda: stamps.read(volume_paths(bed, database)[0]) > before, 30, "another stamp")
-    assert len(groups.members(bed, group, len(CLAIMS))) == len(CLAIMS)
-    groups.delete(bed, group)
+        bed.wait_for(lambda: stamps.read(paths[0]) > before + 1, 30, "another stamp")
+
+
+def test_bed_whose_volumes_are_frozen_goes_away():
+    with bed_module.Bed.up(bed_module.Settings(groups=True)) as bed:
+        bed.create_namespace("app")
+        bed.create_claim("data", "app", MIB)
+        stamps.Writer(bed, [bed.volume_path("data", "app")])  # It ends with the bed.
+        fd = os.open(bed.driver.volumes_dir, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.ioctl(fd, FIFREEZE, 0)
+        os.close(fd)
+        name, state = bed.name, bed.state
+    assert processes.traces(name, [state]) == []
 
 
 def test_driver_that_wants_whole_groups_loses_none(group_bed, database):
