@@ -6,6 +6,8 @@ import itertools
 import os
 import pathlib
 
+STEP_BYTES = 256 << 10
+
 
 def _roots():
     """Where the hierarchies of cgroups are mounted, of both versions."""
@@ -35,18 +37,26 @@ def pids(name):
     return found
 
 
+def _tighten(limit):
+    """Sets the limit as low as the kernel allows now; returns it in steps."""
+    for steps in itertools.count(1):
+        try:
+            limit.write_text(str(steps * STEP_BYTES))
+            return steps
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+
+
 def starve(name, pid):
     """Takes memory from the container of a process until the next that it asks for is refused by the kernel."""
     for folder in tree(name):
         limit = next((folder / file for file in ("memory.limit_in_bytes", "memory.max") if (folder / file).exists()), None)
         if limit and str(pid) in (folder / "cgroup.procs").read_text().split():
-            for mebibytes in itertools.count(1):
-                try:
-                    limit.write_text(str(mebibytes << 20))
-                    return
-                except OSError as error:
-                    if error.errno != errno.EBUSY:
-                        raise
+            # On a busy machine the kernel does not get back at once all that it could.
+            tightest = _tighten(limit)
+            while tightest > 1 and (now := _tighten(limit)) < tightest:
+                tightest = now
 
 
 def remove(name):
