@@ -365,16 +365,22 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
   }
 
  private:
-  // Who was cut together: handles as the content has them, claims as its VolumeGroupSnapshot was
-  // asked for them.
+  // Who was cut together: handles as the content has them, or else the plan; claims as the
+  // VolumeGroupSnapshot was asked for them.
   Json Members(const CallContext& ctx, const Json& content) {
     std::map<std::string, csi::GroupClaim> claims;  // by volume handle
+    std::vector<csi::GroupMember> noted;
     for (csi::GroupClaim& claim : Planned(ctx, content)) {
+      if (!claim.snapshot_handle.empty()) {
+        noted.push_back(
+            {.volume_handle = claim.volume_handle, .snapshot_handle = claim.snapshot_handle});
+      }
       std::string volume = claim.volume_handle;
       claims.emplace(std::move(volume), std::move(claim));
     }
+    const std::vector<csi::GroupMember> listed = csi::GroupMembers(content);
     Json members = Json::array();
-    for (const csi::GroupMember& member : csi::GroupMembers(content)) {
+    for (const csi::GroupMember& member : listed.empty() ? noted : listed) {
       Json entry = {{"volumeHandle", member.volume_handle},
                     {"snapshotHandle", member.snapshot_handle}};
       if (const auto claim = claims.find(member.volume_handle); claim != claims.end()) {

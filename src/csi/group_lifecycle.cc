@@ -64,6 +64,9 @@ Json Plan(const std::vector<GroupClaim>& members) {
   for (const GroupClaim& member : members) {
     plan.push_back(
         {{"claim", member.name}, {"claimUid", member.uid}, {"volumeHandle", member.volume_handle}});
+    if (!member.snapshot_handle.empty()) {
+      plan.back()["snapshotHandle"] = member.snapshot_handle;
+    }
   }
   return plan;
 }
@@ -141,6 +144,9 @@ class GroupMaker {
     RETURN_IF_ERROR(AwaitMembers(waiter, taken.group, snapshots));
     for (const GroupClaim& member : planned_) {
       ASSIGN_OR_RETURN(taken.members[member.uid], Adopt(member, snapshots[member.name]));
+    }
+    if (GroupMembers(taken.content).empty()) {
+      RETURN_IF_ERROR(NoteHandles(taken));
     }
     return taken;
   }
@@ -297,9 +303,13 @@ class GroupMaker {
           taken.content = *object;
           RETURN_IF_ERROR(CheckVolumes(*object));
           RETURN_IF_ERROR(Hear(*object));
-          return !GroupHandleOf(*object).empty() && !GroupMembers(*object).empty();
+          return !GroupHandleOf(*object).empty() &&
+                 (!GroupMembers(*object).empty() || MayHideMembers());
         });
     RETURN_IF_ERROR(status);
+    if (GroupMembers(taken.content).empty()) {
+      return absl::OkStatus();
+    }
     std::set<std::string> cut;
     for (const csi::GroupMember& member : GroupMembers(taken.content)) {
       cut.insert(member.volume_handle);
@@ -310,6 +320,21 @@ class GroupMaker {
             "the driver left ", ClaimText(request_, member.name), " out of ", ToString(request_)));
       }
     }
+    return absl::OkStatus();
+  }
+
+  // Controllers from 8.4 on list the members in a field that v1beta1 does not have, and the API
+  // server leaves it out.
+  bool MayHideMembers() const { return request_.version == "v1beta1"; }
+
+  // Has the VolumeGroupSnapshot say what its content hides.
+  absl::Status NoteHandles(TakenGroup& taken) {
+    for (GroupClaim& member : planned_) {
+      member.snapshot_handle = SnapshotHandle(taken.members[member.uid].content);
+    }
+    const Json annotations = {{velero::kGroupMembersAnnotation, DumpJson(Plan(planned_))}};
+    ASSIGN_OR_RETURN(taken.group,
+                     Patch(KeyOf(request_), {{"metadata", {{"annotations", annotations}}}}));
     return absl::OkStatus();
   }
 
@@ -490,7 +515,8 @@ std::vector<GroupClaim> PlannedMembers(const Json& group) {
   for (const Json& member : *plan) {
     members.push_back({.name = GetString(member, {"claim"}),
                        .uid = GetString(member, {"claimUid"}),
-                       .volume_handle = GetString(member, {"volumeHandle"})});
+                       .volume_handle = GetString(member, {"volumeHandle"}),
+                       .snapshot_handle = GetString(member, {"snapshotHandle"})});
   }
   return members;
 }

@@ -41,6 +41,7 @@ struct GroupClaim {
   std::string name;
   std::string uid;
   std::string volume_handle;
+  std::string snapshot_handle = {};  // "" where the content alone tells it, and until it is cut
 
   bool operator==(const GroupClaim&) const = default;
 };

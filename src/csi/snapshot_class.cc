@@ -87,14 +87,13 @@ absl::Status NoClass(const ClassKind& kind, const std::string& driver,
                         absl::StrCat("no ", kind.kind, " for driver ", driver,
                                      ": create one, and label it ", kind.label, "=true"));
   }
-  std::vector<std::string> names;
-  for (const Json* candidate : of_driver) {
-    names.push_back(Name(*candidate));
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      of_driver.size(), " ", kind.kind, "es for driver ", driver, " (", absl::StrJoin(names, ", "),
-      ") and none is chosen: label one of them ", kind.label,
-      "=true, or name one in the claim's annotation ", kind.claim_annotation));
+  const std::string names = absl::StrJoin(
+      of_driver, ", ",
+      [](std::string* text, const Json* candidate) { absl::StrAppend(text, Name(*candidate)); });
+  return absl::FailedPreconditionError(
+      absl::StrCat(of_driver.size(), " ", kind.kind, "es for driver ", driver, " (", names,
+                   ") and none is chosen: label one of them ", kind.label,
+                   "=true, or name one in the claim's annotation ", kind.claim_annotation));
 }
 
 absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const SnapshotClassWish& wish,

@@ -633,6 +633,21 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
   EXPECT_THAT(finalized->additional_items, IsEmpty());
 }
 
+TEST_F(GroupActionsTest, MembersThatTheContentHidesAreArchivedAsTheGroupNotedThem) {
+  ASSERT_THAT(Adopt(), IsOk());
+  const Json members = {{{"claim", "data-0"},
+                         {"claimUid", "uid-0"},
+                         {"volumeHandle", "member-0"},
+                         {"snapshotHandle", "cut-0"}}};
+  Json content = Content();
+  EraseJson(content, {"status", "volumeSnapshotInfoList"});
+  SetJson(content, {"metadata", "annotations", velero::kGroupMembersAnnotation}, DumpJson(members));
+  const Result result = content_action_->Execute(ctx_, content, backup_);
+  ASSERT_THAT(result, IsOk());
+  const Json& archived = result->item.has_value() ? *result->item : content;
+  EXPECT_EQ(ParseJson(csi::Annotation(archived, velero::kGroupMembersAnnotation)).value(), members);
+}
+
 TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
   ASSERT_THAT(Adopt(), IsOk());
   api_.Mutate(csi::GroupContentKey("v1", csi::Name(Content())), [](Json& content) {

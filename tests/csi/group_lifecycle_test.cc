@@ -222,6 +222,21 @@ TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
   }
 }
 
+// A controller of today, seen through v1beta1: the field in which it lists members is not there.
+TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
+  controller_.version = "v1beta1";
+  controller_.list = "fieldThatTheVersionLacks";
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  ASSERT_THAT(taken->members, SizeIs(kClaims));
+  const std::vector<GroupClaim> noted = PlannedMembers(taken->group);
+  ASSERT_THAT(noted, SizeIs(kClaims));
+  for (const GroupClaim& member : noted) {
+    EXPECT_EQ(member.snapshot_handle, SnapshotHandle(taken->members.at(member.uid).content));
+    EXPECT_NE(member.snapshot_handle, "");
+  }
+}
+
 TEST_F(GroupLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
   controller_.gives_handle = false;
   controller_.error = "rpc error: code = Internal desc = pool is full";
