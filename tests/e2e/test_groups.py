@@ -53,6 +53,17 @@ class Database:
         assert stamps.spread(paths) <= 1, [stamps.read(path) for path in paths]
 
 
+def await_objects_gone(bed, namespace):
+    """The controllers remove what the backup let go of, and no claim has the label of the making of a group."""
+    def left():
+        return [o["metadata"]["name"] for plural in ("volumegroupsnapshots", "volumegroupsnapshotcontents",
+                                                     "volumesnapshots", "volumesnapshotcontents")
+                for o in bed.api.list(plural)]
+    bed.wait_for(lambda: not left(), groups.MEMBERS_SECONDS_MAX, lambda: f"no objects of snapshots: {left()}")
+    for claim in bed.api.list("persistentvolumeclaims", namespace):
+        assert MARK not in claim["metadata"].get("labels", {})
+
+
 @pytest.fixture(params=["", "v1beta2", "v1beta1"], ids=["v1", "v1beta2", "v1beta1"])
 def group_bed(beds, request):
     return beds.get(groups=True, **({"group_version": request.param} if request.param else {}))
@@ -68,10 +79,7 @@ def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed,
     assert bed.driver.calls("CreateVolumeGroupSnapshot")["finished"] == calls + 1
     assert len(bed.driver.groups()) == 1
     assert len(bed.driver.snapshots()) == len(CLAIMS) + 1
-    assert not bed.api.list("volumegroupsnapshots") and not bed.api.list("volumegroupsnapshotcontents")
-    assert not bed.api.list("volumesnapshots", database.app)
-    for claim in bed.api.list("persistentvolumeclaims", database.app):
-        assert MARK not in claim["metadata"].get("labels", {})
+    await_objects_gone(bed, database.app)
 
     bed.delete_namespace(database.app)
     assert len(bed.driver.groups()) == 1, "a group went with its namespace"
@@ -130,9 +138,7 @@ def test_a_member_that_fails_fails_the_group_and_nothing_is_left(database, works
     assert f"claim {database.app}/log" in logs
     bed.wait_for(lambda: not bed.driver.groups() and len(bed.driver.snapshots()) == 1, groups.MEMBERS_SECONDS_MAX,
                  lambda: f"the snapshot of the claim alone: {bed.driver.groups()}, {bed.driver.snapshots()}")
-    assert not bed.api.list("volumegroupsnapshots") and not bed.api.list("volumegroupsnapshotcontents")
-    for claim in bed.api.list("persistentvolumeclaims", database.app):
-        assert MARK not in claim["metadata"].get("labels", {})
+    await_objects_gone(bed, database.app)
 
 
 def test_without_groups_each_is_taken_alone(beds, workspace):
