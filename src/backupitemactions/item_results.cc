@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "csi/snapshot_types.h"
+#include "velero/labels.h"
+
 namespace csidelta::backupitemactions {
 
 velero::ResourceIdentifier Identify(const k8s::ObjectKey& key) {
@@ -14,6 +17,13 @@ velero::ResourceIdentifier Identify(const k8s::ObjectKey& key) {
 void AddAnnotations(const Json& annotations, Json& object) {
   for (const auto& [key, value] : annotations.items()) {
     SetJson(object, {"metadata", "annotations", key}, value);
+  }
+}
+
+void AddReadyTime(Json& object) {
+  if (const auto ready_at = csi::ReadyTime(object); ready_at.has_value()) {
+    SetJson(object, {"metadata", "annotations", velero::kReadyAtAnnotation},
+            csi::ToRfc3339(*ready_at));
   }
 }
 

@@ -19,6 +19,9 @@ velero::ResourceIdentifier Identify(const k8s::ObjectKey& key);
 // Adds `annotations` to those of `object`.
 void AddAnnotations(const Json& annotations, Json& object);
 
+// Adds when `object` says that it was ready.
+void AddReadyTime(Json& object);
+
 // `changed` where it differs from `item`: an item that did not change goes back byte for byte.
 std::optional<Json> IfChanged(const Json& item, Json changed);
 

@@ -52,14 +52,6 @@ Json DescribeGroup(const Json& content) {
   return annotations;
 }
 
-// The time that the object itself tells.
-void AddReadyTime(Json& object) {
-  if (const auto ready_at = csi::ReadyTime(object); ready_at.has_value()) {
-    SetJson(object, {"metadata", "annotations", velero::kReadyAtAnnotation},
-            csi::ToRfc3339(*ready_at));
-  }
-}
-
 // --- VolumeGroupSnapshots
 
 class VolumeGroupSnapshotAction : public velero::BackupItemAction {

@@ -47,10 +47,7 @@ void AddTimes(Json& snapshot) {
   if (!cut_at.empty() && csi::Annotation(snapshot, velero::kCutAtAnnotation).empty()) {
     SetJson(snapshot, {"metadata", "annotations", velero::kCutAtAnnotation}, cut_at);
   }
-  if (const auto ready_at = csi::ReadyTime(snapshot); ready_at.has_value()) {
-    SetJson(snapshot, {"metadata", "annotations", velero::kReadyAtAnnotation},
-            csi::ToRfc3339(*ready_at));
-  }
+  AddReadyTime(snapshot);
 }
 
 // Velero's action writes 0 where the driver did not tell the size.
