@@ -1,6 +1,7 @@
 # Compiler, warnings, sanitizers. Everything here applies to our own code; third-party headers are SYSTEM.
 option(CSIDELTA_BUILD_TESTS "Build the tests" ON)
 option(CSIDELTA_FUZZ "Build libFuzzer targets (clang only)" OFF)
+option(CSIDELTA_PRECOMPILE "Parse the most used headers of others once (clang only)" OFF)
 option(CSIDELTA_COVERAGE "Count executed lines" OFF)
 set(CSIDELTA_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
 
@@ -34,8 +35,4 @@ endif()
 if(CSIDELTA_COVERAGE)
   add_compile_options(--coverage -fprofile-update=atomic)  # Threads count too.
   add_link_options(--coverage)
-endif()
-if(CSIDELTA_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link,address)
-  add_link_options(-fsanitize=address)
 endif()

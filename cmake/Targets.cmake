@@ -11,8 +11,9 @@ function(csidelta_library)
   add_library(csidelta_${ARG_NAME} STATIC ${ARG_SOURCES})
   add_library(csidelta::${ARG_NAME} ALIAS csidelta_${ARG_NAME})
   target_include_directories(csidelta_${ARG_NAME} PUBLIC "${PROJECT_SOURCE_DIR}/src")
-  target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS})
+  target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS} ${CSIDELTA_LIBRARY_OPTIONS})
   target_link_libraries(csidelta_${ARG_NAME} PUBLIC ${ARG_DEPS})
+  csidelta_precompile(csidelta_${ARG_NAME})
 endfunction()
 
 # csidelta_proto(NAME x ROOT dir SOURCES a.proto b/c.proto [GRPC [TRANSPORT target]]): generated code as
@@ -42,7 +43,7 @@ function(csidelta_proto)
   add_library(csidelta_${ARG_NAME} STATIC ${generated})
   add_library(csidelta::${ARG_NAME} ALIAS csidelta_${ARG_NAME})
   target_include_directories(csidelta_${ARG_NAME} SYSTEM PUBLIC "${out}")
-  if(CSIDELTA_SANITIZE OR CSIDELTA_FUZZ OR CSIDELTA_COVERAGE)
+  if(CSIDELTA_SANITIZE OR CSIDELTA_COVERAGE)
     # Not our code, like the archives that it goes with: compiled as the plain debug build compiles it, so
     # that the compiler cache holds one object for all of them.
     set_target_properties(csidelta_${ARG_NAME} PROPERTIES COMPILE_OPTIONS "")
@@ -79,6 +80,12 @@ function(csidelta_test)
   target_include_directories(${ARG_NAME} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_options(${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  csidelta_precompile(${ARG_NAME} TESTS)
+  if(CSIDELTA_SANITIZE MATCHES "undefined")
+    # Each dereference is checked by these. In the code under test they are; in a test they cost a fifth of compiling
+    # it, and what they find there the address sanitizer finds too.
+    target_compile_options(${ARG_NAME} PRIVATE -fno-sanitize=null,alignment,vptr,object-size)
+  endif()
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
   if("threads" IN_LIST ARG_LABELS)
     add_dependencies(csidelta_tsan_tests ${ARG_NAME})
@@ -98,7 +105,7 @@ endfunction()
 # csidelta_static_executable(target): one file that runs in an empty root: no interpreter, no shared library.
 # Position-independent, and without symbols in a release. Sanitizers need their shared parts, so not with them.
 function(csidelta_static_executable target)
-  if(CSIDELTA_SANITIZE OR CSIDELTA_FUZZ)
+  if(CSIDELTA_SANITIZE)
     return()
   endif()
   target_compile_options(${target} PRIVATE -fPIE)

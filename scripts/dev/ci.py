@@ -118,19 +118,21 @@ def _ci_steps(into):
     def check(name, action):
         return lambda: _check(into, name, action)
 
+    beside_e2e = [
+        lambda: tiers.run_sanitized(into, "tsan"),
+        check("clang-tidy", lint.clang_tidy),
+        check("fuzz", lambda: fuzz.run_all(fuzz.CI_SECONDS)),
+    ]
     return [
         check("fmt", lambda: lint.format_sources(check=True)),
         check("house", lint.check_house),
         lambda: tiers.run_scripts(into),
         lambda: tiers.run_sanitized(into, "asan"),
-        lambda: tiers.run_sanitized(into, "tsan"),
-        check("clang-tidy", lint.clang_tidy),
-        check("fuzz", lambda: fuzz.run_all(fuzz.CI_SECONDS)),
         lambda: tiers.run_image(into),
         lambda: tiers.run_plugin_manager(into, "asan"),
         lambda: tiers.run_sanity(into, "asan"),
         lambda: tiers.run_s3(into, "asan"),
-        lambda: tiers.run_e2e(into, preset="asan"),
+        lambda: tiers.run_e2e(into, preset="asan", beside=beside_e2e),
         lambda: _check_scenarios(into),
     ]
 

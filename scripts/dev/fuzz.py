@@ -7,6 +7,7 @@ import build
 import console
 from console import ROOT, Failure, say, stage
 
+PRESET = "asan"  # Compiled once for the unit tests and for libFuzzer.
 CI_SECONDS = 10
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 INPUT_BYTES_MAX = 1 << 20
@@ -16,18 +17,18 @@ FAILURE_LINES = 40
 
 def targets():
     """All fuzz targets: executables that the preset makes, by name."""
-    build.configure("fuzz")
-    programs = [name.removeprefix("bin/") for name in build.targets("fuzz") if name.startswith("bin/")]
+    build.configure(PRESET)
+    programs = [name.removeprefix("bin/") for name in build.targets(PRESET) if name.startswith("bin/")]
     return sorted(name for name in programs if name.endswith("_fuzz"))
 
 
 def _run(target, seconds):
     """Runs one target and says how many inputs it was fed."""
-    crashes = build.folder("fuzz") / "crashes"
+    crashes = build.folder(PRESET) / "crashes"
     crashes.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="csi-delta-fuzz-") as found:
         corpus = [path for path in (CORPUS / target,) if path.is_dir()]
-        command = [build.folder("fuzz") / "bin" / target, f"-max_total_time={seconds}", "-timeout=10",
+        command = [build.folder(PRESET) / "bin" / target, f"-max_total_time={seconds}", "-timeout=10",
                    f"-rss_limit_mb={MEMORY_MIB_MAX}", f"-max_len={INPUT_BYTES_MAX}", "-verbosity=0",
                    "-print_final_stats=1", f"-artifact_prefix={crashes}/{target}-", found, *corpus]
         code, lines = console.execute(command, limit_seconds=seconds + 120, keep=True, quiet=True)
@@ -44,7 +45,7 @@ def run(target, seconds):
     known = targets()
     if target not in known:
         raise Failure(f"no such fuzz target: {target}; there are {' '.join(known) or 'none'}")
-    build.build("fuzz", [target])
+    build.build(PRESET, [target])
     _run(target, seconds)
 
 
@@ -53,7 +54,7 @@ def run_all(seconds):
     known = targets()
     if not known:
         raise Failure("there are no fuzz targets")
-    build.build("fuzz", known)
+    build.build(PRESET, known)
     with stage("fuzz targets"), concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
         runs = [pool.submit(_run, target, seconds) for target in known]
         try:

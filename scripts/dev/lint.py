@@ -3,10 +3,10 @@
 import concurrent.futures
 import hashlib
 import json
+import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import time
 
@@ -16,6 +16,8 @@ from console import ROOT, Failure, say, stage
 
 CLANG_FORMAT = "clang-format-14"
 CLANG_TIDY = "clang-tidy-14"
+PLUGIN_SOURCE = ROOT / "scripts" / "lint" / "own_sources.cc"
+LLVM_INCLUDE = "/usr/lib/llvm-14/include"
 PYTHON = "/usr/bin/python3"
 
 
@@ -67,7 +69,8 @@ class _Digest:
         self._roots = [ROOT, ROOT / "src", *folder.glob("proto/*/gen")]
         self._seen = {}
         version = console.output([CLANG_TIDY, "--version"])
-        rules = [ROOT / ".clang-tidy", *sorted(ROOT.glob("*/.clang-tidy"))]
+        rules = [ROOT / ".clang-tidy", *sorted(ROOT.glob("*/.clang-tidy")), PLUGIN_SOURCE,
+                 ROOT / "cmake" / "Precompiled.cmake"]
         self._common = (version + "".join(path.read_text() for path in rules)).encode()
 
     def _direct(self, path):
@@ -96,17 +99,28 @@ class _Digest:
         return digest.hexdigest()
 
 
-def _tidy_one(folder, entry):
+def _plugin():
+    """The plugin that keeps clang-tidy to our own files; compiled once per state of its source."""
+    digest = hashlib.sha256(PLUGIN_SOURCE.read_bytes()).hexdigest()
+    library = console.cache_dir() / "tidy" / f"own_sources-{digest}.so"
+    if not library.is_file():
+        draft = library.with_suffix(f".{os.getpid()}")
+        console.run(["clang++-14", "-std=c++17", "-fno-rtti", "-shared", "-fPIC", "-isystem", LLVM_INCLUDE,
+                     PLUGIN_SOURCE, "-o", draft])
+        draft.replace(library)
+    return library
+
+
+def _tidy_one(plugin, folder, entry):
     """(clean?, words) of clang-tidy on one source."""
-    done = subprocess.run([CLANG_TIDY, "-p", folder, "--quiet", entry["file"]], check=False, text=True,
-                          cwd=ROOT, env=console.environment(), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    return done.returncode == 0, done.stdout + (done.stderr if done.returncode and not done.stdout else "")
+    command = [CLANG_TIDY, "-load", plugin, "-p", folder, "--quiet", entry["file"]]
+    code, lines = console.execute(command, keep=True, quiet=True)
+    return code == 0, "\n".join(lines)
 
 
 def _generate(preset):
-    """Makes the sources that other sources include, and nothing else."""
-    generated = [name for name in build.targets(preset) if name.endswith((".pb.h", ".pb.cc"))]
+    """Makes what sources include, and nothing else: generated and precompiled headers."""
+    generated = [name for name in build.targets(preset) if name.endswith((".pb.h", ".pb.cc", ".pch"))]
     if generated:
         console.run(["ninja", "-C", build.folder(preset), *generated])
 
@@ -132,8 +146,9 @@ def clang_tidy(pattern=None):
 def _tidy_all(folder, pending):
     bad = []
     shown = time.monotonic()
+    plugin = _plugin()
     with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
-        futures = {pool.submit(_tidy_one, folder, entry): (entry, mark) for entry, mark in pending}
+        futures = {pool.submit(_tidy_one, plugin, folder, entry): (entry, mark) for entry, mark in pending}
         for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
             entry, mark = futures[future]
             clean, words = future.result()

@@ -23,6 +23,7 @@ LIMIT_SECONDS = {"scripts": 300, "unit": 900, "asan": 1500, "tsan": 900, "sanity
                  "s3": 600, "plugin manager": 900, "e2e": 3600, "e2e moves": 3600, "coverage": 900,
                  "interop": 1200, "rustic": 300, "e2e sweep": 7200}
 GO_BUILD_SECONDS_MAX = 3600
+BESIDE_NICE = 15
 # What runs beside the shipped program, from the build of the unit tests that the caller has made already.
 REAL_TESTS = ["csidelta_real_tests"]
 
@@ -185,8 +186,12 @@ def e2e_matches(pattern):
     return code == 0
 
 
-def run_e2e(into, pattern=None, extra=(), preset="dev"):
-    """The scenarios, on the real stack. Those that move volumes run beside all others, in a bed of their own."""
+def run_e2e(into, pattern=None, extra=(), preset="dev", beside=()):
+    """The scenarios, on the real stack, in two beds at a time: those that move volumes in one of their own.
+
+    They wait more than they compute: what is `beside` (functions without parameters) runs meanwhile, with what they
+    leave of the cores.
+    """
     def run(this, *words):
         run_pytest(this, [ROOT / "tests" / "e2e"], pattern=pattern, extra=[*words, *extra], env=bed_environment(preset),
                    root=True)
@@ -194,12 +199,19 @@ def run_e2e(into, pattern=None, extra=(), preset="dev"):
     def run_moves():
         with tier("e2e moves", into) as this:
             run(this, "-m", "moves")
+
+    def run_beside():
+        os.nice(BESIDE_NICE)  # This thread, and all that it starts.
+        for step in beside:
+            step()
+
     with tier("e2e", into) as this:
         prepare_bed(preset)
         if extra:  # They may choose among the scenarios.
             run(this)
             return
-        with concurrent.futures.ThreadPoolExecutor(1) as beside:
-            moves = beside.submit(run_moves)
+        with concurrent.futures.ThreadPoolExecutor(2) as lanes:
+            others = [lanes.submit(run_moves), lanes.submit(run_beside)]
             run(this, "-m", "not moves")
-            moves.result()
+            for lane in others:
+                lane.result()

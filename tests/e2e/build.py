@@ -59,7 +59,6 @@ MODULES = {
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),
         Module("awsplugin", ("tool",)),
         Module("s3", ("tool",)),
-        Module("resizer", ("tool",), "-X main.version=v0.0.0-e2e"),
         Module("metadata", ("tool", "./lister", "./replay")),
         Module("kopia", ("tool",), in_bed=False),
         Module("datapath", (".",), in_bed=False),

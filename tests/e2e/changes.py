@@ -4,11 +4,15 @@ import contextlib
 import dataclasses
 import http.client
 import json
+import os
+import pathlib
 import socket
 import threading
 import time
 
 import processes
+
+MTIME_TICK_NANOSECONDS = 50_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Changes:
         self._bed = bed
         self._kinds = kinds  # Each a plural name, a namespace, and what narrows a list.
         self._folder = folder  # Whose files are looked at, if any.
+        self._read = {}  # Folder -> its time of change when it was read, its files, its folders.
         self._seen = []
         self._more = threading.Condition()
         self._ended = threading.Event()
@@ -86,7 +91,22 @@ class Changes:
                 self._add(Change(event["type"], plural, obj["metadata"]["name"], (obj.get("status") or {}).get("phase", "")))
 
     def _files(self):
-        return {path for path in self._folder.rglob("*") if path.is_file()}
+        """The files below the folder. Reads only those folders again that changed since they were read."""
+        found, pending = set(), [str(self._folder)]
+        while pending:
+            folder = pending.pop()
+            changed = os.stat(folder).st_mtime_ns
+            if folder not in self._read or self._read[folder][0] != changed:
+                entries = list(os.scandir(folder))
+                files = {pathlib.Path(entry.path) for entry in entries if entry.is_file()}
+                folders = [entry.path for entry in entries if entry.is_dir()]
+                # Of a change in the moment of reading the time tells nothing: it counts in ticks of the kernel.
+                settled = time.time_ns() - changed > MTIME_TICK_NANOSECONDS
+                self._read[folder] = (changed if settled else None, files, folders)
+            _, files, folders = self._read[folder]
+            found |= files
+            pending += folders
+        return found
 
     def _look(self, known):
         while not self._ended.wait(processes.POLL_SECONDS / 4):

@@ -145,7 +145,7 @@ def provisioner_command(bed):
 
 
 def resizer_command(bed):
-    return [bed.program("resizer", RESIZER), f"--kubeconfig={bed.pki}/{RESIZER}.conf",
+    return [bed.program("csi", RESIZER), f"--kubeconfig={bed.pki}/{RESIZER}.conf",
             f"--csi-address={bed.driver.socket}", "--leader-election=false",
             "--handle-volume-inuse-error=false", *CLIENT_RATE, "-v=4"]
 
