@@ -38,6 +38,8 @@ function(csidelta_precompiled_headers target)
 endfunction()
 
 if(CSIDELTA_PRECOMPILE)
+  # CMake also names the header itself, which clang does not ask for, by a path that ccache does not see through.
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
   csidelta_precompiled_headers(csidelta_precompiled ${CSIDELTA_PRECOMPILED})
   target_compile_options(csidelta_precompiled PRIVATE ${CSIDELTA_LIBRARY_OPTIONS})
   if(CSIDELTA_BUILD_TESTS)
