@@ -58,9 +58,10 @@ std::string TypeOf(const FieldDescriptor& field) {
 class CsiProtoTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string folder =
-        OutputOf(absl::StrCat("cd '", CSIDELTA_CSI_MODULE, "' && GOPROXY=off go list -m -f ",
-                              "'{{if eq .Version \"", kVersion, "\"}}{{.Dir}}{{end}}' ", kModule));
+    const std::string folder = OutputOf(
+        absl::StrCat("cd '", CSIDELTA_CSI_MODULE, "' && GOPROXY=off go list -m -f ",
+                     "'{{$used := .}}{{with .Replace}}{{$used = .}}{{end}}{{if eq $used.Version \"",
+                     kVersion, "\"}}{{$used.Dir}}{{end}}' ", kModule));
     ASSERT_NE(folder, "") << kModule << " " << kVersion
                           << " is not in the Go module cache; `go mod download` in "
                           << CSIDELTA_CSI_MODULE << " brings it";
