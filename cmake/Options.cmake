@@ -32,6 +32,10 @@ if(CSIDELTA_SANITIZE)
   add_compile_options(-fsanitize=${CSIDELTA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${CSIDELTA_SANITIZE})
 endif()
+if(CSIDELTA_FUZZ)
+  # The unit tests and libFuzzer share the libraries: these tell libFuzzer where an input went, and a test nothing.
+  set(CSIDELTA_LIBRARY_OPTIONS -fsanitize=fuzzer-no-link)
+endif()
 if(CSIDELTA_COVERAGE)
   add_compile_options(--coverage -fprofile-update=atomic)  # Threads count too.
   add_link_options(--coverage)
