@@ -18,6 +18,8 @@ constexpr char kBeingDeletedAnnotation[] =
     "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
 // Without the right to write a status, the driver's sidecar is given this long to do it.
 constexpr absl::Duration kStatusWait = absl::Seconds(30);
+// How long the sidecar may take for its first word about a new object, where one runs.
+constexpr absl::Duration kFirstWordWait = absl::Seconds(5);
 
 // The VolumeSnapshot that the content is bound to, or that waits to be bound to it.
 absl::StatusOr<std::optional<Json>> FindSnapshot(const CallContext& ctx, const Environment& env,
@@ -123,20 +125,31 @@ absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
 }
 
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
-                         const std::string& field, const std::string& handle) {
+                         const std::string& field, const std::string& handle,
+                         absl::Duration patience) {
+  bool needless = false;
+  const auto has_spoken = [&](const Json* object) -> absl::StatusOr<bool> {
+    needless = object == nullptr || !GetString(*object, {"status", field}).empty();
+    return needless || !ErrorMessage(*object).empty();
+  };
+  const auto wait = [&](absl::Duration time) {
+    return k8s::WaitFor(ctx.WithTimeout(time), env.api, key, has_spoken);
+  };
+  const absl::Status first = wait(std::min(patience, kFirstWordWait));
+  if (!absl::IsDeadlineExceeded(first) || needless) {
+    RETURN_IF_ERROR(first);
+  }
+  RETURN_IF_ERROR(ctx.Check());
+  if (needless) {
+    return absl::OkStatus();
+  }
   const Json patch = {{"status", {{field, handle}}}};
   const absl::Status written =
       env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "status").status();
   if (!absl::IsPermissionDenied(written)) {
     return k8s::IgnoreNotFound(written);
   }
-  const absl::Status seen = k8s::WaitFor(ctx.WithTimeout(kStatusWait), env.api, key,
-                                         [&field](const Json* object) -> absl::StatusOr<bool> {
-                                           return object == nullptr ||
-                                                  !GetString(*object, {"status", field}).empty() ||
-                                                  !ErrorMessage(*object).empty();
-                                         });
-  return Annotate(seen, absl::StrCat("wait for the sidecar to take up ", handle));
+  return Annotate(wait(kStatusWait), absl::StrCat("wait for the sidecar to take up ", handle));
 }
 
 absl::StatusOr<bool> AwaitGone(const CallContext& ctx, const Environment& env,

@@ -41,12 +41,16 @@ absl::Status SetContentPolicy(const CallContext& ctx, const Environment& env, co
 absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
                            const BackupContent& content, const std::string& policy);
 
-// Writes the driver's handle into the status of an object made for what the driver has: into
-// status.<field>, where the sidecar reads what it is to delete. Writing it here leaves no moment in
-// which a deletion would be lost, and needs no sidecar to be up. Without the right to write a
-// status, waits half a minute for the sidecar to do it. OK when the object is gone.
+// Has the status of an object that was made for what the driver has name the driver's handle:
+// status.<field>, where the sidecar reads what it is to delete. Waits for the sidecar's first word
+// about the object, for `patience` and five seconds at most, and writes the handle where that did
+// not: an error of that first look replaces the whole status (external-snapshotter 8.6), and a
+// handle that was there would be lost, and the deletion with it. Where no sidecar is up, the handle
+// waits for one. Without the right to write a status, waits half a minute for the sidecar to do it.
+// OK when the object is gone.
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
-                         const std::string& field, const std::string& handle);
+                         const std::string& field, const std::string& handle,
+                         absl::Duration patience);
 
 // Waits until there is no such object; false when it still stands after `wait`.
 absl::StatusOr<bool> AwaitGone(const CallContext& ctx, const Environment& env,

@@ -125,7 +125,7 @@ absl::StatusOr<DeletionResult> DeleteByTemporaryContent(const CallContext& ctx,
     return Annotate(created, absl::StrCat("delete ", Describe(target)));
   }
   const k8s::ObjectKey key = VolumeSnapshotContentKey(name);
-  RETURN_IF_ERROR(Annotate(WriteHandle(ctx, env, key, "snapshotHandle", target.handle),
+  RETURN_IF_ERROR(Annotate(WriteHandle(ctx, env, key, "snapshotHandle", target.handle, wait),
                            absl::StrCat("delete ", Describe(target))));
   RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(ctx, key, {})));
   ASSIGN_OR_RETURN(const bool gone, AwaitGone(ctx, env, key, wait));

@@ -198,9 +198,9 @@ absl::Status EnsureTemporaryContent(const CallContext& ctx, const Environment& e
 }
 
 absl::Status DeleteTemporaryContent(const CallContext& ctx, const Environment& env,
-                                    const Group& group) {
+                                    const Group& group, absl::Duration patience) {
   const k8s::ObjectKey key = ContentKey(group, TemporaryName(group));
-  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", group.handle));
+  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", group.handle, patience));
   return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {}));
 }
 
@@ -233,7 +233,7 @@ absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, cons
     return false;
   }
   RETURN_IF_ERROR(RemoveOwned(ctx, env, group, members));
-  RETURN_IF_ERROR(DeleteTemporaryContent(ctx, env, group));
+  RETURN_IF_ERROR(DeleteTemporaryContent(ctx, env, group, absl::InfiniteDuration()));
   return true;
 }
 
@@ -272,7 +272,7 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const
     return DeletionResult::kDeferred;
   }
   RETURN_IF_ERROR(failed(RemoveOwned(ctx, env, *group, *members)));
-  RETURN_IF_ERROR(failed(DeleteTemporaryContent(ctx, env, *group)));
+  RETURN_IF_ERROR(failed(DeleteTemporaryContent(ctx, env, *group, wait)));
   const k8s::ObjectKey key = ContentKey(*group, TemporaryName(*group));
   ASSIGN_OR_RETURN(const bool gone, AwaitGone(ctx, env, key, wait));
   if (!gone) {

@@ -125,6 +125,23 @@ TEST_F(DeleteActionsTest, DriverHoldsTheSnapshotNoMore) {
   EXPECT_EQ(Contents(), 0u);
 }
 
+// An error of the sidecar's first look replaces the whole status, whatever others wrote meanwhile.
+TEST_F(DeleteActionsTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
+  const std::string name = csi::DeletionContentName(support::kDriver, "handle-1");
+  bool spoken = false;
+  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (!spoken && (call.verb == "watch" || (call.verb == "delete" && call.name == name))) {
+      spoken = bed_.api.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
+        content["status"] = {{"readyToUse", false}, {"error", {{"message", "conflict"}}}};
+      });
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_TRUE(spoken);
+  EXPECT_FALSE(sidecar_.snapshots.contains("handle-1"));
+}
+
 TEST_F(DeleteActionsTest, TemporaryContentCarriesAllThatDeletionNeeds) {
   bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("slow", "other.driver"));
   bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));

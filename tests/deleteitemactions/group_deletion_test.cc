@@ -160,6 +160,25 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
   EXPECT_EQ(GetString(at_its_end, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
 }
 
+// An error of the sidecar's first look replaces the whole status, whatever others wrote meanwhile.
+TEST_F(GroupDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
+  const std::string name =
+      csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle);
+  bool spoken = false;
+  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (!spoken && (call.verb == "watch" || (call.verb == "delete" && call.name == name))) {
+      const k8s::ObjectKey key = {.type = GroupContents(), .namespace_name = "", .name = name};
+      spoken = bed_.api.Mutate(key, [](Json& content) {
+        content["status"] = {{"readyToUse", false}, {"error", {{"message", "conflict"}}}};
+      });
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+  EXPECT_TRUE(spoken);
+  EXPECT_FALSE(DriverHoldsGroup());
+}
+
 TEST_F(GroupDeletionTest, MembersAreNotDeletedOneByOne) {
   const auto action = MakeVolumeSnapshotContentAction(bed_.env);
   for (const int n : {1, 2}) {
