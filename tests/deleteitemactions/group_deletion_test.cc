@@ -162,8 +162,7 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
 
 // An error of the sidecar's first look replaces the whole status, whatever others wrote meanwhile.
 TEST_F(GroupDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
-  const std::string name =
-      csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle);
+  const std::string name = csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle);
   bool spoken = false;
   bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
     if (!spoken && (call.verb == "watch" || (call.verb == "delete" && call.name == name))) {
