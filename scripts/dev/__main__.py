@@ -70,11 +70,15 @@ def do_test(arguments):
 
 def do_e2e(arguments):
     into = []
-    extra = list(arguments)
+    groups = arguments[:1] == ["group"]
+    extra = list(arguments[1:] if groups else arguments)
     if "--csi-driver" in extra[:-1]:
         place = extra.index("--csi-driver") + 1
         extra[place] = str(pathlib.Path(extra[place]).absolute())
-    tiers.run_e2e(into, extra=extra)
+    if groups:
+        tiers.run_groups(into, extra)
+    else:
+        tiers.run_e2e(into, extra=extra)
     return ci.account_of(into, skips_allowed=bool(extra))
 
 
@@ -215,7 +219,8 @@ VERBS = {
     "test": Verb("[filter]", "run every test there is, or those whose name matches", do_test),
     "demo": Verb("[--cluster]", "a volume backed up by its changes and judged by restic; with --cluster a backup and a "
                  "restore by Velero, on a cluster of plain processes", do_demo),
-    "e2e": Verb("[--csi-driver PATH]", "run the scenarios on the real stack; other arguments go to pytest", do_e2e),
+    "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
+                "too long for CI; other arguments go to pytest", do_e2e),
     "bench": Verb("plugin | engine | sources | mover | micro", "measure the plugin beside what Velero has, the engine beside "
                   "restic and kopia, lists of changed blocks beside upstream's client, parts of the engine alone",
                   do_bench),

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 # How long a tier may take on two cores before it counts as hung.
 LIMIT_SECONDS = {"scripts": 300, "unit": 900, "asan": 1500, "tsan": 900, "sanity": 1200, "image": 300,
                  "s3": 600, "plugin manager": 900, "e2e": 3600, "e2e moves": 3600, "coverage": 900,
-                 "interop": 1200, "rustic": 300, "e2e sweep": 7200}
+                 "interop": 1200, "rustic": 300, "e2e sweep": 14400, "e2e group": 10800}
 GO_BUILD_SECONDS_MAX = 3600
 BESIDE_NICE = 15
 # What runs beside the shipped program, from the build of the unit tests that the caller has made already.
@@ -184,6 +184,14 @@ def e2e_matches(pattern):
     if code not in (0, 5):
         raise Failure(f"pytest cannot collect the scenarios: {console.shorten(command)}")
     return code == 0
+
+
+def run_groups(into, extra=()):
+    """The scenarios of volume groups, with those that CI has no time for, and every kill point."""
+    with tier("e2e group", into) as this:
+        prepare_bed()
+        run_pytest(this, [ROOT / "tests" / "e2e"], extra=["-m", "group", *extra], root=True,
+                   env={**bed_environment(), "CSI_DELTA_SWEEP": "all"})
 
 
 def run_e2e(into, pattern=None, extra=(), preset="dev", beside=()):

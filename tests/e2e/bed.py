@@ -369,14 +369,14 @@ class Bed:
             finally:
                 self._bind_plugin_rights()
 
-    def renew_plugin_token(self):
-        """Writes a kubeconfig with a fresh token of the plugin's account."""
+    def renew_plugin_token(self, port=None):
+        """Writes a kubeconfig with a fresh token of the plugin's account, and another way to the API server."""
         url = cluster_api.path("serviceaccounts", objects.PLUGIN_ACCOUNT, self.namespace, "token")
         answer = self.api.request("POST", url, {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {"expirationSeconds": 86400}})
         pki.write_kubeconfig(self.plugin_kubeconfig, self.pki / "ca.crt",
-                             {"token": answer["status"]["token"]}, self.namespace, self.client_port)
+                             {"token": answer["status"]["token"]}, self.namespace, port or self.client_port)
 
     # -- Components --------------------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "own_driver(reason): cannot run against a driver that is given by path")
     config.addinivalue_line("markers", "sweep: CI sees a sample of its points, ./dev sweep all of them")
+    config.addinivalue_line("markers", "long: too long for CI, part of every sweep")
+    config.addinivalue_line("markers", "group: of volume groups, as ./dev e2e group runs them")
     config.addinivalue_line("markers", "moves: its bed has a node, the metadata sidecar and the data mover")
     if config.getoption("--csi-driver"):
         os.environ["CSI_DELTA_CSI_DRIVER"] = os.path.abspath(config.getoption("--csi-driver"))
@@ -41,7 +43,11 @@ def pytest_deselected(items):
             item.config.stash.setdefault(DESELECTED, set()).add(item.path.name)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("CSI_DELTA_SWEEP") != "all":
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     # The judgement of what was asked for comes when everything else has run.
     items.sort(key=lambda item: item.path.name == "test_privileges.py")
     driver = bed_module.driver_path()

@@ -20,6 +20,7 @@ class Driver:
 
     name = ""
     can_inject_faults = False
+    cuts_at_once = False  # Of a group, where `volumes_dir` is set.
 
     def __init__(self, program, state_dir, socket_dir):
         self.program = pathlib.Path(program)
@@ -128,6 +129,7 @@ class TestDriver(Driver):
     __test__ = False  # Not a test class, whatever its name says to pytest.
     name = "test.csi-delta.io"
     can_inject_faults = True
+    cuts_at_once = True
 
     def command(self):
         return [str(self.program), "--endpoint", f"unix://{self.socket}",

@@ -19,6 +19,7 @@ import ssl
 GROUP = "groupsnapshot.storage.k8s.io"
 PORT = 6444
 NO_VERSION = "none"
+ALL_VERSIONS = ""
 OF_ONE_HOP = ("connection", "content-length", "expect", "keep-alive", "transfer-encoding")
 PIECE_BYTES = 64 << 10
 REQUEST_SECONDS_MAX = 1800  # A watch may be quiet for long.
@@ -29,6 +30,8 @@ REQUEST_SECONDS_MAX = 1800  # A watch may be quiet for long.
 
 def hidden_by_path(path, version):
     """Whether a request is below a version that is not shown, or at the group when none is."""
+    if version == ALL_VERSIONS:
+        return False
     parts = path.partition("?")[0].strip("/").split("/")
     if parts[:2] != ["apis", GROUP]:
         return False
@@ -84,7 +87,9 @@ class _Passage(http.server.BaseHTTPRequestHandler):
         pass
 
     def _pass(self):
-        if hidden_by_path(self.path, self.server.version):
+        if not self.server.admits(self.command, self.path):
+            self.close_connection = True
+        elif hidden_by_path(self.path, self.server.version):
             self._read_body()
             self._answer(404, [("Content-Type", "text/plain; charset=utf-8")], b"404 page not found\n")
         elif self.headers.get("Upgrade"):
@@ -104,7 +109,7 @@ class _Passage(http.server.BaseHTTPRequestHandler):
                 return body
 
     def _forward(self, body):
-        discovers = is_discovery(self.path)
+        discovers = self.server.version != ALL_VERSIONS and is_discovery(self.path)
         behind = self.server.connect_behind()
         with contextlib.closing(behind):
             behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -184,6 +189,10 @@ class Proxy(http.server.ThreadingHTTPServer):
         self._server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._server_context.load_cert_chain(cert, key)
         self._client_context = ssl.create_default_context(cafile=ca)
+
+    def admits(self, method, path):  # pylint: disable=unused-argument
+        """Called with each request; where it says no, nobody gets it, and the client no answer."""
+        return True
 
     def finish_request(self, request, client_address):
         # In the thread of the connection: a client that is slow to greet keeps nobody else waiting.

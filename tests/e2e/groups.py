@@ -1,9 +1,108 @@
-"""VolumeGroupSnapshots as a person makes and deletes them, and what is there of one."""
+"""VolumeGroupSnapshots as a person makes and deletes them, claims of one group, and what is there of both."""
+
+import json
+import tarfile
 
 import bed as bed_module
 import objects
+import policy
+import stamps
 
+MIB = 1 << 20
 MEMBERS_SECONDS_MAX = bed_module.CHANGE_SECONDS_MAX
+CLAIMS = ("data", "log", "wal")
+LABEL = "velero.io/volume-group"
+MARK = "velero.io/csi-delta-group"  # Of claims while their group is made.
+MEMBERS = "velero.io/csi-delta-group-members"
+SNAPSHOT_KINDS = ("volumegroupsnapshots", "volumegroupsnapshotcontents", "volumesnapshots", "volumesnapshotcontents")
+
+
+class Database:
+    """A namespace with three claims of one group, and a fourth claim of none."""
+
+    def __init__(self, bed, workspace):
+        self.bed = bed
+        self.workspace = workspace
+        self.app = workspace.namespace(bed)
+        bed.create_claims(CLAIMS, self.app, 8 * MIB, labels={LABEL: "db"})
+        bed.create_claim("alone", self.app, MIB)
+        self.policy = workspace.policy(bed, policy.rule("snapshot"))
+        self.flags = ("--include-namespaces", self.app, "--resource-policies-configmap", self.policy)
+
+    def paths(self, namespace):
+        return [self.bed.volume_path(claim, namespace) for claim in CLAIMS]
+
+    def back_up(self, stem="backup"):
+        """A backup while the writer stamps; returns its name."""
+        with stamps.Writer(self.bed, self.paths(self.app)):
+            backup = self.workspace.backup(self.bed, *self.flags, stem=stem)
+        self.bed.assert_clean("backup", backup)
+        return backup["metadata"]["name"]
+
+    def begin(self, stem, *flags):
+        """Starts a backup; returns its name."""
+        name = self.workspace.name(stem)
+        self.workspace.expect_backup(self.bed, name)
+        self.bed.velero("backup", "create", name, *self.flags, *flags)
+        return name
+
+    def restore(self, backup, namespace, *flags, bed=None):
+        """Into a namespace, of this bed or another."""
+        bed = bed or self.bed
+        self.workspace.expect_namespace(bed, namespace)
+        restore = bed.restore(self.workspace.name(f"into-{namespace}"), "--from-backup", backup,
+                              "--namespace-mappings", f"{self.app}:{namespace}", *flags)
+        assert restore["status"].get("errors", 0) == 0
+
+    def expect_one_instant(self, namespace, bed=None):
+        """The restored volumes have stamps, and of one instant where the driver cuts volumes so."""
+        bed = bed or self.bed
+        for claim in CLAIMS:
+            bed.wait_bound(claim, namespace)
+        paths = [bed.volume_path(claim, namespace) for claim in CLAIMS]
+        found = [stamps.read(path) for path in paths]
+        assert min(found) > 0, found
+        assert not bed.driver.cuts_at_once or stamps.spread(paths) <= 1, found
+
+
+def await_objects_gone(bed, namespace):
+    """The controllers remove what the backup let go of, and no claim has the label of the making of a group."""
+    def left():
+        return [o["metadata"]["name"] for plural in SNAPSHOT_KINDS for o in bed.api.list(plural)]
+    bed.wait_for(lambda: not left(), MEMBERS_SECONDS_MAX, lambda: f"no objects of snapshots: {left()}")
+    for claim in bed.api.list("persistentvolumeclaims", namespace):
+        assert MARK not in claim["metadata"].get("labels", {})
+
+
+def await_driver_has(bed, group_count, snapshot_count):
+    def there():
+        return len(bed.driver.groups()), len(bed.driver.snapshots())
+    bed.wait_for(lambda: there() == (group_count, snapshot_count), MEMBERS_SECONDS_MAX,
+                 lambda: f"{group_count} groups and {snapshot_count} snapshots, not {there()}")
+
+
+def await_driver_empty(bed):
+    await_driver_has(bed, 0, 0)
+
+
+def archived(bed, backup, plural):
+    """The objects of a kind in the archive of a backup, each in the version that it was saved in."""
+    archive = bed.s3_dir / objects.BUCKET / "backups" / backup / f"{backup}.tar.gz"
+    found = {}
+    with tarfile.open(archive) as tar:
+        for member in tar.getmembers():
+            parts = member.name.split("/")
+            if member.isfile() and parts[0] == "resources" and parts[1].split(".")[0] == plural:
+                obj = json.loads(tar.extractfile(member).read())
+                found[obj["metadata"]["uid"]] = obj
+    return list(found.values())
+
+
+def archived_members(bed, backup):
+    """Claims and snapshot handles of the one group that a backup has, as its archive says."""
+    content, = archived(bed, backup, "volumegroupsnapshotcontents")
+    told = json.loads(content["metadata"]["annotations"][MEMBERS])
+    return {member["claim"]: member["snapshotHandle"] for member in told}
 
 
 def create(bed, name, namespace, match_labels):

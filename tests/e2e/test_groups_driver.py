@@ -22,7 +22,7 @@ MIB = 1 << 20
 CLAIMS = ("data", "log", "wal")
 LABELS = {"app": "database"}
 
-pytestmark = pytest.mark.own_driver("it copies the members of a group one after the other")
+pytestmark = [pytest.mark.group, pytest.mark.own_driver("it copies the members of a group one after the other")]
 
 
 @pytest.fixture

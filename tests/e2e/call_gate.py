@@ -1,0 +1,85 @@
+"""Stands between our plugin and the API server, lets so many of its calls pass, and holds the next one.
+
+So a test acts between two calls, exactly: what is held never reaches the API server.
+"""
+
+import threading
+import time
+
+import group_proxy
+import processes
+
+LOOK_SECONDS = 0.2
+
+
+class CallGate(group_proxy.Proxy):
+    """The way of the plugin processes that start while the body of `with` runs. Thread-safe."""
+
+    def __init__(self, bed):
+        self._bed = bed
+        self._calls = []
+        self._since = None  # From which call on they are counted.
+        self._limit = None  # How many of those pass; all.
+        self._held = False
+        self._more = threading.Condition()
+        pair = f"{bed.pki}/apiserver"
+        with processes.inside(bed.name):
+            super().__init__("127.0.0.1", 0, bed.client_port, group_proxy.ALL_VERSIONS, f"{bed.pki}/ca.crt",
+                             f"{pair}.crt", f"{pair}.key")
+        self._thread = threading.Thread(target=self.serve_forever, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        self._bed.renew_plugin_token(port=self.server_address[1])
+        return self
+
+    def __exit__(self, *_):
+        self.open()
+        self._bed.renew_plugin_token()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    def hold_after(self, count, since):
+        """Once `since(method, path)` was true of a call, so many pass, that one included, and no other."""
+        with self._more:
+            self._calls, self._since, self._limit, self._held = [], since, count, False
+
+    def await_held(self, ended, timeout_seconds):
+        """Waits until a call is held. False if `ended()` says first that there will be none."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            with self._more:
+                if self._held or self._more.wait_for(lambda: self._held, LOOK_SECONDS):
+                    return True
+            if ended():
+                return False
+            if time.monotonic() > deadline:
+                raise processes.BedError(f"not within {timeout_seconds} s: call {self._limit} of {self.calls()}")
+
+    def open(self):
+        """Lets all pass from now on. What was held gets no answer."""
+        with self._more:
+            self._limit = None
+            self._more.notify_all()
+
+    def calls(self):
+        """Pairs of method and path of those that count, as they came; the last one may be held."""
+        with self._more:
+            return list(self._calls)
+
+    def admits(self, method, path):
+        with self._more:
+            if self._limit is None or not (self._calls or self._since(method, path)):
+                return True
+            self._calls.append((method, path))
+            if len(self._calls) <= self._limit:
+                return True
+            self._held = True
+            self._more.notify_all()
+            self._more.wait_for(lambda: self._limit is None)
+            return False
+
+    def connect_behind(self):
+        with processes.inside(self._bed.name):
+            return super().connect_behind()
