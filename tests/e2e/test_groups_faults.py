@@ -1,0 +1,209 @@
+"""Trouble while a group is made: each has its end and its reason, and nothing is left once the backup is deleted.
+
+A point is a place between two calls of our plugin to the API server. CI sees a few, drawn with the seed that
+CSI_DELTA_SWEEP names; with "all" it is each of them.
+"""
+
+import os
+import random
+import signal
+
+import pytest
+
+from bed import ENDED
+from call_gate import CallGate
+from groups import CLAIMS, Database, archived_members, await_driver_empty, await_objects_gone
+
+HOLD = {"method": "CreateVolumeGroupSnapshot", "hold": True}
+NOT_READY = [{"method": f"{verb}VolumeGroupSnapshot", "lie": "not_ready"} for verb in ("Create", "Get")]
+POINTS = range(60)
+LEAST_POINTS = 20  # That every backup of a group has.
+KILLS = {"plugin": 2, "velero": 1}  # How many points CI sees.
+SECONDS_MAX = 300
+WISH = os.environ.get("CSI_DELTA_SWEEP", "1")
+
+pytestmark = [pytest.mark.group, pytest.mark.own_driver("needs injected faults")]
+
+
+@pytest.fixture(scope="module")
+def shop(beds, shared_workspace):
+    """One group of claims for all faults."""
+    return Database(beds.get(groups=True), shared_workspace)
+
+
+@pytest.fixture
+def database(beds, shop):
+    """Nothing is there before, and nothing after the backups of the test are deleted."""
+    beds.get(groups=True)
+    await_driver_empty(shop.bed)
+    yield shop
+
+
+def one_of(*choices):
+    """Of several that take the same way CI sees one."""
+    names = [getattr(choice, "__name__", choice) for choice in choices]
+    return choices if WISH == "all" else [random.Random(f"{WISH} {names}").choice(choices)]
+
+
+def errors_of(bed, backup):
+    """The error lines of a backup's log."""
+    log = bed.velero("backup", "logs", backup, check=False).stdout
+    return [line for line in log.splitlines() if "level=error" in line]
+
+
+def our_group(bed, database):
+    """The VolumeGroupSnapshot that a backup makes."""
+    group, = bed.api.list("volumegroupsnapshots", database.app)
+    return group["metadata"]["name"]
+
+
+def check_gone(database, *backups):
+    """Deletes backups; nothing of their groups is left in driver and API."""
+    for backup in backups:
+        database.bed.delete_backup(backup)
+    await_driver_empty(database.bed)
+    await_objects_gone(database.bed, database.app)
+
+
+def held(database, stem, *rules):
+    """Starts a backup whose group the driver is just cutting; returns its name."""
+    bed = database.bed
+    count = bed.driver.calls(HOLD["method"])["held"]
+    bed.driver_control({"op": "add", "rules": [HOLD, *rules]})
+    name = database.begin(stem, "--csi-snapshot-timeout", "60s")
+    bed.driver.await_calls(HOLD["method"], held=count + 1)
+    return name
+
+
+def cut(database, stem):
+    """Starts a backup whose group is cut, and does not become ready; returns its name."""
+    database.bed.driver_control({"op": "add", "rules": NOT_READY})
+    name = database.begin(stem)
+    database.bed.wait_phase("backups", name, ("WaitingForPluginOperations",))
+    return name
+
+
+def test_a_controller_that_is_restarted_while_a_group_is_made(database):
+    bed = database.bed
+    name = held(database, "restarted", *NOT_READY)
+    bed.restart("snapshot-controller", kill=True)
+    bed.driver_control({"op": "release"})  # The call that is held; a later one is held again.
+    bed.wait_phase("backups", name, ("WaitingForPluginOperations",))
+    bed.restart("snapshot-controller", kill=True)
+    bed.driver.clear_faults()
+    bed.assert_clean("backup", bed.wait_phase("backups", name, ("Completed",)))
+    assert set(archived_members(bed, name)) == set(CLAIMS)
+    assert len(bed.driver.groups()) == 1
+    check_gone(database, name)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("plural", one_of("volumegroupsnapshots", "volumegroupsnapshotcontents"))
+def test_a_group_that_somebody_deletes_while_it_is_made(database, plural):
+    bed = database.bed
+    name = held(database, "taken-away")
+    if plural == "volumegroupsnapshots":
+        bed.api.delete(plural, our_group(bed, database), database.app)
+    else:
+        content, = bed.api.list(plural)
+        bed.api.delete(plural, content["metadata"]["name"])
+    bed.wait_for(lambda: "was deleted by somebody" in bed.log("velero"), SECONDS_MAX, "the plugin's word")
+    bed.driver.clear_faults()
+    assert bed.wait_phase("backups", name, ENDED)["status"]["phase"] == "PartiallyFailed"
+    told = errors_of(bed, name)
+    for claim in CLAIMS:
+        assert any(f"name={claim}" in line and "was deleted by somebody" in line for line in told), told
+    check_gone(database, name)
+
+
+def test_a_group_that_somebody_deletes_before_it_is_ready(database):
+    bed = database.bed
+    name = cut(database, "not-ready")
+    bed.api.delete("volumegroupsnapshots", our_group(bed, database), database.app)
+    assert bed.wait_phase("backups", name, ENDED)["status"]["phase"] == "PartiallyFailed"
+    bed.driver.clear_faults()
+    shown = bed.velero("backup", "describe", name, "--details").stdout
+    assert "was deleted before it was ready" in shown, shown
+    check_gone(database, name)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("begin", one_of(held, cut))
+def test_a_backup_that_is_deleted_while_its_group_is_made(database, begin):
+    bed = database.bed
+    name = begin(database, "unwanted")
+    bed.velero("backup", "delete", name, "--confirm")
+    bed.wait_for(lambda: not bed.api.get("backups", name, bed.namespace) or any(
+        r.get("status", {}).get("phase") == "Processed" for r in bed.api.list("deletebackuprequests", bed.namespace)),
+                 SECONDS_MAX, "Velero's answer")
+    bed.driver.clear_faults()
+    if bed.api.get("backups", name, bed.namespace):  # Velero refuses: it is in progress.
+        assert bed.wait_phase("backups", name, ENDED)["status"]["phase"] == "Completed", errors_of(bed, name)
+    check_gone(database, name)
+
+
+@pytest.mark.long
+def test_a_server_that_is_restarted_before_a_group_is_ready(database):
+    bed = database.bed
+    name = cut(database, "dead")
+    bed.stop("velero", kill=True)
+    bed.driver.clear_faults()
+    bed.start("velero")
+    bed.wait_phase("backups", name, ("Completed",))
+    assert set(archived_members(bed, name)) == set(CLAIMS)
+    check_gone(database, name)
+
+
+def drawn():
+    """Who is killed, and how many calls of a group that is made have passed before."""
+    def points(kind):
+        chance = random.Random(f"{WISH} group {kind}")
+        return POINTS if WISH == "all" else sorted(chance.sample(POINTS[:LEAST_POINTS], KILLS[kind]))
+    return [pytest.param(kind, point, id=f"{kind}-{point}") for kind in KILLS for point in points(kind)]
+
+
+def strike(bed, kind):
+    if kind == "velero":
+        bed.stop("velero", kill=True)
+    for process in bed.plugin_processes():
+        process.signal(signal.SIGKILL)
+
+
+def labels_a_claim(method, path):
+    """The first call by which something of a group is there."""
+    return method == "PATCH" and "/persistentvolumeclaims/" in path
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("kind", "point"), drawn())
+def test_who_is_killed_between_two_calls_leaves_nothing(database, kind, point, record_property):
+    bed = database.bed
+
+    def phase():
+        return (bed.api.get("backups", name, bed.namespace) or {}).get("status", {}).get("phase")
+    with CallGate(bed) as gate:
+        gate.hold_after(point, labels_a_claim)
+        name = database.begin(f"killed-{kind}-{point}")
+        met = gate.await_held(lambda: phase() in ENDED, SECONDS_MAX)
+        record_property("points", int(met))
+        assert met or point > LEAST_POINTS, gate.calls()
+        was = phase()
+        if met:
+            strike(bed, kind)
+            print(f"killed before {gate.calls()[-1]}, {was}")
+        gate.open()
+        if kind == "velero" and met:
+            bed.start("velero")
+        ended = bed.wait_phase("backups", name, ENDED, SECONDS_MAX)["status"]["phase"]
+    told = errors_of(bed, name)
+    print(f"{name}: {ended}: {told}")
+    if kind == "velero" and met and was == "InProgress":  # Velero's own rule.
+        assert ended == "Failed"
+    elif ended != "Completed":
+        assert ended == "PartiallyFailed" and told
+    if ended == "Completed":
+        made = archived_members(bed, name)
+        assert set(made) == set(CLAIMS)
+        assert set(made.values()) <= set(bed.driver.snapshots())
+    after = database.back_up(f"after-{kind}-{point}")
+    check_gone(database, name, after)
