@@ -29,6 +29,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line(
         "markers", "own_driver(reason): cannot run against a driver that is given by path")
+    config.addinivalue_line("markers", "upstream_driver: shows what upstream's host-path driver does, and runs with it alone")
     config.addinivalue_line("markers", "sweep: CI sees a sample of its points, ./dev sweep all of them")
     config.addinivalue_line("markers", "long: too long for CI, part of every sweep")
     config.addinivalue_line("markers", "group: of volume groups, as ./dev e2e group runs them")
@@ -44,19 +45,18 @@ def pytest_deselected(items):
 
 
 def pytest_collection_modifyitems(config, items):
-    if os.environ.get("CSI_DELTA_SWEEP") != "all":
-        left_out = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    upstream = bed_module.driver_path().name == csi_drivers.UPSTREAM_PROGRAM
+    elsewhere = {"long"} if os.environ.get("CSI_DELTA_SWEEP") != "all" else set()
+    elsewhere |= set() if upstream else {"upstream_driver"}
+    left_out = [item for item in items if elsewhere & {marker.name for marker in item.iter_markers()}]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
     # The judgement of what was asked for comes when everything else has run.
     items.sort(key=lambda item: item.path.name == "test_privileges.py")
-    driver = bed_module.driver_path()
-    if driver.name != csi_drivers.UPSTREAM_PROGRAM:
-        return
-    for item in items:
+    for item in items if upstream else []:
         marker = item.get_closest_marker("own_driver")
         if marker:
-            item.add_marker(pytest.mark.skip(reason=f"{driver.name}: {marker.args[0]}"))
+            item.add_marker(pytest.mark.skip(reason=f"{csi_drivers.UPSTREAM_PROGRAM}: {marker.args[0]}"))
 
 
 @pytest.hookimpl(hookwrapper=True)

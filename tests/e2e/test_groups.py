@@ -15,7 +15,18 @@ from groups import CLAIMS, LABEL, MIB, Database, await_driver_empty, await_drive
 pytestmark = pytest.mark.group
 
 
-@pytest.fixture(params=["", "v1beta2", "v1beta1"], ids=["v1", "v1beta2", "v1beta1"])
+def test_without_groups_each_is_taken_alone(beds, workspace):
+    bed = beds.get(group_kinds=False)
+    app = workspace.namespace(bed)
+    bed.create_claims(CLAIMS, app, MIB, labels={LABEL: "db"})
+    backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap",
+                              workspace.policy(bed, policy.rule("snapshot")))
+    logs = bed.velero("backup", "logs", backup["metadata"]["name"]).stdout
+    assert logs.count("a claim is snapshotted alone, not with its volume group") == len(CLAIMS)
+    assert len(bed.driver.snapshots()) == len(CLAIMS)
+
+
+@pytest.fixture(params=["v1beta1", "v1beta2", ""], ids=["v1beta1", "v1beta2", "v1"])  # The last one's bed serves on.
 def group_bed(beds, request):
     return beds.get(groups=True, **({"group_version": request.param} if request.param else {}))
 
@@ -76,6 +87,17 @@ def test_one_member_comes_back_alone(database, workspace):
     assert [c["metadata"]["name"] for c in bed.api.list("persistentvolumeclaims", namespace)] == ["log"]
 
 
+@pytest.mark.upstream_driver
+def test_copies_that_upstreams_driver_makes_are_no_instant(database, workspace):
+    """The check of stamps is worth something: it tells members that were copied one after the other."""
+    backup, namespace = database.back_up(), workspace.name("copy")
+    database.restore(backup, namespace)
+    database.expect_one_instant(namespace)  # All but that.
+    numbers = [stamps.read(path) for path in database.paths(namespace)]
+    print(f"stamps of the members: {numbers}")
+    assert max(numbers) - min(numbers) > 1
+
+
 @pytest.mark.own_driver("needs injected faults")
 def test_a_member_that_fails_fails_the_group_and_nothing_is_left(database, workspace):
     bed = database.bed
@@ -88,14 +110,3 @@ def test_a_member_that_fails_fails_the_group_and_nothing_is_left(database, works
     assert f"claim {database.app}/log" in logs
     await_driver_has(bed, 0, 1)  # Of the claim without a group.
     await_objects_gone(bed, database.app)
-
-
-def test_without_groups_each_is_taken_alone(beds, workspace):
-    bed = beds.get(group_kinds=False)
-    app = workspace.namespace(bed)
-    bed.create_claims(CLAIMS, app, MIB, labels={LABEL: "db"})
-    backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap",
-                              workspace.policy(bed, policy.rule("snapshot")))
-    logs = bed.velero("backup", "logs", backup["metadata"]["name"]).stdout
-    assert logs.count("a claim is snapshotted alone, not with its volume group") == len(CLAIMS)
-    assert len(bed.driver.snapshots()) == len(CLAIMS)

@@ -35,6 +35,7 @@ EVENTS = [b'{"type":"ADDED"}\n', b'{"type":"MODIFIED"}\n']
     (BELOW, "v1beta1", False),
     (f"{BELOW}/", "none", True),
     (f"{BELOW}/v1", "none", True),
+    (f"{BELOW}/v1", group_proxy.ALL_VERSIONS, False),
     ("/apis", "none", False),
     ("/apis/snapshot.storage.k8s.io/v1/volumesnapshots", "v1beta1", False),
     (f"/api/v1/namespaces/{group_proxy.GROUP}/v1", "v1beta1", False),
