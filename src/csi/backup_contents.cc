@@ -136,10 +136,10 @@ absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k
     return k8s::WaitFor(ctx.WithTimeout(time), env.api, key, has_spoken);
   };
   const absl::Status first = wait(std::min(patience, kFirstWordWait));
-  if (!absl::IsDeadlineExceeded(first) || needless) {
+  RETURN_IF_ERROR(ctx.Check());
+  if (!absl::IsDeadlineExceeded(first)) {
     RETURN_IF_ERROR(first);
   }
-  RETURN_IF_ERROR(ctx.Check());
   if (needless) {
     return absl::OkStatus();
   }

@@ -5,8 +5,6 @@ import pytest
 import objects
 from groups import CLAIMS, LABEL, MIB, Database
 
-TAKEN = "CreateVolumeGroupSnapshot"
-
 pytestmark = pytest.mark.group
 
 
@@ -21,13 +19,12 @@ def bed(beds):
     return beds.get(groups=True)
 
 
-@pytest.mark.own_driver("counts the driver's calls")
 def test_a_group_that_is_ours_is_taken_once(bed, workspace):
     """Velero's default for the label is that of the claims, and its own action comes first."""
     database = Database(bed, workspace)
-    calls, position = bed.driver.calls(TAKEN)["started"], bed.audit_position()
+    position = bed.audit_position()
     database.back_up()
-    assert bed.driver.calls(TAKEN)["started"] == calls + 1
+    assert len(bed.driver.groups()) == 1
     assert len(made_by(bed, bed.plugin_user, position)) == 1
     assert not made_by(bed, "velero-server", position)
 
@@ -44,18 +41,16 @@ def velero_knows_the_class(bed):
 
 
 @pytest.mark.long
-@pytest.mark.own_driver("counts the driver's calls")
 @pytest.mark.usefixtures("velero_knows_the_class")
 def test_a_group_that_velero_takes_is_not_taken_again(bed, workspace):
     """Whatever becomes of it: with this snapshot controller Velero 1.18.1 does not find the members, and fails."""
     app = workspace.namespace(bed)
     bed.create_claims(CLAIMS, app, MIB, labels={LABEL: "db"})
-    calls, position = bed.driver.calls(TAKEN)["finished"], bed.audit_position()
+    position = bed.audit_position()
     workspace.backup(bed, "--include-namespaces", app, "--csi-snapshot-timeout", "5s", expect="PartiallyFailed")
     theirs = made_by(bed, "velero-server", position)
     assert theirs
-    assert len(bed.driver.groups()) <= len(theirs)
-    assert bed.driver.calls(TAKEN)["finished"] > calls
+    assert 0 < len(bed.driver.groups()) <= len(theirs)
     assert not made_by(bed, bed.plugin_user, position)
     assert not [e for e in bed.audit_events(bed.plugin_user, position) if e["verb"] in ("create", "patch", "update")
                 and e["objectRef"]["resource"].startswith(("volume", "persistentvolume"))]
