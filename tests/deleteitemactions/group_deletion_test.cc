@@ -412,6 +412,7 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
   // The other process runs from beginning to end while this one is between two calls.
   const int calls = [] {
     ActionBed bed;
+    bed.clock.SetAutoAdvance(true);
     FakeGroupSidecar sidecar(bed.api);
     SeedRestoredGroup(bed.api);
     SeedRestoredMember(bed.api, 1);
