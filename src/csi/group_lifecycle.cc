@@ -145,9 +145,7 @@ class GroupMaker {
     for (const GroupClaim& member : planned_) {
       ASSIGN_OR_RETURN(taken.members[member.uid], Adopt(member, snapshots[member.name]));
     }
-    if (GroupMembers(taken.content).empty()) {
-      RETURN_IF_ERROR(NoteHandles(taken));
-    }
+    RETURN_IF_ERROR(Note(taken));
     return taken;
   }
 
@@ -303,8 +301,11 @@ class GroupMaker {
           taken.content = *object;
           RETURN_IF_ERROR(CheckVolumes(*object));
           RETURN_IF_ERROR(Hear(*object));
-          return !GroupHandleOf(*object).empty() &&
-                 (!GroupMembers(*object).empty() || MayHideMembers());
+          if (GroupHandleOf(*object).empty()) {
+            return false;
+          }
+          answered_at_ = std::min(answered_at_, ctx_.clock->Now());
+          return !GroupMembers(*object).empty() || MayHideMembers();
         });
     RETURN_IF_ERROR(status);
     if (GroupMembers(taken.content).empty()) {
@@ -327,14 +328,23 @@ class GroupMaker {
   // server leaves it out.
   bool MayHideMembers() const { return request_.version == "v1beta1"; }
 
-  // Has the VolumeGroupSnapshot say what its content hides.
-  absl::Status NoteHandles(TakenGroup& taken) {
-    for (GroupClaim& member : planned_) {
-      member.snapshot_handle = SnapshotHandle(taken.members[member.uid].content);
+  // Has the VolumeGroupSnapshot say when the driver answered, and what its content hides. What an
+  // interrupted call noted stays.
+  absl::Status Note(TakenGroup& taken) {
+    Json annotations = Json::object();
+    if (Annotation(taken.group, velero::kAnsweredAtAnnotation).empty()) {
+      annotations[velero::kAnsweredAtAnnotation] = ToRfc3339(answered_at_);
     }
-    const Json annotations = {{velero::kGroupMembersAnnotation, DumpJson(Plan(planned_))}};
-    ASSIGN_OR_RETURN(taken.group,
-                     Patch(KeyOf(request_), {{"metadata", {{"annotations", annotations}}}}));
+    if (GroupMembers(taken.content).empty()) {
+      for (GroupClaim& member : planned_) {
+        member.snapshot_handle = SnapshotHandle(taken.members[member.uid].content);
+      }
+      annotations[velero::kGroupMembersAnnotation] = DumpJson(Plan(planned_));
+    }
+    if (!annotations.empty()) {
+      ASSIGN_OR_RETURN(taken.group,
+                       Patch(KeyOf(request_), {{"metadata", {{"annotations", annotations}}}}));
+    }
     return absl::OkStatus();
   }
 
@@ -476,6 +486,7 @@ class GroupMaker {
   VolumeTurn& turn_;
   DriversWord word_;
   std::string error_looked_at_;
+  absl::Time answered_at_ = absl::InfiniteFuture();
   std::vector<std::string> marked_;  // claims that may carry the label
   std::vector<GroupClaim> planned_;
 };
@@ -519,6 +530,15 @@ std::vector<GroupClaim> PlannedMembers(const Json& group) {
                        .snapshot_handle = GetString(member, {"snapshotHandle"})});
   }
   return members;
+}
+
+std::optional<absl::Duration> FreezeWindow(const Json& group) {
+  const auto asked_at = FromRfc3339(Annotation(group, velero::kAskedAtAnnotation));
+  const auto answered_at = FromRfc3339(Annotation(group, velero::kAnsweredAtAnnotation));
+  if (!asked_at.has_value() || !answered_at.has_value() || *answered_at < *asked_at) {
+    return std::nullopt;
+  }
+  return *answered_at - *asked_at;
 }
 
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
 #include "csi/environment.h"
@@ -57,7 +59,7 @@ struct GroupRequest {
 };
 
 struct TakenGroup {
-  Json group;    // VolumeGroupSnapshot, bound
+  Json group;    // VolumeGroupSnapshot, bound; it tells its FreezeWindow()
   Json content;  // VolumeGroupSnapshotContent, with a handle; maybe not ready to use yet
   std::map<std::string, TakenSnapshot> members;  // by the claim's uid
 };
@@ -75,6 +77,11 @@ bool IsGroupMadeByUs(const Json& group);
 bool IsGroupOurs(const Json& group, const velero::Backup& backup);
 // Whom a VolumeGroupSnapshot of ours was asked for, as its annotation says. Pure.
 std::vector<GroupClaim> PlannedMembers(const Json& group);
+// The freeze window: the time from the request of a VolumeGroupSnapshot of ours to the driver's
+// answer, by the clock of whoever asked. The cut lies inside of it, so an application that is
+// frozen for the snapshot need not be frozen for longer. Nothing while the driver has not answered,
+// or where the annotations do not say. Pure.
+std::optional<absl::Duration> FreezeWindow(const Json& group);
 
 // Has the driver cut snapshots of all members' volumes at once and returns as soon as the API
 // server shows all of their handles. Waits first for the group's turn, and for VolumeSnapshots of

@@ -93,6 +93,9 @@ inline constexpr char kDeleteSecretNamespaceAnnotation[] =
 inline constexpr char kAskedAtAnnotation[] = "velero.io/csi-delta-asked-at";
 inline constexpr char kCutAtAnnotation[] = "velero.io/csi-delta-cut-at";
 inline constexpr char kReadyAtAnnotation[] = "velero.io/csi-delta-ready-at";
+// Ours, RFC 3339, VolumeGroupSnapshot: when the driver's answer was seen, which the cut came
+// before.
+inline constexpr char kAnsweredAtAnnotation[] = "velero.io/csi-delta-answered-at";
 
 // --- Annotations: VolumeGroupSnapshots and their contents ---------------------------------------
 // A JSON list of {"claim", "claimUid", "volumeHandle", "snapshotHandle"}: who was cut together. The

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -142,7 +143,7 @@ TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
   EXPECT_EQ(Annotation(*api_.Find(Key()), velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
   ExpectNoMarks();
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
-  EXPECT_THAT(api_.calls(), SizeIs(Le(4 * kClaims + 7)));
+  EXPECT_THAT(api_.calls(), SizeIs(Le(4 * kClaims + 8)));
 }
 
 TEST_F(GroupLifecycleTest, NamesAreLabelsAndDependOnBackupAndGroup) {
@@ -183,6 +184,52 @@ TEST_F(GroupLifecycleTest, TakesUpWhatAnInterruptedCallLeft) {
   ExpectNoMarks();
 }
 
+// From the request to the driver's answer, whenever the members were seen, and once for all.
+TEST_F(GroupLifecycleTest, TheFreezeWindowIsNotedOnTheGroup) {
+  controller_.gives_handle = false;
+  clock_.SetAutoAdvance(false);
+  absl::StatusOr<TakenGroup> taken;
+  std::jthread call([&] { taken = Take(); });
+  api_.AwaitWatches(1);
+  EXPECT_EQ(FreezeWindow(*api_.Find(Key())), std::nullopt);
+  clock_.Advance(absl::Milliseconds(2500));
+  controller_.Resume(*api_.Find(Key()));
+  call.join();
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_EQ(FreezeWindow(taken->group), absl::Milliseconds(2500));
+  EXPECT_EQ(Annotation(*api_.Find(Key()), velero::kAnsweredAtAnnotation), "2023-11-14T22:13:22.5Z");
+  clock_.Advance(absl::Hours(1));
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_EQ(FreezeWindow(*api_.Find(Key())), absl::Milliseconds(2500));
+}
+
+TEST_F(GroupLifecycleTest, WhatTheAnnotationsDoNotSayIsNoFreezeWindow) {
+  const auto group = [](const char* asked_at, const char* answered_at) -> Json {
+    return {{"metadata",
+             {{"annotations",
+               {{velero::kAskedAtAnnotation, asked_at},
+                {velero::kAnsweredAtAnnotation, answered_at}}}}}};
+  };
+  EXPECT_EQ(FreezeWindow(group("2023-11-14T22:13:20Z", "2023-11-14T22:13:20.084Z")),
+            absl::Milliseconds(84));
+  EXPECT_EQ(FreezeWindow(group("2023-11-14T22:13:20Z", "2023-11-14T22:13:20Z")),
+            absl::ZeroDuration());
+  for (const Json& odd :
+       {Json(), Json(7), Json{{"metadata", {{"annotations", 7}}}},
+        group("", "2023-11-14T22:13:20Z"), group("2023-11-14T22:13:20Z", ""),
+        group("yesterday", "today"), group("2023-11-14T22:13:21Z", "2023-11-14T22:13:20Z")}) {
+    EXPECT_EQ(FreezeWindow(odd), std::nullopt) << odd;
+  }
+}
+
+// Ten minutes of waiting are watches, begun again when a turn is renewed, and not a request a
+// second.
+TEST_F(GroupLifecycleTest, NothingPollsWhileTheDriverTakesItsTime) {
+  controller_.gives_handle = false;
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_LT(api_.CallCount("get", "*") + api_.CallCount("list", "*"), 120);
+}
+
 TEST_F(GroupLifecycleTest, AClaimThatGainsTheLabelMeanwhileIsNoMember) {
   ASSERT_THAT(TakeGroup(ctx_, env_, Request(2)), IsOk());
   const auto again = Take();
@@ -205,7 +252,7 @@ TEST_F(GroupLifecycleTest, AHundredClaimsCostFourRequestsEach) {
   const auto taken = TakeGroup(ctx_, env_, Request(kGroupMembersMax));
   ASSERT_THAT(taken, IsOk());
   EXPECT_THAT(taken->members, SizeIs(kGroupMembersMax));
-  EXPECT_THAT(api_.calls(), SizeIs(Le(4 * kGroupMembersMax + 7)));
+  EXPECT_THAT(api_.calls(), SizeIs(Le(4 * kGroupMembersMax + 8)));
 }
 
 TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
