@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/time/time.h"
+#include "csi/group_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "velero/labels.h"
 
@@ -25,6 +27,12 @@ void AddReadyTime(Json& object) {
     SetJson(object, {"metadata", "annotations", velero::kReadyAtAnnotation},
             csi::ToRfc3339(*ready_at));
   }
+}
+
+std::string FreezeWindowText(const Json& group) {
+  const auto window = csi::FreezeWindow(group);
+  return window.has_value() ? absl::FormatDuration(absl::Ceil(*window, absl::Milliseconds(1)))
+                            : "unknown";
 }
 
 std::optional<Json> IfChanged(const Json& item, Json changed) {

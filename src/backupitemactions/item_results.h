@@ -22,6 +22,9 @@ void AddAnnotations(const Json& annotations, Json& object);
 // Adds when `object` says that it was ready.
 void AddReadyTime(Json& object);
 
+// "84ms", csi::FreezeWindow() in whole milliseconds and not too few; "unknown".
+std::string FreezeWindowText(const Json& group);
+
 // `changed` where it differs from `item`: an item that did not change goes back byte for byte.
 std::optional<Json> IfChanged(const Json& item, Json changed);
 

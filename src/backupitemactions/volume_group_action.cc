@@ -228,6 +228,11 @@ velero::OperationProgress Complain(velero::OperationProgress progress, const std
                                             : Failed(std::move(progress), std::move(text));
 }
 
+// For people who read how a backup goes.
+std::string CutText(const Json& group) {
+  return absl::StrCat("cut, freeze window ", FreezeWindowText(group));
+}
+
 // What the group, and then its members, say about an operation under way.
 velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ctx,
                                                            velero::OperationProgress progress,
@@ -235,7 +240,7 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
                                                            absl::Duration patience) {
   if (!csi::ReadyToUse(group)) {
     const std::string error = csi::ErrorMessage(group);
-    return error.empty() ? NotYet(std::move(progress), "cut, not ready yet")
+    return error.empty() ? NotYet(std::move(progress), absl::StrCat(CutText(group), ", not ready"))
                          : Complain(std::move(progress), error, ctx.clock->Now(), patience);
   }
   const absl::StatusOr<k8s::ObjectList> contents =
@@ -263,10 +268,10 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
   progress.units = "Members";
   if (ready < total) {
     return NotYet(std::move(progress),
-                  absl::StrCat("cut, ", ready, " of ", total, " members ready"));
+                  absl::StrCat(CutText(group), ", ", ready, " of ", total, " members ready"));
   }
   progress.completed = true;
-  return NotYet(std::move(progress), absl::StrCat("cut and ready, ", total, " members"));
+  return NotYet(std::move(progress), absl::StrCat(CutText(group), ", ", total, " members ready"));
 }
 
 absl::StatusOr<velero::OperationProgress> VolumeGroupSnapshotAction::Progress(

@@ -6,16 +6,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "backupitemactions/item_results.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_types.h"
+#include "k8s/event_recorder.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
 namespace {
 
 using velero::VolumeDecision;
+
+constexpr char kGroupCutReason[] = "VolumeGroupCut";
 
 GroupOutcome Alone(std::string reason) {
   GroupOutcome outcome;
@@ -62,17 +66,33 @@ absl::Duration CutSpread(const csi::TakenGroup& group) {
   return first.has_value() ? *last - *first : absl::ZeroDuration();
 }
 
-void SayTaken(const Json& claim, const csi::TakenGroup& group, absl::Time asked_at,
-              absl::Time now) {
+void SayTaken(const Json& claim, const csi::TakenGroup& group, absl::Duration duration) {
   const auto cut_at = csi::GroupCutTime(group.content);
   CSIDELTA_LOG(kInfo, "volume group snapshot taken", {"namespace", csi::Namespace(claim)},
                {"volume_group_snapshot", csi::Name(group.group)},
                {"members", absl::StrCat(group.members.size())},
                {"group_handle", csi::GroupHandleOf(group.content)},
-               {"asked_at", csi::ToRfc3339(asked_at)},
+               {"asked_at", csi::Annotation(group.group, velero::kAskedAtAnnotation)},
+               {"answered_at", csi::Annotation(group.group, velero::kAnsweredAtAnnotation)},
+               {"freeze_window", FreezeWindowText(group.group)},
                {"cut_at", cut_at.has_value() ? csi::ToRfc3339(*cut_at) : "unknown"},
                {"cut_spread_ms", absl::StrCat(absl::ToInt64Milliseconds(CutSpread(group)))},
-               {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(now - asked_at))});
+               {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
+}
+
+// In the claims' namespace, where it outlives the VolumeGroupSnapshot.
+void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGroup& group) {
+  const std::string text = absl::StrCat(
+      "cut ", group.members.size(), " claims at one instant, freeze window ",
+      FreezeWindowText(group.group), ": asked at ",
+      csi::Annotation(group.group, velero::kAskedAtAnnotation), ", the driver had answered at ",
+      csi::Annotation(group.group, velero::kAnsweredAtAnnotation));
+  const absl::Status emitted =
+      k8s::EmitEvent(ctx, api, group.group, k8s::EventType::kNormal, kGroupCutReason, text);
+  if (!emitted.ok()) {
+    CSIDELTA_LOG(kInfo, "the event about a volume group could not be written",
+                 {"error", emitted.ToString()});
+  }
 }
 
 }  // namespace
@@ -188,12 +208,13 @@ absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(const CallContext& ctx,
                                   .class_name = class_name,
                                   .version = kinds.version,
                                   .members = members.claims};
-  const absl::Time asked_at = ctx.clock->Now();
+  const absl::Time begun_at = ctx.clock->Now();
   absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx, env_, request);
   GroupOutcome outcome;
   if (taken.ok()) {
     outcome.taken = *std::move(taken);
-    SayTaken(claim, outcome.taken, asked_at, ctx.clock->Now());
+    SayTaken(claim, outcome.taken, ctx.clock->Now() - begun_at);
+    EmitTaken(ctx, env_.api, outcome.taken);
     return outcome;
   }
   RETURN_IF_ERROR(ctx.Check());

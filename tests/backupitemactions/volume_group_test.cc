@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
+#include "csi/group_deletion.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
@@ -149,6 +150,28 @@ TEST_F(VolumeGroupTest, LaterMembersCostNoRequest) {
   EXPECT_THAT(api_.calls(), IsEmpty());
 }
 
+TEST_F(VolumeGroupTest, AnEventTellsTheFreezeWindow) {
+  ASSERT_THAT(Execute(0), IsOk());
+  ASSERT_THAT(Execute(1), IsOk());
+  const std::vector<Json> events = api_.All({"", "v1", "events", "Event", true});
+  ASSERT_THAT(events, SizeIs(1));
+  const Json& event = events.front();
+  EXPECT_EQ(csi::Namespace(event), "app");
+  EXPECT_EQ(GetString(event, {"involvedObject", "name"}), csi::Name(Group()));
+  EXPECT_EQ(GetString(event, {"reason"}), "VolumeGroupCut");
+  EXPECT_EQ(GetString(event, {"message"}),
+            "cut 3 claims at one instant, freeze window 0: asked at 2023-11-14T22:13:20Z, the "
+            "driver had answered at 2023-11-14T22:13:20Z");
+}
+
+TEST_F(VolumeGroupTest, AnEventThatMayNotBeWrittenIsNoReasonToFail) {
+  api_.Forbid("create", "events");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Execute(i), IsOk());
+  }
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+}
+
 TEST_F(VolumeGroupTest, AProcessThatStartsAnewFindsTheGroup) {
   ASSERT_THAT(Execute(0), IsOk());
   action_ = MakePvcAction(env_);
@@ -274,6 +297,112 @@ TEST_F(VolumeGroupTest, AClaimThatLostTheLabelMeanwhileIsTakenAlone) {
   EXPECT_THAT(result->additional_items, SizeIs(1));
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(2));
+}
+
+// It is of the group, which stands, and nothing says so any more when its own turn comes.
+TEST_F(VolumeGroupTest, AClaimThatLosesTheLabelLaterIsTakenAloneToo) {
+  ASSERT_THAT(Execute(0), IsOk());
+  Change(1, [](Json& claim) {
+    EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
+  });
+  const Result result = Execute(1);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_THAT(result->additional_items, SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(3));
+}
+
+TEST_F(VolumeGroupTest, ALabelThatNobodyHasAnyMoreMakesNoGroup) {
+  const Json as_listed = Claim(0);
+  for (int i = 0; i < 3; ++i) {
+    Change(i, [](Json& claim) {
+      EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
+    });
+  }
+  ASSERT_THAT(action_->Execute(ctx_, as_listed, backup_), IsOk());
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
+  Configure({{"groupFallback", "fail"}});
+  action_ = MakePvcAction(env_);
+  EXPECT_THAT(action_->Execute(ctx_, as_listed, backup_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("group app/db"), HasSubstr("no claim"))));
+}
+
+TEST_F(VolumeGroupTest, AnUnboundClaimIsNeitherAMemberNorTakenAlone) {
+  SeedMember(1, "d.example.com", "Pending");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(Execute(i), IsOk());
+  }
+  EXPECT_THAT(groups_.driver_groups().begin()->second, SizeIs(2));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+}
+
+TEST_F(VolumeGroupTest, TheOnlyClaimOfItsLabelIsAGroupOfOne) {
+  Change(2, [](Json& claim) {
+    SetJson(claim, {"metadata", "labels", "velero.io/volume-group"}, "web");
+  });
+  ASSERT_THAT(Execute(2), IsOk());
+  EXPECT_EQ(csi::PlannedMembers(Group()),
+            (std::vector<csi::GroupClaim>{{"data-2", "uid-2", "member-2"}}));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+}
+
+// The kinds are there and nobody looks at them: a controller whose gate is off.
+TEST_F(VolumeGroupTest, AControllerWhoseGateIsOffIsWaitedForOnceAndNothingIsLeft) {
+  groups_.binds = false;
+  const absl::Time before = clock_.Now();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Execute(i), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                     AllOf(HasSubstr("app/" + Name(i)), HasSubstr("group app/db"),
+                                           HasSubstr("no error from the driver"))));
+  }
+  EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
+  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  ExpectNoMarks();
+}
+
+TEST_F(VolumeGroupTest, AClassOfAnotherDriverIsNotTaken) {
+  SeedClass("foreign", "other.example.com");
+  Change(0, [](Json& claim) {
+    SetJson(claim, {"metadata", "annotations", "velero.io/csi-volume-group-snapshot-class"},
+            "foreign");
+  });
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_EQ(GetString(Group(), {"spec", "volumeGroupSnapshotClassName"}), "groups");
+}
+
+// Groups of deleted backups whose deletion could not be finished then.
+TEST_F(VolumeGroupTest, TheFirstClaimOfABackupFinishesDeletionsOfGroups) {
+  const std::string name = csi::GroupDeletionContentName("d.example.com", "old-group");
+  const auto seed = [&] {
+    api_.Seed(csi::VolumeGroupSnapshotContentType("v1"),
+              {{"metadata", {{"name", name}, {"labels", {{"velero.io/csi-delta", "velero"}}}}},
+               {"spec",
+                {{"driver", "d.example.com"},
+                 {"deletionPolicy", "Delete"},
+                 {"source",
+                  {{"groupSnapshotHandles",
+                    {{"volumeGroupSnapshotHandle", "old-group"},
+                     {"volumeSnapshotHandles", Json::array({"old-member"})}}}}}}}});
+  };
+  const auto stands = [&] { return api_.Find(csi::GroupContentKey("v1", name)).has_value(); };
+  seed();
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_FALSE(stands());
+  seed();
+  ASSERT_THAT(Execute(1), IsOk());
+  EXPECT_TRUE(stands()) << "once for each backup";
+  Configure({{"sweepOrphans", "false"}});
+  action_ = MakePvcAction(env_);
+  ASSERT_THAT(Execute(1), IsOk());
+  EXPECT_TRUE(stands());
+  Configure({});
+  action_ = MakePvcAction(env_);
+  api_.FailNext("list", "volumegroupsnapshotcontents", absl::InternalError("injected"));
+  EXPECT_THAT(Execute(1), IsOk());
+  EXPECT_TRUE(stands());
 }
 
 TEST_F(VolumeGroupTest, AHundredAreAGroupAndAHundredAndOneAreNot) {
@@ -488,6 +617,7 @@ TEST_F(GroupActionsTest, AGroupOfOursBringsContentAndClassAndAnOperation) {
   EXPECT_EQ(csi::Annotation(archived, velero::kDriverNameAnnotation), "d.example.com");
   EXPECT_EQ(csi::Annotation(archived, velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
   EXPECT_EQ(csi::Annotation(archived, velero::kCutAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(csi::Annotation(archived, velero::kAnsweredAtAnnotation), "2023-11-14T22:13:20Z");
   EXPECT_EQ(csi::Annotation(archived, "velero.io/csi-delta-finalize"), "");
   EXPECT_EQ(csi::Label(Content(), velero::kBackupNameLabel), "nightly");
   EXPECT_EQ(csi::Label(Content(), velero::kGroupNameLabel), csi::Name(Group()));
@@ -501,6 +631,7 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   };
   EXPECT_TRUE(progress().completed);
   EXPECT_EQ(progress().error, "");
+  EXPECT_EQ(progress().description, "cut, freeze window 0, 3 members ready");
   const Json member = api_.All(csi::VolumeSnapshotContentType()).front();
   api_.Mutate(csi::VolumeSnapshotContentKey(csi::Name(member)), [](Json& content) {
     SetJson(content, {"status", "readyToUse"}, false);
@@ -523,6 +654,23 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   EXPECT_FALSE(progress().completed);
   api_.Remove(csi::GroupSnapshotKey(Group()));
   EXPECT_THAT(progress().error, HasSubstr("deleted before it was ready"));
+}
+
+// Velero cancels when its --item-operation-timeout is over.
+TEST_F(GroupActionsTest, AGroupThatNeverBecomesReadyIsVelerosToCancel) {
+  const Result result = Adopt();
+  ASSERT_THAT(result, IsOk());
+  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+    SetJson(group, {"status", "readyToUse"}, false);
+  });
+  clock_.Advance(absl::Hours(4));
+  const auto progress = group_action_->Progress(ctx_, result->operation_id, backup_);
+  ASSERT_THAT(progress, IsOk());
+  EXPECT_FALSE(progress->completed);
+  EXPECT_EQ(progress->description, "cut, freeze window 0, not ready");
+  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
 }
 
 TEST_F(GroupActionsTest, OperationsAreToldApart) {
