@@ -24,6 +24,7 @@
 #include "datamover/content_reconciler.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
+#include "datamover/group_windows.h"
 #include "datamover/mover_environment.h"
 #include "datamover/mover_metrics.h"
 #include "datamover/settings.h"
@@ -84,6 +85,8 @@ class Service {
         contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
                   [this] { return IsSynced(); }),
         content_loop_(datamover::ExposedContents(), contents_, Leads()),
+        group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
+                       Leads()),
         task_census_([](const Json& task) { return csi::Name(task); }, task_loop_),
         pod_follower_(wakes_, *env_.ended_pods),
         bases_(env_),
@@ -142,6 +145,8 @@ class Service {
         k8s::Follow(ctx, api_, followed.objects, *followed.follower).IgnoreError();
       });
     }
+    threads.emplace_back(
+        [this, &ctx] { datamover::FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
     for (k8s::ReconcileLoop* loop : loops_) {
       threads.emplace_back([&ctx, loop] { loop->Work(ctx); });
     }
@@ -211,6 +216,7 @@ class Service {
     const std::vector<std::string> stems = task_census_.All();
     state.leftover_tasks = std::count_if(
         stems.begin(), stems.end(), [this](const std::string& stem) { return !wakes_.Has(stem); });
+    state.groups = group_windows_.figures();
     return state;
   }
 
@@ -253,6 +259,7 @@ class Service {
   k8s::ReconcileLoop task_loop_;
   datamover::ContentReconciler contents_;
   k8s::ReconcileLoop content_loop_;
+  datamover::GroupWindows group_windows_;
   datamover::Census<std::string> task_census_;  // stems
   datamover::PodFollower pod_follower_;
   datamover::BaseReconciler bases_;

@@ -76,6 +76,21 @@ absl::string_view StateOf(const DeletionState& deletion) {
   }
 }
 
+void AddGroups(const GroupFigures& figures, MetricsPage& page) {
+  page.Sum("groups_total", "Volume groups whose cut this process saw.",
+           static_cast<double>(figures.groups));
+  page.Sum("group_freeze_seconds_total",
+           "Freeze windows of those groups: from the request to the driver's answer.",
+           absl::ToDoubleSeconds(figures.windows));
+  page.Begin("last_group_freeze_seconds", "gauge", "The freeze window of a group's newest cut.");
+  for (const auto& [group, window] : figures.last) {
+    page.Add({{"velero_namespace", group.velero_namespace},
+              {"namespace", group.namespace_name},
+              {"group", group.group}},
+             absl::ToDoubleSeconds(window));
+  }
+}
+
 void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Begin("leader", "gauge", "1 where this process moves volumes, 0 where it waits to.");
   page.Add({}, state.leads ? 1 : 0);
@@ -101,6 +116,7 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Begin("leftover_tasks", "gauge",
              "VolumeTasks whose object is over or gone; they are removed within minutes.");
   page.Add({}, static_cast<double>(state.leftover_tasks));
+  AddGroups(state.groups, page);
 }
 
 // A number in an annotation, which anybody may have written.

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "datamover/data_deletion.h"
 #include "datamover/download_reconciler.h"
+#include "datamover/group_windows.h"
 #include "datamover/turns.h"
 #include "datamover/upload_reconciler.h"
 
@@ -31,6 +32,7 @@ struct MoverState {
   TurnTable::Counts turns = {};
   std::vector<DeletionState> deletions = {};
   int64_t leftover_tasks = 0;  // of nobody that is to be moved any more
+  GroupFigures groups = {};
 };
 
 class MetricsPage;

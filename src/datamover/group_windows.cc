@@ -1,0 +1,123 @@
+#include "datamover/group_windows.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_split.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/group_lifecycle.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "velero/labels.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// Groups that are told of; more are no longer added.
+constexpr std::size_t kGroupsMax = 20'000;
+constexpr absl::Duration kLookForVersionEvery = absl::Minutes(10);
+
+VolumeGroup GroupOf(const Json& group) {
+  const std::pair<std::string, std::string> label =
+      absl::StrSplit(csi::Annotation(group, velero::kGroupOfAnnotation), absl::MaxSplits('=', 1));
+  return {.velero_namespace = csi::Label(group, velero::kCsiDeltaLabel),
+          .namespace_name = csi::Namespace(group),
+          .group = label.second};
+}
+
+k8s::FollowedObjects GroupsOfOurs(absl::string_view version) {
+  return {.type = csi::VolumeGroupSnapshotType(version),
+          .namespace_name = "",
+          .label_selector = velero::kCsiDeltaLabel};
+}
+
+// The newest version that is served; NOT_FOUND when none is.
+absl::StatusOr<std::string> FindVersion(const CallContext& ctx, k8s::ApiClient& api) {
+  absl::Status status;
+  for (const char* const version : csi::kGroupVersions) {
+    const k8s::FollowedObjects objects = GroupsOfOurs(version);
+    status = api.List(ctx, objects.type, "",
+                      {.label_selector = objects.label_selector, .field_selector = ""})
+                 .status();
+    if (status.ok()) {
+      return version;
+    }
+    if (!absl::IsNotFound(status)) {
+      break;
+    }
+  }
+  return status;
+}
+
+}  // namespace
+
+GroupWindows::GroupWindows(std::set<std::string> velero_namespaces, absl::Time since,
+                           std::function<bool()> leads)
+    : velero_namespaces_(std::move(velero_namespaces)), since_(since), leads_(std::move(leads)) {}
+
+void GroupWindows::OnAll(const std::vector<Json>& groups) {
+  std::set<std::string> there;
+  for (const Json& group : groups) {
+    there.insert(csi::Uid(group));
+  }
+  std::scoped_lock lock(mutex_);
+  std::erase_if(seen_, [&](const std::string& uid) { return !there.contains(uid); });
+  for (const Json& group : groups) {
+    Note(group);
+  }
+}
+
+void GroupWindows::OnEvent(const k8s::WatchEvent& event) {
+  std::scoped_lock lock(mutex_);
+  Note(event.object);
+  if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
+    seen_.erase(csi::Uid(event.object));
+  }
+}
+
+GroupFigures GroupWindows::figures() const {
+  std::scoped_lock lock(mutex_);
+  return figures_;
+}
+
+void GroupWindows::Note(const Json& group) {
+  const auto window = csi::FreezeWindow(group);
+  const auto answered_at = csi::FromRfc3339(csi::Annotation(group, velero::kAnsweredAtAnnotation));
+  const VolumeGroup name = GroupOf(group);
+  if (!window.has_value() || *answered_at < since_ || !csi::IsGroupMadeByUs(group) ||
+      !velero_namespaces_.contains(name.velero_namespace) ||
+      !seen_.insert(csi::Uid(group)).second) {
+    return;
+  }
+  if (figures_.last.size() < kGroupsMax || figures_.last.contains(name)) {
+    figures_.last[name] = *window;
+  }
+  if (leads_()) {
+    ++figures_.groups;
+    figures_.windows += *window;
+  }
+}
+
+absl::Status FollowGroups(const CallContext& ctx, k8s::ApiClient& api,
+                          k8s::ObjectFollower& follower) {
+  while (true) {
+    RETURN_IF_ERROR(ctx.Check());
+    const CallContext until_next_look = ctx.WithTimeout(kLookForVersionEvery);
+    const absl::StatusOr<std::string> version = FindVersion(ctx, api);
+    if (version.ok()) {
+      k8s::Follow(until_next_look, api, GroupsOfOurs(*version), follower).IgnoreError();
+      continue;
+    }
+    if (!absl::IsNotFound(version.status()) && !IsRetryable(version.status())) {
+      CSIDELTA_LOG(kWarn, "volume groups cannot be followed, so their freeze windows are not told",
+                   {"error", std::string(version.status().message())});
+    }
+    ctx.clock->SleepUntil(std::min(ctx.deadline, until_next_look.deadline), ctx.stop);
+  }
+}
+
+}  // namespace csidelta::datamover

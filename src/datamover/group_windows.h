@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+#include "k8s/follow.h"
+
+namespace csidelta::datamover {
+
+struct VolumeGroup {
+  std::string velero_namespace, namespace_name;
+  std::string group;  // the value of the group label on its claims
+  auto operator<=>(const VolumeGroup&) const = default;
+};
+
+// The freeze windows of volume groups that were cut (csi::FreezeWindow).
+struct GroupFigures {
+  int64_t groups = 0;                             // since the process began, while it led
+  absl::Duration windows = absl::ZeroDuration();  // of those, together
+  std::map<VolumeGroup, absl::Duration> last;     // of each group that was seen
+};
+
+// Sees the VolumeGroupSnapshots that the plugin makes, as long as they are there: from the request
+// to the end of their backup. Each counts once. Thread-safe.
+class GroupWindows : public k8s::ObjectFollower {
+ public:
+  // Groups of these Veleros that the driver answered from `since` on, so that a process that starts
+  // anew counts no group again. `leads`: of several replicas, the one that counts.
+  GroupWindows(std::set<std::string> velero_namespaces, absl::Time since,
+               std::function<bool()> leads);
+
+  void OnAll(const std::vector<Json>& groups) override;
+  void OnEvent(const k8s::WatchEvent& event) override;
+
+  GroupFigures figures() const;
+
+ private:
+  void Note(const Json& group);  // REQUIRES mutex_.
+
+  const std::set<std::string> velero_namespaces_;
+  const absl::Time since_;
+  const std::function<bool()> leads_;
+  mutable std::mutex mutex_;
+  GroupFigures figures_;        // Guarded by mutex_.
+  std::set<std::string> seen_;  // Guarded by mutex_; uids of answered groups that are there.
+};
+
+// Tells `follower` of the plugin's VolumeGroupSnapshots until `ctx` ends, and returns why it ended.
+// Clusters may serve the kind in any version or not at all, and change that: looks again for the
+// version now and then.
+absl::Status FollowGroups(const CallContext& ctx, k8s::ApiClient& api,
+                          k8s::ObjectFollower& follower);
+
+}  // namespace csidelta::datamover

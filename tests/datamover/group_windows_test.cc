@@ -1,0 +1,157 @@
+#include "datamover/group_windows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "csi/group_lifecycle.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "datamover/mover_metrics.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using EventKind = k8s::WatchEvent::Kind;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+// As the plugin leaves it when the driver has answered after `window`; zero: it has not yet.
+Json Group(const std::string& uid, absl::Duration window, const std::string& value = "db",
+           const std::string& velero_namespace = "velero") {
+  velero::Backup backup;
+  backup.name = "nightly";
+  backup.uid = absl::StrCat("backup-of-", uid);
+  const csi::GroupRequest request{.backup = backup,
+                                  .namespace_name = "shop",
+                                  .label_key = "velero.io/volume-group",
+                                  .label_value = value,
+                                  .class_name = "groups",
+                                  .version = "v1",
+                                  .members = {}};
+  Json group = {
+      {"metadata",
+       {{"name", csi::GroupName(request)},
+        {"namespace", "shop"},
+        {"uid", uid},
+        {"labels",
+         {{velero::kCsiDeltaLabel, velero_namespace}, {velero::kBackupUidLabel, backup.uid}}},
+        {"annotations",
+         {{velero::kGroupOfAnnotation, absl::StrCat("velero.io/volume-group=", value)},
+          {velero::kAskedAtAnnotation, csi::ToRfc3339(kNow)}}}}}};
+  if (window > absl::ZeroDuration()) {
+    SetJson(group, {"metadata", "annotations", velero::kAnsweredAtAnnotation},
+            csi::ToRfc3339(kNow + window));
+  }
+  return group;
+}
+
+class GroupWindowsTest : public testing::Test {
+ protected:
+  void See(const Json& group, EventKind kind = EventKind::kModified) {
+    windows_.OnEvent({.kind = kind, .object = group});
+  }
+  std::string Metrics() const { return MoverMetrics().Text(kNow, {.groups = windows_.figures()}); }
+
+  bool leads_ = true;
+  GroupWindows windows_{{"velero", "velero-two"}, kNow, [this] { return leads_; }};
+};
+
+TEST_F(GroupWindowsTest, EachCutCountsOnce) {
+  const Json group = Group("one", absl::Milliseconds(1500));
+  See(Group("one", absl::ZeroDuration()), EventKind::kAdded);
+  EXPECT_EQ(windows_.figures().groups, 0);
+  See(group);
+  See(group);
+  windows_.OnAll({group});
+  See(group, EventKind::kDeleted);
+  windows_.OnAll({Group("two", absl::Milliseconds(500)),
+                  Group("three", absl::Seconds(4), "web", "velero-two")});
+  EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_groups_total 3\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_group_freeze_seconds_total 6\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_last_group_freeze_seconds{velero_namespace="
+                                   "\"velero\",namespace=\"shop\",group=\"db\"} 0.5\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("{velero_namespace=\"velero-two\",namespace=\"shop\",group="
+                                   "\"web\"} 4\n"));
+}
+
+TEST_F(GroupWindowsTest, OfSeveralReplicasTheOneThatLeadsCounts) {
+  leads_ = false;
+  See(Group("one", absl::Seconds(2)));
+  EXPECT_EQ(windows_.figures().groups, 0);
+  EXPECT_THAT(windows_.figures().last, SizeIs(1));
+  leads_ = true;
+  See(Group("one", absl::Seconds(2)));
+  EXPECT_EQ(windows_.figures().groups, 0) << "the other one counted it";
+}
+
+TEST_F(GroupWindowsTest, WhatIsNoGroupOfOursDoesNotCount) {
+  GroupWindows later({"velero"}, kNow + absl::Hours(1), [] { return true; });
+  later.OnAll({Group("one", absl::Seconds(2))});
+  EXPECT_EQ(later.figures().groups, 0) << "counted before this process began";
+  Json copy = Group("one", absl::Seconds(2));
+  SetJson(copy, {"metadata", "name"}, "my-copy");
+  windows_.OnAll({copy, Group("two", absl::Seconds(2), "db", "of-others"), Json(), Json(7),
+                  Json{{"metadata", "x"}}, Json{{"metadata", {{"annotations", 5}}}}});
+  EXPECT_EQ(windows_.figures().groups, 0);
+  EXPECT_THAT(windows_.figures().last, IsEmpty());
+}
+
+class FollowGroupsTest : public GroupWindowsTest {
+ protected:
+  FollowGroupsTest() {
+    ctx_.clock = &clock_;
+    ctx_.stop = stop_.get_token();
+  }
+  void AwaitGroups(int64_t count) {
+    const absl::Duration give_up_at = Clock::Real().Uptime() + absl::Seconds(10);
+    while (windows_.figures().groups < count && Clock::Real().Uptime() < give_up_at) {
+      std::this_thread::yield();
+    }
+    ASSERT_GE(windows_.figures().groups, count);
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_{clock_};
+  std::stop_source stop_;
+  CallContext ctx_;
+};
+
+TEST_F(FollowGroupsTest, GroupsAreFollowedInTheVersionThatIsServed) {
+  api_.ServeVersion("volumegroupsnapshots", "v1beta2");
+  const k8s::ResourceType type = csi::VolumeGroupSnapshotType("v1beta2");
+  api_.Seed(type, Group("one", absl::Seconds(1)));
+  std::jthread follower([&] { FollowGroups(ctx_, api_, windows_).IgnoreError(); });
+  const absl::Cleanup stop = [this] { stop_.request_stop(); };
+  ASSERT_NO_FATAL_FAILURE(AwaitGroups(1));
+  api_.AwaitWatches(1);
+  api_.Seed(type, Group("two", absl::Seconds(1)));
+  AwaitGroups(2);
+}
+
+TEST_F(FollowGroupsTest, AClusterThatGetsTheKindsIsLookedAtAgain) {
+  clock_.SetAutoAdvance(true);
+  api_.FailNext("list", "volumegroupsnapshots", absl::NotFoundError("no such kind"), 7);
+  api_.Seed(csi::VolumeGroupSnapshotType("v1"), Group("one", absl::Seconds(1)));
+  const absl::Time before = clock_.Now();
+  std::jthread follower([&] { FollowGroups(ctx_, api_, windows_).IgnoreError(); });
+  const absl::Cleanup stop = [this] { stop_.request_stop(); };
+  AwaitGroups(1);
+  EXPECT_GE(clock_.Now() - before, absl::Minutes(20));
+}
+
+}  // namespace
+}  // namespace csidelta::datamover
