@@ -107,10 +107,13 @@ def do_bench(arguments):
     elif what == "mover":
         tiers.prepare_bed()
         console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "mover.py", *extra]), env=tiers.bed_environment())
+    elif what == "group":
+        tiers.prepare_bed()
+        console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "group.py", *extra]), env=tiers.bed_environment())
     elif what == "micro":
         console.run([build.build("release", ["engine_micro"]) / "bin" / "engine_micro", *extra])
     else:
-        raise Failure("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | mover [--quick] [--row NAME]... | micro")
+        raise Failure("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | mover [--quick] [--row NAME]... | group [--quick] [--row N]... | micro")
 
 
 def _bench_plugin():
@@ -221,7 +224,7 @@ VERBS = {
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
                 "too long for CI; other arguments go to pytest", do_e2e),
-    "bench": Verb("plugin | engine | sources | mover | micro", "measure the plugin beside what Velero has, the engine beside "
+    "bench": Verb("plugin | engine | sources | mover | group | micro", "measure the plugin beside what Velero has, the engine beside "
                   "restic and kopia, lists of changed blocks beside upstream's client, parts of the engine alone",
                   do_bench),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),
