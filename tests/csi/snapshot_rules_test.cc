@@ -80,6 +80,91 @@ const ClassCase kClassCases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, ChooseSnapshotClassTest, testing::ValuesIn(kClassCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+Json GroupClass(const char* name, const char* driver, const char* label = "",
+                const char* is_default = "") {
+  Json made = {{"metadata", {{"name", name}}}, {"driver", driver}};
+  if (std::string(label) != "") {
+    SetJson(made, {"metadata", "labels", "velero.io/csi-volumegroupsnapshot-class"}, label);
+  }
+  if (std::string(is_default) != "") {
+    SetJson(made,
+            {"metadata", "annotations", "groupsnapshot.storage.kubernetes.io/is-default-class"},
+            is_default);
+  }
+  return made;
+}
+
+struct GroupClassCase {
+  const char* name;
+  SnapshotClassWish wish;
+  std::vector<Json> classes;
+  const char* want;  // "" for an error
+  int ungranted = 0;
+  absl::StatusCode error = absl::StatusCode::kFailedPrecondition;
+};
+class ChooseGroupSnapshotClassTest : public testing::TestWithParam<GroupClassCase> {};
+
+TEST_P(ChooseGroupSnapshotClassTest, Picks) {
+  const auto choice = ChooseGroupSnapshotClass(GetParam().wish, GetParam().classes);
+  if (std::string(GetParam().want).empty()) {
+    EXPECT_THAT(choice, StatusIs(GetParam().error,
+                                 HasSubstr("velero.io/csi-volumegroupsnapshot-class=true")));
+    return;
+  }
+  ASSERT_THAT(choice, support::IsOk());
+  EXPECT_EQ(choice->name, GetParam().want);
+  EXPECT_THAT(choice->ungranted, SizeIs(GetParam().ungranted));
+}
+
+const GroupClassCase kGroupClassCases[] = {
+    {"None", {"d", "", "", ""}, {}, "", 0, absl::StatusCode::kNotFound},
+    {"OtherDriverOnly",
+     {"d", "", "", ""},
+     {GroupClass("a", "other", "true", "true")},
+     "",
+     0,
+     absl::StatusCode::kNotFound},
+    {"Single", {"d", "", "", ""}, {GroupClass("a", "d"), GroupClass("b", "other")}, "a"},
+    {"TwoUnmarked", {"d", "", "", ""}, {GroupClass("a", "d"), GroupClass("b", "d")}, ""},
+    {"Default", {"d", "", "", ""}, {GroupClass("a", "d"), GroupClass("b", "d", "", "true")}, "b"},
+    {"NotReallyDefault",
+     {"d", "", "", ""},
+     {GroupClass("a", "d"), GroupClass("b", "d", "", "false")},
+     ""},
+    {"DefaultOfAnotherDriver",
+     {"d", "", "", ""},
+     {GroupClass("a", "d"), GroupClass("b", "other", "", "true")},
+     "a"},
+    {"LabelBeforeDefault",
+     {"d", "", "", ""},
+     {GroupClass("a", "d", "", "true"), GroupClass("b", "d", "true")},
+     "b"},
+    {"LabelSaysNo", {"d", "", "", ""}, {GroupClass("a", "d"), GroupClass("b", "d", "false")}, ""},
+    {"LabelOfSingleSnapshots",
+     {"d", "", "", ""},
+     {GroupClass("a", "d"), Class("b", "d", "label")},
+     ""},
+    {"BackupBeforeLabel",
+     {"d", "", "", "c"},
+     {GroupClass("b", "d", "true"), GroupClass("c", "d")},
+     "c"},
+    {"ClaimBeforeBackup", {"d", "x", "", "c"}, {GroupClass("c", "d"), GroupClass("x", "d")}, "x"},
+    {"NamedOneIsGone", {"d", "gone", "", ""}, {GroupClass("a", "d")}, "a", 1},
+    {"NamedOneIsOfAnotherDriver",
+     {"d", "x", "", "y"},
+     {GroupClass("a", "d"), GroupClass("x", "other")},
+     "a",
+     2},
+    {"NothingButOddities",
+     {"d", "x", "", ""},
+     {Json(), Json::array(), Json("d")},
+     "",
+     0,
+     absl::StatusCode::kNotFound},
+};
+INSTANTIATE_TEST_SUITE_P(Table, ChooseGroupSnapshotClassTest, testing::ValuesIn(kGroupClassCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
 TEST(SnapshotSecretsTest, ContentNamesTheSecretsForDeletion) {
   const Json content = {{"metadata",
                          {{"annotations",

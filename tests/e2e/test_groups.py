@@ -5,6 +5,8 @@ each other (see stamps.py; test_groups_driver.py shows that single snapshots do 
 members one after the other, which the stamps show; all else holds there, too.
 """
 
+import re
+
 import pytest
 
 import groups
@@ -65,6 +67,11 @@ def test_three_generations_of_a_group_go_one_by_one(database, workspace):
     bed = database.bed
     backups = [database.back_up(f"generation-{i}") for i in range(3)]
     assert len(bed.driver.groups()) == len(backups)
+    events = [e["message"] for e in bed.api.list("events", database.app) if e["reason"] == "VolumeGroupCut"]
+    assert len(events) == len(backups)
+    assert all(re.match(r"cut 3 claims at one instant, freeze window [0-9.]+m?s: asked at ", event) for event in events), events
+    described = bed.velero("backup", "describe", backups[-1], "--details").stdout
+    assert re.search(r"cut, freeze window [0-9.]+m?s, 3 members ready", described), described
     for i, backup in enumerate(backups):
         namespace = workspace.name(f"copy-{i}")
         database.restore(backup, namespace)

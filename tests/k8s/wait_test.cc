@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -193,6 +197,141 @@ TEST_F(WaitForTest, EndsWhenStopped) {
     stop.request_stop();
   });
   EXPECT_THAT(WaitFor(ctx, api_, kKey, IsReady), StatusIs(absl::StatusCode::kCancelled));
+}
+
+// --- Among many
+
+class WaitForAmongTest : public WaitForTest {
+ protected:
+  void Store(const std::string& name, const std::string& state,
+             const std::string& namespace_name = "ns") {
+    Json thing = Thing(state);
+    thing["metadata"]["name"] = name;
+    thing["metadata"]["namespace"] = namespace_name;
+    api_.Seed(kConfigMaps, thing);
+  }
+  void Set(const std::string& name, const std::string& state) {
+    api_.Mutate({kConfigMaps, "ns", name}, [&](Json& object) {
+      SetJson(object, {"data", "state"}, state);
+    });
+  }
+
+  // Until "a" and "b" have both been seen ready; what was shown meanwhile is in shown_.
+  absl::Status WaitForBoth(CallContext ctx) {
+    std::set<std::string> ready;
+    return WaitForAmong(ctx, api_, kConfigMaps, "ns",
+                        [&](const Json* object) -> absl::StatusOr<bool> {
+                          const std::string name = GetString(*object, {"metadata", "name"});
+                          const std::string state = GetString(*object, {"data", "state"});
+                          shown_.push_back(absl::StrCat(name, " ", state));
+                          if (state == "broken") {
+                            return absl::FailedPreconditionError("driver said no");
+                          }
+                          if (state == "ready") {
+                            ready.insert(name);
+                          }
+                          return ready.size() == 2;
+                        });
+  }
+  absl::Status WaitWhile(const std::function<void()>& meanwhile) {
+    std::jthread other([&] {
+      api_.AwaitWatches(1);
+      meanwhile();
+    });
+    return WaitForBoth(CallContext().WithTimeout(absl::Seconds(30)));
+  }
+
+  std::vector<std::string> shown_;
+};
+
+TEST_F(WaitForAmongTest, WhatIsThereIsSeenWithoutAWatch) {
+  Store("a", "ready");
+  Store("b", "ready");
+  Store("c", "broken", "elsewhere");
+  EXPECT_THAT(WaitForBoth({}), IsOk());
+  EXPECT_THAT(shown_, testing::ElementsAre("a ready", "b ready"));
+  EXPECT_EQ(api_.CallCount("watch", "*"), 0);
+}
+
+TEST_F(WaitForAmongTest, WhatComesAndWhatChangesIsSeen) {
+  Store("a", "new");
+  EXPECT_THAT(WaitWhile([&] {
+                Store("b", "new");
+                Set("b", "ready");
+                Set("a", "ready");
+              }),
+              IsOk());
+  EXPECT_THAT(shown_, testing::ElementsAre("a new", "b new", "b ready", "a ready"));
+  EXPECT_EQ(api_.CallCount("list", "*"), 1);
+  EXPECT_EQ(api_.CallCount("watch", "*"), 1);
+}
+
+TEST_F(WaitForAmongTest, WhatGoesIsNotTold) {
+  Store("a", "ready");
+  Store("gone", "new");
+  EXPECT_THAT(WaitWhile([&] {
+                api_.Remove({kConfigMaps, "ns", "gone"});
+                Store("b", "ready");
+              }),
+              IsOk());
+  EXPECT_THAT(shown_, testing::ElementsAre("a ready", "gone new", "b ready"));
+}
+
+TEST_F(WaitForAmongTest, ThePredicatesErrorEndsIt) {
+  Store("a", "new");
+  EXPECT_THAT(WaitWhile([&] { Set("a", "broken"); }),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("driver said no")));
+}
+
+TEST_F(WaitForAmongTest, ListsAgainWhenTheWatchEndsIsTooOldOrBreaks) {
+  for (const absl::Status& fault : {absl::OkStatus(), absl::OutOfRangeError("too old"),
+                                    absl::UnavailableError("connection lost")}) {
+    api_.ClearCalls();
+    Store("a", "new");
+    Store("b", "ready");
+    if (!fault.ok()) {
+      api_.FailNext("watch", "*", fault);
+    }
+    std::jthread other([&] {
+      api_.AwaitWatches(1);
+      if (fault.ok()) {
+        api_.EndWatches();
+      }
+      Set("a", "ready");
+    });
+    EXPECT_THAT(WaitForBoth(CallContext().WithTimeout(absl::Seconds(30))), IsOk());
+    EXPECT_GE(api_.CallCount("list", "*"), fault.ok() ? 1 : 2);
+  }
+}
+
+TEST_F(WaitForAmongTest, PollsWhereWatchingIsForbidden) {
+  support::FakeClock clock;
+  clock.SetAutoAdvance(true);
+  api_.Forbid("watch", "*");
+  Store("a", "ready");
+  Store("b", "new");
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "list" && api_.CallCount("list", "*") == 3) {
+      Set("b", "ready");
+    }
+    return absl::OkStatus();
+  });
+  CallContext ctx;
+  ctx.clock = &clock;
+  const absl::Time start = clock.Now();
+  EXPECT_THAT(WaitForBoth(ctx), IsOk());
+  EXPECT_EQ(clock.Now() - start, absl::Seconds(2));
+}
+
+TEST_F(WaitForAmongTest, EndsAtTheDeadlineAndWithOtherErrors) {
+  support::FakeClock clock;
+  clock.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock;
+  EXPECT_THAT(WaitForBoth(ctx.WithTimeout(absl::Minutes(10))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("among configmaps")));
+  api_.RemoveType("configmaps");
+  EXPECT_THAT(WaitForBoth(ctx), StatusIs(absl::StatusCode::kNotFound));
 }
 
 }  // namespace
