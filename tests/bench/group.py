@@ -93,7 +93,8 @@ def prepare(bed, side):
     """Restarts Velero as one side wants it."""
     plugin, workers, early = SIDES[side]
     bed.set_plugin(plugin)
-    bed.configure_velero(server_args=["--features=EnableCSI", f"--item-block-worker-count={workers}"],
+    label = [] if plugin else ["--volume-group-snapshot-label-key=bench/none"]
+    bed.configure_velero(server_args=["--features=EnableCSI", f"--item-block-worker-count={workers}", *label],
                          server_env={"CSI_SNAPSHOT_EARLY_FREQUENT_POLLING": early})
 
 
@@ -118,8 +119,7 @@ def last_handle(events):
 def measure(bed, side, name):
     """One backup: its FIGURES, in seconds but for the last; where there is none, None."""
     ours = SIDES[side][0]
-    flags = ["--resource-policies-configmap", drive.POLICY] if ours else \
-        ["--volume-group-snapshot-label-key", "bench/none"]
+    flags = ["--resource-policies-configmap", drive.POLICY] if ours else []
     position = bed.audit_position()
     begin = time.monotonic()
     with ReadyWatch(bed) as ready:
