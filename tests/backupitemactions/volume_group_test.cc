@@ -343,6 +343,7 @@ TEST_F(VolumeGroupTest, TheOnlyClaimOfItsLabelIsAGroupOfOne) {
     SetJson(claim, {"metadata", "labels", "velero.io/volume-group"}, "web");
   });
   ASSERT_THAT(Execute(2), IsOk());
+  ASSERT_THAT(groups_.driver_groups(), SizeIs(1));
   EXPECT_EQ(csi::PlannedMembers(Group()),
             (std::vector<csi::GroupClaim>{{"data-2", "uid-2", "member-2"}}));
   EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
