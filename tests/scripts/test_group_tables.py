@@ -32,7 +32,11 @@ PROVEN_BY = {
         "the driver cuts the group, which never becomes ready": "65l",
         "the driver refuses, in a way that asking again does not change, for a minute": "65y",
         "one volume of three fails": "61l 63e",
-        "somebody deletes the group or a member meanwhile": "65x",
+        "somebody deletes the group or a member meanwhile": "65x 64f 64g",
+        "the snapshot controller is restarted": "64e",
+        "the plugin is killed": "64i",
+        "Velero is killed": "64i",
+        "the backup is deleted": "64h",
     },
     "What stock Velero does, what the KEP promises, what ours does": {
         "API version": "65r 63b",
