@@ -71,7 +71,7 @@ def _run_scenarios(wish):
     tiers.prepare_bed()
     into = []
     with tiers.tier(SCENARIOS, into) as this:
-        tiers.run_pytest(this, [ROOT / "tests" / "e2e"], extra=["-m", "sweep"], root=True,
+        tiers.run_pytest(this, [ROOT / "tests" / "e2e"], extra=["-m", "sweep or long"], root=True,
                          env={**tiers.bed_environment(), "CSI_DELTA_SWEEP": wish})
     if into[0].error:
         raise Failure(into[0].error)

@@ -107,9 +107,9 @@ def test_ten_generations_with_a_member_that_fails_leave_one_group(bed, workspace
         kept = name
     await_driver_has(bed, 1, len(CLAIMS) + 1)
     assert set(archived_members(bed, kept).values()) < set(bed.driver.snapshots())
+    await_objects_gone(bed, database.app)
     namespace = workspace.name("copy")
     database.restore(kept, namespace)
     database.expect_one_instant(namespace)
-    await_objects_gone(bed, database.app)
     bed.delete_backup(kept)
     await_driver_empty(bed)
