@@ -16,7 +16,7 @@ from groups import CLAIMS, Database, archived_members, await_driver_empty, await
 
 HOLD = {"method": "CreateVolumeGroupSnapshot", "hold": True}
 NOT_READY = [{"method": f"{verb}VolumeGroupSnapshot", "lie": "not_ready"} for verb in ("Create", "Get")]
-POINTS = range(36)
+POINTS = range(40)
 LEAST_POINTS = 28  # That every backup of a group has.
 KILLS = {"plugin": 2, "velero": 1}  # How many points CI sees.
 SECONDS_MAX = 300
