@@ -20,11 +20,11 @@ SNAPSHOT_KINDS = ("volumegroupsnapshots", "volumegroupsnapshotcontents", "volume
 class Database:
     """A namespace with three claims of one group, and a fourth claim of none."""
 
-    def __init__(self, bed, workspace):
+    def __init__(self, bed, workspace, size_bytes=8 * MIB):
         self.bed = bed
         self.workspace = workspace
         self.app = workspace.namespace(bed)
-        bed.create_claims(CLAIMS, self.app, 8 * MIB, labels={LABEL: "db"})
+        bed.create_claims(CLAIMS, self.app, size_bytes, labels={LABEL: "db"})
         bed.create_claim("alone", self.app, MIB)
         self.policy = workspace.policy(bed, policy.rule("snapshot"))
         self.flags = ("--include-namespaces", self.app, "--resource-policies-configmap", self.policy)

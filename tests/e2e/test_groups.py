@@ -93,8 +93,9 @@ def test_one_member_comes_back_alone(database, workspace):
 
 
 @pytest.mark.upstream_driver
-def test_copies_that_upstreams_driver_makes_are_no_instant(database, workspace):
+def test_copies_that_upstreams_driver_makes_are_no_instant(beds, workspace):
     """The check of stamps is worth something: it tells members that were copied one after the other."""
+    database = Database(beds.get(groups=True), workspace, 128 * MIB)  # It takes its time to copy them.
     backup, namespace = database.back_up(), workspace.name("copy")
     database.restore(backup, namespace)
     database.expect_one_instant(namespace)  # All but that.
