@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
+#include "csi/moved_group.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
@@ -321,7 +322,7 @@ class PvcAction : public velero::BackupItemAction {
     ASSIGN_OR_RETURN(std::optional<Json> upload, csi::FindTransfer(ctx, env_.api, transfer));
     Json claim = item;
     if (!upload.has_value()) {
-      ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, Take(ctx, backup, item, decision));
+      ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
       ASSIGN_OR_RETURN(upload, HandOver(ctx, backup, item, transfer, taken));
       if (const auto size_bytes = csi::RestoreSizeBytes(taken.content); size_bytes.has_value()) {
         RaiseRequest(*size_bytes, claim);
@@ -341,6 +342,28 @@ class PvcAction : public velero::BackupItemAction {
                                            .namespace_name = transfer.namespace_name,
                                            .name = csi::Name(*upload)});
     return result;
+  }
+
+  // With the claim's group, where it has one; also by a call that was interrupted.
+  absl::StatusOr<csi::TakenSnapshot> TakeToMove(const CallContext& ctx,
+                                                const velero::Backup& backup, const Json& item,
+                                                const VolumeDecision& decision) {
+    if (VolumeGroups::GroupOf(backup, item).empty()) {
+      return Take(ctx, backup, item, decision);
+    }
+    ASSIGN_OR_RETURN(const std::optional<csi::TakenSnapshot> handed_over,
+                     csi::FindHandedOver(ctx, env_,
+                                         {.backup = backup,
+                                          .claim_namespace = csi::Namespace(item),
+                                          .claim_name = csi::Name(item),
+                                          .claim_uid = csi::Uid(item),
+                                          .class_name = ""}));
+    if (handed_over.has_value()) {
+      return *handed_over;
+    }
+    ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
+    return group != nullptr ? group->taken.members.at(csi::Uid(item))
+                            : Take(ctx, backup, item, decision);
   }
 
   // Where it is certain that nobody takes the VolumeSnapshot over, it goes, with the driver's

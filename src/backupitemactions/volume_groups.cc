@@ -9,6 +9,7 @@
 #include "backupitemactions/item_results.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/moved_group.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
@@ -27,8 +28,13 @@ GroupOutcome Alone(std::string reason) {
   return outcome;
 }
 
-// Why a claim that carries the label is no member; "" when it is one.
-std::string Exclusion(const Json& claim, const std::string& driver,
+std::string DriverOf(const VolumeDecision& decision) {
+  return GetString(decision.pv, {"spec", "csi", "driver"});
+}
+
+// Why a claim that carries the label is no member; "" when it is one. `wanted`: of the claim that
+// the group is made for.
+std::string Exclusion(const Json& claim, const VolumeDecision& wanted,
                       const absl::StatusOr<VolumeDecision>& decision) {
   if (csi::BeingDeleted(claim)) {
     return "the claim is being deleted";
@@ -39,14 +45,12 @@ std::string Exclusion(const Json& claim, const std::string& driver,
   if (!decision.ok()) {
     return std::string(decision.status().message());
   }
-  if (decision->kind != VolumeDecision::Kind::kSnapshot) {
-    return decision->kind == VolumeDecision::Kind::kMove
-               ? absl::StrCat("volumes that are moved are not grouped: ", decision->reason)
-               : decision->reason;
+  if (decision->kind != wanted.kind) {
+    return absl::StrCat("not the same is done with it as with the others: ", decision->reason);
   }
-  const std::string own = GetString(decision->pv, {"spec", "csi", "driver"});
-  if (own != driver) {
-    return absl::StrCat("its driver is ", own, ", and that of the group is ", driver);
+  const std::string own = DriverOf(*decision);
+  if (own != DriverOf(wanted)) {
+    return absl::StrCat("its driver is ", own, ", and that of the group is ", DriverOf(wanted));
   }
   if (GetString(decision->pv, {"spec", "csi", "volumeHandle"}).empty()) {
     return "its volume has no handle";
@@ -105,14 +109,14 @@ std::string VolumeGroups::GroupOf(const velero::Backup& backup, const Json& clai
 absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
     const CallContext& ctx, const velero::Backup& backup, const Json& claim,
     const VolumeDecision& decision, Decide decide) {
-  const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
-  return outcomes_.Get(ctx, absl::StrCat(backup.uid, "/", GroupOf(backup, claim)),
-                       [&] { return Form(ctx, backup, claim, driver, decide); });
+  const char* const kind = decision.kind == VolumeDecision::Kind::kMove ? "moved/" : "kept/";
+  return outcomes_.Get(ctx, absl::StrCat(backup.uid, "/", kind, GroupOf(backup, claim)),
+                       [&] { return Form(ctx, backup, claim, decision, decide); });
 }
 
 absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
                                                 const velero::Backup& backup, const Json& claim,
-                                                const std::string& driver, Decide decide) {
+                                                const VolumeDecision& wanted, Decide decide) {
   if (backup.uid.empty()) {
     return Alone("the Backup has no uid to make a group for");
   }
@@ -121,7 +125,7 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
     return Alone(std::string(kinds.status().message()));
   }
   RETURN_IF_ERROR(kinds.status());
-  ASSIGN_OR_RETURN(const Members members, FindMembers(ctx, backup, claim, driver, decide));
+  ASSIGN_OR_RETURN(const Members members, FindMembers(ctx, backup, claim, wanted, decide));
   if (members.claims.empty()) {
     return Alone("no claim that can be snapshotted carries the group's label any more");
   }
@@ -129,7 +133,8 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
     return Alone(absl::StrCat("it has ", members.claims.size(), " members, and ",
                               csi::kGroupMembersMax, " are the most that a group may have"));
   }
-  const absl::StatusOr<std::string> class_name = ChooseClass(backup, driver, members, **kinds);
+  const absl::StatusOr<std::string> class_name =
+      ChooseClass(backup, DriverOf(wanted), members, **kinds);
   if (absl::IsNotFound(class_name.status())) {
     return Alone(std::string(class_name.status().message()));
   }
@@ -138,13 +143,14 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
     outcome.failed = class_name.status();
     return outcome;
   }
-  return TakeFound(ctx, backup, claim, members, **kinds, *class_name);
+  return TakeFound(ctx, backup, claim, members, **kinds, *class_name,
+                   wanted.kind == VolumeDecision::Kind::kMove);
 }
 
 absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContext& ctx,
                                                                 const velero::Backup& backup,
                                                                 const Json& claim,
-                                                                const std::string& driver,
+                                                                const VolumeDecision& wanted,
                                                                 Decide decide) {
   const std::string key = csi::GroupLabelKey(backup);
   ASSIGN_OR_RETURN(const k8s::ObjectList labelled,
@@ -157,7 +163,7 @@ absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContex
     if (!decision.ok()) {
       RETURN_IF_ERROR(ctx.Check());
     }
-    const std::string reason = Exclusion(candidate, driver, decision);
+    const std::string reason = Exclusion(candidate, wanted, decision);
     if (!reason.empty()) {
       CSIDELTA_LOG(kWarn, "a claim is left out of its volume group",
                    {"namespace", csi::Namespace(candidate)}, {"pvc", csi::Name(candidate)},
@@ -196,17 +202,16 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const velero::Backup& back
   return choice.name;
 }
 
-absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(const CallContext& ctx,
-                                                     const velero::Backup& backup,
-                                                     const Json& claim, const Members& members,
-                                                     const csi::GroupKinds& kinds,
-                                                     const std::string& class_name) {
+absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
+    const CallContext& ctx, const velero::Backup& backup, const Json& claim, const Members& members,
+    const csi::GroupKinds& kinds, const std::string& class_name, bool to_be_moved) {
   const csi::GroupRequest request{.backup = backup,
                                   .namespace_name = csi::Namespace(claim),
                                   .label_key = csi::GroupLabelKey(backup),
                                   .label_value = csi::Label(claim, csi::GroupLabelKey(backup)),
                                   .class_name = class_name,
                                   .version = kinds.version,
+                                  .to_be_moved = to_be_moved,
                                   .members = members.claims};
   const absl::Time begun_at = ctx.clock->Now();
   absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx, env_, request);
@@ -215,7 +220,15 @@ absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(const CallContext& ctx,
     outcome.taken = *std::move(taken);
     SayTaken(claim, outcome.taken, ctx.clock->Now() - begun_at);
     EmitTaken(ctx, env_.api, outcome.taken);
-    return outcome;
+    if (!to_be_moved) {
+      return outcome;
+    }
+    auto members_alone = csi::HandOverGroup(ctx, env_, request, outcome.taken);
+    if (members_alone.ok()) {
+      outcome.taken.members = *std::move(members_alone);
+      return outcome;
+    }
+    taken = members_alone.status();
   }
   RETURN_IF_ERROR(ctx.Check());
   if (absl::IsUnimplemented(taken.status())) {

@@ -39,8 +39,10 @@ class VolumeGroups {
   // "<namespace>/<group>" of a claim; "" for one without the backup's group label. Pure.
   static std::string GroupOf(const velero::Backup& backup, const Json& claim);
 
-  // `claim` has a group, and `decision` is to snapshot it. Errors are those that may pass: when the
-  // call was stopped, or the API server did not answer.
+  // `claim` has a group, and `decision` is to snapshot or to move it: only claims of which the same
+  // is to be done are members. A group that is to be moved is handed over
+  // (csi/moved_group.h) and consists of single snapshots then. Errors are those that may pass: when
+  // the call was stopped, or the API server did not answer.
   absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(const CallContext& ctx,
                                                            const velero::Backup& backup,
                                                            const Json& claim,
@@ -55,15 +57,17 @@ class VolumeGroups {
   };
 
   absl::StatusOr<GroupOutcome> Form(const CallContext& ctx, const velero::Backup& backup,
-                                    const Json& claim, const std::string& driver, Decide decide);
+                                    const Json& claim, const velero::VolumeDecision& wanted,
+                                    Decide decide);
   absl::StatusOr<Members> FindMembers(const CallContext& ctx, const velero::Backup& backup,
-                                      const Json& claim, const std::string& driver, Decide decide);
+                                      const Json& claim, const velero::VolumeDecision& wanted,
+                                      Decide decide);
   absl::StatusOr<std::string> ChooseClass(const velero::Backup& backup, const std::string& driver,
                                           const Members& members, const csi::GroupKinds& kinds);
   absl::StatusOr<GroupOutcome> TakeFound(const CallContext& ctx, const velero::Backup& backup,
                                          const Json& claim, const Members& members,
                                          const csi::GroupKinds& kinds,
-                                         const std::string& class_name);
+                                         const std::string& class_name, bool to_be_moved);
 
   csi::Environment env_;
   BackupFacts& facts_;

@@ -24,6 +24,7 @@
 #include "datamover/content_reconciler.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
+#include "datamover/group_reconciler.h"
 #include "datamover/group_windows.h"
 #include "datamover/mover_environment.h"
 #include "datamover/mover_metrics.h"
@@ -90,8 +91,11 @@ class Service {
         task_census_([](const Json& task) { return csi::Name(task); }, task_loop_),
         pod_follower_(wakes_, *env_.ended_pods),
         bases_(env_),
-        base_loop_(Bases(), bases_, Leads()) {
+        base_loop_(Bases(), bases_, Leads()),
+        groups_(env_),
+        group_loop_(datamover::GroupMemberContents(), groups_, Leads()) {
     Follow(Bases(), base_loop_, base_loop_);
+    Follow(datamover::GroupMemberContents(), group_loop_, group_loop_);
     Follow({.type = datamover::VolumeTaskType(),
             .namespace_name = env_.mover_namespace,
             .label_selector = ""},
@@ -264,6 +268,8 @@ class Service {
   datamover::PodFollower pod_follower_;
   datamover::BaseReconciler bases_;
   k8s::ReconcileLoop base_loop_;
+  datamover::GroupReconciler groups_;
+  k8s::ReconcileLoop group_loop_;
   std::deque<k8s::ReconcileLoop> transfer_loops_;
   std::deque<datamover::TransferFollower> transfer_followers_;
   std::deque<k8s::ReconcileLoop> deletion_loops_;

@@ -14,8 +14,6 @@
 namespace csidelta::csi {
 namespace {
 
-constexpr char kBeingDeletedAnnotation[] =
-    "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
 // Without the right to write a status, the driver's sidecar is given this long to do it.
 constexpr absl::Duration kStatusWait = absl::Seconds(30);
 // How long the sidecar may take for its first word about a new object, where one runs.
@@ -69,7 +67,7 @@ absl::Status SetLastPolicy(const CallContext& ctx, const Environment& env, const
                            const std::string& policy) {
   Json patch = {{"spec", {{"deletionPolicy", policy}}}};
   if (policy == "Delete") {
-    SetJson(patch, {"metadata", "annotations", kBeingDeletedAnnotation}, "yes");
+    SetJson(patch, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
   }
   return k8s::IgnoreNotFound(
       env.api.Patch(ctx, VolumeSnapshotContentKey(Name(content)), k8s::PatchKind::kMerge, patch, "")

@@ -76,11 +76,15 @@ struct SourceClaim {
 absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClient& api,
                                             const Json& source) {
   SourceClaim result;
-  if (SourceClaimName(source).empty()) {
+  std::string name = SourceClaimName(source);
+  if (name.empty()) {
+    name = Annotation(source, velero::kMemberClaimAnnotation);
+  }
+  if (name.empty()) {
     return result;
   }
   ASSIGN_OR_RETURN(const std::optional<Json> claim,
-                   k8s::Find(ctx, api, ClaimKey(Namespace(source), SourceClaimName(source))));
+                   k8s::Find(ctx, api, ClaimKey(Namespace(source), name)));
   if (!claim.has_value()) {
     return result;
   }
@@ -237,10 +241,12 @@ class Exposer {
     content.class_name = ClassOfDriver(classes.items, content.driver,
                                        GetString(retained, {"spec", "volumeSnapshotClassName"}));
     content.labels = request_.labels;
+    content.labels.merge(MovedGroupLabels(retained));
     if (const std::string node = Label(retained, velero::kManagedByLabel); !node.empty()) {
       content.labels.emplace(velero::kManagedByLabel, node);
     }
     content.annotations = DeletionSecretAnnotations(retained);
+    content.annotations.merge(MovedGroupAnnotations(retained));
     content.annotations.insert(request_.annotations.begin(), request_.annotations.end());
     content.annotations.emplace(kModeChangeAnnotation, "true");
     content.annotations.emplace(kSourceUidAnnotation, Uid(source));
@@ -280,6 +286,7 @@ class Exposer {
     exposure_.snapshot_handle = HandleOf(content);
     exposure_.cut_at = FromRfc3339(Annotation(content, kCutAtAnnotation));
     exposure_.ready_at = FromRfc3339(Annotation(content, kReadyAtAnnotation));
+    exposure_.group = ReadMovedGroup(content);
     exposure_.storage_class = request_.storage_class.empty()
                                   ? Annotation(content, kStorageClassAnnotation)
                                   : request_.storage_class;

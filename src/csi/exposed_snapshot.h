@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "csi/moved_group.h"
 #include "k8s/api_client.h"
 
 // How a volume snapshot becomes readable to a Pod in another namespace, as a raw block device:
@@ -59,6 +60,7 @@ struct Exposure {
   int64_t size_bytes = 0;     // of the claim
   std::optional<absl::Time> cut_at;
   std::optional<absl::Time> ready_at;
+  std::optional<MovedGroup> group;  // that the snapshot was cut with
   // What spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution of the Pod must
   // say: where the source's volume can be reached, for a class that waits for its first consumer.
   // Null when anywhere.

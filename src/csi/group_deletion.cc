@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/group_types.h"
+#include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "csi/static_group.h"
@@ -237,6 +238,24 @@ absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, cons
   return true;
 }
 
+// The same for any content of ours, of whatever kind.
+absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env, const Json& content,
+                               const char* version) {
+  if (!MovedGroupOf(content).empty()) {
+    return DeleteRecordInVain(ctx, env, content);
+  }
+  if (!absl::StartsWith(Name(content), kNamePrefix) || BeingDeleted(content)) {
+    return false;
+  }
+  const Group group = {.version = version,
+                       .driver = GetString(content, {"spec", "driver"}),
+                       .handle = GroupHandleOf(content),
+                       .member_handles = HandlesOf(GroupMembers(content)),
+                       .group_name = Label(content, velero::kGroupNameLabel),
+                       .backup_label = Label(content, velero::kBackupNameLabel)};
+  return Name(content) == TemporaryName(group) ? Finish(ctx, env, group) : false;
+}
+
 }  // namespace
 
 std::string GroupDeletionContentName(absl::string_view driver, absl::string_view handle) {
@@ -297,23 +316,12 @@ absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environme
     RETURN_IF_ERROR(contents.status());
     int finished = 0;
     for (const Json& content : contents->items) {
-      if (!absl::StartsWith(Name(content), kNamePrefix) || BeingDeleted(content)) {
-        continue;
-      }
-      const Group group = {.version = version,
-                           .driver = GetString(content, {"spec", "driver"}),
-                           .handle = GroupHandleOf(content),
-                           .member_handles = HandlesOf(GroupMembers(content)),
-                           .group_name = Label(content, velero::kGroupNameLabel),
-                           .backup_label = Label(content, velero::kBackupNameLabel)};
-      if (Name(content) != TemporaryName(group)) {
-        continue;
-      }
-      const absl::StatusOr<bool> done = Finish(ctx, env, group);
+      const absl::StatusOr<bool> done = FinishOne(ctx, env, content, version);
       if (!done.ok()) {
         RETURN_IF_ERROR(ctx.Check());
         CSIDELTA_LOG(kWarn, "the deletion of a group could not be finished",
-                     {"driver", group.driver}, {"group_snapshot_handle", group.handle},
+                     {"driver", GetString(content, {"spec", "driver"})},
+                     {"group_snapshot_handle", GroupHandleOf(content)},
                      {"error", done.status().ToString()});
       }
       finished += done.ok() && *done ? 1 : 0;

@@ -48,9 +48,9 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const
 
 // Takes up temporary contents that wait for claims, or that a call which died left before it
 // deleted them: removes what restores made and deletes the group, once no claim is being filled
-// from a member. Returns how many; does not wait for the driver. One to three requests when there
-// is nothing to do. What fails for one group is logged as a warning; only a failed listing is
-// returned.
+// from a member. Takes up records of moved groups that were made in vain, too. Returns how many;
+// does not wait for the driver. One to three requests when there is nothing to do. What fails for
+// one group is logged as a warning; only a failed listing is returned.
 absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environment& env);
 
 // The name of the temporary content that deletes this group. Pure.

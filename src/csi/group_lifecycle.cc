@@ -37,16 +37,19 @@ std::string ClaimText(const GroupRequest& request, const std::string& claim) {
   return absl::StrCat("claim ", request.namespace_name, "/", claim);
 }
 
+// Of one label there may be two groups in a backup: that which is kept, and that which is moved.
+std::string Purpose(bool to_be_moved) { return to_be_moved ? "/moved" : ""; }
+
 // `group_of`: "<label key>=<label value>".
 std::string NameFor(const std::string& backup_uid, const std::string& namespace_name,
-                    const std::string& group_of) {
+                    const std::string& group_of, bool to_be_moved) {
   const std::pair<std::string, std::string> label =
       absl::StrSplit(group_of, absl::MaxSplits('=', 1));
   std::string value = absl::AsciiStrToLower(label.second);
   value = absl::StrReplaceAll(value, {{".", "-"}, {"_", "-"}});
   value.resize(std::min(value.size(), kNameValueBytesMax));
-  const std::string hash =
-      Sha256Hex(absl::StrCat(backup_uid, "/", namespace_name, "/", label.first, "/", label.second));
+  const std::string hash = Sha256Hex(absl::StrCat(backup_uid, "/", namespace_name, "/", label.first,
+                                                  "/", label.second, Purpose(to_be_moved)));
   return absl::StrCat("velero-", value, "-", hash.substr(0, kNameHashBytes));
 }
 
@@ -55,8 +58,8 @@ std::string GroupOf(const GroupRequest& request) {
 }
 
 std::string HashOfGroup(const GroupRequest& request) {
-  return Sha256Hex(
-      absl::StrCat(request.namespace_name, "/", request.label_key, "/", request.label_value));
+  return Sha256Hex(absl::StrCat(request.namespace_name, "/", request.label_key, "/",
+                                request.label_value, Purpose(request.to_be_moved)));
 }
 
 Json Plan(const std::vector<GroupClaim>& members) {
@@ -75,9 +78,12 @@ Json MakeGroup(const Environment& env, const GroupRequest& request, absl::Time a
   const Json labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
                        {velero::kBackupUidLabel, request.backup.uid},
                        {velero::kCsiDeltaLabel, env.velero_namespace}};
-  const Json annotations = {{velero::kAskedAtAnnotation, ToRfc3339(asked_at)},
-                            {velero::kGroupOfAnnotation, GroupOf(request)},
-                            {velero::kGroupMembersAnnotation, DumpJson(Plan(request.members))}};
+  Json annotations = {{velero::kAskedAtAnnotation, ToRfc3339(asked_at)},
+                      {velero::kGroupOfAnnotation, GroupOf(request)},
+                      {velero::kGroupMembersAnnotation, DumpJson(Plan(request.members))}};
+  if (request.to_be_moved) {
+    annotations[velero::kGroupToBeMovedAnnotation] = "true";
+  }
   const Json metadata = {{"name", GroupName(request)},
                          {"namespace", request.namespace_name},
                          {"labels", labels},
@@ -499,7 +505,7 @@ std::string GroupLabelKey(const velero::Backup& backup) {
 }
 
 std::string GroupName(const GroupRequest& request) {
-  return NameFor(request.backup.uid, request.namespace_name, GroupOf(request));
+  return NameFor(request.backup.uid, request.namespace_name, GroupOf(request), request.to_be_moved);
 }
 
 std::string GroupMark(const GroupRequest& request) {
@@ -509,7 +515,8 @@ std::string GroupMark(const GroupRequest& request) {
 bool IsGroupMadeByUs(const Json& group) {
   return !Label(group, velero::kCsiDeltaLabel).empty() &&
          Name(group) == NameFor(Label(group, velero::kBackupUidLabel), Namespace(group),
-                                Annotation(group, velero::kGroupOfAnnotation));
+                                Annotation(group, velero::kGroupOfAnnotation),
+                                Annotation(group, velero::kGroupToBeMovedAnnotation) == "true");
 }
 
 bool IsGroupOurs(const Json& group, const velero::Backup& backup) {

@@ -55,6 +55,7 @@ struct GroupRequest {
   std::string label_value;          // the group's name
   std::string class_name;           // VolumeGroupSnapshotClass
   std::string version;              // of the kinds: "v1"
+  bool to_be_moved = false;         // by a data mover: another group than that which is kept
   std::vector<GroupClaim> members;  // bound, of one driver; one to kGroupMembersMax
 };
 

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "csi/group_types.h"
 #include "csi/insist.h"
+#include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
@@ -141,6 +142,10 @@ absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api
       return false;
     }
     RETURN_IF_ERROR(found.status());
+    if (!MovedGroupOf(*found).empty()) {
+      RETURN_IF_ERROR(ReleaseMember(ctx, api, *found));
+      return true;
+    }
   }
   const absl::Status status = api.Patch(ctx, content, k8s::PatchKind::kMerge,
                                         {{"spec", {{"deletionPolicy", "Delete"}}}}, "")
@@ -158,7 +163,10 @@ absl::Status IgnoreGone(const absl::Status& status) {
 
 absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
   // The content may be there before the VolumeSnapshot knows it.
-  const std::string bound = BoundContentName(snapshot);
+  std::string bound = BoundContentName(snapshot);
+  if (bound.empty()) {
+    bound = GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"});
+  }
   const k8s::ObjectKey content =
       VolumeSnapshotContentKey(bound.empty() ? MadeContentName(snapshot) : bound);
   ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
@@ -270,7 +278,10 @@ bool IsMadeByUs(const Json& snapshot) {
   if (!MemberGroupName(snapshot).empty()) {
     return !Label(snapshot, velero::kCsiDeltaLabel).empty();
   }
-  const std::string claim_name = SourceClaimName(snapshot);
+  std::string claim_name = SourceClaimName(snapshot);
+  if (claim_name.empty()) {
+    claim_name = Annotation(snapshot, velero::kMemberClaimAnnotation);
+  }
   return !Label(snapshot, velero::kCsiDeltaLabel).empty() && !claim_name.empty() &&
          Name(snapshot) == NameFor(claim_name, Label(snapshot, velero::kBackupUidLabel),
                                    Label(snapshot, velero::kPvcUidLabel));

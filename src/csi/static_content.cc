@@ -14,8 +14,6 @@ namespace {
 
 constexpr char kBeingCreatedAnnotation[] =
     "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
-constexpr char kBeingDeletedAnnotation[] =
-    "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
 
 bool EraseEntry(Json& object, absl::string_view map, absl::string_view key) {
   if (FindJson(object, {"metadata", map, key}) == nullptr) {
@@ -119,9 +117,9 @@ std::string ClassOfDriver(const std::vector<Json>& classes, absl::string_view dr
 bool StripMarks(Json& object) {
   bool changed = false;
   for (absl::string_view key :
-       {kBeingCreatedAnnotation, kBeingDeletedAnnotation, velero::kMustIncludeAnnotation,
-        velero::kGroupHandleOfMemberAnnotation, velero::kGroupSnapshotHandleAnnotation,
-        velero::kGroupNameLabel}) {
+       {kBeingCreatedAnnotation, velero::kContentBeingDeletedAnnotation,
+        velero::kMustIncludeAnnotation, velero::kGroupHandleOfMemberAnnotation,
+        velero::kGroupSnapshotHandleAnnotation, velero::kGroupNameLabel}) {
     changed |= EraseEntry(object, "annotations", key);
   }
   for (absl::string_view key :

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
+#include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
@@ -30,7 +31,8 @@ bool ContentReconciler::IsOursToRemove(const Json& content) const {
   return csi::Label(content, kTaskLabel) == csi::Name(content) &&
          GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == env_.mover_namespace &&
          velero_namespaces_.contains(csi::Label(content, kVeleroNamespaceLabel)) &&
-         csi::Label(content, csi::kBaseLabel) != "true" && !csi::BeingDeleted(content);
+         csi::Label(content, csi::kBaseLabel) != "true" && !csi::IsReleased(content) &&
+         !csi::BeingDeleted(content);
 }
 
 absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,

@@ -17,6 +17,7 @@
 #include "datamover/worker_pod.h"
 #include "datamover/worker_run.h"
 #include "incremental/full_reason.h"
+#include "incremental/volume_group_tags.h"
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
 #include "velero/data_reference.h"
@@ -111,7 +112,7 @@ class UploadStep : public TransferStep {
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override {
     ASSIGN_OR_RETURN(const csi::Exposure exposure,
                      csi::ExposeSnapshot(ctx_, env_.api, Exposing(OwnerReferenceTo(task))));
-    AnnotateTimes(exposure, object_);
+    AnnotateExposure(exposure, object_);
     if (exposure.state == csi::Exposure::State::kWaiting) {
       return WorkerRun::NextPod{.pod = {},
                                 .waiting_for = absl::StrCat("waits for ", exposure.waiting_for)};
@@ -128,30 +129,41 @@ class UploadStep : public TransferStep {
     RETURN_IF_ERROR(Write());
     return run_.PodFor(ctx_, task,
                        {.options = {"--init"},
-                        .verb = BackupWords(),
+                        .verb = BackupWords(exposure.group),
                         .access = *std::move(access),
                         .storage_class = upload_.storage_class,
                         .node_affinity = exposure.node_affinity});
   }
 
-  std::vector<std::string> BackupWords() const {
-    return {"backup",
-            kVolumePath,
-            "--json",
-            "--host",
-            env_.cluster,
-            "--path",
-            absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
-            "--volume-snapshot",
-            absl::StrCat(env_.mover_namespace, "/", stem_),
-            "--tag",
-            stem_,
-            "--immutable",
-            "--measure",
-            "--on-fallback",
-            OnFallback(),
-            "--memory-budget",
-            absl::StrCat(MemoryBudgetBytes(env_.settings.worker.resources))};
+  std::vector<std::string> BackupWords(const std::optional<csi::MovedGroup>& group) const {
+    std::vector<std::string> words = {
+        "backup",
+        kVolumePath,
+        "--json",
+        "--host",
+        env_.cluster,
+        "--path",
+        absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
+        "--volume-snapshot",
+        absl::StrCat(env_.mover_namespace, "/", stem_),
+        "--tag",
+        stem_,
+        "--immutable",
+        "--measure",
+        "--on-fallback",
+        OnFallback(),
+        "--memory-budget",
+        absl::StrCat(MemoryBudgetBytes(env_.settings.worker.resources))};
+    if (group.has_value()) {
+      for (const std::string& tag :
+           incremental::FormatGroupTags({.group = group->name,
+           .snapshot = group->snapshot,
+           .cut_at = group->cut_at.has_value() ? csi::ToRfc3339(*group->cut_at) : "",
+           .members = static_cast<int>(group->members)})) {
+        words.insert(words.end(), {"--tag", tag});
+      }
+    }
+    return words;
   }
 
   // The DataUpload's own word counts, where it is one.
@@ -192,7 +204,7 @@ class UploadStep : public TransferStep {
     end_.figures = figures;
     end_.key_confirmed = object_.Annotation(kKeyConfirmedAnnotation) != "false";
     audit_mismatch_ = figures.audit_mismatch || task.exit_code == kExitAuditMismatch;
-    return End(DataPhase::kCompleted, Summarize(figures));
+    return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupWords(object_)));
   }
 
   // A worker that was done before it knew.
@@ -217,6 +229,12 @@ class UploadStep : public TransferStep {
                                 env_.secure_random);
   }
 
+  static bool BaseWasMissed(const UploadFigures& figures) {
+    using incremental::FullReason;
+    return figures.reason_code == incremental::TextOf(FullReason::kBaseSnapshotGone).name ||
+           figures.reason_code == incremental::TextOf(FullReason::kGroupBaseReleased).name;
+  }
+
   // A driver that said once that the base is gone needs bases, whatever the settings say of it.
   absl::StatusOr<csi::SnapshotFate> SettleBase(const UploadFigures& figures) {
     const csi::Environment csi_env{.api = env_.api,
@@ -225,8 +243,7 @@ class UploadStep : public TransferStep {
                                    .velero_namespace = upload_.namespace_name};
     const csi::BaseOwner owner = Owner();
     const std::string driver = object_.Annotation(kDriverAnnotation);
-    bool is_needed =
-        figures.reason_code == incremental::TextOf(incremental::FullReason::kBaseSnapshotGone).name;
+    bool is_needed = BaseWasMissed(figures);
     if (!is_needed) {
       ASSIGN_OR_RETURN(is_needed, csi::NeedsBases(ctx_, csi_env, driver));
     }

@@ -11,6 +11,9 @@ namespace {
 
 constexpr char kPrefix[] = "mover.csi-delta.io/";
 constexpr std::size_t kWordsBytesMax = 300;
+constexpr char kGroup[] = "volume-group";
+constexpr char kGroupSnapshot[] = "volume-group-snapshot";
+constexpr char kGroupCutAt[] = "volume-group-cut-at";
 
 std::string FormatBytes(int64_t bytes) {
   if (bytes < int64_t{1} << 20) {
@@ -101,11 +104,24 @@ void Annotate(const UploadFigures& figures, const VolumeTaskStatus& task, Transf
   NoteTime(upload, "uploaded-at", task.completed_at);
 }
 
-void AnnotateTimes(const csi::Exposure& exposure, TransferObject& upload) {
+void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload) {
   NoteTime(upload, "asked-at",
            csi::FromRfc3339(GetString(upload.json(), {"metadata", "creationTimestamp"})));
   NoteTime(upload, "cut-at", exposure.cut_at);
   NoteTime(upload, "ready-at", exposure.ready_at);
+  if (exposure.group.has_value()) {
+    Note(upload, kGroup, exposure.group->name);
+    Note(upload, kGroupSnapshot, exposure.group->snapshot);
+    NoteTime(upload, kGroupCutAt, exposure.group->cut_at);
+  }
+}
+
+std::string GroupWords(const TransferObject& upload) {
+  const std::string group = upload.Annotation(absl::StrCat(kPrefix, kGroup));
+  const std::string cut_at = upload.Annotation(absl::StrCat(kPrefix, kGroupCutAt));
+  return group.empty()
+             ? ""
+             : absl::StrCat("; of volume group ", group, cut_at.empty() ? "" : ", cut at ", cut_at);
 }
 
 }  // namespace csidelta::datamover

@@ -21,6 +21,7 @@
 #include "incremental/tree_fetcher.h"
 #include "incremental/tree_places.h"
 #include "incremental/validating_source.h"
+#include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
 
@@ -355,8 +356,12 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
     return PassEnd::kDone;
   }
   if (const std::optional<FullReason> refused = ReasonOf(of_source); refused.has_value()) {
+    const bool with_its_group = FailureOf(of_source) == ListingFailure::kBaseGone &&
+                                options_.parent.has_value() &&
+                                ParseGroupTags(options_.parent->snapshot).has_value();
+    const FullReason reason = with_its_group ? FullReason::kGroupBaseReleased : *refused;
     // What came first stays the reason.
-    SetWhy(result_.why.has_value() ? result_.why->reason : *refused, of_source.message());
+    SetWhy(result_.why.has_value() ? result_.why->reason : reason, of_source.message());
     return PassEnd::kSourceRefused;
   }
   if (builder.parent_failed()) {
@@ -418,7 +423,8 @@ absl::Status UploadRun::Transfer() {
   ASSIGN_OR_RETURN(PassEnd end, Pass(listing, "transfer"));
   const bool base_refused = end == PassEnd::kSourceRefused && parent_ != nullptr &&
                             listing == Listing::kChanged &&
-                            result_.why->reason == FullReason::kBaseSnapshotGone;
+                            (result_.why->reason == FullReason::kBaseSnapshotGone ||
+                             result_.why->reason == FullReason::kGroupBaseReleased);
   if (base_refused && source_.lists_allocated() && !options_.fail_on_fallback) {
     listing = Listing::kAllocated;
     ASSIGN_OR_RETURN(end, Pass(listing, "transfer"));

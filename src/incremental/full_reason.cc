@@ -54,6 +54,11 @@ constexpr FullReasonText kReasons[] = {
      "The volume has another size than at the last backup, after which drivers have been known to "
      "lose changes; what is allocated was read.",
      "Nothing; the next backup is an increment."},
+    {FullReason::kGroupBaseReleased, "group-base-released", true,
+     "The earlier backup was of a volume group whose snapshot was let go when a newer one of the "
+     "same group had been moved without this volume; what is allocated was read.",
+     "Look why this volume failed in the last backups of its group; the next one is an "
+     "increment."},
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ enum class FullReason {
   kListRefused,
   kAuditMismatch,
   kVolumeResized,
+  kGroupBaseReleased,
 };
 
 struct FullReasonText {

@@ -103,10 +103,17 @@ inline constexpr char kAnsweredAtAnnotation[] = "velero.io/csi-delta-answered-at
 inline constexpr char kGroupMembersAnnotation[] = "velero.io/csi-delta-group-members";
 // "<label key>=<label value>" of the claims of a VolumeGroupSnapshot of ours.
 inline constexpr char kGroupOfAnnotation[] = "velero.io/csi-delta-group-of";
+// "true" on a VolumeGroupSnapshot of ours whose members a data mover moves.
+inline constexpr char kGroupToBeMovedAnnotation[] = "velero.io/csi-delta-to-be-moved";
+// On a VolumeSnapshot that stands for a member of a group which is moved: the claim it is of.
+inline constexpr char kMemberClaimAnnotation[] = "velero.io/csi-delta-claim";
 inline constexpr char kGroupDeletionSecretNameAnnotation[] =
     "groupsnapshot.storage.kubernetes.io/deletion-secret-name";
 inline constexpr char kGroupDeletionSecretNamespaceAnnotation[] =
     "groupsnapshot.storage.kubernetes.io/deletion-secret-namespace";
+// Tells the sidecar that the deletion of a VolumeSnapshotContent is meant.
+inline constexpr char kContentBeingDeletedAnnotation[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
 // The group controller's, on the VolumeSnapshotContent of a member: the group's handle.
 inline constexpr char kGroupHandleOfMemberAnnotation[] =
     "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle";

@@ -205,6 +205,68 @@ struct LeftOutCase {
   const char* name;
   void (*change)(Json& claim);
 };
+// --- Claims that a data mover moves
+
+class MovedVolumeGroupTest : public VolumeGroupTest {
+ protected:
+  MovedVolumeGroupTest() { SetPolicy("{csi-delta: move}"); }
+};
+
+TEST_F(MovedVolumeGroupTest, ClaimsAreCutByOneCallAndMovedOneByOne) {
+  for (int i = 0; i < 3; ++i) {
+    const Result result = Execute(i);
+    ASSERT_THAT(result, IsOk());
+    EXPECT_THAT(result->additional_items, IsEmpty());
+    EXPECT_FALSE(result->operation_id.empty());
+  }
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
+  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty()) << "handed over";
+  ASSERT_THAT(api_.All(csi::DataUploadType()), SizeIs(3));
+  for (const Json& upload : api_.All(csi::DataUploadType())) {
+    const std::string snapshot = GetString(upload, {"spec", "csiSnapshot", "volumeSnapshot"});
+    const auto found = api_.Find(csi::VolumeSnapshotKey("app", snapshot));
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(csi::Annotation(*found, velero::kMemberClaimAnnotation),
+              GetString(upload, {"spec", "sourcePVC"}));
+  }
+  ExpectNoMarks();
+}
+
+TEST_F(MovedVolumeGroupTest, AProcessThatStartsAnewFindsWhatWasHandedOver) {
+  ASSERT_THAT(Execute(0), IsOk());
+  action_ = MakePvcAction(env_);
+  ASSERT_THAT(Execute(1), IsOk());
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+}
+
+TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
+  api_.Seed(csi::ConfigMapType(),
+            {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
+             {"data",
+              {{"policy.yaml",
+                "version: v1\nvolumePolicies:\n"
+                "- conditions: {storageClass: [kept]}\n"
+                "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"
+                "- conditions: {csi: {}}\n"
+                "  action: {type: custom, parameters: {csi-delta: move}}\n"}}}});
+  for (int i = 0; i < 2; ++i) {
+    api_.Mutate(csi::VolumeKey(absl::StrCat("pv-", i)),
+                [](Json& volume) { volume["spec"]["storageClassName"] = "kept"; });
+  }
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(Execute(i), IsOk());
+  }
+  EXPECT_THAT(groups_.driver_groups(), SizeIs(2));
+  EXPECT_THAT(csi::PlannedMembers(Group()),
+              ElementsAre(csi::GroupClaim{"data-0", "uid-0", "member-0"},
+                          csi::GroupClaim{"data-1", "uid-1", "member-1"}));
+  EXPECT_THAT(api_.All(csi::DataUploadType()), SizeIs(1));
+  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+}
+
 class LeftOutTest : public VolumeGroupTest, public testing::WithParamInterface<LeftOutCase> {};
 
 TEST_P(LeftOutTest, TheOthersAreCutWithoutIt) {

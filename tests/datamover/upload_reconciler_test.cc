@@ -8,6 +8,7 @@
 
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
+#include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
 #include "datamover/content_reconciler.h"
 #include "datamover/data_deletion.h"
@@ -154,6 +155,34 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->subject.uid, csi::Uid(bed_.Upload()));
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], csi::Uid(*bed_.Task()));
+}
+
+TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
+  bed_.AddUpload("nightly");
+  const Json source = *bed_.api.Find(csi::VolumeSnapshotKey("shop", "velero-nightly"));
+  bed_.api.Mutate(csi::VolumeSnapshotContentKey(csi::BoundContentName(source)), [](Json& content) {
+    SetJson(content, {"metadata", "labels", csi::kMovedGroupLabel}, "record");
+    content["metadata"]["annotations"]["mover.csi-delta.io/group-name"] = "shop/db";
+    content["metadata"]["annotations"]["mover.csi-delta.io/group-snapshot"] = "velero-db-0123";
+    content["metadata"]["annotations"]["mover.csi-delta.io/group-cut-at"] = "2026-11-23T05:00:00Z";
+    content["metadata"]["annotations"]["mover.csi-delta.io/group-members"] = "3";
+  });
+  bed_.worker = MoverBed::Worker::kRuns;
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  const Json pod = bed_.Pod().value_or(Json());
+  EXPECT_THAT(pod["spec"]["containers"][0]["args"].get<std::vector<std::string>>(),
+              testing::IsSupersetOf({std::string("volume-group=shop/db"),
+                                     std::string("volume-group-snapshot=velero-db-0123"),
+                                     std::string("volume-group-cut=2026-11-23T05:00:00Z"),
+                                     std::string("volume-group-members=3")}));
+  const Json content = *bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload()));
+  EXPECT_EQ(csi::MovedGroupOf(content), "record");
+  bed_.Finish(bed_.StemOfUpload());
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
+  EXPECT_THAT(bed_.MessageOf(),
+              testing::EndsWith("; of volume group shop/db, cut at 2026-11-23T05:00:00Z"));
 }
 
 TEST_F(UploadReconcilerTest, ProgressIsCopied) {

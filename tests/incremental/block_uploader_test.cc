@@ -352,6 +352,15 @@ TEST(BlockUploaderTest, WhatAListLeavesOutBesideAParentIsZeroWhenItIsOfWhatIsAll
   EXPECT_FALSE(v.Backup().audit_mismatch);
 }
 
+TEST(BlockUploaderTest, ABaseThatWentWithItsVolumeGroupIsAReasonOfItsOwn) {
+  VolumeWithHole v;
+  v.options.parent->snapshot.tags = {"volume-group=shop/db", "volume-group-snapshot=velero-db"};
+  v.source.of_changed = WithFailure(absl::NotFoundError("gone"), ListingFailure::kBaseGone);
+  const BackupResult full = v.Backup();
+  EXPECT_EQ(Why(full), "group-base-released: gone");
+  EXPECT_THAT(v.source.asked(), ElementsAre("changed", "allocated"));
+}
+
 TEST(BlockUploaderTest, WithoutAnAnswerEverythingIsReadForTheReasonThatCameFirst) {
   const std::vector<std::pair<ListingFailure, std::string>> reasons = {
       {ListingFailure::kDriverHasNoService, "driver-has-no-metadata-service"},

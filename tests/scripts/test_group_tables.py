@@ -9,7 +9,8 @@ from console import ROOT
 # The first cell of each row: the scenarios of tests/scenarios.txt.
 PROVEN_BY = {
     "Who is a member": {
-        "a volume policy skips, gives to somebody else, or gives to the data mover": "61d",
+        "a volume policy skips, or gives to somebody else": "61d",
+        "is to be moved where the others are to be kept as snapshots, or the reverse": "66p",
         "has no volume, or none of a CSI driver": "61d 65n",
         "is of another driver than the first claim of the group that is backed up": "61e",
         "is being deleted, or is labelled `velero.io/exclude-from-backup`": "61d",

@@ -1,0 +1,491 @@
+#include "csi/moved_group.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/backup_contents.h"
+#include "csi/base_snapshots.h"
+#include "csi/group_removal.h"
+#include "csi/group_types.h"
+#include "csi/insist.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "csi/static_group.h"
+#include "csi/turn_wait.h"
+#include "k8s/find.h"
+#include "k8s/wait.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr char kRecordPrefix[] = "csi-delta-group-";
+constexpr size_t kRecordHashDigits = 32;
+constexpr absl::Duration kRecordInVainAfter = absl::Hours(1);
+constexpr absl::Duration kSidecarPatience = absl::Seconds(5);
+
+// On members' contents.
+constexpr char kGroupAnnotation[] = "mover.csi-delta.io/group-name";
+constexpr char kGroupSnapshotAnnotation[] = "mover.csi-delta.io/group-snapshot";
+constexpr char kGroupCutAtAnnotation[] = "mover.csi-delta.io/group-cut-at";
+constexpr char kGroupSizeAnnotation[] = "mover.csi-delta.io/group-members";
+
+std::string RecordName(absl::string_view driver, absl::string_view handle) {
+  return absl::StrCat(kRecordPrefix,
+                      Sha256Hex(absl::StrCat(driver, "/", handle)).substr(0, kRecordHashDigits));
+}
+
+// Removes the content of a member; the driver keeps the snapshot.
+absl::Status ForgetContent(const CallContext& ctx, k8s::ApiClient& api, const Json& content) {
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(Name(content));
+  Json patch = {{"spec", {{"deletionPolicy", "Retain"}}}};
+  SetJson(patch, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
+  RETURN_IF_ERROR(
+      k8s::IgnoreNotFound(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+  return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = Uid(content), .resource_version = ""}));
+}
+
+// Has the driver delete the group of a record, and the record with it.
+absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const std::string& name) {
+  ASSIGN_OR_RETURN(const GroupKinds kinds, FindGroupKinds(ctx, env.api));
+  const k8s::ObjectKey key = GroupContentKey(kinds.version, name);
+  ASSIGN_OR_RETURN(const std::optional<Json> record, k8s::Find(ctx, env.api, key));
+  if (!record.has_value() || BeingDeleted(*record)) {
+    return absl::OkStatus();
+  }
+  const Json* const group_class =
+      GroupClassOf(kinds.classes, GetString(*record, {"spec", "driver"}),
+                   GetString(*record, {"spec", "volumeGroupSnapshotClassName"}));
+  Json patch = {{"spec", {{"deletionPolicy", "Delete"}}}};
+  if (const auto secret = GroupDeletionSecret(*record, group_class); !secret.empty()) {
+    SetJson(patch, {"metadata", "annotations"}, secret);
+  }
+  RETURN_IF_ERROR(
+      k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", GroupHandleOf(*record),
+                              kSidecarPatience));
+  return k8s::IgnoreNotFound(
+      env.api.Delete(ctx, key, {.uid = Uid(*record), .resource_version = ""}));
+}
+
+// --- Handing over
+
+class HandOver {
+ public:
+  HandOver(const CallContext& ctx, const Environment& env, const GroupRequest& request,
+           const TakenGroup& taken)
+      : ctx_(ctx),
+        env_(env),
+        request_(request),
+        taken_(taken),
+        driver_(GetString(taken.content, {"spec", "driver"})),
+        record_(RecordName(driver_, GroupHandleOf(taken.content))) {}
+
+  absl::StatusOr<std::map<std::string, TakenSnapshot>> Run() {
+    absl::StatusOr<std::map<std::string, TakenSnapshot>> made = Try();
+    if (!made.ok()) {
+      CleanUp();
+    }
+    return made;
+  }
+
+ private:
+  absl::StatusOr<std::map<std::string, TakenSnapshot>> Try() {
+    RETURN_IF_ERROR(AwaitReady());
+    RETURN_IF_ERROR(Insist(ctx_, [&] { return EnsureRecord(); }));
+    ASSIGN_OR_RETURN(const std::vector<Json> classes, ListSnapshotClasses(ctx_, env_));
+    class_name_ = ClassOfDriver(classes, driver_, "");
+    RETURN_IF_ERROR(ForgetGroup());
+    std::map<std::string, TakenSnapshot> made;
+    for (const auto& entry : taken_.members) {
+      const SnapshotRequest request = RequestOf(entry.first, entry.second);
+      TakenSnapshot& single = made[entry.first];
+      RETURN_IF_ERROR(Insist(ctx_, [&]() -> absl::Status {
+        ASSIGN_OR_RETURN(single, EnsureMember(request, entry.second));
+        return absl::OkStatus();
+      }));
+    }
+    return made;
+  }
+
+  // The controller would take a VolumeSnapshot of a member for one of the group's own, and delete
+  // it with the group.
+  absl::Status ForgetGroup() {
+    RETURN_IF_ERROR(RetainAndForgetGroup(ctx_, env_.api, taken_.group));
+    return k8s::WaitFor(ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api,
+                        GroupSnapshotKey(taken_.group),
+                        [&](const Json* object) -> absl::StatusOr<bool> {
+                          return object == nullptr || Uid(*object) != Uid(taken_.group);
+                        });
+  }
+
+  absl::Status AwaitReady() {
+    const absl::Duration patience = request_.backup.csi_snapshot_timeout;
+    DriversWord word(absl::StrCat("volume group ", request_.namespace_name, "/",
+                                  request_.label_value, ", which is to be moved"),
+                     "readiness", patience);
+    const absl::Status status = k8s::WaitFor(
+        ctx_.WithTimeout(patience), env_.api, GroupSnapshotKey(taken_.group),
+        [&](const Json* object) -> absl::StatusOr<bool> {
+          if (object == nullptr || Uid(*object) != Uid(taken_.group) || BeingDeleted(*object)) {
+            return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", Name(taken_.group),
+                                                    " was deleted by somebody"));
+          }
+          RETURN_IF_ERROR(word.Hear(*object, ctx_.clock->Now()));
+          return ReadyToUse(*object);
+        });
+    return word.AddTo(status);
+  }
+
+  absl::Status EnsureRecord() {
+    std::vector<std::string> handles;
+    for (const auto& [claim_uid, member] : taken_.members) {
+      handles.push_back(SnapshotHandle(member.content));
+    }
+    const StaticGroup record = {
+        .version = request_.version,
+        .name = record_,
+        .driver = driver_,
+        .handle = GroupHandleOf(taken_.content),
+        .member_handles = std::move(handles),
+        .group_namespace = env_.velero_namespace,
+        .group_name = record_,
+        .deletion_policy = "Retain",
+        .class_name = request_.class_name,
+        .labels = {{kMovedGroupLabel, record_}, {velero::kCsiDeltaLabel, env_.velero_namespace}},
+        .annotations = GroupDeletionSecret(taken_.content, nullptr),
+        // Nothing is bound to it, so the snapshot controller would not protect it.
+        .finalizers = {velero::kGroupContentBoundProtectionFinalizer}};
+    const k8s::ObjectKey key = GroupContentKey(request_.version, record_);
+    const absl::Status made = env_.api.Create(ctx_, key.type, "", MakeStaticGroup(record)).status();
+    if (!made.ok() && !absl::IsAlreadyExists(made)) {
+      return made;
+    }
+    return WriteHandle(ctx_, env_, key, "volumeGroupSnapshotHandle", record.handle,
+                       kSidecarPatience);
+  }
+
+  SnapshotRequest RequestOf(const std::string& claim_uid, const TakenSnapshot& member) const {
+    return {.backup = request_.backup,
+            .claim_namespace = request_.namespace_name,
+            .claim_name = SourceClaimName(member.snapshot),
+            .claim_uid = claim_uid,
+            .class_name = class_name_};
+  }
+
+  std::map<std::string, std::string> Annotations(const Json& member_content) const {
+    std::map<std::string, std::string> annotations = DeletionSecretAnnotations(member_content);
+    annotations[kGroupAnnotation] =
+        absl::StrCat(request_.namespace_name, "/", request_.label_value);
+    annotations[velero::kGroupOfAnnotation] =
+        absl::StrCat(request_.label_key, "=", request_.label_value);
+    annotations[kGroupSnapshotAnnotation] = Name(taken_.group);
+    annotations[kGroupSizeAnnotation] = absl::StrCat(taken_.members.size());
+    if (const auto cut_at = GroupCutTime(taken_.content); cut_at.has_value()) {
+      annotations[kGroupCutAtAnnotation] = ToRfc3339(*cut_at);
+    }
+    return annotations;
+  }
+
+  absl::StatusOr<TakenSnapshot> EnsureMember(const SnapshotRequest& request,
+                                             const TakenSnapshot& member) {
+    TakenSnapshot made;
+    ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
+    const Json labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                         {velero::kBackupUidLabel, request.backup.uid},
+                         {velero::kPvcUidLabel, request.claim_uid},
+                         {velero::kCsiDeltaLabel, env_.velero_namespace}};
+    const Json annotations = {{velero::kMemberClaimAnnotation, request.claim_name}};
+    Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                     {"kind", "VolumeSnapshot"},
+                     {"metadata",
+                      {{"name", SnapshotName(request)},
+                       {"namespace", request.claim_namespace},
+                       {"labels", labels},
+                       {"annotations", annotations}}}};
+    SetJson(snapshot, {"spec", "source", "volumeSnapshotContentName"}, Name(made.content));
+    if (!request.class_name.empty()) {
+      SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, request.class_name);
+    }
+    absl::StatusOr<Json> created =
+        env_.api.Create(ctx_, VolumeSnapshotType(), request.claim_namespace, snapshot);
+    if (absl::IsAlreadyExists(created.status())) {
+      created =
+          env_.api.Get(ctx_, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request)));
+      if (created.ok() && !IsOurs(*created, request.backup)) {
+        return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace,
+                                                     "/", SnapshotName(request),
+                                                     " is not of this backup"));
+      }
+    }
+    ASSIGN_OR_RETURN(made.snapshot, std::move(created));
+    return made;
+  }
+
+  absl::StatusOr<Json> EnsureContent(const SnapshotRequest& request, const TakenSnapshot& member) {
+    StaticContent content;
+    content.name = SnapshotName(request);
+    content.driver = driver_;
+    content.handle = SnapshotHandle(member.content);
+    content.snapshot_namespace = request.claim_namespace;
+    content.snapshot_name = SnapshotName(request);
+    content.deletion_policy = "Retain";
+    content.class_name = request.class_name;
+    content.labels = {{kMovedGroupLabel, record_}};
+    if (const std::string node = Label(member.content, velero::kManagedByLabel); !node.empty()) {
+      content.labels.emplace(velero::kManagedByLabel, node);
+    }
+    content.annotations = Annotations(member.content);
+    const absl::Status made =
+        env_.api.Create(ctx_, VolumeSnapshotContentType(), "", MakeStaticContent(content)).status();
+    if (!made.ok() && !absl::IsAlreadyExists(made)) {
+      return made;
+    }
+    // What a driver that cannot be asked would not know.
+    Json status = {{"snapshotHandle", content.handle}};
+    if (const auto cut_at = CutTime(member.content); cut_at.has_value()) {
+      status["creationTime"] = absl::ToUnixNanos(*cut_at);
+    }
+    if (const auto size_bytes = RestoreSizeBytes(member.content); size_bytes.has_value()) {
+      status["restoreSize"] = *size_bytes;
+    }
+    ASSIGN_OR_RETURN(Json stored,
+                     env_.api.Patch(ctx_, VolumeSnapshotContentKey(content.name),
+                                    k8s::PatchKind::kMerge, {{"status", status}}, "status"));
+    if (HandleOf(stored) != content.handle || MovedGroupOf(stored) != record_) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("VolumeSnapshotContent ", content.name, " is not of this volume group"));
+    }
+    return stored;
+  }
+
+  // The record knows all that the driver needs, however far the group's own objects are gone.
+  absl::Status TryCleanUp(const CallContext& after) {
+    for (const auto& [claim_uid, member] : taken_.members) {
+      const std::string name = SnapshotName(RequestOf(claim_uid, member));
+      ASSIGN_OR_RETURN(
+          const std::optional<Json> snapshot,
+          k8s::Find(after, env_.api, VolumeSnapshotKey(request_.namespace_name, name)));
+      if (snapshot.has_value() && IsOurs(*snapshot, request_.backup)) {
+        RETURN_IF_ERROR(k8s::IgnoreNotFound(
+            env_.api.Delete(after, VolumeSnapshotKey(request_.namespace_name, name),
+                            {.uid = Uid(*snapshot), .resource_version = ""})));
+      }
+      ASSIGN_OR_RETURN(const std::optional<Json> content,
+                       k8s::Find(after, env_.api, VolumeSnapshotContentKey(name)));
+      if (content.has_value() && MovedGroupOf(*content) == record_) {
+        RETURN_IF_ERROR(ForgetContent(after, env_.api, *content));
+      }
+    }
+    RETURN_IF_ERROR(DeleteRecord(after, env_, record_));
+    // Some may have been retained before the rest could be.
+    for (const auto& [claim_uid, member] : taken_.members) {
+      RETURN_IF_ERROR(k8s::IgnoreNotFound(SetContentPolicy(after, env_, member.content, "Delete")));
+    }
+    return RemoveGroup(after, env_.api, taken_.group);
+  }
+
+  void CleanUp() {
+    const CallContext after = CleanUpContext(*ctx_.clock);
+    const absl::Status removed = Insist(after, [&] { return TryCleanUp(after); });
+    if (!removed.ok()) {
+      CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
+                   {"namespace", request_.namespace_name},
+                   {"volume_group_snapshot", Name(taken_.group)},
+                   {"volume_group_snapshot_content", record_}, {"status", removed.ToString()});
+    }
+  }
+
+  const CallContext& ctx_;
+  const Environment& env_;
+  const GroupRequest& request_;
+  const TakenGroup& taken_;
+  const std::string driver_;
+  const std::string record_;
+  std::string class_name_;
+};
+
+// --- Letting go
+
+bool IsBase(const Json& content) { return Label(content, kBaseLabel) == "true"; }
+
+using Members = std::vector<const Json*>;  // of one group
+
+bool AllReleased(const Members& members) {
+  return std::all_of(members.begin(), members.end(),
+                     [](const Json* member) { return IsReleased(*member); });
+}
+
+// By which a group takes the place of older ones: one of its bases, when nothing of it is on its
+// way any more. Null where nothing of it was moved.
+const Json* Successor(const Members& members) {
+  const Json* base = nullptr;
+  for (const Json* const member : members) {
+    if (!IsBase(*member) && !IsReleased(*member)) {
+      return nullptr;
+    }
+    base = IsBase(*member) ? member : base;
+  }
+  return base;
+}
+
+// Whether `other` is what `base` replaces: of the same label in the same place, and cut before.
+bool IsReplacedBy(const Json& other, const Json& base) {
+  const std::optional<MovedGroup> old_group = ReadMovedGroup(other);
+  const std::optional<MovedGroup> new_group = ReadMovedGroup(base);
+  const BaseOwner old_owner = ReadBase(other).owner;
+  const BaseOwner new_owner = ReadBase(base).owner;
+  return old_group->label == new_group->label && old_group->name == new_group->name &&
+         old_owner.velero_namespace == new_owner.velero_namespace &&
+         old_owner.location == new_owner.location && old_owner.cluster == new_owner.cluster &&
+         old_group->cut_at.has_value() && new_group->cut_at.has_value() &&
+         *old_group->cut_at < *new_group->cut_at;
+}
+
+absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
+                             const std::vector<Json>& contents, const Json& base) {
+  for (const Json& content : contents) {
+    if (MovedGroupOf(content) != MovedGroupOf(base) && IsBase(content) &&
+        IsReplacedBy(content, base)) {
+      CSIDELTA_LOG(kInfo, "the base of a claim that fell behind its volume group is let go",
+                   {"volume_group", ReadMovedGroup(content)->name},
+                   {"pvc", ReadBase(content).owner.claim},
+                   {"volume_snapshot_content", Name(content)});
+      RETURN_IF_ERROR(ReleaseMember(ctx, api, content));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string MovedGroupOf(const Json& content) { return Label(content, kMovedGroupLabel); }
+
+bool IsReleased(const Json& content) {
+  return !MovedGroupOf(content).empty() && Label(content, kReleasedLabel) == "true";
+}
+
+std::optional<MovedGroup> ReadMovedGroup(const Json& content) {
+  if (MovedGroupOf(content).empty()) {
+    return std::nullopt;
+  }
+  MovedGroup group = {.name = Annotation(content, kGroupAnnotation),
+                      .label = Annotation(content, velero::kGroupOfAnnotation),
+                      .snapshot = Annotation(content, kGroupSnapshotAnnotation),
+                      .cut_at = FromRfc3339(Annotation(content, kGroupCutAtAnnotation))};
+  if (!absl::SimpleAtoi(Annotation(content, kGroupSizeAnnotation), &group.members)) {
+    group.members = 0;
+  }
+  return group;
+}
+
+std::map<std::string, std::string> MovedGroupLabels(const Json& content) {
+  const std::string record = MovedGroupOf(content);
+  return record.empty() ? std::map<std::string, std::string>()
+                        : std::map<std::string, std::string>{{kMovedGroupLabel, record}};
+}
+
+std::map<std::string, std::string> MovedGroupAnnotations(const Json& content) {
+  std::map<std::string, std::string> annotations;
+  for (const char* const key :
+       {kGroupAnnotation, velero::kGroupOfAnnotation, kGroupSnapshotAnnotation,
+        kGroupSizeAnnotation, kGroupCutAtAnnotation}) {
+    if (const std::string value = Annotation(content, key); !value.empty()) {
+      annotations.emplace(key, value);
+    }
+  }
+  return annotations;
+}
+
+absl::StatusOr<std::map<std::string, TakenSnapshot>> HandOverGroup(const CallContext& ctx,
+                                                                   const Environment& env,
+                                                                   const GroupRequest& request,
+                                                                   const TakenGroup& taken) {
+  return HandOver(ctx, env, request, taken).Run();
+}
+
+absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& ctx,
+                                                            const Environment& env,
+                                                            const SnapshotRequest& request) {
+  ASSIGN_OR_RETURN(
+      const std::optional<Json> snapshot,
+      k8s::Find(ctx, env.api, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request))));
+  if (!snapshot.has_value() || !IsOurs(*snapshot, request.backup) || BeingDeleted(*snapshot) ||
+      Annotation(*snapshot, velero::kMemberClaimAnnotation) != request.claim_name) {
+    return std::optional<TakenSnapshot>();
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> content,
+                   k8s::Find(ctx, env.api, VolumeSnapshotContentKey(Name(*snapshot))));
+  if (!content.has_value() || MovedGroupOf(*content).empty() || BeingDeleted(*content)) {
+    return std::optional<TakenSnapshot>();
+  }
+  return std::optional(TakenSnapshot{.snapshot = *snapshot, .content = *content});
+}
+
+absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
+                                        const Json& record) {
+  const auto made = FromRfc3339(GetString(record, {"metadata", "creationTimestamp"}));
+  if (!made.has_value() || ctx.clock->Now() - *made < kRecordInVainAfter || BeingDeleted(record)) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(
+      const k8s::ObjectList members,
+      env.api.List(ctx, VolumeSnapshotContentType(), "",
+                   {.label_selector = absl::StrCat(kMovedGroupLabel, "=", MovedGroupOf(record)),
+                    .field_selector = ""}));
+  if (!members.items.empty()) {
+    return false;
+  }
+  RETURN_IF_ERROR(DeleteRecord(ctx, env, Name(record)));
+  return true;
+}
+
+absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api, const Json& content) {
+  Json labels;
+  labels[kReleasedLabel] = "true";
+  labels[kBaseLabel] = nullptr;
+  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeSnapshotContentKey(Name(content)),
+                                       k8s::PatchKind::kMerge, {{"metadata", {{"labels", labels}}}},
+                                       "")
+                                 .status());
+}
+
+absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env, const Json& content) {
+  const std::string record = MovedGroupOf(content);
+  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
+                   env.api.List(ctx, VolumeSnapshotContentType(), "",
+                                {.label_selector = kMovedGroupLabel, .field_selector = ""}));
+  Members members;
+  for (const Json& one : contents.items) {
+    if (MovedGroupOf(one) == record && !BeingDeleted(one)) {
+      members.push_back(&one);
+    }
+  }
+  if (members.empty()) {
+    return absl::OkStatus();
+  }
+  if (const Json* const base = Successor(members); base != nullptr) {
+    return ReleaseReplaced(ctx, env.api, contents.items, *base);
+  }
+  if (!AllReleased(members)) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(Annotate(DeleteRecord(ctx, env, record),
+                           absl::StrCat("delete the volume group of ", record)));
+  CSIDELTA_LOG(kInfo, "the driver is asked to delete a volume group that nobody needs",
+               {"volume_group", ReadMovedGroup(content)->name},
+               {"volume_group_snapshot_content", record},
+               {"members", absl::StrCat(members.size())});
+  for (const Json* const member : members) {
+    RETURN_IF_ERROR(ForgetContent(ctx, env.api, *member));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+#include "csi/group_lifecycle.h"
+#include "csi/snapshot_lifecycle.h"
+#include "k8s/api_client.h"
+
+// A volume group that a data mover moves, member by member, while the driver's group lives as one:
+//
+//   VolumeGroupSnapshot of TakeGroup(), ready
+//       |  HandOverGroup
+//       v
+//   RECORD: a VolumeGroupSnapshotContent with the handles of the group and of all members, bound to
+//   nothing, Retain; and for each member a VolumeSnapshotContent and VolumeSnapshot of its own, as
+//   single snapshots have them
+//       |  exposed, uploaded, kept as a base: its content has the record's name as a label
+//       |  nobody needs it: ReleaseMember
+//       v
+//   all members released --SettleMovedGroup--> the record is deleted with Delete: one group call;
+//                                              then the members' contents go
+//
+// Protocol facts: external-snapshotter 8.6.0. The sidecar deletes a pre-provisioned group by its
+// handle and those of all members, and drivers may refuse to delete a member alone. A content whose
+// snapshot the driver reports as part of a group becomes ready only while a
+// VolumeGroupSnapshotContent has that handle in its status.
+namespace csidelta::csi {
+
+// On a member's VolumeSnapshotContent and on the record: the record's name.
+inline constexpr char kMovedGroupLabel[] = "mover.csi-delta.io/group";
+// On a member's VolumeSnapshotContent, "true": nobody needs its snapshot any more.
+inline constexpr char kReleasedLabel[] = "mover.csi-delta.io/released";
+
+// What a member knows of its group. Stands in the annotations of its content from its creation.
+struct MovedGroup {
+  std::string name;      // "<namespace>/<label value>"
+  std::string label;     // "<label key>=<label value>"
+  std::string snapshot;  // the VolumeGroupSnapshot's name: the same for all that were cut together
+  std::optional<absl::Time> cut_at;
+  std::size_t members = 0;
+
+  bool operator==(const MovedGroup&) const = default;
+};
+
+// The record's name; "" for a content that is of no moved group. Pure.
+std::string MovedGroupOf(const Json& content);
+// The same, and whether it was released. Pure.
+bool IsReleased(const Json& content);
+// Nothing for a content that is of no moved group. Pure.
+std::optional<MovedGroup> ReadMovedGroup(const Json& content);
+// Labels and annotations of `content` that a further content of the same member needs. Pure.
+std::map<std::string, std::string> MovedGroupLabels(const Json& content);
+std::map<std::string, std::string> MovedGroupAnnotations(const Json& content);
+
+// Turns a group into a record and single snapshots of the members, by the claims' uids, named as
+// TakeSnapshot() names them. Waits until the driver's group is ready, for the backup's
+// csiSnapshotTimeout at most. An interrupted call is taken up. After an error nothing of the group
+// is left, or the log names what is.
+absl::StatusOr<std::map<std::string, TakenSnapshot>> HandOverGroup(const CallContext& ctx,
+                                                                   const Environment& env,
+                                                                   const GroupRequest& request,
+                                                                   const TakenGroup& taken);
+
+// What HandOverGroup() made of a claim for this backup; nothing when there is none. One request,
+// two when there is.
+absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& ctx,
+                                                            const Environment& env,
+                                                            const SnapshotRequest& request);
+
+// Says that nobody needs the snapshot of a member any more; it is no base from here on. OK when the
+// content is gone. Idempotent.
+absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api, const Json& content);
+
+// Deletes a record, and the driver's group, that no member has been made for in an hour: whoever
+// made it died before it went on. Returns whether it did. No request for a young record.
+absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
+                                        const Json& record);
+
+// Looks at the group of `content`, a member's. Where all members of a group were moved, or failed,
+// older groups of the same label, location and namespace let go of the bases that they still hold:
+// what those claims are moved next is full. Where every member was released, the driver is asked to
+// delete the group, with the Secret of the class that fits now. Waits for nothing. Idempotent.
+absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env, const Json& content);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,27 @@
+#include "datamover/group_reconciler.h"
+
+#include "base/status_macros.h"
+#include "csi/moved_group.h"
+#include "csi/snapshot_types.h"
+
+namespace csidelta::datamover {
+
+k8s::FollowedObjects GroupMemberContents() {
+  return {.type = csi::VolumeSnapshotContentType(),
+          .namespace_name = "",
+          .label_selector = csi::kMovedGroupLabel};
+}
+
+absl::StatusOr<absl::Time> GroupReconciler::Reconcile(const CallContext& ctx, const Json& object) {
+  if (csi::BeingDeleted(object)) {
+    return absl::InfiniteFuture();
+  }
+  const csi::Environment csi_env{.api = env_.api,
+                                 .clock = *ctx.clock,
+                                 .random = env_.random,
+                                 .velero_namespace = env_.mover_namespace};
+  RETURN_IF_ERROR(csi::SettleMovedGroup(ctx, csi_env, object));
+  return ctx.clock->Now() + kGroupLookedAtEvery;
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "datamover/mover_environment.h"
+#include "k8s/follow.h"
+#include "k8s/reconcile_loop.h"
+
+namespace csidelta::datamover {
+
+// How often a member is looked at where nothing changes: what failed is tried again then.
+inline constexpr absl::Duration kGroupLookedAtEvery = absl::Minutes(10);
+
+// The VolumeSnapshotContents of members of moved volume groups (csi/moved_group.h).
+k8s::FollowedObjects GroupMemberContents();
+
+// Has volume groups go as groups: when nobody needs any member's snapshot any more, and when a
+// newer group of the same label was moved.
+class GroupReconciler : public k8s::Reconciler {
+ public:
+  // Borrows `env`.
+  explicit GroupReconciler(const MoverEnvironment& env) : env_(env) {}
+
+  // `object` is a VolumeSnapshotContent with the label of moved groups.
+  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
+
+ private:
+  const MoverEnvironment& env_;
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,431 @@
+#include "csi/moved_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "csi/base_snapshots.h"
+#include "csi/group_deletion.h"
+#include "csi/group_lifecycle.h"
+#include "csi/group_types.h"
+#include "csi/owned_content.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_group_controller.h"
+#include "tests/support/fake_group_sidecar.h"
+#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::csi {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr int kClaims = 3;
+
+class MovedGroupTest : public testing::Test {
+ protected:
+  MovedGroupTest() : api_(clock_), singles_(api_), controller_(api_), sidecar_(api_) {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    backup_.name = "nightly";
+    backup_.uid = "backup-uid";
+    backup_.namespace_name = "velero";
+    backup_.csi_snapshot_timeout = absl::Minutes(10);
+    SeedClass("first-secret");
+    api_.Seed(VolumeSnapshotClassType(),
+              {{"metadata", {{"name", "snapshots"}}}, {"driver", "d.example.com"}});
+    for (int i = 0; i < kClaims; ++i) {
+      const std::string volume = absl::StrCat("pv-", i);
+      api_.Seed(
+          PersistentVolumeType(),
+          {{"metadata", {{"name", volume}}},
+           {"spec",
+            {{"csi",
+              {{"driver", "d.example.com"}, {"volumeHandle", absl::StrCat("volume-", i)}}}}}});
+      api_.Seed(PersistentVolumeClaimType(),
+                {{"metadata", {{"name", ClaimName(i)}, {"namespace", "app"}, {"uid", Uid(i)}}},
+                 {"spec", {{"volumeName", volume}}}});
+    }
+  }
+
+  static std::string ClaimName(int i) { return absl::StrCat("data-", i); }
+  static std::string Uid(int i) { return absl::StrCat("uid-", i); }
+
+  void SeedClass(const std::string& secret) {
+    api_.Seed(VolumeGroupSnapshotClassType("v1"),
+              {{"metadata", {{"name", "groups"}}},
+               {"driver", "d.example.com"},
+               {"parameters",
+                {{velero::kGroupSnapshotterSecretName, secret},
+                 {velero::kGroupSnapshotterSecretNamespace, "storage"}}}});
+  }
+
+  GroupRequest Request() const {
+    GroupRequest request{.backup = backup_,
+                         .namespace_name = "app",
+                         .label_key = "velero.io/volume-group",
+                         .label_value = "db",
+                         .class_name = "groups",
+                         .version = "v1",
+                         .to_be_moved = true,
+                         .members = {}};
+    for (int i = 0; i < kClaims; ++i) {
+      request.members.push_back(
+          {.name = ClaimName(i), .uid = Uid(i), .volume_handle = absl::StrCat("volume-", i)});
+    }
+    return request;
+  }
+
+  absl::StatusOr<std::map<std::string, TakenSnapshot>> Run() {
+    const absl::StatusOr<TakenGroup> taken = TakeGroup(ctx_, env_, Request());
+    if (!taken.ok()) {
+      return taken.status();
+    }
+    sidecar_.groups = controller_.driver_groups();
+    return HandOverGroup(ctx_, env_, Request(), *taken);
+  }
+
+  // Each of the fakes plays one of the ways in which a driver is asked to delete a group.
+  bool DriverHolds(const std::string& handle) const {
+    return sidecar_.groups.contains(handle) && controller_.driver_groups().contains(handle);
+  }
+
+  std::vector<Json> Records() const { return api_.All(VolumeGroupSnapshotContentType("v1")); }
+  std::vector<Json> Contents() const { return api_.All(VolumeSnapshotContentType()); }
+
+  void ExpectNothingLeft() {
+    for (const k8s::ResourceType& type :
+         {VolumeGroupSnapshotType("v1"), VolumeGroupSnapshotContentType("v1"), VolumeSnapshotType(),
+          VolumeSnapshotContentType()}) {
+      for (const Json& object : api_.All(type)) {
+        ADD_FAILURE() << type.kind << " " << Name(object) << " is left";
+      }
+    }
+  }
+
+  // What the mover makes of each member: a content of its own that has become a base. Returns their
+  // names.
+  std::vector<std::string> Move(const std::map<std::string, TakenSnapshot>& members,
+                                const std::string& cut_at) {
+    std::vector<std::string> names;
+    for (const auto& [uid, member] : members) {
+      const BaseOwner owner{.velero_namespace = "velero",
+                            .location = "default",
+                            .claim_namespace = "app",
+                            .claim = uid,
+                            .claim_uid = uid,
+                            .cluster = "here"};
+      StaticContent content;
+      content.name = absl::StrCat("du-", names.size(), "-", Name(member.content));
+      content.driver = "d.example.com";
+      content.handle = HandleOf(member.content);
+      content.deletion_policy = "Retain";
+      content.labels = MovedGroupLabels(member.content);
+      content.annotations = OwnerAnnotations(owner);
+      content.annotations.merge(MovedGroupAnnotations(member.content));
+      content.annotations["mover.csi-delta.io/group-cut-at"] = cut_at;
+      api_.Seed(VolumeSnapshotContentType(), MakeStaticContent(content));
+      EXPECT_THAT(RetainAndForget(ctx_, api_, Bound(member.snapshot)), IsOk());
+      names.push_back(content.name);
+    }
+    return names;
+  }
+
+  // The snapshot controller binds what was made for an existing content.
+  Json Bound(const Json& snapshot) {
+    const k8s::ObjectKey key = VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
+    api_.Mutate(key, [&](Json& object) {
+      object["status"]["boundVolumeSnapshotContentName"] =
+          GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"});
+    });
+    api_.Mutate(VolumeSnapshotContentKey(Name(snapshot)), [&](Json& content) {
+      content["spec"]["volumeSnapshotRef"]["uid"] = csi::Uid(snapshot);
+    });
+    return *api_.Find(key);
+  }
+
+  Json Content(const std::string& name) const { return *api_.Find(VolumeSnapshotContentKey(name)); }
+  void MakeBase(const std::string& name) {
+    api_.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
+      SetJson(content, {"metadata", "labels", kBaseLabel}, "true");
+    });
+  }
+  void Drop(const std::string& name) {
+    EXPECT_THAT(DropWithSnapshot(ctx_, api_, Content(name)), IsOk());
+  }
+  void Settle(const std::string& name) {
+    EXPECT_THAT(SettleMovedGroup(ctx_, env_, Content(name)), IsOk());
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_;
+  support::FakeSnapshotController singles_;
+  support::FakeGroupController controller_;
+  support::FakeGroupSidecar sidecar_;
+  Environment env_{.api = api_,
+                   .clock = clock_,
+                   .random = Random::Real(),
+                   .velero_namespace = "velero",
+                   .enable_csi = true};
+  velero::Backup backup_;
+  CallContext ctx_;
+};
+
+TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
+  const auto members = Run();
+  ASSERT_THAT(members, IsOk());
+  ASSERT_THAT(*members, SizeIs(kClaims));
+  ASSERT_THAT(Records(), SizeIs(1));
+  const Json record = Records().front();
+  EXPECT_EQ(GetString(record, {"spec", "deletionPolicy"}), "Retain");
+  EXPECT_EQ(GetString(record, {"spec", "volumeGroupSnapshotRef", "uid"}), "");
+  EXPECT_EQ(GetString(record, {"status", "volumeGroupSnapshotHandle"}), GroupHandleOf(record));
+  EXPECT_THAT(GroupMembers(record), SizeIs(kClaims));
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  for (int i = 0; i < kClaims; ++i) {
+    const TakenSnapshot& member = members->at(Uid(i));
+    EXPECT_TRUE(IsOurs(member.snapshot, backup_));
+    EXPECT_EQ(GetString(member.snapshot, {"spec", "volumeSnapshotClassName"}), "snapshots");
+    EXPECT_EQ(GetString(member.content, {"spec", "deletionPolicy"}), "Retain");
+    EXPECT_EQ(RestoreSizeBytes(member.content), 64 << 20);
+    EXPECT_EQ(MovedGroupOf(member.content), Name(record));
+    EXPECT_EQ(ReadMovedGroup(member.content),
+              (MovedGroup{.name = "app/db",
+                          .label = "velero.io/volume-group=db",
+                          .snapshot = GroupName(Request()),
+                          .cut_at = FromRfc3339("2023-11-14T22:13:20Z"),
+                          .members = kClaims}));
+  }
+}
+
+TEST_F(MovedGroupTest, AGroupThatIsKeptIsAnotherThanThatWhichIsMoved) {
+  GroupRequest kept = Request();
+  kept.to_be_moved = false;
+  EXPECT_NE(GroupName(kept), GroupName(Request()));
+  EXPECT_NE(GroupMark(kept), GroupMark(Request()));
+}
+
+TEST_F(MovedGroupTest, AGroupIsHandedOverOnlyWhenItIsReady) {
+  controller_.ready = false;
+  const auto members = Run();
+  EXPECT_THAT(members, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("app/db")));
+  ExpectNothingLeft();
+  ASSERT_THAT(sidecar_.groups, SizeIs(1));
+  EXPECT_FALSE(DriverHolds(sidecar_.groups.begin()->first));
+}
+
+TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
+  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
+    int n = 1;
+    for (bool hit = true; hit; ++n) {
+      SCOPED_TRACE(absl::StrCat("call ", n, fault == Fault::kRefused ? " refused" : " lost"));
+      backup_.uid = absl::StrCat("backup-", n, fault == Fault::kRefused ? "r" : "l");
+      const auto taken = TakeGroup(ctx_, env_, Request());
+      ASSERT_THAT(taken, IsOk());
+      sidecar_.groups = controller_.driver_groups();
+      api_.FailCall(n, absl::InternalError("injected"), fault);
+      const auto members = HandOverGroup(ctx_, env_, Request(), *taken);
+      hit = api_.sweep_hit();
+      api_.ClearFaults();
+      if (!members.ok()) {
+        ExpectNothingLeft();
+        EXPECT_FALSE(DriverHolds(GroupHandleOf(taken->content)));
+        continue;
+      }
+      EXPECT_THAT(*members, SizeIs(kClaims));
+      EXPECT_THAT(Records(), SizeIs(1));
+      for (const std::string& name : Move(*members, "2023-11-14T22:13:20Z")) {
+        Drop(name);
+      }
+      Settle(Name(Contents().front()));
+      ExpectNothingLeft();
+    }
+    EXPECT_GT(n, 20);
+  }
+}
+
+TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
+  const auto members = Run();
+  ASSERT_THAT(members, IsOk());
+  const SnapshotRequest request{.backup = backup_,
+                                .claim_namespace = "app",
+                                .claim_name = ClaimName(1),
+                                .claim_uid = Uid(1),
+                                .class_name = ""};
+  const auto found = FindHandedOver(ctx_, env_, request);
+  ASSERT_THAT(found, IsOk());
+  ASSERT_TRUE(found->has_value());
+  EXPECT_EQ(HandleOf((*found)->content), HandleOf(members->at(Uid(1)).content));
+  velero::Backup other = backup_;
+  other.uid = "another";
+  const SnapshotRequest of_other{.backup = other,
+                                 .claim_namespace = "app",
+                                 .claim_name = ClaimName(1),
+                                 .claim_uid = Uid(1),
+                                 .class_name = ""};
+  const auto none = FindHandedOver(ctx_, env_, of_other);
+  ASSERT_THAT(none, IsOk());
+  EXPECT_FALSE(none->has_value());
+}
+
+TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
+  const auto members = Run();
+  ASSERT_THAT(members, IsOk());
+  const std::vector<std::string> names = Move(*members, "2023-11-14T22:13:20Z");
+  SeedClass("rotated-secret");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    MakeBase(names[i]);
+    Drop(names[i]);
+    EXPECT_TRUE(IsReleased(Content(names[i])));
+    EXPECT_EQ(Label(Content(names[i]), kBaseLabel), "");
+    EXPECT_THAT(sidecar_.groups, SizeIs(1)) << "a member still stands";
+    if (i + 1 < names.size()) {
+      Settle(names[i]);
+    }
+  }
+  Settle(names.back());
+  EXPECT_THAT(sidecar_.groups, IsEmpty());
+  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+  EXPECT_THAT(sidecar_.secrets, testing::ElementsAre("rotated-secret"));
+  ExpectNothingLeft();
+}
+
+TEST_F(MovedGroupTest, ADriverThatRefusesKeepsItsRecordUntilItAgrees) {
+  const auto members = Run();
+  ASSERT_THAT(members, IsOk());
+  const std::vector<std::string> names = Move(*members, "2023-11-14T22:13:20Z");
+  for (const std::string& name : names) {
+    Drop(name);
+  }
+  sidecar_.refusal = "busy";
+  Settle(names.front());
+  ASSERT_THAT(Records(), SizeIs(1));
+  EXPECT_TRUE(BeingDeleted(Records().front()));
+  sidecar_.refusal = "";
+  sidecar_.Resync();
+  EXPECT_THAT(sidecar_.groups, IsEmpty());
+  ExpectNothingLeft();
+}
+
+TEST_F(MovedGroupTest, ASnapshotThatNobodyMovedIsReleasedToo) {
+  const auto members = Run();
+  ASSERT_THAT(members, IsOk());
+  for (const auto& [uid, member] : *members) {
+    EXPECT_THAT(RemoveSnapshot(ctx_, api_, VolumeSnapshotKey("app", Name(member.snapshot)),
+                               csi::Uid(member.snapshot)),
+                IsOk());
+  }
+  ASSERT_THAT(Contents(), SizeIs(kClaims));
+  Settle(Name(Contents().front()));
+  EXPECT_THAT(sidecar_.groups, IsEmpty());
+  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+  EXPECT_THAT(Records(), IsEmpty());
+}
+
+// The claim that failed in the newer group loses its base, so that the driver holds one group.
+TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
+  const auto first = Run();
+  ASSERT_THAT(first, IsOk());
+  const std::vector<std::string> old_names = Move(*first, "2023-11-14T22:13:20Z");
+  for (const std::string& name : old_names) {
+    MakeBase(name);
+  }
+  backup_.uid = "second-backup";
+  const auto second = Run();
+  ASSERT_THAT(second, IsOk());
+  const std::vector<std::string> new_names = Move(*second, "2023-11-14T23:13:20Z");
+  MakeBase(new_names[0]);
+  Drop(old_names[0]);
+  MakeBase(new_names[1]);
+  Drop(old_names[1]);
+  Settle(new_names[1]);
+  EXPECT_FALSE(IsReleased(Content(old_names[2]))) << "the third is on its way";
+  Drop(new_names[2]);
+  Settle(new_names[2]);
+  EXPECT_TRUE(IsReleased(Content(old_names[2])));
+  EXPECT_EQ(Label(Content(new_names[0]), kBaseLabel), "true");
+  Settle(old_names[2]);
+  EXPECT_THAT(sidecar_.groups, SizeIs(1));
+  EXPECT_THAT(Records(), SizeIs(1));
+  EXPECT_THAT(Contents(), SizeIs(kClaims));
+}
+
+TEST_F(MovedGroupTest, ARecordThatNobodyGoesOnWithIsDeletedLater) {
+  const auto members = Run();
+  ASSERT_THAT(members, IsOk());
+  const std::vector<std::string> names = Move(*members, "2023-11-14T22:13:20Z");
+  clock_.Advance(absl::Hours(2));
+  EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0)) << "it has members";
+  for (const std::string& name : names) {
+    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotContentKey(name), {}), IsOk());
+  }
+  EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(1));
+  EXPECT_THAT(sidecar_.groups, IsEmpty());
+  ExpectNothingLeft();
+  ASSERT_THAT(Run(), IsOk());
+  ASSERT_THAT(Records(), SizeIs(1));
+}
+
+TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
+  const auto first = Run();
+  ASSERT_THAT(first, IsOk());
+  const std::vector<std::string> old_names = Move(*first, "2023-11-14T22:13:20Z");
+  for (const std::string& name : old_names) {
+    MakeBase(name);
+  }
+  backup_.uid = "second-backup";
+  const auto second = Run();
+  ASSERT_THAT(second, IsOk());
+  const std::vector<std::string> new_names = Move(*second, "2023-11-14T23:13:20Z");
+  for (const std::string& name : new_names) {
+    Drop(name);
+  }
+  Settle(new_names.front());
+  for (const std::string& name : old_names) {
+    EXPECT_EQ(Label(Content(name), kBaseLabel), "true");
+  }
+  EXPECT_THAT(Records(), SizeIs(1));
+}
+
+TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
+  const auto first = Run();
+  ASSERT_THAT(first, IsOk());
+  const std::vector<std::string> old_names = Move(*first, "2023-11-14T22:13:20Z");
+  for (const std::string& name : old_names) {
+    MakeBase(name);
+    api_.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
+      content["metadata"]["annotations"]["mover.csi-delta.io/location"] = "another";
+    });
+  }
+  backup_.uid = "second-backup";
+  const auto second = Run();
+  ASSERT_THAT(second, IsOk());
+  const std::vector<std::string> new_names = Move(*second, "2023-11-14T23:13:20Z");
+  for (const std::string& name : new_names) {
+    MakeBase(name);
+  }
+  Settle(new_names.front());
+  for (const std::string& name : old_names) {
+    EXPECT_FALSE(IsReleased(Content(name)));
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::csi
