@@ -1,6 +1,7 @@
 #include "restoreitemactions/group_restore.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -9,10 +10,17 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_group.h"
 #include "k8s/find.h"
+#include "k8s/wait.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
+
+// How long the complaint of a driver that was asked too early is waited for, and how long it may
+// come.
+constexpr absl::Duration kComplaintWait = absl::Seconds(1);
+constexpr absl::Duration kYoungFor = absl::Seconds(10);
+constexpr int kHandleLostMax = 5;
 
 std::string HandleOfGroup(const Json& snapshot_from_backup) {
   return csi::Annotation(snapshot_from_backup, velero::kGroupSnapshotHandleAnnotation);
@@ -20,6 +28,46 @@ std::string HandleOfGroup(const Json& snapshot_from_backup) {
 
 std::string StandInName(const velero::Restore& restore, const std::string& group_handle) {
   return velero::RestoredSnapshotName(restore.uid, group_handle);
+}
+
+bool TellsHandle(const Json& stand_in, const std::string& handle) {
+  return GetString(stand_in, {"status", "volumeGroupSnapshotHandle"}) == handle;
+}
+
+// Whether the sidecar may have met it before anybody wrote its status.
+bool IsYoung(const Json& stand_in, absl::Time now) {
+  const auto made = csi::FromRfc3339(GetString(stand_in, {"metadata", "creationTimestamp"}));
+  return made.has_value() && now - *made < kYoungFor;
+}
+
+// Ready, so that the sidecar need not ask the driver about a group of one member.
+absl::Status WriteHandle(const CallContext& ctx, const csi::Environment& env,
+                         const k8s::ObjectKey& key, const std::string& handle) {
+  const Json status = {
+      {"volumeGroupSnapshotHandle", handle}, {"readyToUse", true}, {"error", nullptr}};
+  return env.api.Patch(ctx, key, k8s::PatchKind::kMerge, {{"status", status}}, "status").status();
+}
+
+// A sidecar that met the content before it was said to be ready has asked the driver, and the
+// driver's complaint of a group that lacks members replaces the whole status
+// (external-snapshotter 8.6): writes the handle again where that happens.
+absl::Status KeepHandle(const CallContext& ctx, const csi::Environment& env,
+                        const k8s::ObjectKey& key, const std::string& handle) {
+  for (int lost = 0; lost < kHandleLostMax; ++lost) {
+    bool is_gone = false;
+    const absl::Status status = k8s::WaitFor(ctx.WithTimeout(kComplaintWait), env.api, key,
+                                             [&](const Json* object) -> absl::StatusOr<bool> {
+                                               is_gone = object == nullptr;
+                                               return is_gone || !TellsHandle(*object, handle);
+                                             });
+    RETURN_IF_ERROR(ctx.Check());
+    if (is_gone || absl::IsDeadlineExceeded(status)) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(WriteHandle(ctx, env, key, handle));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -87,15 +135,12 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
       return created;
     }
   }
-  if (GetString(stand_in, {"status", "volumeGroupSnapshotHandle"}) == handle) {
+  if (!TellsHandle(stand_in, handle)) {
+    RETURN_IF_ERROR(WriteHandle(ctx, env, key, handle));
+  } else if (!IsYoung(stand_in, ctx.clock->Now())) {
     return absl::OkStatus();
   }
-  // Ready, so that the sidecar need not ask the driver about a group of one member.
-  return env.api
-      .Patch(ctx, key, k8s::PatchKind::kMerge,
-             Json{{"status", {{"volumeGroupSnapshotHandle", handle}, {"readyToUse", true}}}},
-             "status")
-      .status();
+  return KeepHandle(ctx, env, key, handle);
 }
 
 absl::Status RemoveStandIn(const CallContext& ctx, const csi::Environment& env,

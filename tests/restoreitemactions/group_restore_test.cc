@@ -177,6 +177,26 @@ TEST_F(GroupRestoreTest, TheStandInOfVelerosActionIsTakenUp) {
   EXPECT_EQ(bed_.api.CallCount("patch", "volumegroupsnapshotcontents"), 0);
 }
 
+// The sidecar had asked the driver already: its complaint takes the place of what was written.
+TEST_F(GroupRestoreTest, AComplaintThatComesLateDoesNotTakeTheHandleAway) {
+  int complaints = 0;
+  bed_.api.OnEvent("volumegroupsnapshotcontents", [&](support::FakeApiClient& api,
+                                                      const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kModified && ++complaints == 1) {
+      api.Mutate({csi::VolumeGroupSnapshotContentType("v1"), "", csi::Name(event.object)},
+                 [](Json& content) {
+                   content["status"] = {{"error", {{"message", "a member is missing"}}}};
+                 });
+    }
+  });
+  Run(*snapshots_, support::MakeMemberObject(1));
+  ASSERT_EQ(GroupContents().size(), 1u);
+  EXPECT_GT(complaints, 1);
+  EXPECT_EQ(GetString(GroupContents()[0], {"status", "volumeGroupSnapshotHandle"}),
+            support::kGroupHandle);
+  EXPECT_EQ(FindJson(GroupContents()[0], {"status", "error"}), nullptr);
+}
+
 TEST_F(GroupRestoreTest, AVolumeSnapshotOfNoGroupCostsNothingMore) {
   Json single = support::MakeMemberObject(1);
   EraseJson(single, {"metadata", "annotations", velero::kGroupSnapshotHandleAnnotation});
