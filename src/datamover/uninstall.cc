@@ -18,6 +18,7 @@
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
 #include "csi/exposed_snapshot.h"
+#include "csi/moved_group.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
@@ -358,21 +359,29 @@ class Planner {
             ItemOf(csi::VolumeSnapshotContentType(), content,
                    absl::StrCat("snapshot ", csi::HandleOf(content), " of driver ",
                                 GetString(content, {"spec", "driver"}))),
-            [&api = env_.api, key](const CallContext& ctx) { return DropContent(ctx, api, key); },
-            key);
+            [&env = env_, key](const CallContext& ctx) { return DropContent(ctx, env, key); }, key);
       }
     }
     return absl::OkStatus();
   }
 
-  static absl::Status DropContent(const CallContext& ctx, k8s::ApiClient& api,
+  // The last member of a volume group takes the driver's group along, and the others' contents.
+  static absl::Status DropContent(const CallContext& ctx, const MoverEnvironment& env,
                                   const k8s::ObjectKey& key) {
-    const absl::StatusOr<Json> content = api.Get(ctx, key);
+    const absl::StatusOr<Json> content = env.api.Get(ctx, key);
     if (absl::IsNotFound(content.status()) || (content.ok() && csi::BeingDeleted(*content))) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(content.status());
-    return csi::DropWithSnapshot(ctx, api, *content);
+    RETURN_IF_ERROR(csi::DropWithSnapshot(ctx, env.api, *content));
+    if (csi::MovedGroupOf(*content).empty()) {
+      return absl::OkStatus();
+    }
+    const csi::Environment csi_env{.api = env.api,
+                                   .clock = *ctx.clock,
+                                   .random = env.random,
+                                   .velero_namespace = env.mover_namespace};
+    return csi::SettleMovedGroup(ctx, csi_env, *content);
   }
 
   absl::Status PlanRest() {

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
+#include "csi/group_types.h"
+#include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"
@@ -146,6 +148,24 @@ TEST_F(UninstallTest, NothingOfOursIsLeftAndAllOfOthers) {
   EXPECT_FALSE(HasKeys());
   EXPECT_THAT(bucket_.objects(), ElementsAre(testing::Key(kOther)));
   EXPECT_THAT(Plan().steps, IsEmpty()) << "a second run has nothing to do";
+}
+
+TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
+  BackUp();
+  const k8s::ObjectKey record = csi::GroupContentKey("v1", "record");
+  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"), {{"metadata", {{"name", "groups"}}}});
+  Json group = {{"metadata", {{"name", "record"}}}};
+  SetJson(group, {"spec", "driver"}, "d.example.com");
+  SetJson(group, {"status", "volumeGroupSnapshotHandle"}, "group-1");
+  bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), group);
+  for (const Json& content : bed_.api.All(csi::VolumeSnapshotContentType())) {
+    bed_.api.Mutate(csi::VolumeSnapshotContentKey(csi::Name(content)), [](Json& member) {
+      SetJson(member, {"metadata", "labels", csi::kMovedGroupLabel}, "record");
+    });
+  }
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_FALSE(bed_.api.Find(record).has_value());
+  EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
 }
 
 TEST_F(UninstallTest, APlanWritesNothing) {

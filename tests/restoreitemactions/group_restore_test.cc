@@ -416,6 +416,7 @@ TEST_F(GroupRestoreTest, AMemberSurvivesAnyFailingCall) {
   for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
     for (int call = 1;; ++call) {
       ActionBed bed;
+      bed.clock.SetAutoAdvance(true);
       const auto action = MakeVolumeSnapshotAction(bed.env);
       const Json member = support::MakeMemberObject(1);
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
