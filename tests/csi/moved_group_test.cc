@@ -404,6 +404,22 @@ TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
   EXPECT_THAT(Records(), SizeIs(1));
 }
 
+TEST_F(MovedGroupTest, AMemberOfNoGroupIsLeftAlone) {
+  const auto members = Run();
+  ASSERT_THAT(members, IsOk());
+  const std::vector<std::string> names = Move(*members, "2023-11-14T22:13:20Z");
+  for (const std::string& name : names) {
+    MakeBase(name);
+  }
+  api_.Seed(VolumeSnapshotContentType(),
+            {{"metadata",
+              {{"name", "odd"}, {"labels", {{kMovedGroupLabel, ""}, {kBaseLabel, "true"}}}}}});
+  Settle(names.front());
+  Settle("odd");
+  EXPECT_EQ(Label(Content("odd"), kBaseLabel), "true");
+  EXPECT_THAT(Records(), SizeIs(1));
+}
+
 TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
   const auto first = Run();
   ASSERT_THAT(first, IsOk());
