@@ -68,8 +68,10 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
   }
   RETURN_IF_ERROR(
       k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
-  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", GroupHandleOf(*record),
-                              kSidecarPatience));
+  if (GetString(*record, {"status", "volumeGroupSnapshotHandle"}).empty()) {
+    RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", GroupHandleOf(*record),
+                                kSidecarPatience));
+  }
   return k8s::IgnoreNotFound(
       env.api.Delete(ctx, key, {.uid = Uid(*record), .resource_version = ""}));
 }
