@@ -119,6 +119,7 @@ def hanging_after(bed, packs):
         return change.verb == "put" and "/data/" in change.name
     with Changes(bed, [], bed.s3_dir / objects.BUCKET / "plugins") as changes, contextlib.ExitStack() as stack:
         def wait():
+            bed.wait_for(changes.seen, MOVED_SECONDS_MAX, "the worker's first file")  # Who waits anew looks more often.
             bed.wait_for(lambda: sum(map(is_pack, changes.seen())) >= packs, MOVED_SECONDS_MAX, f"{packs} packs")
             stack.enter_context(bed.paused("s3"))
         yield wait
