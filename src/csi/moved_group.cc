@@ -343,7 +343,8 @@ bool IsReplacedBy(const Json& other, const Json& base) {
   const std::optional<MovedGroup> new_group = ReadMovedGroup(base);
   const BaseOwner old_owner = ReadBase(other).owner;
   const BaseOwner new_owner = ReadBase(base).owner;
-  return old_group->label == new_group->label && old_group->name == new_group->name &&
+  return old_group.has_value() && new_group.has_value() && old_group->label == new_group->label &&
+         old_group->name == new_group->name &&
          old_owner.velero_namespace == new_owner.velero_namespace &&
          old_owner.location == new_owner.location && old_owner.cluster == new_owner.cluster &&
          old_group->cut_at.has_value() && new_group->cut_at.has_value() &&
@@ -469,7 +470,7 @@ absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env, co
       members.push_back(&one);
     }
   }
-  if (members.empty()) {
+  if (record.empty() || members.empty()) {
     return absl::OkStatus();
   }
   if (const Json* const base = Successor(members); base != nullptr) {
