@@ -117,7 +117,9 @@ def hanging_after(bed, packs):
     """Yields a wait until so many packs are stored; from then to the end of the body S3 answers nobody."""
     def is_pack(change):
         return change.verb == "put" and "/data/" in change.name
-    with Changes(bed, [], bed.s3_dir / objects.BUCKET / "plugins") as changes, contextlib.ExitStack() as stack:
+    folder = bed.s3_dir / objects.BUCKET / "plugins"
+    folder.mkdir(exist_ok=True)
+    with Changes(bed, [], folder) as changes, contextlib.ExitStack() as stack:
         def wait():
             bed.wait_for(changes.seen, MOVED_SECONDS_MAX, "the worker's first file")  # Who waits anew looks more often.
             bed.wait_for(lambda: sum(map(is_pack, changes.seen())) >= packs, MOVED_SECONDS_MAX, f"{packs} packs")
