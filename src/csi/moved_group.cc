@@ -288,7 +288,7 @@ class HandOver {
     RETURN_IF_ERROR(DeleteRecord(after, env_, record_));
     // Some may have been retained before the rest could be.
     for (const auto& [claim_uid, member] : taken_.members) {
-      RETURN_IF_ERROR(k8s::IgnoreNotFound(SetContentPolicy(after, env_, member.content, "Delete")));
+      RETURN_IF_ERROR(SetContentPolicy(after, env_, member.content, "Delete"));
     }
     return RemoveGroup(after, env_.api, taken_.group);
   }

@@ -147,6 +147,11 @@ class MovedGroupTest : public testing::Test {
     return names;
   }
 
+  // The same of a group that is cut and handed over first.
+  std::vector<std::string> MoveGroup(const std::string& cut_at) {
+    return Move(Run().value(), cut_at);
+  }
+
   // The snapshot controller binds what was made for an existing content.
   Json Bound(const Json& snapshot) {
     const k8s::ObjectKey key = VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
@@ -286,9 +291,7 @@ TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
 }
 
 TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
-  const auto members = Run();
-  ASSERT_THAT(members, IsOk());
-  const std::vector<std::string> names = Move(*members, "2023-11-14T22:13:20Z");
+  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
   SeedClass("rotated-secret");
   for (std::size_t i = 0; i < names.size(); ++i) {
     MakeBase(names[i]);
@@ -308,9 +311,7 @@ TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
 }
 
 TEST_F(MovedGroupTest, ADriverThatRefusesKeepsItsRecordUntilItAgrees) {
-  const auto members = Run();
-  ASSERT_THAT(members, IsOk());
-  const std::vector<std::string> names = Move(*members, "2023-11-14T22:13:20Z");
+  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
   for (const std::string& name : names) {
     Drop(name);
   }
@@ -341,16 +342,12 @@ TEST_F(MovedGroupTest, ASnapshotThatNobodyMovedIsReleasedToo) {
 
 // The claim that failed in the newer group loses its base, so that the driver holds one group.
 TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
-  const auto first = Run();
-  ASSERT_THAT(first, IsOk());
-  const std::vector<std::string> old_names = Move(*first, "2023-11-14T22:13:20Z");
+  const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
   for (const std::string& name : old_names) {
     MakeBase(name);
   }
   backup_.uid = "second-backup";
-  const auto second = Run();
-  ASSERT_THAT(second, IsOk());
-  const std::vector<std::string> new_names = Move(*second, "2023-11-14T23:13:20Z");
+  const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
   MakeBase(new_names[0]);
   Drop(old_names[0]);
   MakeBase(new_names[1]);
@@ -368,9 +365,7 @@ TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
 }
 
 TEST_F(MovedGroupTest, ARecordThatNobodyGoesOnWithIsDeletedLater) {
-  const auto members = Run();
-  ASSERT_THAT(members, IsOk());
-  const std::vector<std::string> names = Move(*members, "2023-11-14T22:13:20Z");
+  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
   clock_.Advance(absl::Hours(2));
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0)) << "it has members";
   for (const std::string& name : names) {
@@ -384,16 +379,12 @@ TEST_F(MovedGroupTest, ARecordThatNobodyGoesOnWithIsDeletedLater) {
 }
 
 TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
-  const auto first = Run();
-  ASSERT_THAT(first, IsOk());
-  const std::vector<std::string> old_names = Move(*first, "2023-11-14T22:13:20Z");
+  const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
   for (const std::string& name : old_names) {
     MakeBase(name);
   }
   backup_.uid = "second-backup";
-  const auto second = Run();
-  ASSERT_THAT(second, IsOk());
-  const std::vector<std::string> new_names = Move(*second, "2023-11-14T23:13:20Z");
+  const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
   for (const std::string& name : new_names) {
     Drop(name);
   }
@@ -405,9 +396,7 @@ TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
 }
 
 TEST_F(MovedGroupTest, AMemberOfNoGroupIsLeftAlone) {
-  const auto members = Run();
-  ASSERT_THAT(members, IsOk());
-  const std::vector<std::string> names = Move(*members, "2023-11-14T22:13:20Z");
+  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
   for (const std::string& name : names) {
     MakeBase(name);
   }
@@ -421,9 +410,7 @@ TEST_F(MovedGroupTest, AMemberOfNoGroupIsLeftAlone) {
 }
 
 TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
-  const auto first = Run();
-  ASSERT_THAT(first, IsOk());
-  const std::vector<std::string> old_names = Move(*first, "2023-11-14T22:13:20Z");
+  const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
   for (const std::string& name : old_names) {
     MakeBase(name);
     api_.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
@@ -431,9 +418,7 @@ TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
     });
   }
   backup_.uid = "second-backup";
-  const auto second = Run();
-  ASSERT_THAT(second, IsOk());
-  const std::vector<std::string> new_names = Move(*second, "2023-11-14T23:13:20Z");
+  const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
   for (const std::string& name : new_names) {
     MakeBase(name);
   }
