@@ -49,14 +49,12 @@ def _tighten(limit):
 
 
 def starve(name, pid):
-    """Takes memory from the container of a process until the next that it asks for is refused by the kernel."""
+    """Takes from the container of a process all memory that the kernel can do without now; nothing if it is gone."""
     for folder in tree(name):
         limit = next((folder / file for file in ("memory.limit_in_bytes", "memory.max") if (folder / file).exists()), None)
-        if limit and str(pid) in (folder / "cgroup.procs").read_text().split():
-            # On a busy machine the kernel does not get back at once all that it could.
-            tightest = _tighten(limit)
-            while tightest > 1 and (now := _tighten(limit)) < tightest:
-                tightest = now
+        with contextlib.suppress(OSError):  # The kernel may have ended it meanwhile.
+            if limit and str(pid) in (folder / "cgroup.procs").read_text().split():
+                _tighten(limit)
 
 
 def remove(name):

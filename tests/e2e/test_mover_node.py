@@ -55,13 +55,23 @@ def test_a_node_that_is_drained(bed, workspace, app):
         check_completed(bed, backup, name)
 
 
-def test_a_worker_without_memory_says_which_setting_to_raise(bed, workspace, app):
+def test_a_worker_without_memory_says_which_setting_to_raise(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, WINDOWS_BYTES)  # Its buffers are more than what the kernel may still find to give back.
+    data.fill(bed.volume_path("data", app), 1, WINDOWS_BYTES)
     with held_in_progress(bed, workspace, app) as (backup, name):
-        for process in workers(bed):
-            cgroups.starve(bed.name, process.pid)
+        held = workers(bed)
+
+        def starved():
+            for process in held:
+                cgroups.starve(bed.name, process.pid)
+            return not any(process.alive() for process in held)
+        starved()
         bed.driver.clear_faults()
+        bed.wait_for(starved, MOVED_SECONDS_MAX, "the worker's end")
         await_message(bed, name, "OOMKilled", "worker.resources.limits.memory")
         check_completed(bed, backup, name)
+    await_nothing_left(bed)
 
 
 @pytest.mark.sweep
