@@ -13,6 +13,7 @@
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
+#include "k8s/find.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
@@ -109,9 +110,32 @@ std::string VolumeGroups::GroupOf(const velero::Backup& backup, const Json& clai
 absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
     const CallContext& ctx, const velero::Backup& backup, const Json& claim,
     const VolumeDecision& decision, Decide decide) {
-  const char* const kind = decision.kind == VolumeDecision::Kind::kMove ? "moved/" : "kept/";
-  return outcomes_.Get(ctx, absl::StrCat(backup.uid, "/", kind, GroupOf(backup, claim)),
-                       [&] { return Form(ctx, backup, claim, decision, decide); });
+  const bool to_be_moved = decision.kind == VolumeDecision::Kind::kMove;
+  bool formed_now = false;
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const GroupOutcome> outcome,
+      outcomes_.Get(
+          ctx, absl::StrCat(backup.uid, to_be_moved ? "/moved/" : "/kept/", GroupOf(backup, claim)),
+          [&] {
+            formed_now = true;
+            return Form(ctx, backup, claim, decision, decide);
+          }));
+  if (!formed_now && !to_be_moved && !outcome->taken.group.is_null()) {
+    RETURN_IF_ERROR(StillThere(ctx, outcome->taken.group));
+  }
+  return outcome;
+}
+
+absl::Status VolumeGroups::StillThere(const CallContext& ctx, const Json& group) {
+  const k8s::ObjectKey key = csi::GroupSnapshotKey(group);
+  ASSIGN_OR_RETURN(const Json found, k8s::FindOrNull(ctx, env_.api, key));
+  if (csi::Uid(found) == csi::Uid(group) && !csi::BeingDeleted(found)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "VolumeGroupSnapshot ", key.namespace_name, "/", key.name,
+      " was removed before all of its claims were saved; the log says why where this plugin did "
+      "it; back up again"));
 }
 
 absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,

@@ -41,8 +41,9 @@ class VolumeGroups {
 
   // `claim` has a group, and `decision` is to snapshot or to move it: only claims of which the same
   // is to be done are members. A group that is to be moved is handed over
-  // (csi/moved_group.h) and consists of single snapshots then. Errors are those that may pass: when
-  // the call was stopped, or the API server did not answer.
+  // (csi/moved_group.h) and consists of single snapshots then. Any other is looked for again, since
+  // the host passes over what it does not find. Errors are FAILED_PRECONDITION where it is gone,
+  // and those that may pass: when the call was stopped, or the API server did not answer.
   absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(const CallContext& ctx,
                                                            const velero::Backup& backup,
                                                            const Json& claim,
@@ -68,6 +69,8 @@ class VolumeGroups {
                                          const Json& claim, const Members& members,
                                          const csi::GroupKinds& kinds,
                                          const std::string& class_name, bool to_be_moved);
+
+  absl::Status StillThere(const CallContext& ctx, const Json& group);
 
   csi::Environment env_;
   BackupFacts& facts_;

@@ -104,11 +104,6 @@ k8s::ObjectKey KeyOf(const GroupRequest& request) {
           .name = GroupName(request)};
 }
 
-// One that entered the archive is not in vain any more, whoever asks for it again.
-bool EnteredArchive(const Json& group) {
-  return !Annotation(group, velero::kGroupSnapshotHandleAnnotation).empty();
-}
-
 // Of what the API server may say to a change of a claim, that which another try does not change.
 bool IsRefused(const absl::Status& status) {
   return absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status) ||
@@ -478,8 +473,9 @@ class GroupMaker {
 
   absl::Status TryCleanUp(const CallContext& after) {
     const absl::StatusOr<Json> group = env_.api.Get(after, KeyOf(request_));
+    // One that entered the archive is not in vain any more, whoever asks for it again.
     if (absl::IsNotFound(group.status()) ||
-        (group.ok() && (!IsGroupOurs(*group, request_.backup) || EnteredArchive(*group)))) {
+        (group.ok() && (!IsGroupOurs(*group, request_.backup) || GroupEnteredArchive(*group)))) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(group.status());

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
@@ -71,6 +72,10 @@ absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient
 
 std::string BoundGroupContentName(const Json& group_snapshot) {
   return GetString(group_snapshot, {"status", "boundVolumeGroupSnapshotContentName"});
+}
+
+bool GroupEnteredArchive(const Json& group_snapshot) {
+  return !Annotation(group_snapshot, velero::kGroupSnapshotHandleAnnotation).empty();
 }
 
 std::string GroupVersionOf(const Json& object) {

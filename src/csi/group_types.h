@@ -38,6 +38,8 @@ absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient
 // --- VolumeGroupSnapshot
 // status.boundVolumeGroupSnapshotContentName; "" while it is not bound.
 std::string BoundGroupContentName(const Json& group_snapshot);
+// Whether a backup's archive has it, as the annotation says that our action writes then.
+bool GroupEnteredArchive(const Json& group_snapshot);
 
 // The version that an object of the kinds says it is of; "v1" where it says none.
 std::string GroupVersionOf(const Json& object);

@@ -42,9 +42,8 @@ k8s::ObjectKey KeyOf(const Json& snapshot) {
 }
 
 bool EnteredArchive(const Json& snapshot) {
-  return !Annotation(snapshot, IsGroup(snapshot) ? velero::kGroupSnapshotHandleAnnotation
-                                                 : velero::kVolumeSnapshotHandleAnnotation)
-              .empty();
+  return IsGroup(snapshot) ? GroupEnteredArchive(snapshot)
+                           : !Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation).empty();
 }
 
 bool IsCandidate(const Json& snapshot) {

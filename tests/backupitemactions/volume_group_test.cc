@@ -141,13 +141,28 @@ TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
   ExpectNoMarks();
 }
 
-// What the first claim's turn read and made is not asked for again.
-TEST_F(VolumeGroupTest, LaterMembersCostNoRequest) {
+// What the first claim's turn read and made is not asked for again; but whether the group is there.
+TEST_F(VolumeGroupTest, LaterMembersCostOneRequestEach) {
   ASSERT_THAT(Execute(0), IsOk());
   api_.ClearCalls();
   ASSERT_THAT(Execute(1), IsOk());
   ASSERT_THAT(Execute(2), IsOk());
-  EXPECT_THAT(api_.calls(), IsEmpty());
+  EXPECT_THAT(api_.calls(), SizeIs(2));
+  EXPECT_EQ(api_.CallCount("get", "volumegroupsnapshots"), 2);
+}
+
+// Velero passes over additional items that are not there.
+TEST_F(VolumeGroupTest, AGroupThatSomebodyRemovedIsInNoClaim) {
+  ASSERT_THAT(Execute(0), IsOk());
+  const Json group = Group();
+  ASSERT_THAT(csi::RemoveGroup(ctx_, api_, group), IsOk());
+  const auto fails = StatusIs(absl::StatusCode::kFailedPrecondition,
+                              AllOf(HasSubstr("app/data-1"), HasSubstr(csi::Name(group))));
+  EXPECT_THAT(Execute(1), fails);
+  Json another = group;
+  SetJson(another, {"metadata", "uid"}, "another");
+  api_.Seed(csi::VolumeGroupSnapshotType("v1"), another);
+  EXPECT_THAT(Execute(1), fails);
 }
 
 TEST_F(VolumeGroupTest, AnEventTellsTheFreezeWindow) {
@@ -796,7 +811,28 @@ TEST_F(GroupActionsTest, AGroupThatCannotBeArchivedIsRemoved) {
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
 }
 
+// The plugin may be killed while it saves the group, which Velero does not save again.
+TEST_F(GroupActionsTest, MembersOfAGroupThatIsNotInTheArchiveFail) {
+  const auto fails = StatusIs(absl::StatusCode::kFailedPrecondition,
+                              AllOf(HasSubstr("app/" + csi::Name(Group())), HasSubstr("again")));
+  for (Json member : api_.All(csi::VolumeSnapshotType())) {
+    EXPECT_THAT(snapshot_action_->Execute(ctx_, member, backup_), fails);
+    SetJson(member, {"metadata", "labels", velero::kBackupNameLabel}, "nightly");
+    SetJson(member, {"metadata", "annotations", velero::kVolumeSnapshotHandleAnnotation}, "theirs");
+    EXPECT_THAT(snapshot_action_->Execute(ctx_, member, backup_), fails)
+        << "another action saves it";
+  }
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(3));
+  ASSERT_THAT(Adopt(), IsOk());
+  api_.ClearCalls();
+  for (const Json& member : api_.All(csi::VolumeSnapshotType())) {
+    EXPECT_THAT(snapshot_action_->Execute(ctx_, member, backup_), IsOk());
+  }
+  EXPECT_EQ(api_.CallCount("get", "volumegroupsnapshots"), 1);
+}
+
 TEST_F(GroupActionsTest, AMemberIsNotRemovedAlone) {
+  ASSERT_THAT(Adopt(), IsOk());
   const Json member = api_.All(csi::VolumeSnapshotType()).front();
   api_.FailNext("patch", "volumesnapshots", absl::InternalError("injected"));
   EXPECT_FALSE(snapshot_action_->Execute(ctx_, member, backup_).ok());

@@ -12,7 +12,7 @@ import pytest
 
 from bed import ENDED
 from call_gate import CallGate
-from groups import CLAIMS, Database, archived_members, await_driver_empty, await_objects_gone
+from groups import CLAIMS, Database, archived, archived_members, await_driver_empty, await_objects_gone
 
 HOLD = {"method": "CreateVolumeGroupSnapshot", "hold": True}
 NOT_READY = [{"method": f"{verb}VolumeGroupSnapshot", "lie": "not_ready"} for verb in ("Create", "Get")]
@@ -20,6 +20,7 @@ POINTS = range(40)
 LEAST_POINTS = 28  # That every backup of a group has.
 KILLS = {"plugin": 2, "velero": 1}  # How many points CI sees.
 SECONDS_MAX = 300
+SNAPSHOT_NAME = "velero.io/volume-snapshot-name"  # The annotation of a claim.
 WISH = os.environ.get("CSI_DELTA_SWEEP", "1")
 
 pytestmark = [pytest.mark.group, pytest.mark.own_driver("needs injected faults")]
@@ -55,6 +56,15 @@ def our_group(bed, database):
     """The VolumeGroupSnapshot that a backup makes."""
     group, = bed.api.list("volumegroupsnapshots", database.app)
     return group["metadata"]["name"]
+
+
+def check_kept(bed, backup):
+    """What the archive of a backup names is there, whatever was swept since."""
+    snapshots = {snapshot["metadata"]["name"] for snapshot in archived(bed, backup, "volumesnapshots")}
+    claims = archived(bed, backup, "persistentvolumeclaims")
+    assert {claim["metadata"]["annotations"].get(SNAPSHOT_NAME) for claim in claims} - {None} <= snapshots
+    handles = {content["status"]["snapshotHandle"] for content in archived(bed, backup, "volumesnapshotcontents")}
+    assert len(handles) >= len(snapshots) and handles <= set(bed.driver.snapshots())
 
 
 def check_gone(database, *backups):
@@ -206,4 +216,6 @@ def test_who_is_killed_between_two_calls_leaves_nothing(database, kind, point, r
         assert set(made) == set(CLAIMS)
         assert set(made.values()) <= set(bed.driver.snapshots())
     after = database.back_up(f"after-{kind}-{point}")
+    if ended in ("Completed", "PartiallyFailed"):
+        check_kept(bed, name)
     check_gone(database, name, after)
