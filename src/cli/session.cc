@@ -210,12 +210,12 @@ absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
   return text;
 }
 
-absl::Status Session::OpenStore() {
+absl::Status Session::OpenStore(bool read_only) {
   ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
   ASSIGN_OR_RETURN(const storage::Location location, storage::ParseLocation(text));
   in_bucket_ = location.kind == storage::Location::Kind::kS3;
-  ASSIGN_OR_RETURN(const storage::StoreSettings settings,
-                   MakeStoreSettings(options_, environment_.get));
+  ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options_, environment_.get));
+  settings.read_only = read_only;
   ASSIGN_OR_RETURN(store_, environment_.open_store(location, settings, *environment_.random));
   place_ = store_->store().Describe();
   return absl::OkStatus();
@@ -282,8 +282,13 @@ absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
 absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind) {
   RETURN_IF_ERROR(OpenStore());
   ASSIGN_OR_RETURN(std::optional<datamover::Keyring> keyring, ReadKeyring());
-  RETURN_IF_ERROR(keyring.has_value() ? OpenWithKeyring(ctx, *std::move(keyring))
-                                      : OpenWithPassword(ctx));
+  if (keyring.has_value()) {
+    ASSIGN_OR_RETURN(Opened opened, OpenWithKeyring(ctx, store_->store(), *std::move(keyring)));
+    repository_ = std::move(opened.repository);
+    key_to_add_ = std::move(opened.key_to_add);
+  } else {
+    RETURN_IF_ERROR(OpenWithPassword(ctx));
+  }
   if (!OnlyReads(kind) || !options_.no_lock) {
     RETURN_IF_ERROR(TakeLock(ctx, kind));
   }
@@ -306,13 +311,39 @@ absl::Status Session::OpenWithPassword(const CallContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status Session::OpenWithKeyring(const CallContext& ctx, datamover::Keyring keyring) {
+absl::StatusOr<storage::ObjectStore*> Session::OpenPlace() {
+  RETURN_IF_ERROR(OpenStore(/*read_only=*/true));
+  return &store_->store();
+}
+
+absl::StatusOr<RepositoryKeys> Session::ReadKeys(const CallContext& ctx) const {
+  RepositoryKeys keys;
+  ASSIGN_OR_RETURN(keys.keyring, ReadKeyring());
+  if (!keys.keyring.has_value()) {
+    ASSIGN_OR_RETURN(keys.password, Password(ctx, /*twice=*/false));
+  }
+  return keys;
+}
+
+absl::StatusOr<std::unique_ptr<Repository>> Session::OpenIn(const CallContext& ctx,
+                                                            storage::ObjectStore& store,
+                                                            const RepositoryKeys& keys) const {
+  if (!keys.keyring.has_value()) {
+    return Repository::Open(ctx, store, keys.password.Reveal(), KeyEnvironment());
+  }
+  ASSIGN_OR_RETURN(Opened opened, OpenWithKeyring(ctx, store, *keys.keyring));
+  return std::move(opened.repository);
+}
+
+absl::StatusOr<Session::Opened> Session::OpenWithKeyring(const CallContext& ctx,
+                                                         storage::ObjectStore& store,
+                                                         datamover::Keyring keyring) const {
   repository::Environment environment = KeyEnvironment();
   const datamover::RepositoryKey newest = keyring.newest();
   environment.username = newest.fingerprint;
   std::vector<std::string> names;
   if (keyring.keys.size() > 1) {
-    ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store_->store()));
+    ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store));
     // Trying one takes a moment: first those whose names are there.
     std::stable_partition(keyring.keys.begin(), keyring.keys.end(),
                           [&](const datamover::RepositoryKey& key) {
@@ -321,26 +352,24 @@ absl::Status Session::OpenWithKeyring(const CallContext& ctx, datamover::Keyring
   }
   for (const datamover::RepositoryKey& key : keyring.keys) {
     absl::StatusOr<std::unique_ptr<Repository>> opened =
-        Repository::Open(ctx, store_->store(), key.password.Reveal(), environment);
+        Repository::Open(ctx, store, key.password.Reveal(), environment);
     if (opened.ok()) {
-      repository_ = *std::move(opened);
-      if (key.fingerprint != newest.fingerprint) {
-        key_to_add_ = newest;
-      }
-      return absl::OkStatus();
+      const bool is_newest = key.fingerprint == newest.fingerprint;
+      return Opened{.repository = *std::move(opened),
+                    .key_to_add = is_newest ? std::nullopt : std::optional(newest)};
     }
     if (!repository::IsWrongPassword(opened.status())) {
       return opened.status();
     }
   }
-  ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store_->store()));
+  ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store));
   return repository::AsWrongPassword(absl::UnauthenticatedError(
       absl::StrCat("none of the keys ",
                    absl::StrJoin(keyring.keys, ", ",
                                  [](std::string* out, const datamover::RepositoryKey& key) {
                                    absl::StrAppend(out, key.fingerprint);
                                  }),
-                   " opens ", place_, "; add the key that it was made with to ",
+                   " opens ", store.Describe(), "; add the key that it was made with to ",
                    choice().keyring_file, ", its own are called ", absl::StrJoin(names, ", "))));
 }
 

@@ -90,6 +90,12 @@ enum class LockKind {
   kExclusive,  // alone, and there must be one
 };
 
+// What opens a repository: keys, or else a password.
+struct RepositoryKeys {
+  std::optional<datamover::Keyring> keyring;
+  Secret password;
+};
+
 // One run of a verb: options, console, and the one repository that most verbs use. Not thread-safe.
 class Session {
  public:
@@ -107,6 +113,16 @@ class Session {
   // Opens the repository and takes the lock, unless --no-lock says that reading needs none.
   absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind);
 
+  // The place that --repo names, to look at the repositories in folders of it. Nothing can be
+  // written through it.
+  absl::StatusOr<storage::ObjectStore*> OpenPlace();
+  // Read once, for as many repositories as there are.
+  absl::StatusOr<RepositoryKeys> ReadKeys(const CallContext& ctx) const;
+  // Opens a repository for reading, without a lock. Thread-safe.
+  absl::StatusOr<std::unique_ptr<repository::Repository>> OpenIn(const CallContext& ctx,
+                                                                 storage::ObjectStore& store,
+                                                                 const RepositoryKeys& keys) const;
+
   // What Open() took; null without one. Its held() may be false after kRead.
   repository::Lock* lock() { return lock_.get(); }
 
@@ -116,13 +132,19 @@ class Session {
   incremental::StoreNumbers Numbers() const;
 
  private:
-  absl::Status OpenStore();
+  struct Opened {
+    std::unique_ptr<repository::Repository> repository;
+    std::optional<datamover::RepositoryKey> key_to_add = {};  // the newest, if another opened it
+  };
+
+  absl::Status OpenStore(bool read_only = false);
   const RepositoryChoice& choice() const { return choice_ ? *choice_ : options_.choice; }
   absl::StatusOr<Secret> Password(const CallContext& ctx, bool twice) const;
   repository::Environment KeyEnvironment() const;
   // The keys of --keyring-file, the newest first; none without it.
   absl::StatusOr<std::optional<datamover::Keyring>> ReadKeyring() const;
-  absl::Status OpenWithKeyring(const CallContext& ctx, datamover::Keyring keyring);
+  absl::StatusOr<Opened> OpenWithKeyring(const CallContext& ctx, storage::ObjectStore& store,
+                                         datamover::Keyring keyring) const;
   absl::Status OpenWithPassword(const CallContext& ctx);
   // The next who writes finds the newest key of the ring, whatever the one it was opened with.
   absl::Status AddNewestKey(const CallContext& ctx);
@@ -137,7 +159,7 @@ class Session {
   std::unique_ptr<storage::OpenedStore> store_;
   std::unique_ptr<repository::Repository> repository_;
   std::unique_ptr<repository::Lock> lock_;
-  std::optional<datamover::RepositoryKey> key_to_add_;  // the newest, if another opened it
+  std::optional<datamover::RepositoryKey> key_to_add_;
 };
 
 // This machine's name.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
+#include "cli/group_listing.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 
@@ -33,18 +34,32 @@ class SnapshotsCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWords("ID", "the snapshots to list, by the beginnings of their ids; none: all", 0,
-                   kIdsMax, ids_);
+    table.AddWords("ID",
+                   "the snapshots to list, by the beginnings of their ids; with --group, the "
+                   "groups, by NAMESPACE/NAME, NAME or VolumeGroupSnapshot; none: all",
+                   0, kIdsMax, ids_);
     DeclareFilterFlags(table, filter_);
-    table.AddNumber("--latest", "N", "only the N newest of each host and paths", 0, 1'000'000,
-                    latest_);
+    table.AddNumber("--latest", "N",
+                    "only the N newest of each host and paths; with --group, of each group", 0,
+                    1'000'000, latest_);
+    table.Add("--group",
+              "list volume groups, complete and incomplete: --repo names a folder, up to three "
+              "folders below which the volumes' repositories are",
+              group_);
     return {.name = "snapshots",
             .summary = "List the snapshots",
-            .details = "With --json: one array, oldest first, with restic's members.",
+            .details =
+                "With --json: one array, oldest first, with restic's members.\n\nWith --group, "
+                "--repo is .../plugins/csi-delta of a location, or a folder in it. No lock is "
+                "taken. A group is shown whole that has one member which the filters let through. "
+                "A repository that cannot be read is named, and the exit code is 3.",
             .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    if (group_) {
+      return ListVolumeGroups(ctx, session, {.names = ids_, .filter = filter_, .latest = latest_});
+    }
     ASSIGN_OR_RETURN(const repository::Repository* repository, session.Open(ctx, LockKind::kRead));
     bool damaged = false;
     ASSIGN_OR_RETURN(
@@ -108,6 +123,7 @@ class SnapshotsCommand : public Command {
   std::vector<std::string> ids_;
   SnapshotFilter filter_;
   int64_t latest_ = 0;
+  bool group_ = false;
 };
 
 }  // namespace

@@ -165,17 +165,20 @@ struct DirCloser {
   void operator()(DIR* dir) const { closedir(dir); }
 };
 
-// A regular file below a folder that is walked through.
+// What was found in a folder.
 struct FoundFile {
   int folder_fd = -1;
   const char* name = nullptr;
   std::string path;  // as keys are written
   struct stat facts {};
+
+  bool IsObject() const { return S_ISREG(facts.st_mode) && CheckKey(path).ok(); }
+  bool IsFolder() const { return S_ISDIR(facts.st_mode) && CheckKey(path).ok(); }
 };
 
-// Visits every regular file below one folder. `prefix` is its path with "/" behind, or "".
-absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
-                  absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
+// Visits all that is directly in one folder. `prefix` is its path with "/" behind, or "".
+absl::Status LookInto(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
+                      absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
   const std::unique_ptr<DIR, DirCloser> dir(fdopendir(folder.get()));
   if (dir == nullptr) {
     return PosixError(errno, absl::StrCat("list ", prefix));
@@ -192,20 +195,29 @@ absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& pr
                       .name = entry->d_name,
                       .path = absl::StrCat(prefix, entry->d_name)};
     // What is gone meanwhile was removed by somebody who may.
-    if (fstatat(file.folder_fd, file.name, &file.facts, AT_SYMLINK_NOFOLLOW) != 0) {
-      continue;
-    }
-    if (S_ISREG(file.facts.st_mode)) {
+    if (fstatat(file.folder_fd, file.name, &file.facts, AT_SYMLINK_NOFOLLOW) == 0) {
       RETURN_IF_ERROR(visit(file));
-    } else if (S_ISDIR(file.facts.st_mode) && CheckKey(file.path).ok()) {
-      absl::StatusOr<UniqueFd> inner = OpenFolder(file.folder_fd, entry->d_name);
-      if (absl::IsNotFound(inner.status())) {
-        continue;
-      }
-      RETURN_IF_ERROR(inner.status());
-      RETURN_IF_ERROR(Walk(ctx, *std::move(inner), absl::StrCat(file.path, "/"), visit));
     }
   }
+}
+
+// Visits every regular file below one folder.
+absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
+                  absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
+  return LookInto(ctx, std::move(folder), prefix, [&](const FoundFile& file) -> absl::Status {
+    if (S_ISREG(file.facts.st_mode)) {
+      return visit(file);
+    }
+    if (!file.IsFolder()) {
+      return absl::OkStatus();
+    }
+    absl::StatusOr<UniqueFd> inner = OpenFolder(file.folder_fd, file.name);
+    if (absl::IsNotFound(inner.status())) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(inner.status());
+    return Walk(ctx, *std::move(inner), absl::StrCat(file.path, "/"), visit);
+  });
 }
 
 absl::Time ModifiedAt(const struct stat& facts) { return absl::TimeFromTimespec(facts.st_mtim); }
@@ -338,8 +350,9 @@ absl::StatusOr<ObjectInfo> FileObjectStore::Stat(const CallContext& ctx, const s
   return ObjectInfo{.key = key, .size_bytes = file.size_bytes};
 }
 
-absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                   absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+// Hands the folder that `prefix` names to `look`; where there is none, there is nothing to see.
+absl::Status FileObjectStore::InFolder(const CallContext& ctx, const std::string& prefix,
+                                       absl::FunctionRef<absl::Status(UniqueFd)> look) const {
   RETURN_IF_ERROR(CheckPrefix(prefix));
   RETURN_IF_ERROR(ctx.Check());
   absl::StatusOr<UniqueFd> folder =
@@ -348,9 +361,29 @@ absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& pr
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Annotate(folder.status(), absl::StrCat("list ", prefix)));
-  return Walk(ctx, *std::move(folder), prefix, [&](const FoundFile& file) {
-    return CheckKey(file.path).ok() ? sink({.key = file.path, .size_bytes = file.facts.st_size})
-                                    : absl::OkStatus();
+  return look(*std::move(folder));
+}
+
+absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& prefix,
+                                   absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return InFolder(ctx, prefix, [&](UniqueFd folder) {
+    return Walk(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
+      return file.IsObject() ? sink({.key = file.path, .size_bytes = file.facts.st_size})
+                             : absl::OkStatus();
+    });
+  });
+}
+
+absl::Status FileObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
+                                         absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return InFolder(ctx, prefix, [&](UniqueFd folder) {
+    return LookInto(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
+      if (file.IsFolder()) {
+        return sink({.key = absl::StrCat(file.path, "/"), .size_bytes = 0});
+      }
+      return file.IsObject() ? sink({.key = file.path, .size_bytes = file.facts.st_size})
+                             : absl::OkStatus();
+    });
   });
 }
 

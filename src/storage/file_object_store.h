@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "base/unique_fd.h"
 #include "storage/object_store.h"
 
 namespace csidelta::storage {
@@ -38,6 +39,8 @@ class FileObjectStore : public ObjectStore {
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx, absl::Duration age_min) override;
   std::string Describe() const override { return root_; }
@@ -46,6 +49,8 @@ class FileObjectStore : public ObjectStore {
   bool IsDurable(const std::string& folder) const;
   void SetDurable(const std::string& folder, bool is_durable);
   absl::Status EnsureFolder(const std::string& folder);
+  absl::Status InFolder(const CallContext& ctx, const std::string& prefix,
+                        absl::FunctionRef<absl::Status(UniqueFd)> look) const;
   std::string UnfinishedName(const std::string& name);
 
   const std::string root_;

@@ -113,6 +113,13 @@ absl::Status LimitedObjectStore::List(const CallContext& ctx, const std::string&
   return inner_.List(ctx, prefix, sink);
 }
 
+absl::Status LimitedObjectStore::ListFolder(
+    const CallContext& ctx, const std::string& prefix,
+    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  RETURN_IF_ERROR(requests_.Take(ctx));
+  return inner_.ListFolder(ctx, prefix, sink);
+}
+
 absl::Status LimitedObjectStore::Delete(const CallContext& ctx, const std::string& key) {
   RETURN_IF_ERROR(TakeSlot(ctx));
   const Slot slot(*this);

@@ -38,6 +38,8 @@ class LimitedObjectStore : public ObjectStore {
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx, absl::Duration age_min) override;
   std::string Describe() const override { return inner_.Describe(); }

@@ -52,6 +52,12 @@ absl::Status MeteredObjectStore::List(const CallContext& ctx, const std::string&
   return Count(&StoreUsage::list_requests, inner_.List(ctx, prefix, sink));
 }
 
+absl::Status MeteredObjectStore::ListFolder(
+    const CallContext& ctx, const std::string& prefix,
+    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return Count(&StoreUsage::list_requests, inner_.ListFolder(ctx, prefix, sink));
+}
+
 absl::Status MeteredObjectStore::Delete(const CallContext& ctx, const std::string& key) {
   return Count(&StoreUsage::delete_requests, inner_.Delete(ctx, key));
 }

@@ -71,6 +71,13 @@ class ObjectStore {
   virtual absl::Status List(const CallContext& ctx, const std::string& prefix,
                             absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) = 0;
 
+  // What lies directly below `prefix` ("" or ending in "/"), in no order: objects, and folders,
+  // which are the prefixes ending in "/" that keys go on behind, with a size of 0. Costs what it
+  // shows, not what lies deeper. A folder may show in which there is no object. Errors of `sink` as
+  // above.
+  virtual absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                                  absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) = 0;
+
   // OK also when there is no such object.
   virtual absl::Status Delete(const CallContext& ctx, const std::string& key) = 0;
 

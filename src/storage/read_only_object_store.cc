@@ -36,6 +36,12 @@ absl::Status ReadOnlyObjectStore::List(const CallContext& ctx, const std::string
   return inner_.List(ctx, prefix, sink);
 }
 
+absl::Status ReadOnlyObjectStore::ListFolder(
+    const CallContext& ctx, const std::string& prefix,
+    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return inner_.ListFolder(ctx, prefix, sink);
+}
+
 absl::Status ReadOnlyObjectStore::Delete(const CallContext&, const std::string& key) {
   return Refuse("delete", key);
 }

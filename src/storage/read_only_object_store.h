@@ -20,6 +20,8 @@ class ReadOnlyObjectStore : public ObjectStore {
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   std::string Describe() const override { return inner_.Describe(); }
 

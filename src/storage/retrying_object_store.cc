@@ -107,21 +107,38 @@ absl::StatusOr<ObjectInfo> RetryingObjectStore::Stat(const CallContext& ctx,
   return object;
 }
 
-absl::Status RetryingObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                       absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+absl::Status RetryingObjectStore::PassOnOnce(
+    const CallContext& ctx, absl::FunctionRef<absl::Status(const ObjectInfo&)> sink,
+    absl::FunctionRef<absl::Status(const CallContext&,
+                                   absl::FunctionRef<absl::Status(const ObjectInfo&)>)>
+        list) {
   absl::flat_hash_set<Fingerprint> passed_on;
   absl::Status refused;  // What `sink` said; not ours to repeat.
   const absl::Status status = Insist(ctx, [&](const CallContext& limited) {
-    const absl::Status listed =
-        inner_.List(limited, prefix, [&](const ObjectInfo& object) -> absl::Status {
-          if (passed_on.insert(FingerprintOf(object.key)).second) {
-            refused = sink(object);
-          }
-          return refused;
-        });
+    const absl::Status listed = list(limited, [&](const ObjectInfo& object) -> absl::Status {
+      if (passed_on.insert(FingerprintOf(object.key)).second) {
+        refused = sink(object);
+      }
+      return refused;
+    });
     return refused.ok() ? listed : absl::OkStatus();
   });
   return refused.ok() ? status : refused;
+}
+
+absl::Status RetryingObjectStore::List(const CallContext& ctx, const std::string& prefix,
+                                       absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return PassOnOnce(ctx, sink, [&](const CallContext& limited, auto once) {
+    return inner_.List(limited, prefix, once);
+  });
+}
+
+absl::Status RetryingObjectStore::ListFolder(
+    const CallContext& ctx, const std::string& prefix,
+    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return PassOnOnce(ctx, sink, [&](const CallContext& limited, auto once) {
+    return inner_.ListFolder(limited, prefix, once);
+  });
 }
 
 absl::Status RetryingObjectStore::Delete(const CallContext& ctx, const std::string& key) {

@@ -44,6 +44,8 @@ class RetryingObjectStore : public ObjectStore {
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx, absl::Duration age_min) override;
   std::string Describe() const override { return inner_.Describe(); }
@@ -52,6 +54,13 @@ class RetryingObjectStore : public ObjectStore {
   absl::Status Insist(const CallContext& ctx,
                       absl::FunctionRef<absl::Status(const CallContext&)> attempt,
                       absl::FunctionRef<bool(const absl::Status&)> may_heal = MayHeal);
+
+  // Either listing: `list` begins anew with each attempt.
+  absl::Status PassOnOnce(
+      const CallContext& ctx, absl::FunctionRef<absl::Status(const ObjectInfo&)> sink,
+      absl::FunctionRef<absl::Status(const CallContext&,
+                                     absl::FunctionRef<absl::Status(const ObjectInfo&)>)>
+          list);
 
   ObjectStore& inner_;
   const RetryOptions options_;

@@ -91,19 +91,37 @@ absl::Status CheckRange(const net::HttpResponse& response, const std::string& ke
   return absl::DataLossError(absl::StrCat("get ", key, ": the answer is another range"));
 }
 
-// Hands the objects of one page to `sink`; what has no key of ours is passed over. `root` is what
-// stands before every key in the bucket.
-absl::Status PassOn(const std::vector<ListedObject>& objects, absl::string_view root,
-                    absl::string_view prefix,
+// A listing, as it is asked for and passed on.
+struct Listing {
+  absl::string_view root;  // what stands before every key in the bucket
+  absl::string_view prefix;
+  bool is_deep = true;  // Else only what lies directly below the prefix.
+};
+
+// Hands what one page shows to `sink`; what has no key of ours is passed over.
+absl::Status PassOn(const ListPage& page, const Listing& listing,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
-  for (const ListedObject& listed : objects) {
-    absl::string_view key = listed.key;
-    if (!absl::ConsumePrefix(&key, root) || !absl::StartsWith(key, prefix)) {
-      return absl::DataLossError(
-          absl::StrCat("list ", prefix, ": the server names objects from elsewhere"));
+  const std::string what = absl::StrCat("list ", listing.prefix);
+  const auto key_of = [&](absl::string_view key) -> absl::StatusOr<absl::string_view> {
+    if (!absl::ConsumePrefix(&key, listing.root) || !absl::StartsWith(key, listing.prefix)) {
+      return absl::DataLossError(absl::StrCat(what, ": the server names objects from elsewhere"));
+    }
+    return key;
+  };
+  for (const ListedObject& listed : page.objects) {
+    ASSIGN_OR_RETURN(const absl::string_view key, key_of(listed.key));
+    if (!listing.is_deep && absl::StrContains(key.substr(listing.prefix.size()), "/")) {
+      return absl::DataLossError(absl::StrCat(what, ": the server does not heed the delimiter"));
     }
     if (CheckKey(key).ok()) {
       RETURN_IF_ERROR(sink({.key = std::string(key), .size_bytes = listed.size_bytes}));
+    }
+  }
+  for (const std::string& listed : page.folders) {
+    ASSIGN_OR_RETURN(const absl::string_view folder, key_of(listed));
+    absl::string_view segment = folder.substr(listing.prefix.size());
+    if (absl::ConsumeSuffix(&segment, "/") && IsKeySegment(segment) && CheckPrefix(folder).ok()) {
+      RETURN_IF_ERROR(sink({.key = std::string(folder), .size_bytes = 0}));
     }
   }
   return absl::OkStatus();
@@ -348,10 +366,22 @@ absl::StatusOr<ObjectInfo> S3ObjectStore::Stat(const CallContext& ctx, const std
 
 absl::Status S3ObjectStore::List(const CallContext& ctx, const std::string& prefix,
                                  absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return ListPages(ctx, prefix, /*is_deep=*/true, sink);
+}
+
+absl::Status S3ObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
+                                       absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return ListPages(ctx, prefix, /*is_deep=*/false, sink);
+}
+
+absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string& prefix,
+                                      bool is_deep,
+                                      absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
   const std::string what = absl::StrCat("list ", prefix);
   const std::string base =
-      absl::StrCat("encoding-type=url&list-type=2&max-keys=", options_.page_objects_max,
+      absl::StrCat(is_deep ? "" : "delimiter=%2F&",
+                   "encoding-type=url&list-type=2&max-keys=", options_.page_objects_max,
                    "&prefix=", net::PercentEncode(absl::StrCat(options_.prefix, prefix)));
   std::string token;
   int64_t empty_pages = 0;
@@ -370,11 +400,13 @@ absl::Status S3ObjectStore::List(const CallContext& ctx, const std::string& pref
     if (!page.ok()) {
       return absl::DataLossError(absl::StrCat(what, ": ", page.status().message()));
     }
-    RETURN_IF_ERROR(PassOn(page->objects, options_.prefix, prefix, sink));
+    RETURN_IF_ERROR(
+        PassOn(*page, {.root = options_.prefix, .prefix = prefix, .is_deep = is_deep}, sink));
     if (page->next_token.empty()) {
       return absl::OkStatus();
     }
-    empty_pages = page->objects.empty() ? empty_pages + 1 : 0;
+    const bool is_empty = page->objects.empty() && page->folders.empty();
+    empty_pages = is_empty ? empty_pages + 1 : 0;
     if (page->next_token == token || empty_pages > kEmptyPagesMax) {
       break;
     }

@@ -66,6 +66,8 @@ class S3ObjectStore : public ObjectStore {
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   std::string Describe() const override;
 
@@ -82,6 +84,8 @@ class S3ObjectStore : public ObjectStore {
     int64_t answer_bytes_max = 0;
   };
 
+  absl::Status ListPages(const CallContext& ctx, const std::string& prefix, bool is_deep,
+                         absl::FunctionRef<absl::Status(const ObjectInfo&)> sink);
   net::HttpRequest Sign(const Call& call, const Credentials& credentials, absl::Time time) const;
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call);
   bool Correct(const CallContext& ctx, const net::HttpResponse& response);

@@ -124,6 +124,8 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
       }
     } else if (path == "ListBucketResult/Contents") {
       page.objects.push_back(std::exchange(object, {}));
+    } else if (path == "ListBucketResult/CommonPrefixes/Prefix") {
+      page.folders.push_back(std::move(text));
     } else if (path == "ListBucketResult/IsTruncated") {
       is_truncated = text == "true";
     } else if (path == "ListBucketResult/NextContinuationToken") {
@@ -146,6 +148,9 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
   }
   for (ListedObject& listed : page.objects) {
     listed.key = is_encoded ? DecodeKey(listed.key) : std::move(listed.key);
+  }
+  for (std::string& folder : page.folders) {
+    folder = is_encoded ? DecodeKey(folder) : std::move(folder);
   }
   return page;
 }

@@ -26,7 +26,8 @@ struct ListedObject {
 
 struct ListPage {
   std::vector<ListedObject> objects;
-  std::string next_token;  // "": this is the last page
+  std::vector<std::string> folders;  // decoded, with "/" behind; of a listing with a delimiter
+  std::string next_token;            // "": this is the last page
 };
 
 // A ListBucketResult of version 2. A page that is truncated, but does not say where to go on, is an

@@ -67,6 +67,11 @@ class Unfinished : public storage::OpenedStore, public storage::ObjectStore {
                     absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override {
     return inner().List(ctx, prefix, sink);
   }
+  absl::Status ListFolder(
+      const CallContext& ctx, const std::string& prefix,
+      absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override {
+    return inner().ListFolder(ctx, prefix, sink);
+  }
   absl::Status Delete(const CallContext& ctx, const std::string& key) override {
     return inner().Delete(ctx, key);
   }

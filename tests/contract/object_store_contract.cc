@@ -55,6 +55,18 @@ std::map<std::string, int64_t> ObjectStoreContract::MustList(const std::string& 
   return found;
 }
 
+std::map<std::string, int64_t> ObjectStoreContract::MustListFolder(const std::string& prefix) {
+  std::map<std::string, int64_t> found;
+  EXPECT_THAT(store_.ListFolder(ctx_, prefix,
+                                [&](const ObjectInfo& object) {
+                                  EXPECT_TRUE(found.emplace(object.key, object.size_bytes).second)
+                                      << object.key;
+                                  return absl::OkStatus();
+                                }),
+              IsOk());
+  return found;
+}
+
 TEST_P(ObjectStoreContract, WhatWasPutIsThere) {
   MustPut("data/ab/one", "some bytes");
   EXPECT_THAT(store_.Get(ctx_, "data/ab/one", 10), IsOkAndHolds("some bytes"));
@@ -201,6 +213,9 @@ TEST_P(ObjectStoreContract, RefusesPrefixesThatLeadAstray) {
   for (const char* prefix : {"/", "a", "../", "a/../", "a//", "./"}) {
     EXPECT_THAT(store_.List(ctx_, prefix, ignore), StatusIs(absl::StatusCode::kInvalidArgument))
         << prefix;
+    EXPECT_THAT(store_.ListFolder(ctx_, prefix, ignore),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << prefix;
   }
 }
 
@@ -236,6 +251,34 @@ TEST_P(ObjectStoreContract, ListsMoreThanOnePage) {
   EXPECT_EQ(MustList("data/"), expected);
 }
 
+TEST_P(ObjectStoreContract, AFolderShowsWhatLiesDirectlyInIt) {
+  MustPut("config", "c");
+  MustPut("data/00/a", "12");
+  MustPut("data/00/b", "12");
+  MustPut("data/01/b", "123");
+  MustPut("data/readme", "1234");
+  MustPut("database", "1");
+  EXPECT_THAT(MustListFolder(""),
+              ElementsAre(Pair("config", 1), Pair("data/", 0), Pair("database", 1)));
+  EXPECT_THAT(MustListFolder("data/"),
+              ElementsAre(Pair("data/00/", 0), Pair("data/01/", 0), Pair("data/readme", 4)));
+  EXPECT_THAT(MustListFolder("data/01/"), ElementsAre(Pair("data/01/b", 3)));
+  EXPECT_THAT(MustListFolder("snapshots/"), IsEmpty());
+  EXPECT_THAT(MustListFolder("config/"), IsEmpty());
+}
+
+TEST_P(ObjectStoreContract, AFolderShowsMoreThanOnePage) {
+  std::map<std::string, int64_t> expected;
+  for (int i = 0; i < 12; ++i) {
+    MustPut(absl::StrCat("a/", i, "/x"), "1");
+    MustPut(absl::StrCat("a/", i, "/y"), "1");
+    MustPut(absl::StrCat("a/", i, "0"), "1");
+    expected[absl::StrCat("a/", i, "/")] = 0;
+    expected[absl::StrCat("a/", i, "0")] = 1;
+  }
+  EXPECT_EQ(MustListFolder("a/"), expected);
+}
+
 TEST_P(ObjectStoreContract, TheSinkEndsAListing) {
   MustPut("a", "x");
   MustPut("b", "x");
@@ -247,6 +290,13 @@ TEST_P(ObjectStoreContract, TheSinkEndsAListing) {
                           }),
               StatusIs(absl::StatusCode::kUnavailable, "enough"));
   EXPECT_EQ(seen, 1);
+  EXPECT_THAT(store_.ListFolder(ctx_, "",
+                                [&](const ObjectInfo&) {
+                                  ++seen;
+                                  return absl::UnavailableError("enough");
+                                }),
+              StatusIs(absl::StatusCode::kUnavailable, "enough"));
+  EXPECT_EQ(seen, 2);
 }
 
 TEST_P(ObjectStoreContract, TheSinkMayCallTheStore) {
@@ -343,6 +393,7 @@ TEST_P(ObjectStoreContract, DoesNothingWhenStoppedOrTooLate) {
     EXPECT_THAT(store_.GetRange(ctx, "there", {0, 1}), StatusIs(code));
     EXPECT_THAT(store_.Stat(ctx, "there"), StatusIs(code));
     EXPECT_THAT(store_.List(ctx, "", ignore), StatusIs(code));
+    EXPECT_THAT(store_.ListFolder(ctx, "", ignore), StatusIs(code));
     EXPECT_THAT(store_.Delete(ctx, "there"), StatusIs(code));
   }
   EXPECT_THAT(MustList(""), ElementsAre(Pair("there", 1)));

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "storage/credentials.h"
 #include "storage/file_object_store.h"
+#include "storage/folder_object_store.h"
 #include "storage/limited_object_store.h"
 #include "storage/location.h"
 #include "storage/metered_object_store.h"
@@ -64,6 +65,21 @@ class DecoratedSubject : public ObjectStoreSubject {
                                         .requests_per_second = 1'000'000,
                                         .requests_in_flight_max = 2}};
   storage::RetryingObjectStore retrying_{limited_, {}, Random::Real(), meter_};
+};
+
+// A folder of a fake, with strangers beside it.
+class FolderSubject : public ObjectStoreSubject {
+ public:
+  FolderSubject() {
+    for (const char* key : {"config", "some/config", "some/folders/config", "some/folder"}) {
+      fake_.SetObject(key, "not ours");
+    }
+  }
+  storage::ObjectStore& store() override { return folder_; }
+
+ private:
+  support::FakeObjectStore fake_;
+  storage::FolderObjectStore folder_{fake_, "some/folder/"};
 };
 
 struct S3Case {
@@ -148,6 +164,7 @@ std::vector<ObjectStoreCase> Cases() {
   std::vector<ObjectStoreCase> cases = {
       {"Fake", [] { return std::make_unique<FakeSubject>(); }},
       {"File", [] { return std::make_unique<FileSubject>(); }},
+      {"Folder", [] { return std::make_unique<FolderSubject>(); }},
       {"Decorated", [] { return std::make_unique<DecoratedSubject>(); }},
       MakeS3Case("S3Path", {}),
       MakeS3Case("S3VirtualHost", {.path_style = false, .tls = true}),

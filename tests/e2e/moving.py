@@ -252,6 +252,15 @@ def exported_keys(bed, ring):
     return ring
 
 
+def stored_groups(bed, ring, *names):
+    """The volume groups in the default location's bucket, as our own program finds them with exported keys alone."""
+    location = bed.api.get("backupstoragelocations", "default", bed.namespace)["spec"]
+    folder = f"s3:{location['config']['s3Url']}/{location['objectStorage']['bucket']}/plugins/csi-delta"
+    done = bed.run(["/usr/bin/env", f"AWS_ACCESS_KEY_ID={objects.ACCESS_KEY}", f"AWS_SECRET_ACCESS_KEY={objects.SECRET_KEY}",
+                    components.program_path(), "snapshots", "--group", *names, "--json", "--keyring-file", ring, "--repo", folder])
+    return json.loads(done.stdout)
+
+
 def counted(bed):
     """How much there is of all that a move makes, in cluster, driver and kernel: compare before and after.
 

@@ -70,7 +70,7 @@ def reasons(uploads):
     return {claim: (moving.mode(upload), moving.reason(upload)) for claim, upload in uploads.items()}
 
 
-def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, workspace):
+def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, workspace, tmp_path):
     bed = database.bed
     calls = bed.driver.calls("CreateVolumeGroupSnapshot")["finished"]
     _, uploads = database.back_up("first")
@@ -88,6 +88,11 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
     assert len(cuts) == 1
     for plural in ("volumegroupsnapshots", "volumesnapshots"):
         assert not bed.api.list(plural, database.app)
+    groups = moving.stored_groups(bed, moving.exported_keys(bed, tmp_path / "ring"), f"{database.app}/db")
+    assert [(group["state"], group["members_present"]) for group in groups] == [("complete", len(CLAIMS))] * 3
+    assert len({group["cut_at"] for group in groups}) == len({group["volume_group_snapshot"] for group in groups}) == 3
+    newest = {member["claim"]: member["id"] for member in groups[-1]["snapshots"]}
+    assert newest == {f"/{database.app}/{claim}": upload["status"]["snapshotID"].split("/")[5] for claim, upload in uploads.items()}
 
     namespace = workspace.name("copy")
     workspace.expect_namespace(bed, namespace)
@@ -99,7 +104,7 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
     assert stamps.spread(paths) <= 1, [stamps.read(path) for path in paths]
 
 
-def test_a_member_that_falls_behind_loses_its_base_with_the_group(database):
+def test_a_member_that_falls_behind_loses_its_base_with_the_group(database, tmp_path):
     bed = database.bed
     database.back_up("first")
     database.await_groups(1)
@@ -122,3 +127,6 @@ def test_a_member_that_falls_behind_loses_its_base_with_the_group(database):
                                 "wal": ("incremental", "")}
     database.await_groups(1)
     assert len(bed.driver.snapshots()) == len(CLAIMS)
+    groups = moving.stored_groups(bed, moving.exported_keys(bed, tmp_path / "ring"), f"{database.app}/db")
+    assert [group["state"] for group in groups] == ["complete", "incomplete", "complete"]
+    assert {member["claim"] for member in groups[1]["snapshots"]} == {f"/{database.app}/data", f"/{database.app}/wal"}

@@ -40,6 +40,11 @@ PROVEN_BY = {
         "Velero is killed": "64i",
         "the backup is deleted": "64h",
     },
+    "Which groups can be restored": {
+        "`complete`": "67a",
+        "`incomplete`": "67b 67k",
+        "`unknown`": "67d",
+    },
     "What stock Velero does, what the KEP promises, what ours does": {
         "API version": "65r 63b",
         "members are told by": "61o",

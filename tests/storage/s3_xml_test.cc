@@ -13,6 +13,7 @@ namespace {
 
 using support::IsOk;
 using support::StatusIs;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -51,6 +52,22 @@ TEST(S3XmlTest, ReadsPagesOfOtherServers) {
   EXPECT_EQ(page->objects[0].key, "a%20b");
   EXPECT_THAT(page->next_token, IsEmpty());
   EXPECT_THAT(ParseListPage("<ListBucketResult/>")->objects, IsEmpty());
+}
+
+TEST(S3XmlTest, ReadsFolders) {
+  const std::string folders =
+      "<CommonPrefixes><Prefix>a%2Bb/</Prefix></CommonPrefixes>"
+      "<CommonPrefixes><Prefix>c+d/</Prefix></CommonPrefixes>";
+  const auto encoded = ParseListPage(
+      absl::StrCat("<ListBucketResult><EncodingType>url</EncodingType><Prefix>x/</Prefix>", folders,
+                   "</ListBucketResult>"));
+  ASSERT_THAT(encoded, IsOk());
+  EXPECT_THAT(encoded->folders, ElementsAre("a+b/", "c d/"));
+  EXPECT_THAT(encoded->objects, IsEmpty());
+  const auto plain =
+      ParseListPage(absl::StrCat("<ListBucketResult>", folders, "</ListBucketResult>"));
+  ASSERT_THAT(plain, IsOk());
+  EXPECT_THAT(plain->folders, ElementsAre("a%2Bb/", "c+d/"));
 }
 
 TEST(S3XmlTest, RefusesWhatIsNoPage) {

@@ -157,6 +157,16 @@ absl::StatusOr<ObjectInfo> FakeObjectStore::Stat(const CallContext& ctx, const s
 
 absl::Status FakeObjectStore::List(const CallContext& ctx, const std::string& prefix,
                                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return Show(ctx, prefix, /*is_deep=*/true, sink);
+}
+
+absl::Status FakeObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
+                                         absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+  return Show(ctx, prefix, /*is_deep=*/false, sink);
+}
+
+absl::Status FakeObjectStore::Show(const CallContext& ctx, const std::string& prefix, bool is_deep,
+                                   absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
   RETURN_IF_ERROR(storage::CheckPrefix(prefix));
   Verdict verdict;
   std::vector<ObjectInfo> found;
@@ -164,8 +174,15 @@ absl::Status FakeObjectStore::List(const CallContext& ctx, const std::string& pr
     std::scoped_lock lock(mutex_);
     verdict = Enter(ctx, StoreOperation::kList, prefix);
     for (const auto& [key, bytes] : objects_) {
-      if (verdict.takes_effect && absl::StartsWith(key, prefix)) {
+      if (!verdict.takes_effect || !absl::StartsWith(key, prefix)) {
+        continue;
+      }
+      const auto slash = is_deep ? std::string::npos : key.find('/', prefix.size());
+      if (slash == std::string::npos) {
         found.push_back({.key = key, .size_bytes = std::ssize(bytes)});
+      } else if (const std::string folder = key.substr(0, slash + 1);
+                 found.empty() || found.back().key != folder) {
+        found.push_back({.key = folder, .size_bytes = 0});
       }
     }
   }

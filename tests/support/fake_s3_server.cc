@@ -324,20 +324,31 @@ void FakeS3Server::Get(const ServedRequest& request, const std::string& key,
            connection);
 }
 
-// The continuation token is the last key of the page before.
+// The continuation token is the last key, or folder, of the page before.
 void FakeS3Server::List(const Target& target, ServedConnection& connection) {
   const auto get = [&](const char* name) {
     const auto found = target.query.find(name);
     return found == target.query.end() ? std::string() : found->second;
   };
   const std::string prefix = get("prefix");
+  const std::string token = get("continuation-token");
+  const auto written = [&](const std::string& key) {
+    return get("encoding-type") == "url" ? net::PercentEncode(key) : EscapeXml(key);
+  };
   std::string entries;
   std::string last;
   std::size_t count = 0;
   bool is_truncated = false;
-  for (auto object = objects_.upper_bound(get("continuation-token")); object != objects_.end();
-       ++object) {
+  for (auto object = objects_.upper_bound(token); object != objects_.end(); ++object) {
     if (!absl::StartsWith(object->first, prefix)) {
+      continue;
+    }
+    const auto slash = get("delimiter").empty()
+                           ? std::string::npos
+                           : object->first.find(get("delimiter"), prefix.size());
+    const bool is_folder = slash != std::string::npos;
+    const std::string name = is_folder ? object->first.substr(0, slash + 1) : object->first;
+    if (is_folder && (name == last || name == token)) {
       continue;
     }
     if (count == options_.page_objects_max) {
@@ -345,11 +356,13 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
       break;
     }
     ++count;
-    last = object->first;
-    const std::string key =
-        get("encoding-type") == "url" ? net::PercentEncode(last) : EscapeXml(last);
-    absl::StrAppend(&entries, "<Contents><Key>", key, "</Key><Size>", object->second.size(),
-                    "</Size><StorageClass>STANDARD</StorageClass></Contents>");
+    last = name;
+    absl::StrAppend(
+        &entries,
+        is_folder
+            ? absl::StrCat("<CommonPrefixes><Prefix>", written(name), "</Prefix></CommonPrefixes>")
+            : absl::StrCat("<Contents><Key>", written(name), "</Key><Size>", object->second.size(),
+                           "</Size><StorageClass>STANDARD</StorageClass></Contents>"));
   }
   SendBody(
       200,
