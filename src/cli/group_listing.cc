@@ -161,7 +161,7 @@ absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& sessi
   if (folders.empty() && reader.unseen().empty()) {
     return repository::AsNoRepository(absl::NotFoundError(absl::StrCat(
         "there is no repository in ", place->Describe(), ", nor up to ", kRepositoryDepthMax,
-        " folders below; give .../plugins/csi-delta of a location, or a folder in it")));
+        " folders below it, as in and below plugins/csi-delta of a location")));
   }
   RETURN_IF_ERROR(repository::ParallelFor(folders.size(), kRepositoriesAtOnce,
                                           [&](std::size_t i) { return reader.Read(folders[i]); }));

@@ -16,6 +16,8 @@ namespace csidelta::cli {
 // puts there.
 inline constexpr int kRepositoryDepthMax = 3;
 
+inline constexpr int64_t kGroupMemoryMax = int64_t{256} << 20;
+
 struct GroupListing {
   std::vector<std::string> names = {};  // of the groups; none: all
   SnapshotFilter filter = {};           // A group is shown whole that has one member which matches.
@@ -28,7 +30,5 @@ struct GroupListing {
 // is of groups in memory, kGroupMemoryMax at most (RESOURCE_EXHAUSTED).
 absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& session,
                                           const GroupListing& listing);
-
-inline constexpr int64_t kGroupMemoryMax = int64_t{256} << 20;
 
 }  // namespace csidelta::cli

@@ -257,7 +257,9 @@ def stored_groups(bed, ring, *names):
     location = bed.api.get("backupstoragelocations", "default", bed.namespace)["spec"]
     folder = f"s3:{location['config']['s3Url']}/{location['objectStorage']['bucket']}/plugins/csi-delta"
     done = bed.run(["/usr/bin/env", f"AWS_ACCESS_KEY_ID={objects.ACCESS_KEY}", f"AWS_SECRET_ACCESS_KEY={objects.SECRET_KEY}",
-                    components.program_path(), "snapshots", "--group", *names, "--json", "--keyring-file", ring, "--repo", folder])
+                    components.program_path(), "snapshots", "--group", *names, "--json", "--keyring-file", ring, "--repo", folder],
+                   check=False)
+    assert done.returncode in (0, 3), done.stderr  # Other tests may have left a repository that does not open.
     return json.loads(done.stdout)
 
 
