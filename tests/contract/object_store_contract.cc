@@ -272,9 +272,9 @@ TEST_P(ObjectStoreContract, AFolderShowsMoreThanOnePage) {
   for (int i = 0; i < 12; ++i) {
     MustPut(absl::StrCat("a/", i, "/x"), "1");
     MustPut(absl::StrCat("a/", i, "/y"), "1");
-    MustPut(absl::StrCat("a/", i, "0"), "1");
+    MustPut(absl::StrCat("a/", i, "-file"), "1");
     expected[absl::StrCat("a/", i, "/")] = 0;
-    expected[absl::StrCat("a/", i, "0")] = 1;
+    expected[absl::StrCat("a/", i, "-file")] = 1;
   }
   EXPECT_EQ(MustListFolder("a/"), expected);
 }
