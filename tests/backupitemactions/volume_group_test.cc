@@ -120,6 +120,7 @@ TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
     const Result result = Execute(i);
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
+    ASSERT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), SizeIs(1));
     const std::string snapshot =
         csi::Annotation(*result->item, velero::kVolumeSnapshotNameAnnotation);
     EXPECT_THAT(csi::Label(*result->item, velero::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
