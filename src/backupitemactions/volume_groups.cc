@@ -9,6 +9,7 @@
 #include "backupitemactions/item_results.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/insist.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_types.h"
@@ -22,6 +23,8 @@ namespace {
 using velero::VolumeDecision;
 
 constexpr char kGroupCutReason[] = "VolumeGroupCut";
+// On a VolumeGroupSnapshot that Velero was told to save: it asks for that once.
+constexpr char kHandedOverAnnotation[] = "velero.io/csi-delta-handed-over";
 
 GroupOutcome Alone(std::string reason) {
   GroupOutcome outcome;
@@ -120,10 +123,29 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
             formed_now = true;
             return Form(ctx, backup, claim, decision, decide);
           }));
-  if (!formed_now && !to_be_moved && !outcome->taken.group.is_null()) {
+  if (!formed_now && !to_be_moved && outcome->failed.ok() && !outcome->taken.group.is_null()) {
     RETURN_IF_ERROR(StillThere(ctx, outcome->taken.group));
   }
   return outcome;
+}
+
+absl::Status VolumeGroups::HandOver(const CallContext& ctx, const Json& group) {
+  if (csi::GroupEnteredArchive(group)) {
+    return absl::OkStatus();
+  }
+  const k8s::ObjectKey key = csi::GroupSnapshotKey(group);
+  if (!csi::Annotation(group, kHandedOverAnnotation).empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "VolumeGroupSnapshot ", key.namespace_name, "/", key.name,
+        " is not in the backup: the plugin ended while it was saved; back up again, which removes "
+        "this one"));
+  }
+  const Json annotations = {{kHandedOverAnnotation, "true"}};
+  return csi::Insist(ctx, [&] {
+    return env_.api
+        .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}}, "")
+        .status();
+  });
 }
 
 absl::Status VolumeGroups::StillThere(const CallContext& ctx, const Json& group) {
@@ -245,6 +267,7 @@ absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
     SayTaken(claim, outcome.taken, ctx.clock->Now() - begun_at);
     EmitTaken(ctx, env_.api, outcome.taken);
     if (!to_be_moved) {
+      outcome.failed = HandOver(ctx, outcome.taken.group);
       return outcome;
     }
     auto members_alone = csi::HandOverGroup(ctx, env_, request, outcome.taken);

@@ -70,6 +70,9 @@ class VolumeGroups {
                                          const csi::GroupKinds& kinds,
                                          const std::string& class_name, bool to_be_moved);
 
+  // Notes that Velero is told to save the group. FAILED_PRECONDITION where it was told before, by a
+  // process that ended, and the group did not enter the archive: it is not asked for again.
+  absl::Status HandOver(const CallContext& ctx, const Json& group);
   absl::Status StillThere(const CallContext& ctx, const Json& group);
 
   csi::Environment env_;

@@ -4,14 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/backup_facts.h"
 #include "backupitemactions/item_results.h"
 #include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/group_types.h"
 #include "csi/insist.h"
-#include "csi/once_map.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
@@ -62,7 +59,7 @@ void DropUnknownSize(Json& snapshot) {
 
 class VolumeSnapshotAction : public velero::BackupItemAction {
  public:
-  explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env), facts_(env) {}
+  explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
 
   velero::ResourceSelector AppliesTo() const override {
     return {.included_namespaces = {},
@@ -81,15 +78,11 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
     if (backup.Finalizing()) {
       return Finalize(ctx, item, backup);
     }
-    const bool ours = csi::IsOurs(item, backup);
-    if (ours && !csi::MemberGroupName(item).empty()) {
-      RETURN_IF_ERROR(GroupEntered(ctx, item, backup));
-    }
     if (!csi::Annotation(item, velero::kVolumeSnapshotHandleAnnotation).empty() &&
         csi::Label(item, velero::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
       return Correct(item, backup);
     }
-    if (!ours) {
+    if (!csi::IsOurs(item, backup)) {
       return DescribeOthers(ctx, item);
     }
     absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
@@ -107,32 +100,6 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
                       const Json& backup_object) override;
 
  private:
-  // Velero saves a VolumeGroupSnapshot before its members, and once: where our action died over it,
-  // the archive has no group, and members without one would be swept with it.
-  absl::Status GroupEntered(const CallContext& ctx, const Json& member,
-                            const velero::Backup& backup) {
-    const std::string name = csi::MemberGroupName(member);
-    const std::string key = absl::StrCat(backup.uid, "/", csi::Namespace(member), "/", name);
-    return entered_groups_
-        .Get(ctx, key,
-             [&]() -> absl::StatusOr<bool> {
-               ASSIGN_OR_RETURN(const auto kinds, facts_.GroupKinds(ctx, backup));
-               ASSIGN_OR_RETURN(
-                   const Json group,
-                   env_.api.Get(ctx, {.type = csi::VolumeGroupSnapshotType(kinds->version),
-                                      .namespace_name = csi::Namespace(member),
-                                      .name = name}));
-               if (!csi::GroupEnteredArchive(group)) {
-                 return absl::FailedPreconditionError(absl::StrCat(
-                     "VolumeGroupSnapshot ", csi::Namespace(member), "/", name,
-                     " is not in the backup: the plugin ended while it was saved; back up again, "
-                     "which removes this one"));
-               }
-               return true;
-             })
-        .status();
-  }
-
   // Another action did the work already. Sets right what it says about the snapshot.
   velero::BackupItemResult Correct(const Json& item, const velero::Backup& backup) const {
     Json changed = item;
@@ -268,8 +235,6 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
   }
 
   csi::Environment env_;
-  BackupFacts facts_;
-  csi::OnceMap<bool> entered_groups_{64};  // by "<backup's uid>/<namespace>/<name>"
 };
 
 // What the content says about an operation under way.
