@@ -1,5 +1,6 @@
 """What a deleted backup brought into the bucket goes, and nothing else; the keys that opened it are the operator's."""
 
+import contextlib
 import json
 import signal
 
@@ -53,16 +54,19 @@ def locks(repository):
 
 def test_the_lock_of_a_worker_that_was_killed_holds_up_no_deletion(bed, workspace):
     app, kept, repository = moved_volume(bed, workspace)
-    with held_in_progress(bed, workspace, app) as (backup, name):
-        held = bed.wait_for(lambda: locks(repository), PHASE_SECONDS_MAX, "the worker's lock")
-        for process in workers(bed):
-            process.signal(signal.SIGKILL)
-        cancel(bed, name)
-        await_phase(bed, name, "Canceled")
-    assert set(held) <= set(locks(repository))
-    bed.delete_backup(kept)
-    await_deleted(bed, kept)
-    await_deleted(bed, backup)  # What the killed worker may have stored.
+    with contextlib.ExitStack() as namespaces:
+        with held_in_progress(bed, workspace, app) as (backup, name):
+            held = bed.wait_for(lambda: locks(repository), PHASE_SECONDS_MAX, "the worker's lock")
+            for process in workers(bed):
+                # While it is open, no worker gets a PID namespace of that number, in which it would see who is gone.
+                namespaces.enter_context(open(f"/proc/{process.pid}/ns/pid", "rb"))
+                process.signal(signal.SIGKILL)
+            cancel(bed, name)
+            await_phase(bed, name, "Canceled")
+        assert set(held) <= set(locks(repository))
+        bed.delete_backup(kept)
+        await_deleted(bed, kept)
+        await_deleted(bed, backup)  # What the killed worker may have stored.
     assert not locks(repository)
     await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
 
