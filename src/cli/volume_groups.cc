@@ -150,6 +150,7 @@ std::vector<VolumeGroup> SortIntoGroups(std::vector<GroupMember> members) {
     together[KeyOf(member)].push_back(std::move(member));
   }
   std::vector<VolumeGroup> groups;
+  groups.reserve(together.size());
   for (auto& [key, of_one] : together) {
     groups.push_back(MakeGroup(std::move(of_one)));
   }
