@@ -344,6 +344,17 @@ class PvcAction : public velero::BackupItemAction {
     return result;
   }
 
+  // Nothing where no group can have been handed over: the kinds are not there for us.
+  absl::StatusOr<std::optional<csi::TakenSnapshot>> GoOnHandingOver(
+      const CallContext& ctx, const velero::Backup& backup, const csi::SnapshotRequest& request) {
+    const auto kinds = facts_.GroupKinds(ctx, backup);
+    if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
+      return std::optional<csi::TakenSnapshot>();
+    }
+    RETURN_IF_ERROR(kinds.status());
+    return csi::GoOnHandingOver(ctx, env_, request, (*kinds)->version);
+  }
+
   // With the claim's group, where it has one; also by a call that was interrupted.
   absl::StatusOr<csi::TakenSnapshot> TakeToMove(const CallContext& ctx,
                                                 const velero::Backup& backup, const Json& item,
@@ -351,13 +362,16 @@ class PvcAction : public velero::BackupItemAction {
     if (VolumeGroups::GroupOf(backup, item).empty()) {
       return Take(ctx, backup, item, decision);
     }
-    ASSIGN_OR_RETURN(const std::optional<csi::TakenSnapshot> handed_over,
-                     csi::FindHandedOver(ctx, env_,
-                                         {.backup = backup,
-                                          .claim_namespace = csi::Namespace(item),
-                                          .claim_name = csi::Name(item),
-                                          .claim_uid = csi::Uid(item),
-                                          .class_name = ""}));
+    const csi::SnapshotRequest request{.backup = backup,
+                                       .claim_namespace = csi::Namespace(item),
+                                       .claim_name = csi::Name(item),
+                                       .claim_uid = csi::Uid(item),
+                                       .class_name = ""};
+    ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> handed_over,
+                     csi::FindHandedOver(ctx, env_, request));
+    if (!handed_over.has_value()) {
+      ASSIGN_OR_RETURN(handed_over, GoOnHandingOver(ctx, backup, request));
+    }
     if (handed_over.has_value()) {
       return *handed_over;
     }

@@ -90,7 +90,8 @@ absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api, const 
       !content.is_null() && GetString(content, {"spec", "deletionPolicy"}) != "Delete";
   ASSIGN_OR_RETURN(const std::vector<Json> members, ListMembers(ctx, api, group));
   for (const Json& member : members) {
-    if (is_kept && !BoundContentName(member).empty()) {
+    // Some may have been retained before the rest could be.
+    if (!BoundContentName(member).empty()) {
       RETURN_IF_ERROR(IgnoreGone(
           SetPolicy(ctx, api, VolumeSnapshotContentKey(BoundContentName(member)), "Delete")
               .status()));

@@ -1,6 +1,7 @@
 #include "csi/moved_group.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "csi/turn_wait.h"
 #include "k8s/find.h"
 #include "k8s/wait.h"
+#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -30,6 +32,9 @@ constexpr size_t kRecordHashDigits = 32;
 constexpr absl::Duration kRecordInVainAfter = absl::Hours(1);
 constexpr absl::Duration kSidecarPatience = absl::Seconds(5);
 
+// On the record.
+constexpr char kPlanAnnotation[] = "mover.csi-delta.io/group-plan";  // see MakePlan()
+constexpr char kBackupAnnotation[] = "mover.csi-delta.io/group-backup";
 // On members' contents.
 constexpr char kGroupAnnotation[] = "mover.csi-delta.io/group-name";
 constexpr char kGroupSnapshotAnnotation[] = "mover.csi-delta.io/group-snapshot";
@@ -76,6 +81,91 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
       env.api.Delete(ctx, key, {.uid = Uid(*record), .resource_version = ""}));
 }
 
+// --- The plan: what is needed to go on once the group's own objects may be gone
+
+Json Pick(const Json& from, std::initializer_list<const char*> keys) {
+  Json picked = Json::object();
+  for (const char* const key : keys) {
+    if (const Json* const value = FindJson(from, {key}); value != nullptr) {
+      picked[key] = *value;
+    }
+  }
+  return picked;
+}
+
+Json PickAt(const Json& object, const char* at, std::initializer_list<const char*> keys) {
+  const Json* const found = FindJson(object, {at});
+  return found == nullptr ? Json::object() : Pick(*found, keys);
+}
+
+std::string MakePlan(const GroupRequest& request, const TakenGroup& taken) {
+  Json members = Json::object();
+  for (const auto& [claim_uid, member] : taken.members) {
+    Json content = {{"metadata", PickAt(member.content, "metadata", {"name"})},
+                    {"status", PickAt(member.content, "status",
+                                      {"snapshotHandle", "creationTime", "restoreSize"})}};
+    for (const auto& [key, value] : DeletionSecretAnnotations(member.content)) {
+      SetJson(content, {"metadata", "annotations", key}, value);
+    }
+    if (const std::string node = Label(member.content, velero::kManagedByLabel); !node.empty()) {
+      SetJson(content, {"metadata", "labels", velero::kManagedByLabel}, node);
+    }
+    members[claim_uid] = {{"claim", SourceClaimName(member.snapshot)}, {"content", content}};
+  }
+  Json group = Pick(taken.group, {"apiVersion", "kind"});
+  group["metadata"] = PickAt(taken.group, "metadata", {"name", "namespace", "uid"});
+  group["status"] = PickAt(taken.group, "status", {"boundVolumeGroupSnapshotContentName"});
+  return DumpJson({{"namespace", request.namespace_name},
+                   {"labelKey", request.label_key},
+                   {"labelValue", request.label_value},
+                   {"creationTime", GetString(taken.content, {"status", "creationTime"})},
+                   {"group", group},
+                   {"members", members}});
+}
+
+struct Plan {
+  GroupRequest request;
+  TakenGroup taken;  // of all objects only what is needed
+};
+
+// The plan in a record; nothing where it has none that fits what the driver was told.
+std::optional<Plan> ReadPlan(const Json& record, const velero::Backup& backup,
+                             const std::string& version) {
+  const absl::StatusOr<Json> told = ParseJsonObject(Annotation(record, kPlanAnnotation));
+  const Json* const members = told.ok() ? FindJson(*told, {"members"}) : nullptr;
+  const Json* const group = told.ok() ? FindJson(*told, {"group"}) : nullptr;
+  if (members == nullptr || !members->is_object() || group == nullptr) {
+    return std::nullopt;
+  }
+  Plan plan{.request = {.backup = backup,
+                        .namespace_name = GetString(*told, {"namespace"}),
+                        .label_key = GetString(*told, {"labelKey"}),
+                        .label_value = GetString(*told, {"labelValue"}),
+                        .class_name = GetString(record, {"spec", "volumeGroupSnapshotClassName"}),
+                        .version = version,
+                        .to_be_moved = true,
+                        .members = {}},
+            .taken = {.group = *group, .content = Json::object(), .members = {}}};
+  SetJson(plan.taken.content, {"spec", "driver"}, GetString(record, {"spec", "driver"}));
+  plan.taken.content["status"] = {{"volumeGroupSnapshotHandle", GroupHandleOf(record)},
+                                  {"creationTime", GetString(*told, {"creationTime"})}};
+  const std::vector<GroupMember> known = GroupMembers(record);
+  for (const auto& [claim_uid, member] : members->items()) {
+    const Json* const content = FindJson(member, {"content"});
+    if (content == nullptr ||
+        std::none_of(known.begin(), known.end(), [content](const GroupMember& one) {
+          return one.snapshot_handle == SnapshotHandle(*content);
+        })) {
+      return std::nullopt;
+    }
+    TakenSnapshot& single = plan.taken.members[claim_uid];
+    single.content = *content;
+    SetJson(single.snapshot, {"spec", "source", "persistentVolumeClaimName"},
+            GetString(member, {"claim"}));
+  }
+  return plan;
+}
+
 // --- Handing over
 
 class HandOver {
@@ -97,22 +187,39 @@ class HandOver {
     return made;
   }
 
+  // Makes one member of a group that has a record already.
+  absl::StatusOr<TakenSnapshot> GoOnWith(const std::string& claim_uid) {
+    RETURN_IF_ERROR(WriteRecordHandle());
+    RETURN_IF_ERROR(Prepare());
+    return MakeMember(claim_uid, taken_.members.at(claim_uid));
+  }
+
  private:
   absl::StatusOr<std::map<std::string, TakenSnapshot>> Try() {
     RETURN_IF_ERROR(AwaitReady());
     RETURN_IF_ERROR(Insist(ctx_, [&] { return EnsureRecord(); }));
+    RETURN_IF_ERROR(Prepare());
+    std::map<std::string, TakenSnapshot> made;
+    for (const auto& [claim_uid, member] : taken_.members) {
+      ASSIGN_OR_RETURN(made[claim_uid], MakeMember(claim_uid, member));
+    }
+    return made;
+  }
+
+  absl::Status Prepare() {
     ASSIGN_OR_RETURN(const std::vector<Json> classes, ListSnapshotClasses(ctx_, env_));
     class_name_ = ClassOfDriver(classes, driver_, "");
-    RETURN_IF_ERROR(ForgetGroup());
-    std::map<std::string, TakenSnapshot> made;
-    for (const auto& entry : taken_.members) {
-      const SnapshotRequest request = RequestOf(entry.first, entry.second);
-      TakenSnapshot& single = made[entry.first];
-      RETURN_IF_ERROR(Insist(ctx_, [&]() -> absl::Status {
-        ASSIGN_OR_RETURN(single, EnsureMember(request, entry.second));
-        return absl::OkStatus();
-      }));
-    }
+    return ForgetGroup();
+  }
+
+  absl::StatusOr<TakenSnapshot> MakeMember(const std::string& claim_uid,
+                                           const TakenSnapshot& member) {
+    const SnapshotRequest request = RequestOf(claim_uid, member);
+    TakenSnapshot made;
+    RETURN_IF_ERROR(Insist(ctx_, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(made, EnsureMember(request, member));
+      return absl::OkStatus();
+    }));
     return made;
   }
 
@@ -160,8 +267,10 @@ class HandOver {
         .group_name = record_,
         .deletion_policy = "Retain",
         .class_name = request_.class_name,
-        .labels = {{kMovedGroupLabel, record_}, {velero::kCsiDeltaLabel, env_.velero_namespace}},
-        .annotations = GroupDeletionSecret(taken_.content, nullptr),
+        .labels = {{kMovedGroupLabel, record_},
+                   {velero::kBackupUidLabel, request_.backup.uid},
+                   {velero::kCsiDeltaLabel, env_.velero_namespace}},
+        .annotations = RecordAnnotations(),
         // Nothing is bound to it, so the snapshot controller would not protect it.
         .finalizers = {velero::kGroupContentBoundProtectionFinalizer}};
     const k8s::ObjectKey key = GroupContentKey(request_.version, record_);
@@ -169,8 +278,20 @@ class HandOver {
     if (!made.ok() && !absl::IsAlreadyExists(made)) {
       return made;
     }
-    return WriteHandle(ctx_, env_, key, "volumeGroupSnapshotHandle", record.handle,
+    return WriteRecordHandle();
+  }
+
+  absl::Status WriteRecordHandle() {
+    return WriteHandle(ctx_, env_, GroupContentKey(request_.version, record_),
+                       "volumeGroupSnapshotHandle", GroupHandleOf(taken_.content),
                        kSidecarPatience);
+  }
+
+  std::map<std::string, std::string> RecordAnnotations() const {
+    std::map<std::string, std::string> annotations = GroupDeletionSecret(taken_.content, nullptr);
+    annotations[kBackupAnnotation] = request_.backup.name;
+    annotations[kPlanAnnotation] = MakePlan(request_, taken_);
+    return annotations;
   }
 
   SnapshotRequest RequestOf(const std::string& claim_uid, const TakenSnapshot& member) const {
@@ -239,7 +360,7 @@ class HandOver {
     content.snapshot_name = SnapshotName(request);
     content.deletion_policy = "Retain";
     content.class_name = request.class_name;
-    content.labels = {{kMovedGroupLabel, record_}};
+    content.labels = {{kMovedGroupLabel, record_}, {velero::kBackupUidLabel, request_.backup.uid}};
     if (const std::string node = Label(member.content, velero::kManagedByLabel); !node.empty()) {
       content.labels.emplace(velero::kManagedByLabel, node);
     }
@@ -351,6 +472,37 @@ bool IsReplacedBy(const Json& other, const Json& base) {
          *old_group->cut_at < *new_group->cut_at;
 }
 
+// Whether the backup that a record was made for is over. False where it is gone.
+absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env, const Json& record) {
+  const std::string name = Annotation(record, kBackupAnnotation);
+  if (name.empty()) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> found,
+                   k8s::Find(ctx, env.api, {BackupType(), env.velero_namespace, name}));
+  if (!found.has_value() || Uid(*found) != Label(record, velero::kBackupUidLabel)) {
+    return false;
+  }
+  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(*found);
+  return backup.ok() && backup->Finished();
+}
+
+// Lets go of a member for which no VolumeSnapshot was made, or whose VolumeSnapshot went without
+// it. What the mover made of a member is the mover's to let go of.
+absl::Status ReleaseInVain(const CallContext& ctx, const Environment& env, const Json& record,
+                           const Json& member) {
+  const std::string backup_uid = Label(member, velero::kBackupUidLabel);
+  if (backup_uid.empty() || backup_uid != Label(record, velero::kBackupUidLabel) ||
+      IsBase(member) || IsReleased(member) || BeingDeleted(member)) {
+    return absl::OkStatus();
+  }
+  const k8s::ObjectKey snapshot =
+      VolumeSnapshotKey(GetString(member, {"spec", "volumeSnapshotRef", "namespace"}),
+                        GetString(member, {"spec", "volumeSnapshotRef", "name"}));
+  ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, env.api, snapshot));
+  return found.has_value() ? absl::OkStatus() : ReleaseMember(ctx, env.api, member);
+}
+
 absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
                              const std::vector<Json>& contents, const Json& base) {
   for (const Json& content : contents) {
@@ -431,17 +583,53 @@ absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& c
   return std::optional(TakenSnapshot{.snapshot = *snapshot, .content = *content});
 }
 
+absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& ctx,
+                                                             const Environment& env,
+                                                             const SnapshotRequest& request,
+                                                             const std::string& version) {
+  ASSIGN_OR_RETURN(
+      const k8s::ObjectList records,
+      env.api.List(ctx, VolumeGroupSnapshotContentType(version), "",
+                   {.label_selector = absl::StrCat(kMovedGroupLabel, ",", velero::kBackupUidLabel,
+                                                   "=", request.backup.uid),
+                    .field_selector = ""}));
+  for (const Json& record : records.items) {
+    const std::optional<Plan> plan = ReadPlan(record, request.backup, version);
+    if (!plan.has_value() || BeingDeleted(record) ||
+        plan->request.namespace_name != request.claim_namespace ||
+        !plan->taken.members.contains(request.claim_uid)) {
+      continue;
+    }
+    CSIDELTA_LOG(kInfo, "a volume group whose hand-over was interrupted is gone on with",
+                 {"namespace", request.claim_namespace}, {"pvc", request.claim_name},
+                 {"volume_group_snapshot_content", Name(record)});
+    ASSIGN_OR_RETURN(TakenSnapshot made,
+                     HandOver(ctx, env, plan->request, plan->taken).GoOnWith(request.claim_uid));
+    return std::optional(std::move(made));
+  }
+  return std::optional<TakenSnapshot>();
+}
+
 absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
                                         const Json& record) {
   const auto made = FromRfc3339(GetString(record, {"metadata", "creationTimestamp"}));
-  if (!made.has_value() || ctx.clock->Now() - *made < kRecordInVainAfter || BeingDeleted(record)) {
+  if (!made.has_value() || BeingDeleted(record)) {
     return false;
+  }
+  if (ctx.clock->Now() - *made < kRecordInVainAfter) {
+    ASSIGN_OR_RETURN(const bool is_over, IsOver(ctx, env, record));
+    if (!is_over) {
+      return false;
+    }
   }
   ASSIGN_OR_RETURN(
       const k8s::ObjectList members,
       env.api.List(ctx, VolumeSnapshotContentType(), "",
                    {.label_selector = absl::StrCat(kMovedGroupLabel, "=", MovedGroupOf(record)),
                     .field_selector = ""}));
+  for (const Json& member : members.items) {
+    RETURN_IF_ERROR(ReleaseInVain(ctx, env, record, member));
+  }
   if (!members.items.empty()) {
     return false;
   }

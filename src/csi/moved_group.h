@@ -76,12 +76,21 @@ absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& c
                                                             const Environment& env,
                                                             const SnapshotRequest& request);
 
+// The same of a claim whose HandOverGroup() was interrupted when the group had its record: makes
+// what that would have made of it. Nothing when this backup has no record with the claim.
+// `version`: of the group kinds, as they are served. One request when there is nothing.
+absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& ctx,
+                                                             const Environment& env,
+                                                             const SnapshotRequest& request,
+                                                             const std::string& version);
+
 // Says that nobody needs the snapshot of a member any more; it is no base from here on. OK when the
 // content is gone. Idempotent.
 absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api, const Json& content);
 
-// Deletes a record, and the driver's group, that no member has been made for in an hour: whoever
-// made it died before it went on. Returns whether it did. No request for a young record.
+// For what is left of a HandOverGroup() whose process died, once its backup is over, or an hour
+// after the record was made: lets go of members without a VolumeSnapshot, and deletes a record that
+// has no member, with the driver's group. Returns whether it deleted the record.
 absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
                                         const Json& record);
 

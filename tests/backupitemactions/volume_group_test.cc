@@ -3,22 +3,30 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
+#include <set>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "backupitemactions/actions.h"
+#include "csi/base_snapshots.h"
 #include "csi/group_deletion.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
+#include "csi/moved_group.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
+#include "csi/static_content.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/fake_group_controller.h"
+#include "tests/support/fake_group_sidecar.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
@@ -260,6 +268,170 @@ TEST_F(MovedVolumeGroupTest, AProcessThatStartsAnewFindsWhatWasHandedOver) {
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
   EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
 }
+
+// The plugin dies after so many calls while it takes the first claim, of which there are all with
+// CSI_DELTA_SWEEP=all. The other claims go on in a
+// process that starts anew, the mover moves them, and so it does what the next backup takes.
+constexpr int kStepOfSample = 6;
+
+class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamInterface<int> {
+ protected:
+  DyingPluginTest() : sidecar_(api_) {}
+
+  void Begin(const std::string& name) {
+    SetJson(backup_, {"metadata", "name"}, name);
+    SetJson(backup_, {"metadata", "uid"}, absl::StrCat(name, "-uid"));
+    SetJson(backup_, {"status", "phase"}, "InProgress");
+    api_.Seed(csi::BackupType(), backup_);
+    action_ = MakePvcAction(env_);
+  }
+
+  void End(const std::string& phase) {
+    SetJson(backup_, {"status", "phase"}, phase);
+    api_.Seed(csi::BackupType(), backup_);
+  }
+
+  // Returns whether it died before it had an answer for the claim.
+  bool ExecuteAndDie(int claim, int calls) {
+    std::stop_source death;
+    api_.SetInterceptor([&](const support::ApiCall&, const Json*) {
+      if (--calls >= 0) {
+        return absl::OkStatus();
+      }
+      death.request_stop();
+      return absl::UnavailableError("the process is dead");
+    });
+    ctx_.stop = death.get_token();
+    const Result result = Execute(claim);
+    ctx_.stop = {};
+    api_.ClearFaults();
+    action_ = MakePvcAction(env_);
+    TellSidecar();
+    return !result.ok();
+  }
+
+  void Finish(int claim) {
+    EXPECT_THAT(Execute(claim), IsOk());
+    TellSidecar();
+  }
+
+  // Of the groups that the driver has cut meanwhile.
+  void TellSidecar() {
+    for (const auto& [handle, members] : groups_.driver_groups()) {
+      if (known_.insert(handle).second) {
+        sidecar_.groups[handle] = members;
+      }
+    }
+  }
+
+  // The mover makes a base of what each DataUpload of the backup names, and lets go of the last.
+  void Move() {
+    for (const Json& upload : api_.All(csi::DataUploadType())) {
+      const std::string claim = GetString(upload, {"spec", "sourcePVC"});
+      const std::string name = GetString(upload, {"spec", "csiSnapshot", "volumeSnapshot"});
+      const auto snapshot = api_.Find(csi::VolumeSnapshotKey("app", name));
+      ASSERT_TRUE(snapshot.has_value()) << "for " << claim;
+      const Json source = *api_.Find(csi::VolumeSnapshotContentKey(name));
+      csi::StaticContent content;
+      content.name = absl::StrCat("du-", name);
+      content.driver = "d.example.com";
+      content.handle = csi::HandleOf(source);
+      content.deletion_policy = "Retain";
+      content.labels = csi::MovedGroupLabels(source);
+      content.annotations = csi::OwnerAnnotations({.velero_namespace = "velero",
+                                                   .location = "default",
+                                                   .claim_namespace = "app",
+                                                   .claim = claim,
+                                                   .claim_uid = claim,
+                                                   .cluster = "here"});
+      content.annotations.merge(csi::MovedGroupAnnotations(source));
+      api_.Seed(csi::VolumeSnapshotContentType(), csi::MakeStaticContent(content));
+      EXPECT_THAT(csi::RetainAndForget(ctx_, api_, *snapshot), IsOk());
+      EXPECT_THAT(
+          csi::KeepAsBase(ctx_, env_, content.name, csi::ReadBase(Content(content.name)).owner),
+          IsOk());
+      api_.Remove({csi::DataUploadType(), "velero", csi::Name(upload)});
+    }
+  }
+
+  // The mover looks at all contents of groups until nothing changes.
+  void Settle() {
+    for (int round = 0; round < 4; ++round) {
+      for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
+        if (!csi::MovedGroupOf(content).empty()) {
+          EXPECT_THAT(csi::SettleMovedGroup(ctx_, env_, content), IsOk());
+        }
+      }
+    }
+  }
+
+  Json Content(const std::string& name) const {
+    return *api_.Find(csi::VolumeSnapshotContentKey(name));
+  }
+
+  // Groups that neither of the two ways to delete one has deleted.
+  std::set<std::string> DriverGroups() const {
+    std::set<std::string> held;
+    for (const auto& [handle, members] : groups_.driver_groups()) {
+      if (!known_.contains(handle) || sidecar_.groups.contains(handle)) {
+        held.insert(handle);
+      }
+    }
+    return held;
+  }
+
+  // One group, whose members are the bases of all claims, and nothing else.
+  void ExpectOneGroupAndNothingElse() {
+    EXPECT_THAT(DriverGroups(), SizeIs(1));
+    const std::vector<Json> records = api_.All(csi::VolumeGroupSnapshotContentType("v1"));
+    EXPECT_THAT(records, SizeIs(1));
+    const std::vector<Json> contents = api_.All(csi::VolumeSnapshotContentType());
+    EXPECT_THAT(contents, SizeIs(3));
+    for (const Json& content : contents) {
+      EXPECT_EQ(csi::Label(content, csi::kBaseLabel), "true") << csi::Name(content);
+      EXPECT_EQ(csi::MovedGroupOf(content), csi::Name(records.front())) << csi::Name(content);
+    }
+    EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+    ExpectNoMarks();
+  }
+
+  support::FakeGroupSidecar sidecar_;
+  std::set<std::string> known_;
+};
+
+TEST_P(DyingPluginTest, WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOneGroup) {
+  const char* const sweep = std::getenv("CSI_DELTA_SWEEP");
+  const int step = sweep != nullptr && absl::string_view(sweep) == "all" ? 1 : kStepOfSample;
+  int calls = 0, points = 0;
+  for (bool died = true; died; calls += step, ++points) {
+    SCOPED_TRACE(absl::StrCat("dead after ", calls, " calls"));
+    Begin(absl::StrCat("dies-", calls));
+    died = ExecuteAndDie(0, calls);
+    for (int claim = 1; claim < GetParam(); ++claim) {
+      Finish(claim);
+    }
+    Move();
+    Settle();
+    End("PartiallyFailed");
+    Begin(absl::StrCat("after-", calls));
+    for (int claim = 0; claim < 3; ++claim) {
+      Finish(claim);
+    }
+    Settle();
+    Move();
+    Settle();
+    End("Completed");
+    ExpectOneGroupAndNothingElse();
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(calls, 40);
+  RecordProperty("points", points);
+}
+
+// How many claims of the group the backup has, with that at which the plugin dies.
+INSTANTIATE_TEST_SUITE_P(Claims, DyingPluginTest, testing::Values(1, 3),
+                         [](const auto& test) { return absl::StrCat("Of", test.param); });
 
 TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
   api_.Seed(csi::ConfigMapType(),

@@ -9,9 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
 #include "csi/group_deletion.h"
 #include "csi/group_lifecycle.h"
+#include "csi/group_removal.h"
 #include "csi/group_types.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_lifecycle.h"
@@ -362,6 +364,81 @@ TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
   EXPECT_THAT(sidecar_.groups, SizeIs(1));
   EXPECT_THAT(Records(), SizeIs(1));
   EXPECT_THAT(Contents(), SizeIs(kClaims));
+}
+
+// Whatever the mover did before it died, whoever starts anew lets go of the rest.
+TEST_F(MovedGroupTest, AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn) {
+  int calls = 0;
+  for (bool died = true; died; ++calls) {
+    SCOPED_TRACE(absl::StrCat("dead after ", calls, " calls"));
+    backup_.uid = absl::StrCat("old-", calls);
+    const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
+    backup_.uid = absl::StrCat("new-", calls);
+    const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
+    for (const std::string& name : old_names) {
+      MakeBase(name);
+    }
+    for (const std::string& name : new_names) {
+      MakeBase(name);
+    }
+    int left = calls;
+    api_.SetInterceptor([&left](const support::ApiCall&, const Json*) {
+      return --left < 0 ? absl::UnavailableError("the process is dead") : absl::OkStatus();
+    });
+    // In the order in which the mover hears of them.
+    (void)SettleMovedGroup(ctx_, env_, Content(new_names.front()));
+    (void)SettleMovedGroup(ctx_, env_, Content(old_names.front()));
+    died = left < 0;
+    api_.ClearFaults();
+    for (int round = 0; round < 2; ++round) {
+      for (const Json& content : Contents()) {
+        EXPECT_THAT(SettleMovedGroup(ctx_, env_, content), IsOk());
+      }
+    }
+    EXPECT_THAT(Records(), SizeIs(1));
+    EXPECT_THAT(Contents(), SizeIs(kClaims));
+    EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+    for (const std::string& name : new_names) {
+      Drop(name);
+    }
+    for (const Json& content : Contents()) {
+      EXPECT_THAT(SettleMovedGroup(ctx_, env_, content), IsOk());
+    }
+    ExpectNothingLeft();
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(calls, 8);
+}
+
+// As a plugin leaves them that dies between the first of a group's contents and the last.
+TEST_F(MovedGroupTest, AMemberThatWasRetainedAlreadyGoesWithItsGroup) {
+  const auto taken = TakeGroup(ctx_, env_, Request());
+  ASSERT_THAT(taken, IsOk());
+  const Json& retained = taken->members.at(Uid(0)).content;
+  EXPECT_THAT(SetContentPolicy(ctx_, env_, retained, "Retain"), IsOk());
+  EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
+  ExpectNothingLeft();
+  EXPECT_THAT(controller_.driver_groups(), IsEmpty());
+}
+
+// A claim whose VolumeSnapshot the dead plugin did not make any more, and one whose it did.
+TEST_F(MovedGroupTest, AMemberThatNobodyGoesOnWithIsLetGoOfWhenItsBackupIsOver) {
+  const auto members = Run();
+  ASSERT_THAT(members, IsOk());
+  const Json& lost = members->at(Uid(0)).snapshot;
+  ASSERT_TRUE(api_.Remove(VolumeSnapshotKey("app", Name(lost))));
+  Json backup = {
+      {"metadata", {{"name", "nightly"}, {"namespace", "velero"}, {"uid", "backup-uid"}}},
+      {"status", {{"phase", "InProgress"}}}};
+  api_.Seed(BackupType(), backup);
+  EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
+  EXPECT_FALSE(IsReleased(Content(Name(lost)))) << "its backup may make one yet";
+  SetJson(backup, {"status", "phase"}, "PartiallyFailed");
+  api_.Seed(BackupType(), backup);
+  EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
+  EXPECT_TRUE(IsReleased(Content(Name(lost))));
+  EXPECT_FALSE(IsReleased(Content(Name(members->at(Uid(1)).snapshot))))
+      << "it has a VolumeSnapshot";
 }
 
 TEST_F(MovedGroupTest, ARecordThatNobodyGoesOnWithIsDeletedLater) {

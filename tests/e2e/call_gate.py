@@ -18,7 +18,8 @@ class CallGate(group_proxy.Proxy):
     def __init__(self, bed):
         self._bed = bed
         self._calls = []
-        self._since = None  # From which call on they are counted.
+        self._since = None  # From which call on they are counted,
+        self._writes_only = False  # and whether all of them.
         self._limit = None  # How many of those pass; all.
         self._held = False
         self._more = threading.Condition()
@@ -40,10 +41,14 @@ class CallGate(group_proxy.Proxy):
         self.server_close()
         self._thread.join()
 
-    def hold_after(self, count, since):
-        """Once `since(method, path)` was true of a call, so many pass, that one included, and no other."""
+    def hold_after(self, count, since, writes_only=False):
+        """Once `since(method, path)` was true of a call, so many pass, that one included, and no other.
+
+        With `writes_only` what reads always passes.
+        """
         with self._more:
             self._calls, self._since, self._limit, self._held = [], since, count, False
+            self._writes_only = writes_only
 
     def await_held(self, ended, timeout_seconds):
         """Waits until a call is held. False if `ended()` says first that there will be none."""
@@ -70,7 +75,9 @@ class CallGate(group_proxy.Proxy):
 
     def admits(self, method, path):
         with self._more:
-            if self._limit is None or not (self._calls or self._since(method, path)):
+            if self._limit is None or (self._writes_only and method == "GET"):
+                return True
+            if not (self._calls or self._since(method, path)):
                 return True
             self._calls.append((method, path))
             if len(self._calls) <= self._limit:

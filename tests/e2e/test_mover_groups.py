@@ -1,82 +1,40 @@
 """Volume groups that the data mover moves: cut at one instant, uploaded member by member, let go of as groups."""
 
+import os
+import random
+
 import pytest
 
-import metadata
+import components
+import moved_groups
 import mover
 import moving
-import policy
-import stamps
-from moving import GONE_SECONDS_MAX, HELD_WITH_BASE, MIB, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX
-
-CLAIMS = ("data", "log", "wal")
-LABEL = "velero.io/volume-group"
+from bed import Bed, Settings
+from moved_groups import CLAIMS, Database, reasons
+from moving import HELD_WITH_BASE, PHASE_SECONDS_MAX
 
 pytestmark = [pytest.mark.moves, pytest.mark.own_driver("it copies the members of a group one after the other")]
 
 
-class Database:
-    """A namespace with three claims of one group, whose driver deletes groups only whole."""
+WISH = os.environ.get("CSI_DELTA_SWEEP", "1")
 
-    def __init__(self, bed, workspace):
-        self.bed = bed
-        self.workspace = workspace
-        self.app = workspace.namespace(bed, labels=mover.RESTRICTED)
-        bed.create_claims(CLAIMS, self.app, 8 * MIB, labels={LABEL: "db"})
-        self.flags = ("--include-namespaces", self.app, "--resource-policies-configmap",
-                      workspace.policy(bed, policy.rule("move")))
 
-    def paths(self, namespace):
-        return [self.bed.volume_path(claim, namespace) for claim in CLAIMS]
-
-    def back_up(self, stem, **kwargs):
-        """A backup while the writer stamps; returns its name and the DataUploads by claim."""
-        with stamps.Writer(self.bed, self.paths(self.app)):
-            backup = self.workspace.backup(self.bed, *self.flags, stem=stem, timeout_seconds=MOVED_SECONDS_MAX, **kwargs)
-        name = backup["metadata"]["name"]
-        return name, self.uploads(name)
-
-    def uploads(self, backup):
-        found = self.bed.api.list("datauploads", self.bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
-        return {upload["spec"]["sourcePVC"]: upload for upload in found}
-
-    def base_of(self, claim):
-        """The driver's snapshot that is kept as the base of a claim."""
-        [handle] = [base["status"]["snapshotHandle"] for base in mover.bases(self.bed, self.app)
-                    if base["metadata"]["annotations"]["mover.csi-delta.io/claim"] == claim]
-        return handle
-
-    def await_groups(self, count):
-        """Waits until the driver holds so many groups, and nothing of single moves is left."""
-        self.bed.wait_for(lambda: len(self.bed.driver.groups()) == count, GONE_SECONDS_MAX,
-                          lambda: f"{count} groups: {self.bed.driver.groups()}")
-        moving.await_nothing_left(self.bed, moving.UPLOADS)
+def versions():
+    """The old versions of the group kinds, of which CI sees one."""
+    old = ["v1beta1", "v1beta2"]
+    return old if WISH == "all" else [random.Random(f"{WISH} versions").choice(old)]
 
 
 @pytest.fixture
 def database(beds, workspace):
     bed = beds.get(node=True, groups=True)
-    metadata.serve(bed)
-    mover.serve(bed)
-    moving.forget_deletions(bed)
-    bed.configure_driver("--groups-whole")
+    moved_groups.serve(bed)
     database = Database(bed, workspace)
     yield database
-    # Without the claims nobody needs the bases, and they go as a group.
-    bed.driver.clear_faults()
-    for claim in CLAIMS:
-        bed.api.delete("persistentvolumeclaims", claim, database.app)
-    with mover.stopped(bed):
-        bed.wait_for(lambda: not bed.api.list("persistentvolumeclaims", database.app), GONE_SECONDS_MAX, "the end of the claims")
-    database.await_groups(0)
-    assert not bed.api.list("volumegroupsnapshotcontents")
+    database.end()
 
 
-def reasons(uploads):
-    return {claim: (moving.mode(upload), moving.reason(upload)) for claim, upload in uploads.items()}
-
-
-def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, workspace, tmp_path):
+def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, tmp_path):
     bed = database.bed
     calls = bed.driver.calls("CreateVolumeGroupSnapshot")["finished"]
     _, uploads = database.back_up("first")
@@ -100,25 +58,16 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
     newest = {member["claim"]: member["id"] for member in groups[-1]["snapshots"]}
     assert newest == {f"/{database.app}/{claim}": upload["status"]["snapshotID"].split("/")[5] for claim, upload in uploads.items()}
 
-    namespace = workspace.name("copy")
-    workspace.expect_namespace(bed, namespace)
-    bed.restore(workspace.name("r"), "--from-backup", backup, "--namespace-mappings", f"{database.app}:{namespace}",
-                timeout_seconds=MOVED_SECONDS_MAX)
-    for claim in CLAIMS:
-        bed.wait_bound(claim, namespace)
-    paths = database.paths(namespace)
-    assert stamps.spread(paths) <= 1, [stamps.read(path) for path in paths]
+    database.restore(backup)
 
 
 def test_a_member_that_falls_behind_loses_its_base_with_the_group(database, tmp_path):
     bed = database.bed
     database.back_up("first")
     database.await_groups(1)
-    name = database.workspace.name("cancelled")
-    database.workspace.expect_backup(bed, name)
     # The node has room for two, who must not hold up the one that is looked at.
     with bed.driver.faults({**HELD_WITH_BASE, "match": database.base_of("log")}):
-        bed.velero("backup", "create", name, *database.flags)
+        name = database.begin("cancelled")
         bed.wait_for(lambda: len(database.uploads(name)) == len(CLAIMS), PHASE_SECONDS_MAX, f"the DataUploads of {name}")
         upload = database.uploads(name)["log"]["metadata"]["name"]
         bed.wait_phase("datauploads", upload, ("InProgress",))
@@ -137,3 +86,43 @@ def test_a_member_that_falls_behind_loses_its_base_with_the_group(database, tmp_
     groups = moving.stored_groups(bed, moving.exported_keys(bed, tmp_path / "ring"), f"{database.app}/db")
     assert [group["state"] for group in groups] == ["complete", "incomplete", "complete"]
     assert {member["claim"] for member in groups[1]["snapshots"]} == {f"/{database.app}/data", f"/{database.app}/wal"}
+
+
+@pytest.fixture(params=versions())
+def other(request, database, workspace):
+    """Another cluster on the bucket, whose Velero, plugin and mover see one old version of the group kinds.
+
+    With a backup that it knows, and a workspace that goes before it.
+    """
+    bed = database.bed
+    backup, _ = database.back_up("crossing")
+    settings = Settings(plugin=True, node=True, groups=True, group_version=request.param)
+    with Bed.up(settings, bucket_of=bed) as second:
+        moved_groups.serve(second)
+        ring = moving.exported_keys(bed, second.scratch / "groups.keys")
+        second.run([components.program_path(), "mover-key", "import", ring, "--namespace", mover.NAMESPACE,
+                    "--velero-namespace", second.namespace, "--location", "default"])
+        second.sync_backup(backup)
+        space = type(workspace)()
+        yield second, backup, space
+        space.clear()
+
+
+def test_a_moved_group_comes_back_in_a_cluster_of_an_older_version_and_is_moved_on_from_there(database, other):
+    second, backup, space = other
+    space.expect_namespace(second, database.app)
+    second.restore(space.name("r"), "--from-backup", backup, "--include-resources", moving.CLAIMS, expect=None,
+                   timeout_seconds=moving.MOVED_SECONDS_MAX)
+    moved_groups.check_one_instant(second, database.app)
+
+    there = Database(second, space, database.app)
+    _, uploads = there.back_up("full")
+    assert {mode for mode, _ in reasons(uploads).values()} == {"full"}
+    there.await_one_group()
+    latest, uploads = there.back_up("increment")
+    assert reasons(uploads) == {claim: ("incremental", "") for claim in CLAIMS}
+    there.await_one_group()
+    there.restore(latest)
+    second.delete_backup(latest)
+    there.await_one_group()
+    there.end()

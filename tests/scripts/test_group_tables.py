@@ -45,6 +45,12 @@ PROVEN_BY = {
         "`incomplete`": "67b 67k",
         "`unknown`": "67d",
     },
+    "Groups that are moved": {
+        "the plugin, before the group has its record": "66r 66u",
+        "the plugin, after that": "66r 66u",
+        "the plugin, and no claim of the group comes after": "66j 66t",
+        "the data mover": "66s 66v",
+    },
     "What stock Velero does, what the KEP promises, what ours does": {
         "API version": "65r 63b",
         "members are told by": "61o",
