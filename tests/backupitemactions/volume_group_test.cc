@@ -1096,6 +1096,7 @@ TEST_F(GroupActionsTest, AUsersGroupIsArchivedWithContentAndClassAndStays) {
   const Result finalized = Adopt();
   ASSERT_THAT(finalized, IsOk());
   EXPECT_FALSE(finalized->item.has_value());
+  ASSERT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), SizeIs(1));
   EXPECT_EQ(Group(), group);
   EXPECT_EQ(Writes(), writes);
 }

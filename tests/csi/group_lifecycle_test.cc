@@ -539,6 +539,11 @@ TEST_F(GroupLifecycleTest, NoFailingCallLeavesAnythingBehind) {
       }
     }
   }
+  // What is asked for again is found, whoever left it: here nobody asks again.
+  api_.FailNext("create", "volumegroupsnapshots", absl::InternalError("injected"), 1,
+                Fault::kAnswerLost);
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal, HasSubstr("injected")));
+  ExpectNothingLeft();
 }
 
 TEST_F(GroupLifecycleTest, RetainedGroupsOutliveTheirObjects) {
