@@ -47,9 +47,9 @@ struct VolumeGroup {
   std::string name;      // "namespace/label value"
   std::string snapshot;  // the VolumeGroupSnapshot; "" where no tag names it
   std::string cluster;
-  std::optional<absl::Time> cut_at;  // the earliest that a member says; a time, if one does
-  int64_t members_expected = 0;      // the most that a member says; 0: none does
-  std::vector<GroupMember> members;  // by claim, each once: its newest repository snapshot
+  std::optional<absl::Time> cut_at = {};  // the earliest that a member says; a time, if one does
+  int64_t members_expected = 0;           // the most that a member says; 0: none does
+  std::vector<GroupMember> members = {};  // by claim, each once: its newest repository snapshot
   State state = State::kUnknown;
 
   // Of the members; where none has a namespace, that of the name.
