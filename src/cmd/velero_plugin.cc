@@ -56,9 +56,10 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.restore.Add(kGroupClasses, restoreitemactions::MakeVolumeGroupSnapshotClassAction(env));
   registry.deletion.Add(kUploads, deleteitemactions::MakeDataUploadAction(env));
   registry.deletion.Add(kSnapshots, deleteitemactions::MakeVolumeSnapshotAction(env));
-  registry.deletion.Add(kContents, deleteitemactions::MakeVolumeSnapshotContentAction(env));
+  const auto groups = deleteitemactions::MakeGroupDeletions(env);
+  registry.deletion.Add(kContents, deleteitemactions::MakeVolumeSnapshotContentAction(env, groups));
   registry.deletion.Add(kGroupContents,
-                        deleteitemactions::MakeVolumeGroupSnapshotContentAction(env));
+                        deleteitemactions::MakeVolumeGroupSnapshotContentAction(groups));
   registry.item_block.Add(kClaims, itemblockactions::MakePvcAction(env));
   if (env.enable_csi) {
     registry.backup.AddStandIn(kVeleroClaimBackup, plugin::MakeStandInBackupAction());

@@ -18,6 +18,7 @@
 #include "csi/group_types.h"
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
+#include "csi/static_group.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
 #include "velero/labels.h"
@@ -144,7 +145,8 @@ class GroupMaker {
     std::map<std::string, Json> snapshots;
     RETURN_IF_ERROR(AwaitMembers(waiter, taken.group, snapshots));
     for (const GroupClaim& member : planned_) {
-      ASSIGN_OR_RETURN(taken.members[member.uid], Adopt(member, snapshots[member.name]));
+      ASSIGN_OR_RETURN(taken.members[member.uid],
+                       Adopt(member, snapshots[member.name], taken.content));
     }
     RETURN_IF_ERROR(Note(taken));
     return taken;
@@ -341,10 +343,25 @@ class GroupMaker {
         member.snapshot_handle = SnapshotHandle(taken.members[member.uid].content);
       }
       annotations[velero::kGroupMembersAnnotation] = DumpJson(Plan(planned_));
+      RETURN_IF_ERROR(NoteInMembers(taken));
     }
     if (!annotations.empty()) {
       ASSIGN_OR_RETURN(taken.group,
                        Patch(KeyOf(request_), {{"metadata", {{"annotations", annotations}}}}));
+    }
+    return absl::OkStatus();
+  }
+
+  // Where the members' handles are known only after all have been adopted.
+  absl::Status NoteInMembers(TakenGroup& taken) {
+    std::vector<csi::GroupMember> members;
+    for (const GroupClaim& member : planned_) {
+      members.push_back(
+          {.volume_handle = member.volume_handle, .snapshot_handle = member.snapshot_handle});
+    }
+    for (auto& [claim_uid, member] : taken.members) {
+      ASSIGN_OR_RETURN(member.content, Patch(VolumeSnapshotContentKey(Name(member.content)),
+                                             NotePatch(taken.content, members)));
     }
     return absl::OkStatus();
   }
@@ -417,13 +434,19 @@ class GroupMaker {
   }
 
   // Gives a member the marks of a VolumeSnapshot that we took alone.
-  absl::StatusOr<TakenSnapshot> Adopt(const GroupClaim& member, const Json& snapshot) {
+  absl::StatusOr<TakenSnapshot> Adopt(const GroupClaim& member, const Json& snapshot,
+                                      const Json& group_content) {
     TakenSnapshot taken{.snapshot = snapshot, .content = Json()};
     const std::string backup_name = velero::ValidLabelValue(request_.backup.name);
     const Json content_labels = {{velero::kGroupNameLabel, GroupName(request_)},
                                  {velero::kBackupNameLabel, backup_name}};
-    ASSIGN_OR_RETURN(taken.content, Patch(VolumeSnapshotContentKey(BoundContentName(snapshot)),
-                                          {{"metadata", {{"labels", content_labels}}}}));
+    Json content_patch = {{"metadata", {{"labels", content_labels}}}};
+    if (const std::vector<csi::GroupMember> members = GroupMembers(group_content);
+        !members.empty()) {
+      content_patch.update(NotePatch(group_content, members), /*merge_objects=*/true);
+    }
+    ASSIGN_OR_RETURN(taken.content,
+                     Patch(VolumeSnapshotContentKey(BoundContentName(snapshot)), content_patch));
     if (SnapshotHandle(taken.content).empty() ||
         GetString(taken.content, {"spec", "volumeSnapshotRef", "uid"}) != Uid(snapshot) ||
         GetString(taken.content, {"spec", "source", "volumeHandle"}) != member.volume_handle) {
@@ -443,6 +466,13 @@ class GroupMaker {
                      Patch(VolumeSnapshotKey(request_.namespace_name, Name(snapshot)),
                            {{"metadata", {{"labels", labels}, {"annotations", annotations}}}}));
     return taken;
+  }
+
+  static Json NotePatch(const Json& group_content, const std::vector<csi::GroupMember>& members) {
+    Json patch;
+    SetJson(patch, {"metadata", "annotations", kGroupContentOfMemberAnnotation},
+            NoteForMembers(group_content, members));
+    return patch;
   }
 
   absl::StatusOr<Json> Patch(const k8s::ObjectKey& key, const Json& patch) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "csi/static_group.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -119,7 +120,8 @@ bool StripMarks(Json& object) {
   for (absl::string_view key :
        {kBeingCreatedAnnotation, velero::kContentBeingDeletedAnnotation,
         velero::kMustIncludeAnnotation, velero::kGroupHandleOfMemberAnnotation,
-        velero::kGroupSnapshotHandleAnnotation, velero::kGroupNameLabel}) {
+        velero::kGroupSnapshotHandleAnnotation, velero::kGroupNameLabel,
+        kGroupContentOfMemberAnnotation}) {
     changed |= EraseEntry(object, "annotations", key);
   }
   for (absl::string_view key :

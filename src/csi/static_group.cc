@@ -93,6 +93,43 @@ std::vector<GroupMember> ArchivedMembers(const Json& archived_content) {
   return members;
 }
 
+std::string NoteForMembers(const Json& content, const std::vector<GroupMember>& members) {
+  Json handles = Json::array();
+  for (const GroupMember& member : members) {
+    handles.push_back({{"snapshotHandle", member.snapshot_handle}});
+  }
+  const Json ref = {
+      {"namespace", GetString(content, {"spec", "volumeGroupSnapshotRef", "namespace"})},
+      {"name", GetString(content, {"spec", "volumeGroupSnapshotRef", "name"})}};
+  const Json annotations =
+      DeletionAnnotations(Annotation(content, velero::kGroupDeletionSecretNamespaceAnnotation),
+                          Annotation(content, velero::kGroupDeletionSecretNameAnnotation));
+  return DumpJson({{"metadata", {{"name", Name(content)}, {"annotations", annotations}}},
+                   {"spec",
+                    {{"volumeGroupSnapshotClassName",
+                      GetString(content, {"spec", "volumeGroupSnapshotClassName"})},
+                     {"volumeGroupSnapshotRef", ref}}},
+                   {"status",
+                    {{"volumeGroupSnapshotHandle", GroupHandleOf(content)},
+                     {"volumeSnapshotInfoList", handles}}}});
+}
+
+Json NotedGroupContent(const Json& archived_member) {
+  const absl::StatusOr<Json> noted =
+      ParseJson(Annotation(archived_member, kGroupContentOfMemberAnnotation));
+  if (!noted.ok() || !noted->is_object()) {
+    return Json();
+  }
+  Json content = *noted;
+  SetJson(content, {"spec", "driver"}, GetString(archived_member, {"spec", "driver"}));
+  Json labels = Json::object();
+  for (const char* key : {velero::kBackupNameLabel, velero::kGroupNameLabel}) {
+    labels[key] = Label(archived_member, key);
+  }
+  SetJson(content, {"metadata", "labels"}, labels);
+  return content;
+}
+
 const Json* GroupClassOf(const std::vector<Json>& classes, absl::string_view driver,
                          absl::string_view preferred) {
   const std::string name = ClassOfDriver(classes, driver, preferred);

@@ -18,6 +18,10 @@
 // for each.
 namespace csidelta::csi {
 
+// On the VolumeSnapshotContent of a member of a group of ours: of the VolumeGroupSnapshotContent,
+// as JSON, what it takes to delete the group.
+inline constexpr char kGroupContentOfMemberAnnotation[] = "velero.io/csi-delta-group-content";
+
 struct StaticGroup {
   std::string version;  // of the kinds, as the cluster serves them
   std::string name;
@@ -40,6 +44,14 @@ Json MakeStaticGroup(const StaticGroup& group);
 // on it.
 std::string ArchivedGroupHandle(const Json& archived_content);
 std::vector<GroupMember> ArchivedMembers(const Json& archived_content);
+
+// What a member's VolumeSnapshotContent notes of `content`, the VolumeGroupSnapshotContent of its
+// group, so that each of them is enough to delete the group: the value of
+// kGroupContentOfMemberAnnotation. `members` are those of the group.
+std::string NoteForMembers(const Json& content, const std::vector<GroupMember>& members);
+// The VolumeGroupSnapshotContent that `archived_member`, a VolumeSnapshotContent, notes, as
+// ArchivedGroupHandle() and ArchivedMembers() read it; null where it notes none.
+Json NotedGroupContent(const Json& archived_member);
 
 // The class that gives a pre-provisioned content of `driver` its Secrets: `preferred` when it is
 // among `classes` and the driver's, else the first of the driver's in the order of the list; null

@@ -13,14 +13,18 @@ namespace csidelta::deleteitemactions {
 // VolumeSnapshots: one that the backup left in the cluster goes, with the driver's snapshot.
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
 
+// What the actions of one process for both kinds of contents know of each other's groups.
+class GroupDeletions;
+std::shared_ptr<GroupDeletions> MakeGroupDeletions(const csi::Environment& env);
+
 // Contents: afterwards the driver holds no snapshot of the backup. Members of a group that we took
-// are left to the next.
+// go with their group, which is deleted here where nobody did it before.
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotContentAction(
-    const csi::Environment& env);
+    const csi::Environment& env, std::shared_ptr<GroupDeletions> groups);
 
 // Contents of groups: afterwards the driver holds no group of the backup, and none of its members.
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeGroupSnapshotContentAction(
-    const csi::Environment& env);
+    std::shared_ptr<GroupDeletions> groups);
 
 // DataUploads of our data mover: it is asked to delete what they brought into the bucket.
 std::unique_ptr<velero::DeleteItemAction> MakeDataUploadAction(const csi::Environment& env);

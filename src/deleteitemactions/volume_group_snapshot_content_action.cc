@@ -1,11 +1,9 @@
-#include <string>
+#include <memory>
+#include <utility>
 
-#include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/group_deletion.h"
-#include "csi/static_group.h"
 #include "deleteitemactions/actions.h"
-#include "deleteitemactions/driver_patience.h"
+#include "deleteitemactions/group_deletions.h"
 #include "velero/backup.h"
 
 namespace csidelta::deleteitemactions {
@@ -13,8 +11,8 @@ namespace {
 
 class VolumeGroupSnapshotContentAction : public velero::DeleteItemAction {
  public:
-  explicit VolumeGroupSnapshotContentAction(const csi::Environment& env)
-      : env_(env), patience_(env) {}
+  explicit VolumeGroupSnapshotContentAction(std::shared_ptr<GroupDeletions> groups)
+      : groups_(std::move(groups)) {}
 
   velero::ResourceSelector AppliesTo() const override {
     velero::ResourceSelector selector;
@@ -24,30 +22,22 @@ class VolumeGroupSnapshotContentAction : public velero::DeleteItemAction {
 
   absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    const std::string driver = GetString(item, {"spec", "driver"});
-    ASSIGN_OR_RETURN(
-        const csi::DeletionResult result,
-        csi::DeleteGroupOfBackup(ctx, env_, item, backup, patience_.WaitFor(ctx, driver)));
-    if (result == csi::DeletionResult::kGone) {
-      CSIDELTA_LOG(kInfo, "the driver holds the group no more", {"driver", driver},
-                   {"group_snapshot_handle", csi::ArchivedGroupHandle(item)},
-                   {"backup", backup.name});
-    } else if (result == csi::DeletionResult::kInProgress) {
-      patience_.WasSlow(driver);
-    }
-    return absl::OkStatus();
+    return groups_->Delete(ctx, item, backup);
   }
 
  private:
-  const csi::Environment env_;
-  DriverPatience patience_;
+  const std::shared_ptr<GroupDeletions> groups_;
 };
 
 }  // namespace
 
+std::shared_ptr<GroupDeletions> MakeGroupDeletions(const csi::Environment& env) {
+  return std::make_shared<GroupDeletions>(env);
+}
+
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeGroupSnapshotContentAction(
-    const csi::Environment& env) {
-  return std::make_unique<VolumeGroupSnapshotContentAction>(env);
+    std::shared_ptr<GroupDeletions> groups) {
+  return std::make_unique<VolumeGroupSnapshotContentAction>(std::move(groups));
 }
 
 }  // namespace csidelta::deleteitemactions

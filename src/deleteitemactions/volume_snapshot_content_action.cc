@@ -1,12 +1,16 @@
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/content_deletion.h"
 #include "csi/group_deletion.h"
 #include "csi/static_content.h"
+#include "csi/static_group.h"
 #include "deleteitemactions/actions.h"
 #include "deleteitemactions/driver_patience.h"
+#include "deleteitemactions/group_deletions.h"
 #include "velero/backup.h"
 
 namespace csidelta::deleteitemactions {
@@ -14,7 +18,8 @@ namespace {
 
 class VolumeSnapshotContentAction : public velero::DeleteItemAction {
  public:
-  explicit VolumeSnapshotContentAction(const csi::Environment& env) : env_(env), patience_(env) {}
+  VolumeSnapshotContentAction(const csi::Environment& env, std::shared_ptr<GroupDeletions> groups)
+      : env_(env), patience_(env), groups_(std::move(groups)) {}
 
   velero::ResourceSelector AppliesTo() const override {
     velero::ResourceSelector selector;
@@ -25,7 +30,9 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
   absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
     if (csi::IsMemberOfOurs(item)) {
-      return absl::OkStatus();  // Goes with its group.
+      const Json group_content = csi::NotedGroupContent(item);
+      return group_content.is_null() ? absl::OkStatus()  // Goes with its group's content.
+                                     : groups_->Delete(ctx, group_content, backup);
     }
     const std::string driver = GetString(item, {"spec", "driver"});
     ASSIGN_OR_RETURN(
@@ -49,13 +56,14 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
  private:
   const csi::Environment env_;
   DriverPatience patience_;
+  const std::shared_ptr<GroupDeletions> groups_;
 };
 
 }  // namespace
 
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotContentAction(
-    const csi::Environment& env) {
-  return std::make_unique<VolumeSnapshotContentAction>(env);
+    const csi::Environment& env, std::shared_ptr<GroupDeletions> groups) {
+  return std::make_unique<VolumeSnapshotContentAction>(env, std::move(groups));
 }
 
 }  // namespace csidelta::deleteitemactions

@@ -13,6 +13,7 @@
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
+#include "csi/static_group.h"
 #include "csi/volume_turn.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -91,6 +92,17 @@ class GroupLifecycleTest : public testing::Test {
     return {VolumeGroupSnapshotType(controller_.version), "app", GroupName(Request())};
   }
 
+  // The content of each member says what it takes to delete the group.
+  void ExpectNotes(const TakenGroup& taken) {
+    for (const auto& [claim_uid, member] : taken.members) {
+      const Json noted = NotedGroupContent(member.content);
+      EXPECT_EQ(ArchivedGroupHandle(noted), GroupHandleOf(taken.content));
+      EXPECT_THAT(ArchivedMembers(noted), SizeIs(kClaims));
+      EXPECT_EQ(GetString(noted, {"spec", "volumeGroupSnapshotRef", "name"}), Name(taken.group));
+      EXPECT_EQ(Label(noted, velero::kBackupNameLabel), "nightly");
+    }
+  }
+
   void ExpectNoMarks() {
     for (const Json& claim : api_.All(PersistentVolumeClaimType())) {
       EXPECT_EQ(Label(claim, velero::kGroupMarkLabel), "") << Name(claim);
@@ -138,6 +150,7 @@ TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
     EXPECT_EQ(Label(member.snapshot, velero::kGroupMarkLabel), "");
     EXPECT_EQ(Label(member.content, velero::kGroupNameLabel), Name(taken->group));
   }
+  ExpectNotes(*taken);
   EXPECT_TRUE(IsGroupOurs(*api_.Find(Key()), backup_));
   EXPECT_EQ(PlannedMembers(*api_.Find(Key())), Request().members);
   EXPECT_EQ(Annotation(*api_.Find(Key()), velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
@@ -282,6 +295,7 @@ TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
     EXPECT_EQ(member.snapshot_handle, SnapshotHandle(taken->members.at(member.uid).content));
     EXPECT_NE(member.snapshot_handle, "");
   }
+  ExpectNotes(*taken);
 }
 
 TEST_F(GroupLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {

@@ -109,8 +109,8 @@ class DeleteActionsTest : public testing::Test {
   }
 
   absl::Status Delete(const Json& content) {
-    return MakeVolumeSnapshotContentAction(bed_.env)->Execute(
-        bed_.ctx, content, support::MakeBackupObject("nightly", "Deleting"));
+    return MakeVolumeSnapshotContentAction(bed_.env, MakeGroupDeletions(bed_.env))
+        ->Execute(bed_.ctx, content, support::MakeBackupObject("nightly", "Deleting"));
   }
 
   std::size_t Contents() { return bed_.api.All(VolumeSnapshotContentType()).size(); }
@@ -257,7 +257,7 @@ TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
 
 TEST_F(DeleteActionsTest, SlowDriverIsWaitedForInFullOnlyOnce) {
   sidecar_.refuses = true;
-  const auto action = MakeVolumeSnapshotContentAction(bed_.env);
+  const auto action = MakeVolumeSnapshotContentAction(bed_.env, MakeGroupDeletions(bed_.env));
   const Json backup = support::MakeBackupObject("nightly", "Deleting");
   const absl::Time start = bed_.clock.Now();
   EXPECT_THAT(action->Execute(bed_.ctx, Archived("handle-1"), backup), IsOk());
@@ -312,7 +312,7 @@ TEST_F(DeleteActionsTest, SurvivesAnyFailingCall) {
       bed.clock.SetAutoAdvance(true);
       Sidecar sidecar(bed.api);
       bed.api.Seed(VolumeSnapshotContentType(), Archived());
-      const auto action = MakeVolumeSnapshotContentAction(bed.env);
+      const auto action = MakeVolumeSnapshotContentAction(bed.env, MakeGroupDeletions(bed.env));
       const Json backup = support::MakeBackupObject("nightly", "Deleting");
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
       const absl::Status status = action->Execute(bed.ctx, Archived(), backup);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -97,8 +99,8 @@ class GroupDeletionTest : public testing::Test {
   }
 
   absl::Status Delete(const Json& archived) {
-    return MakeVolumeGroupSnapshotContentAction(bed_.env)->Execute(
-        bed_.ctx, archived, support::MakeBackupObject("nightly", "Deleting"));
+    return MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env))
+        ->Execute(bed_.ctx, archived, support::MakeBackupObject("nightly", "Deleting"));
   }
 
   bool DriverHoldsGroup() const { return sidecar_.groups.contains(support::kGroupHandle); }
@@ -178,14 +180,112 @@ TEST_F(GroupDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
   EXPECT_FALSE(DriverHoldsGroup());
 }
 
+// Of an archive in which members say nothing of their group.
 TEST_F(GroupDeletionTest, MembersAreNotDeletedOneByOne) {
-  const auto action = MakeVolumeSnapshotContentAction(bed_.env);
+  const auto action = MakeVolumeSnapshotContentAction(bed_.env, MakeGroupDeletions(bed_.env));
   for (const int n : {1, 2}) {
-    EXPECT_THAT(action->Execute(bed_.ctx, support::MakeMemberContentObject(n),
-                                support::MakeBackupObject("nightly", "Deleting")),
+    Json member = support::MakeMemberContentObject(n);
+    EraseJson(member, {"metadata", "annotations", csi::kGroupContentOfMemberAnnotation});
+    EXPECT_THAT(action->Execute(bed_.ctx, member, support::MakeBackupObject("nightly", "Deleting")),
                 IsOk());
   }
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+// The contents of a group in the archive: its own, and those of its members.
+std::vector<Json> ContentsOfGroup() {
+  return {MakeGroupContentObject(), support::MakeMemberContentObject(1),
+          support::MakeMemberContentObject(2)};
+}
+
+// Both kinds of actions, as one process has them.
+class PluginProcess {
+ public:
+  explicit PluginProcess(ActionBed& bed)
+      : bed_(bed),
+        groups_(MakeVolumeGroupSnapshotContentAction(deletions_)),
+        members_(MakeVolumeSnapshotContentAction(bed.env, deletions_)) {}
+
+  absl::Status Delete(const Json& content) {
+    const bool is_group = GetString(content, {"kind"}) == "VolumeGroupSnapshotContent";
+    return (is_group ? groups_ : members_)
+        ->Execute(bed_.ctx, content, support::MakeBackupObject("nightly", "Deleting"));
+  }
+
+ private:
+  ActionBed& bed_;
+  std::shared_ptr<GroupDeletions> deletions_ = MakeGroupDeletions(bed_.env);
+  std::unique_ptr<velero::DeleteItemAction> groups_;
+  std::unique_ptr<velero::DeleteItemAction> members_;
+};
+
+TEST_F(GroupDeletionTest, EachContentOfAGroupIsEnoughAndTheDriverIsAskedOnce) {
+  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+                support::MakeGroupClassObject("a-groups", support::kDriver, "of-another-class"));
+  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+                support::MakeGroupClassObject(
+                    "fast-groups", support::kDriver,
+                    "${volumegroupsnapshot.namespace}-${volumegroupsnapshotcontent.name}"));
+  std::vector<Json> contents = ContentsOfGroup();
+  for (size_t first = 0; first < contents.size(); ++first) {
+    sidecar_.groups[support::kGroupHandle] = {"handle-1", "handle-2"};
+    sidecar_.secrets.clear();
+    PluginProcess process(bed_);
+    EXPECT_THAT(process.Delete(contents[0]), IsOk());
+    EXPECT_FALSE(DriverHoldsGroup()) << first;
+    for (const Json& content : contents) {
+      EXPECT_THAT(process.Delete(content), IsOk());
+    }
+    EXPECT_THAT(sidecar_.secrets, ElementsAre("shop-groupsnapcontent-1")) << first;
+    EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
+    std::rotate(contents.begin(), contents.begin() + 1, contents.end());
+  }
+  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+}
+
+// Velero logs that the plugin died, starts another one for the next item, and forgets the backup.
+TEST_F(GroupDeletionTest, APluginThatDiesOverOneContentLeavesTheGroupToTheOthers) {
+  std::vector<Json> contents = ContentsOfGroup();
+  for (size_t first = 0; first < contents.size(); ++first) {
+    for (int call = 1;; ++call) {
+      ActionBed bed;
+      bed.clock.SetAutoAdvance(true);
+      FakeGroupSidecar sidecar(bed.api);
+      sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+      int calls = 0;
+      bed.api.SetInterceptor([&](const support::ApiCall&, const Json*) {
+        return ++calls < call ? absl::OkStatus() : absl::PermissionDeniedError("dead");
+      });
+      PluginProcess dying(bed);
+      const absl::Status status = dying.Delete(contents[0]);
+      const bool died = calls >= call;
+      EXPECT_TRUE(died || status.ok()) << status;
+      bed.api.SetInterceptor(nullptr);
+      PluginProcess next(bed);
+      for (size_t rest = 1; rest < contents.size(); ++rest) {
+        EXPECT_THAT(next.Delete(contents[rest]), IsOk());
+      }
+      EXPECT_THAT(sidecar.groups, IsEmpty()) << first << " " << call;
+      EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << first << " " << call;
+      EXPECT_THAT(sidecar.asked_alone, IsEmpty());
+      if (!died) {
+        EXPECT_GT(call, 8);
+        break;
+      }
+    }
+    std::rotate(contents.begin(), contents.begin() + 1, contents.end());
+  }
+}
+
+TEST_F(GroupDeletionTest, WhatAMemberNotesMayBeAnything) {
+  for (const char* noted : {"", "7", "[]", "{", "{}", R"({"spec": 5, "metadata": [], "status": 1})",
+                            R"({"status": {"volumeGroupSnapshotHandle": "group-1"}})"}) {
+    Json member = support::MakeMemberContentObject(1);
+    SetJson(member, {"metadata", "annotations", csi::kGroupContentOfMemberAnnotation}, noted);
+    EXPECT_THAT(PluginProcess(bed_).Delete(member), IsOk()) << noted;
+  }
+  EXPECT_TRUE(DriverHoldsGroup());
+  EXPECT_EQ(bed_.api.CallCount("create", "volumegroupsnapshotcontents"), 0);
 }
 
 TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
@@ -367,7 +467,7 @@ TEST_F(GroupDeletionTest, ADriverThatRefusesIsNamedAndFinishesLater) {
 
 TEST_F(GroupDeletionTest, WithoutASidecarTheContentStandsForWhatIsToBeDone) {
   sidecar_.away = true;
-  const auto action = MakeVolumeGroupSnapshotContentAction(bed_.env);
+  const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env));
   const Json backup = support::MakeBackupObject("nightly", "Deleting");
   const absl::Time start = bed_.clock.Now();
   EXPECT_THAT(action->Execute(bed_.ctx, MakeGroupContentObject(), backup), IsOk());
@@ -398,9 +498,9 @@ TEST_F(GroupDeletionTest, AnArchiveOfOneVersionIsDeletedWhereAnotherIsServed) {
          {"volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"}) {
       bed.api.ServeVersion(plural, crossing.served);
     }
-    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
-                    bed.ctx, MakeGroupContentObject(crossing.archived),
-                    support::MakeBackupObject("nightly", "Deleting")),
+    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
+                    ->Execute(bed.ctx, MakeGroupContentObject(crossing.archived),
+                              support::MakeBackupObject("nightly", "Deleting")),
                 IsOk())
         << crossing.archived << " to " << crossing.served;
     EXPECT_THAT(sidecar.groups, IsEmpty()) << crossing.archived << " to " << crossing.served;
@@ -416,10 +516,10 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
     FakeGroupSidecar sidecar(bed.api);
     SeedRestoredGroup(bed.api);
     SeedRestoredMember(bed.api, 1);
-    EXPECT_THAT(
-        MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
-            bed.ctx, MakeGroupContentObject(), support::MakeBackupObject("nightly", "Deleting")),
-        IsOk());
+    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
+                    ->Execute(bed.ctx, MakeGroupContentObject(),
+                              support::MakeBackupObject("nightly", "Deleting")),
+                IsOk());
     return static_cast<int>(bed.api.calls().size());
   }();
   for (int at = 1; at <= calls; ++at) {
@@ -433,14 +533,14 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
     int count = 0;
     bed.api.SetInterceptor([&](const support::ApiCall&, const Json*) {
       if (++count == at) {
-        EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
-                        bed.ctx, MakeGroupContentObject(), backup),
+        EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
+                        ->Execute(bed.ctx, MakeGroupContentObject(), backup),
                     IsOk());
       }
       return absl::OkStatus();
     });
-    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
-                    bed.ctx, MakeGroupContentObject(), backup),
+    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
+                    ->Execute(bed.ctx, MakeGroupContentObject(), backup),
                 IsOk())
         << at;
     EXPECT_THAT(sidecar.groups, IsEmpty()) << at;
@@ -460,7 +560,7 @@ TEST_F(GroupDeletionTest, SurvivesAnyFailingCall) {
       SeedRestoredGroup(bed.api);
       SeedRestoredMember(bed.api, 1);
       SeedRestoredMember(bed.api, 2);
-      const auto action = MakeVolumeGroupSnapshotContentAction(bed.env);
+      const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env));
       const Json backup = support::MakeBackupObject("nightly", "Deleting");
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
       const absl::Status status = action->Execute(bed.ctx, MakeGroupContentObject(), backup);
@@ -491,8 +591,9 @@ TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
       FakeGroupSidecar sidecar(bed.api);
       sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const absl::Status status = MakeVolumeGroupSnapshotContentAction(bed.env)->Execute(
-          bed.ctx, MakeGroupContentObject(), support::MakeBackupObject("nightly", "Deleting"));
+      const absl::Status status = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
+                                      ->Execute(bed.ctx, MakeGroupContentObject(),
+                                                support::MakeBackupObject("nightly", "Deleting"));
       bed.api.ClearFaults();
       if (!status.ok() && !bed.api.All(GroupContents()).empty()) {
         made = true;

@@ -125,7 +125,10 @@ TEST_F(GroupRestoreTest, NothingOfTheGroupStandsOnAMemberThatComesBackAlone) {
   const RestoreItemResult content = Run(*contents_, support::MakeMemberContentObject(1));
   ASSERT_TRUE(content.item.has_value());
   EXPECT_EQ(csi::Label(*content.item, velero::kGroupNameLabel), "");
-  EXPECT_EQ(csi::Annotation(*content.item, velero::kGroupHandleOfMemberAnnotation), "");
+  for (const char* key :
+       {velero::kGroupHandleOfMemberAnnotation, csi::kGroupContentOfMemberAnnotation}) {
+    EXPECT_EQ(csi::Annotation(*content.item, key), "") << key;
+  }
   EXPECT_EQ(GetString(*content.item, {"spec", "source", "snapshotHandle"}), "handle-1");
   EXPECT_FALSE(content.skip_restore);
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "csi/group_types.h"
+#include "csi/static_group.h"
 #include "tests/support/snapshot_objects.h"
 #include "velero/labels.h"
 
@@ -98,6 +99,9 @@ inline Json MakeMemberContentObject(int n) {
   SetJson(content, {"metadata", "annotations", velero::kGroupHandleOfMemberAnnotation},
           kGroupHandle);
   SetJson(content, {"status", "volumeGroupSnapshotHandle"}, kGroupHandle);
+  const Json of_group = MakeGroupContentObject();
+  SetJson(content, {"metadata", "annotations", csi::kGroupContentOfMemberAnnotation},
+          csi::NoteForMembers(of_group, csi::GroupMembers(of_group)));
   return content;
 }
 

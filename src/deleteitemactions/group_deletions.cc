@@ -1,0 +1,38 @@
+#include "deleteitemactions/group_deletions.h"
+
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/group_deletion.h"
+#include "csi/static_group.h"
+
+namespace csidelta::deleteitemactions {
+
+absl::Status GroupDeletions::Delete(const CallContext& ctx, const Json& archived_content,
+                                    const velero::Backup& backup) {
+  const std::string driver = GetString(archived_content, {"spec", "driver"});
+  const std::string handle = csi::ArchivedGroupHandle(archived_content);
+  const std::string name = csi::GroupDeletionContentName(driver, handle);
+  {
+    std::scoped_lock lock(mutex_);
+    if (done_.contains(name)) {
+      return absl::OkStatus();
+    }
+  }
+  ASSIGN_OR_RETURN(const csi::DeletionResult result,
+                   csi::DeleteGroupOfBackup(ctx, env_, archived_content, backup,
+                                            patience_.WaitFor(ctx, driver)));
+  if (result == csi::DeletionResult::kNothing) {
+    return absl::OkStatus();
+  }
+  if (result == csi::DeletionResult::kGone) {
+    CSIDELTA_LOG(kInfo, "the driver holds the group no more", {"driver", driver},
+                 {"group_snapshot_handle", handle}, {"backup", backup.name});
+  } else if (result == csi::DeletionResult::kInProgress) {
+    patience_.WasSlow(driver);
+  }
+  std::scoped_lock lock(mutex_);
+  done_.insert(name);
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::deleteitemactions

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/environment.h"
+#include "deleteitemactions/driver_patience.h"
+#include "velero/backup.h"
+
+namespace csidelta::deleteitemactions {
+
+// The groups that a process has seen to. In an archive the content of a group and those of its
+// members all say how to delete it, because Velero only logs that a plugin died over one of them,
+// and forgets the backup: whichever comes first does it, the others need not, and those that come
+// after a process died do it again. Thread-safe.
+class GroupDeletions {
+ public:
+  explicit GroupDeletions(const csi::Environment& env) : env_(env), patience_(env) {}
+
+  // As csi::DeleteGroupOfBackup(), unless that went well in this process before. `archived_content`
+  // is a VolumeGroupSnapshotContent.
+  absl::Status Delete(const CallContext& ctx, const Json& archived_content,
+                      const velero::Backup& backup);
+
+ private:
+  const csi::Environment env_;
+  DriverPatience patience_;
+  std::mutex mutex_;
+  std::set<std::string> done_;  // guarded by mutex_; csi::GroupDeletionContentName()
+};
+
+}  // namespace csidelta::deleteitemactions
