@@ -1,4 +1,4 @@
-"""Trouble while a group is made: each has its end and its reason, and nothing is left once the backup is deleted.
+"""Trouble while a group is made or deleted: each has its end and its reason, and nothing is left once the backup is deleted.
 
 A point is a place between two calls of our plugin to the API server. CI sees a few, drawn with the seed that
 CSI_DELTA_SWEEP names; with "all" it is each of them.
@@ -18,7 +18,10 @@ HOLD = {"method": "CreateVolumeGroupSnapshot", "hold": True}
 NOT_READY = [{"method": f"{verb}VolumeGroupSnapshot", "lie": "not_ready"} for verb in ("Create", "Get")]
 POINTS = range(40)
 LEAST_POINTS = 28  # That every backup of a group has.
-KILLS = {"plugin": 2, "velero": 1}  # How many points CI sees.
+KILLS = {"plugin": (POINTS[:LEAST_POINTS], 2), "velero": (POINTS[:LEAST_POINTS], 1)}  # How many points CI sees, of which.
+DELETION_POINTS = range(12)
+LEAST_DELETION_POINTS = 6
+DELETION_KILLS = {"plugin": (range(3), 1), "velero": (range(3, 6), 1)}  # Nothing stands for the deletion yet; something does.
 SECONDS_MAX = 300
 SNAPSHOT_NAME = "velero.io/volume-snapshot-name"  # The annotation of a claim.
 WISH = os.environ.get("CSI_DELTA_SWEEP", "1")
@@ -164,12 +167,12 @@ def test_a_server_that_is_restarted_before_a_group_is_ready(database):
     check_gone(database, name)
 
 
-def drawn():
-    """Who is killed, and how many calls of a group that is made have passed before."""
-    def points(kind):
-        chance = random.Random(f"{WISH} group {kind}")
-        return POINTS if WISH == "all" else sorted(chance.sample(POINTS[:LEAST_POINTS], KILLS[kind]))
-    return [pytest.param(kind, point, id=f"{kind}-{point}") for kind in KILLS for point in points(kind)]
+def drawn(what, points, kills):
+    """Who is killed, and how many calls of what happens to a group have passed before."""
+    def some(kind):
+        chance = random.Random(f"{WISH} {what} {kind}")
+        return points if WISH == "all" else sorted(chance.sample(*kills[kind]))
+    return [pytest.param(kind, point, id=f"{kind}-{point}") for kind in kills for point in some(kind)]
 
 
 def strike(bed, kind):
@@ -185,7 +188,7 @@ def labels_a_claim(method, path):
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("kind", "point"), drawn())
+@pytest.mark.parametrize(("kind", "point"), drawn("group", POINTS, KILLS))
 def test_who_is_killed_between_two_calls_leaves_nothing(database, kind, point, record_property):
     bed = database.bed
 
@@ -219,3 +222,73 @@ def test_who_is_killed_between_two_calls_leaves_nothing(database, kind, point, r
     if ended in ("Completed", "PartiallyFailed"):
         check_kept(bed, name)
     check_gone(database, name, after)
+
+
+@pytest.fixture
+def only_a_group(database):
+    """Its backups have the claims of the group and no other."""
+    alone = {"metadata": {"labels": {"velero.io/exclude-from-backup": "true"}}}
+    database.bed.api.patch("persistentvolumeclaims", "alone", alone, database.app)
+    yield database
+    alone["metadata"]["labels"] = {"velero.io/exclude-from-backup": None}
+    database.bed.api.patch("persistentvolumeclaims", "alone", alone, database.app)
+
+
+def looks_for_classes(_, path):
+    """The first call for a group that is to be deleted."""
+    return "/volumegroupsnapshotclasses" in path
+
+
+class Deletion:
+    """What becomes of a `velero backup delete`."""
+
+    def __init__(self, bed, backup):
+        self._bed = bed
+        self._backup = backup
+        self._ask()
+
+    def _ask(self):
+        self._bed.velero("backup", "delete", self._backup, "--confirm")
+
+    def is_through(self):
+        return self._bed.api.get("backups", self._backup, self._bed.namespace) is None
+
+    def errors(self):
+        """What Velero says once it has given up; it is asked again where the backup was still in progress."""
+        told = [r.get("status", {}).get("errors", []) for r in self._bed.api.list("deletebackuprequests", self._bed.namespace)
+                if r["spec"]["backupName"] == self._backup]
+        if not all(told):
+            return []
+        found = {error for errors in told for error in errors}
+        if found == {"backup is still in progress"}:
+            self._ask()
+            return []
+        return sorted(found)
+
+    def has_ended(self):
+        return self.is_through() or bool(self.errors())
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("kind", "point"), drawn("deletion", DELETION_POINTS, DELETION_KILLS))
+def test_who_is_killed_while_a_backup_is_deleted_leaves_nothing(only_a_group, kind, point, record_property):
+    bed = only_a_group.bed
+    name = only_a_group.back_up(f"deleted-{kind}-{point}")
+    with CallGate(bed) as gate:
+        gate.hold_after(point, looks_for_classes)
+        deletion = Deletion(bed, name)
+        met = gate.await_held(deletion.has_ended, SECONDS_MAX)
+        record_property("points", int(met))
+        assert met or point > LEAST_DELETION_POINTS, gate.calls()
+        if met:
+            print(f"killed before {gate.calls()[-1]}")
+            strike(bed, kind)
+        gate.open()
+        if kind == "velero" and met:  # Velero never takes up a request that it had begun.
+            bed.start("velero")
+            assert not deletion.is_through()
+            bed.delete_backup(name)
+        bed.wait_for(deletion.has_ended, SECONDS_MAX, f"end of backup {name}")
+        assert deletion.is_through(), deletion.errors()  # Velero goes on without a plugin that died.
+    await_driver_empty(bed)
+    await_objects_gone(bed, only_a_group.app)

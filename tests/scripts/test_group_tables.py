@@ -39,6 +39,8 @@ PROVEN_BY = {
         "the group cannot be saved": "64m",
         "Velero is killed": "64i",
         "the backup is deleted": "64h",
+        "the plugin is killed while the backup is deleted": "64n",
+        "Velero is killed while the backup is deleted": "64p",
     },
     "Which groups can be restored": {
         "`complete`": "67a",
