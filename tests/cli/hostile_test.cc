@@ -22,6 +22,7 @@
 #include "repository/repository.h"
 #include "storage/file_object_store.h"
 #include "tests/support/counts_memory.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -51,20 +52,17 @@ struct Outcome {
 class HostileProgramTest : public testing::Test {
  protected:
   HostileProgramTest() {
-    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-hostile-XXXXXX");
-    folder_ = ::mkdtemp(name.data());
     ::setenv("RESTIC_PASSWORD", "secret", 1);
-    ::setenv("RESTIC_REPOSITORY", absl::StrCat(folder_, "/repo").c_str(), 1);
-    std::ofstream(absl::StrCat(folder_, "/image")) << std::string(1 << 20, 'x');
+    ::setenv("RESTIC_REPOSITORY", absl::StrCat(folder_.path(), "/repo").c_str(), 1);
+    std::ofstream(absl::StrCat(folder_.path(), "/image")) << std::string(1 << 20, 'x');
     EXPECT_EQ(Run({"init"}).code, 0);
-    EXPECT_EQ(Run({"backup", absl::StrCat(folder_, "/image")}).code, 0);
-    store_ =
-        std::make_unique<storage::FileObjectStore>(absl::StrCat(folder_, "/repo"), Random::Real());
+    EXPECT_EQ(Run({"backup", absl::StrCat(folder_.path(), "/image")}).code, 0);
+    store_ = std::make_unique<storage::FileObjectStore>(absl::StrCat(folder_.path(), "/repo"),
+                                                        Random::Real());
     auto repository = repository::Repository::Open(ctx_, *store_, "secret", {});
     EXPECT_THAT(repository, IsOk());
     repository_ = *std::move(repository);
   }
-  ~HostileProgramTest() override { std::filesystem::remove_all(folder_); }
 
   Outcome Run(std::vector<std::string> words) const {
     words.insert(words.begin(), PROGRAM);
@@ -73,8 +71,8 @@ class HostileProgramTest : public testing::Test {
       arguments.push_back(word.data());
     }
     arguments.push_back(nullptr);
-    const std::string out = absl::StrCat(folder_, "/out");
-    const std::string error = absl::StrCat(folder_, "/error");
+    const std::string out = absl::StrCat(folder_.path(), "/out");
+    const std::string error = absl::StrCat(folder_.path(), "/error");
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
@@ -150,7 +148,7 @@ class HostileProgramTest : public testing::Test {
   }
 
   CallContext ctx_;
-  std::string folder_;
+  const support::ScratchFolder folder_;
   std::unique_ptr<storage::ObjectStore> store_;
   std::unique_ptr<repository::Repository> repository_;
 };
@@ -172,7 +170,7 @@ TEST_F(HostileProgramTest, NamesDoNothingToATerminal) {
            {"snapshots", "--json"},
            {"stats"},
            {"diff", evil.Hex(), evil.Hex()},
-           {"restore", evil.Hex(), "--target", absl::StrCat(folder_, "/target")},
+           {"restore", evil.Hex(), "--target", absl::StrCat(folder_.path(), "/target")},
            {"check"},
            {"key", "list"},
            {kEvilText}}) {
@@ -182,7 +180,7 @@ TEST_F(HostileProgramTest, NamesDoNothingToATerminal) {
   const Outcome listed = Run({"ls", evil.Hex()});
   EXPECT_EQ(listed.code, 0) << listed.error;
   EXPECT_THAT(listed.out, HasSubstr("/\\u000a\\u001b[2J\\u009b31m\\u007f\n/plain\n"));
-  EXPECT_FALSE(std::filesystem::exists(absl::StrCat(folder_, "/target")));
+  EXPECT_FALSE(std::filesystem::exists(absl::StrCat(folder_.path(), "/target")));
 }
 
 // Kilobytes that want to be gigabytes.
@@ -207,14 +205,14 @@ TEST_F(HostileProgramTest, WhatIsSmallInTheStoreStaysSmallInMemory) {
   ASSERT_THAT(repository_->SaveFile(ctx_, FileKind::kIndex,
                                     repository::EncodeIndex({{{Id::Of("pack"), entries}}})),
               IsOk());
-  const std::string target = absl::StrCat(folder_, "/target");
+  const std::string target = absl::StrCat(folder_.path(), "/target");
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"ls", snapshot.Hex()},
            {"ls", values.Hex()},
            {"check", "--read-data"},
            {"restore", "latest", "--target", target},
            {"prune", "--retry-lock", "0"},
-           {"backup", absl::StrCat(folder_, "/image"), "--retry-lock", "0"}}) {
+           {"backup", absl::StrCat(folder_.path(), "/image"), "--retry-lock", "0"}}) {
     ExpectInOrder(Run(words), words.front());
   }
   const Outcome listed = Run({"snapshots"});

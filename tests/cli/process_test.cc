@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/scratch_folder.h"
 
 extern char** environ;
 
@@ -28,29 +29,26 @@ class ProcessTest : public testing::Test {
  protected:
   ProcessTest() {
     ::signal(SIGPIPE, SIG_IGN);
-    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-process-XXXXXX");
-    folder_ = ::mkdtemp(name.data());
     ::setenv("RESTIC_PASSWORD", "secret", 1);
-    ::setenv("RESTIC_REPOSITORY", absl::StrCat(folder_, "/repo").c_str(), 1);
-    std::ofstream(absl::StrCat(folder_, "/image")) << std::string(1 << 20, 'x');
+    ::setenv("RESTIC_REPOSITORY", absl::StrCat(folder_.path(), "/repo").c_str(), 1);
+    std::ofstream(absl::StrCat(folder_.path(), "/image")) << std::string(1 << 20, 'x');
     EXPECT_EQ(Shell("PROGRAM init"), 0);
   }
-  ~ProcessTest() override { std::filesystem::remove_all(folder_); }
 
   // Runs a command line in the folder, PROGRAM standing for csi-delta; its exit code.
   int Shell(const std::string& line) const {
-    const std::string command = absl::StrCat("cd ", folder_, " && PROGRAM() { ", PROGRAM,
+    const std::string command = absl::StrCat("cd ", folder_.path(), " && PROGRAM() { ", PROGRAM,
                                              " \"$@\"; }; (", line, ") >out 2>error");
     const int state = std::system(command.c_str());
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
   }
 
   std::string Text(const std::string& name) const {
-    std::ifstream file(absl::StrCat(folder_, "/", name));
+    std::ifstream file(absl::StrCat(folder_.path(), "/", name));
     return std::string(std::istreambuf_iterator<char>(file), {});
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
 };
 
 // A backup that waits for the rest of a list.
@@ -104,24 +102,24 @@ class WaitingBackup {
 
 TEST_F(ProcessTest, SignalsEndARunInOrder) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    WaitingBackup backup(absl::StrCat(folder_, "/image"));
+    WaitingBackup backup(absl::StrCat(folder_.path(), "/image"));
     backup.Signal(number);
     EXPECT_EQ(backup.Wait(), 130);
   }
   EXPECT_EQ(Shell("PROGRAM snapshots --json"), 0);
   EXPECT_EQ(Text("out"), "[]\n");
-  EXPECT_TRUE(std::filesystem::is_empty(absl::StrCat(folder_, "/repo/locks")));
+  EXPECT_TRUE(std::filesystem::is_empty(absl::StrCat(folder_.path(), "/repo/locks")));
 }
 
 TEST_F(ProcessTest, AListThatIsCutShortCommitsNothing) {
-  WaitingBackup cut(absl::StrCat(folder_, "/image"));
+  WaitingBackup cut(absl::StrCat(folder_.path(), "/image"));
   cut.Write("{\"offset\":0,\"length\":4096}\n");
   cut.Close();
   EXPECT_EQ(cut.Wait(), 1);
   EXPECT_EQ(Shell("PROGRAM snapshots --json"), 0);
   EXPECT_EQ(Text("out"), "[]\n");
 
-  WaitingBackup whole(absl::StrCat(folder_, "/image"));
+  WaitingBackup whole(absl::StrCat(folder_.path(), "/image"));
   whole.Write("{\"offset\":0,\"length\":1048576}\n{\"end\":true}\n");
   whole.Close();
   EXPECT_EQ(whole.Wait(), 0);

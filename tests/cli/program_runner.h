@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -19,6 +18,7 @@
 #include "tests/cli/outcome.h"
 #include "tests/repository/cheap_key.h"
 #include "tests/support/fake_object_store.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -40,17 +40,9 @@ class ImpatientClock : public Clock {
 // because each object of a repository is synced.
 class ProgramRunner {
  public:
-  ProgramRunner()
-      : folder_(absl::StrCat(
-            std::filesystem::exists(kMemory) ? std::string(kMemory) : testing::TempDir(),
-            "/csi-delta-cli-XXXXXX")) {
-    EXPECT_NE(::mkdtemp(folder_.data()), nullptr) << folder_;
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_.path(), "/", name);
   }
-  ~ProgramRunner() { std::filesystem::remove_all(folder_); }
-  ProgramRunner(const ProgramRunner&) = delete;
-  ProgramRunner& operator=(const ProgramRunner&) = delete;
-
-  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
   void Write(const std::string& name, absl::string_view bytes) const {
     std::ofstream(Path(name), std::ios::binary) << bytes;
   }
@@ -98,7 +90,8 @@ class ProgramRunner {
  private:
   static constexpr char kMemory[] = "/dev/shm";
 
-  std::string folder_;
+  const support::ScratchFolder folder_{std::filesystem::exists(kMemory) ? std::string(kMemory)
+                                                                        : testing::TempDir()};
 };
 
 }  // namespace csidelta::cli

@@ -24,6 +24,7 @@
 #include "tests/cli/outcome.h"
 #include "tests/repository/cheap_key.h"
 #include "tests/support/fake_object_store.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -64,15 +65,14 @@ class ImpatientClock : public Clock {
 class ProgramTest : public testing::Test {
  protected:
   ProgramTest() {
-    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-cli-XXXXXX");
-    folder_ = ::mkdtemp(name.data());
     variables_ = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", Path("repo")}};
     image_ = RandomBytes(kImageBytes, 1);
     Write("image", image_);
   }
-  ~ProgramTest() override { std::filesystem::remove_all(folder_); }
 
-  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_.path(), "/", name);
+  }
 
   void Write(const std::string& name, absl::string_view bytes) const {
     std::ofstream file(Path(name), std::ios::binary | std::ios::trunc);
@@ -141,7 +141,7 @@ class ProgramTest : public testing::Test {
     file.write(image_.data() + chunk * kChunk, static_cast<std::streamsize>(kChunk));
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   std::map<std::string, std::string> variables_;
   std::string image_;
 };

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
 
 #include "tests/support/fake_clock.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -54,14 +54,8 @@ TEST(SessionTest, WrongSettingsSayWhatThereIs) {
 
 class StoreSettingsTest : public testing::Test {
  protected:
-  StoreSettingsTest() {
-    folder_ = testing::TempDir() + "session-XXXXXX";
-    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
-  }
-  ~StoreSettingsTest() override { std::filesystem::remove_all(folder_); }
-
   std::string File(const std::string& name, const std::string& text) {
-    const std::string path = folder_ + "/" + name;
+    const std::string path = folder_.path() + "/" + name;
     std::ofstream(path) << text;
     return path;
   }
@@ -74,7 +68,7 @@ class StoreSettingsTest : public testing::Test {
     return made.status();
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   GlobalOptions options_;
   std::map<std::string, std::string> variables_;
   storage::StoreSettings settings_;
@@ -120,7 +114,8 @@ TEST_F(StoreSettingsTest, UploadsAndDownloadsKeepToTheLimitsOfTheFlags) {
   options_.limit_upload_kib = 64;
   options_.limit_download_kib = 32;
   ASSERT_THAT(Apply(), IsOk());
-  auto opened = storage::OpenStore(*storage::ParseLocation(folder_), settings_, Random::Real());
+  auto opened =
+      storage::OpenStore(*storage::ParseLocation(folder_.path()), settings_, Random::Real());
   ASSERT_THAT(opened, IsOk());
   storage::ObjectStore& store = (*opened)->store();
   support::FakeClock clock;
@@ -145,7 +140,7 @@ TEST_F(StoreSettingsTest, AWholeSystemsBundleFits) {
 }
 
 TEST_F(StoreSettingsTest, AMissingBundleIsNamed) {
-  variables_["AWS_CA_BUNDLE"] = folder_ + "/none";
+  variables_["AWS_CA_BUNDLE"] = folder_.path() + "/none";
   EXPECT_THAT(Apply(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
 }
 

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -33,6 +32,7 @@
 #include "tests/repository/cheap_key.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::cli {
 
@@ -124,8 +124,6 @@ class SweepFixture : public testing::Test {
   using Process = SweepProcess;
 
   SweepFixture() {
-    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-sweep-XXXXXX");
-    folder_ = std::filesystem::canonical(::mkdtemp(name.data())).string();
     variables_ = {{"RESTIC_PASSWORD", kPassword}, {"RESTIC_REPOSITORY", "/main"}};
     // Making one takes longer than most of what is done to it.
     static const std::map<std::string, std::string> made = [this] {
@@ -135,7 +133,6 @@ class SweepFixture : public testing::Test {
     store_.SetObjects(made);
     WriteImage({1, 2, 3, 4, 5, 6});
   }
-  ~SweepFixture() override { std::filesystem::remove_all(folder_); }
 
   void MakeRepository(support::FakeObjectStore& store) {
     CallContext ctx;
@@ -145,7 +142,9 @@ class SweepFixture : public testing::Test {
     repository::UseCheapKey(store, **made, kPassword);
   }
 
-  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_.path(), "/", name);
+  }
 
   void WriteFile(const std::string& name, absl::string_view bytes) const {
     std::ofstream file(Path(name), std::ios::binary | std::ios::trunc);
@@ -278,7 +277,7 @@ class SweepFixture : public testing::Test {
   }
 
   SweepClock clock_;
-  std::string folder_;
+  const support::ScratchFolder folder_;
   std::map<std::string, std::string> variables_;
   support::FakeObjectStore store_;
   support::FakeObjectStore source_;  // of copies

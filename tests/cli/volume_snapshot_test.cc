@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -23,6 +22,7 @@
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_metadata_server.h"
 #include "tests/support/metadata_cluster.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::cli {
 namespace {
@@ -103,16 +103,15 @@ class VolumeSnapshotTest : public testing::Test {
                    return ServeTuples(query, stream, kImageBytes,
                                       query.is_delta ? changed_ : allocated_);
                  }) {
-    std::string name = absl::StrCat(testing::TempDir(), "/csi-delta-cli-XXXXXX");
-    folder_ = ::mkdtemp(name.data());
     std::ofstream(Path("kubeconfig")) << api_server_.Kubeconfig("{token: abc}");
     std::filesystem::resize_file(Touch("image"), kImageBytes);
     cluster_.Advertise(service_.address(), authority_.ca_pem());
     EXPECT_EQ(Run({"init"}).code, ExitCode::kOk);
   }
-  ~VolumeSnapshotTest() override { std::filesystem::remove_all(folder_); }
 
-  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_.path(), "/", name);
+  }
 
   std::string Touch(const std::string& name) const {
     const std::ofstream file(Path(name));
@@ -171,7 +170,7 @@ class VolumeSnapshotTest : public testing::Test {
     };
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
       const storage::Location&, const storage::StoreSettings&, Random&)>
       open_store_ = storage::OpenStore;

@@ -52,7 +52,7 @@ class LinkingNode final : public pb::Node::Service {
 
 class ConformanceTest : public csi_driver::DriverFixture {
  protected:
-  std::string Place() override { return "/dev/shm/"; }  // There is no flush to wait for.
+  ConformanceTest() : DriverFixture("/dev/shm") {}  // There is no flush to wait for.
 
   std::unique_ptr<pb::Node::Service> MakeNodeService() override {
     return std::make_unique<LinkingNode>(*store_);
@@ -96,7 +96,7 @@ class ConformanceTest : public csi_driver::DriverFixture {
     Serve();
   }
 
-  std::string WorkFolder() const { return folder_ + "/work"; }
+  std::string WorkFolder() const { return folder_.path() + "/work"; }
 
   // What the driver still has.
   std::size_t LeftBehind() const {

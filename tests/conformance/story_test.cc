@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "conformance/volume_file.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::conformance {
 namespace {
@@ -67,22 +68,16 @@ TEST(StoryTest, PatternsOfTwoGenerationsDiffer) {
 
 class VolumeFileTest : public testing::Test {
  protected:
-  VolumeFileTest() {
-    std::string name = testing::TempDir() + "conformance-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~VolumeFileTest() override { std::filesystem::remove_all(folder_); }
-
   std::string Image(const std::string& name, int64_t size_bytes,
                     const std::vector<int64_t>& ones) const {
-    VolumeFile image = *VolumeFile::Create(folder_ + "/" + name, size_bytes);
+    VolumeFile image = *VolumeFile::Create(folder_.path() + "/" + name, size_bytes);
     for (const int64_t at : ones) {
       EXPECT_TRUE(image.Write(at, std::vector<uint8_t>{1}).ok());
     }
     return image.path();
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   CallContext ctx_;
 };
 
@@ -101,14 +96,14 @@ TEST_F(VolumeFileTest, WithoutABaseWhatIsNotZeroDiffers) {
 
 TEST_F(VolumeFileTest, ACopyHasEveryByte) {
   const std::string from = Image("from", (2 << 20) + 7, {0, (2 << 20) + 6});
-  const std::string to = folder_ + "/to";
+  const std::string to = folder_.path() + "/to";
   ASSERT_TRUE(CopyToImage(ctx_, from, to).ok());
   EXPECT_EQ(std::filesystem::file_size(to), (2U << 20) + 7);
   EXPECT_THAT(*DifferingExtents(ctx_, from, to), IsEmpty());
 }
 
 TEST_F(VolumeFileTest, AFileTakesNoDiscard) {
-  VolumeFile image = *VolumeFile::Create(folder_ + "/image", 1 << 20);
+  VolumeFile image = *VolumeFile::Create(folder_.path() + "/image", 1 << 20);
   EXPECT_TRUE(absl::IsUnimplemented(image.Discard({0, 4096})));
 }
 

@@ -12,6 +12,7 @@
 #include "tests/contract/block_device_contract.h"
 #include "tests/support/loop_block.h"
 #include "tests/support/scratch_file.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::contract {
@@ -22,6 +23,7 @@ using incremental::IoEngine;
 using support::IsOk;
 using support::LoopBlock;
 using support::ScratchFile;
+using support::ScratchFolder;
 using support::StatusIs;
 
 class LoopSubject : public BlockDeviceSubject {
@@ -86,13 +88,11 @@ TEST(LoopDeviceTest, AMountedDeviceIsRefused) {
   ASSERT_EQ(std::system(("mkfs.ext4 -q -F " + file.path()).c_str()), 0);
   const LoopBlock loop(file.path(), 512);
   ASSERT_FALSE(loop.path().empty());
-  std::string folder = testing::TempDir() + "/csi-delta-mount-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  ASSERT_EQ(::mount(loop.path().c_str(), folder.c_str(), "ext4", MS_RDONLY, nullptr), 0);
+  const ScratchFolder folder;
+  ASSERT_EQ(::mount(loop.path().c_str(), folder.path().c_str(), "ext4", MS_RDONLY, nullptr), 0);
   EXPECT_THAT(FileBlockDevice::OpenForWrite(loop.path(), kBytes),
               StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_EQ(::umount(folder.c_str()), 0);
-  ::rmdir(folder.c_str());
+  EXPECT_EQ(::umount(folder.path().c_str()), 0);
 }
 
 TEST(LoopDeviceTest, ASmallerDeviceIsOutOfRange) {

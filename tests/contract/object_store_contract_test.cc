@@ -1,8 +1,6 @@
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "tests/contract/object_store_contract.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_s3_server.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::contract {
 namespace {
@@ -36,18 +35,11 @@ class FakeSubject : public ObjectStoreSubject {
 // In a directory that is not there yet.
 class FileSubject : public ObjectStoreSubject {
  public:
-  FileSubject() {
-    std::string path = testing::TempDir() + "object-store-XXXXXX";
-    CSIDELTA_CHECK(mkdtemp(path.data()) != nullptr);
-    parent_ = path;
-    store_ = std::make_unique<storage::FileObjectStore>(path + "/deep/repo", Random::Real());
-  }
-  ~FileSubject() override { std::filesystem::remove_all(parent_); }
-  storage::ObjectStore& store() override { return *store_; }
+  storage::ObjectStore& store() override { return store_; }
 
  private:
-  std::string parent_;
-  std::unique_ptr<storage::FileObjectStore> store_;
+  const support::ScratchFolder parent_;
+  storage::FileObjectStore store_{parent_.path() + "/deep/repo", Random::Real()};
 };
 
 // Every decorator, around a fake.

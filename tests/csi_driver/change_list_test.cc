@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "tests/support/csi_driver/files.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi_driver {
@@ -28,13 +28,9 @@ constexpr int64_t kVolumeBytes = 9 * kMiB + 4096;  // The last block of 4 MiB is
 class ChangeListTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "csi-changes-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    store_ = *Store::Open(folder_ + "/state", clock_, Random::Real());
+    store_ = *Store::Open(folder_.path() + "/state", clock_, Random::Real());
     volume_id_ = CreateVolume("v", {});
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string CreateVolume(const std::string& name, const ContentSource& source) {
     return store_
@@ -106,7 +102,7 @@ class ChangeListTest : public testing::Test {
     return joined;
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   std::string volume_id_;
   support::FakeClock clock_;
   std::unique_ptr<Store> store_;
@@ -218,7 +214,7 @@ TEST_F(ChangeListTest, DeletedBasesAreGoneUnlessTheirDataIsKept) {
   EXPECT_EQ(*List({.target_id = target, .base_id = kept}, {}), (std::vector<Extent>{{0, 4096}}));
   EXPECT_THAT(List({.target_id = kept, .base_id = {}}, {}), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_EQ(store_->ListSnapshots({}, {})->records.size(), 1u);
-  store_ = *Store::Open(folder_ + "/state", clock_, Random::Real());
+  store_ = *Store::Open(folder_.path() + "/state", clock_, Random::Real());
   EXPECT_THAT(List({.target_id = target, .base_id = kept}, {}), IsOk());
 }
 

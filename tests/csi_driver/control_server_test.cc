@@ -13,6 +13,7 @@
 #include <string>
 
 #include "tests/support/fake_clock.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi_driver {
@@ -24,18 +25,14 @@ using testing::HasSubstr;
 class ControlServerTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "csi-control-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    store_ = *Store::Open(folder_ + "/state", clock_, Random::Real());
+    store_ = *Store::Open(folder_.path() + "/state", clock_, Random::Real());
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   Json Ask(const std::string& request) {
     return HandleControl(*ParseJson(request), faults_, *store_);
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   support::FakeClock clock_;
   Faults faults_;
   std::unique_ptr<Store> store_;
@@ -85,7 +82,7 @@ TEST_F(ControlServerTest, RefusesWhatItDoesNotKnow) {
 }
 
 TEST_F(ControlServerTest, SpeaksLinesOverItsSocket) {
-  const std::string path = folder_ + "/control.sock";
+  const std::string path = folder_.path() + "/control.sock";
   absl::StatusOr<std::unique_ptr<ControlServer>> server =
       ControlServer::Start(path, faults_, *store_);
   ASSERT_THAT(server, IsOk());

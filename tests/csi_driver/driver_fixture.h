@@ -6,34 +6,31 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 
 #include "tests/support/csi_driver/services.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::csi_driver {
 
 // The driver's services in this process, and a channel to them.
 class DriverFixture : public testing::Test {
  protected:
+  // The driver keeps its state in a folder of its own below `parent`.
+  explicit DriverFixture(const std::string& parent = testing::TempDir()) : folder_(parent) {}
+
   // For the whole program: after a call that was cancelled, gRPC's own end takes ten seconds.
   static void SetUpTestSuite() { grpc_init(); }
 
   void SetUp() override {
-    std::string folder = Place() + "csi-driver-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    store_ = *Store::Open(folder_ + "/state", clock_, Random::Real());
+    store_ = *Store::Open(folder_.path() + "/state", clock_, Random::Real());
     Serve();
   }
 
-  void TearDown() override {
-    StopServing();
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { StopServing(); }
 
   // Again after StopServing(): options_ may have changed.
   void Serve() {
@@ -60,11 +57,8 @@ class DriverFixture : public testing::Test {
     metadata_ = ::csi::v1::SnapshotMetadata::NewStub(channel_);
   }
 
-  // Below which folder the driver keeps its state.
-  virtual std::string Place() { return testing::TempDir(); }
-
   // Where a client of another channel finds it.
-  std::string Address() const { return "unix://" + folder_ + "/csi.sock"; }
+  std::string Address() const { return "unix://" + folder_.path() + "/csi.sock"; }
 
   virtual std::unique_ptr<::csi::v1::Node::Service> MakeNodeService() {
     return MakeNode(options_, faults_, *store_);
@@ -98,7 +92,7 @@ class DriverFixture : public testing::Test {
     return capability;
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   DriverOptions options_{.endpoint = "",
                          .state_dir = "",
                          .volumes_dir = "",

@@ -19,6 +19,7 @@
 #include "tests/support/csi_driver/loop_device.h"
 #include "tests/support/csi_driver/mounts.h"
 #include "tests/support/csi_driver/store.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi_driver {
@@ -33,10 +34,6 @@ constexpr int64_t kVolumeBytes = int64_t{16} << 20;
 class FreezeTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "csi-freeze-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = std::filesystem::canonical(folder);
-    volumes_folder_ = folder_ + "/mounted";
     ASSERT_THAT(CreateSparse(image(), kImageBytes), IsOk());
     ASSERT_THAT(MakeFilesystem(image()), IsOk());
     ASSERT_THAT(MakeFolder(volumes_folder_), IsOk());
@@ -55,14 +52,13 @@ class FreezeTest : public testing::Test {
     EXPECT_THAT(ThawLeftover(volumes_folder_), IsOk());
     EXPECT_THAT(Unmount(volumes_folder_), IsOk());
     EXPECT_THAT(DetachLoops(image()), IsOk());
-    std::filesystem::remove_all(folder_);
   }
 
-  std::string image() const { return folder_ + "/image"; }
+  std::string image() const { return folder_.path() + "/image"; }
 
   void Reopen() {
     absl::StatusOr<std::unique_ptr<Store>> store =
-        Store::Open(folder_ + "/state", Clock::Real(), Random::Real(), volumes_folder_);
+        Store::Open(folder_.path() + "/state", Clock::Real(), Random::Real(), volumes_folder_);
     ASSERT_THAT(store, IsOk());
     store_ = *std::move(store);
   }
@@ -71,8 +67,8 @@ class FreezeTest : public testing::Test {
     return !freeze.ok();
   }
 
-  std::string folder_;
-  std::string volumes_folder_;
+  const support::ScratchFolder folder_;
+  const std::string volumes_folder_ = folder_.path() + "/mounted";
   std::unique_ptr<Store> store_;
   std::vector<std::string> volume_ids_;
 };
@@ -116,7 +112,7 @@ TEST_F(FreezeTest, VolumesLieInTheirOwnFileSystemAndSnapshotsDoNot) {
   EXPECT_TRUE(std::filesystem::exists(volumes_folder_ + "/volumes/" + volume_ids_[0]));
   const absl::StatusOr<SnapshotRecord> snapshot = store_->CreateSnapshot("s", volume_ids_[0]);
   ASSERT_THAT(snapshot, IsOk());
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/state/snapshots/" + snapshot->id));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/state/snapshots/" + snapshot->id));
   VolumeSpec spec;
   spec.name = "copy";
   spec.source.snapshot_id = snapshot->id;
@@ -150,7 +146,7 @@ TEST_F(FreezeTest, FailedCopyThaws) {
   ASSERT_THAT(RemoveFile(store_->VolumePath(volume_ids_[2])), IsOk());
   EXPECT_FALSE(store_->CreateGroup("g", volume_ids_).ok());
   EXPECT_FALSE(IsFrozen());
-  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/state/partial"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/state/partial"));
 }
 
 TEST_F(FreezeTest, StartThawsWhatAKilledProcessLeft) {
@@ -168,8 +164,8 @@ TEST_F(FreezeTest, GroupWaitsForNobodyElsesFreeze) {
 }
 
 TEST_F(FreezeTest, MountOfTheVolumesIsAFileSystemOfItsOwn) {
-  EXPECT_THAT(CheckOwnFilesystem(volumes_folder_, folder_), IsOk());
-  EXPECT_THAT(CheckOwnFilesystem(volumes_folder_ + "/volumes", folder_),
+  EXPECT_THAT(CheckOwnFilesystem(volumes_folder_, folder_.path()), IsOk());
+  EXPECT_THAT(CheckOwnFilesystem(volumes_folder_ + "/volumes", folder_.path()),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_THAT(CheckOwnFilesystem(volumes_folder_, volumes_folder_ + "/volumes"),
               StatusIs(absl::StatusCode::kFailedPrecondition));

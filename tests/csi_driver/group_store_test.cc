@@ -12,6 +12,7 @@
 #include "tests/support/csi_driver/freeze.h"
 #include "tests/support/csi_driver/store.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi_driver {
@@ -24,9 +25,6 @@ using testing::HasSubstr;
 class GroupStoreTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "csi-groups-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
     Reopen();
     for (const char* name : {"a", "b"}) {
       VolumeSpec spec;
@@ -35,10 +33,10 @@ class GroupStoreTest : public testing::Test {
       volume_ids_.push_back(store_->CreateVolume(spec)->id);
     }
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void Reopen() {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_, clock_, Random::Real());
+    absl::StatusOr<std::unique_ptr<Store>> store =
+        Store::Open(folder_.path(), clock_, Random::Real());
     ASSERT_THAT(store, IsOk());
     store_ = *std::move(store);
   }
@@ -55,17 +53,17 @@ class GroupStoreTest : public testing::Test {
     return ids;
   }
   std::string RecordOf(const Group& group) const {
-    return folder_ + "/records/groups/" + group.record.id + ".json";
+    return folder_.path() + "/records/groups/" + group.record.id + ".json";
   }
   // What is there of volume snapshots: in lists, as records, and as bytes.
   std::vector<size_t> SnapshotCounts() const {
     const absl::StatusOr<Page<SnapshotRecord>> page = store_->ListSnapshots({}, {});
     return {page.ok() ? page->records.size() : 99,
-            ListFolder(folder_ + "/records/snapshots")->size(),
-            ListFolder(folder_ + "/snapshots")->size()};
+            ListFolder(folder_.path() + "/records/snapshots")->size(),
+            ListFolder(folder_.path() + "/snapshots")->size()};
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   support::FakeClock clock_;
   std::unique_ptr<Store> store_;
   std::vector<std::string> volume_ids_;
@@ -97,7 +95,7 @@ TEST_F(GroupStoreTest, FailedCopyLeavesNothing) {
   ASSERT_THAT(RemoveFile(store_->VolumePath(volume_ids_[1])), IsOk());
   EXPECT_FALSE(store_->CreateGroup("g", volume_ids_).ok());
   EXPECT_EQ(SnapshotCounts(), (std::vector<size_t>{0, 0, 0}));
-  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/partial"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/partial"));
   EXPECT_TRUE(store_->ListGroups()->empty());
 }
 
@@ -153,9 +151,10 @@ TEST_F(GroupStoreTest, ChangeDataOfADeletedGroupIsKeptOnRequest) {
 }
 
 TEST_F(GroupStoreTest, VolumesOfTheirOwnWantAFileSystemOfTheirOwn) {
-  EXPECT_THAT(Store::Open(folder_, clock_, Random::Real(), folder_ + "/elsewhere"),
+  EXPECT_THAT(Store::Open(folder_.path(), clock_, Random::Real(), folder_.path() + "/elsewhere"),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("file system of its own")));
-  EXPECT_THAT(CheckOwnFilesystem("/", folder_), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(CheckOwnFilesystem("/", folder_.path()),
+              StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ class NodeTest : public DriverFixture {
  protected:
   void SetUp() override {
     DriverFixture::SetUp();
-    staging_ = folder_ + "/staging";
-    target_ = folder_ + "/target";
+    staging_ = folder_.path() + "/staging";
+    target_ = folder_.path() + "/target";
   }
 
   std::string CreateVolume(const std::string& name, VolumeMode mode, int64_t size_bytes,

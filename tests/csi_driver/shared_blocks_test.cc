@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "tests/support/csi_driver/files.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi_driver {
@@ -26,20 +26,13 @@ constexpr int64_t kBlockBytes = 4096;
 class SharedBlocksTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "csi-shared-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    mount_ = folder_ + "/mnt";
-    const std::string image = folder_ + "/image";
+    const std::string image = folder_.path() + "/image";
     ASSERT_THAT(MakeFolder(mount_), IsOk());
     ASSERT_THAT(CreateSparse(image, kFileSystemBytes), IsOk());
     ASSERT_EQ(std::system(("mkfs.xfs -q " + image).c_str()), 0);
     ASSERT_EQ(std::system(("mount -o loop " + image + " " + mount_).c_str()), 0);
   }
-  void TearDown() override {
-    umount2(mount_.c_str(), MNT_DETACH);
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { umount2(mount_.c_str(), MNT_DETACH); }
 
   void Write(const std::string& path, int64_t offset_bytes, const std::string& bytes) {
     const auto fd = OpenFile(path, O_WRONLY | O_CREAT);
@@ -52,8 +45,8 @@ class SharedBlocksTest : public testing::Test {
     return SkipShared(*OpenFile(a, O_RDONLY), *OpenFile(b, O_RDONLY), offset_bytes, kFileBytes);
   }
 
-  std::string folder_;
-  std::string mount_;
+  const support::ScratchFolder folder_;
+  const std::string mount_ = folder_.path() + "/mnt";
 };
 
 TEST_F(SharedBlocksTest, WhatWasWrittenSinceIsFoundAndNothingElse) {

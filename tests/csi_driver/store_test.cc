@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 
 #include "tests/support/csi_driver/files.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi_driver {
@@ -52,16 +52,11 @@ int64_t AllocatedBytes(const std::string& path) {
 
 class StoreTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string folder = testing::TempDir() + "csi-store-XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    Reopen();
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { Reopen(); }
 
   void Reopen() {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_, clock_, Random::Real());
+    absl::StatusOr<std::unique_ptr<Store>> store =
+        Store::Open(folder_.path(), clock_, Random::Real());
     ASSERT_THAT(store, IsOk());
     store_ = *std::move(store);
   }
@@ -76,7 +71,7 @@ class StoreTest : public testing::Test {
     return snapshot.ok() ? snapshot->id : "";
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   support::FakeClock clock_;
   std::unique_ptr<Store> store_;
 };
@@ -191,7 +186,7 @@ TEST_F(StoreTest, DeletingTwiceIsSuccess) {
   EXPECT_FALSE(std::filesystem::exists(store_->VolumePath(volume_id)));
   EXPECT_FALSE(std::filesystem::exists(store_->SnapshotPath(snapshot_id)));
   EXPECT_THAT(store_->DeleteSnapshot("../lock"), IsOk());
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/lock"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/lock"));
 }
 
 TEST_F(StoreTest, EverythingSurvivesARestart) {
@@ -210,14 +205,14 @@ TEST_F(StoreTest, EverythingSurvivesARestart) {
 
 TEST_F(StoreTest, OpenSweepsWhatAKilledProcessLeft) {
   const std::string id = CreateVolume(BlockSpec("a"));
-  for (const std::string& left :
-       {store_->VolumePath("vol-0-0"), store_->SnapshotPath("snap-0-0"), folder_ + "/partial/x"}) {
+  for (const std::string& left : {store_->VolumePath("vol-0-0"), store_->SnapshotPath("snap-0-0"),
+                                  folder_.path() + "/partial/x"}) {
     ASSERT_THAT(WriteFileDurably(left, "half"), IsOk());
   }
   Reopen();
   EXPECT_FALSE(std::filesystem::exists(store_->VolumePath("vol-0-0")));
   EXPECT_FALSE(std::filesystem::exists(store_->SnapshotPath("snap-0-0")));
-  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/partial"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/partial"));
   EXPECT_TRUE(std::filesystem::exists(store_->VolumePath(id)));
 }
 
@@ -257,7 +252,8 @@ TEST_F(StoreTest, ListingsFilterAndRefuseForeignTokens) {
 }
 
 TEST_F(StoreTest, TwoStoresOnOneFolderAgree) {
-  absl::StatusOr<std::unique_ptr<Store>> other = Store::Open(folder_, clock_, Random::Real());
+  absl::StatusOr<std::unique_ptr<Store>> other =
+      Store::Open(folder_.path(), clock_, Random::Real());
   ASSERT_THAT(other, IsOk());
   constexpr int kNames = 10;
   std::vector<std::string> ids[2];

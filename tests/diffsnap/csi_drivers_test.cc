@@ -57,7 +57,7 @@ constexpr Way kVariableStreams = {"VariableStreams", DriverService::kSnapshotMet
 // A volume with three volume snapshots, a driver, and pages of it.
 class CsiDriversFixture : public DriverFixture {
  protected:
-  std::string Place() override { return "/dev/shm/"; }  // There is no flush to wait for.
+  CsiDriversFixture() : DriverFixture("/dev/shm") {}  // There is no flush to wait for.
 
   void Begin(const Way& way) {
     service_ = way.service;

@@ -6,7 +6,6 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -14,6 +13,7 @@
 
 #include "differential_snapshot.grpc.pb.h"
 #include "diffsnap/csi_connection.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::diffsnap {
@@ -30,20 +30,14 @@ constexpr uint64_t kTwoTo63 = uint64_t{1} << 63;
 class ScriptedDriver : public pb::DifferentialSnapshot::Service {
  public:
   ScriptedDriver() {
-    std::string folder = testing::TempDir() + "page-driver-XXXXXX";
-    EXPECT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
     grpc::ServerBuilder builder;
     builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
-  ~ScriptedDriver() override {
-    server_->Shutdown();
-    std::filesystem::remove_all(folder_);
-  }
+  ~ScriptedDriver() override { server_->Shutdown(); }
 
-  std::string address() const { return "unix://" + folder_ + "/csi.sock"; }
+  std::string address() const { return "unix://" + folder_.path() + "/csi.sock"; }
 
   grpc::Status GetDifferentialSnapshot(grpc::ServerContext*,
                                        const pb::DifferentialSnapshotRequest* request,
@@ -58,7 +52,7 @@ class ScriptedDriver : public pb::DifferentialSnapshot::Service {
   grpc::Status status;
 
  private:
-  std::string folder_;
+  const support::ScratchFolder folder_;
   std::unique_ptr<grpc::Server> server_;
 };
 

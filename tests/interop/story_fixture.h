@@ -45,7 +45,7 @@ class StoryFixture : public repository::ResticFixture {
  protected:
   void SetUp() override {
     ResticFixture::SetUp();
-    if (folder_.empty()) {
+    if (store_ == nullptr) {
       return;
     }
     // What compresses, what does not, and what is zero.
@@ -64,7 +64,7 @@ class StoryFixture : public repository::ResticFixture {
   // One run of csi-delta on a repository in the folder.
   Outcome RunOurs(const std::string& arguments, const std::string& repository = "repo",
                   const std::string& password = repository::kInteropPassword) const {
-    return repository::Shell(absl::StrCat("cd ", folder_.string(), " && RESTIC_PASSWORD=", password,
+    return repository::Shell(absl::StrCat("cd ", folder_.path(), " && RESTIC_PASSWORD=", password,
                                           " RESTIC_REPOSITORY=", Path(repository), " ",
                                           ProgramPath(), " ", arguments));
   }
@@ -147,7 +147,7 @@ class StoryFixture : public repository::ResticFixture {
 
   // What a command line of the shell begins with, to work in the folder and on its repository.
   std::string Exports() const {
-    return absl::StrCat("cd ", folder_.string(),
+    return absl::StrCat("cd ", folder_.path(),
                         "; export RESTIC_PASSWORD=", repository::kInteropPassword,
                         " RESTIC_REPOSITORY=", Path("repo"), "; ");
   }

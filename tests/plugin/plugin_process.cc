@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -42,8 +41,6 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 }  // namespace
 
 PluginProcess::PluginProcess(const Options& options) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "plugin-test-XXXXXX").string();
-  folder_ = mkdtemp(pattern.data());
   int out[2];
   int err[2];
   CSIDELTA_CHECK(pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0);
@@ -53,7 +50,7 @@ PluginProcess::PluginProcess(const Options& options) {
   for (const auto& [name, value] : options.environment) {
     variables.push_back(absl::StrCat(name, "=", value));
   }
-  variables.push_back(absl::StrCat("TMPDIR=", folder_));
+  variables.push_back(absl::StrCat("TMPDIR=", folder_.path()));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
@@ -75,7 +72,6 @@ PluginProcess::~PluginProcess() {
   }
   close(stdout_fd_);
   close(stderr_fd_);
-  std::filesystem::remove_all(folder_);
 }
 
 std::string PluginProcess::ReadHandshake() {

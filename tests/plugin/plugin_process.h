@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::plugin {
 
@@ -46,7 +47,7 @@ class PluginProcess {
   std::string Stderr();
 
   pid_t pid() const { return pid_; }
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path(); }
 
  private:
   pid_t pid_ = -1;
@@ -56,7 +57,7 @@ class PluginProcess {
   int stderr_fd_ = -1;
   std::string handshake_;
   std::string stderr_;
-  std::string folder_;
+  const support::ScratchFolder folder_;
 };
 
 }  // namespace csidelta::plugin

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::plugin {
 namespace {
@@ -25,22 +26,17 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // What is read at on
 
 class RivalNamesTest : public testing::Test {
  protected:
-  RivalNamesTest() {
-    std::string pattern = (fs::temp_directory_path() / "rivals-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    Write("own", absl::StrCat(kMachineCode, kName, kOtherName));
-  }
-  ~RivalNamesTest() override { fs::remove_all(folder_); }
+  RivalNamesTest() { Write("own", absl::StrCat(kMachineCode, kName, kOtherName)); }
 
   void Write(const std::string& path, const std::string& bytes, fs::perms mode = fs::perms(0755)) {
-    fs::create_directories(fs::path(folder_ + "/" + path).parent_path());
-    std::ofstream(folder_ + "/" + path, std::ios::binary) << bytes;
-    fs::permissions(folder_ + "/" + path, mode);
+    fs::create_directories(fs::path(folder_.path() + "/" + path).parent_path());
+    std::ofstream(folder_.path() + "/" + path, std::ios::binary) << bytes;
+    fs::permissions(folder_.path() + "/" + path, mode);
   }
 
-  absl::Status Check() { return CheckNamesAreFree(folder_ + "/own", {kName, kOtherName}); }
+  absl::Status Check() { return CheckNamesAreFree(folder_.path() + "/own", {kName, kOtherName}); }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
 };
 
 TEST_F(RivalNamesTest, OursAlone) { EXPECT_TRUE(Check().ok()) << Check(); }
@@ -49,13 +45,13 @@ TEST_F(RivalNamesTest, OthersThatHoldNone) {
   Write("aws", absl::StrCat(kMachineCode, "velero.io/aws"));
   Write("deep/er/gcp", absl::StrCat(kMachineCode, std::string(3 * kPieceBytes, 'v')));
   Write("notes.txt", kName, fs::perms(0644));
-  fs::create_symlink(folder_ + "/aws", folder_ + "/link");
+  fs::create_symlink(folder_.path() + "/aws", folder_.path() + "/link");
   EXPECT_TRUE(Check().ok()) << Check();
 }
 
 TEST_F(RivalNamesTest, ALinkToOursIsOurs) {
-  fs::create_symlink(folder_ + "/own", folder_ + "/link");
-  fs::create_hard_link(folder_ + "/own", folder_ + "/twin");
+  fs::create_symlink(folder_.path() + "/own", folder_.path() + "/link");
+  fs::create_hard_link(folder_.path() + "/own", folder_.path() + "/twin");
   EXPECT_TRUE(Check().ok()) << Check();
 }
 
@@ -65,11 +61,11 @@ TEST_F(RivalNamesTest, AnyNameInAnyFileThatTheHostStarts) {
       Write(path, absl::StrCat(kMachineCode, "...", name, "..."), fs::perms(0501));
       EXPECT_EQ(Check().code(), absl::StatusCode::kAlreadyExists);
       EXPECT_THAT(std::string(Check().message()), HasSubstr(absl::StrCat(path, " holds ", name)));
-      fs::remove(folder_ + "/" + path);
+      fs::remove(folder_.path() + "/" + path);
     }
   }
   Write("hidden", absl::StrCat(kMachineCode, kName), fs::perms(0644));
-  fs::create_symlink(folder_ + "/hidden", folder_ + "/link");
+  fs::create_symlink(folder_.path() + "/hidden", folder_.path() + "/link");
   EXPECT_EQ(Check().code(), absl::StatusCode::kAlreadyExists);
 }
 
@@ -86,17 +82,17 @@ TEST_F(RivalNamesTest, DoubtIsNo) {
   const auto expect_doubt = [&](const std::string& path) {
     EXPECT_EQ(Check().code(), absl::StatusCode::kFailedPrecondition) << path;
     EXPECT_THAT(std::string(Check().message()), HasSubstr(path));
-    fs::remove(folder_ + path);
+    fs::remove(folder_.path() + path);
   };
   Write("script", "#!/bin/sh\nexec /opt/csi\n");
   expect_doubt("/script");
   Write("empty", "");
   expect_doubt("/empty");
-  fs::create_symlink(folder_ + "/none", folder_ + "/dangling");
+  fs::create_symlink(folder_.path() + "/none", folder_.path() + "/dangling");
   expect_doubt("/dangling");
-  fs::create_directory_symlink(fs::temp_directory_path(), folder_ + "/folder");
+  fs::create_directory_symlink(fs::temp_directory_path(), folder_.path() + "/folder");
   expect_doubt("/folder");
-  ASSERT_EQ(mkfifo((folder_ + "/pipe").c_str(), 0755), 0);
+  ASSERT_EQ(mkfifo((folder_.path() + "/pipe").c_str(), 0755), 0);
   expect_doubt("/pipe");
   for (int i = 0; i < kPluginFolderEntriesMax; ++i) {
     Write(absl::StrCat("many/", i), "", fs::perms(0644));
@@ -106,7 +102,7 @@ TEST_F(RivalNamesTest, DoubtIsNo) {
 
 TEST_F(RivalNamesTest, AFolderThatIsNotKnownIsDoubt) {
   EXPECT_EQ(CheckNamesAreFree("own", {kName}).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(CheckNamesAreFree(folder_ + "/none/own", {kName}).code(),
+  EXPECT_EQ(CheckNamesAreFree(folder_.path() + "/none/own", {kName}).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

@@ -6,9 +6,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemaction/v2/BackupItemAction.grpc.pb.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::plugin {
 namespace {
@@ -57,22 +56,15 @@ class FunctionBackup final : public velero::BackupItemAction {
 class ServerTest : public testing::Test {
  protected:
   ServerTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "server-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
     registry_.backup.Add(
         kName, std::make_unique<FunctionBackup>([this](const Json& item) { return body_(item); }));
-    auto server = PluginServer::Start(folder_ + "/s", registry_, ListerSettings(), link_);
+    auto server = PluginServer::Start(folder_.path() + "/s", registry_, ListerSettings(), link_);
     EXPECT_TRUE(server.ok());
     server_ = *std::move(server);
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
-    channel_ = grpc::CreateCustomChannel(absl::StrCat("unix:", folder_, "/s"),
+    channel_ = grpc::CreateCustomChannel(absl::StrCat("unix:", folder_.path(), "/s"),
                                          grpc::InsecureChannelCredentials(), arguments);
-  }
-
-  ~ServerTest() override {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   grpc::Status Execute(const std::string& plugin, const std::string& item,
@@ -92,7 +84,7 @@ class ServerTest : public testing::Test {
   }
 
   FunctionBackup::Body body_ = [](const Json&) { return velero::BackupItemResult(); };
-  std::string folder_;
+  const support::ScratchFolder folder_;
   HostLink link_;
   Registry registry_;
   std::unique_ptr<PluginServer> server_;

@@ -18,6 +18,7 @@
 #include "backupitemaction/v2/BackupItemAction.grpc.pb.h"
 #include "restoreitemaction/v2/RestoreItemAction.grpc.pb.h"
 #include "tests/plugin/plugin_process.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::plugin {
 namespace {
@@ -49,19 +50,17 @@ struct HostCase {
 class Host {
  public:
   explicit Host(const HostCase& host) {
-    std::string pattern = (fs::temp_directory_path() / "stand-in-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    fs::create_symlink(PRODUCT, folder_ + "/p");
+    fs::create_symlink(PRODUCT, folder_.path() + "/p");
     if (host.beside != Beside::kNothing) {
       const char* name = host.beside == Beside::kVelerosCsiPlugin ? kBackup : "velero.io/aws";
-      std::ofstream(folder_ + "/other") << "\x7f"
-                                           "ELF"
-                                        << name;
-      fs::permissions(folder_ + "/other", fs::perms(0755));
+      std::ofstream(folder_.path() + "/other") << "\x7f"
+                                                  "ELF"
+                                               << name;
+      fs::permissions(folder_.path() + "/other", fs::perms(0755));
     }
-    PluginProcess::Options options{.executable = folder_ + "/p", .arguments = host.words};
+    PluginProcess::Options options{.executable = folder_.path() + "/p", .arguments = host.words};
     options.environment["CSI_DELTA_VELERO_VERSION"] = host.declared;
-    options.environment["CSI_DELTA_KUBECONFIG"] = folder_ + "/none";
+    options.environment["CSI_DELTA_KUBECONFIG"] = folder_.path() + "/none";
     process_.emplace(options);
     process_->ReadHandshake();
     grpc::ChannelArguments arguments;
@@ -69,9 +68,6 @@ class Host {
     channel_ = grpc::CreateCustomChannel(absl::StrCat("unix:", process_->SocketPath()),
                                          grpc::InsecureChannelCredentials(), arguments);
   }
-  ~Host() { fs::remove_all(folder_); }
-  Host(const Host&) = delete;
-  Host& operator=(const Host&) = delete;
 
   // Kind and name of what the program stands in for.
   std::vector<std::string> StandIns() {
@@ -92,7 +88,7 @@ class Host {
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
  private:
-  std::string folder_;
+  const support::ScratchFolder folder_;
   std::optional<PluginProcess> process_;
   std::shared_ptr<grpc::Channel> channel_;
 };

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/scratch_folder.h"
+
 namespace csidelta {
 namespace {
 
@@ -92,15 +94,14 @@ TEST(StaticProgramTest, RunsInAnEmptyRootAsAnyUser) {
   if (geteuid() != 0) {
     GTEST_SKIP() << "an empty root needs the right to change it";
   }
-  std::string pattern = (fs::temp_directory_path() / "root-XXXXXX").string();
-  const std::string root = mkdtemp(pattern.data());
+  const support::ScratchFolder folder;
+  const std::string& root = folder.path();
   fs::permissions(root, fs::perms(0755));
   fs::copy_file(Program(), root + "/p");
   fs::create_directory(root + "/tmp");
   fs::permissions(root + "/tmp", fs::perms(01777));
   EXPECT_THAT(HandshakeInEmptyRoot(root),
               testing::MatchesRegex("1\\|2\\|unix\\|/tmp/plugin[0-9a-f]+\\|grpc\\|\n"));
-  fs::remove_all(root);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "storage/file_object_store.h"
 #include "tests/repository/shell.h"
 #include "tests/repository/test_volume.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::repository {
@@ -83,19 +84,12 @@ class ResticFixture : public testing::TestWithParam<const char*> {
     const Outcome version = restic_.Run("restic version");
     ASSERT_EQ(version.exit_code, 0) << "there is no restic of " << GetParam() << ": ./dev setup";
     std::cout << GetParam() << ": " << version.output;
-    std::string name = testing::TempDir() + "/csi-delta-interop-XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    store_ = std::make_unique<storage::FileObjectStore>(folder_ / "repo", Random::Real());
+    store_ = std::make_unique<storage::FileObjectStore>(Path("repo"), Random::Real());
   }
 
-  void TearDown() override {
-    if (!folder_.empty()) {
-      std::filesystem::remove_all(folder_);
-    }
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_.path(), "/", name);
   }
-
-  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
 
   // One call of restic on a repository in the folder.
   Outcome RunRestic(const std::string& arguments, const std::string& repository = "repo",
@@ -168,7 +162,7 @@ class ResticFixture : public testing::TestWithParam<const char*> {
 
   Restic restic_;
   CallContext ctx_;
-  std::filesystem::path folder_;
+  const support::ScratchFolder folder_;
   std::unique_ptr<storage::FileObjectStore> store_;
 };
 

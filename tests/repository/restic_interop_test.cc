@@ -52,9 +52,9 @@ TEST_P(ResticInteropTest, ResticReadsOurs) {
   EXPECT_THAT(RunRestic("dump " + id->ShortHex() + " /volume.json").output,
               HasSubstr(absl::StrCat("\"size_bytes\":", image.size())));
   ExpectRestic(absl::StrCat("dump ", id->ShortHex(), " /image 2>/dev/null | tar -xOf - > ",
-                            folder_.string(), "/image"));
-  EXPECT_TRUE(ReadFile(folder_ / "image") == image);
-  ExpectRestic("restore " + id->ShortHex() + " --target " + folder_.string() + "/restored");
+                            folder_.path(), "/image"));
+  EXPECT_TRUE(ReadFile(Path("image")) == image);
+  ExpectRestic("restore " + id->ShortHex() + " --target " + folder_.path() + "/restored");
   ExpectRestic("stats");
 }
 
@@ -86,7 +86,7 @@ TEST_P(ResticInteropTest, WeReadOursAfterResticHasWorkedOnIt) {
 
 TEST_P(ResticInteropTest, WeReadWhatResticWrote) {
   ExpectRestic("init --repository-version 2");
-  const std::filesystem::path source = folder_ / "source";
+  const std::filesystem::path source = Path("source");
   std::filesystem::create_directories(source / "sub <dir> & \xC3\xA4");
   const std::string big = Noise(9'000'000, 7);
   std::ofstream(source / "big", std::ios::binary) << big;
@@ -122,7 +122,7 @@ TEST_P(ResticInteropTest, WeReadWhatResticWrote) {
 
 TEST_P(ResticInteropTest, EveryPackOfResticProvesItself) {
   ExpectRestic("init --repository-version 2");
-  const std::filesystem::path source = folder_ / "file";
+  const std::filesystem::path source = Path("file");
   std::ofstream(source, std::ios::binary) << Noise(17'000'000, 7) << Prose(3'000'000, 8);
   ExpectRestic("backup " + source.string());
   std::unique_ptr<Repository> reader = Open();
@@ -143,8 +143,8 @@ TEST_P(ResticInteropTest, EveryPackOfResticProvesItself) {
 
 TEST_P(ResticInteropTest, KeysOfEitherOpenForBoth) {
   Init();
-  std::ofstream(folder_ / "password") << "another";
-  ExpectRestic("key add --new-password-file " + (folder_ / "password").string());
+  std::ofstream(Path("password")) << "another";
+  ExpectRestic("key add --new-password-file " + Path("password"));
   std::unique_ptr<Repository> repository = Open("another");
   ASSERT_THAT(repository->AddKey(ctx_, "third"), IsOk());
   EXPECT_EQ(RunRestic("snapshots", "repo", "third").exit_code, 0);

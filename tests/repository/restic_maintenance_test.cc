@@ -85,7 +85,7 @@ TEST_P(ResticMaintenanceTest, WeApproveResticsPrune) {
 
 TEST_P(ResticMaintenanceTest, WePruneWhatResticWrote) {
   ExpectRestic("init --repository-version 2");
-  const std::filesystem::path file = folder_ / "file";
+  const std::filesystem::path file = Path("file");
   std::ofstream(file, std::ios::binary) << Noise(6'000'000, 7) << Prose(9'000'000, 8);
   ExpectRestic("backup " + file.string());
   std::ofstream(file, std::ios::binary) << Noise(4'000'000, 7) << Prose(3'000'000, 9);
@@ -103,13 +103,13 @@ TEST_P(ResticMaintenanceTest, WePruneWhatResticWrote) {
     ASSERT_THAT(RunPrune(ctx_, *repository, *lock, *plan, options), IsOk());
   }
   ExpectResticFindsNothingWrong();
-  ExpectRestic("restore latest --target " + folder_.string() + "/restored");
+  ExpectRestic("restore latest --target " + folder_.path() + "/restored");
 }
 
 TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
   std::string image;
   const Id newest = MakeGenerations(image);
-  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "repo" / "index")) {
+  for (const auto& entry : std::filesystem::directory_iterator(Path("repo/index"))) {
     std::filesystem::remove(entry.path());
   }
   {
@@ -152,7 +152,7 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
 TEST_P(ResticMaintenanceTest, ResticApprovesOurCopy) {
   std::string image;
   MakeGenerations(image);
-  storage::FileObjectStore other(folder_ / "other", Random::Real());
+  storage::FileObjectStore other(Path("other"), Random::Real());
   {
     auto to = Repository::Init(ctx_, other, kInteropPassword, {});
     ASSERT_THAT(to, IsOk());

@@ -2,11 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -20,6 +17,7 @@
 #include "storage/shared_credentials.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/http_test_server.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::storage {
@@ -37,15 +35,12 @@ using testing::Not;
 class CredentialsTest : public testing::Test {
  protected:
   CredentialsTest() {
-    folder_ = testing::TempDir() + "credentials-XXXXXX";
-    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
     environment_.metadata_disabled = true;
     ctx_.clock = &clock_;
   }
-  ~CredentialsTest() override { std::filesystem::remove_all(folder_); }
 
   std::string File(const std::string& name, const std::string& text) {
-    const std::string path = folder_ + "/" + name;
+    const std::string path = folder_.path() + "/" + name;
     std::ofstream(path) << text;
     return path;
   }
@@ -79,7 +74,7 @@ class CredentialsTest : public testing::Test {
     environment_.sts_url = server_->url();
   }
 
-  std::string folder_;
+  const support::ScratchFolder folder_;
   support::FakeClock clock_;
   CallContext ctx_;
   CredentialsEnvironment environment_;
@@ -202,7 +197,7 @@ TEST_F(CredentialsTest, ARefusedRoleIsUnauthenticated) {
   EXPECT_THAT(chain().Get(ctx_),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("InvalidIdentityToken")));
   chain_.reset();
-  environment_.web_identity_token_file = folder_ + "/none";
+  environment_.web_identity_token_file = folder_.path() + "/none";
   EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnauthenticated));
 }
 
@@ -218,7 +213,7 @@ TEST_F(CredentialsTest, TheFilesProfileIsRead) {
 }
 
 TEST_F(CredentialsTest, WithoutAnySourceItSaysWhereItLooked) {
-  environment_.shared_credentials_file = folder_ + "/none";
+  environment_.shared_credentials_file = folder_.path() + "/none";
   EXPECT_THAT(chain().Get(ctx_),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("shared credentials file")));
 }
@@ -313,7 +308,7 @@ TEST_F(CredentialsTest, TheFileOfSettingsComesAfterThatOfKeys) {
       File("config",
            "[default]\naws_access_key_id=settings\naws_secret_access_key=x\n"
            "[profile work]\nregion=eu-west-1\naws_access_key_id=w\naws_secret_access_key=x\n");
-  environment_.shared_credentials_file = folder_ + "/none";
+  environment_.shared_credentials_file = folder_.path() + "/none";
   auto credentials = chain().Get(ctx_);
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "settings");

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 // The system calls that decide what survives a loss of power are watched, and made to fail, by
@@ -114,16 +115,7 @@ using testing::UnorderedElementsAre;
 class FileObjectStoreTest : public testing::Test {
  protected:
   FileObjectStoreTest() : store_(root_, Random::Real()) {}
-  ~FileObjectStoreTest() override {
-    watch = Watch();
-    std::filesystem::remove_all(root_);
-  }
-
-  static std::string MakeRoot() {
-    std::string path = testing::TempDir() + "file-store-XXXXXX";
-    EXPECT_NE(mkdtemp(path.data()), nullptr);
-    return path;
-  }
+  ~FileObjectStoreTest() override { watch = Watch(); }
 
   std::vector<std::string> Watched(const std::function<void()>& what) {
     watch.calls.clear();
@@ -159,7 +151,8 @@ class FileObjectStoreTest : public testing::Test {
     return facts.st_mode & 07777;
   }
 
-  const std::string root_ = MakeRoot();
+  const support::ScratchFolder folder_;
+  const std::string& root_ = folder_.path();
   const std::string base_ = std::filesystem::path(root_).filename().string();
   FileObjectStore store_;
   CallContext ctx_;
@@ -304,12 +297,11 @@ TEST_F(FileObjectStoreTest, OnlyRegularFilesAreObjects) {
 }
 
 TEST_F(FileObjectStoreTest, NothingIsWrittenThroughALink) {
-  const std::string outside = MakeRoot();
-  std::filesystem::create_directory_symlink(outside, root_ + "/data");
+  const support::ScratchFolder outside;
+  std::filesystem::create_directory_symlink(outside.path(), root_ + "/data");
   EXPECT_THAT(store_.Put(ctx_, "data/one", "x", {}),
               StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_TRUE(std::filesystem::is_empty(outside));
-  std::filesystem::remove_all(outside);
+  EXPECT_TRUE(std::filesystem::is_empty(outside.path()));
 }
 
 TEST_F(FileObjectStoreTest, TheRootMayBeALink) {

@@ -3,11 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "tests/support/fake_clock.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::storage {
@@ -105,9 +104,8 @@ TEST(LocationTest, FindsTheRegionInTheHost) {
 }
 
 TEST(LocationTest, OpensADirectoryWithItsDecorators) {
-  std::string root = testing::TempDir() + "location-XXXXXX";
-  ASSERT_NE(mkdtemp(root.data()), nullptr);
-  const auto location = ParseLocation(root + "/repo");
+  const support::ScratchFolder folder;
+  const auto location = ParseLocation(folder.path() + "/repo");
   ASSERT_THAT(location, IsOk());
   auto opened = OpenStore(*location, {}, Random::Real());
   ASSERT_THAT(opened, IsOk());
@@ -121,7 +119,6 @@ TEST(LocationTest, OpensADirectoryWithItsDecorators) {
   EXPECT_THAT((*reader)->store().Delete({}, "config"),
               StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_THAT((*reader)->store().Get({}, "config", 10), IsOkAndHolds("bytes"));
-  std::filesystem::remove_all(root);
 }
 
 TEST(LocationTest, WaitingForTheLimitUsesUpNoPatience) {
@@ -129,18 +126,16 @@ TEST(LocationTest, WaitingForTheLimitUsesUpNoPatience) {
   clock.SetAutoAdvance(true);
   CallContext ctx;
   ctx.clock = &clock;
-  std::string root = testing::TempDir() + "location-XXXXXX";
-  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  const support::ScratchFolder folder;
   StoreSettings settings;
   settings.limits.upload_bytes_per_second = 1 << 10;
-  auto opened = OpenStore(*ParseLocation(root), settings, Random::Real());
+  auto opened = OpenStore(*ParseLocation(folder.path()), settings, Random::Real());
   ASSERT_THAT(opened, IsOk());
   const absl::Time start = clock.Now();
   for (const char* key : {"one", "two", "three"}) {
     EXPECT_THAT((*opened)->store().Put(ctx, key, std::string(4 << 20, 'x'), {}), IsOk());
   }
   EXPECT_GT(clock.Now() - start, settings.retry.total_max);
-  std::filesystem::remove_all(root);
 }
 
 TEST(LocationTest, RefusesSettingsThatAreNoHeaders) {
