@@ -36,10 +36,12 @@ class ImpatientClock : public Clock {
   const Clock& real_ = Clock::Real();
 };
 
-// The whole program in this process, in a folder of its own that is removed afterwards; in memory,
-// because each object of a repository is synced.
+// The whole program in this process, in a folder of its own that is removed afterwards; in memory
+// where nothing else is said, because each object of a repository is synced.
 class ProgramRunner {
  public:
+  explicit ProgramRunner(const std::string& parent = Memory()) : folder_(parent) {}
+
   std::string Path(const std::string& name) const {
     return absl::StrCat(folder_.path(), "/", name);
   }
@@ -47,7 +49,7 @@ class ProgramRunner {
     std::ofstream(Path(name), std::ios::binary) << bytes;
   }
 
-  Outcome Run(const std::vector<std::string>& words) const {
+  Outcome Run(const std::vector<std::string>& words, std::stop_token stop = {}) const {
     Outcome outcome;
     const auto into = [](std::string& text) {
       return [&text](absl::string_view bytes) {
@@ -57,6 +59,7 @@ class ProgramRunner {
     };
     const ImpatientClock clock;
     CallContext ctx;
+    ctx.stop = std::move(stop);
     ctx.clock = &clock;
     outcome.code = RunProgram(ctx, words,
                               {.get = [this](const char* name) -> const char* {
@@ -88,10 +91,12 @@ class ProgramRunner {
   std::map<std::string, std::string> variables;  // of the program's environment
 
  private:
-  static constexpr char kMemory[] = "/dev/shm";
+  static std::string Memory() {
+    constexpr char kMemory[] = "/dev/shm";
+    return std::filesystem::exists(kMemory) ? kMemory : testing::TempDir();
+  }
 
-  const support::ScratchFolder folder_{std::filesystem::exists(kMemory) ? std::string(kMemory)
-                                                                        : testing::TempDir()};
+  const support::ScratchFolder folder_;
 };
 
 }  // namespace csidelta::cli

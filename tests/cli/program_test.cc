@@ -3,13 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <random>
 #include <sstream>
 #include <stop_token>
@@ -21,10 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "repository/lock.h"
 #include "storage/file_object_store.h"
-#include "tests/cli/outcome.h"
-#include "tests/repository/cheap_key.h"
-#include "tests/support/fake_object_store.h"
-#include "tests/support/scratch_folder.h"
+#include "tests/cli/program_runner.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
@@ -47,81 +42,22 @@ std::string RandomBytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
-// Time as it is, but for short waits, such as that between taking a lock and looking again: they
-// are over at once.
-class ImpatientClock : public Clock {
- public:
-  absl::Time Now() const override { return real_.Now(); }
-  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
-    return wake_at - Now() < absl::Seconds(1) ? !stop.stop_requested()
-                                              : real_.SleepUntil(wake_at, stop);
-  }
-
- private:
-  const Clock& real_ = Clock::Real();
-};
-
-// A folder with an image file and, after Init(), a repository; removed afterwards.
-class ProgramTest : public testing::Test {
+// A folder with an image file and, after InitCheaply(), a repository.
+class ProgramTest : public testing::Test, protected ProgramRunner {
  protected:
-  ProgramTest() {
-    variables_ = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", Path("repo")}};
+  ProgramTest() : ProgramRunner(testing::TempDir()) {
+    variables = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", Path("repo")}};
     image_ = RandomBytes(kImageBytes, 1);
     Write("image", image_);
   }
 
-  std::string Path(const std::string& name) const {
-    return absl::StrCat(folder_.path(), "/", name);
-  }
-
-  void Write(const std::string& name, absl::string_view bytes) const {
-    std::ofstream file(Path(name), std::ios::binary | std::ios::trunc);
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
+  using ProgramRunner::Run;  // Not that of GoogleTest.
 
   std::string Read(const std::string& name) const {
     std::ifstream file(Path(name), std::ios::binary);
     std::ostringstream bytes;
     bytes << file.rdbuf();
     return std::move(bytes).str();
-  }
-
-  Outcome Run(const std::vector<std::string>& words, std::stop_token stop = {}) const {
-    Outcome outcome;
-    const auto into = [](std::string& text) {
-      return [&text](absl::string_view bytes) {
-        text.append(bytes.data(), bytes.size());
-        return true;
-      };
-    };
-    const ProgramEnvironment environment{.get = [this](const char* name) -> const char* {
-                                           const auto found = variables_.find(name);
-                                           return found == variables_.end() ? nullptr
-                                                                            : found->second.c_str();
-                                         },
-                                         .out = into(outcome.out),
-                                         .error = into(outcome.error)};
-    const ImpatientClock clock;
-    CallContext ctx;
-    ctx.stop = stop;
-    ctx.clock = &clock;
-    outcome.code = RunProgram(ctx, words, environment);
-    return outcome;
-  }
-
-  void Init() const {
-    ASSERT_EQ(Run({"init"}).code, ExitCode::kOk);
-    // With a key that opens at once: most tests run the program many times.
-    storage::FileObjectStore store(Path("repo"), Random::Real());
-    const CallContext ctx;
-    const auto repository = repository::Repository::Open(ctx, store, "secret", {});
-    ASSERT_THAT(repository, support::IsOk());
-    support::FakeObjectStore keys;
-    repository::UseCheapKey(keys, **repository, "secret");
-    std::filesystem::remove_all(Path("repo/keys"));
-    for (const auto& [key, bytes] : keys.objects()) {
-      ASSERT_THAT(store.Put(ctx, key, bytes, {}), support::IsOk());
-    }
   }
 
   // Backs the image up and returns the result document.
@@ -141,8 +77,6 @@ class ProgramTest : public testing::Test {
     file.write(image_.data() + chunk * kChunk, static_cast<std::streamsize>(kChunk));
   }
 
-  const support::ScratchFolder folder_;
-  std::map<std::string, std::string> variables_;
   std::string image_;
 };
 
@@ -151,7 +85,7 @@ std::string Line(std::size_t offset, std::size_t length) {
 }
 
 TEST_F(ProgramTest, AVolumeComesBackAsItWas) {
-  Init();
+  InitCheaply();
   const Json full = Backup();
   EXPECT_EQ(GetString(full, {"mode_done"}), "full");
   EXPECT_EQ(GetInt(full, {"logical_bytes"}), static_cast<int64_t>(kImageBytes));
@@ -171,7 +105,7 @@ TEST_F(ProgramTest, AVolumeComesBackAsItWas) {
 }
 
 TEST_F(ProgramTest, AnEmptyListMeansThatNothingChanged) {
-  Init();
+  InitCheaply();
   const Json full = Backup();
   Write("list", "");
   const Json increment = Backup({"--extents", Path("list"), "--parent", "latest"});
@@ -181,7 +115,7 @@ TEST_F(ProgramTest, AnEmptyListMeansThatNothingChanged) {
 }
 
 TEST_F(ProgramTest, AListThatLiesEndsWithTwentyAndAGoodBackup) {
-  Init();
+  InitCheaply();
   Backup();
   for (std::size_t chunk = 0; chunk < 40; ++chunk) {
     ChangeChunk(chunk);
@@ -195,7 +129,7 @@ TEST_F(ProgramTest, AListThatLiesEndsWithTwentyAndAGoodBackup) {
 }
 
 TEST_F(ProgramTest, AFallbackIsRefusedWhereItIsNotAllowed) {
-  Init();
+  InitCheaply();
   Backup();
   Write("list", absl::StrCat(Line(kImageBytes, kChunk)));  // Outside of the volume.
   const Outcome refused =
@@ -205,7 +139,7 @@ TEST_F(ProgramTest, AFallbackIsRefusedWhereItIsNotAllowed) {
 }
 
 TEST_F(ProgramTest, AMalformedListCommitsNothing) {
-  Init();
+  InitCheaply();
   Write("list", "{\"offset\":0}\n");
   const Outcome outcome = Run({"backup", Path("image"), "--extents", Path("list")});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
@@ -214,7 +148,7 @@ TEST_F(ProgramTest, AMalformedListCommitsNothing) {
 }
 
 TEST_F(ProgramTest, AListFromAPipeThatEndsTooEarlyCommitsNothing) {
-  Init();
+  InitCheaply();
   ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
   const auto backup_from_pipe = [&](const std::string& list) {
     std::thread writer([&] { std::ofstream(Path("pipe")) << list; });
@@ -230,7 +164,7 @@ TEST_F(ProgramTest, AListFromAPipeThatEndsTooEarlyCommitsNothing) {
 }
 
 TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
-  Init();
+  InitCheaply();
   const Outcome first = Run({"backup", "--immutable", "--chunk-size", "256KiB", Path("image")});
   ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
   for (const auto& entry : std::filesystem::directory_iterator(Path("repo/aux/v1"))) {
@@ -239,7 +173,7 @@ TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
 }
 
 TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
-  Init();
+  InitCheaply();
   Backup();
   const Json result = Backup({"--measure"});
   int64_t pack_bytes = 0;
@@ -252,7 +186,7 @@ TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
 }
 
 TEST_F(ProgramTest, ATargetThatIsTooSmallIsNotTouched) {
-  Init();
+  InitCheaply();
   Backup();
   Write("target", "small");
   const Outcome outcome = Run({"restore", "latest", "--target", Path("target")});
@@ -266,12 +200,12 @@ TEST_F(ProgramTest, ConditionsHaveExitCodesAndSentences) {
   EXPECT_THAT(none.error, HasSubstr("csi-delta init"));
   Write("empty", "\n");
   EXPECT_EQ(Run({"snapshots", "-p", Path("empty")}).code, ExitCode::kNoRepository);
-  Init();
+  InitCheaply();
   const Outcome empty = Run({"snapshots", "-p", Path("empty")});
   EXPECT_EQ(empty.code, ExitCode::kFailed);
   EXPECT_THAT(empty.error, HasSubstr("is empty"));
   EXPECT_EQ(Run({"init"}).code, ExitCode::kFailed);
-  variables_["RESTIC_PASSWORD"] = "other";
+  variables["RESTIC_PASSWORD"] = "other";
   const Outcome wrong = Run({"snapshots"});
   EXPECT_EQ(wrong.code, ExitCode::kWrongPassword);
   EXPECT_THAT(wrong.error, HasSubstr("--password-file"));
@@ -279,7 +213,7 @@ TEST_F(ProgramTest, ConditionsHaveExitCodesAndSentences) {
 }
 
 TEST_F(ProgramTest, AnInterruptedRunEndsWithAHundredAndThirty) {
-  Init();
+  InitCheaply();
   std::stop_source stop;
   stop.request_stop();
   const Outcome outcome = Run({"backup", Path("image")}, stop.get_token());
@@ -288,7 +222,7 @@ TEST_F(ProgramTest, AnInterruptedRunEndsWithAHundredAndThirty) {
 }
 
 TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
-  Init();
+  InitCheaply();
   storage::FileObjectStore store(Path("repo"), Random::Real());
   auto repository = repository::Repository::Open(CallContext(), store, "secret", {});
   ASSERT_THAT(repository, support::IsOk());
@@ -305,7 +239,7 @@ TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
 }
 
 TEST_F(ProgramTest, SnapshotsPrintOneValueAndFilter) {
-  Init();
+  InitCheaply();
   Backup({"--tag", "daily,db", "--host", "alpha", "--path", "/shop/orders"});
   Backup({"--host", "beta", "--path", "/shop/orders"});
   const Outcome all = Run({"snapshots", "--json"});
@@ -322,7 +256,7 @@ TEST_F(ProgramTest, SnapshotsPrintOneValueAndFilter) {
 }
 
 TEST_F(ProgramTest, ADamagedSnapshotIsNamedAndTheRestListed) {
-  Init();
+  InitCheaply();
   const std::string id = GetString(Backup(), {"snapshot_id"});
   Backup({"--host", "beta"});
   std::filesystem::permissions(Path("repo/snapshots/" + id), std::filesystem::perms::owner_all);
@@ -334,7 +268,7 @@ TEST_F(ProgramTest, ADamagedSnapshotIsNamedAndTheRestListed) {
 }
 
 TEST_F(ProgramTest, LsAndStatsPrintOneValue) {
-  Init();
+  InitCheaply();
   Backup();
   const Outcome listed = Run({"ls", "latest", "--json"});
   ASSERT_EQ(listed.code, ExitCode::kOk) << listed.error;
@@ -349,7 +283,7 @@ TEST_F(ProgramTest, LsAndStatsPrintOneValue) {
 }
 
 TEST_F(ProgramTest, DiffNamesTheChunksThatDiffer) {
-  Init();
+  InitCheaply();
   const std::string before = GetString(Backup(), {"snapshot_id"});
   ChangeChunk(3);
   ChangeChunk(4);
@@ -365,7 +299,7 @@ TEST_F(ProgramTest, DiffNamesTheChunksThatDiffer) {
 }
 
 TEST_F(ProgramTest, KeysComeAndGo) {
-  Init();
+  InitCheaply();
   Write("new", "another\n");
   ASSERT_EQ(Run({"key", "add", "--new-password-file", Path("new")}).code, ExitCode::kOk);
   const Json keys = Run({"key", "list", "--json"}).Result();
@@ -382,7 +316,7 @@ TEST_F(ProgramTest, KeysComeAndGo) {
 }
 
 TEST_F(ProgramTest, ADamagedKeyIsNamedAndCanBeRemoved) {
-  Init();
+  InitCheaply();
   const std::string bad = std::string(64, '0');
   Write(absl::StrCat("repo/keys/", bad), "{}");
   const Outcome listed = Run({"key", "list", "--json"});
@@ -395,7 +329,7 @@ TEST_F(ProgramTest, ADamagedKeyIsNamedAndCanBeRemoved) {
 }
 
 TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
-  Init();
+  InitCheaply();
   Backup();
   image_ = RandomBytes(kImageBytes, 2);
   Write("image", image_);
@@ -415,7 +349,7 @@ TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
 }
 
 TEST_F(ProgramTest, CheckFindsDamageAndRepairRefillsItFromTheVolume) {
-  Init();
+  InitCheaply();
   Backup();
   std::string damaged;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(Path("repo/data"))) {
@@ -440,16 +374,16 @@ TEST_F(ProgramTest, CheckFindsDamageAndRepairRefillsItFromTheVolume) {
 }
 
 TEST_F(ProgramTest, CopyTakesSnapshotsElsewhere) {
-  Init();
+  InitCheaply();
   Backup();
   ASSERT_EQ(Run({"init", "-r", Path("other")}).code, ExitCode::kOk);
   const Outcome copied = Run({"copy", "-r", Path("other"), "--from-repo", Path("repo"), "--json"});
   ASSERT_EQ(copied.code, ExitCode::kOk) << copied.error;
   EXPECT_EQ(copied.Result()["snapshots"].size(), 1U);
-  variables_["RESTIC_FROM_REPOSITORY"] = Path("repo");
-  variables_["RESTIC_FROM_PASSWORD"] = "wrong";
+  variables["RESTIC_FROM_REPOSITORY"] = Path("repo");
+  variables["RESTIC_FROM_PASSWORD"] = "wrong";
   EXPECT_EQ(Run({"copy", "-r", Path("other")}).code, ExitCode::kWrongPassword);
-  variables_["RESTIC_FROM_PASSWORD"] = "secret";
+  variables["RESTIC_FROM_PASSWORD"] = "secret";
   const Outcome again = Run({"copy", "-r", Path("other"), "--json"});
   ASSERT_EQ(again.code, ExitCode::kOk) << again.error;
   EXPECT_TRUE(GetBool(again.Result()["snapshots"][0], {"was_there"}));
@@ -459,7 +393,7 @@ TEST_F(ProgramTest, CopyTakesSnapshotsElsewhere) {
 }
 
 TEST_F(ProgramTest, WhatAFailedRunStoredIsFoundByTheNext) {
-  Init();
+  InitCheaply();
   // A run that stored its packs and died: the same, without index and snapshot.
   Backup();
   std::filesystem::remove_all(Path("repo/index"));

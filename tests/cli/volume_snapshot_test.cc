@@ -158,6 +158,24 @@ class VolumeSnapshotTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  // Two backups, of which the second reads what `source` says has changed; the volume comes back.
+  void ExpectAnIncrementFrom(const std::string& source) {
+    WriteAt(5 * kChunk, std::string(4096, 'a'));
+    allocated_ = {{5 * kChunk, 4096}};
+    const Outcome first = Backup("app/old");
+    ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
+    EXPECT_EQ(GetString(first.Result(), {"source"}), source);
+    EXPECT_EQ(GetInt(first.Result(), {"read_bytes"}), kChunk);
+    WriteAt(9 * kChunk + 100, std::string(4096, 'b'));
+    changed_ = {{9 * kChunk, 8192}};
+    const Outcome second = Backup("app/new");
+    ASSERT_EQ(second.code, ExitCode::kOk) << second.error;
+    EXPECT_EQ(GetString(second.Result(), {"mode_done"}), "incremental");
+    EXPECT_EQ(GetInt(second.Result(), {"read_bytes"}), kChunk);
+    ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
+    EXPECT_EQ(Content("target"), Content("image"));
+  }
+
   // From now on nobody serves snapshot metadata, and a DifferentialSnapshot says what changed.
   void ServeDifferentials() {
     cluster_.api.Remove({support::MetadataServiceType(), "", support::kDriver});
@@ -185,21 +203,8 @@ class VolumeSnapshotTest : public testing::Test {
 };
 
 TEST_F(VolumeSnapshotTest, TheSecondBackupReadsWhatTheDriverSays) {
-  WriteAt(5 * kChunk, std::string(4096, 'a'));
-  allocated_ = {{5 * kChunk, 4096}};
-  const Outcome first = Backup("app/old");
-  ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
-  EXPECT_EQ(GetString(first.Result(), {"source"}), "csi-metadata");
-  EXPECT_EQ(GetInt(first.Result(), {"read_bytes"}), kChunk);
-  WriteAt(9 * kChunk + 100, std::string(4096, 'b'));
-  changed_ = {{9 * kChunk, 8192}};
-  const Outcome second = Backup("app/new");
-  ASSERT_EQ(second.code, ExitCode::kOk) << second.error;
-  EXPECT_EQ(GetString(second.Result(), {"mode_done"}), "incremental");
-  EXPECT_EQ(GetInt(second.Result(), {"read_bytes"}), kChunk);
+  ASSERT_NO_FATAL_FAILURE(ExpectAnIncrementFrom("csi-metadata"));
   EXPECT_EQ(service_.queries().back().base, "handle-old") << "from the repository";
-  ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
-  EXPECT_EQ(Content("target"), Content("image"));
 }
 
 // A Pod on another node sees the snapshot under another device number.
@@ -287,22 +292,9 @@ TEST_F(VolumeSnapshotTest, AParentThatIsDamagedCostsTheReadingOfWhatIsAllocated)
 
 TEST_F(VolumeSnapshotTest, WithoutAServiceADifferentialSnapshotSaysWhatChanged) {
   ServeDifferentials();
-  WriteAt(5 * kChunk, std::string(4096, 'a'));
-  allocated_ = {{5 * kChunk, 4096}};
-  const Outcome first = Backup("app/old");
-  ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
-  EXPECT_EQ(GetString(first.Result(), {"source"}), "differential-snapshot");
-  EXPECT_EQ(GetInt(first.Result(), {"read_bytes"}), kChunk);
-  WriteAt(9 * kChunk + 100, std::string(4096, 'b'));
-  changed_ = {{9 * kChunk, 8192}};
-  const Outcome second = Backup("app/new");
-  ASSERT_EQ(second.code, ExitCode::kOk) << second.error;
-  EXPECT_EQ(GetString(second.Result(), {"mode_done"}), "incremental");
-  EXPECT_EQ(GetInt(second.Result(), {"read_bytes"}), kChunk);
+  ASSERT_NO_FATAL_FAILURE(ExpectAnIncrementFrom("differential-snapshot"));
   EXPECT_EQ(differential_.requests().back().base_handle, "handle-old") << "from the repository";
   EXPECT_THAT(cluster_.api.All(incremental::DifferentialSnapshotType()), IsEmpty());
-  ASSERT_EQ(Run({"restore", "latest", "--target", Path("target")}).code, ExitCode::kOk);
-  EXPECT_EQ(Content("target"), Content("image"));
 }
 
 TEST_F(VolumeSnapshotTest, WhomToAskMayBeSaid) {
