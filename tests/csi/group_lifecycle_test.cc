@@ -9,14 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/random.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_group.h"
 #include "csi/volume_turn.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
+#include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_group_controller.h"
 #include "tests/support/fake_snapshot_controller.h"
 #include "tests/support/status_matchers.h"
@@ -37,15 +35,9 @@ using testing::SizeIs;
 
 constexpr int kClaims = 3;
 
-class GroupLifecycleTest : public testing::Test {
+class GroupLifecycleTest : public BackupFixture {
  protected:
-  GroupLifecycleTest() : api_(clock_), singles_(api_), controller_(api_) {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
-    backup_.name = "nightly";
-    backup_.uid = "backup-uid";
-    backup_.namespace_name = "velero";
-    backup_.csi_snapshot_timeout = absl::Minutes(10);
+  GroupLifecycleTest() {
     for (int i = 0; i < kClaims; ++i) {
       SeedClaim(i);
     }
@@ -120,17 +112,8 @@ class GroupLifecycleTest : public testing::Test {
     EXPECT_THAT(controller_.driver_groups(), IsEmpty());
   }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_;
-  support::FakeSnapshotController singles_;
-  support::FakeGroupController controller_;
-  Environment env_{.api = api_,
-                   .clock = clock_,
-                   .random = Random::Real(),
-                   .velero_namespace = "velero",
-                   .enable_csi = true};
-  velero::Backup backup_;
-  CallContext ctx_;
+  support::FakeSnapshotController singles_{api_};
+  support::FakeGroupController controller_{api_};
 };
 
 TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {

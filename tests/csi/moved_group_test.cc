@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/random.h"
 #include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
 #include "csi/group_deletion.h"
@@ -19,8 +18,7 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
+#include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_group_controller.h"
 #include "tests/support/fake_group_sidecar.h"
 #include "tests/support/fake_snapshot_controller.h"
@@ -40,15 +38,9 @@ using testing::SizeIs;
 
 constexpr int kClaims = 3;
 
-class MovedGroupTest : public testing::Test {
+class MovedGroupTest : public BackupFixture {
  protected:
-  MovedGroupTest() : api_(clock_), singles_(api_), controller_(api_), sidecar_(api_) {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
-    backup_.name = "nightly";
-    backup_.uid = "backup-uid";
-    backup_.namespace_name = "velero";
-    backup_.csi_snapshot_timeout = absl::Minutes(10);
+  MovedGroupTest() {
     SeedClass("first-secret");
     api_.Seed(VolumeSnapshotClassType(),
               {{"metadata", {{"name", "snapshots"}}}, {"driver", "d.example.com"}});
@@ -180,18 +172,9 @@ class MovedGroupTest : public testing::Test {
     EXPECT_THAT(SettleMovedGroup(ctx_, env_, Content(name)), IsOk());
   }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_;
-  support::FakeSnapshotController singles_;
-  support::FakeGroupController controller_;
-  support::FakeGroupSidecar sidecar_;
-  Environment env_{.api = api_,
-                   .clock = clock_,
-                   .random = Random::Real(),
-                   .velero_namespace = "velero",
-                   .enable_csi = true};
-  velero::Backup backup_;
-  CallContext ctx_;
+  support::FakeSnapshotController singles_{api_};
+  support::FakeGroupController controller_{api_};
+  support::FakeGroupSidecar sidecar_{api_};
 };
 
 TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {

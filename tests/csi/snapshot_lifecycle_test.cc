@@ -9,12 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/random.h"
 #include "csi/snapshot_types.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
-#include "tests/support/fake_api_client.h"
-#include "tests/support/fake_clock.h"
+#include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_controller.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -30,17 +28,8 @@ using testing::IsEmpty;
 using testing::Le;
 using testing::SizeIs;
 
-class SnapshotLifecycleTest : public testing::Test {
+class SnapshotLifecycleTest : public BackupFixture {
  protected:
-  SnapshotLifecycleTest() : api_(clock_), controller_(api_) {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
-    backup_.name = "nightly";
-    backup_.uid = "backup-uid";
-    backup_.namespace_name = "velero";
-    backup_.csi_snapshot_timeout = absl::Minutes(10);
-  }
-
   SnapshotRequest Request(const std::string& claim = "data") const {
     return {.backup = backup_,
             .claim_namespace = "app",
@@ -66,16 +55,7 @@ class SnapshotLifecycleTest : public testing::Test {
     return api_.Seed(VolumeSnapshotType(), other);
   }
 
-  support::FakeClock clock_;
-  support::FakeApiClient api_;
-  support::FakeSnapshotController controller_;
-  Environment env_{.api = api_,
-                   .clock = clock_,
-                   .random = Random::Real(),
-                   .velero_namespace = "velero",
-                   .enable_csi = true};
-  velero::Backup backup_;
-  CallContext ctx_;
+  support::FakeSnapshotController controller_{api_};
 };
 
 TEST_F(SnapshotLifecycleTest, ReturnsWhatTheDriverCut) {

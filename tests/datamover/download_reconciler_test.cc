@@ -169,15 +169,6 @@ void ExpectNothingLeft(const DownloadBed& bed, std::size_t volumes) {
 
 class DownloadReconcilerTest : public testing::Test {
  protected:
-  std::vector<std::string> EventReasons() {
-    std::vector<std::string> reasons;
-    for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
-      reasons.push_back(
-          absl::StrCat(GetString(event, {"type"}), " ", GetString(event, {"reason"})));
-    }
-    return reasons;
-  }
-
   DownloadBed bed_;
 };
 
@@ -282,7 +273,7 @@ TEST_F(DownloadReconcilerTest, ATargetThatNeverComesEndsAtThePrepareTimeout) {
   controller.LookTimes(2);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("not prepared within 30m"), HasSubstr("new/data")));
-  EXPECT_THAT(EventReasons(), ElementsAre("Warning Failed"));
+  EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning Failed"));
 }
 
 TEST_F(DownloadReconcilerTest, APodThatWaitsForRoomOnANodeIsNotTooLate) {

@@ -129,6 +129,16 @@ class MoverBed {
     return api.Find({VolumeTaskType(), kMover, StemOfUpload(name)});
   }
 
+  // Type and reason of each.
+  std::vector<std::string> EventReasons() const {
+    std::vector<std::string> reasons;
+    for (const Json& event : api.All({"", "v1", "events", "Event", true})) {
+      reasons.push_back(
+          absl::StrCat(GetString(event, {"type"}), " ", GetString(event, {"reason"})));
+    }
+    return reasons;
+  }
+
   // As a worker writes it.
   void SetTaskStatus(const std::string& stem, const Json& status) {
     api.Mutate({VolumeTaskType(), kMover, stem}, [&](Json& task) { task["status"] = status; });

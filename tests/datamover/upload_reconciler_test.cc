@@ -89,15 +89,6 @@ void ExpectNothingButBases(const MoverBed& bed, std::size_t bases) {
 
 class UploadReconcilerTest : public testing::Test {
  protected:
-  std::vector<std::string> EventReasons() {
-    std::vector<std::string> reasons;
-    for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
-      reasons.push_back(
-          absl::StrCat(GetString(event, {"type"}), " ", GetString(event, {"reason"})));
-    }
-    return reasons;
-  }
-
   MoverBed bed_;
 };
 
@@ -126,7 +117,7 @@ TEST_F(UploadReconcilerTest, GoesFromNewToCompleted) {
   EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/repository-snapshots"), "2");
   EXPECT_NE(csi::Annotation(upload, "mover.csi-delta.io/cut-at"), "");
   EXPECT_THAT(*FindJson(upload, {"metadata", "finalizers"}), IsEmpty());
-  EXPECT_THAT(EventReasons(), ElementsAre("Normal Completed", "Warning KeyNotConfirmed"));
+  EXPECT_THAT(bed_.EventReasons(), ElementsAre("Normal Completed", "Warning KeyNotConfirmed"));
   EXPECT_THAT(controller.ends, SizeIs(1));
   ExpectNothingButBases(bed_, 1);
 }
@@ -277,7 +268,7 @@ TEST_F(UploadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
   EXPECT_THAT(bed_.MessageOf(), AllOf(HasSubstr("shop/data"), HasSubstr("uploading"),
                                       HasSubstr("the bucket is full")));
-  EXPECT_THAT(EventReasons(), ElementsAre("Warning Failed"));
+  EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning Failed"));
   ExpectNothingButBases(bed_, 0);
 }
 
@@ -534,7 +525,7 @@ TEST_F(UploadReconcilerTest, AListThatWasWrongIsACompletedUploadWithAWarning) {
   Controller controller(bed_);
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
-  EXPECT_THAT(EventReasons(), Contains("Warning AuditMismatch"));
+  EXPECT_THAT(bed_.EventReasons(), Contains("Warning AuditMismatch"));
 }
 
 TEST_F(UploadReconcilerTest, AResultThatNamesNoSnapshotIsAFailure) {
