@@ -9,6 +9,7 @@ import contextlib
 import json
 import pathlib
 import subprocess
+import urllib.request
 
 import bed as bed_module
 import build
@@ -24,6 +25,7 @@ NAME = "csi-delta"  # What spec.datamover says.
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 ENDED = ("Completed", "Failed", "Canceled")
 READY_SECONDS_MAX = 120
+METRICS_PORT = 8080  # The default of the chart.
 PLURALS = {"ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "Role": "roles",
            "ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings",
            "ConfigMap": "configmaps", "Deployment": "deployments",
@@ -179,6 +181,15 @@ def log(bed):
     """What the controller has written, as far as its Pods are there."""
     return "".join(bed.kubectl("logs", "-n", NAMESPACE, pod["metadata"]["name"], check=False).stdout
                    for pod in pods(bed))
+
+
+def metrics(bed):
+    """What the controller's page of metrics says: values by series, as they are written there."""
+    pod, = pods(bed)
+    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:{METRICS_PORT}/metrics", timeout=10) as page:
+        lines = page.read().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {series: float(value) for series, value in pairs}
 
 
 def tell(bed):

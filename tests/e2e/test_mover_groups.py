@@ -37,6 +37,7 @@ def database(beds, workspace):
 def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, tmp_path):
     bed = database.bed
     calls = bed.driver.calls("CreateVolumeGroupSnapshot")["finished"]
+    cut_before = mover.metrics(bed)["csi_delta_mover_groups_total"]
     _, uploads = database.back_up("first")
     assert reasons(uploads) == {claim: ("full", "no-parent") for claim in CLAIMS}
     database.await_groups(1)
@@ -45,6 +46,11 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
         assert reasons(uploads) == {claim: ("incremental", "") for claim in CLAIMS}
         database.await_groups(1)
     assert bed.driver.calls("CreateVolumeGroupSnapshot")["finished"] == calls + 3
+    told = mover.metrics(bed)
+    assert told["csi_delta_mover_groups_total"] == cut_before + 3
+    freeze, = (seconds for series, seconds in told.items()
+               if series.startswith("csi_delta_mover_last_group_freeze_seconds{") and f'"{database.app}"' in series)
+    assert 0 < freeze < told["csi_delta_mover_group_freeze_seconds_total"]
     assert len(bed.driver.snapshots()) == len(CLAIMS) == len(mover.bases(bed, database.app))
     for upload in uploads.values():
         assert f"of volume group {database.app}/db, cut at " in upload["status"]["message"]
