@@ -9,7 +9,6 @@ import contextlib
 import json
 import pathlib
 import subprocess
-import urllib.request
 
 import bed as bed_module
 import build
@@ -186,9 +185,9 @@ def log(bed):
 def metrics(bed):
     """What the controller's page of metrics says: values by series, as they are written there."""
     pod, = pods(bed)
-    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:{METRICS_PORT}/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
-    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    page = bed.kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}:{METRICS_PORT}"
+                       "/proxy/metrics").stdout
+    pairs = (line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
     return {series: float(value) for series, value in pairs}
 
 

@@ -54,8 +54,9 @@ def pod_is_made(change):
     return (change.verb, change.kind) == ("ADDED", "pods")
 
 
-def pod_runs(change):
-    return (change.kind, change.phase) == ("pods", "Running")
+def worker_runs(change):
+    """By its own word: a kubelet that has much to do tells of a Pod late, or when it has ended."""
+    return (change.kind, change.phase) in (("volumetasks", "Running"), ("pods", "Running"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Kill:
     since: typing.Callable
 
 
-KILLS = {"worker": Kill(kill_all("worker"), pod_runs),
+KILLS = {"worker": Kill(kill_all("worker"), worker_runs),
          "pod": Kill(delete_pods(), pod_is_made),
          "pod-force": Kill(delete_pods(gracePeriodSeconds=0), pod_is_made),
          "controller": Kill(kill_all("datamover"), has_begun),
