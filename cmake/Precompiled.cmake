@@ -41,20 +41,26 @@ if(CSIDELTA_PRECOMPILE)
   # CMake also names the header itself, which clang does not ask for, by a path that ccache does not see through.
   set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
   csidelta_precompiled_headers(csidelta_precompiled ${CSIDELTA_PRECOMPILED})
-  target_compile_options(csidelta_precompiled PRIVATE ${CSIDELTA_LIBRARY_OPTIONS})
+  if(CSIDELTA_FUZZ)
+    csidelta_precompiled_headers(csidelta_precompiled_fuzzed ${CSIDELTA_PRECOMPILED})
+    target_compile_options(csidelta_precompiled_fuzzed PRIVATE ${CSIDELTA_FUZZED_OPTIONS})
+  endif()
   if(CSIDELTA_BUILD_TESTS)
     csidelta_precompiled_headers(csidelta_precompiled_tests ${CSIDELTA_PRECOMPILED_TESTS})
     target_link_libraries(csidelta_precompiled_tests PRIVATE GTest::gmock)
   endif()
 endif()
 
-# csidelta_precompile(target [TESTS]): the target's sources begin with these headers; those of tests with GoogleTest.
+# csidelta_precompile(target [TESTS] [FUZZED]): the target's sources begin with these headers; those of tests with
+# GoogleTest.
 function(csidelta_precompile target)
   if(NOT CSIDELTA_PRECOMPILE)
     return()
   endif()
   if("TESTS" IN_LIST ARGN)
     target_precompile_headers(${target} REUSE_FROM csidelta_precompiled_tests)
+  elseif("FUZZED" IN_LIST ARGN AND CSIDELTA_FUZZ)
+    target_precompile_headers(${target} REUSE_FROM csidelta_precompiled_fuzzed)
   else()
     target_precompile_headers(${target} REUSE_FROM csidelta_precompiled)
   endif()

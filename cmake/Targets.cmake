@@ -5,15 +5,20 @@ else()
   list(APPEND CSIDELTA_WARNINGS -Wthread-safety -Wno-sign-conversion)
 endif()
 
-# csidelta_library(NAME folder SOURCES ... DEPS ...): one folder below src/, as csidelta::folder.
+# csidelta_library(NAME folder [FUZZED] SOURCES ... DEPS ...): one folder below src/, as csidelta::folder.
 function(csidelta_library)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "FUZZED" "NAME" "SOURCES;DEPS" ${ARGN})
   add_library(csidelta_${ARG_NAME} STATIC ${ARG_SOURCES})
   add_library(csidelta::${ARG_NAME} ALIAS csidelta_${ARG_NAME})
   target_include_directories(csidelta_${ARG_NAME} PUBLIC "${PROJECT_SOURCE_DIR}/src")
-  target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS} ${CSIDELTA_LIBRARY_OPTIONS})
+  target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS})
   target_link_libraries(csidelta_${ARG_NAME} PUBLIC ${ARG_DEPS})
-  csidelta_precompile(csidelta_${ARG_NAME})
+  if(ARG_FUZZED)
+    target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_FUZZED_OPTIONS})
+    csidelta_precompile(csidelta_${ARG_NAME} FUZZED)
+  else()
+    csidelta_precompile(csidelta_${ARG_NAME})
+  endif()
 endfunction()
 
 # csidelta_proto(NAME x ROOT dir SOURCES a.proto b/c.proto [GRPC [TRANSPORT target]]): generated code as
