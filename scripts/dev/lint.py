@@ -104,6 +104,7 @@ def _plugin():
     digest = hashlib.sha256(PLUGIN_SOURCE.read_bytes()).hexdigest()
     library = console.cache_dir() / "tidy" / f"own_sources-{digest}.so"
     if not library.is_file():
+        library.parent.mkdir(parents=True, exist_ok=True)
         draft = library.with_suffix(f".{os.getpid()}")
         console.run(["clang++-14", "-std=c++17", "-fno-rtti", "-shared", "-fPIC", "-isystem", LLVM_INCLUDE,
                      PLUGIN_SOURCE, "-o", draft])
