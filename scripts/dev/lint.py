@@ -136,7 +136,7 @@ def clang_tidy(pattern=None):
         clean.mkdir(parents=True, exist_ok=True)
         digest = _Digest(folder)
         units = [(entry, clean / digest.of(entry)) for entry in _units(folder)
-                 if not pattern or re.search(pattern, entry["file"])]
+                 if not pattern or re.search(pattern, str(pathlib.Path(entry["file"]).relative_to(ROOT)))]
         pending = [(entry, mark) for entry, mark in units if not mark.is_file()]
         say(f"clang-tidy: {len(pending)} of {len(units)} sources are new or changed")
         bad = _tidy_all(folder, pending)
