@@ -1,7 +1,7 @@
 # Compiler, warnings, sanitizers. Everything here applies to our own code; third-party headers are SYSTEM.
 option(CSIDELTA_BUILD_TESTS "Build the tests" ON)
 option(CSIDELTA_FUZZ "Build libFuzzer targets (clang only)" OFF)
-option(CSIDELTA_PRECOMPILE "Parse the most used headers of others once (clang only)" OFF)
+option(CSIDELTA_PRECOMPILE "Parse the most used headers of others once" OFF)
 option(CSIDELTA_COVERAGE "Count executed lines" OFF)
 set(CSIDELTA_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
 

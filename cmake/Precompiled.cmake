@@ -1,6 +1,6 @@
 # Headers that nearly every source includes, parsed once per preset: without it a compiler spends two thirds of its
-# time on them. Only clang's presets use it (CSIDELTA_PRECOMPILE), so the release build, by gcc, still finds a
-# source that forgot one of its includes. Our own headers stay out: they change, and are to be linted.
+# time on them. The preset dev does without (CSIDELTA_PRECOMPILE), so that it finds a source that forgot one of its
+# includes. Our own headers stay out: they change, and are to be linted.
 set(CSIDELTA_PRECOMPILED
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <deque> <filesystem> <fstream> <functional>
   <limits> <map> <memory> <mutex> <optional> <set> <sstream> <stop_token> <string> <string_view> <thread> <utility>
@@ -18,28 +18,36 @@ function(csidelta_precompiled_headers target)
   file(CONFIGURE OUTPUT "${target}.cc" CONTENT "")
   add_library(${target} OBJECT "${CMAKE_CURRENT_BINARY_DIR}/${target}.cc")
   target_precompile_headers(${target} PRIVATE ${ARGN})
-  # Without the time of its making two of the same content are the same.
-  target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set(extension gch)
+  else()
+    set(extension pch)
+    # Without the time of its making two of the same content are the same.
+    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
   # What the compiler cache takes the file for. The file itself names the folder that it was made in; this is the
   # text of all that was parsed, so that every checkout finds the same objects.
   list(TRANSFORM ARGN REPLACE "(.+)" "#include \\1\n" OUTPUT_VARIABLE lines)
   string(JOIN "" text ${lines})
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${target}_text.cc")
   file(CONFIGURE OUTPUT "${source}" CONTENT "${text}")
-  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_DEBUG}")
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}}")
   get_directory_property(options COMPILE_OPTIONS)
   get_directory_property(definitions COMPILE_DEFINITIONS)
   list(TRANSFORM definitions PREPEND -D)
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 ${flags} ${options} ${definitions} -E -P "${source}"
                   OUTPUT_VARIABLE parsed COMMAND_ERROR_IS_FATAL ANY)
   string(SHA256 digest "${CMAKE_CXX_COMPILER_VERSION} ${flags} ${options} ${definitions} ${parsed}")
-  file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.pch.sum"
+  file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.${extension}.sum"
        CONTENT "${digest}")
 endfunction()
 
 if(CSIDELTA_PRECOMPILE)
-  # CMake also names the header itself, which clang does not ask for, by a path that ccache does not see through.
-  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # CMake also names the header itself, which clang does not ask for, by a path that ccache does not see through.
+    set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
+  endif()
   csidelta_precompiled_headers(csidelta_precompiled ${CSIDELTA_PRECOMPILED})
   if(CSIDELTA_FUZZ)
     csidelta_precompiled_headers(csidelta_precompiled_fuzzed ${CSIDELTA_PRECOMPILED})
