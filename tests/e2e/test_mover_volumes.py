@@ -286,11 +286,13 @@ def uploads_of(bed, backup):
 @pytest.mark.sweep
 def test_many_volumes_keep_to_the_limit_of_the_node(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    with bed.driver.faults({"method": "GetMetadataAllocated", "hold": True}):
-        backup = begin_many(bed, workspace, app)
-        bed.wait_for(lambda: workers_without_room(bed) == MANY - PER_NODE, 300, "all but the node's workers to wait for room")
-        assert workers_running(bed) <= PER_NODE
-    assert 0 < most_at_once(bed, backup, workers_running) <= PER_NODE
+    with mover.configured(bed, {"limits": {"total": MANY}}):
+        with bed.driver.faults({"method": "GetMetadataAllocated", "hold": True}):
+            backup = begin_many(bed, workspace, app)
+            bed.wait_for(lambda: workers_without_room(bed) == MANY - PER_NODE, 300,
+                         "all but the node's workers to wait for room")
+            assert workers_running(bed) <= PER_NODE
+        assert 0 < most_at_once(bed, backup, workers_running) <= PER_NODE
     uploads_of(bed, backup)
 
 
