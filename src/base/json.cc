@@ -6,6 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+template class nlohmann::basic_json<>;
+template class std::map<std::string, nlohmann::json, std::less<>>;
+template class std::vector<nlohmann::json>;
+
 namespace csidelta {
 namespace {
 

@@ -1,14 +1,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
+// Compiled once, in json.cc: nearly every source uses them.
+extern template class nlohmann::basic_json<>;
+extern template class std::map<std::string, nlohmann::json, std::less<>>;
+extern template class std::vector<nlohmann::json>;
 
 namespace csidelta {
 
