@@ -197,6 +197,10 @@ std::string ListHelp(absl::string_view group, const ArgumentTable& global,
 
 }  // namespace
 
+absl::Status MissingFlag(absl::string_view flag, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("give ", flag, ": ", what));
+}
+
 std::string HelpText(absl::string_view name, const ArgumentTable& global,
                      absl::Span<const VerbSyntax> verbs) {
   for (const VerbSyntax& verb : verbs) {

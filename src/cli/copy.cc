@@ -20,8 +20,6 @@ using repository::Id;
 using repository::Repository;
 using repository::StoredSnapshot;
 
-constexpr int kIdsMax = 1000;
-
 Json CopyJson(const CopiedSnapshot& copied) {
   return {{"source", copied.source.Hex()},
           {"snapshot_id", copied.copy.Hex()},
@@ -35,7 +33,7 @@ class CopyCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all",
-                   0, kIdsMax, ids_);
+                   0, kSnapshotIdsMax, ids_);
     table.Add("--from-repo", "REPO", "the repository to copy from (RESTIC_FROM_REPOSITORY)",
               from_.repository);
     table.Add("--from-repository-file", "FILE",

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "cli/arguments.h"
 #include "cli/diffsnap_service.h"
 #include "cli/session.h"
 #include "csi/base_snapshots.h"
@@ -63,10 +64,10 @@ struct Followed {
 };
 
 // All rooms of the service, wired. Each loop has a thread that follows and one that works.
-class Service {
+class DatamoverService {
  public:
-  Service(k8s::ApiClient& api, datamover::MoverEnvironment env,
-          const std::vector<std::string>& velero_namespaces)
+  DatamoverService(k8s::ApiClient& api, datamover::MoverEnvironment env,
+                   const std::vector<std::string>& velero_namespaces)
       : api_(api),
         env_(std::move(env)),
         turns_(LimitsOf(env_.settings)),
@@ -294,10 +295,6 @@ absl::StatusOr<std::string> AwaitClusterUid(const CallContext& ctx, k8s::ApiClie
   }
 }
 
-absl::Status Missing(absl::string_view flag, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("give ", flag, ": ", what));
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ParseVeleroNamespaces(absl::string_view text) {
@@ -316,24 +313,24 @@ absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const std::vector<std::string> velero_namespaces,
                    ParseVeleroNamespaces(settings.velero_namespaces));
   if (!velero::IsNamespaceName(settings.mover_namespace)) {
-    return Missing("--namespace", "where workers run");
+    return MissingFlag("--namespace", "where workers run");
   }
   if (settings.image.empty()) {
-    return Missing("--image", "what workers run");
+    return MissingFlag("--image", "what workers run");
   }
   ASSIGN_OR_RETURN(const std::string cluster, AwaitClusterUid(ctx, api));
   ASSIGN_OR_RETURN(const datamover::MoverSettings mover_settings,
                    datamover::ReadMoverSettings(ctx, api, settings.mover_namespace));
-  return Service(api,
-                 {.api = api,
-                  .random = Random::Real(),
-                  .secure_random = SecureRandom::Real(),
-                  .mover_namespace = settings.mover_namespace,
-                  .cluster = cluster,
-                  .image = settings.image,
-                  .worker_service_account = settings.worker_service_account,
-                  .settings = mover_settings},
-                 velero_namespaces)
+  return DatamoverService(api,
+                          {.api = api,
+                           .random = Random::Real(),
+                           .secure_random = SecureRandom::Real(),
+                           .mover_namespace = settings.mover_namespace,
+                           .cluster = cluster,
+                           .image = settings.image,
+                           .worker_service_account = settings.worker_service_account,
+                           .settings = mover_settings},
+                          velero_namespaces)
       .Run(ctx, settings.listen);
 }
 

@@ -10,6 +10,7 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "cli/arguments.h"
 #include "cli/session.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/controller.h"
@@ -48,10 +49,10 @@ bool IsForAnybody(absl::string_view target) {
 }
 
 // All rooms of the service, wired. Borrows what it is given.
-class Service {
+class DiffsnapService {
  public:
-  Service(k8s::ApiClient& api, diffsnap::CsiDriver& driver, const DiffsnapSettings& settings,
-          std::string url, Secret cursor_key)
+  DiffsnapService(k8s::ApiClient& api, diffsnap::CsiDriver& driver,
+                  const DiffsnapSettings& settings, std::string url, Secret cursor_key)
       : api_(api),
         settings_(settings),
         secrets_(api),
@@ -138,19 +139,15 @@ class Service {
   diffsnap::Controller controller_;
 };
 
-absl::Status Missing(absl::string_view flag, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("give ", flag, ": ", what));
-}
-
 absl::Status CheckSettings(const DiffsnapSettings& settings) {
   if (settings.tls_cert_file.empty() || settings.tls_key_file.empty()) {
-    return Missing("--tls-cert-file and --tls-key-file", "there is no service without TLS");
+    return MissingFlag("--tls-cert-file and --tls-key-file", "there is no service without TLS");
   }
   if (settings.has_server() && settings.cursor_key_file.empty()) {
-    return Missing("--cursor-key-file", "all replicas need the same key");
+    return MissingFlag("--cursor-key-file", "all replicas need the same key");
   }
   if (settings.has_controller() && settings.lease_namespace.empty()) {
-    return Missing("--leader-election-namespace", "the lease of the leader lies there");
+    return MissingFlag("--leader-election-namespace", "the lease of the leader lies there");
   }
   return absl::OkStatus();
 }
@@ -204,7 +201,7 @@ absl::Status RunDiffsnapService(const CallContext& ctx, k8s::ApiClient& api,
     ASSIGN_OR_RETURN(const std::string text, k8s::ReadFile(settings.cursor_key_file));
     ASSIGN_OR_RETURN(key, CursorKeyOf(text));
   }
-  return Service(api, driver, settings, std::move(url), std::move(key)).Run(ctx);
+  return DiffsnapService(api, driver, settings, std::move(url), std::move(key)).Run(ctx);
 }
 
 }  // namespace csidelta::cli

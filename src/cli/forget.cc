@@ -24,7 +24,6 @@ using repository::KeptSnapshot;
 using repository::Repository;
 using repository::StoredSnapshot;
 
-constexpr int kIdsMax = 1000;
 constexpr int kKeepMax = 1'000'000;
 
 // The rules as texts: what a flag says, and where it belongs.
@@ -135,7 +134,7 @@ class ForgetCommand : public Command {
 VerbSyntax ForgetCommand::Declare() {
   ArgumentTable table;
   table.AddWords("ID", "snapshots to remove, by the beginnings of their ids; else by rules", 0,
-                 kIdsMax, ids_);
+                 kSnapshotIdsMax, ids_);
   for (const NumberRule& rule : kNumbers) {
     table.AddParsed(rule.flag, "N", rule.text,
                     [&target = rules_.*rule.target](const std::string& value) -> absl::Status {

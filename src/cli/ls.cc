@@ -22,7 +22,7 @@ using repository::Repository;
 constexpr int kDepthMax = 256;
 constexpr int64_t kNodesMax = 50'000'000;
 // Of the trees from the root to the one that is listed, which are in memory together.
-constexpr std::size_t kTextBytesMax = std::size_t{512} << 20;
+constexpr std::size_t kListingBytesMax = std::size_t{512} << 20;
 
 absl::string_view TypeName(NodeType type) {
   switch (type) {
@@ -55,7 +55,7 @@ class Lister {
       return Annotate(text.status(), path.empty() ? "/" : path);
     }
     text_bytes_ += text->size();
-    if (text_bytes_ > kTextBytesMax) {
+    if (text_bytes_ > kListingBytesMax) {
       return absl::DataLossError(absl::StrCat(path, " and the folders above it are too large"));
     }
     const absl::Status listed = repository::DecodeTree(*text, [&](Node& node) -> absl::Status {

@@ -27,7 +27,7 @@ namespace {
 
 using incremental::ErrnoToStatus;
 
-constexpr std::size_t kTextBytesMax = std::size_t{64} << 10;
+constexpr std::size_t kPasswordFileBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;
 constexpr int kPollMilliseconds = 100;
 
@@ -38,7 +38,7 @@ std::string Variable(const GetVariable& get, const char* name) {
 
 // Everything until the end, or until a line break when `line`.
 absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line,
-                                     std::size_t text_bytes_max = kTextBytesMax) {
+                                     std::size_t text_bytes_max = kPasswordFileBytesMax) {
   std::string text;
   while (true) {
     RETURN_IF_ERROR(ctx.Check());
@@ -208,7 +208,7 @@ absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource
 }
 
 absl::StatusOr<std::string> ReadSmallText(const std::string& path) {
-  return ReadFile(path, kTextBytesMax);
+  return ReadFile(path, kPasswordFileBytesMax);
 }
 
 absl::StatusOr<std::string> ReadCertificates(const std::string& path) {

@@ -14,8 +14,6 @@ namespace {
 
 using repository::StoredSnapshot;
 
-constexpr int kIdsMax = 1000;
-
 std::string AsTable(const std::vector<StoredSnapshot>& snapshots) {
   std::vector<std::vector<std::string>> rows = {{"ID", "Time", "Host", "Tags", "Paths", "Size"}};
   for (const StoredSnapshot& stored : snapshots) {
@@ -37,7 +35,7 @@ class SnapshotsCommand : public Command {
     table.AddWords("ID",
                    "the snapshots to list, by the beginnings of their ids; with --group, the "
                    "groups, by NAMESPACE/NAME, NAME or VolumeGroupSnapshot; none: all",
-                   0, kIdsMax, ids_);
+                   0, kSnapshotIdsMax, ids_);
     DeclareFilterFlags(table, filter_);
     table.AddNumber("--latest", "N",
                     "only the N newest of each host and paths; with --group, of each group", 0,

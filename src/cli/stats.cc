@@ -17,8 +17,6 @@ using incremental::VolumeRecord;
 using repository::Repository;
 using repository::StoredSnapshot;
 
-constexpr int kIdsMax = 1000;
-
 struct RestoreSize {
   int64_t bytes = 0;
   int64_t files = 0;
@@ -48,7 +46,7 @@ class StatsCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all",
-                   0, kIdsMax, ids_);
+                   0, kSnapshotIdsMax, ids_);
     table.AddChoice("--mode", {"restore-size", "raw-data"},
                     "what to measure: volumes as they are restored (the default), or all blobs of "
                     "the repository as they are stored",

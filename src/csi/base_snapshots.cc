@@ -19,7 +19,6 @@ constexpr char kLocationAnnotation[] = "mover.csi-delta.io/location";
 constexpr char kClaimUidAnnotation[] = "mover.csi-delta.io/claim-uid";
 constexpr char kClusterAnnotation[] = "mover.csi-delta.io/cluster";
 constexpr char kNeededLabel[] = "mover.csi-delta.io/base-needed";
-constexpr char kCutAtAnnotation[] = "mover.csi-delta.io/cut-at";
 
 // A claim that was moved to another name is still the same volume.
 bool SameVolume(const BaseOwner& a, const BaseOwner& b) {
@@ -64,19 +63,19 @@ std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner) {
 
 BaseSnapshot ReadBase(const Json& content) {
   const std::optional<absl::Time> cut_at = CutTime(content);
-  return {
-      .content_name = Name(content),
-      .owner = {.velero_namespace = Annotation(content, kVeleroNamespaceAnnotation),
-                .location = Annotation(content, kLocationAnnotation),
-                .claim_namespace = Annotation(content, kClaimNamespaceAnnotation),
-                .claim = Annotation(content, kClaimAnnotation),
-                .claim_uid = Annotation(content, kClaimUidAnnotation),
-                .cluster = Annotation(content, kClusterAnnotation)},
-      .driver = GetString(content, {"spec", "driver"}),
-      .snapshot_handle = HandleOf(content),
-      .cut_at = cut_at.has_value() ? cut_at : FromRfc3339(Annotation(content, kCutAtAnnotation)),
-      .created_at = FromRfc3339(GetString(content, {"metadata", "creationTimestamp"})),
-      .is_needed = Label(content, kNeededLabel) == "true"};
+  return {.content_name = Name(content),
+          .owner = {.velero_namespace = Annotation(content, kVeleroNamespaceAnnotation),
+                    .location = Annotation(content, kLocationAnnotation),
+                    .claim_namespace = Annotation(content, kClaimNamespaceAnnotation),
+                    .claim = Annotation(content, kClaimAnnotation),
+                    .claim_uid = Annotation(content, kClaimUidAnnotation),
+                    .cluster = Annotation(content, kClusterAnnotation)},
+          .driver = GetString(content, {"spec", "driver"}),
+          .snapshot_handle = HandleOf(content),
+          .cut_at =
+              cut_at.has_value() ? cut_at : FromRfc3339(Annotation(content, kMoverCutAtAnnotation)),
+          .created_at = FromRfc3339(GetString(content, {"metadata", "creationTimestamp"})),
+          .is_needed = Label(content, kNeededLabel) == "true"};
 }
 
 absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,

@@ -17,8 +17,6 @@
 namespace csidelta::csi {
 namespace {
 
-constexpr int kNameHashDigits = 32;
-
 // One snapshot of the driver's that has to go.
 struct Target {
   std::string driver;
@@ -134,9 +132,13 @@ absl::StatusOr<DeletionResult> DeleteByTemporaryContent(const CallContext& ctx,
 
 }  // namespace
 
+std::string DigestOfHandle(absl::string_view driver, absl::string_view handle) {
+  constexpr int kDigits = 32;
+  return Sha256Hex(absl::StrCat(driver, "/", handle)).substr(0, kDigits);
+}
+
 std::string DeletionContentName(absl::string_view driver, absl::string_view handle) {
-  return absl::StrCat("csi-delta-delete-",
-                      Sha256Hex(absl::StrCat(driver, "/", handle)).substr(0, kNameHashDigits));
+  return absl::StrCat("csi-delta-delete-", DigestOfHandle(driver, handle));
 }
 
 absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,

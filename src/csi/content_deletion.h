@@ -11,6 +11,9 @@
 
 namespace csidelta::csi {
 
+// What the handle of a driver's snapshot or group is called in the names of objects. Pure.
+std::string DigestOfHandle(absl::string_view driver, absl::string_view handle);
+
 // How a deletion ended.
 enum class DeletionResult {
   kNothing,     // the archived object names no snapshot of this backup

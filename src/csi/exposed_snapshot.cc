@@ -25,7 +25,6 @@ constexpr char kSizeAnnotation[] = "mover.csi-delta.io/size-bytes";
 constexpr char kStorageClassAnnotation[] = "mover.csi-delta.io/storage-class";
 constexpr char kNodeAffinityAnnotation[] = "mover.csi-delta.io/node-affinity";
 constexpr char kReadyAtAnnotation[] = "mover.csi-delta.io/ready-at";
-constexpr char kCutAtAnnotation[] = "mover.csi-delta.io/cut-at";
 // "refused": the driver made no claim for many readers.
 constexpr char kReadOnlyManyAnnotation[] = "mover.csi-delta.io/read-only-many";
 // The provisioner refuses to make a block device from a snapshot of a file system without it.
@@ -256,7 +255,7 @@ class Exposer {
       content.annotations.emplace(kNodeAffinityAnnotation, DumpJson(claim.node_affinity));
     }
     if (exposure_.cut_at.has_value()) {
-      content.annotations.emplace(kCutAtAnnotation, ToRfc3339(*exposure_.cut_at));
+      content.annotations.emplace(kMoverCutAtAnnotation, ToRfc3339(*exposure_.cut_at));
     }
     content.annotations.emplace(kReadyAtAnnotation,
                                 ToRfc3339(ReadyTime(source).value_or(ctx_.clock->Now())));
@@ -284,7 +283,7 @@ class Exposer {
   void ReadContent(const Json& content) {
     exposure_.driver = GetString(content, {"spec", "driver"});
     exposure_.snapshot_handle = HandleOf(content);
-    exposure_.cut_at = FromRfc3339(Annotation(content, kCutAtAnnotation));
+    exposure_.cut_at = FromRfc3339(Annotation(content, kMoverCutAtAnnotation));
     exposure_.ready_at = FromRfc3339(Annotation(content, kReadyAtAnnotation));
     exposure_.group = ReadMovedGroup(content);
     exposure_.storage_class = request_.storage_class.empty()

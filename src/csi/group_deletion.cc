@@ -9,10 +9,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
+#include "csi/content_deletion.h"
 #include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
@@ -24,7 +24,6 @@
 namespace csidelta::csi {
 namespace {
 
-constexpr int kNameHashDigits = 32;
 constexpr char kNamePrefix[] = "csi-delta-delete-group-";
 
 // One group of the driver's that has to go.
@@ -259,8 +258,7 @@ absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env, c
 }  // namespace
 
 std::string GroupDeletionContentName(absl::string_view driver, absl::string_view handle) {
-  return absl::StrCat(kNamePrefix,
-                      Sha256Hex(absl::StrCat(driver, "/", handle)).substr(0, kNameHashDigits));
+  return absl::StrCat(kNamePrefix, DigestOfHandle(driver, handle));
 }
 
 bool IsMemberOfOurs(const Json& content) {

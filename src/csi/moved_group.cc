@@ -123,29 +123,30 @@ std::string MakePlan(const GroupRequest& request, const TakenGroup& taken) {
                    {"members", members}});
 }
 
-struct Plan {
+struct GroupPlan {
   GroupRequest request;
   TakenGroup taken;  // of all objects only what is needed
 };
 
 // The plan in a record; nothing where it has none that fits what the driver was told.
-std::optional<Plan> ReadPlan(const Json& record, const velero::Backup& backup,
-                             const std::string& version) {
+std::optional<GroupPlan> ReadPlan(const Json& record, const velero::Backup& backup,
+                                  const std::string& version) {
   const absl::StatusOr<Json> told = ParseJsonObject(Annotation(record, kPlanAnnotation));
   const Json* const members = told.ok() ? FindJson(*told, {"members"}) : nullptr;
   const Json* const group = told.ok() ? FindJson(*told, {"group"}) : nullptr;
   if (members == nullptr || !members->is_object() || group == nullptr) {
     return std::nullopt;
   }
-  Plan plan{.request = {.backup = backup,
-                        .namespace_name = GetString(*told, {"namespace"}),
-                        .label_key = GetString(*told, {"labelKey"}),
-                        .label_value = GetString(*told, {"labelValue"}),
-                        .class_name = GetString(record, {"spec", "volumeGroupSnapshotClassName"}),
-                        .version = version,
-                        .to_be_moved = true,
-                        .members = {}},
-            .taken = {.group = *group, .content = Json::object(), .members = {}}};
+  GroupPlan plan{
+      .request = {.backup = backup,
+                  .namespace_name = GetString(*told, {"namespace"}),
+                  .label_key = GetString(*told, {"labelKey"}),
+                  .label_value = GetString(*told, {"labelValue"}),
+                  .class_name = GetString(record, {"spec", "volumeGroupSnapshotClassName"}),
+                  .version = version,
+                  .to_be_moved = true,
+                  .members = {}},
+      .taken = {.group = *group, .content = Json::object(), .members = {}}};
   SetJson(plan.taken.content, {"spec", "driver"}, GetString(record, {"spec", "driver"}));
   plan.taken.content["status"] = {{"volumeGroupSnapshotHandle", GroupHandleOf(record)},
                                   {"creationTime", GetString(*told, {"creationTime"})}};
@@ -168,10 +169,10 @@ std::optional<Plan> ReadPlan(const Json& record, const velero::Backup& backup,
 
 // --- Handing over
 
-class HandOver {
+class GroupHandOver {
  public:
-  HandOver(const CallContext& ctx, const Environment& env, const GroupRequest& request,
-           const TakenGroup& taken)
+  GroupHandOver(const CallContext& ctx, const Environment& env, const GroupRequest& request,
+                const TakenGroup& taken)
       : ctx_(ctx),
         env_(env),
         request_(request),
@@ -562,7 +563,7 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> HandOverGroup(const CallCon
                                                                    const Environment& env,
                                                                    const GroupRequest& request,
                                                                    const TakenGroup& taken) {
-  return HandOver(ctx, env, request, taken).Run();
+  return GroupHandOver(ctx, env, request, taken).Run();
 }
 
 absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& ctx,
@@ -594,7 +595,7 @@ absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& 
                                                    "=", request.backup.uid),
                     .field_selector = ""}));
   for (const Json& record : records.items) {
-    const std::optional<Plan> plan = ReadPlan(record, request.backup, version);
+    const std::optional<GroupPlan> plan = ReadPlan(record, request.backup, version);
     if (!plan.has_value() || BeingDeleted(record) ||
         plan->request.namespace_name != request.claim_namespace ||
         !plan->taken.members.contains(request.claim_uid)) {
@@ -603,8 +604,9 @@ absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& 
     CSIDELTA_LOG(kInfo, "a volume group whose hand-over was interrupted is gone on with",
                  {"namespace", request.claim_namespace}, {"pvc", request.claim_name},
                  {"volume_group_snapshot_content", Name(record)});
-    ASSIGN_OR_RETURN(TakenSnapshot made,
-                     HandOver(ctx, env, plan->request, plan->taken).GoOnWith(request.claim_uid));
+    ASSIGN_OR_RETURN(
+        TakenSnapshot made,
+        GroupHandOver(ctx, env, plan->request, plan->taken).GoOnWith(request.claim_uid));
     return std::optional(std::move(made));
   }
   return std::optional<TakenSnapshot>();

@@ -41,9 +41,8 @@ k8s::ObjectKey KeyOf(const Json& snapshot) {
                            : VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
 }
 
-bool EnteredArchive(const Json& snapshot) {
-  return IsGroup(snapshot) ? GroupEnteredArchive(snapshot)
-                           : !Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation).empty();
+bool IsArchived(const Json& snapshot) {
+  return IsGroup(snapshot) ? GroupEnteredArchive(snapshot) : EnteredArchive(snapshot);
 }
 
 bool IsCandidate(const Json& snapshot) {
@@ -76,7 +75,7 @@ Fate Decide(const Json& snapshot, const Backups& backups, absl::Time now, absl::
   }
   const velero::Backup& backup = found->second;
   if (IsDone(backup)) {
-    if (!EnteredArchive(snapshot)) {
+    if (!IsArchived(snapshot)) {
       return Fate::kSweep;
     }
     if (Label(snapshot, velero::kBackupUidLabel) == backup.uid) {
@@ -86,7 +85,7 @@ Fate Decide(const Json& snapshot, const Backups& backups, absl::Time now, absl::
                                                                     : Fate::kMarkOwned;
   }
   if (backup.phase == "Failed" &&
-      (Label(snapshot, velero::kBackupUidLabel) == backup.uid || !EnteredArchive(snapshot))) {
+      (Label(snapshot, velero::kBackupUidLabel) == backup.uid || !IsArchived(snapshot))) {
     return Fate::kSweep;
   }
   return Annotation(snapshot, kBackupMissingSinceAnnotation).empty() ? Fate::kKeep

@@ -180,11 +180,6 @@ absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& 
   return came_late ? IgnoreGone(api.Delete(ctx, content, {})) : absl::OkStatus();
 }
 
-// One that entered the archive is not in vain any more, whoever asks for it again.
-bool EnteredArchive(const Json& snapshot) {
-  return !Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation).empty();
-}
-
 absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
                         const SnapshotRequest& request) {
   const absl::StatusOr<Json> snapshot =
@@ -258,6 +253,10 @@ absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api, con
 }
 
 }  // namespace
+
+bool EnteredArchive(const Json& snapshot) {
+  return !Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation).empty();
+}
 
 CallContext CleanUpContext(const Clock& clock) {
   CallContext ctx;

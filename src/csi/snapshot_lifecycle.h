@@ -57,6 +57,9 @@ std::string MemberGroupName(const Json& snapshot);
 // Whether a VolumeSnapshot was made by us, for whichever backup: its source, labels and name agree,
 // or it is a member of a group of ours. A copy under another name is not. Pure.
 bool IsMadeByUs(const Json& snapshot);
+// Whether a backup's archive has it, as the annotation says that our action writes then: it is not
+// in vain any more, whoever asks for it again.
+bool EnteredArchive(const Json& snapshot);
 // The same, for this backup. Pure.
 bool IsOurs(const Json& snapshot, const velero::Backup& backup);
 

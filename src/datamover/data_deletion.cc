@@ -26,7 +26,6 @@ constexpr std::array<std::pair<DeletionTrouble, absl::string_view>, 3> kTroubles
 }};
 
 constexpr std::size_t kSnapshotDigits = 64;
-constexpr std::size_t kLocksMax = 64;
 
 Json TimeOrNull(const std::optional<absl::Time>& time) {
   return time.has_value() ? Json(csi::ToRfc3339(*time)) : Json();

@@ -29,6 +29,8 @@ enum class DeletionTrouble {
 // "Locked"; "" for kNone.
 std::string ToString(DeletionTrouble trouble);
 
+inline constexpr std::size_t kLocksMax = 64;  // that a deletion remembers
+
 // A lock of a repository, and when attempts met it first and last.
 struct SeenLock {
   std::string id;

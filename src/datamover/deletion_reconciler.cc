@@ -38,7 +38,6 @@ constexpr char kRepackMax[] = "2GiB";
 constexpr char kLockWait[] = "10s";
 constexpr char kDeadLockWait[] = "31m";
 constexpr absl::Duration kWatchedAfter = absl::Minutes(10);
-constexpr std::size_t kLocksMax = 64;
 constexpr std::size_t kLockDigits = 64;
 
 bool IsLockId(absl::string_view text) {

@@ -195,7 +195,7 @@ class UploadStep : public TransferStep {
     }
     ASSIGN_OR_RETURN(const csi::SnapshotFate fate, SettleBase(figures));
     RETURN_IF_ERROR(RemoveWithSnapshot(fate));
-    Annotate(figures, task, object_);
+    AnnotateFigures(figures, task, object_);
     object_.SetStatus("snapshotID", snapshot_id);
     object_.SetProgress(figures.logical_bytes, figures.logical_bytes);
     if (figures.changed_bytes > 0) {

@@ -90,7 +90,8 @@ std::string Summarize(const UploadFigures& figures) {
                       " audited, ", FormatBytes(figures.stored_bytes), " stored");
 }
 
-void Annotate(const UploadFigures& figures, const VolumeTaskStatus& task, TransferObject& upload) {
+void AnnotateFigures(const UploadFigures& figures, const VolumeTaskStatus& task,
+                     TransferObject& upload) {
   Note(upload, "mode", figures.mode);
   Note(upload, "reason", figures.reason);
   Note(upload, "base", figures.base);

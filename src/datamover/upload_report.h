@@ -38,7 +38,8 @@ UploadFigures FiguresOf(const Json& result);
 std::string Summarize(const UploadFigures& figures);
 
 // Writes figures and times into the annotations of `upload`.
-void Annotate(const UploadFigures& figures, const VolumeTaskStatus& task, TransferObject& upload);
+void AnnotateFigures(const UploadFigures& figures, const VolumeTaskStatus& task,
+                     TransferObject& upload);
 // What is known as soon as the volume snapshot is ours: its times, and its volume group.
 void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload);
 // "; of volume group shop/db, cut at 2026-11-23T05:00:00Z"; "" for one that was cut alone.

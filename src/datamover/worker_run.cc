@@ -30,7 +30,7 @@ constexpr char kUnseenEndAnnotation[] = "mover.csi-delta.io/unseen-end";
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
 constexpr absl::Duration kLookAgainMax = absl::Seconds(5);
 constexpr absl::Duration kLookAtRunningAgain = absl::Seconds(10);
-constexpr std::size_t kWordsBytesMax = 400;
+constexpr std::size_t kReasonBytesMax = 400;
 
 absl::Time CreatedAt(const Json& object, absl::Time fallback) {
   return csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"})).value_or(fallback);
@@ -50,9 +50,9 @@ bool HasEnded(const Json& pod) {
 // "Evicted: The node was low on resource: memory."
 std::string Join(absl::string_view reason, absl::string_view message) {
   if (reason.empty() || message.empty()) {
-    return absl::StrCat(reason, message).substr(0, kWordsBytesMax);
+    return absl::StrCat(reason, message).substr(0, kReasonBytesMax);
   }
-  return absl::StrCat(reason, ": ", message).substr(0, kWordsBytesMax);
+  return absl::StrCat(reason, ": ", message).substr(0, kReasonBytesMax);
 }
 
 std::string TerminationWords(const Json& terminated) {

@@ -15,7 +15,7 @@
 namespace csidelta::diffsnap {
 namespace {
 
-namespace pb = ::csi::differentialsnapshot::v1;
+namespace wire = ::csi::differentialsnapshot::v1;
 
 constexpr uint64_t kNumberMax = std::numeric_limits<int64_t>::max();
 // September 2001: what is less is a length of time by mistake.
@@ -24,8 +24,8 @@ constexpr uint64_t kInstantSecondsMin = 1'000'000'000;
 constexpr uint64_t kEntriesDivisor = 4;
 constexpr uint64_t kEntriesMin = 16;
 
-pb::DifferentialSnapshotRequest EncodeRequest(const DriverRequest& request) {
-  pb::DifferentialSnapshotRequest message;
+wire::DifferentialSnapshotRequest EncodeRequest(const DriverRequest& request) {
+  wire::DifferentialSnapshotRequest message;
   message.set_snapshot_base(request.base_handle);
   message.set_snapshot_target(request.target_handle);
   message.set_mode("Block");
@@ -51,10 +51,10 @@ absl::StatusOr<int64_t> NumberOf(absl::string_view what, uint64_t number) {
 }
 
 absl::StatusOr<std::vector<incremental::ChangedBlock>> BlocksOf(
-    pb::DifferentialSnapshotResponse& answer) {
+    wire::DifferentialSnapshotResponse& answer) {
   std::vector<incremental::ChangedBlock> blocks;
   blocks.reserve(static_cast<std::size_t>(answer.change_block_list_size()));
-  for (pb::ChangedBlock& block : *answer.mutable_change_block_list()) {
+  for (wire::ChangedBlock& block : *answer.mutable_change_block_list()) {
     incremental::ChangedBlock& taken = blocks.emplace_back();
     ASSIGN_OR_RETURN(taken.extent.offset_bytes, NumberOf("block's offset", block.offset()));
     ASSIGN_OR_RETURN(taken.extent.length_bytes, NumberOf("block's size", block.size()));
@@ -68,10 +68,10 @@ absl::StatusOr<std::vector<incremental::ChangedBlock>> BlocksOf(
 
 absl::StatusOr<DriverPage> PageDriver::GetPage(const CallContext& ctx,
                                                const DriverRequest& request) {
-  pb::DifferentialSnapshotRequest question = EncodeRequest(request);
-  pb::DifferentialSnapshotResponse answer;
-  const std::unique_ptr<pb::DifferentialSnapshot::Stub> stub =
-      pb::DifferentialSnapshot::NewStub(channel_);
+  wire::DifferentialSnapshotRequest question = EncodeRequest(request);
+  wire::DifferentialSnapshotResponse answer;
+  const std::unique_ptr<wire::DifferentialSnapshot::Stub> stub =
+      wire::DifferentialSnapshot::NewStub(channel_);
   const auto ask = [&](grpc::ClientContext& call) {
     return stub->GetDifferentialSnapshot(&call, question, &answer);
   };

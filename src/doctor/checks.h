@@ -5,6 +5,8 @@
 // The checks themselves; checkup.cc says what each answers.
 namespace csidelta::doctor {
 
+inline constexpr char kWorkerAccount[] = "csi-delta-worker";  // whom workers run as
+
 // cluster_checks.cc
 void CheckClusterReachable(Visit& visit);
 void CheckSnapshotKinds(Visit& visit);

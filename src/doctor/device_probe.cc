@@ -22,7 +22,6 @@ constexpr char kSize[] = "1Gi";  // what most drivers make at least
 constexpr char kRepository[] = "/scratch/repository";
 // Its Deployment and the account of workers, as the chart calls them.
 constexpr char kController[] = "csi-delta-mover";
-constexpr char kWorkerAccount[] = "csi-delta-worker";
 constexpr absl::Duration kStartTimeMax = absl::Seconds(30);
 // A device that may not be opened is told of at once.
 constexpr absl::Duration kReadingProves = absl::Seconds(5);

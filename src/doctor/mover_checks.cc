@@ -19,7 +19,6 @@ namespace {
 constexpr char kPodSecurityLabel[] = "pod-security.kubernetes.io/enforce";
 // Its Deployment has the same name.
 constexpr char kControllerAccount[] = "csi-delta-mover";
-constexpr char kWorkerAccount[] = "csi-delta-worker";
 // A worker reports every ten seconds.
 constexpr absl::Duration kSilenceMax = absl::Minutes(2);
 // A lease is renewed every two seconds; clocks differ.

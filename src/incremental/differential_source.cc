@@ -73,7 +73,7 @@ absl::Status StatusOf(const DifferentialError& error) {
   }
 }
 
-absl::Status Malformed(absl::string_view what) {
+absl::Status MalformedAnswer(absl::string_view what) {
   return WithFailure(absl::InvalidArgumentError(absl::StrCat("differential snapshot: ", what)),
                      ListingFailure::kMalformedList);
 }
@@ -156,7 +156,7 @@ class DifferentialSource::Listing {
     }
     absl::StatusOr<DifferentialPage> page = ParsePage(response->body);
     if (!page.ok()) {
-      return Malformed(page.status().message());
+      return MalformedAnswer(page.status().message());
     }
     return *std::move(page);
   }
@@ -208,19 +208,19 @@ class DifferentialSource::Listing {
 
   absl::Status CheckAgainstPagesBefore(DifferentialPage& page) {
     if (volume_size_bytes_ >= 0 && page.volume_size_bytes != volume_size_bytes_) {
-      return Malformed(absl::StrCat("pages of a volume of ", volume_size_bytes_, " bytes and of ",
-                                    page.volume_size_bytes));
+      return MalformedAnswer(absl::StrCat("pages of a volume of ", volume_size_bytes_,
+                                          " bytes and of ", page.volume_size_bytes));
     }
     volume_size_bytes_ = page.volume_size_bytes;
     empty_pages_ = page.blocks.empty() ? empty_pages_ + 1 : 0;
     const bool stands_still = page.blocks.empty() && !page.next_offset.empty() &&
                               (page.next_offset == cursor_ || empty_pages_ > kEmptyPagesMax);
     if (stands_still) {
-      return Malformed("a listing that never ends");
+      return MalformedAnswer("a listing that never ends");
     }
     const absl::Status in_order =
         CheckBlocks(listed_to_bytes_, page.volume_size_bytes, page.blocks);
-    return in_order.ok() ? in_order : Malformed(in_order.message());
+    return in_order.ok() ? in_order : MalformedAnswer(in_order.message());
   }
 
   absl::Status Pass(const ChangedBlock& block) {

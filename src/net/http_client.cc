@@ -28,6 +28,11 @@ absl::Status NotSent(absl::Status status) {
 
 }  // namespace
 
+std::string Header(const HttpResponse& response, const std::string& name) {
+  const auto found = response.headers.find(name);
+  return found == response.headers.end() ? "" : found->second;
+}
+
 bool SurelyNotSent(const absl::Status& status) {
   return status.GetPayload(kNotSentPayload).has_value();
 }

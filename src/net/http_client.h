@@ -63,6 +63,9 @@ struct HttpResponse {
   std::string body;
 };
 
+// The value of a header, by its name in lower case; "" where there is none. Pure.
+std::string Header(const HttpResponse& response, const std::string& name);
+
 // Sends HTTP/1.1 requests over TLS or plain TCP and keeps connections for the next ones. The only
 // place of ours that speaks TLS. No I/O at construction: certificates are read at the first
 // request.

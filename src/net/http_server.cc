@@ -35,7 +35,7 @@ namespace http = boost::beast::http;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
 
-constexpr std::size_t kReadBytesMax = std::size_t{16} << 10;
+constexpr std::size_t kRequestReadBytesMax = std::size_t{16} << 10;
 constexpr std::size_t kGzipBytesMin = std::size_t{1} << 10;
 // How long what a client still sends is thrown away, so that it can read why.
 constexpr absl::Duration kLingerTimeMax = absl::Seconds(2);
@@ -191,7 +191,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
         socket_(std::move(socket)),
         timer_(server.io_),
         buffer_(static_cast<std::size_t>(limits_.header_bytes_max + limits_.body_bytes_max) +
-                kReadBytesMax) {
+                kRequestReadBytesMax) {
     if (server.tls_ != nullptr) {
       tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *server.tls_);
     }
@@ -267,7 +267,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
     server_.ThereIsRoom();
     WithStream([this](auto& stream) {
       stream.async_read_some(
-          buffer_.prepare(kReadBytesMax),
+          buffer_.prepare(kRequestReadBytesMax),
           [self = shared_from_this()](const error_code& error, std::size_t bytes) {
             self->idle_rank_ = 0;
             self->buffer_.commit(bytes);

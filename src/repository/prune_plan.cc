@@ -37,7 +37,7 @@ struct PackUse : PackFacts {
   bool MustBeRepacked() const { return mixed() || has_plain_tree || (has_tree && keepers < blobs); }
 };
 
-int64_t EntryBytes(const PackEntry& entry) {
+int64_t BytesInPack(const PackEntry& entry) {
   return PackBytes(absl::MakeConstSpan(&entry, 1)) - PackBytes({});
 }
 
@@ -177,7 +177,7 @@ class Planner {
   void Keep(const IndexedCopy& copy) {
     plan_.keepers[copy.number] = true;
     ++packs_[copy.pack_ordinal].keepers;
-    packs_[copy.pack_ordinal].used_bytes += EntryBytes(copy.entry);
+    packs_[copy.pack_ordinal].used_bytes += BytesInPack(copy.entry);
   }
 
   // Chooses one copy of each used blob: where there are several, one in a pack that stays anyway.

@@ -143,7 +143,7 @@ absl::StatusOr<RepoSnapshot> DecodeSnapshotFile(const Id& id,
 }
 
 // What a copy's error says about the next copy: it may be better.
-bool IsDamage(const absl::Status& status) {
+bool IsWrongCopy(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsOutOfRange(status);
 }
 
@@ -615,7 +615,7 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const B
         location.span.plaintext_bytes() <= bytes_max
             ? LoadBlobAt(ctx, handle, location)
             : absl::DataLossError(absl::StrCat("longer than ", bytes_max, " bytes"));
-    if (blob.ok() || !IsDamage(blob.status())) {
+    if (blob.ok() || !IsWrongCopy(blob.status())) {
       return blob;
     }
     last = blob.status();
@@ -632,7 +632,7 @@ absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const B
   const BlobHandle handle = {.type = BlobType::kTree, .id = id};
   if (place.has_value() && place->span.plaintext_bytes() <= bytes_max) {
     absl::StatusOr<std::string> tree = LoadBlobAt(ctx, handle, *place);
-    if (tree.ok() || !IsDamage(tree.status())) {
+    if (tree.ok() || !IsWrongCopy(tree.status())) {
       return tree;  // Damage: the pack was repacked since, most likely.
     }
   }

@@ -23,7 +23,6 @@
 namespace csidelta::restoreitemactions {
 namespace {
 
-constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
 // What the host waits longer than we do, so that ours is the last word.
 constexpr absl::Duration kReadyTimeoutSlack = absl::Seconds(30);
 constexpr char kDownloadPrefix[] = "dd-";
@@ -337,8 +336,10 @@ class PvcAction : public velero::RestoreItemAction {
     if (!by_velero) {
       source = velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
       SetJson(item, {"spec", "dataSource"},
-              Json{{"apiGroup", kSnapshotGroup}, {"kind", "VolumeSnapshot"}, {"name", source}});
-      result.additional_items.push_back({.group = kSnapshotGroup,
+              Json{{"apiGroup", csi::VolumeSnapshotType().group},
+                   {"kind", "VolumeSnapshot"},
+                   {"name", source}});
+      result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
                                          .resource = csi::VolumeSnapshotType().plural,
                                          .namespace_name = claim.original_namespace,
                                          .name = claim.original_snapshot});

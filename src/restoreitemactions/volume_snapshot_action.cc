@@ -16,8 +16,6 @@
 namespace csidelta::restoreitemactions {
 namespace {
 
-constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
-
 // Velero's own action has bound the item to a restored content: one that the backup does not name.
 bool IsBoundByVelero(const Json& item, const Json& item_from_backup) {
   const std::string content = GetString(item, {"spec", "source", "volumeSnapshotContentName"});
@@ -59,7 +57,7 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
     }
     if (!IsBoundByVelero(item, item_from_backup)) {
       Rewrite(velero::RestoredSnapshotName(restore.uid, csi::Name(item_from_backup)), changed_item);
-      result.additional_items.push_back({.group = kSnapshotGroup,
+      result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
                                          .resource = csi::VolumeSnapshotContentType().plural,
                                          .namespace_name = "",
                                          .name = csi::BoundContentName(item_from_backup)});

@@ -90,11 +90,6 @@ std::string Printable(absl::string_view text) {
   return clean;
 }
 
-std::string Header(const net::HttpResponse& response, const std::string& name) {
-  const auto found = response.headers.find(name);
-  return found == response.headers.end() ? "" : found->second;
-}
-
 }  // namespace
 
 S3Error ReadS3Error(const net::HttpResponse& response) {
@@ -103,7 +98,7 @@ S3Error ReadS3Error(const net::HttpResponse& response) {
   if (absl::StatusOr<S3Error> parsed = ParseS3Error(response.body); parsed.ok()) {
     error = *std::move(parsed);
   }
-  if (const std::string region = Header(response, "x-amz-bucket-region"); !region.empty()) {
+  if (const std::string region = net::Header(response, "x-amz-bucket-region"); !region.empty()) {
     error.region = region;
   }
   return error;
@@ -115,7 +110,7 @@ absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
   if (!error.code.empty()) {
     absl::StrAppend(&text, " ", Printable(error.code), ": ", Printable(error.message));
   }
-  if (const std::string id = Header(response, "x-amz-request-id"); !id.empty()) {
+  if (const std::string id = net::Header(response, "x-amz-request-id"); !id.empty()) {
     absl::StrAppend(&text, " (request ", Printable(id), ")");
   }
   const bool is_redirect = response.status / 100 == 3;

@@ -29,11 +29,6 @@ constexpr int64_t kEmptyPagesMax = 1000;   // In a row; a server may need some t
 constexpr absl::Duration kSkewMin = absl::Minutes(5);
 constexpr absl::Duration kLookForCredentialsAgain = absl::Seconds(5);
 
-std::string Header(const net::HttpResponse& response, const std::string& name) {
-  const auto found = response.headers.find(name);
-  return found == response.headers.end() ? "" : found->second;
-}
-
 std::string EncodePath(absl::string_view path) {
   return absl::StrJoin(absl::StrSplit(path, '/'), "/",
                        [](std::string* out, absl::string_view segment) {
@@ -77,7 +72,7 @@ absl::Status CheckRange(const net::HttpResponse& response, const std::string& ke
   if (response.status != 206) {
     return absl::DataLossError(absl::StrCat("get ", key, ": the server does not heed ranges"));
   }
-  const std::string header = Header(response, "content-range");
+  const std::string header = net::Header(response, "content-range");
   const std::string expected = absl::StrCat("bytes ", range.offset_bytes, "-", end_bytes - 1, "/");
   if (absl::StartsWith(header, expected) && std::ssize(response.body) == range.length_bytes) {
     return absl::OkStatus();
@@ -192,7 +187,7 @@ bool S3ObjectStore::Correct(const CallContext& ctx, const net::HttpResponse& res
   const absl::Time now = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
   absl::Time theirs;
   const bool says_time =
-      absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", Header(response, "date"), &theirs, nullptr);
+      absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", net::Header(response, "date"), &theirs, nullptr);
   const bool is_skewed =
       error.code == "RequestTimeTooSkewed" || (response.status == 403 && error.code.empty());
   if (is_skewed && says_time && absl::AbsDuration(theirs - now) >= kSkewMin) {
@@ -292,7 +287,7 @@ absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
                                                           .answer_bytes_max = kErrorBytesMax});
   RETURN_IF_ERROR(Annotate(response.status(), what));
   if (IsSuccess(*response)) {
-    const std::string stored = Header(*response, "x-amz-checksum-sha256");
+    const std::string stored = net::Header(*response, "x-amz-checksum-sha256");
     return stored.empty() || stored == Base64OfHex(known.sha256_hex)
                ? absl::OkStatus()
                : absl::DataLossError(absl::StrCat(what, ": the server stored other bytes"));
@@ -357,7 +352,7 @@ absl::StatusOr<ObjectInfo> S3ObjectStore::Stat(const CallContext& ctx, const std
     return Annotate(Failure(*response), absl::StrCat("stat ", key));
   }
   ObjectInfo object{.key = key, .size_bytes = 0};
-  if (!absl::SimpleAtoi(Header(*response, "content-length"), &object.size_bytes) ||
+  if (!absl::SimpleAtoi(net::Header(*response, "content-length"), &object.size_bytes) ||
       object.size_bytes < 0) {
     return absl::DataLossError(absl::StrCat("stat ", key, ": the answer has no size"));
   }

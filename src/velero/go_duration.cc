@@ -14,11 +14,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "velero/digits.h"
 
 namespace csidelta::velero {
 namespace {
 
-constexpr std::size_t kTextBytesMax = 256;
+constexpr std::size_t kDurationBytesMax = 256;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 struct Unit {
@@ -35,17 +36,6 @@ constexpr std::array<Unit, 8> kUnits = {{{"ns", 1},
                                          {"s", 1'000'000'000},
                                          {"m", 60'000'000'000},
                                          {"h", 3'600'000'000'000}}};
-
-// Takes the digits at the front of `text`; at most the first 18 of a fraction count.
-std::string TakeDigits(absl::string_view& text) {
-  std::size_t length = 0;
-  while (length < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[length]))) {
-    ++length;
-  }
-  std::string digits(text.substr(0, length));
-  text.remove_prefix(length);
-  return digits;
-}
 
 std::optional<int64_t> TakeUnit(absl::string_view& text) {
   for (const Unit& unit : kUnits) {
@@ -100,7 +90,7 @@ absl::StatusOr<absl::Duration> ParseGoDuration(absl::string_view text) {
         absl::StrCat("\"", absl::CHexEscape(whole.substr(0, 64)),
                      "\" is not a duration such as 10m, 4h0m0s or 1.5h"));
   };
-  if (text.size() > kTextBytesMax) {
+  if (text.size() > kDurationBytesMax) {
     return malformed();
   }
   const bool negative = absl::ConsumePrefix(&text, "-");

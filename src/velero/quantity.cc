@@ -11,12 +11,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "velero/digits.h"
 
 namespace csidelta::velero {
 namespace {
 
-constexpr std::size_t kTextBytesMax = 128;
-// Beyond this a non-zero number of kTextBytesMax digits overflows, or is below one.
+constexpr std::size_t kQuantityBytesMax = 128;
+// Beyond this a non-zero number of kQuantityBytesMax digits overflows, or is below one.
 constexpr int kExponentMax = 200;
 constexpr std::array<absl::string_view, 7> kBinarySuffixes = {"",   "Ki", "Mi", "Gi",
                                                               "Ti", "Pi", "Ei"};
@@ -32,16 +33,6 @@ struct Decimal {
   std::string whole;
   std::string fraction;
 };
-
-std::string TakeDigits(absl::string_view& text) {
-  std::size_t length = 0;
-  while (length < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[length]))) {
-    ++length;
-  }
-  std::string digits(text.substr(0, length));
-  text.remove_prefix(length);
-  return digits;
-}
 
 std::optional<Scale> ParseExponent(absl::string_view text) {
   const bool negative = absl::ConsumePrefix(&text, "-");
@@ -125,7 +116,7 @@ absl::StatusOr<int64_t> ParseQuantity(absl::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat("\"", shown, "\" ", problem));
   };
   constexpr absl::string_view kNoQuantity = "is not a quantity such as 10Gi, 500M or 1e9";
-  if (text.size() > kTextBytesMax) {
+  if (text.size() > kQuantityBytesMax) {
     return error(kNoQuantity);
   }
   const bool negative = absl::ConsumePrefix(&text, "-");
