@@ -76,6 +76,7 @@ def account_of(into, skips_allowed=False):
     return _account(into, [], optional)
 
 
+VELERO_VERSIONS = ("118", "113")  # Whose plugin managers CI asks; `./dev test` asks all.
 SHIPPED = "^src/"  # What CI has clang-tidy look at; `./dev lint` has it look at the tests, too.
 TEST_TIERS = ("scripts", "unit", "image", "plugin manager", "sanity", "s3", "e2e", "e2e moves")
 # All unit tests run in "asan", and the real tiers take their tests and drivers from there; a third build of them
@@ -130,7 +131,7 @@ def _ci_steps(into):
         lambda: tiers.run_scripts(into),
         lambda: tiers.run_sanitized(into, "asan"),
         lambda: tiers.run_image(into),
-        lambda: tiers.run_plugin_manager(into, "asan"),
+        lambda: tiers.run_plugin_manager(into, "asan", VELERO_VERSIONS),
         lambda: tiers.run_sanity(into, "asan"),
         lambda: tiers.run_s3(into, "asan"),
         lambda: tiers.run_e2e(into, preset="asan", beside=beside_e2e),
@@ -142,10 +143,11 @@ def ci(keep_going=False):
     """./dev ci. Stops at the first failure, unless told to keep going; says what did not run."""
     start = time.monotonic()
     into, optional = [], results.OptionalTests.read()
-    for step in _ci_steps(into):
-        step()
-        if _failed(into, optional) and not keep_going:
-            say("dev: stopping here; the stages after this one did not run")
-            break
+    with tiers.real_programs_built_beside(VELERO_VERSIONS):
+        for step in _ci_steps(into):
+            step()
+            if _failed(into, optional) and not keep_going:
+                say("dev: stopping here; the stages after this one did not run")
+                break
     say(f"dev: {ROOT.name}: {time.monotonic() - start:.0f} s in all")
     return _account(into, CI_TIERS, optional)

@@ -48,6 +48,8 @@ class Stages:
         return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.seconds)
 
 
+BESIDE_NICE = 15  # What runs beside something else gets only what that leaves of the cores.
+
 STAGES = Stages()
 stage = STAGES.stage
 
@@ -105,10 +107,10 @@ def _stop(process):
             continue
 
 
-def _give_priority(process):
-    """A session of its own is scheduled as a group of its own, which does not follow nice: tells it this thread's."""
+def _give_priority(process, nice):
+    """A session of its own is scheduled as a group of its own, which does not follow nice."""
     with contextlib.suppress(OSError):  # A kernel without such groups, or a command that has ended.
-        pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
+        pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(str(nice))
 
 
 class _Printer:
@@ -149,7 +151,7 @@ def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quie
     with subprocess.Popen(command, cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           start_new_session=True) as process:
-        _give_priority(process)
+        _give_priority(process, os.getpriority(os.PRIO_PROCESS, 0))  # This thread's.
         try:
             while True:
                 wait = 1.0 if deadline is None else min(1.0, max(0.0, deadline - time.monotonic()))
@@ -165,6 +167,22 @@ def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quie
             raise
         printer.close()
         return process.wait(), printer.kept
+
+
+@contextlib.contextmanager
+def beside(command):
+    """Runs a command with what the body leaves of the cores, and ends it with the body.
+
+    Nobody sees how it ends: it makes what the body asks for again when it needs it, and then waits for it.
+    """
+    with subprocess.Popen([str(part) for part in command], cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                          preexec_fn=lambda: os.nice(BESIDE_NICE)) as process:
+        _give_priority(process, BESIDE_NICE)
+        try:
+            yield
+        finally:
+            _stop(process)
 
 
 def shorten(command):

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -23,7 +24,6 @@ LIMIT_SECONDS = {"scripts": 300, "unit": 900, "asan": 1500, "tsan": 900, "sanity
                  "s3": 600, "plugin manager": 900, "e2e": 3600, "e2e moves": 3600, "coverage": 900,
                  "interop": 1200, "rustic": 300, "e2e sweep": 14400, "e2e group": 10800}
 GO_BUILD_SECONDS_MAX = 3600
-BESIDE_NICE = 15
 # What runs beside the shipped program, from the build of the unit tests that the caller has made already.
 REAL_TESTS = ["csidelta_real_tests"]
 
@@ -109,11 +109,16 @@ def run_sanitized(into, preset, pattern=None):
         run_ctest(this, preset, labels=labels, pattern=pattern)
 
 
-def run_plugin_manager(into, preset="dev"):
+def _plugin_manager(versions):
+    """The command that runs it over these versions of Velero, or over all."""
+    return [PYTHON, ROOT / "tests" / "pluginmanager" / "run.py",
+            *(f"--version={version}" for version in versions)]
+
+
+def run_plugin_manager(into, preset="dev", versions=()):
     """Velero's own plugin manager, in several versions, against the release binary."""
     with tier("plugin manager", into) as this:
-        runner = [PYTHON, ROOT / "tests" / "pluginmanager" / "run.py",
-                  "--scripted", build.folder(preset) / "bin" / "plugin_under_test"]
+        runner = [*_plugin_manager(versions), "--scripted", build.folder(preset) / "bin" / "plugin_under_test"]
         build.build_release()
         build.build(preset, REAL_TESTS)
         with console.stage("plugin manager programs"):
@@ -125,10 +130,21 @@ def run_plugin_manager(into, preset="dev"):
             raise Failure(f"the runner failed with code {code}")
 
 
+def _bed_build(modules=()):
+    return [PYTHON, ROOT / "tests" / "e2e" / "build.py", *modules]
+
+
 def build_bed(modules=()):
     """The programs of the test bed; built once per state of their sources."""
-    console.run([PYTHON, ROOT / "tests" / "e2e" / "build.py", *modules],
-                limit_seconds=GO_BUILD_SECONDS_MAX)
+    console.run(_bed_build(modules), limit_seconds=GO_BUILD_SECONDS_MAX)
+
+
+def real_programs_built_beside(versions):
+    """A context in which Velero's and the bed's programs are built with what its body leaves of the cores."""
+    commands = [[*_plugin_manager(versions), "--build-only"],
+                _bed_build(["csi", "s3"]),  # The first that are asked for.
+                _bed_build()]
+    return console.beside(["sh", "-c", "; ".join(shlex.join(map(str, command)) for command in commands)])
 
 
 def run_sanity(into, preset="dev"):
@@ -209,7 +225,7 @@ def run_e2e(into, pattern=None, extra=(), preset="dev", beside=()):
             run(this, "-m", "moves")
 
     def run_beside():
-        os.nice(BESIDE_NICE)  # This thread, and all that it starts.
+        os.nice(console.BESIDE_NICE)  # This thread, and all that it starts.
         for step in beside:
             step()
 
