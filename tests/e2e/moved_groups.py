@@ -98,8 +98,9 @@ class Database:
         with mover.stopped(self.bed):
             self.bed.wait_for(lambda: not self.bed.api.list("persistentvolumeclaims", self.app), GONE_SECONDS_MAX,
                               "the end of the claims")
-        self.await_groups(0)
-        assert not self.bed.api.list("volumegroupsnapshotcontents")
+        self.await_groups(0)  # The driver lets go of a group a moment before its content is gone.
+        self.bed.wait_for(lambda: not self.bed.api.list("volumegroupsnapshotcontents"), GONE_SECONDS_MAX,
+                          "the end of the group's content")
 
 
 def check_one_instant(bed, namespace):
