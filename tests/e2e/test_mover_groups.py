@@ -44,7 +44,7 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
     for generation in ("second", "third"):
         backup, uploads = database.back_up(generation)
         assert reasons(uploads) == {claim: ("incremental", "") for claim in CLAIMS}
-        database.await_groups(1)
+        database.await_one_group()
     assert bed.driver.calls("CreateVolumeGroupSnapshot")["finished"] == calls + 3
     told = mover.metrics(bed)
     assert told["csi_delta_mover_groups_total"] == cut_before + 3
