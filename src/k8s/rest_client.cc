@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,8 @@ constexpr int kWatchSecondsMin =
     240;  // Watches end on their own between these two, not all at once.
 constexpr int kWatchSecondsMax = 300;
 constexpr absl::Duration kWatchGrace = absl::Seconds(30);
+// How long a server that is back may refuse what it allows, for it has not read its roles yet.
+constexpr absl::Duration kRolesReadAfterMax = absl::Seconds(20);
 
 using Query = std::vector<std::pair<std::string, std::string>>;
 
@@ -106,6 +109,24 @@ absl::Status CheckKey(const ObjectKey& key) {
   }
   return absl::OkStatus();
 }
+
+// When the server was last away. Thread-safe.
+class Absence {
+ public:
+  void Note(const Clock& clock) {
+    std::scoped_lock lock(mutex_);
+    last_ = clock.Uptime();
+  }
+
+  bool WasRecent(const Clock& clock) const {
+    std::scoped_lock lock(mutex_);
+    return last_.has_value() && clock.Uptime() < *last_ + kRolesReadAfterMax;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<absl::Duration> last_;  // guarded by mutex_; an uptime
+};
 
 // The connection to the API server, once the configuration is known.
 struct Backend {
@@ -329,6 +350,11 @@ class RestClient : public ApiClient {
       if (attempt.status.ok()) {
         return attempt.response;
       }
+      if (absl::IsUnavailable(attempt.status)) {
+        absence_.Note(*ctx.clock);
+      } else if (absl::IsPermissionDenied(attempt.status) && absence_.WasRecent(*ctx.clock)) {
+        attempt.may_try_again = true;
+      }
       if (absl::IsUnauthenticated(attempt.status) && !refreshed &&
           backend->tokens.Refresh(*ctx.clock, token)) {
         refreshed = true;
@@ -435,6 +461,7 @@ class RestClient : public ApiClient {
   const ClientSettings settings_;
   Random& random_;
   RateLimiter limiter_;
+  Absence absence_;
   std::mutex mutex_;  // Guards backend_, which never changes once it is there.
   std::unique_ptr<Backend> backend_;
 };

@@ -21,6 +21,9 @@ namespace csidelta::k8s {
 //     it deleted, and update ABORTED though it was done.
 //   - After a lost connection create and JSON patch return UNAVAILABLE, and nobody knows whether
 //     they were done: create again under the same name and take ALREADY_EXISTS for an answer.
+//   - For 20 s after the server was away (no connection, 5xx) a 403 is no answer and is tried again
+//     like these: a kube-apiserver that has just started serves before it has read its roles, and
+//     refuses everybody.
 //   - Reads a token file again when it is 10 s old, and once when the server says 401.
 //   - Gives one request at most a minute; a watch ends after about five, as callers expect anyway.
 std::unique_ptr<ApiClient> MakeClient(ClientSettings settings, Random& random = Random::Real());

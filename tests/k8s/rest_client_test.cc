@@ -230,6 +230,57 @@ TEST_F(RestClientTest, CreatesOnceTheServerListens) {
   EXPECT_GT(clock_.Now(), absl::FromUnixSeconds(1'700'000'020));  // It tried for a while.
 }
 
+// A kube-apiserver that has just started serves before it has read its roles.
+TEST_F(RestClientTest, AfterAnOutageARefusalIsNoAnswer) {
+  for (const int status : {0, 503}) {  // Away, or not ready.
+    auto seen = std::make_shared<std::atomic<int>>(0);
+    Start([status, seen](const ServedRequest&, ServedConnection& connection) {
+      const int number = (*seen)++;
+      if (number < 2 && status == 0) {
+        connection.Cut();
+      } else if (number < 6) {
+        connection.Send(number < 2 ? status : 403, R"({"message":"forbidden"})");
+      }
+      return number < 6;
+    });
+    fake_.Seed(kConfigMaps, ConfigMap("one"));
+    EXPECT_THAT(client_->Get(ctx_, kKey), IsOk()) << status;
+    EXPECT_EQ(*seen, 7) << status;
+  }
+}
+
+TEST_F(RestClientTest, AfterAnOutageWhatIsRefusedIsCreatedAllTheSame) {
+  Start([this](const ServedRequest& request, ServedConnection& connection) {
+    if (request.method == "POST" && requests().size() < 4) {
+      connection.Send(403, R"({"message":"forbidden"})");
+      return true;
+    }
+    if (request.method == "GET") {
+      connection.Send(503, "", {{"Retry-After", "3600"}});
+    }
+    return request.method == "GET";
+  });
+  EXPECT_THAT(client_->Get(ctx_.WithTimeout(absl::Seconds(30)), kKey),
+              StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("one")), IsOk());
+}
+
+TEST_F(RestClientTest, ARefusalThatLastsIsTheAnswer) {
+  auto seen = std::make_shared<std::atomic<int>>(0);
+  Start([seen](const ServedRequest&, ServedConnection& connection) {
+    connection.Send((*seen)++ == 0 ? 500 : 403, R"({"message":"forbidden"})");
+    return true;
+  });
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(client_->Get(ctx_, kKey),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("forbidden")));
+  EXPECT_LT(clock_.Now() - start, absl::Seconds(30));
+  const int asked = *seen;
+  EXPECT_GT(asked, 2);
+  EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(*seen, asked + 1);
+}
+
 TEST_F(RestClientTest, AnAnswerThatIsNoObjectIsUnavailable) {
   for (const char* body : {"", "<html>", "[1]", "{\"cut\":"}) {
     Start(FirstTimes(1, [body](ServedConnection& connection) { connection.Send(200, body); }));
