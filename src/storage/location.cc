@@ -66,6 +66,9 @@ absl::Status SplitPath(absl::string_view path, Location& location) {
 }
 
 absl::StatusOr<Location> ParseS3(absl::string_view rest) {
+  if (absl::StrContains(rest, "#")) {
+    return Malformed("a URL of S3 has no fragment, and a prefix no \"#\"");
+  }
   const bool has_scheme = !absl::ConsumePrefix(&rest, "//") && absl::StrContains(rest, "://");
   const std::string url_text = absl::StrCat(has_scheme ? "" : "https://", rest);
   Location location{.kind = Location::Kind::kS3};

@@ -76,6 +76,7 @@ TEST(LocationTest, RefusesTheRestClearly) {
       {"s3:host/..", "bucket"},
       {"s3:host/bucket/../x", "prefix"},
       {"s3:host/bucket?x=y", "query"},
+      {"s3:host/bucket/pre/#fix/deeper", "no fragment"},
       {"s3:host:99999/bucket", "port"},
       {"s3:https://id:hunter2@host/bucket", "AWS_ACCESS_KEY_ID"},
       {std::string("/a\0b", 4), "zero byte"},
