@@ -831,6 +831,11 @@ class Bed:
                            + "\n".join(bad[-20:]))
         return obj
 
+    def error_lines(self, backup):
+        """Those of a backup's log that Velero counts as errors."""
+        log = self.velero("backup", "logs", backup, check=False).stdout
+        return [line for line in log.splitlines() if "level=error" in line]
+
     def assert_clean(self, kind, obj):
         """Fails, with what `velero describe` says, if a backup or restore had errors or warnings."""
         status = obj["status"]

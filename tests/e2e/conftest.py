@@ -215,10 +215,16 @@ class Workspace:
         self._backups.append((bed, name))
 
     def policy(self, bed, *rules):
-        """Creates a ConfigMap of volume policies in Velero's namespace; returns its name."""
+        """The name of a ConfigMap of these volume policies in Velero's namespace; made when it is asked for first.
+
+        A new one Velero may not find for a while after the API server was away: it looks into its cache.
+        """
+        for other_bed, name, made_of in self._policies:
+            if other_bed is bed and made_of == rules:
+                return name
         name = self.name(f"policy-{len(self._policies)}")
         bed.api.create("configmaps", policy.config_map(name, bed.namespace, rules))
-        self._policies.append((bed, name))
+        self._policies.append((bed, name, rules))
         return name
 
     def clear(self):
@@ -228,7 +234,7 @@ class Workspace:
             if bed.api.get("backups", name, bed.namespace):
                 bed.delete_backup(name)
         while self._policies:
-            bed, name = self._policies.pop()
+            bed, name, _ = self._policies.pop()
             bed.api.delete("configmaps", name, bed.namespace)
         while self._namespaces:
             bed, name = self._namespaces.pop()

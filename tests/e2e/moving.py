@@ -14,6 +14,7 @@ import images
 import mover
 import objects
 import processes
+from bed import ENDED
 
 MIB, GIB = 1 << 20, 1 << 30
 CHUNK_BYTES = 512 << 10
@@ -80,12 +81,21 @@ def upload(bed, name):
 
 
 def phase(bed, name):
-    return upload(bed, name)["status"].get("phase", "New")
+    return upload(bed, name).get("status", {}).get("phase", "New")
 
 
 def await_phase(bed, name, *phases, seconds=PHASE_SECONDS_MAX):
     bed.wait_for(lambda: phase(bed, name) in phases, seconds,
-                 lambda: f"{phases}: {json.dumps(upload(bed, name)['status'])}\n{mover.tell(bed)}")
+                 lambda: f"{phases}: {json.dumps(upload(bed, name))}\n{mover.tell(bed)}")
+
+
+def await_completed(bed, backup):
+    """A backup that ended otherwise fails the test with what Velero and the mover say of it."""
+    status = bed.wait_phase("backups", backup, ENDED)["status"]
+    if status["phase"] != "Completed":
+        uploads = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
+        raise AssertionError("\n".join([f"{backup}: {status}", *bed.error_lines(backup),
+                                        *(f"{u['metadata']['name']}: {u['status']}" for u in uploads)]))
 
 
 def outlast_absence(bed, name):

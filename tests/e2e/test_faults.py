@@ -36,12 +36,6 @@ def _flags(bed, workspace, app):
             "--resource-policies-configmap", workspace.policy(bed, policy.rule("snapshot"))]
 
 
-def _errors(bed, backup):
-    """The error lines of a backup's log."""
-    log = bed.velero("backup", "logs", backup, check=False).stdout
-    return [line for line in log.splitlines() if "level=error" in line]
-
-
 @contextlib.contextmanager
 def _backup_held_in_create_snapshot(bed, workspace, app):
     """Starts a backup and holds the driver in CreateSnapshot for the body; yields its name."""
@@ -60,7 +54,7 @@ def test_create_snapshot_fails(bed, workspace, app):
         backup = workspace.backup(bed, *_flags(bed, workspace, app), "--csi-snapshot-timeout", "8s",
                                   expect="PartiallyFailed")
     assert backup["status"]["errors"] == 1
-    error, = _errors(bed, backup["metadata"]["name"])
+    error, = bed.error_lines(backup["metadata"]["name"])
     assert re.search(f"{app}/data.*the array is on fire", error)
 
 
@@ -76,7 +70,7 @@ def test_api_server_restarted(bed, workspace, app):
     with _backup_held_in_create_snapshot(bed, workspace, app) as name:
         bed.restart("kube-apiserver", kill=True)
     backup = bed.wait_phase("backups", name, ENDED)
-    assert backup["status"]["phase"] == "Completed", _errors(bed, name)
+    assert backup["status"]["phase"] == "Completed", bed.error_lines(name)
 
 
 def test_plugin_killed_in_execute(bed, workspace, app):
@@ -87,19 +81,26 @@ def test_plugin_killed_in_execute(bed, workspace, app):
             process.signal(signal.SIGKILL)
         backup = bed.wait_phase("backups", name, ENDED)
     assert backup["status"]["phase"] == "PartiallyFailed"
-    assert any("name=data" in error for error in _errors(bed, name))
+    assert any("name=data" in error for error in bed.error_lines(name))
 
 
 def test_access_refused(bed, workspace, app):
     with bed.plugin_without_rights():
         backup = workspace.backup(bed, *_flags(bed, workspace, app), expect="PartiallyFailed")
-    error, = _errors(bed, backup["metadata"]["name"])
+    error, = bed.error_lines(backup["metadata"]["name"])
     assert re.search(f"{app}/data.*forbidden", error)
 
 
-def test_server_restarted(bed, workspace, app):
+@pytest.mark.parametrize("ends", ["as its pod", "alone"])
+def test_server_restarted(bed, workspace, app, ends):
     with _backup_held_in_create_snapshot(bed, workspace, app) as name:
-        bed.restart("velero", kill=True)
+        plugins = bed.plugin_processes() if ends == "as its pod" else []
+        for plugin in plugins:
+            plugin.signal(signal.SIGSTOP)  # One that saw its server go would tidy up.
+        bed.stop("velero", kill=True)
+        for plugin in plugins:
+            plugin.signal(signal.SIGKILL)
+        bed.start("velero")
         backup = bed.wait_phase("backups", name, ENDED)
     assert backup["status"]["phase"] == "Failed"
 

@@ -49,12 +49,6 @@ def one_of(*choices):
     return choices if WISH == "all" else [random.Random(f"{WISH} {names}").choice(choices)]
 
 
-def errors_of(bed, backup):
-    """The error lines of a backup's log."""
-    log = bed.velero("backup", "logs", backup, check=False).stdout
-    return [line for line in log.splitlines() if "level=error" in line]
-
-
 def our_group(bed, database):
     """The VolumeGroupSnapshot that a backup makes."""
     group, = bed.api.list("volumegroupsnapshots", database.app)
@@ -123,7 +117,7 @@ def test_a_group_that_somebody_deletes_while_it_is_made(database, plural):
     bed.wait_for(lambda: "was deleted by somebody" in bed.log("velero"), SECONDS_MAX, "the plugin's word")
     bed.driver.clear_faults()
     assert bed.wait_phase("backups", name, ENDED)["status"]["phase"] == "PartiallyFailed"
-    told = errors_of(bed, name)
+    told = bed.error_lines(name)
     for claim in CLAIMS:
         assert any(f"name={claim}" in line and "was deleted by somebody" in line for line in told), told
     check_gone(database, name)
@@ -151,7 +145,7 @@ def test_a_backup_that_is_deleted_while_its_group_is_made(database, begin):
                  SECONDS_MAX, "Velero's answer")
     bed.driver.clear_faults()
     if bed.api.get("backups", name, bed.namespace):  # Velero refuses: it is in progress.
-        assert bed.wait_phase("backups", name, ENDED)["status"]["phase"] == "Completed", errors_of(bed, name)
+        assert bed.wait_phase("backups", name, ENDED)["status"]["phase"] == "Completed", bed.error_lines(name)
     check_gone(database, name)
 
 
@@ -208,7 +202,7 @@ def test_who_is_killed_between_two_calls_leaves_nothing(database, kind, point, r
         if kind == "velero" and met:
             bed.start("velero")
         ended = bed.wait_phase("backups", name, ENDED, SECONDS_MAX)["status"]["phase"]
-    told = errors_of(bed, name)
+    told = bed.error_lines(name)
     print(f"{name}: {ended}: {told}")
     if kind == "velero" and met and was == "InProgress":  # Velero's own rule.
         assert ended == "Failed"

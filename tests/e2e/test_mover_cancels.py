@@ -8,9 +8,9 @@ import data
 import metadata
 import mover
 from bed import ENDED
-from moving import (CANCELING_SECONDS_MAX, HELD, MIB, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_counted, await_nothing_left, await_phase, back_up, begin, begin_restore,
-                    cancel, check_canceled, controllers, counted, held_in_progress, phase, restored_checksum, upload,
-                    workers)
+from moving import (CANCELING_SECONDS_MAX, HELD, MIB, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_completed, await_counted,
+                    await_nothing_left, await_phase, back_up, begin, begin_restore, cancel, check_canceled, controllers,
+                    counted, held_in_progress, phase, restored_checksum, upload, workers)
 
 VOLUME_BYTES = 8 * MIB
 VOLUME_ANNOTATION = "mover.csi-delta.io/volume"  # Of a DataDownload whose volume is filled and being given away.
@@ -45,7 +45,7 @@ def test_an_upload_that_waits_for_its_turn(bed, workspace, app):
         cancel(bed, name)
         check_canceled(bed, name)
         bed.driver.clear_faults()
-        assert bed.wait_phase("backups", first_backup, ENDED)["status"]["phase"] == "Completed"
+        await_completed(bed, first_backup)
     check_partial(bed, backup)
 
 
@@ -102,7 +102,7 @@ def test_an_upload_whose_namespace_is_deleted_goes_on(bed, workspace, app):
         bed.wait_phase("backups", backup, ("WaitingForPluginOperations",))
         bed.delete_namespace(app)
         bed.driver.clear_faults()
-        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+        await_completed(bed, backup)
     assert phase(bed, name) == "Completed"
     assert restored_checksum(bed, workspace, app, backup, "gone") == written
 

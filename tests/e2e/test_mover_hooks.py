@@ -118,7 +118,7 @@ def test_a_hook_that_fails_is_reported_and_the_volume_moved_all_the_same(bed, wo
     backup = workspace.backup(bed, "--include-namespaces", app, *MOVE, expect="PartiallyFailed")
     assert backup["status"]["hookStatus"] == {"hooksAttempted": 1, "hooksFailed": 1}
     name = backup["metadata"]["name"]
-    errors = [line for line in bed.velero("backup", "logs", name).stdout.splitlines() if "level=error" in line]
+    errors = bed.error_lines(name)
     assert any("exit code 3" in line for line in errors), errors
     assert mover.upload_of(bed, name)["status"]["phase"] == "Completed"
     target = restore_beside(bed, workspace, app, name, "copy")

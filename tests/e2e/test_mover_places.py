@@ -6,8 +6,8 @@ import data
 import mover
 import places
 from bed import ENDED
-from moving import (HELD, MIB, MOVE, MOVED_SECONDS_MAX, await_nothing_left, await_phase, back_up, begin, restored_checksum,
-                    undone, upload)
+from moving import (HELD, MIB, MOVE, MOVED_SECONDS_MAX, await_completed, await_nothing_left, await_phase, back_up, begin,
+                    restored_checksum, undone, upload)
 
 VOLUME_BYTES = 8 * MIB
 REFUSED_SECONDS_MAX = 180
@@ -120,7 +120,7 @@ def test_credentials_that_change_while_a_volume_is_uploaded(bed, workspace, app,
         place.server.take_only(NEW_KEYS)
         place.hand_out(NEW_KEYS)
     await_phase(bed, name, "Completed", seconds=MOVED_SECONDS_MAX)
-    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Completed"
+    await_completed(bed, backup)
 
 
 def test_a_bucket_behind_a_certificate_of_ones_own(bed, workspace, app, sealed_place):
