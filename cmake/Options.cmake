@@ -2,7 +2,7 @@
 option(CSIDELTA_BUILD_TESTS "Build the tests" ON)
 option(CSIDELTA_FUZZ "Build libFuzzer targets (clang only)" OFF)
 option(CSIDELTA_PRECOMPILE "Parse the most used headers of others once" OFF)
-option(CSIDELTA_UNITE "Compile several sources of a library as one" OFF)
+option(CSIDELTA_UNITE "Compile the sources of a library as one" OFF)
 option(CSIDELTA_COVERAGE "Count executed lines" OFF)
 set(CSIDELTA_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
 
@@ -31,7 +31,8 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 if(CSIDELTA_SANITIZE)
   add_compile_options(-fsanitize=${CSIDELTA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  add_link_options(-fsanitize=${CSIDELTA_SANITIZE})
+  # A fifth of a position-independent program would be its relocations.
+  add_link_options(-fsanitize=${CSIDELTA_SANITIZE} -no-pie)
 endif()
 if(CSIDELTA_FUZZ)
   # Libraries that a fuzz target explores (FUZZED) tell libFuzzer where an input went, and a unit test nothing. Those

@@ -8,35 +8,30 @@ else()
   list(APPEND CSIDELTA_WARNINGS -Wthread-safety -Wno-sign-conversion)
 endif()
 
-# csidelta_unite(variable name source...): where CSIDELTA_UNITE is on, the sources in groups that are compiled as one, for
-# most of a compiler's time goes to headers that they share. Those that have options of their own stay alone.
+# csidelta_unite(variable name source...): where CSIDELTA_UNITE is on, one source that includes them all, for most of a
+# compiler's time, and of clang-tidy's, goes to headers that they share. Those that have options of their own stay alone.
 # CMake's UNITY_BUILD would name them by absolute paths, which the compiler cache takes for other sources in every
 # checkout.
-set(CSIDELTA_UNITED_SOURCES 8)
 function(csidelta_unite variable name)
-  set(result)
-  set(united)
-  set(count 0)
+  set(alone)
+  set(text)
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REGEX REPLACE "^src/" "" folder "${folder}")
   foreach(source ${ARGN})
     get_source_file_property(options ${source} COMPILE_OPTIONS)
     if(NOT CSIDELTA_UNITE OR options)
-      list(APPEND result ${source})
+      list(APPEND alone ${source})
     else()
-      math(EXPR group "${count} / ${CSIDELTA_UNITED_SOURCES}")
-      list(APPEND united ${group})
-      string(APPEND text_${group} "#include \"${folder}/${source}\"\n")
-      math(EXPR count "${count} + 1")
+      string(APPEND text "#include \"${folder}/${source}\"\n")
     endif()
   endforeach()
-  list(REMOVE_DUPLICATES united)
-  foreach(group ${united})
-    set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}_united_${group}.cc")
-    file(CONFIGURE OUTPUT "${file}" CONTENT "${text_${group}}" @ONLY)
-    list(APPEND result "${file}")
-  endforeach()
-  set(${variable} ${result} PARENT_SCOPE)
+  if(text)
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}_united.cc")
+    set(check "bugprone-suspicious-include")
+    file(CONFIGURE OUTPUT "${file}" CONTENT "// NOLINTBEGIN(${check})\n${text}// NOLINTEND(${check})\n" @ONLY)
+    list(APPEND alone "${file}")
+  endif()
+  set(${variable} ${alone} PARENT_SCOPE)
 endfunction()
 
 # csidelta_library(NAME folder [FUZZED|BUSY] SOURCES ... DEPS ...): one folder below src/, as csidelta::folder.

@@ -65,7 +65,8 @@ def do_image(arguments):
 
 
 def do_test(arguments):
-    return ci.test(_at_most(arguments, 1, "test [filter]")[0])
+    pattern = _at_most(arguments, 1, "test [filter]")[0]
+    return ci.test_matching(pattern) if pattern else ci.test()
 
 
 def do_e2e(arguments):

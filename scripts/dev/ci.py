@@ -2,7 +2,6 @@
 
 import time
 
-import build
 import console
 import fuzz
 import lint
@@ -27,25 +26,6 @@ def _check(into, name, action):
         checks.tests.append(Test(f"checks::{name}", results.FAILED))
         say(f"dev: {name}: {error}")
     checks.seconds += time.monotonic() - start
-
-
-def _unit_tiers(into, pattern=None):
-    """Builds once, then everything that needs only this build."""
-    try:
-        build.build("dev")
-    except Failure as error:
-        into.append(Tier("unit", error=str(error)))
-        return
-    tiers.run_unit(into, pattern)
-
-
-def _real_tiers(into):
-    """What runs the shipped program under real hosts."""
-    tiers.run_image(into)
-    tiers.run_plugin_manager(into)
-    tiers.run_sanity(into)
-    tiers.run_s3(into)
-    tiers.run_e2e(into)
 
 
 def _failed(into, optional):
@@ -78,10 +58,10 @@ def account_of(into, skips_allowed=False):
 
 VELERO_VERSIONS = ("118", "113")  # Whose plugin managers CI asks; `./dev test` asks all.
 SHIPPED = "^src/"  # What CI has clang-tidy look at; `./dev lint` has it look at the tests, too.
-TEST_TIERS = ("scripts", "unit", "image", "plugin manager", "sanity", "s3", "e2e", "e2e moves")
-# All unit tests run in "asan", and the real tiers take their tests and drivers from there; a third build of them
-# would find nothing that the sanitizers' do not.
-CI_TIERS = ("checks", "scripts", "asan", "tsan", "image", "plugin manager", "sanity", "s3", "e2e", "e2e moves")
+# All unit tests run in "asan", and the real tiers take their tests and drivers from there; a build of them without
+# sanitizers would find nothing that this one does not.
+TEST_TIERS = ("checks", "scripts", "asan", "image", "plugin manager", "sanity", "s3", "e2e", "e2e moves")
+CI_TIERS = (*TEST_TIERS, "tsan")
 
 
 def _check_scenarios(into):
@@ -96,27 +76,22 @@ def _check_scenarios(into):
         _check(into, "scenarios", compare)
 
 
-def test(pattern=None):
-    """./dev test: every tier, even after one failed. With a filter: only what matches it."""
-    into, optional = [], results.OptionalTests.read()
-    if pattern:
-        tiers.run_scripts(into, pattern)
-        _unit_tiers(into, pattern)
-        if tiers.e2e_matches(pattern):
-            tiers.run_e2e(into, pattern)
-        into = [tier for tier in into if tier.ran or tier.error]
-        if not into:
-            raise Failure(f"no test matches {pattern}")
-        return _account(into, (), optional)
-    tiers.run_scripts(into)
-    _unit_tiers(into)
-    _real_tiers(into)
-    _check_scenarios(into)
-    return _account(into, TEST_TIERS, optional)
+def _test_steps(into, versions=(), beside_e2e=()):
+    """The test tiers, cheapest first. `versions`: of Velero's plugin manager, else all."""
+    return [
+        lambda: tiers.run_scripts(into),
+        lambda: tiers.run_sanitized(into, "asan"),
+        lambda: tiers.run_image(into),
+        lambda: tiers.run_plugin_manager(into, "asan", versions),
+        lambda: tiers.run_sanity(into, "asan"),
+        lambda: tiers.run_s3(into, "asan"),
+        lambda: tiers.run_e2e(into, preset="asan", beside=beside_e2e),
+        lambda: _check_scenarios(into),
+    ]
 
 
 def _ci_steps(into):
-    """The steps of CI, cheapest first; each is run only while nothing has failed."""
+    """The steps of CI; each is run only while nothing has failed."""
     def check(name, action):
         return lambda: _check(into, name, action)
 
@@ -128,15 +103,30 @@ def _ci_steps(into):
     return [
         check("fmt", lambda: lint.format_sources(check=True)),
         check("house", lint.check_house),
-        lambda: tiers.run_scripts(into),
-        lambda: tiers.run_sanitized(into, "asan"),
-        lambda: tiers.run_image(into),
-        lambda: tiers.run_plugin_manager(into, "asan", VELERO_VERSIONS),
-        lambda: tiers.run_sanity(into, "asan"),
-        lambda: tiers.run_s3(into, "asan"),
-        lambda: tiers.run_e2e(into, preset="asan", beside=beside_e2e),
-        lambda: _check_scenarios(into),
+        *_test_steps(into, VELERO_VERSIONS, beside_e2e),
     ]
+
+
+def test():
+    """./dev test: every tier, even after one failed."""
+    into = []
+    with tiers.real_programs_built_beside():
+        for step in _test_steps(into):
+            step()
+    return _account(into, TEST_TIERS, results.OptionalTests.read())
+
+
+def test_matching(pattern):
+    """./dev test FILTER: only what matches it; unit tests compiled by gcc, each source by itself."""
+    into = []
+    tiers.run_scripts(into, pattern)
+    tiers.run_unit(into, pattern)
+    if tiers.e2e_matches(pattern):
+        tiers.run_e2e(into, pattern)
+    into = [tier for tier in into if tier.ran or tier.error]
+    if not into:
+        raise Failure(f"no test matches {pattern}")
+    return _account(into, (), results.OptionalTests.read())
 
 
 def ci(keep_going=False):

@@ -19,6 +19,7 @@ CLANG_TIDY = "clang-tidy-14"
 PLUGIN_SOURCE = ROOT / "scripts" / "lint" / "own_sources.cc"
 LLVM_INCLUDE = "/usr/lib/llvm-14/include"
 PYTHON = "/usr/bin/python3"
+_UNITED = "_united.cc"  # How a source that includes those of a library ends: csidelta_unite() in cmake/Targets.cmake.
 
 
 def our_files(*suffixes):
@@ -49,12 +50,19 @@ def check_house():
         console.run(["shellcheck", *scripts])
 
 
+def _name(folder, path):
+    """What a source is called in reports; one that unites others by its library: src/csi/csi_united.cc."""
+    return str(path.relative_to(folder if path.is_relative_to(folder) else ROOT))
+
+
 def _units(folder):
-    """The compile commands of our own sources, by file."""
+    """The compile commands of our own sources, by file; a library's as one, where they are compiled as one."""
     commands = json.loads((folder / "compile_commands.json").read_text())
-    ours = {entry["file"]: entry for entry in commands
-            if pathlib.Path(entry["file"]).is_relative_to(ROOT)
-            and not pathlib.Path(entry["file"]).is_relative_to(ROOT / "build")}
+    ours = {}
+    for entry in commands:
+        path = pathlib.Path(entry["file"])
+        if path.is_relative_to(ROOT) and (path.name.endswith(_UNITED) or not path.is_relative_to(ROOT / "build")):
+            ours[entry["file"]] = entry
     return [ours[name] for name in sorted(ours)]
 
 
@@ -126,6 +134,15 @@ def _generate(preset):
         console.run(["ninja", "-C", build.folder(preset), *generated])
 
 
+def _matches(folder, entry, pattern):
+    """Is it, or one of the sources that it unites, what the caller wants to see?"""
+    path = pathlib.Path(entry["file"])
+    names = [_name(folder, path)]
+    if path.name.endswith(_UNITED):
+        names += [f"src/{name.decode()}" for name in _INCLUDE.findall(path.read_bytes())]
+    return any(re.search(pattern, name) for name in names)
+
+
 def clang_tidy(pattern=None):
     """clang-tidy, and clang's own warnings, on every source of ours; results are kept by content."""
     with stage("clang-tidy"):
@@ -136,7 +153,7 @@ def clang_tidy(pattern=None):
         clean.mkdir(parents=True, exist_ok=True)
         digest = _Digest(folder)
         units = [(entry, clean / digest.of(entry)) for entry in _units(folder)
-                 if not pattern or re.search(pattern, str(pathlib.Path(entry["file"]).relative_to(ROOT)))]
+                 if not pattern or _matches(folder, entry, pattern)]
         pending = [(entry, mark) for entry, mark in units if not mark.is_file()]
         say(f"clang-tidy: {len(pending)} of {len(units)} sources are new or changed")
         bad = _tidy_all(folder, pending)
@@ -153,7 +170,7 @@ def _tidy_all(folder, pending):
         for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
             entry, mark = futures[future]
             clean, words = future.result()
-            name = str(pathlib.Path(entry["file"]).relative_to(ROOT))
+            name = _name(folder, pathlib.Path(entry["file"]))
             if clean:
                 mark.touch()
             else:

@@ -94,9 +94,10 @@ def run_scripts(into, pattern=None):
         run_pytest(this, [ROOT / "tests" / "scripts"], pattern=pattern)
 
 
-def run_unit(into, pattern=None):
-    """GoogleTest, compiled by gcc without sanitizers."""
+def run_unit(into, pattern):
+    """Those tests that match, compiled by gcc without sanitizers."""
     with tier("unit", into) as this:
+        build.build("dev")
         run_ctest(this, "dev", labels=["-LE", "slow"], pattern=pattern)
 
 
@@ -139,7 +140,7 @@ def build_bed(modules=()):
     console.run(_bed_build(modules), limit_seconds=GO_BUILD_SECONDS_MAX)
 
 
-def real_programs_built_beside(versions):
+def real_programs_built_beside(versions=()):
     """A context in which Velero's and the bed's programs are built with what its body leaves of the cores."""
     commands = [[*_plugin_manager(versions), "--build-only"],
                 _bed_build(["csi", "s3"]),  # The first that are asked for.

@@ -11,16 +11,15 @@ namespace csidelta::cli {
 namespace {
 
 using repository::CheckReport;
-using repository::Finding;
 using repository::Repository;
 
-Json FindingJson(const Finding& finding) {
+Json FindingJson(const repository::Finding& finding) {
   return {{"message_type", "finding"}, {"kind", std::string(repository::NameOf(finding.kind))},
           {"error", finding.is_error}, {"thing", finding.thing},
           {"detail", finding.detail},  {"next_step", finding.next_step}};
 }
 
-std::string FindingText(const Finding& finding) {
+std::string FindingText(const repository::Finding& finding) {
   return absl::StrCat(finding.is_error ? "error: " : "note: ", finding.thing, ": ", finding.detail,
                       finding.next_step.empty() ? "" : "; ", finding.next_step, "\n");
 }
@@ -69,7 +68,7 @@ class CheckCommand : public Command {
     };
     ASSIGN_OR_RETURN(const CheckReport report,
                      repository::CheckRepository(ctx, *repository, check));
-    for (const Finding& finding : report.findings) {
+    for (const repository::Finding& finding : report.findings) {
       session.console().PrintResult(FindingJson(finding), FindingText(finding));
     }
     session.console().PrintResult(ReportJson(report, check.seed), ReportText(report));

@@ -15,7 +15,6 @@
 namespace csidelta::cli {
 namespace {
 
-using doctor::Finding;
 using doctor::Grade;
 
 constexpr absl::Duration kTimeMax = absl::Seconds(55);
@@ -56,7 +55,7 @@ class DoctorCommand : public Command {
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
     std::map<Grade, int64_t> counts;
     doctor::RunCheckup(ctx.WithTimeout(kTimeMax), *api, options_, *session.environment().random,
-                       [&](const Finding& finding) {
+                       [&](const doctor::Finding& finding) {
                          ++counts[finding.grade];
                          Say(session.console(), finding);
                        });
@@ -72,7 +71,7 @@ class DoctorCommand : public Command {
   }
 
  private:
-  void Say(Console& console, const Finding& finding) const {
+  void Say(Console& console, const doctor::Finding& finding) const {
     const absl::string_view grade = doctor::WordOf(finding.grade);
     if (console.options().json) {
       console.PrintJson({{"message_type", "finding"},

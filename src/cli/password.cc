@@ -31,11 +31,6 @@ constexpr std::size_t kPasswordFileBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;
 constexpr int kPollMilliseconds = 100;
 
-std::string Variable(const GetVariable& get, const char* name) {
-  const char* value = get(name);
-  return value == nullptr ? "" : value;
-}
-
 // Everything until the end, or until a line break when `line`.
 absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line,
                                      std::size_t text_bytes_max = kPasswordFileBytesMax) {
@@ -173,6 +168,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, std::size_t text_b
 }
 
 }  // namespace
+
+std::string Variable(const GetVariable& get, const char* name) {
+  const char* value = get(name);
+  return value == nullptr ? "" : value;
+}
 
 absl::StatusOr<PasswordSource> ChoosePasswordSource(PasswordSource flags, const GetVariable& get) {
   if (flags.command.empty() && flags.file.empty() && flags.text.empty()) {

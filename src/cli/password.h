@@ -13,6 +13,9 @@ namespace csidelta::cli {
 // std::getenv(), or a test's.
 using GetVariable = std::function<const char*(const char* name)>;
 
+// The variable's text; none for one that is not set.
+std::string Variable(const GetVariable& get, const char* name);
+
 // Where a password comes from: the first of command, file, text that is set, else the terminal.
 struct PasswordSource {
   std::string command;  // run without a shell; its output counts

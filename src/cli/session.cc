@@ -26,11 +26,6 @@ constexpr char kPodUidVariable[] = "POD_UID";
 constexpr char kScratchFolder[] = "/var/tmp";
 constexpr int64_t kLimitKibMax = int64_t{1} << 40;
 
-std::string Variable(const GetVariable& get, const char* name) {
-  const char* value = get(name);
-  return value == nullptr ? "" : value;
-}
-
 // Settings of a bucket that are one text each.
 struct TextOption {
   absl::string_view name;

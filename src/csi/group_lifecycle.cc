@@ -27,7 +27,6 @@ namespace csidelta::csi {
 namespace {
 
 constexpr size_t kNameValueBytesMax = 35;
-constexpr size_t kNameHashBytes = 20;
 constexpr size_t kMarkHashBytes = 8;
 
 std::string ToString(const GroupRequest& request) {

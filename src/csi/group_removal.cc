@@ -10,21 +10,18 @@
 #include "csi/group_types.h"
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
+#include "k8s/find.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
 
 // The snapshot controller calls the content so that it makes for a VolumeGroupSnapshot.
-std::string MadeContentName(const Json& group) {
+std::string MadeGroupContentName(const Json& group) {
   return absl::StrCat("groupsnapcontent-", Uid(group));
 }
 
-absl::Status IgnoreGone(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsAborted(status) ? absl::OkStatus() : status;
-}
-
-bool RefersTo(const Json& content, const Json& group) {
+bool RefersToGroup(const Json& content, const Json& group) {
   return GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"}) == Uid(group);
 }
 
@@ -51,8 +48,9 @@ absl::StatusOr<Json> SetPolicy(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<Json> FindContent(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
   const std::string bound = BoundGroupContentName(group);
   const absl::StatusOr<Json> content = api.Get(
-      ctx, GroupContentKey(GroupVersionOf(group), bound.empty() ? MadeContentName(group) : bound));
-  if (absl::IsNotFound(content.status()) || (content.ok() && !RefersTo(*content, group))) {
+      ctx,
+      GroupContentKey(GroupVersionOf(group), bound.empty() ? MadeGroupContentName(group) : bound));
+  if (absl::IsNotFound(content.status()) || (content.ok() && !RefersToGroup(*content, group))) {
     return Json();
   }
   return content;
@@ -78,9 +76,9 @@ absl::Status ReleaseUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
       {"metadata",
        {{"finalizers", kept},
         {"resourceVersion", GetString(snapshot, {"metadata", "resourceVersion"})}}}};
-  return IgnoreGone(api.Patch(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
-                              k8s::PatchKind::kMerge, patch, "")
-                        .status());
+  return k8s::IgnoreGone(api.Patch(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
+                                   k8s::PatchKind::kMerge, patch, "")
+                             .status());
 }
 
 // Has everything deleted along with the VolumeGroupSnapshot, whatever its class says.
@@ -92,7 +90,7 @@ absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api, const 
   for (const Json& member : members) {
     // Some may have been retained before the rest could be.
     if (!BoundContentName(member).empty()) {
-      RETURN_IF_ERROR(IgnoreGone(
+      RETURN_IF_ERROR(k8s::IgnoreGone(
           SetPolicy(ctx, api, VolumeSnapshotContentKey(BoundContentName(member)), "Delete")
               .status()));
     }
@@ -101,7 +99,7 @@ absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api, const 
   if (!is_kept) {
     return absl::OkStatus();
   }
-  return IgnoreGone(
+  return k8s::IgnoreGone(
       SetPolicy(ctx, api, GroupContentKey(GroupVersionOf(group), Name(content)), "Delete")
           .status());
 }
@@ -115,14 +113,16 @@ absl::Status RemoveOrphans(const CallContext& ctx, k8s::ApiClient& api, const Js
     const k8s::ObjectKey key = GroupContentKey(GroupVersionOf(group), Name(content));
     Json patch;
     SetJson(patch, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
-    RETURN_IF_ERROR(IgnoreGone(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
     RETURN_IF_ERROR(
-        IgnoreGone(api.Delete(ctx, key, {.uid = Uid(content), .resource_version = ""})));
+        k8s::IgnoreGone(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+    RETURN_IF_ERROR(
+        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = Uid(content), .resource_version = ""})));
   }
   ASSIGN_OR_RETURN(const std::vector<Json> members, ListMembers(ctx, api, group));
   for (const Json& member : members) {
-    RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(member), Name(member)),
-                                          {.uid = Uid(member), .resource_version = ""})));
+    RETURN_IF_ERROR(
+        k8s::IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(member), Name(member)),
+                                   {.uid = Uid(member), .resource_version = ""})));
   }
   return absl::OkStatus();
 }
@@ -131,7 +131,8 @@ absl::Status TryRemoveGroup(const CallContext& ctx, k8s::ApiClient& api, const J
   const k8s::ObjectKey key = GroupSnapshotKey(group);
   ASSIGN_OR_RETURN(const Json content, FindContent(ctx, api, group));
   RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
-  RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, key, {.uid = Uid(group), .resource_version = ""})));
+  RETURN_IF_ERROR(
+      k8s::IgnoreGone(api.Delete(ctx, key, {.uid = Uid(group), .resource_version = ""})));
   const absl::StatusOr<Json> now = api.Get(ctx, key);
   if (now.ok() && Uid(*now) == Uid(group)) {
     return absl::OkStatus();  // The controller takes the rest along.
@@ -174,7 +175,8 @@ class Retainer {
 
   absl::Status DeleteAll() {
     for (const auto& [key, uid] : retained_) {
-      RETURN_IF_ERROR(IgnoreGone(api_.Delete(ctx_, key, {.uid = uid, .resource_version = ""})));
+      RETURN_IF_ERROR(
+          k8s::IgnoreGone(api_.Delete(ctx_, key, {.uid = uid, .resource_version = ""})));
     }
     return absl::OkStatus();
   }
@@ -204,12 +206,14 @@ absl::Status TryRetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api
   RETURN_IF_ERROR(
       retainer.Retain(GroupContentKey(key.type.version, content), "volumeGroupSnapshotRef", group));
   RETURN_IF_ERROR(retainer.DeleteAll());
-  RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, key, {.uid = Uid(group), .resource_version = ""})));
+  RETURN_IF_ERROR(
+      k8s::IgnoreGone(api.Delete(ctx, key, {.uid = Uid(group), .resource_version = ""})));
   // Those that a controller of another version made are members to nobody but us.
   for (const Json& member : members) {
     if (GroupOwnerApiVersion(member) != GetString(group, {"apiVersion"})) {
-      RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(member), Name(member)),
-                                            {.uid = Uid(member), .resource_version = ""})));
+      RETURN_IF_ERROR(
+          k8s::IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(member), Name(member)),
+                                     {.uid = Uid(member), .resource_version = ""})));
     }
   }
   return absl::OkStatus();

@@ -22,7 +22,7 @@ constexpr char kVolumeOfAnnotation[] = "mover.csi-delta.io/volume-of";
 constexpr char kReclaimPolicyAnnotation[] = "mover.csi-delta.io/reclaim-policy";
 constexpr char kProvisionerIdentity[] = "storage.kubernetes.io/csiProvisionerIdentity";
 
-constexpr std::size_t kForeignWordsBytesMax = 400;
+constexpr std::size_t kRefusalBytesMax = 400;
 
 k8s::ObjectKey OwnClaimKey(const RestoreRequest& request) {
   return ClaimKey(request.mover_namespace, request.name);
@@ -180,15 +180,14 @@ class Preparation {
     if (IsDefiniteRefusal(refusal)) {
       return Refuse(request_, absl::StrCat("cannot be filled: driver ", driver,
                                            " makes no block device for it: ",
-                                           refusal.substr(0, kForeignWordsBytesMax)));
+                                           refusal.substr(0, kRefusalBytesMax)));
     }
     if (waits_for_pod) {
       result_.state = RestoredVolume::State::kReady;
       return result_;
     }
     return Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to get a volume",
-                             refusal.empty() ? "" : ": ",
-                             refusal.substr(0, kForeignWordsBytesMax)));
+                             refusal.empty() ? "" : ": ", refusal.substr(0, kRefusalBytesMax)));
   }
 
   const CallContext& ctx_;

@@ -15,13 +15,13 @@
 #include "csi/snapshot_types.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
+#include "k8s/find.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
 
 constexpr size_t kNameClaimBytesMax = 35;
-constexpr size_t kNameHashBytes = 20;
 
 std::string ToString(const SnapshotRequest& request) {
   return absl::StrCat("claim ", request.claim_namespace, "/", request.claim_name);
@@ -157,10 +157,6 @@ absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api
   return true;
 }
 
-absl::Status IgnoreGone(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsAborted(status) ? absl::OkStatus() : status;
-}
-
 absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
   // The content may be there before the VolumeSnapshot knows it.
   std::string bound = BoundContentName(snapshot);
@@ -170,14 +166,15 @@ absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& 
   const k8s::ObjectKey content =
       VolumeSnapshotContentKey(bound.empty() ? MadeContentName(snapshot) : bound);
   ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
-  RETURN_IF_ERROR(IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
-                                        {.uid = Uid(snapshot), .resource_version = ""})));
+  RETURN_IF_ERROR(
+      k8s::IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
+                                 {.uid = Uid(snapshot), .resource_version = ""})));
   if (marked || !bound.empty()) {
     return absl::OkStatus();
   }
   // A content that came between our look and the deletion has nobody to delete it with any more.
   ASSIGN_OR_RETURN(const bool came_late, MarkForDeletion(ctx, api, content, snapshot));
-  return came_late ? IgnoreGone(api.Delete(ctx, content, {})) : absl::OkStatus();
+  return came_late ? k8s::IgnoreGone(api.Delete(ctx, content, {})) : absl::OkStatus();
 }
 
 absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
@@ -247,9 +244,9 @@ absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api, con
           absl::StrCat("VolumeSnapshotContent ", content.name, " cannot be retained"));
     }
     RETURN_IF_ERROR(
-        IgnoreGone(api.Delete(ctx, content, {.uid = Uid(*retained), .resource_version = ""})));
+        k8s::IgnoreGone(api.Delete(ctx, content, {.uid = Uid(*retained), .resource_version = ""})));
   }
-  return IgnoreGone(api.Delete(ctx, key, {.uid = Uid(snapshot), .resource_version = ""}));
+  return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = Uid(snapshot), .resource_version = ""}));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,6 +33,9 @@ inline constexpr absl::Duration kCleanUpTimeout = absl::Seconds(30);
 
 // A context for removing things, when the caller's own is over.
 CallContext CleanUpContext(const Clock& clock);
+
+// How much of a hash goes into the name of an object that we make.
+inline constexpr std::size_t kNameHashBytes = 20;
 
 struct SnapshotRequest {
   const velero::Backup& backup;

@@ -12,7 +12,7 @@
 namespace csidelta::datamover {
 namespace {
 
-constexpr std::array<std::pair<DeletionPhase, absl::string_view>, 4> kPhases = {{
+constexpr std::array<std::pair<DeletionPhase, absl::string_view>, 4> kDeletionPhases = {{
     {DeletionPhase::kWaiting, "Waiting"},
     {DeletionPhase::kInProgress, "InProgress"},
     {DeletionPhase::kCompleted, "Completed"},
@@ -71,7 +71,7 @@ std::string ToString(DeletionTrouble trouble) {
 }
 
 std::string ToString(DeletionPhase phase) {
-  for (const auto& [known, name] : kPhases) {
+  for (const auto& [known, name] : kDeletionPhases) {
     if (known == phase) {
       return std::string(name);
     }
@@ -92,7 +92,7 @@ DataDeletion DataDeletionOf(const Json& object) {
   deletion.upload = GetString(object, {"spec", "upload"});
   deletion.worker_ended = GetBool(object, {"spec", "workerEnded"});
   const std::string phase = GetString(object, {"status", "phase"});
-  for (const auto& [known, name] : kPhases) {
+  for (const auto& [known, name] : kDeletionPhases) {
     if (phase == name) {
       deletion.phase = known;
     }

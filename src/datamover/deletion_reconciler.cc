@@ -29,7 +29,7 @@ constexpr int kNoRepository = 10;
 constexpr int kLocked = 11;
 constexpr absl::Duration kLookAtWorker = absl::Seconds(2);
 constexpr absl::Duration kLookAtTurn = absl::Seconds(10);
-constexpr std::size_t kMessageBytesMax = 4096;
+constexpr std::size_t kDeletionMessageBytesMax = 4096;
 // Space comes back a part at a time: what is left over is done after the next deletion.
 constexpr char kRepackMax[] = "2GiB";
 // A worker does not wait for a long upload: the next attempt does. Whoever lives replaces its locks
@@ -200,7 +200,7 @@ class Deletion {
                                     ? absl::StrCat("a worker is at it: ", view->status.stage)
                                     : absl::StrCat("the worker starts: ", view->words);
     if (message != deletion_.message) {
-      deletion_.message = message.substr(0, kMessageBytesMax);
+      deletion_.message = message.substr(0, kDeletionMessageBytesMax);
       RETURN_IF_ERROR(Write());
     }
     return std::min(view->look_again, now + kLookAtWorker);
@@ -289,7 +289,7 @@ class Deletion {
     deletion_.message =
         absl::StrCat("attempt ", deletion_.attempts, " failed, and is made again in ",
                      absl::FormatDuration(absl::Trunc(pause, absl::Seconds(1))), ": ", why)
-            .substr(0, kMessageBytesMax);
+            .substr(0, kDeletionMessageBytesMax);
     deletion_.next_attempt_at = now + pause;
     RETURN_IF_ERROR(Write());
     if (is_news || trouble == DeletionTrouble::kFailed) {

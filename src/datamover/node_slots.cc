@@ -7,14 +7,11 @@
 #include "csi/snapshot_types.h"
 
 namespace csidelta::datamover {
-namespace {
 
 bool HasEnded(const Json& pod) {
   const std::string phase = GetString(pod, {"status", "phase"});
   return phase == "Succeeded" || phase == "Failed";
 }
-
-}  // namespace
 
 int FreestSlot(const std::vector<Json>& pods, int slots) {
   std::vector<int> users(static_cast<std::size_t>(slots), 0);

@@ -12,6 +12,9 @@ namespace csidelta::datamover {
 
 inline constexpr char kSlotLabel[] = "mover.csi-delta.io/slot";
 
+// Whether all containers of a Pod have, so that it takes no room on its node.
+bool HasEnded(const Json& pod);
+
 // The slot that the fewest of `pods` have; of those that have ended none counts. REQUIRES slots >
 // 0.
 int FreestSlot(const std::vector<Json>& pods, int slots);

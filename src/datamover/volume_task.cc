@@ -16,7 +16,7 @@ constexpr std::array<std::pair<TaskKind, absl::string_view>, 3> kKinds = {{
     {TaskKind::kForget, "Forget"},
 }};
 
-constexpr std::array<std::pair<TaskPhase, absl::string_view>, 5> kPhases = {{
+constexpr std::array<std::pair<TaskPhase, absl::string_view>, 5> kTaskPhases = {{
     {TaskPhase::kRunning, "Running"},
     {TaskPhase::kSucceeded, "Succeeded"},
     {TaskPhase::kFailed, "Failed"},
@@ -103,7 +103,7 @@ absl::StatusOr<VolumeTaskSpec> TaskSpecOf(const Json& object) {
 }
 
 std::string ToString(TaskPhase phase) {
-  for (const auto& [known, name] : kPhases) {
+  for (const auto& [known, name] : kTaskPhases) {
     if (known == phase) {
       return std::string(name);
     }
@@ -119,7 +119,7 @@ bool IsLast(TaskPhase phase) {
 VolumeTaskStatus TaskStatusOf(const Json& object) {
   VolumeTaskStatus status;
   const std::string phase = GetString(object, {"status", "phase"});
-  for (const auto& [known, name] : kPhases) {
+  for (const auto& [known, name] : kTaskPhases) {
     if (phase == name) {
       status.phase = known;
     }

@@ -129,7 +129,7 @@ Json Metadata(const WorkerPod& pod) {
   return metadata;
 }
 
-void Place(const WorkerPod& pod, Json& spec) {
+void SetPlacement(const WorkerPod& pod, Json& spec) {
   std::map<std::string, std::string> selector =
       ForStorageClass(pod.settings, pod.storage_class).node_selector;
   const WorkerSettings& settings = pod.settings.worker;
@@ -181,7 +181,7 @@ Json MakeWorkerPod(const WorkerPod& pod) {
   if (!pull_secrets.empty()) {
     spec["imagePullSecrets"] = pull_secrets;
   }
-  Place(pod, spec);
+  SetPlacement(pod, spec);
   return {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Metadata(pod)}, {"spec", spec}};
 }
 

@@ -42,11 +42,6 @@ absl::Duration PauseAfter(int attempts) {
   return std::min(kWorkerAgainMax, kWorkerAgainFirst * (int64_t{1} << doublings));
 }
 
-bool HasEnded(const Json& pod) {
-  const std::string phase = GetString(pod, {"status", "phase"});
-  return phase == "Succeeded" || phase == "Failed";
-}
-
 // "Evicted: The node was low on resource: memory."
 std::string Join(absl::string_view reason, absl::string_view message) {
   if (reason.empty() || message.empty()) {

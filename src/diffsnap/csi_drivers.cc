@@ -18,7 +18,7 @@ namespace {
 
 constexpr absl::Duration kProbeInterval = absl::Seconds(1);
 constexpr absl::Duration kProbeTimeMax = absl::Seconds(10);
-constexpr std::size_t kNameBytesMax = 253;
+constexpr std::size_t kDriverNameBytesMax = 253;
 
 // Lets so many calls through at once, and refuses the others.
 class LimitedDriver : public DifferentialDriver {
@@ -67,10 +67,10 @@ absl::StatusOr<::csi::v1::GetPluginInfoResponse> AwaitInfo(const CallContext& ct
                      ": does it run, and is the folder of its socket mounted here?"));
   }
   RETURN_IF_ERROR(OfIdentity(status, address));
-  if (info.name().empty() || info.name().size() > kNameBytesMax) {
+  if (info.name().empty() || info.name().size() > kDriverNameBytesMax) {
     return absl::FailedPreconditionError(
         absl::StrCat("the CSI driver at ", address, " says that it is called \"",
-                     info.name().substr(0, kNameBytesMax), "\", which is no driver's name"));
+                     info.name().substr(0, kDriverNameBytesMax), "\", which is no driver's name"));
   }
   return info;
 }

@@ -25,4 +25,8 @@ absl::Status IgnoreNotFound(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
+absl::Status IgnoreGone(const absl::Status& status) {
+  return absl::IsAborted(status) ? absl::OkStatus() : IgnoreNotFound(status);
+}
+
 }  // namespace csidelta::k8s

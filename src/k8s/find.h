@@ -20,4 +20,7 @@ absl::StatusOr<Json> FindOrNull(const CallContext& ctx, ApiClient& api, const Ob
 // OK for NOT_FOUND: for what is to go, or matters only while it is there. Pure.
 absl::Status IgnoreNotFound(const absl::Status& status);
 
+// OK for ABORTED as well: of what is to go, another one has taken the place. Pure.
+absl::Status IgnoreGone(const absl::Status& status);
+
 }  // namespace csidelta::k8s

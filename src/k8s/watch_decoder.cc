@@ -10,7 +10,7 @@
 namespace csidelta::k8s {
 namespace {
 
-constexpr std::size_t kMessageBytesMax = 2048;
+constexpr std::size_t kFailureBytesMax = 2048;
 
 std::optional<WatchEvent::Kind> KindOf(const std::string& type) {
   if (type == "ADDED") {
@@ -105,8 +105,8 @@ absl::StatusOr<bool> WatchDecoder::Feed(absl::string_view bytes, Sink sink) {
 
 absl::Status StatusFromObject(int http_status, const Json& status) {
   std::string message = GetString(status, {"message"});
-  if (message.size() > kMessageBytesMax) {
-    message.resize(kMessageBytesMax);
+  if (message.size() > kFailureBytesMax) {
+    message.resize(kFailureBytesMax);
   }
   if (message.empty()) {
     message = absl::StrCat("HTTP status ", http_status);

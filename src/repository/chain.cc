@@ -15,9 +15,9 @@
 namespace csidelta::repository {
 namespace {
 
-constexpr absl::string_view kMagic = "CSDC";
-constexpr uint32_t kVersion = 1;
-constexpr std::size_t kHeadBytes = 12;
+constexpr absl::string_view kChainMagic = "CSDC";
+constexpr uint32_t kChainVersion = 1;
+constexpr std::size_t kChainHeadBytes = 12;
 constexpr std::size_t kNoteBytes = 3 * Id::kBytes + 12;
 
 ChainNote NoteOf(const StoredSnapshot& stored) {
@@ -169,8 +169,8 @@ Id ChainOf(const std::string& hostname, const std::vector<std::string>& paths) {
 }
 
 std::string EncodeChainNotes(const std::vector<ChainNote>& notes) {
-  std::string out(kMagic);
-  AppendLe32(out, kVersion);
+  std::string out(kChainMagic);
+  AppendLe32(out, kChainVersion);
   AppendLe32(out, static_cast<uint32_t>(notes.size()));
   for (const ChainNote& note : notes) {
     AppendId(out, note.id);
@@ -186,13 +186,13 @@ std::string EncodeChainNotes(const std::vector<ChainNote>& notes) {
 }
 
 absl::StatusOr<std::vector<ChainNote>> DecodeChainNotes(absl::string_view bytes) {
-  if (bytes.size() < kHeadBytes || bytes.substr(0, kMagic.size()) != kMagic ||
-      ReadLe32(bytes, 4) != kVersion ||
-      bytes.size() != kHeadBytes + ReadLe32(bytes, 8) * kNoteBytes) {
+  if (bytes.size() < kChainHeadBytes || bytes.substr(0, kChainMagic.size()) != kChainMagic ||
+      ReadLe32(bytes, 4) != kChainVersion ||
+      bytes.size() != kChainHeadBytes + ReadLe32(bytes, 8) * kNoteBytes) {
     return absl::InvalidArgumentError("notes on chains: malformed");
   }
   std::vector<ChainNote> notes;
-  for (std::size_t at = kHeadBytes; at < bytes.size(); at += kNoteBytes) {
+  for (std::size_t at = kChainHeadBytes; at < bytes.size(); at += kNoteBytes) {
     const std::size_t time_at = at + 3 * Id::kBytes;
     const auto seconds = static_cast<int64_t>(uint64_t{ReadLe32(bytes, time_at)} |
                                               uint64_t{ReadLe32(bytes, time_at + 4)} << 32);

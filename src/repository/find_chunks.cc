@@ -8,12 +8,6 @@
 namespace csidelta::repository {
 namespace {
 
-absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const Repository& repository,
-                                     const BlobId& id) {
-  RETURN_IF_ERROR(ctx.Check());
-  return repository.LoadBlob(ctx, {.type = BlobType::kTree, .id = id});
-}
-
 class ChunkFinder {
  public:
   ChunkFinder(const CallContext& ctx, const Repository& repository, const VolumeLayout& layout,
@@ -24,7 +18,7 @@ class ChunkFinder {
   bool wants_more() const { return chunks_.size() < blobs_.size(); }
 
   absl::Status LookIntoLevel1(const BlobId& tree, int64_t level1) {
-    ASSIGN_OR_RETURN(const std::string text, LoadTree(ctx_, repository_, tree));
+    ASSIGN_OR_RETURN(const std::string text, repository_.LoadTree(ctx_, tree));
     ASSIGN_OR_RETURN(const std::vector<BlobId> leaves,
                      DecodeLevel1Tree(text, layout_.LeavesInLevel1(level1)));
     for (std::size_t i = 0; i < leaves.size() && wants_more(); ++i) {
@@ -44,7 +38,7 @@ class ChunkFinder {
 
  private:
   absl::Status LookIntoLeaf(const BlobId& tree, int64_t leaf) {
-    ASSIGN_OR_RETURN(const std::string text, LoadTree(ctx_, repository_, tree));
+    ASSIGN_OR_RETURN(const std::string text, repository_.LoadTree(ctx_, tree));
     ASSIGN_OR_RETURN(const std::vector<BlobId> ids,
                      DecodeLeafTree(text, layout_.ChunksInLeaf(leaf), layout_.LeafBytes(leaf)));
     for (std::size_t slot = 0; slot < ids.size(); ++slot) {
@@ -70,14 +64,14 @@ class ChunkFinder {
 absl::StatusOr<absl::flat_hash_map<BlobId, Extent>> FindChunks(
     const CallContext& ctx, const Repository& repository, const RepoSnapshot& snapshot,
     const absl::flat_hash_set<BlobId>& blobs) {
-  ASSIGN_OR_RETURN(const std::string root_text, LoadTree(ctx, repository, snapshot.tree));
+  ASSIGN_OR_RETURN(const std::string root_text, repository.LoadTree(ctx, snapshot.tree));
   ASSIGN_OR_RETURN(const RootTree root, DecodeRootTree(root_text));
   ASSIGN_OR_RETURN(const std::string json,
                    repository.LoadBlob(ctx, {.type = BlobType::kData, .id = root.manifest_blob}));
   ASSIGN_OR_RETURN(const VolumeManifest manifest, DecodeManifest(json));
   ASSIGN_OR_RETURN(const VolumeLayout layout,
                    VolumeLayout::Make(manifest.size_bytes, manifest.chunk_bytes));
-  ASSIGN_OR_RETURN(const std::string image_text, LoadTree(ctx, repository, root.image_tree));
+  ASSIGN_OR_RETURN(const std::string image_text, repository.LoadTree(ctx, root.image_tree));
   ASSIGN_OR_RETURN(const std::vector<BlobId> level1_trees,
                    DecodeImageTree(image_text, layout.level1_count()));
   ChunkFinder finder(ctx, repository, layout, blobs);

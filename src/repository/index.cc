@@ -25,7 +25,7 @@ void AppendEntry(std::string& out, const PackEntry& entry) {
   out.push_back('}');
 }
 
-Id ReadId(JsonReader& reader) {
+Id ReadIndexedId(JsonReader& reader) {
   const absl::StatusOr<Id> id = Id::Parse(reader.String());
   if (!id.ok() || id->IsNull()) {
     reader.Fail("expected an id");
@@ -120,7 +120,7 @@ PackEntry ReadEntry(JsonReader& reader) {
   reader.BeginObject();
   while (reader.NextMember(key)) {
     if (key == "id") {
-      entry.handle.id = ReadId(reader);
+      entry.handle.id = ReadIndexedId(reader);
     } else if (key == "type") {
       entry.handle.type = ReadType(reader);
       typed = true;
@@ -148,7 +148,7 @@ void ReadPack(JsonReader& reader, IndexedPack& pack) {
   reader.BeginObject();
   while (reader.NextMember(key)) {
     if (key == "id") {
-      pack.id = ReadId(reader);
+      pack.id = ReadIndexedId(reader);
     } else if (key == "blobs" && !reader.TakeNull()) {
       reader.BeginArray();
       while (reader.NextElement()) {

@@ -23,7 +23,7 @@ namespace csidelta::repository {
 namespace {
 
 constexpr std::size_t kProcFileBytesMax = 4096;
-constexpr std::size_t kNameBytesMax = 128;
+constexpr std::size_t kHostNameBytesMax = 128;
 // The 22nd field of /proc/<pid>/stat, counted from behind the name in parentheses.
 constexpr std::size_t kStartTicksField = 19;
 
@@ -43,7 +43,7 @@ bool TakeNumber(absl::string_view part, absl::string_view prefix, T& number) {
 
 // What may stand between the separators.
 std::string Clean(absl::string_view name) {
-  std::string clean(name.substr(0, kNameBytesMax));
+  std::string clean(name.substr(0, kHostNameBytesMax));
   std::replace_if(
       clean.begin(), clean.end(),
       [](char c) { return !absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '.'; }, '-');

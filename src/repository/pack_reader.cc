@@ -19,7 +19,7 @@ namespace {
 // What the first request fetches: the headers of most small packs, and of ours with 512 KiB chunks.
 constexpr int64_t kTailBytes = 4 << 10;
 
-constexpr uint8_t kTreeBit = 1;
+constexpr uint8_t kTreeKindBit = 1;
 constexpr uint8_t kCompressedBit = 2;
 
 int64_t EntryBytes(const PackEntry& entry) {
@@ -33,7 +33,7 @@ absl::Status Malformed(absl::string_view what) {
 // Takes one entry from the front of `header`.
 absl::StatusOr<PackEntry> TakeEntry(absl::string_view& header, int64_t offset_bytes) {
   const auto kind = static_cast<uint8_t>(header[0]);
-  if (kind > (kTreeBit | kCompressedBit)) {
+  if (kind > (kTreeKindBit | kCompressedBit)) {
     return Malformed("unknown type of blob");
   }
   const bool compressed = (kind & kCompressedBit) != 0;
@@ -42,7 +42,7 @@ absl::StatusOr<PackEntry> TakeEntry(absl::string_view& header, int64_t offset_by
     return Malformed("ends inside an entry");
   }
   PackEntry entry;
-  entry.handle.type = (kind & kTreeBit) != 0 ? BlobType::kTree : BlobType::kData;
+  entry.handle.type = (kind & kTreeKindBit) != 0 ? BlobType::kTree : BlobType::kData;
   entry.span.offset_bytes = static_cast<uint32_t>(offset_bytes);
   entry.span.sealed_bytes = ReadLe32(header, 1);
   entry.span.uncompressed_bytes = compressed ? ReadLe32(header, 5) : 0;
@@ -90,7 +90,8 @@ std::string EncodePackHeader(absl::Span<const PackEntry> entries) {
   for (const PackEntry& entry : entries) {
     const bool tree = entry.handle.type == BlobType::kTree;
     const bool compressed = entry.span.compressed();
-    header.push_back(static_cast<char>((tree ? kTreeBit : 0) | (compressed ? kCompressedBit : 0)));
+    header.push_back(
+        static_cast<char>((tree ? kTreeKindBit : 0) | (compressed ? kCompressedBit : 0)));
     AppendLe32(header, entry.span.sealed_bytes);
     if (compressed) {
       AppendLe32(header, entry.span.uncompressed_bytes);

@@ -626,6 +626,11 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const B
       absl::StrCat(repository::Describe(handle), ": no copy reads: ", last.message()));
 }
 
+absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const BlobId& id) const {
+  RETURN_IF_ERROR(ctx.Check());
+  return LoadBlob(ctx, {.type = BlobType::kTree, .id = id});
+}
+
 absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const BlobId& id,
                                                  const std::optional<BlobLocation>& place,
                                                  int64_t bytes_max) {

@@ -148,6 +148,8 @@ class Repository {
   // From this very copy.
   absl::StatusOr<std::string> LoadBlobAt(const CallContext& ctx, const BlobHandle& handle,
                                          const BlobLocation& location) const;
+  // The tree of this id: LoadBlob(), or why `ctx` is over.
+  absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const BlobId& id) const;
   // A tree: at `place`, else through the index, which is loaded if need be. Thread-safe.
   absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const BlobId& id,
                                        const std::optional<BlobLocation>& place,

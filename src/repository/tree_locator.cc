@@ -11,9 +11,9 @@
 namespace csidelta::repository {
 namespace {
 
-constexpr absl::string_view kMagic = "CSDL";
-constexpr uint32_t kVersion = 2;
-constexpr std::size_t kHeadBytes = 20;
+constexpr absl::string_view kLocatorMagic = "CSDL";
+constexpr uint32_t kLocatorVersion = 2;
+constexpr std::size_t kLocatorHeadBytes = 20;
 constexpr std::size_t kSpanBytes = 12;
 constexpr std::size_t kPlaceBytes = Id::kBytes + kSpanBytes;
 constexpr std::size_t kFixedPlaces = 3;
@@ -118,8 +118,8 @@ const ShardPlace* TreeLocator::ShardOf(const TreePosition& position) const {
 }
 
 std::string TreeLocator::Encode() const {
-  std::string out(kMagic);
-  AppendLe32(out, kVersion);
+  std::string out(kLocatorMagic);
+  AppendLe32(out, kLocatorVersion);
   AppendLe32(out, static_cast<uint32_t>(files.size()));
   AppendLe32(out, static_cast<uint32_t>(level1_shards.size()));
   AppendLe32(out, static_cast<uint32_t>(leaf_shards.size()));
@@ -139,22 +139,22 @@ std::string TreeLocator::Encode() const {
 }
 
 absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
-  if (bytes.size() < kHeadBytes || bytes.substr(0, kMagic.size()) != kMagic ||
-      ReadLe32(bytes, 4) != kVersion) {
+  if (bytes.size() < kLocatorHeadBytes || bytes.substr(0, kLocatorMagic.size()) != kLocatorMagic ||
+      ReadLe32(bytes, 4) != kLocatorVersion) {
     return Malformed();
   }
   const std::size_t files = ReadLe32(bytes, 8);
   const std::size_t level1 = ReadLe32(bytes, 12);
   const std::size_t leaves = ReadLe32(bytes, 16);
-  const std::size_t files_begin = kHeadBytes + kFixedPlaces * kPlaceBytes;
+  const std::size_t files_begin = kLocatorHeadBytes + kFixedPlaces * kPlaceBytes;
   const std::size_t shards_begin = files_begin + files * Id::kBytes;
   if (bytes.size() != shards_begin + (level1 + leaves) * kShardPlaceBytes) {
     return Malformed();
   }
   TreeLocator locator;
-  RETURN_IF_ERROR(ReadPlace(bytes, kHeadBytes, locator.root));
-  RETURN_IF_ERROR(ReadPlace(bytes, kHeadBytes + kPlaceBytes, locator.image_tree));
-  RETURN_IF_ERROR(ReadPlace(bytes, kHeadBytes + 2 * kPlaceBytes, locator.manifest));
+  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes, locator.root));
+  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes + kPlaceBytes, locator.image_tree));
+  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes + 2 * kPlaceBytes, locator.manifest));
   for (std::size_t i = 0; i < files; ++i) {
     locator.files.push_back(ReadId(bytes, files_begin + i * Id::kBytes));
   }

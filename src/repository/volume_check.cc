@@ -9,14 +9,6 @@
 #include "repository/volume_layout.h"
 
 namespace csidelta::repository {
-namespace {
-
-absl::StatusOr<std::string> LoadTree(const CallContext& ctx, const Repository& repository,
-                                     const BlobId& id) {
-  return repository.LoadBlob(ctx, {.type = BlobType::kTree, .id = id});
-}
-
-}  // namespace
 
 bool IsVolume(const RepoSnapshot& snapshot) { return TagValue(snapshot, "mode") == "block"; }
 
@@ -40,7 +32,7 @@ void VolumeCheck::NoteWholeLeaf(uint32_t tree, int64_t chunk_bytes) {
 }
 
 absl::Status VolumeCheck::Check(const CallContext& ctx, const RepoSnapshot& snapshot) {
-  ASSIGN_OR_RETURN(const std::string root_text, LoadTree(ctx, repository_, snapshot.tree));
+  ASSIGN_OR_RETURN(const std::string root_text, repository_.LoadTree(ctx, snapshot.tree));
   ASSIGN_OR_RETURN(const RootTree root, DecodeRootTree(root_text));
   if (root.manifest_bytes > kManifestBytesMax) {
     return absl::DataLossError("its volume.json is too long");
@@ -53,7 +45,7 @@ absl::Status VolumeCheck::Check(const CallContext& ctx, const RepoSnapshot& snap
   }
   ASSIGN_OR_RETURN(const VolumeLayout layout,
                    VolumeLayout::Make(manifest.size_bytes, manifest.chunk_bytes));
-  ASSIGN_OR_RETURN(const std::string image_text, LoadTree(ctx, repository_, root.image_tree));
+  ASSIGN_OR_RETURN(const std::string image_text, repository_.LoadTree(ctx, root.image_tree));
   ASSIGN_OR_RETURN(const std::vector<BlobId> level1_trees,
                    DecodeImageTree(image_text, layout.level1_count()));
   for (std::size_t i = 0; i < level1_trees.size(); ++i) {
@@ -75,7 +67,7 @@ absl::Status VolumeCheck::CheckLevel1(const CallContext& ctx, const BlobId& tree
   if (all_whole && found.has_value() && whole.level1_trees.Contains(found->first)) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::string text, LoadTree(ctx, repository_, tree));
+  ASSIGN_OR_RETURN(const std::string text, repository_.LoadTree(ctx, tree));
   ASSIGN_OR_RETURN(const std::vector<BlobId> leaves,
                    DecodeLevel1Tree(text, layout.LeavesInLevel1(level1)));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -94,7 +86,7 @@ absl::Status VolumeCheck::CheckLevel1(const CallContext& ctx, const BlobId& tree
 
 absl::Status VolumeCheck::CheckLeaf(const CallContext& ctx, const BlobId& tree, int64_t leaf,
                                     const VolumeLayout& layout) const {
-  ASSIGN_OR_RETURN(const std::string text, LoadTree(ctx, repository_, tree));
+  ASSIGN_OR_RETURN(const std::string text, repository_.LoadTree(ctx, tree));
   ASSIGN_OR_RETURN(const std::vector<BlobId> chunks,
                    DecodeLeafTree(text, layout.ChunksInLeaf(leaf), layout.LeafBytes(leaf)));
   for (std::size_t slot = 0; slot < chunks.size(); ++slot) {

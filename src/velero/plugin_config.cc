@@ -7,12 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "velero/go_duration.h"
 #include "velero/labels.h"
+#include "velero/quote.h"
 
 namespace csidelta::velero {
 namespace {
@@ -23,10 +23,6 @@ constexpr absl::string_view kWaitForm = "a duration from 1s to 1h";
 constexpr absl::string_view kFallbackForm = "individual or fail";
 constexpr absl::string_view kGroupRestoreForm = "members or preprovisioned";
 constexpr std::size_t kKeyBytesCompared = 64;
-
-std::string Quote(absl::string_view text) {
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kKeyBytesCompared)), "\"");
-}
 
 absl::Status WrongValue(absl::string_view key, absl::string_view value, absl::string_view form) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": ", Quote(value), " is not ", form));

@@ -7,12 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
 #include "velero/quantity.h"
+#include "velero/quote.h"
 
 namespace csidelta::velero {
 
@@ -77,10 +77,6 @@ constexpr std::array<VolumeType, 22> kVolumeTypes = {
      {"scaleIO", "scaleIO"},
      {"storageos", "storageOS"},
      {"vsphereVolume", "vsphereVolume"}}};
-
-std::string Quote(absl::string_view text) {
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, 64)), "\"");
-}
 
 absl::Status WrongValue(absl::string_view key, absl::string_view legal) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": not ", legal));
