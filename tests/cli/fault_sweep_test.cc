@@ -83,7 +83,7 @@ class FaultSweepTest : public SweepFixture {
     if (!in_bucket_ || location.directory == "/source") {
       return SweepFixture::OpenStore(location, settings);
     }
-    return std::make_unique<LentStore>(*place_);
+    return std::make_unique<RetriedStore>(*place_);
   }
 
   std::map<std::string, std::string> Objects() override {

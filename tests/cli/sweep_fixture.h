@@ -93,9 +93,9 @@ class SweepClock : public Clock {
 };
 
 // A store of somebody else's, with the retries and counts that every store has.
-class LentStore : public storage::OpenedStore {
+class RetriedStore : public storage::OpenedStore {
  public:
-  explicit LentStore(storage::ObjectStore& place)
+  explicit RetriedStore(storage::ObjectStore& place)
       : metered_(place, meter_), retrying_(metered_, {}, Random::Real(), meter_) {}
 
   storage::ObjectStore& store() override { return retrying_; }
@@ -170,7 +170,7 @@ class SweepFixture : public testing::Test {
 
   virtual absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
       const storage::Location& location, const storage::StoreSettings& /*settings*/) {
-    return std::make_unique<LentStore>(location.directory == "/source" ? source_ : store_);
+    return std::make_unique<RetriedStore>(location.directory == "/source" ? source_ : store_);
   }
 
   Outcome Run(std::vector<std::string> words, const Process& process = {}) {

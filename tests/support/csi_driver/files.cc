@@ -26,10 +26,6 @@ constexpr mode_t kFileMode = 0600;
 constexpr mode_t kFolderMode = 0750;
 constexpr size_t kReadBytesMax = size_t{64} << 10;
 
-absl::Status ErrnoStatus(absl::string_view verb, absl::string_view path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(verb, " ", path));
-}
-
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
@@ -156,6 +152,10 @@ bool OnOneDevice(const UniqueFd& a, const UniqueFd& b) {
 }
 
 }  // namespace
+
+absl::Status ErrnoStatus(absl::string_view verb, absl::string_view path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(verb, " ", path));
+}
 
 absl::StatusOr<UniqueFd> OpenFile(const std::string& path, int flags) {
   UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC, kFileMode));

@@ -12,6 +12,9 @@
 
 namespace csidelta::csi_driver {
 
+// What errno says now, of `path` and what was tried with it: "fsync /x: No such file ...".
+absl::Status ErrnoStatus(absl::string_view verb, absl::string_view path);
+
 // The functions below return the errno's status code and name the path. They are stateless.
 
 // open(2) with O_CLOEXEC added.

@@ -16,10 +16,6 @@
 namespace csidelta::csi_driver {
 namespace {
 
-absl::Status ErrnoStatus(absl::string_view verb, absl::string_view path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(verb, " ", path));
-}
-
 absl::StatusOr<dev_t> DeviceOf(const std::string& path) {
   struct stat stat_of_path;
   if (stat(path.c_str(), &stat_of_path) != 0) {

@@ -23,10 +23,6 @@ namespace {
 constexpr unsigned kLoopMajor = 7;
 constexpr int kAttachAttemptsMax = 64;  // Other processes take free devices between our two calls.
 
-absl::Status ErrnoStatus(absl::string_view what, absl::string_view device) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", device));
-}
-
 absl::StatusOr<std::string> FreeLoopDevice() {
   ASSIGN_OR_RETURN(const UniqueFd control, OpenFile("/dev/loop-control", O_RDWR));
   const int number = ioctl(control.get(), LOOP_CTL_GET_FREE);
