@@ -220,7 +220,7 @@ class Workspace:
         A new one Velero may not find for a while after the API server was away: it looks into its cache.
         """
         for other_bed, name, made_of in self._policies:
-            if other_bed is bed and made_of == rules:
+            if other_bed is bed and made_of == rules and bed.api.get("configmaps", name, bed.namespace):
                 return name
         name = self.name(f"policy-{len(self._policies)}")
         bed.api.create("configmaps", policy.config_map(name, bed.namespace, rules))
