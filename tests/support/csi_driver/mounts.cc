@@ -19,10 +19,6 @@ namespace {
 constexpr size_t kRootField = 3;
 constexpr size_t kTargetField = 4;
 
-absl::Status ErrnoStatus(absl::string_view what, absl::string_view target) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", target));
-}
-
 // The kernel writes the characters that separate fields as octal numbers.
 std::string Unescape(absl::string_view text) {
   return absl::StrReplaceAll(text,
