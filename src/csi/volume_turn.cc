@@ -104,9 +104,10 @@ struct Attempt {
   bool taken_over = false;
 };
 
-// Creates the Lease, or waits for the one that is there and takes it over when it ran out.
+// Creates the Lease, or waits for the one that is there and takes it over when it ran out. `seen`:
+// the other one's, as it was seen last; null for none.
 absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
-                                const k8s::ObjectKey& key, const TurnRequest& request) {
+                                const k8s::ObjectKey& key, const TurnRequest& request, Json& seen) {
   absl::StatusOr<Json> lease =
       api.Create(ctx, key.type, key.namespace_name, MakeLease(request, key.name, ctx.clock->Now()));
   if (lease.ok()) {
@@ -115,17 +116,15 @@ absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
   if (!absl::IsAlreadyExists(lease.status())) {
     return lease.status();
   }
-  Json seen;
-  if (const absl::Status waited = AwaitEnd(ctx, api, key, request.holder, seen); !waited.ok()) {
-    return StillHeld(waited, request, seen);
-  }
+  RETURN_IF_ERROR(AwaitEnd(ctx, api, key, request.holder, seen));
   if (seen.is_null()) {
     return Attempt{};
   }
   // Ours already where the answer to an earlier request was lost.
   const bool taken_over = Holder(seen) != request.holder;
-  SetHolder(request, ctx.clock->Now(), seen);
-  lease = api.Update(ctx, key, seen);
+  Json ours = seen;
+  SetHolder(request, ctx.clock->Now(), ours);
+  lease = api.Update(ctx, key, ours);
   if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
     return Attempt{};
   }
@@ -140,13 +139,15 @@ absl::StatusOr<VolumeTurn> VolumeTurn::Take(const CallContext& ctx, k8s::ApiClie
   const k8s::ObjectKey key{.type = LeaseType(),
                            .namespace_name = request.lease_namespace,
                            .name = absl::StrCat("csi-delta-", request.claim_uid)};
+  Json seen;
   while (true) {
-    RETURN_IF_ERROR(ctx.Check());
+    RETURN_IF_ERROR(StillHeld(ctx.Check(), request, seen));
     Attempt attempt;
-    RETURN_IF_ERROR(Insist(ctx, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(attempt, TryTake(ctx, api, key, request));
+    const absl::Status tried = Insist(ctx, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(attempt, TryTake(ctx, api, key, request, seen));
       return absl::OkStatus();
-    }));
+    });
+    RETURN_IF_ERROR(StillHeld(tried, request, seen));
     if (attempt.lease.has_value()) {
       return VolumeTurn(key, *std::move(attempt.lease), attempt.taken_over,
                         ctx.clock->Now() + kTurnRenewAfter);

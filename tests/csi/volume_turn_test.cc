@@ -104,6 +104,21 @@ TEST_F(VolumeTurnTest, ALivingHolderKeepsItsTurn) {
   second.join();
 }
 
+TEST_F(VolumeTurnTest, WhoRunsOutOfTimeBetweenTwoTriesIsToldForWhomItWaited) {
+  ASSERT_THAT(VolumeTurn::Take(ctx_, api_, By("a")), IsOk());
+  clock_.SetAutoAdvance(true);
+  api_.SetInterceptor([this](const support::ApiCall& call, const Json*) {
+    if (call.verb != "update") {
+      return absl::OkStatus();
+    }
+    clock_.Advance(absl::Minutes(1));
+    return absl::AbortedError("the holder was quicker");
+  });
+  EXPECT_THAT(VolumeTurn::Take(ctx_.WithTimeout(absl::Minutes(1)), api_, By("b")),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("backup a is still taking a snapshot of claim app/data")));
+}
+
 TEST_F(VolumeTurnTest, RenewingTooLateSaysSo) {
   auto first = VolumeTurn::Take(ctx_, api_, By("a"));
   ASSERT_THAT(first, IsOk());
