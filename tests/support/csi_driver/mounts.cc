@@ -4,9 +4,6 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <cerrno>
-
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
