@@ -1,0 +1,300 @@
+// What processes of two versions read of each other, written down by the program of commit fbeb56d:
+// phases, the objects of the mover, and the annotations in which it keeps what it did. During a
+// rollout a controller of one version and a worker of another work on the same VolumeTask;
+// afterwards a new controller goes on with DataUploads of the old one.
+//
+// A failure here means: the new version does not understand what the old one wrote, or the old one
+// what the new writes. Fields may be added (add them here); none may be renamed, removed or given
+// another meaning. See derived_names_test.cc.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "csi/base_snapshots.h"
+#include "csi/exposed_snapshot.h"
+#include "csi/moved_group.h"
+#include "csi/snapshot_types.h"
+#include "datamover/data_deletion.h"
+#include "datamover/keyring.h"
+#include "datamover/mover_environment.h"
+#include "datamover/transfer_object.h"
+#include "datamover/upload_report.h"
+#include "datamover/volume_task.h"
+#include "tests/support/status_matchers.h"
+#include "velero/data_upload.h"
+#include "velero/labels.h"
+
+namespace csidelta {
+namespace {
+
+using datamover::DeletionPhase;
+using datamover::DeletionTrouble;
+using datamover::TaskKind;
+using datamover::TaskPhase;
+using support::IsOk;
+using velero::DataPhase;
+
+constexpr absl::Time kNoon = absl::FromUnixSeconds(1772366400);
+
+TEST(WireFormsTest, Phases) {
+  for (const auto& [phase, text] :
+       std::vector<std::pair<DataPhase, std::string>>{{DataPhase::kNew, "New"},
+                                                      {DataPhase::kAccepted, "Accepted"},
+                                                      {DataPhase::kPrepared, "Prepared"},
+                                                      {DataPhase::kInProgress, "InProgress"},
+                                                      {DataPhase::kCanceling, "Canceling"},
+                                                      {DataPhase::kCanceled, "Canceled"},
+                                                      {DataPhase::kCompleted, "Completed"},
+                                                      {DataPhase::kFailed, "Failed"}}) {
+    EXPECT_EQ(velero::ToString(phase), text);
+    EXPECT_EQ(velero::ParseDataPhase(text), phase);
+  }
+  for (const auto& [phase, text] :
+       std::vector<std::pair<TaskPhase, std::string>>{{TaskPhase::kRunning, "Running"},
+                                                      {TaskPhase::kSucceeded, "Succeeded"},
+                                                      {TaskPhase::kFailed, "Failed"},
+                                                      {TaskPhase::kCanceled, "Canceled"},
+                                                      {TaskPhase::kInterrupted, "Interrupted"}}) {
+    EXPECT_EQ(datamover::ToString(phase), text);
+    EXPECT_EQ(datamover::TaskStatusOf({{"status", {{"phase", text}}}}).phase, phase);
+  }
+  for (const auto& [phase, text] : std::vector<std::pair<DeletionPhase, std::string>>{
+           {DeletionPhase::kWaiting, "Waiting"},
+           {DeletionPhase::kInProgress, "InProgress"},
+           {DeletionPhase::kCompleted, "Completed"},
+           {DeletionPhase::kFailed, "Failed"}}) {
+    EXPECT_EQ(datamover::ToString(phase), text);
+    EXPECT_EQ(datamover::DataDeletionOf({{"status", {{"phase", text}}}}).phase, phase);
+  }
+  for (const auto& [trouble, text] : std::vector<std::pair<DeletionTrouble, std::string>>{
+           {DeletionTrouble::kLocked, "Locked"},
+           {DeletionTrouble::kRetained, "Retained"},
+           {DeletionTrouble::kFailed, "Failed"}}) {
+    EXPECT_EQ(datamover::ToString(trouble), text);
+    EXPECT_EQ(datamover::DataDeletionOf({{"status", {{"trouble", text}}}}).trouble, trouble);
+  }
+}
+
+TEST(WireFormsTest, VolumeTask) {
+  const datamover::VolumeTaskSpec spec{
+      .kind = TaskKind::kUpload,
+      .subject = {.kind = "DataUpload", .namespace_name = "velero", .name = "up", .uid = "uid-1"},
+      .volume = {.namespace_name = "shop", .claim = "data-db-0", .claim_uid = "uid-2"},
+      .cancel = true};
+  const Json task = datamover::MakeVolumeTask("csi-delta", "du-uid-1", spec,
+                                              datamover::LabelsFor("du-uid-1", "velero"));
+  const Json golden = *ParseJsonObject(R"json({
+    "apiVersion": "mover.csi-delta.io/v1alpha1",
+    "kind": "VolumeTask",
+    "metadata": {
+      "name": "du-uid-1",
+      "namespace": "csi-delta",
+      "labels": {
+        "mover.csi-delta.io/task": "du-uid-1",
+        "mover.csi-delta.io/velero-namespace": "velero",
+        "velero.io/exclude-from-backup": "true"
+      }
+    },
+    "spec": {
+      "type": "Upload",
+      "subject": {"kind": "DataUpload", "namespace": "velero", "name": "up", "uid": "uid-1"},
+      "volume": {"namespace": "shop", "claim": "data-db-0", "claimUID": "uid-2"},
+      "cancel": true
+    }
+  })json");
+  EXPECT_EQ(task, golden);
+  const absl::StatusOr<datamover::VolumeTaskSpec> read = datamover::TaskSpecOf(golden);
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(*read, spec);
+  EXPECT_EQ(datamover::ToString(TaskKind::kDownload), "Download");
+  EXPECT_EQ(datamover::ToString(TaskKind::kForget), "Forget");
+}
+
+TEST(WireFormsTest, StatusOfAVolumeTask) {
+  const Json golden = *ParseJsonObject(R"json({
+    "phase": "Failed",
+    "stage": "transfer",
+    "doneBytes": 10,
+    "totalBytes": 20,
+    "startTimestamp": "2026-03-01T12:00:00Z",
+    "heartbeatTimestamp": "2026-03-01T12:00:10Z",
+    "completionTimestamp": "2026-03-01T12:00:20Z",
+    "node": "node-1",
+    "exitCode": 3,
+    "message": "no room",
+    "result": {"snapshot_id": "abc"}
+  })json");
+  const datamover::VolumeTaskStatus status = datamover::TaskStatusOf({{"status", golden}});
+  EXPECT_EQ(status.phase, TaskPhase::kFailed);
+  EXPECT_EQ(status.stage, "transfer");
+  EXPECT_EQ(status.done_bytes, 10);
+  EXPECT_EQ(status.total_bytes, 20);
+  EXPECT_EQ(status.started_at, kNoon);
+  EXPECT_EQ(status.heartbeat_at, kNoon + absl::Seconds(10));
+  EXPECT_EQ(status.completed_at, kNoon + absl::Seconds(20));
+  EXPECT_EQ(status.node, "node-1");
+  EXPECT_EQ(status.exit_code, 3);
+  EXPECT_EQ(status.message, "no room");
+  EXPECT_EQ(GetString(status.result, {"snapshot_id"}), "abc");
+  EXPECT_EQ(datamover::ToJson(status), golden);
+}
+
+TEST(WireFormsTest, DataDeletion) {
+  const Json golden = *ParseJsonObject(R"json({
+    "metadata": {"namespace": "velero", "name": "delete-1", "uid": "uid-3"},
+    "spec": {
+      "backupStorageLocation": "default", "snapshotID": "csi-delta/1/...", "backup": "nightly",
+      "upload": "uid-1", "workerEnded": true
+    },
+    "status": {
+      "phase": "InProgress",
+      "message": "locked",
+      "trouble": "Locked",
+      "troubleSince": "2026-03-01T12:00:00Z",
+      "locks": [{"id": "lock-1", "since": "2026-03-01T12:00:00Z", "until": "2026-03-01T12:00:10Z"}],
+      "attempts": 2,
+      "startTimestamp": "2026-03-01T12:00:00Z",
+      "nextAttemptTimestamp": "2026-03-01T12:00:30Z",
+      "completionTimestamp": "2026-03-01T12:00:40Z"
+    }
+  })json");
+  const datamover::DataDeletion deletion = datamover::DataDeletionOf(golden);
+  EXPECT_EQ(deletion.location, "default");
+  EXPECT_EQ(deletion.snapshot_id, "csi-delta/1/...");
+  EXPECT_EQ(deletion.backup, "nightly");
+  EXPECT_EQ(deletion.upload, "uid-1");
+  EXPECT_TRUE(deletion.worker_ended);
+  EXPECT_EQ(deletion.attempts, 2);
+  EXPECT_EQ(datamover::StatusJson(deletion), golden["status"]);
+}
+
+// What a DataUpload says of its increment: reports, metrics and the next backup read it.
+TEST(WireFormsTest, AnnotationsOfADataUpload) {
+  datamover::TransferObject upload(
+      csi::DataUploadType(),
+      {{"metadata",
+        {{"name", "up"}, {"namespace", "velero"}, {"creationTimestamp", "2026-03-01T12:00:00Z"}}}});
+  csi::Exposure exposure;
+  exposure.cut_at = kNoon + absl::Seconds(1);
+  exposure.ready_at = kNoon + absl::Seconds(2);
+  exposure.group = csi::MovedGroup{.name = "shop/db",
+                                   .label = "velero.io/volume-group=db",
+                                   .snapshot = "velero-db-1",
+                                   .cut_at = kNoon + absl::Seconds(1),
+                                   .members = 2};
+  datamover::AnnotateExposure(exposure, upload);
+  const Json result = *ParseJsonObject(R"json({
+    "snapshot_id": "abc", "mode_done": "full", "reason": "no_base", "reason_detail": "first",
+    "base": "def", "logical_bytes": 7, "changed_bytes": 1, "read_bytes": 2, "audit_bytes": 3,
+    "stored_bytes": 4, "repository_bytes": 5, "repository_snapshots": 6
+  })json");
+  datamover::VolumeTaskStatus task;
+  task.node = "node-1";
+  task.completed_at = kNoon + absl::Seconds(3);
+  datamover::AnnotateFigures(datamover::FiguresOf(result), task, upload);
+  EXPECT_EQ(upload.json()["metadata"]["annotations"], *ParseJsonObject(R"json({
+    "mover.csi-delta.io/asked-at": "2026-03-01T12:00:00Z",
+    "mover.csi-delta.io/cut-at": "2026-03-01T12:00:01Z",
+    "mover.csi-delta.io/ready-at": "2026-03-01T12:00:02Z",
+    "mover.csi-delta.io/volume-group": "shop/db",
+    "mover.csi-delta.io/volume-group-snapshot": "velero-db-1",
+    "mover.csi-delta.io/volume-group-cut-at": "2026-03-01T12:00:01Z",
+    "mover.csi-delta.io/mode": "full",
+    "mover.csi-delta.io/reason": "no_base: first",
+    "mover.csi-delta.io/base": "def",
+    "mover.csi-delta.io/changed-bytes": "1",
+    "mover.csi-delta.io/read-bytes": "2",
+    "mover.csi-delta.io/audit-bytes": "3",
+    "mover.csi-delta.io/stored-bytes": "4",
+    "mover.csi-delta.io/repository-bytes": "5",
+    "mover.csi-delta.io/repository-snapshots": "6",
+    "mover.csi-delta.io/node": "node-1",
+    "mover.csi-delta.io/uploaded-at": "2026-03-01T12:00:03Z"
+  })json"));
+}
+
+// The next backup of a volume finds its base by these; without it the backup is full.
+TEST(WireFormsTest, BaseOfAVolume) {
+  const Json content = *ParseJsonObject(R"json({
+    "metadata": {
+      "name": "du-uid-1",
+      "labels": {"mover.csi-delta.io/base": "true", "mover.csi-delta.io/base-needed": "true"},
+      "annotations": {
+        "mover.csi-delta.io/velero-namespace": "velero",
+        "mover.csi-delta.io/location": "default",
+        "mover.csi-delta.io/claim-namespace": "shop",
+        "mover.csi-delta.io/claim": "data-db-0",
+        "mover.csi-delta.io/claim-uid": "uid-2",
+        "mover.csi-delta.io/cluster": "cluster-uid",
+        "mover.csi-delta.io/cut-at": "2026-03-01T12:00:00Z"
+      }
+    },
+    "spec": {"driver": "d.example.com", "source": {"snapshotHandle": "handle-1"}}
+  })json");
+  const csi::BaseOwner owner{.velero_namespace = "velero",
+                             .location = "default",
+                             .claim_namespace = "shop",
+                             .claim = "data-db-0",
+                             .claim_uid = "uid-2",
+                             .cluster = "cluster-uid"};
+  const csi::BaseSnapshot base = csi::ReadBase(content);
+  EXPECT_EQ(base.owner, owner);
+  EXPECT_EQ(base.driver, "d.example.com");
+  EXPECT_EQ(base.snapshot_handle, "handle-1");
+  EXPECT_EQ(base.cut_at, kNoon);
+  EXPECT_TRUE(base.is_needed);
+  for (const auto& [key, value] : csi::OwnerAnnotations(owner)) {
+    EXPECT_EQ(csi::Annotation(content, key), value) << key;
+  }
+  EXPECT_STREQ(csi::kBaseLabel, "mover.csi-delta.io/base");
+}
+
+TEST(WireFormsTest, MemberOfAMovedGroup) {
+  const Json content = *ParseJsonObject(R"json({
+    "metadata": {
+      "name": "velero-data-db-0-1",
+      "labels": {"mover.csi-delta.io/group": "csi-delta-group-1", "mover.csi-delta.io/released": "true"},
+      "annotations": {
+        "mover.csi-delta.io/group-name": "shop/db",
+        "velero.io/csi-delta-group-of": "velero.io/volume-group=db",
+        "mover.csi-delta.io/group-snapshot": "velero-db-1",
+        "mover.csi-delta.io/group-cut-at": "2026-03-01T12:00:00Z",
+        "mover.csi-delta.io/group-members": "3"
+      }
+    }
+  })json");
+  EXPECT_EQ(csi::MovedGroupOf(content), "csi-delta-group-1");
+  EXPECT_TRUE(csi::IsReleased(content));
+  const std::optional<csi::MovedGroup> group = csi::ReadMovedGroup(content);
+  ASSERT_TRUE(group.has_value());
+  EXPECT_EQ(group->name, "shop/db");
+  EXPECT_EQ(group->snapshot, "velero-db-1");
+  EXPECT_EQ(group->cut_at, kNoon);
+  EXPECT_EQ(group->members, 3);
+}
+
+// Of an object that somebody else looks for by it: an operator, RBAC rules, Velero.
+TEST(WireFormsTest, NamesThatOthersUse) {
+  EXPECT_STREQ(velero::kDataMoverName, "csi-delta");
+  EXPECT_STREQ(datamover::kMoverFinalizer, "mover.csi-delta.io/finalizer");
+  EXPECT_STREQ(datamover::kMoverLease, "csi-delta-datamover");
+  EXPECT_STREQ(datamover::kMoverComponent, "csi-delta-datamover");
+  EXPECT_STREQ(datamover::kNewestKeyAnnotation, "mover.csi-delta.io/newest");
+  EXPECT_STREQ(datamover::kConfirmedKeysAnnotation, "mover.csi-delta.io/confirmed");
+  EXPECT_STREQ(velero::kCsiDeltaLabel, "velero.io/csi-delta");
+  EXPECT_STREQ(velero::kGroupMarkLabel, "velero.io/csi-delta-group");
+  EXPECT_STREQ(velero::kGroupNameLabel, "velero.io/csi-delta-volume-group");
+  EXPECT_STREQ(velero::kGroupMembersAnnotation, "velero.io/csi-delta-group-members");
+  EXPECT_STREQ(velero::kGroupOfAnnotation, "velero.io/csi-delta-group-of");
+  EXPECT_STREQ(velero::kGroupToBeMovedAnnotation, "velero.io/csi-delta-to-be-moved");
+  EXPECT_STREQ(velero::kMemberClaimAnnotation, "velero.io/csi-delta-claim");
+  EXPECT_STREQ(velero::kAskedAtAnnotation, "velero.io/csi-delta-asked-at");
+  EXPECT_STREQ(velero::kCutAtAnnotation, "velero.io/csi-delta-cut-at");
+  EXPECT_STREQ(velero::kReadyAtAnnotation, "velero.io/csi-delta-ready-at");
+  EXPECT_STREQ(velero::kAnsweredAtAnnotation, "velero.io/csi-delta-answered-at");
+}
+
+}  // namespace
+}  // namespace csidelta
