@@ -231,7 +231,7 @@ VERBS = {
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),
     "sweep": Verb("[seed]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed",
                   do_sweep),
-    "mutants": Verb("[name]", "break each promise on purpose, expect its test to fail", do_mutants),
+    "mutants": Verb("[name] | --generated MINUTES", "break the program on purpose, expect a test to fail", do_mutants),
     "fuzz": Verb("<target>|all [seconds]", "feed a parser what it never saw (60 s)", do_fuzz),
     "fmt": Verb("", "format the C++ sources in place", do_fmt),
     "lint": Verb("[filter]", "form, layers, house rules, shellcheck, clang-tidy", do_lint),

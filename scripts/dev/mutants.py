@@ -1,68 +1,94 @@
-"""./dev mutants: breaks one promise at a time and expects the test that guards it to fail.
+"""./dev mutants: breaks the program on purpose and expects a test to notice.
 
-tests/mutants/NAME.patch begins with three lines and goes on as a diff against the tree:
+    ./dev mutants [name...]                 entries of tests/mutants.txt: breaks that only expensive tests notice
+    ./dev mutants --generated MINUTES ...   small changes of src/ that the unit tests of their folder should notice
 
-    Scenario: 4c
-    Test: tests/e2e/test_delete.py::test_refusing_driver
-    Breaks: the content loses its finalizer although the driver refused
-
-Each patch is applied in a scratch copy of the working tree that lives in the cache, so that only what it
-touches is compiled again. The test must pass without the patch and fail with it.
+Both work in a scratch copy of the working tree, kept in the cache, so that only what a change touches is compiled
+again. Nothing that a run found is taken for a verdict of a later one.
 """
 
+import argparse
+import collections
 import dataclasses
 import fcntl
-import pathlib
+import hashlib
+import json
+import os
+import random
+import re
 import shutil
+import subprocess
 import time
 
-import build
 import console
 import lint
-import results
+import mutate
 import scenarios
 from console import ROOT, Failure, say, stage
 
-FOLDER = ROOT / "tests" / "mutants"
-PYTHON = "/usr/bin/python3"
-TEST_SECONDS_MAX = 1200
-GTEST_SECONDS_MAX = 300  # A test that hangs has failed.
-HEADERS = ("Scenario", "Test", "Breaks")
+TABLE = ROOT / "tests" / "mutants.txt"
+PRESET = "tidy"  # Quickest to build again: clang without optimization, precompiled headers, united sources.
+TEST_SECONDS_MAX = 3600
+BATCH = 25  # Mutants that one build holds.
+KILLED, SURVIVED, INVALID = "killed", "SURVIVED", "does not compile"
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """Text that stands once in a file, and what it becomes."""
+
+    file: str
+    old: str
+    new: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """One patch."""
+    """One entry of the table: the test must fail when the changes are made."""
 
     name: str
-    path: pathlib.Path
-    scenario: str
     test: str
-    breaks: str
+    changes: tuple
 
 
-def parse(path, text):
-    """A patch's header. Failure if a line of it is missing."""
-    head = text.split("\ndiff --git ")[0]
-    if head == text:
-        raise Failure(f"{path.name}: holds no diff")
-    fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
-    for header in HEADERS:
-        if not fields.get(header, "").strip():
-            raise Failure(f"{path.name}: wants the line `{header}: ...` before the diff")
-    return Mutant(path.stem, path, *(fields[header].strip() for header in HEADERS))
+def _parse_block(lines):
+    head = re.fullmatch(r"\[([\w.-]+)\] (\S+)", lines[0])
+    if not head:
+        raise Failure(f"mutants.txt: wants `[name] test`: {lines[0]}")
+    changes = []
+    for line in lines[1:]:
+        if line.startswith("file: "):
+            changes.append((line[len("file: "):].strip(), [], []))
+        elif line[:1] in "-+" and changes:
+            changes[-1]["-+".index(line[0]) + 1].append(line[2:])
+        else:
+            raise Failure(f"mutants.txt: {head[1]}: wants `file: path`, then lines of `- old` and `+ new`: {line}")
+    changes = tuple(Change(file, "\n".join(old), "\n".join(new)) for file, old, new in changes)
+    if not changes or not all(change.old.strip() for change in changes):
+        raise Failure(f"mutants.txt: {head[1]}: wants a file and its old text")
+    return Mutant(head[1], head[2], changes)
 
 
-def read_all():
-    """Every mutant, by name."""
-    paths = sorted(FOLDER.glob("*.patch"))
-    return {path.stem: parse(path, path.read_text()) for path in paths}
+def parse(text):
+    """The entries of the table, in order; tests/mutants.txt says how they are written."""
+    blocks = ([line for line in block.splitlines() if line.strip() and not line.startswith("#")]
+              for block in re.split(r"\n\s*\n", text))
+    found = [_parse_block(block) for block in blocks if block]
+    for name, count in collections.Counter(mutant.name for mutant in found).items():
+        if count != 1:
+            raise Failure(f"mutants.txt: {name} is there {count} times")
+    return found
 
 
-def without_mutant(promises, mutants):
-    """The ids of scenarios that no patch breaks."""
-    broken = {mutant.scenario for mutant in mutants}
-    return [scenario.id for scenario in promises if scenario.id not in broken]
+def broken(mutant, root=ROOT):
+    """The files that a mutant changes, and their new text. Failure unless each old text stands there exactly once."""
+    texts = {}
+    for change in mutant.changes:
+        text = texts.get(change.file) or (root / change.file).read_text()
+        if (count := text.count(change.old)) != 1:
+            raise Failure(f"mutant {mutant.name}: its old text stands {count} times in {change.file}, not once")
+        texts[change.file] = text.replace(change.old, change.new)
+    return texts
 
 
 class Scratch:
@@ -74,146 +100,278 @@ class Scratch:
         self._lock = None
 
     def claim(self):
-        """Makes the copy ours until this process ends; two runs in it would judge each other's patches."""
+        """Keeps other runs out of the copy until this process ends."""
         self.root.mkdir(parents=True, exist_ok=True)
         self._lock = open(self.root.with_suffix(".lock"), "w", encoding="ascii")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Failure("another ./dev mutants is running") from None
+        if not (self.root / ".git").exists():  # ./dev asks git which files there are.
+            subprocess.run(["git", "init", "-q", self.root], check=True)
 
     def refresh(self):
         """Makes the copy equal to the tree again, touching only files that differ."""
         wanted = {path.relative_to(ROOT) for path in lint.our_files("")}
         present = {path.relative_to(self.root) for path in self.root.rglob("*")
-                   if path.is_file() and path.relative_to(self.root).parts[0] != "build"}
+                   if path.is_file() and path.relative_to(self.root).parts[0] not in ("build", ".git")}
         for name in present - wanted:
             (self.root / name).unlink()
         for name in wanted:
-            source, target = ROOT / name, self.root / name
-            if not target.is_file() or target.read_bytes() != source.read_bytes():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
-            shutil.copymode(source, target)
+            self.write(name, (ROOT / name).read_bytes())
+            shutil.copymode(ROOT / name, self.root / name)
+
+    def write(self, name, data):
+        target = self.root / name
+        if not target.is_file() or target.read_bytes() != data:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
 
     def apply(self, mutant):
-        """Applies one patch, or fails in words that name it."""
-        # Without GIT_CEILING_DIRECTORIES git would look for a repository above the copy.
-        env = {**self.env, "GIT_CEILING_DIRECTORIES": self.root.parent}
-        code, _ = console.execute(["git", "apply", "--whitespace=nowarn", mutant.path], cwd=self.root, env=env)
-        if code != 0:
-            raise Failure(f"{mutant.path.name} does not apply any more: make it anew")
-
-    def build(self, preset, targets=()):
-        """Builds some targets in the copy."""
-        console.run(["cmake", "--preset", preset], cwd=self.root, env=self.env)
-        chosen = ["--target", *targets] if targets else []
-        console.run(["cmake", "--build", "--preset", preset, "-j", console.jobs(), *chosen], cwd=self.root,
-                    env=self.env)
-
-    def program(self, preset, name):
-        return self.root / "build" / preset / "bin" / name
+        for file, text in broken(mutant).items():
+            self.write(file, text.encode())
 
 
-def _run_pytest(scratch, test):
-    scratch.build("release")
-    scratch.build("dev", ["csidelta_real_tests"])
-    report = results.results_folder() / "mutant.xml"
-    report.unlink(missing_ok=True)
-    env = {"CSI_DELTA_PLUGIN": scratch.program("release", build.PLUGIN),
-           "CSI_DELTA_PROGRAM": scratch.program("release", build.PROGRAM),
-           "CSI_DELTA_CSI_DRIVER": scratch.program("dev", "csi-delta-test-driver")}
-    command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={scratch.root}",
-               "-o", "junit_family=xunit1", f"--junitxml={report}", scratch.root / test]
-    console.execute(console.as_root(command), cwd=scratch.root, env={**scratch.env, **env},
-                    limit_seconds=TEST_SECONDS_MAX)
-    return results.read_pytest(report)
+def outcome(test, code, lines):
+    """What `./dev test ID` said of the test: passed, failed, or None where it said neither."""
+    if any(line.startswith("failed: ") and scenarios.is_named(test, line.split()[1]) for line in lines):
+        return "failed"
+    return "passed" if code == 0 and any(re.match(r"[1-9]\d* passed, 0 failed", line) for line in lines) else None
 
 
-def _run_gtest(scratch, test):
-    program, case = test.split("::", 1)
-    scratch.build("dev", [program])
-    report = results.results_folder() / "mutant" / f"{program}.xml"
-    report.parent.mkdir(exist_ok=True)
-    report.unlink(missing_ok=True)
-    command = [scratch.program("dev", program), f"--gtest_filter={case}:{case}/*", f"--gtest_output=xml:{report}"]
-    try:
-        # Whole: a sample need not meet what the patch breaks.
-        console.execute(command, cwd=scratch.root, env={"CSI_DELTA_SWEEP": "all"}, limit_seconds=GTEST_SECONDS_MAX)
-    except console.OutOfTime:
-        return [results.Test(test, results.FAILED)]
-    # Without a report the program crashed.
-    return results.read_gtest(report) if report.is_file() else [results.Test(test, results.FAILED)]
-
-
-def _run_manager(scratch):
-    scratch.build("release")
-    scratch.build("dev", ["plugin_under_test"])
-    _, lines = console.execute([PYTHON, scratch.root / "tests" / "pluginmanager" / "run.py"], env=scratch.env,
-                               cwd=scratch.root, keep=True, limit_seconds=TEST_SECONDS_MAX)
-    return results.read_lines("pluginmanager", lines)
-
-
-def outcome_of(test, tests):
-    """What became of one test among those that ran: passed, failed, skipped, or None if it did not run.
-
-    One whose set-up failed did not run: a bed that does not start says nothing about a promise.
-    """
-    mine = [one.outcome for one in tests
-            if (one.id == test or one.id.startswith(f"{test}[") or one.id.startswith(f"{test}/"))
-            and not one.reason.startswith("failed on setup")]
-    for outcome in (results.FAILED, results.PASSED, results.SKIPPED):
-        if outcome in mine:
-            return outcome
-    return None
-
-
-def _run(scratch, test):
-    if ".py::" in test:
-        tests = _run_pytest(scratch, test)
-    elif test.startswith("pluginmanager::"):
-        tests = _run_manager(scratch)
-    else:
-        tests = _run_gtest(scratch, test)
-    return outcome_of(test, tests)
+def _run_test(scratch, test):
+    code, lines = console.execute([scratch.root / "dev", "test", test], cwd=scratch.root, env=scratch.env, keep=True,
+                                  limit_seconds=TEST_SECONDS_MAX)
+    return outcome(test, code, lines)
 
 
 def _judge(scratch, mutant, sound):
-    """One word for the table; `killed` is the good one. `sound` remembers tests that pass unbroken."""
+    """One word for the table; `killed` is the good one. `sound` remembers what tests do without a mutant."""
     scratch.refresh()
     try:
         if mutant.test not in sound:
-            sound[mutant.test] = _run(scratch, mutant.test)
-        if sound[mutant.test] != results.PASSED:
-            return f"test {sound[mutant.test] or 'did not run'} without the patch"
+            sound[mutant.test] = _run_test(scratch, mutant.test)
+        if sound[mutant.test] != "passed":
+            return f"the test {sound[mutant.test] or 'did not run'} without the mutant"
         scratch.apply(mutant)
-        with_patch = _run(scratch, mutant.test)
+        found = _run_test(scratch, mutant.test)
     except Failure as error:
         return f"error: {error}"
-    if with_patch == results.FAILED:
-        return "killed"
-    return "SURVIVED" if with_patch == results.PASSED else f"test {with_patch or 'did not run'} with the patch"
+    return {"failed": KILLED, "passed": SURVIVED}.get(found, "the test did not run with the mutant")
 
 
-def run(names):
-    """Judges the named mutants, or all. False if one is not killed, or a scenario has none."""
-    mutants = read_all()
-    unknown = [name for name in names if name not in mutants]
+def run_table(names):
+    """Judges entries of the table, by name or by number, or all. False unless each is killed."""
+    mutants = parse(TABLE.read_text())
+    known = {mutant.name: mutant for mutant in mutants} | {str(at): one for at, one in enumerate(mutants, 1)}
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise Failure(f"no such mutant: {' '.join(unknown)}; there are {' '.join(mutants) or 'none'}")
+        raise Failure(f"no such mutant: {' '.join(unknown)}; there are {' '.join(one.name for one in mutants)}")
     scratch, sound, rows = Scratch(), {}, []
     scratch.claim()
-    for mutant in [mutants[name] for name in names] or mutants.values():
+    for mutant in [known[name] for name in names] or mutants:
         start = time.monotonic()
         with stage(f"mutant {mutant.name}"):
             verdict = _judge(scratch, mutant, sound)
         rows.append((mutant, verdict, time.monotonic() - start))
-    width = max([len(mutant.name) for mutant, _, _ in rows] + [6])
-    say(f"\n{'mutant':<{width}}  scenario  seconds  verdict; test")
+    width = max(len(mutant.name) for mutant, _, _ in rows)
     for mutant, verdict, seconds in rows:
-        say(f"{mutant.name:<{width}}  {mutant.scenario:<8}  {seconds:>7.0f}  {verdict}; {mutant.test}")
-    missing = [] if names else without_mutant(scenarios.read(), mutants.values())
-    if missing:
-        say(f"without a mutant: {' '.join(missing)}")
-    say(f"{sum(verdict == 'killed' for _, verdict, _ in rows)} of {len(rows)} killed")
-    return bool(rows) and not missing and all(verdict == "killed" for _, verdict, _ in rows)
+        say(f"{mutant.name:<{width}}  {seconds:>5.0f} s  {verdict}; {mutant.test}")
+    say(f"{sum(verdict == KILLED for _, verdict, _ in rows)} of {len(rows)} killed")
+    return all(verdict == KILLED for _, verdict, _ in rows)
+
+
+# --- Generated mutants
+
+
+def changed_lines(revision):
+    """The lines of src/ that differ from a revision: (file, line)."""
+    found, file = set(), ""
+    for line in console.output(["git", "diff", "--unified=0", revision, "--", "src"]).splitlines():
+        if line.startswith("+++ b/"):
+            file = line[len("+++ b/"):]
+        elif hunk := re.match(r"@@ \S+ \+(\d+)(?:,(\d+))? @@", line):
+            found |= {(file, int(hunk[1]) + at) for at in range(int(hunk[2] or 1))}
+    return found
+
+
+def digest(names):
+    """What stands for the tree: another tree's mutants are other mutants."""
+    texts = (str(name).encode() + b"\0" + (ROOT / name).read_bytes() for name in sorted(names))
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()
+
+
+class Folder:
+    """One folder of src/: its candidates in the order of the seed, and the programs that test it."""
+
+    def __init__(self, name, programs, seed, first):
+        self.name, self.programs = name, programs
+        self.sources = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "src" / name).glob("*.cc"))}
+        self.candidates = [one for file, text in self.sources.items() for one in mutate.Finder(file, text).find()]
+        random.Random(f"{seed} {name}").shuffle(self.candidates)
+        self.candidates.sort(key=lambda one: (one.file, one.line) not in first)  # Stable.
+
+    def batch(self, judged, size):
+        """The next candidates that no two of touch the same text."""
+        chosen, taken = [], collections.defaultdict(list)
+        for one in self.candidates:
+            begin, end = one.span
+            if key(one) in judged or any(begin <= other[1] and other[0] <= end for other in taken[one.file]):
+                continue
+            taken[one.file].append(one.span)
+            chosen.append(one)
+            if len(chosen) == size:
+                break
+        return chosen
+
+
+def key(one):
+    return f"{one.file}:{one.line}:{one.span[0]}: {one.operator}: {one.old} -> {one.new}"
+
+
+class Generated:
+    """One run: builds batches and judges their mutants until the time is over."""
+
+    def __init__(self, scratch, seed, minutes):
+        self._scratch, self._end = scratch, time.monotonic() + 60 * minutes
+        self._build = scratch.root / "build" / PRESET
+        self._state = console.cache_dir() / f"mutants-{seed}.json"
+        self.seed, self.judged = seed, {}
+
+    def programs(self):
+        """The test programs by folder, from the manifest that the build tree has."""
+        console.run(["cmake", "--preset", PRESET], cwd=self._scratch.root, env=self._scratch.env, keep=True, quiet=True)
+        found = collections.defaultdict(list)
+        for program in json.loads((self._build / "test_programs.json").read_text()):
+            if program["kind"] == "gtest" and "unit" in program["labels"]:
+                found[program["folder"].removeprefix("tests/")].append(program)
+        return found
+
+    def resume(self, tree):
+        """Goes on with a run of the same seed over the same tree, if there is one."""
+        if self._state.is_file():
+            state = json.loads(self._state.read_text())
+            if state["tree"] == tree:
+                self.judged = state["judged"]
+                say(f"this run goes on: {len(self.judged)} candidates were judged already")
+        self._tree = tree
+
+    def _note(self, one, folder, verdict, seconds):
+        self.judged[key(one)] = [folder.name, verdict]
+        self._state.write_text(json.dumps({"tree": self._tree, "judged": self.judged}, indent=0))
+        say(f"{verdict}: {key(one)[:200]} ({seconds:.1f} s)")
+
+    def time_is_over(self):
+        return time.monotonic() >= self._end
+
+    def _write(self, folder, batch):
+        for file, text in folder.sources.items():
+            mine = [(number, one) for number, one in enumerate(batch, 1) if one is not None and one.file == file]
+            self._scratch.write(file, (mutate.apply(text, mine) if mine else text).encode())
+
+    def _compile(self, folder, batch):
+        """Builds the folder's tests with the batch; those that do not compile become None. Clang names their lines."""
+        while any(one is not None for one in batch):
+            self._write(folder, batch)
+            code, lines = console.execute(
+                ["ninja", "-k", "0", "-C", self._build, "-j", console.jobs(), *(program["name"] for program in folder.programs)],
+                cwd=self._scratch.root, env=self._scratch.env, keep=True, quiet=True)
+            if code == 0:
+                return
+            wrong = {(found[1], int(found[2])) for line in lines
+                     if (found := re.search(r"\b(src/[\w/]+\.cc):(\d+):\d+: error", line))}
+            guilty = [at for at, one in enumerate(batch) if one is not None and any(
+                one.file == file and one.line <= line <= one.line + one.lines for file, line in wrong)]
+            if not guilty:  # Somewhere in the files that are named.
+                guilty = [at for at, one in enumerate(batch) if one is not None and one.file in {file for file, _ in wrong}]
+            if not guilty:
+                say("\n".join(lines[-40:]))
+                raise Failure(f"the tests of {folder.name} do not build")
+            for at in guilty:
+                self._note(batch[at], folder, INVALID, 0)
+                batch[at] = None
+
+    def _fails(self, program, number, limit):
+        """Whether a test program fails, crashes or hangs with a mutant; None where it passes."""
+        command = [str(part) for part in program["command"]] + ["--gtest_brief=1", "--gtest_fail_fast"]
+        try:
+            code, _ = console.execute(command, cwd=self._build, keep=True, quiet=True, limit_seconds=limit,
+                                      env={**self._scratch.env, mutate.VARIABLE: number})
+        except console.OutOfTime:
+            return True
+        return code != 0
+
+    def judge(self, folder):
+        """One batch of a folder. False where nothing is left of it."""
+        batch = folder.batch(self.judged, BATCH)
+        if not batch:
+            return False
+        with stage(f"{folder.name}: {len(batch)} mutants"):
+            self._compile(folder, batch)
+            limits = {}
+            for program in folder.programs:
+                start = time.monotonic()
+                if self._fails(program, 0, TEST_SECONDS_MAX):
+                    raise Failure(f"{program['name']} fails without a mutant")
+                limits[program["name"]] = 5 * (time.monotonic() - start) + 10
+            for number, one in enumerate(batch, 1):
+                if one is None or self.time_is_over():
+                    continue
+                start = time.monotonic()
+                dies = any(self._fails(program, number, limits[program["name"]])
+                           for program in sorted(folder.programs, key=lambda program: limits[program["name"]]))
+                self._note(one, folder, KILLED if dies else SURVIVED, time.monotonic() - start)
+            self._write(folder, [])
+        return True
+
+    def report(self):
+        """The counts of each folder and the survivors, as lines."""
+        counts = collections.defaultdict(collections.Counter)
+        for folder, verdict in self.judged.values():
+            counts[folder][verdict] += 1
+        lines = [f"{'folder':<20} {'mutants':>7} {'killed':>6} {'share':>5}"]
+        for folder, count in sorted(counts.items()):
+            valid = count[KILLED] + count[SURVIVED]
+            lines.append(f"{folder:<20} {valid:>7} {count[KILLED]:>6} {count[KILLED] / valid if valid else 0:>5.0%}")
+        lines += [f"survived: {text}" for text, (_, verdict) in sorted(self.judged.items()) if verdict == SURVIVED]
+        valid = sum(verdict != INVALID for _, verdict in self.judged.values())
+        killed = sum(verdict == KILLED for _, verdict in self.judged.values())
+        return lines + [f"seed {self.seed}: {killed} of {valid} mutants killed, in {len(counts)} folders"]
+
+
+def run_generated(arguments):
+    """Judges generated mutants until the time is over. Survivors are work, not a failure of the run."""
+    seed = arguments.seed or int.from_bytes(os.urandom(3), "big")
+    say(f"seed {seed}: ./dev mutants --generated {arguments.generated:g} --seed {seed} goes on with this run")
+    scratch = Scratch()
+    scratch.claim()
+    scratch.refresh()
+    run = Generated(scratch, seed, arguments.generated)
+    first = changed_lines(arguments.since) if arguments.since else set()
+    programs = run.programs()
+    names = [path.name for path in sorted((ROOT / "src").iterdir()) if path.is_dir() and path.name in programs]
+    if arguments.folder:
+        names = [name for name in names if name in arguments.folder]
+    if not names:
+        raise Failure("no such folder of src/, or it has no tests")
+    run.resume(digest(path.relative_to(ROOT) for path in lint.our_files(".cc", ".h")))
+    folders = [Folder(name, programs[name], seed, first) for name in names]
+    if first:
+        folders.sort(key=lambda folder: -sum((one.file, one.line) in first for one in folder.candidates))
+    while folders and not run.time_is_over():
+        folders = [folder for folder in folders if run.time_is_over() or run.judge(folder)]
+    for line in run.report():
+        say(line)
+    return True
+
+
+def run(arguments):
+    """Does what the arguments after `./dev mutants` ask for."""
+    parser = argparse.ArgumentParser(prog="./dev mutants", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="name", help="entries of tests/mutants.txt, by name or number")
+    parser.add_argument("--generated", type=float, metavar="MINUTES", help="generate mutants for so long")
+    parser.add_argument("--since", metavar="REVISION", help="those of lines that changed since come first")
+    parser.add_argument("--folder", action="append", help="only this folder of src/; may be given again")
+    parser.add_argument("--seed", type=int, help="which mutants, and in which order")
+    parsed = parser.parse_args(arguments)
+    return run_table(parsed.names) if parsed.generated is None else run_generated(parsed)

@@ -205,6 +205,19 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
   }
 }
 
+TEST_F(MovedGroupTest, ARecordIsOfTheVersionThatTheClusterServes) {
+  controller_.version = controller_.controller_version = sidecar_.version = "v1beta2";
+  GroupRequest request = Request();
+  request.version = "v1beta2";
+  const absl::StatusOr<TakenGroup> taken = TakeGroup(ctx_, env_, request);
+  ASSERT_THAT(taken, IsOk());
+  sidecar_.groups = controller_.driver_groups();
+  ASSERT_THAT(HandOverGroup(ctx_, env_, request, *taken), IsOk());
+  const std::vector<Json> records = api_.All(VolumeGroupSnapshotContentType("v1beta2"));
+  ASSERT_THAT(records, SizeIs(1));
+  EXPECT_EQ(GetString(records.front(), {"apiVersion"}), "groupsnapshot.storage.k8s.io/v1beta2");
+}
+
 TEST_F(MovedGroupTest, AGroupThatIsKeptIsAnotherThanThatWhichIsMoved) {
   GroupRequest kept = Request();
   kept.to_be_moved = false;

@@ -198,6 +198,21 @@ TEST_F(DeleteActionsTest, RestoredContentsGoToo) {
   EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
 }
 
+// Of the same driver, as those of another cluster on the same storage are.
+TEST_F(DeleteActionsTest, RestoredContentsOfOtherBackupsStay) {
+  SeedRestored();
+  ASSERT_TRUE(bed_.api.Mutate(VolumeSnapshotContentKey("restored"), [](Json& content) {
+    SetJson(content, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+    SetJson(content, {"spec", "source", "snapshotHandle"}, "handle-2");
+    SetJson(content, {"status", "snapshotHandle"}, "handle-2");
+  }));
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_EQ(sidecar_.snapshots, std::set<std::string>{"handle-2"});
+  ASSERT_EQ(Contents(), 1u);
+  EXPECT_EQ(GetString(bed_.api.All(VolumeSnapshotContentType())[0], {"spec", "deletionPolicy"}),
+            "Retain");
+}
+
 TEST_F(DeleteActionsTest, ContentOfAnotherHandStays) {
   Json other = MakeContentObject("mine", "shop", "mine", "handle-1");
   SetJson(other, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});

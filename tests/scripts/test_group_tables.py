@@ -1,4 +1,4 @@
-"""Every row of the tables in docs/volume-groups.md is a promise, and names the scenarios that prove it."""
+"""Every row of the tables in docs/volume-groups.md is a promise, and names the tests that prove it."""
 
 import re
 
@@ -6,67 +6,158 @@ import pytest
 import scenarios
 from console import ROOT
 
-# The first cell of each row: the scenarios of tests/scenarios.txt.
+# The first cell of each row: Suite.Case of unit tests, or file::test below tests/e2e.
 PROVEN_BY = {
     "Who is a member": {
-        "a volume policy skips, or gives to somebody else": "61d",
-        "is to be moved where the others are to be kept as snapshots, or the reverse": "66p",
-        "has no volume, or none of a CSI driver": "61d 65n",
-        "is of another driver than the first claim of the group that is backed up": "61e",
-        "is being deleted, or is labelled `velero.io/exclude-from-backup`": "61d",
-        "Velero's own action took in this backup": "61d",
-        "gains the label when the group was made already": "61f",
-        "loses the label before its group is made": "65o",
-        "loses the label after its group was made": "65p",
-        "is the only one with its label value": "65j",
+        "a volume policy skips, or gives to somebody else": ["LeftOutTest.TheOthersAreCutWithoutIt"],
+        "is to be moved where the others are to be kept as snapshots, or the reverse": [
+            "MovedVolumeGroupTest.ThoseThatAreKeptAreAGroupByThemselves",
+        ],
+        "has no volume, or none of a CSI driver": [
+            "LeftOutTest.TheOthersAreCutWithoutIt",
+            "VolumeGroupTest.AnUnboundClaimIsNeitherAMemberNorTakenAlone",
+        ],
+        "is of another driver than the first claim of the group that is backed up": [
+            "VolumeGroupTest.AClaimOfAnotherDriverIsTakenAlone",
+        ],
+        "is being deleted, or is labelled `velero.io/exclude-from-backup`": ["LeftOutTest.TheOthersAreCutWithoutIt"],
+        "Velero's own action took in this backup": ["LeftOutTest.TheOthersAreCutWithoutIt"],
+        "gains the label when the group was made already": [
+            "VolumeGroupTest.AClaimThatGainsTheLabelMeanwhileIsTakenAlone",
+        ],
+        "loses the label before its group is made": ["VolumeGroupTest.AClaimThatLostTheLabelMeanwhileIsTakenAlone"],
+        "loses the label after its group was made": ["VolumeGroupTest.AClaimThatLosesTheLabelLaterIsTakenAloneToo"],
+        "is the only one with its label value": ["VolumeGroupTest.TheOnlyClaimOfItsLabelIsAGroupOfOne"],
     },
     "What happens when there is no group": {
-        "the kinds are not installed, or may not be listed": "61g 61h 63f",
-        "the driver has no VolumeGroupSnapshotClass": "61g 61h",
-        "it has several and none is chosen": "61w",
-        "a class that is named does not fit": "65q 65h",
-        "more than 100 members, the most that the KEP allows": "61i",
-        "a claim may not be labelled for the time of the snapshot, or somebody takes the label off": "61g 61n",
-        "the driver answers Unimplemented": "61j",
-        "no claim has the label any more when the group is to be made": "65m",
-        "the controller, the driver or its sidecar never answers: one is older than the others, or its gate is off": "61k 65k",
-        "the driver cuts the group, which never becomes ready": "65l",
-        "the driver refuses, in a way that asking again does not change, for a minute": "65y",
-        "one volume of three fails": "61l 63e",
-        "somebody deletes the group or a member meanwhile": "65x 64f 64g 64m",
-        "the snapshot controller is restarted": "64e",
-        "the plugin is killed": "64i 64l",
-        "the group cannot be saved": "64m",
-        "Velero is killed": "64i",
-        "the backup is deleted": "64h",
-        "the plugin is killed while the backup is deleted": "64n",
-        "Velero is killed while the backup is deleted": "64p",
+        "the kinds are not installed, or may not be listed": [
+            "GroupFallbackTest.EachClaimAlone",
+            "GroupFallbackTest.OrAnErrorThatNamesTheGroup",
+            "test_groups.py::test_without_groups_each_is_taken_alone",
+        ],
+        "the driver has no VolumeGroupSnapshotClass": [
+            "GroupFallbackTest.EachClaimAlone",
+            "GroupFallbackTest.OrAnErrorThatNamesTheGroup",
+        ],
+        "it has several and none is chosen": ["VolumeGroupTest.TwoClassesAreAnErrorThatNamesBoth"],
+        "a class that is named does not fit": [
+            "VolumeGroupTest.AClassOfAnotherDriverIsNotTaken",
+            "ChooseGroupSnapshotClassTest.Picks",
+        ],
+        "more than 100 members, the most that the KEP allows": [
+            "VolumeGroupTest.AHundredAreAGroupAndAHundredAndOneAreNot",
+        ],
+        "a claim may not be labelled for the time of the snapshot, or somebody takes the label off": [
+            "GroupFallbackTest.EachClaimAlone",
+            "GroupLifecycleTest.LabelsThatDoNotStayAreNamed",
+        ],
+        "the driver answers Unimplemented": ["GroupLifecycleTest.ADriverWithoutGroupsIsToldAtOnce"],
+        "no claim has the label any more when the group is to be made": [
+            "VolumeGroupTest.ALabelThatNobodyHasAnyMoreMakesNoGroup",
+        ],
+        "the controller, the driver or its sidecar never answers: one is older than the others, or its gate is off": [
+            "GroupLifecycleTest.ADriverThatNeverAnswersIsWaitedForSoLong",
+            "VolumeGroupTest.AControllerWhoseGateIsOffIsWaitedForOnceAndNothingIsLeft",
+        ],
+        "the driver cuts the group, which never becomes ready": [
+            "GroupActionsTest.AGroupThatNeverBecomesReadyIsVelerosToCancel",
+        ],
+        "the driver refuses, in a way that asking again does not change, for a minute": [
+            "GroupLifecycleTest.ADriverThatComplainsOfOneVolumeBlamesItsClaim",
+        ],
+        "one volume of three fails": [
+            "GroupLifecycleTest.AFailingMemberIsNamed",
+            "test_groups.py::test_a_member_that_fails_fails_the_group_and_nothing_is_left",
+        ],
+        "somebody deletes the group or a member meanwhile": [
+            "GroupLifecycleTest.SomebodyDeletesTheGroupMeanwhile",
+            "test_groups_faults.py::test_a_group_that_somebody_deletes_while_it_is_made",
+            "test_groups_faults.py::test_a_group_that_somebody_deletes_before_it_is_ready",
+            "VolumeGroupTest.AGroupThatSomebodyRemovedIsInNoClaim",
+        ],
+        "the snapshot controller is restarted": [
+            "test_groups_faults.py::test_a_controller_that_is_restarted_while_a_group_is_made",
+        ],
+        "the plugin is killed": [
+            "test_groups_faults.py::test_who_is_killed_between_two_calls_leaves_nothing",
+            "GroupActionsTest.ClaimsOfAGroupThatIsNotInTheArchiveFail",
+        ],
+        "the group cannot be saved": ["VolumeGroupTest.AGroupThatSomebodyRemovedIsInNoClaim"],
+        "Velero is killed": ["test_groups_faults.py::test_who_is_killed_between_two_calls_leaves_nothing"],
+        "the backup is deleted": ["test_groups_faults.py::test_a_backup_that_is_deleted_while_its_group_is_made"],
+        "the plugin is killed while the backup is deleted": [
+            "test_groups_faults.py::test_who_is_killed_while_a_backup_is_deleted_leaves_nothing",
+        ],
+        "Velero is killed while the backup is deleted": [
+            "test_groups_faults.py::test_who_is_killed_while_a_backup_is_deleted_leaves_nothing",
+        ],
     },
     "Which groups can be restored": {
-        "`complete`": "67a",
-        "`incomplete`": "67b 67k",
-        "`unknown`": "67d",
+        "`complete`": ["GroupListingTest.GroupsAreFoundOverTheRepositoriesOfTheirMembers"],
+        "`incomplete`": [
+            "VolumeGroupsTest.AMissingMemberMakesItIncomplete",
+            "test_mover_groups.py::test_a_member_that_falls_behind_loses_its_base_with_the_group",
+        ],
+        "`unknown`": ["VolumeGroupsTest.NumbersThatAreNoneLeaveItUnknown"],
     },
     "Groups that are moved": {
-        "the plugin, before the group has its record": "66r 66u",
-        "the plugin, after that": "66r 66u",
-        "the plugin, and no claim of the group comes after": "66j 66t",
-        "the data mover": "66s 66v",
+        "the plugin, before the group has its record": [
+            "DyingPluginTest.WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOneGroup",
+            "test_mover_groups_kills.py::test_a_plugin_that_is_killed_between_two_writes_costs_what_it_was_given",
+        ],
+        "the plugin, after that": [
+            "DyingPluginTest.WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOneGroup",
+            "test_mover_groups_kills.py::test_a_plugin_that_is_killed_between_two_writes_costs_what_it_was_given",
+        ],
+        "the plugin, and no claim of the group comes after": [
+            "MovedGroupTest.ARecordThatNobodyGoesOnWithIsDeletedLater",
+            "MovedGroupTest.AMemberThatNobodyGoesOnWithIsLetGoOfWhenItsBackupIsOver",
+        ],
+        "the data mover": [
+            "MovedGroupTest.AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn",
+            "test_mover_groups_kills.py::test_a_controller_that_is_killed_between_two_writes_goes_on_with_its_groups",
+        ],
     },
     "What stock Velero does, what the KEP promises, what ours does": {
-        "API version": "65r 63b",
-        "members are told by": "61o",
-        "selector": "65s 61d",
-        "class": "65h 65i",
-        "claims of several drivers": "61e",
-        "no group to be had": "61g 61h",
-        "an error after the group was asked for": "61q 61m",
-        "a failing member": "61l 63e",
-        "members until the end of the backup": "61s 61r",
-        "what the archive says of the group": "61u 62r",
-        "waits": "65t",
-        "deletion": "62a 62b",
-        "restore": "62n 62o 62p 62q",
+        "API version": [
+            "GroupTypesTest.TheKindsAreThoseThatTheClusterServes",
+            "test_groups.py::test_a_group_comes_back_from_one_instant_and_goes_with_its_backup",
+        ],
+        "members are told by": ["GroupLifecycleTest.MembersOfAnotherVersionGoToo"],
+        "selector": [
+            "GroupLifecycleTest.TheSelectorIsALabelOfThisBackupAlone",
+            "LeftOutTest.TheOthersAreCutWithoutIt",
+        ],
+        "class": ["ChooseGroupSnapshotClassTest.Picks", "VolumeGroupTest.TheDefaultClassIsTaken"],
+        "claims of several drivers": ["VolumeGroupTest.AClaimOfAnotherDriverIsTakenAlone"],
+        "no group to be had": ["GroupFallbackTest.EachClaimAlone", "GroupFallbackTest.OrAnErrorThatNamesTheGroup"],
+        "an error after the group was asked for": [
+            "GroupLifecycleTest.NoFailingCallLeavesAnythingBehind",
+            "VolumeGroupTest.AGroupThatFailsFailsForEveryMember",
+        ],
+        "a failing member": [
+            "GroupLifecycleTest.AFailingMemberIsNamed",
+            "test_groups.py::test_a_member_that_fails_fails_the_group_and_nothing_is_left",
+        ],
+        "members until the end of the backup": [
+            "GroupActionsTest.AMemberIsNotRemovedAlone",
+            "GroupActionsTest.AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft",
+        ],
+        "what the archive says of the group": [
+            "GroupActionsTest.AContentIsArchivedWithWhoWasCutTogether",
+            "GroupRestoreTest.AClassBringsTheSecretsThatTheArchiveHolds",
+        ],
+        "waits": ["GroupLifecycleTest.NothingPollsWhileTheDriverTakesItsTime"],
+        "deletion": [
+            "GroupDeletionTest.TheTemporaryContentCarriesAllThatDeletionNeeds",
+            "GroupDeletionTest.MembersAreNotDeletedOneByOne",
+        ],
+        "restore": [
+            "GroupRestoreTest.GroupsOfOursAreLeftOut",
+            "GroupRestoreTest.OnRequestTheGroupComesBackBeforeItsMembers",
+            "GroupRestoreTest.AUsersGroupComesBackUnderItsName",
+            "GroupRestoreTest.ArchivesOfOneVersionComeBackWhereAnotherIsServed",
+        ],
     },
 }
 
@@ -81,5 +172,5 @@ def rows_of(title):
 @pytest.mark.parametrize("title", PROVEN_BY)
 def test_every_row_is_proven(title):
     assert rows_of(title) == list(PROVEN_BY[title])
-    known = {scenario.id for scenario in scenarios.read()}
-    assert {id for ids in PROVEN_BY[title].values() for id in ids.split()} <= known
+    names = {name for names in PROVEN_BY[title].values() for name in names}
+    assert [name for name in sorted(names) if not scenarios.is_declared(name)] == []

@@ -1,42 +1,51 @@
-"""The mutant runner's own judgement: headers, verdicts, and the copy of the tree it works in."""
-
-import pathlib
-import subprocess
+"""The mutant runner's own judgement: its table, the copy of the tree it works in, the changes that it makes up."""
 
 import console
 import mutants
+import mutate
 import pytest
-from results import FAILED, PASSED, SKIPPED, Test
+import scenarios
 
-WHOLE = "Scenario: 1\nTest: a_test::A.B\nBreaks: it\n\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n"
+ENTRY = "# a comment\n[one] a_test::A.B\n# breaks it\nfile: a.cc\n- int a;\n+ int b;\n"
 
 
-def test_header():
-    mutant = mutants.parse(pathlib.Path("tests/mutants/no_watch.patch"), WHOLE)
-    assert (mutant.name, mutant.scenario, mutant.test, mutant.breaks) == ("no_watch", "1", "a_test::A.B", "it")
+def test_the_table():
+    """Each entry replaces text that stands once, and names a test that is there."""
+    for mutant in mutants.parse(mutants.TABLE.read_text()):
+        assert scenarios.is_declared(mutant.test), f"{mutant.name}: there is no test {mutant.test}"
+        for file, text in mutants.broken(mutant).items():
+            assert text != (console.ROOT / file).read_text(), f"{mutant.name} changes nothing in {file}"
+
+
+def test_an_entry():
+    first, second = mutants.parse(f"{ENTRY}\n[two] t\nfile: a.cc\n- x\n-   y\n-\n- z\nfile: b.cc\n- x\n")
+    assert first == mutants.Mutant("one", "a_test::A.B", (mutants.Change("a.cc", "int a;", "int b;"),))
+    assert second.changes == (mutants.Change("a.cc", "x\n  y\n\nz", ""), mutants.Change("b.cc", "x", ""))
 
 
 @pytest.mark.parametrize("text,words", [
-    (WHOLE.split("diff")[0], "holds no diff"),
-    (WHOLE.replace("Test: a_test::A.B\n", ""), "`Test: ...`"),
-    (WHOLE.replace("Breaks: it", "Breaks: "), "`Breaks: ...`"),
+    (ENTRY.replace("[one]", "one"), "wants `.name. test`"), (ENTRY.replace(" a_test::A.B", ""), "wants `.name. test`"),
+    (ENTRY.replace("file: a.cc\n", ""), "wants `file: path`"), (ENTRY.replace("- int a;\n", ""), "its old text"),
+    (ENTRY + "\n" + ENTRY, "one is there 2 times"), (ENTRY + "int c;\n", "wants `file: path`"),
 ])
-def test_broken_header(text, words):
+def test_a_malformed_entry_is_named(text, words):
     with pytest.raises(console.Failure, match=words):
-        mutants.parse(pathlib.Path("a.patch"), text)
+        mutants.parse(text)
 
 
-@pytest.mark.parametrize("outcomes,want", [
-    ([("t", PASSED)], PASSED), ([("t[1]", PASSED), ("t[2]", FAILED)], FAILED), ([("t/0", FAILED)], FAILED),
-    ([("t", SKIPPED)], SKIPPED), ([("other", FAILED)], None), ([("tt", FAILED)], None), ([], None),
+@pytest.mark.parametrize("text,count", [("int b;\n", 0), ("int a; int a;\n", 2)])
+def test_old_text_stands_once(tmp_path, text, count):
+    (tmp_path / "a.cc").write_text(text)
+    with pytest.raises(console.Failure, match=f"stands {count} times in a.cc"):
+        mutants.broken(mutants.parse(ENTRY)[0], tmp_path)
+
+
+@pytest.mark.parametrize("code,lines,want", [
+    (0, ["x", "1 passed, 0 failed, 0 skipped"], "passed"), (1, ["failed: t[1]", "1 passed, 1 failed"], "failed"),
+    (1, ["failed: other"], None), (1, ["it does not compile"], None), (0, ["0 passed, 0 failed, 1 skipped"], None),
 ])
-def test_outcome_of_the_named_test_only(outcomes, want):
-    assert mutants.outcome_of("t", [Test(name, outcome) for name, outcome in outcomes]) == want
-
-
-def test_a_set_up_that_failed_is_no_outcome():
-    assert mutants.outcome_of("t", [Test("t", FAILED, 'failed on setup with "BedError"')]) is None
-    assert mutants.outcome_of("t", [Test("t", FAILED, 'failed on teardown with "BedError"')]) == FAILED
+def test_only_the_named_test_counts(code, lines, want):
+    assert mutants.outcome("t", code, lines) == want
 
 
 @pytest.fixture
@@ -54,11 +63,11 @@ def scratch(tmp_path, monkeypatch):
     return copy
 
 
-def test_refresh_undoes_a_patch_and_keeps_the_build(scratch, tmp_path):
+def test_refresh_undoes_a_change_and_keeps_the_build(scratch):
     untouched = (scratch.root / "a.cc").stat().st_mtime_ns
     (scratch.root / "build").mkdir()
     (scratch.root / "build" / "a.o").write_text("object")
-    (scratch.root / "new.cc").write_text("a patch made it\n")
+    (scratch.root / "new.cc").write_text("a run made it\n")
     scratch.refresh()
     assert (scratch.root / "a.cc").stat().st_mtime_ns == untouched
     assert (scratch.root / "build" / "a.o").exists()
@@ -68,22 +77,80 @@ def test_refresh_undoes_a_patch_and_keeps_the_build(scratch, tmp_path):
     assert (scratch.root / "a.cc").read_text() == "int a;\n"
 
 
-@pytest.mark.parametrize("patch,fits", [("-int a;\n+int b;\n", True), ("-int z;\n+int b;\n", False)])
-def test_apply(scratch, tmp_path, patch, fits):
-    path = tmp_path / "m.patch"
-    path.write_text("Scenario: 1\nTest: t\nBreaks: b\n\ndiff --git a/a.cc b/a.cc\n--- a/a.cc\n+++ b/a.cc\n"
-                    f"@@ -1 +1 @@\n{patch}")
-    mutant = mutants.parse(path, path.read_text())
-    if fits:
-        scratch.apply(mutant)
-        assert (scratch.root / "a.cc").read_text() == "int b;\n"
-    else:
-        with pytest.raises(console.Failure, match="does not apply"):
-            scratch.apply(mutant)
+SOURCE = """#include <x>
+constexpr int kMost = 10'000;
+
+bool Fits(int a) {
+  // a comment; with (brackets
+  if (a < 3 && !Empty("a < b; }")) {
+    CSIDELTA_LOG(kInfo, "one", {"n", 5});
+    Count(a);
+    return true;
+  }
+  return a == kMost;
+}
+
+absl::Status Store(int a) {
+  RETURN_IF_ERROR(Check(a));
+  return absl::InternalError("no");
+}
+"""
 
 
-@pytest.mark.parametrize("mutant", mutants.read_all().values(), ids=lambda mutant: mutant.name)
-def test_every_patch_fits_the_tree(mutant):
-    done = subprocess.run(["git", "apply", "--check", mutant.path], cwd=console.ROOT, capture_output=True,
-                          text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def _candidates(text=SOURCE):
+    return mutate.Finder("src/a/a.cc", text).find()
+
+
+def test_what_can_be_changed():
+    found = {(one.line, one.operator, one.new) for one in _candidates()}
+    assert found == {
+        (2, "off by one", "10001"), (4, "returns early", "Fits() { return {};"),
+        (6, "negated", '!(a < 3 && !Empty("a < b; }"))'), (6, "comparison", 'a <= 3 && !Empty("a < b; }")'),
+        (6, "and/or", 'a < 3 || !Empty("a < b; }")'), (6, "off by one", "4"), (8, "dropped", ""),
+        (9, "flipped", "false"), (11, "comparison", "a != kMost"), (14, "returns early", "Store() { return {};"),
+        (15, "dropped", ""), (16, "status is OK", "return absl::OkStatus();"),
+    }
+
+
+def test_a_source_with_mutants_differs_in_their_places_alone():
+    chosen = [one for one in _candidates() if one.line in (2, 6, 8) and one.operator in ("negated", "dropped", "off by one")]
+    chosen = [one for one in chosen if one.new != "4"]
+    text = mutate.apply(SOURCE, list(enumerate(chosen, 1)))
+    assert text.startswith(mutate.PRELUDE)
+    changed = [line for line in text.removeprefix(mutate.PRELUDE).splitlines() if line not in SOURCE.splitlines()]
+    numbers = {one.operator: number for number, one in enumerate(chosen, 1)}
+    assert changed == [
+        f"const int kMost = (::CsiDeltaMutant({numbers['off by one']}) ? 10001 : 10'000);",
+        f"  if (::CsiDeltaMutant({numbers['negated']}) != static_cast<bool>(a < 3 && !Empty(\"a < b; }}\"))) {{",
+        f"    if (!::CsiDeltaMutant({numbers['dropped']})) {{ Count(a); }}",
+    ]
+
+
+def test_a_mask_keeps_every_place():
+    for path in sorted((console.ROOT / "src" / "base").glob("*.cc")):
+        text = path.read_text()
+        masked = mutate.mask(text)
+        assert len(masked) == len(text) and masked.count("\n") == text.count("\n")
+        assert sum(masked.count(one) for one in "([{") == sum(masked.count(one) for one in ")]}")
+
+
+def test_a_batch_overlaps_nowhere(tmp_path, monkeypatch):
+    folder = tmp_path / "src" / "a"
+    folder.mkdir(parents=True)
+    (folder / "a.cc").write_text(SOURCE)
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    judged, seen = {}, []
+    while batch := mutants.Folder("a", [], 7, set()).batch(judged, 4):
+        spans = sorted(one.span for one in batch)
+        assert all(before[1] < after[0] for before, after in zip(spans, spans[1:]))
+        seen += map(mutants.key, batch)
+        judged = dict.fromkeys(seen)
+    assert sorted(seen) == sorted(map(mutants.key, _candidates()))
+    first = mutants.Folder("a", [], 7, {("src/a/a.cc", 16)}).batch({}, 1)
+    assert [one.line for one in first] == [16]
+
+
+def test_changed_lines(monkeypatch):
+    monkeypatch.setattr(console, "output", lambda command: "+++ b/src/a.cc\n@@ -1,2 +3,2 @@ x\n-a\n+b\n@@ -9 +8 @@\n"
+                                                           "+++ b/src/b.cc\n@@ -1,3 +0,0 @@\n")
+    assert mutants.changed_lines("main") == {("src/a.cc", 3), ("src/a.cc", 4), ("src/a.cc", 8)}
