@@ -63,6 +63,20 @@ TEST_F(ControlServerTest, ShowsVolumesAndSnapshots) {
   EXPECT_EQ(Ask(R"({"op":"snapshots"})")["snapshots"].size(), 0u);
 }
 
+TEST_F(ControlServerTest, DeletesAGroupWithItsMembersAndNoOther) {
+  const std::string volume =
+      store_->CreateVolume({.name = "a", .size = {}, .mode = {}, .source = {}})->id;
+  const SnapshotRecord alone = *store_->CreateSnapshot("s", volume);
+  const std::string group = store_->CreateGroup("g", {volume})->record.id;
+  const std::string request = R"({"op":"delete_group","id":")" + group + "\"}";
+  EXPECT_TRUE(GetBool(Ask(request), {"ok"}));
+  EXPECT_EQ(Ask(R"({"op":"groups"})")["groups"].size(), 0u);
+  const Json left = Ask(R"({"op":"snapshots"})")["snapshots"];
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(GetString(left[0], {"id"}), alone.id);
+  EXPECT_THAT(GetString(Ask(request), {"error"}), HasSubstr(group));
+}
+
 TEST_F(ControlServerTest, CountsAndWaits) {
   faults_.Enter({"Probe", "", {}}, [] { return false; });
   EXPECT_EQ(GetInt(Ask(R"({"op":"count"})"), {"calls", "Probe", "started"}), 1);

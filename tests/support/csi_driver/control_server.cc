@@ -108,6 +108,21 @@ absl::StatusOr<Json> GroupsJson(const Store& store) {
   return list;
 }
 
+// With all members that are there. NOT_FOUND for an unknown id: who asks for it has counted wrongly.
+absl::Status DeleteGroup(const std::string& id, Store& store) {
+  ASSIGN_OR_RETURN(const std::vector<Group> groups, store.ListGroups());
+  for (const Group& group : groups) {
+    if (group.record.id == id) {
+      std::vector<std::string> members;
+      for (const SnapshotRecord& snapshot : group.snapshots) {
+        members.push_back(snapshot.id);
+      }
+      return store.DeleteGroup(id, members);
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("no group \"", id, "\""));
+}
+
 // The members of the answer, besides "ok".
 absl::StatusOr<Json> Perform(const Json& request, Faults& faults, Store& store) {
   const std::string op = GetString(request, {"op"});
@@ -132,6 +147,8 @@ absl::StatusOr<Json> Perform(const Json& request, Faults& faults, Store& store) 
   } else if (op == "delete_snapshot") {
     RETURN_IF_ERROR(
         store.DeleteSnapshot(GetString(request, {"id"}), GetBool(request, {"keep_change_data"})));
+  } else if (op == "delete_group") {
+    RETURN_IF_ERROR(DeleteGroup(GetString(request, {"id"}), store));
   } else {
     return absl::InvalidArgumentError(absl::StrCat("unknown op \"", op, "\""));
   }
