@@ -161,10 +161,10 @@ def run_sanity(into, preset="dev"):
 def run_s3(into, preset="dev"):
     """Repositories in a real S3 server: the suite of object stores, and a whole story, also with faults and TLS."""
     with tier("s3", into) as this:
-        build_bed(["s3"])
+        build_bed(["s3", "helm", "kube"])  # The chart needs Helm's code and kubectl, and no bed.
         build.build_release()
         build.build(preset, REAL_TESTS)
-        run_pytest(this, [ROOT / "tests" / "s3"], env=bed_environment(preset))
+        run_pytest(this, [ROOT / "tests" / "s3", ROOT / "tests" / "chart"], env=bed_environment(preset))
 
 
 def run_image(into):

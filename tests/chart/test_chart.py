@@ -1,10 +1,15 @@
 """The chart of deploy/: what Helm makes of it, and what it does not take."""
 
+import pathlib
+import sys
+
 import pytest
 import yaml
 
-import images
-import mover
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+
+import images  # noqa: E402  pylint: disable=wrong-import-position
+import mover  # noqa: E402  pylint: disable=wrong-import-position
 
 VALUE_LINES_MAX = 150
 
