@@ -22,6 +22,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 
@@ -36,7 +37,7 @@ import node
 import objects
 import pki
 import processes
-from processes import BedError, ProcessId
+from processes import BedError, LeftBehind, ProcessId
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PLUGIN_NAME = "velero-plugin-for-csi-delta"
@@ -124,6 +125,8 @@ class Bed:
         self._plugin_roles = []  # Pairs of plural and name.
         self._plugin_bindings = []  # Pairs of plural and object.
         self._api = None
+        self.buckets = {}  # Folders of those that tests made, by location; see places.py.
+        self._ending = []  # Namespaces that nobody has waited for, each with its volumes.
 
     # -- Life --------------------------------------------------------------------------------------
 
@@ -582,6 +585,13 @@ class Bed:
         except BedError as error:
             raise BedError(f"{error}; ended by themselves: {self.dead() or 'none'}") from None
 
+    def wait_gone(self, condition, timeout_seconds, what):
+        """As `wait_for`, for what has to go: the error is a LeftBehind."""
+        try:
+            return processes.wait_until(condition, timeout_seconds, what, LeftBehind)
+        except LeftBehind as error:
+            raise LeftBehind(f"{error}; ended by themselves: {self.dead() or 'none'}") from None
+
     def audit_events(self, user=None, since=None, until=None):
         """The API server's audit log as a list of dicts, in order.
 
@@ -647,6 +657,36 @@ class Bed:
 
     def create_namespace(self, name, labels=None):
         return self.api.create("namespaces", objects.namespace(name, labels))
+
+    def begin_to_delete_namespace(self, name):
+        """Deletes a namespace without waiting for more than its Pods and claims; `await_endings` does.
+
+        Claims first: a snapshot deleted while a claim waits to be filled from it is looked at again late.
+        """
+        volumes = [c["spec"]["volumeName"] for c in self.api.list("persistentvolumeclaims", name) if c["spec"].get("volumeName")]
+        if self.node:
+            self.node.delete_pods(name)
+        self.api.request("DELETE", cluster_api.path("persistentvolumeclaims", namespace=name))
+        self.wait_gone(lambda: not self.api.list("persistentvolumeclaims", name), CHANGE_SECONDS_MAX,
+                       lambda: f"end of the claims in namespace {name}: {self._tell_finalizers('persistentvolumeclaims', name)}")
+        for plural in (*self._group_plurals(), "volumesnapshots"):
+            self.api.request("DELETE", cluster_api.path(plural, namespace=name))
+        self.api.delete("namespaces", name)
+        self._ending.append((name, set(volumes)))
+
+    def await_endings(self):
+        """Waits for what is in the namespaces that `begin_to_delete_namespace` was called for, and for their volumes."""
+        while self._ending:
+            name, volumes = self._ending.pop()
+            for plural in (*self._group_plurals(), "volumesnapshots"):
+                self.wait_gone(lambda plural=plural, name=name: not self.api.list(plural, name), CHANGE_SECONDS_MAX,
+                               lambda plural=plural, name=name: f"end of the {plural} in namespace {name}: "
+                               f"{self._tell_finalizers(plural, name)}")
+            self.wait_gone(lambda volumes=volumes: not volumes & {v["metadata"]["name"] for v in self.api.list("persistentvolumes")},
+                           CHANGE_SECONDS_MAX, lambda name=name, volumes=volumes: f"end of the volumes {volumes} of namespace {name}")
+
+    def _tell_finalizers(self, plural, namespace):
+        return {o["metadata"]["name"]: o["metadata"].get("finalizers") for o in self.api.list(plural, namespace)}
 
     def delete_namespace(self, name, timeout_seconds=CHANGE_SECONDS_MAX, empty_is_enough=False):
         """Deletes a namespace and waits until it, and the volumes of its claims, are gone.
@@ -729,9 +769,9 @@ class Bed:
 
     def wait_snapshots_gone(self, namespace, timeout_seconds=CHANGE_SECONDS_MAX):
         """Waits until the namespace has no volume snapshot; the error tells of each what became of it."""
-        self.wait_for(lambda: not self.api.list("volumesnapshots", namespace), timeout_seconds,
-                      lambda: "\n".join([f"no volume snapshots in namespace {namespace}",
-                                         *self._tell_snapshots(namespace)]))
+        self.wait_gone(lambda: not self.api.list("volumesnapshots", namespace), timeout_seconds,
+                       lambda: "\n".join([f"no volume snapshots in namespace {namespace}",
+                                          *self._tell_snapshots(namespace)]))
 
     def _tell_snapshots(self, namespace):
         """The volume snapshots of a namespace, their contents, and what was logged of them last."""
@@ -806,6 +846,7 @@ class Bed:
 
     def inventory(self):
         """What a backup can leave behind, as a dict of sorted lists: compare before and after."""
+        self.await_endings()
         found = {plural: sorted(f"{o['metadata'].get('namespace', '')}/{o['metadata']['name']}"
                                 for o in self.api.list(plural))
                  for plural in ("persistentvolumes", "volumesnapshots", "volumesnapshotcontents",
@@ -860,11 +901,47 @@ class Bed:
         ask()
         self.wait_for(is_gone, timeout_seconds, f"end of backup {name}")
 
+    def archived(self, backup, plural):
+        """The objects of a kind in the archive of a backup, each in the version that it was saved in; none without one."""
+        archive = self.s3_dir / objects.BUCKET / "backups" / backup / f"{backup}.tar.gz"
+        found = {}
+        if not archive.exists():
+            return []
+        with tarfile.open(archive) as tar:
+            for member in tar.getmembers():
+                parts = member.name.split("/")
+                if member.isfile() and parts[0] == "resources" and parts[1].split(".")[0] == plural:
+                    obj = json.loads(tar.extractfile(member).read())
+                    found[obj["metadata"]["uid"]] = obj
+        return list(found.values())
+
+    def remove_snapshots(self, handles, groups=()):
+        """Deletes snapshots and groups from the storage, and what stands for them in the cluster, without Velero.
+
+        Those alone that a backup's archive names: what a backup left beside stays, for whoever counts.
+        """
+        def standing():
+            return {plural: [o for o in self.api.list(plural) if handles_of(o) & wanted]
+                    for plural, wanted in (("volumegroupsnapshotcontents", set(groups)), ("volumesnapshotcontents", set(handles)))
+                    if wanted}
+        for plural, found in standing().items():
+            for obj in found:
+                self.api.delete(plural, obj["metadata"]["name"])
+        self.wait_gone(lambda: not any(standing().values()), CHANGE_SECONDS_MAX, lambda: f"no object of a snapshot: {standing()}")
+        for group in set(groups) & set(self.driver.groups()):
+            self.driver.remove_group(group)
+        for handle in set(handles) & set(self.driver.snapshots()):
+            self.driver.remove_snapshot(handle)
+
     def drop_backup(self, name):
-        """Makes a backup vanish without Velero's deletion: what it snapshotted stays."""
-        folder = self.s3_dir / objects.BUCKET / "backups" / name
-        if folder.exists():  # One that failed may have none.
-            shutil.rmtree(folder)
+        """Makes a backup and its restores vanish without Velero's deletion: what it snapshotted stays."""
+        for restore in self.api.list("restores", self.namespace):
+            if restore["spec"].get("backupName") == name:
+                self.api.delete("restores", restore["metadata"]["name"], self.namespace)
+        backup = self.api.get("backups", name, self.namespace)
+        location = backup["spec"].get("storageLocation") if backup else None
+        # Where Velero finds it later, it makes the object anew. One that failed may have no folder.
+        shutil.rmtree(self.buckets.get(location, self.s3_dir / objects.BUCKET) / "backups" / name, ignore_errors=True)
         self.api.delete("backups", name, self.namespace)
 
     def sync_backup(self, name, timeout_seconds=CHANGE_SECONDS_MAX):
@@ -876,6 +953,14 @@ class Bed:
             self.restart("velero")
         return self.wait_for(lambda: self.api.get("backups", name, self.namespace),
                              timeout_seconds, f"backup {name} found in the bucket")
+
+
+def handles_of(content):
+    """The handles of the driver that a content of a snapshot, or of a group, stands for."""
+    status, source = content.get("status") or {}, content["spec"].get("source") or {}
+    handles = source.get("groupSnapshotHandles") or {}
+    return {status.get("snapshotHandle"), source.get("snapshotHandle"), status.get("volumeGroupSnapshotHandle"),
+            handles.get("volumeGroupSnapshotHandle")} - {None}
 
 
 def _session(pid):

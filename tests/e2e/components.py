@@ -63,6 +63,8 @@ def program_path():
 
 
 CLIENT_RATE = ["--kube-api-qps=200", "--kube-api-burst=400"]
+# The defaults wait a second after the first failure, and up to five minutes after many.
+SNAPSHOT_RETRIES = ["--retry-interval-start=200ms", "--retry-interval-max=2s"]
 
 
 def etcd_command(bed):
@@ -127,19 +129,20 @@ def controller_command(bed):
     return [bed.program("csi", "snapshot-controller"),
             f"--kubeconfig={bed.pki}/snapshot-controller.conf", "--leader-election=false",
             "--resync-period=10s",  # A volume snapshot deleted while it is made may wait for it with its finalizers.
-            *group_flags(bed), *CLIENT_RATE, "-v=4"]
+            *SNAPSHOT_RETRIES, *group_flags(bed), *CLIENT_RATE, "-v=4"]
 
 
 def snapshotter_command(bed):
     return [bed.program("csi", "csi-snapshotter"), f"--kubeconfig={bed.pki}/csi-snapshotter.conf",
             f"--csi-address={bed.driver.socket}", "--leader-election=false",
-            "--resync-period=10s", "--extra-create-metadata", *group_flags(bed), *CLIENT_RATE, "-v=4"]
+            "--resync-period=10s", *SNAPSHOT_RETRIES, "--extra-create-metadata", *group_flags(bed), *CLIENT_RATE, "-v=4"]
 
 
 def provisioner_command(bed):
     return [bed.program("csi", "csi-provisioner"), f"--kubeconfig={bed.pki}/csi-provisioner.conf",
             f"--csi-address={bed.driver.socket}", "--leader-election=false",
-            "--extra-create-metadata", "--retry-interval-max=5s", "--default-fstype=ext4",
+            # What fails because something else is not there yet is tried again soon: the default waits a second first.
+            "--extra-create-metadata", "--retry-interval-start=200ms", "--retry-interval-max=2s", "--default-fstype=ext4",
             "--snapshot-orphan-sweep-interval=2s",  # A claim deleted while it waits leaves a finalizer.
             *CLIENT_RATE, "-v=4"]
 
@@ -182,7 +185,8 @@ def velero_command(bed):
             f"--namespace={bed.namespace}", f"--plugin-dir={bed.plugin_dir}",
             "--metrics-address=127.0.0.1:8085", "--profiler-address=", "--log-level=debug",
             "--backup-sync-period=5s", "--store-validation-frequency=5s",
-            "--item-operation-sync-frequency=2s", "--garbage-collection-frequency=10s",
+            "--item-operation-sync-frequency=200ms",  # Each backup and restore waits for the next look; the default is 10 s.
+            "--garbage-collection-frequency=10s",
             "--resource-timeout=1m", "--terminating-resource-timeout=1m", *bed.server_args]
 
 

@@ -8,6 +8,7 @@ import secrets
 import pytest
 
 import bed as bed_module
+import chance
 import components
 import csi_drivers
 import data
@@ -15,10 +16,21 @@ import metadata
 import mover
 import moving
 import policy
+import processes
+import promises
 import rights
 
 PLUGIN = "plugin"  # Its account, among those whose requests are kept.
 DESELECTED = pytest.StashKey()  # Files of tests that move volumes and that the caller left out.
+POOL = pytest.StashKey()
+CURRENT = pytest.StashKey()  # The test that runs.
+ORDER = pytest.StashKey()
+SETTINGS = pytest.StashKey()  # What a test says of its bed.
+BEDS_UP = pytest.StashKey()  # How many beds the run has started.
+OLD_VELERO = "1.13.1"
+LEFT_SECONDS_MAX = 60
+# Tests of these fixtures, and which bed that is.
+OF_FIXTURE = {"stock_bed": {"plugin": False}, "node_bed": {"plugin": False, "node": True}, "old_bed": {"velero": OLD_VELERO}}
 
 
 def pytest_addoption(parser):
@@ -30,8 +42,12 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "own_driver(reason): cannot run against a driver that is given by path")
     config.addinivalue_line("markers", "upstream_driver: shows what upstream's host-path driver does, and runs with it alone")
-    config.addinivalue_line("markers", "sweep: CI sees a sample of its points, ./dev sweep all of them")
-    config.addinivalue_line("markers", "long: too long for CI, part of every sweep")
+    config.addinivalue_line("markers", "journey: one of the few on the real stack that every run of ./dev test has")
+    config.addinivalue_line("markers", "bed: judges the test bed or upstream's programs, nothing of ours; runs when they change")
+    config.addinivalue_line("markers", "cluster(second, **settings): its bed, as BedPool.get takes it; `second`: with another one "
+                            "on the same storage")
+    config.addinivalue_line("markers", "sweep: a run sees a sample of its points, another one each day; ./dev sweep all of them")
+    config.addinivalue_line("markers", "long: too long even for `./dev test --all`, part of every sweep")
     config.addinivalue_line("markers", "group: of volume groups, as ./dev e2e group runs them")
     config.addinivalue_line("markers", "moves: its bed has a node, the metadata sidecar and the data mover")
     if config.getoption("--csi-driver"):
@@ -51,64 +67,176 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if elsewhere & {marker.name for marker in item.iter_markers()}]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
-    # The judgement of what was asked for comes when everything else has run.
-    items.sort(key=lambda item: item.path.name == "test_privileges.py")
+    sort_by_bed(items)
     for item in items if upstream else []:
         marker = item.get_closest_marker("own_driver")
         if marker:
             item.add_marker(pytest.mark.skip(reason=f"{csi_drivers.UPSTREAM_PROGRAM}: {marker.args[0]}"))
 
 
+def key_of(*, velero="1.18.1", namespace="velero", plugin=True, node=False, **groups):
+    """Tests with the same key share a bed, whose driver takes groups wherever a test does not say otherwise."""
+    del plugin  # A restart of Velero, not another bed.
+    if velero != OLD_VELERO and not groups:
+        groups = {"groups": True}
+    return (velero, namespace, node, *sorted(groups.items()))
+
+
+def settings_of(item):
+    """What a test says of its bed, by fixture and marker."""
+    found = {"node": True} if item.get_closest_marker("moves") else {}
+    for fixture, settings in OF_FIXTURE.items():
+        if fixture in getattr(item, "fixturenames", ()):
+            found |= settings
+    for marker in reversed(list(item.iter_markers("cluster"))):  # The closest has the last word.
+        found |= marker.kwargs
+    return found
+
+
+def sort_by_bed(items):
+    """Each bed is started once, and Velero restarted seldom: with plugin first, without it later; with a second cluster last.
+
+    The judgement of what was asked for comes when everything else has run, in the bed that most others have.
+    """
+    first_seen, everyday = {}, key_of()
+    for item in items:
+        settings = item.stash[SETTINGS] = settings_of(item)
+        second = settings.pop("second", False)
+        judges = item.path.name == "test_privileges.py"
+        key = key_of(**settings)
+        item.stash[ORDER] = (judges, key == everyday, first_seen.setdefault(key, len(first_seen)), second,
+                             not settings.get("plugin", True))
+    items.sort(key=lambda item: item.stash[ORDER])
+
+
+def pytest_runtest_setup(item):
+    item.session.stash[CURRENT] = item
+
+
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item):
-    """Keeps the logs of all beds when a test fails, and says where."""
+def pytest_runtest_makereport(item, call):
+    """Keeps the logs of all beds when a test fails, and says where; and whether it may be tried again."""
     outcome = yield
     report = outcome.get_result()
-    if report.failed and "beds" in getattr(item, "funcargs", {}):
-        for running in item.funcargs["beds"].running():
+    if not report.failed:
+        return
+    pool = item.session.stash.get(POOL, None)
+    if pool:
+        pool.has_failed = True
+        for running in pool.running():
             report.sections.append((f"logs of bed {running.name}", str(running.save_logs())))
+    if item.get_closest_marker("sweep"):
+        report.sections.append(("what was drawn, once more", chance.replay(item.nodeid)))
+    # A second try would find other data and a clean bed, and pass: the runner must not make it.
+    final = "lost data" if call.excinfo.errisinstance(data.LostData) else "a failed clean-up" if (
+        report.when == "teardown" or call.excinfo.errisinstance(processes.LeftBehind)) else None
+    if final:
+        for properties in (item.user_properties, report.user_properties):
+            properties.append(("never_retry", final))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    terminalreporter.write_line(f"beds started: {config.stash.get(BEDS_UP, 0)}; drawn with CSI_DELTA_SWEEP="
+                                f"{'all' if chance.EVERYTHING else chance.SEED}")
+    for promise in sorted(promises.not_asserted):
+        terminalreporter.write_line(f"not asserted beside other work (CSI_DELTA_QUIET=1 does): {promise}")
 
 
 class BedPool:
     """The beds of a run. Starting one takes seconds, so tests share them and tidy up instead."""
 
-    def __init__(self):
+    def __init__(self, session):
+        self._session = session
         self._beds = {}
+        self._seconds = {}  # Second clusters, by the bed whose storage they are on.
+        self._at_start = {}
         self._requests = collections.defaultdict(list)  # In beds that are down, by account.
+        self._left = []
+        self.has_failed = False  # A test in one of the beds that are up: it may have left anything.
 
-    def get(self, *, velero="1.18.1", namespace="velero", plugin=True, node=False, **groups):
-        """A running bed with Velero's default flags, with or without our plugin, a node, and what `groups` says.
+    def get(self, **asked):
+        """A running bed with Velero's default flags, with or without our plugin, a node, and what the rest says.
 
-        `groups` are the settings whose names begin so.
+        `asked` are settings of bed.Settings: velero, namespace, plugin, node, and those of groups. A test says with a marker
+        what it will ask for, so that tests of one bed run one after the other.
         """
-        key = (velero, namespace, node, *sorted(groups.items()))
+        key, plugin = key_of(**asked), asked.get("plugin", True)
+        item = self._session.stash[CURRENT]
+        said = key_of(**item.stash[SETTINGS])
+        if said != key:
+            raise bed_module.BedError(f"{item.nodeid} asks for a bed {key} and its marker `cluster` says {said}")
         if key not in self._beds:
             self._make_room()
-            settings = bed_module.Settings(velero=velero, namespace=namespace, plugin=plugin,
-                                           node=node, **groups)
-            self._beds[key] = bed_module.Bed.up(settings)
+            settings = bed_module.Settings(**{**asked, "plugin": plugin, **dict(key[3:])})
+            self._beds[key] = self._up(settings)
+            self._at_start[key] = self._beds[key].inventory()
         bed = self._beds[key]
-        proxy = (components.GROUP_PROXY,) if bed.settings.group_version else ()
-        for name in (*proxy, *components.ORDER):  # A test that failed may have left something off.
-            if not bed.alive(name):
-                bed.stop(name)
-                bed.start(name)
-        for name in components.ON_DEMAND:
-            if name in bed.dead():
-                bed.stop(name)
+        self._revive(bed)
         bed.driver.clear_faults()
         bed.configure_driver()
         bed.configure_velero()
         bed.set_plugin(plugin)
         return bed
 
-    def _make_room(self):
+    def second(self, bed):
+        """A second cluster on the storage of a bed, whose Velero sees v1beta1 of the kinds of groups alone; shared, too."""
+        if bed not in self._seconds:
+            settings = bed_module.Settings(
+                velero=bed.settings.velero, namespace="velero-two", plugin=True, groups=bed.settings.groups,
+                group_version="v1beta1" if bed.settings.groups else "")
+            self._seconds[bed] = self._up(settings, storage_of=bed)
+        self._revive(self._seconds[bed])
+        return self._seconds[bed]
+
+    def _up(self, settings, **kwargs):
+        config = self._session.config
+        config.stash[BEDS_UP] = config.stash.get(BEDS_UP, 0) + 1
+        return bed_module.Bed.up(settings, **kwargs)
+
+    @staticmethod
+    def _revive(bed):
+        """Starts what a test that failed may have left off, and what ended with the driver of the other cluster."""
+        proxy = (components.GROUP_PROXY,) if bed.settings.group_version else ()
+        for name in (*proxy, *components.ORDER):
+            if not bed.alive(name) and (name != "csi-driver" or bed.owns_storage):
+                bed.stop(name)
+                bed.start(name)
+        for name in components.ON_DEMAND:
+            if name in bed.dead():
+                bed.stop(name)
+
+    def _make_room(self, count=True):
         """One bed at a time: two cores run two of them slower than one after the other."""
+        count = count and not self.has_failed  # A test that failed may have left anything.
+        while self._seconds:
+            _, second = self._seconds.popitem()
+            if count:
+                self._judge(second, second.await_endings)  # By its own provisioner.
+            second.down()
         for key in list(self._beds):
             bed = self._beds.pop(key)
+            before = self._at_start.pop(key)
+            if count:
+                self._judge(bed, lambda bed=bed, before=before: self._await_nothing_left(bed, before))
             for account, requests in self._requests_in(bed).items():
                 self._requests[account] += requests
             bed.down()
+        self.has_failed = False
+
+    def _judge(self, bed, clean_up):
+        """What a clean-up has to say is kept for the end of the run: the next test has nothing to do with it."""
+        try:
+            clean_up()
+        except (bed_module.BedError, OSError) as error:
+            bed_module.build.say(f"bed: {error}; logs kept in {bed.save_logs()}")
+            self._left.append(str(error))
+
+    @staticmethod
+    def _await_nothing_left(bed, before):
+        """Each test tidied up without waiting for the end of all of it."""
+        def left():
+            return {kind: more for kind, things in bed.inventory().items() if (more := sorted(set(things) - set(before[kind])))}
+        bed.wait_gone(lambda: not left(), LEFT_SECONDS_MAX, lambda: f"nothing left behind in bed {bed.name}: {left()}")
 
     @staticmethod
     def _requests_in(bed):
@@ -129,13 +257,16 @@ class BedPool:
     def running(self):
         return list(self._beds.values())
 
-    def down(self):
-        self._make_room()
+    def down(self, count=True):
+        """Ends all; fails when something was left in any of them. Without `count` what is left now is meant to be."""
+        self._make_room(count)
+        if self._left:
+            raise processes.LeftBehind("\n".join(self._left))
 
 
 @pytest.fixture(scope="session")
-def beds():
-    pool = BedPool()
+def beds(request):
+    pool = request.session.stash[POOL] = BedPool(request.session)
     yield pool
     pool.down()
 
@@ -152,7 +283,7 @@ def left_out(request):
 def bed(beds, request):
     """Velero 1.18.1 with our plugin; in tests marked `moves`, with a node and the data mover on it."""
     moves = request.node.get_closest_marker("moves") is not None
-    bed = beds.get(node=moves)
+    bed = beds.get(**request.node.stash[SETTINGS])
     if moves:
         metadata.serve(bed)
         mover.serve(bed)
@@ -175,7 +306,13 @@ def node_bed(beds):
 @pytest.fixture
 def old_bed(beds):
     """Velero 1.13.1 with our plugin."""
-    return beds.get(velero="1.13.1")
+    return beds.get(velero=OLD_VELERO)
+
+
+@pytest.fixture
+def second(beds, bed):
+    """A second cluster on the storage of `bed`; see BedPool.second."""
+    return beds.second(bed)
 
 
 class Workspace:
@@ -228,10 +365,22 @@ class Workspace:
         return name
 
     def clear(self):
-        """Deletes everything; waits until it is gone. Called at the end of the test, or by it."""
+        """Deletes everything, by the shortest way. Called at the end of the test, or by it.
+
+        Velero's own way takes two seconds for each content of a snapshot, and Pods for the data of a moved volume: a test
+        for which that is the promise calls `Bed.delete_backup`. Here go the backup, what its archive names in the storage,
+        and the repositories of the namespaces. What a backup left beside that is counted when the bed ends, or by the test.
+        """
+        snapshotted = []
+        for bed, name in self._backups:
+            contents = bed.archived(name, "volumesnapshotcontents"), bed.archived(name, "volumegroupsnapshotcontents")
+            snapshotted.append((bed, *({h for c in found for h in bed_module.handles_of(c)} for found in contents)))
         while self._backups:
             bed, name = self._backups.pop()
-            if bed.api.get("backups", name, bed.namespace):
+            backup = bed.api.get("backups", name, bed.namespace)
+            if backup and backup.get("status", {}).get("phase") in bed_module.ENDED and bed.driver.can_inject_faults:
+                bed.drop_backup(name)
+            elif backup:
                 bed.delete_backup(name)
         while self._policies:
             bed, name, _ = self._policies.pop()
@@ -239,7 +388,11 @@ class Workspace:
         while self._namespaces:
             bed, name = self._namespaces.pop()
             if bed.api.get("namespaces", name):
-                bed.delete_namespace(name, empty_is_enough=True)
+                bed.begin_to_delete_namespace(name)
+            moving.forget_moved(bed, name)
+        for bed, handles, group_handles in snapshotted:
+            if bed.driver.can_inject_faults:
+                bed.remove_snapshots(handles, group_handles)
 
 
 @pytest.fixture
@@ -259,8 +412,8 @@ def moving_app(bed, workspace):
     yield name
     bed.driver.clear_faults()
     moving.await_nothing_left(bed, moving.UPLOADS)
-    bed.wait_for(lambda: moving.snapshots_but_bases(bed) <= before, moving.GONE_SECONDS_MAX,
-                 lambda: f"no snapshots but bases: {moving.snapshots_but_bases(bed) - before}")
+    bed.wait_gone(lambda: moving.snapshots_but_bases(bed) <= before, moving.GONE_SECONDS_MAX,
+                  lambda: f"no snapshots but bases: {moving.snapshots_but_bases(bed) - before}")
 
 
 @pytest.fixture(scope="module")

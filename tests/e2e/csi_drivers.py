@@ -66,6 +66,10 @@ class Driver:
         """Deletes a snapshot behind everybody's back, as a storage administrator would."""
         raise NotImplementedError
 
+    def remove_group(self, handle):
+        """Deletes a group with all its members, in the same way."""
+        raise NotImplementedError
+
     def control(self, request):
         raise NotImplementedError(f"{self.program.name} has no control socket")
 
@@ -155,6 +159,9 @@ class TestDriver(Driver):
 
     def remove_snapshot(self, handle):
         self.control({"op": "delete_snapshot", "id": handle})
+
+    def remove_group(self, handle):
+        self.control({"op": "delete_group", "id": handle})
 
     def await_calls(self, method, timeout_seconds=90, **at_least):
         """Waits until calls of a method were `started`, `held`, `finished` or `failed` so often."""

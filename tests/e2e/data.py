@@ -8,6 +8,21 @@ import subprocess
 CHUNK_BYTES = 4 << 20
 
 
+class LostData(AssertionError):
+    """A volume does not hold the bytes that it has to. A test that fails so is never run again."""
+
+
+def same(found, written, where="what came back"):
+    """Fails unless what was found is what was written: bytes, or their SHA-256."""
+    if found != written:
+        raise LostData(f"{where} is {found!r:.1000}, not {written!r:.1000}, which was written")
+
+
+def expect(path, written, length_bytes=None):
+    """Fails unless the first bytes of a file, by default all, have this SHA-256."""
+    same(checksum(path, length_bytes), written, path)
+
+
 def fill(path, seed, length_bytes, offset_bytes=0):
     """Writes the bytes that `seed` stands for into a file, durably; returns their SHA-256."""
     source = random.Random(seed)

@@ -33,6 +33,7 @@ PORTS = components.DIFFSNAP_PORTS
 NAMESPACE = components.DIFFSNAP_NAMESPACE
 ACCOUNT = "csi-delta-diffsnap"
 MOVER, REQUESTER, STRANGER = "diffsnap-mover", "diffsnap-requester", "diffsnap-stranger"
+STATE_SECONDS_MAX = 120  # On a machine that is busy with other things.
 LAST_STATES = ("Success", "Failure")
 PLURALS = {"ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "Role": "roles",
            "ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings", "Service": "services",
@@ -125,13 +126,13 @@ def make(name, space, **spec):
             "metadata": {"name": name, "namespace": space}, "spec": spec}
 
 
-def ask(bed, name, space, timeout_seconds=30, **spec):
+def ask(bed, name, space, timeout_seconds=STATE_SECONDS_MAX, **spec):
     """Makes a DifferentialSnapshot and waits for its last state; returns it."""
     bed.api.create("differentialsnapshots", make(name, space, **spec))
     return wait_state(bed, name, space, LAST_STATES, timeout_seconds)
 
 
-def wait_state(bed, name, space, states, timeout_seconds=30):
+def wait_state(bed, name, space, states, timeout_seconds=STATE_SECONDS_MAX):
     """Waits until a DifferentialSnapshot is in one of these states; returns it."""
     def arrived():
         found = bed.api.get("differentialsnapshots", name, space)

@@ -1,7 +1,6 @@
 """VolumeGroupSnapshots as a person makes and deletes them, claims of one group, and what is there of both."""
 
 import json
-import tarfile
 
 import bed as bed_module
 import objects
@@ -23,6 +22,8 @@ class Database:
     def __init__(self, bed, workspace, size_bytes=8 * MIB):
         self.bed = bed
         self.workspace = workspace
+        bed.await_endings()
+        await_driver_empty(bed)  # All that is counted from here on is this group's.
         self.app = workspace.namespace(bed)
         bed.create_claims(CLAIMS, self.app, size_bytes, labels={LABEL: "db"})
         bed.create_claim("alone", self.app, MIB)
@@ -69,7 +70,7 @@ def await_objects_gone(bed, namespace):
     """The controllers remove what the backup let go of, and no claim has the label of the making of a group."""
     def left():
         return [o["metadata"]["name"] for plural in SNAPSHOT_KINDS for o in bed.api.list(plural)]
-    bed.wait_for(lambda: not left(), MEMBERS_SECONDS_MAX, lambda: f"no objects of snapshots: {left()}")
+    bed.wait_gone(lambda: not left(), MEMBERS_SECONDS_MAX, lambda: f"no objects of snapshots: {left()}")
     for claim in bed.api.list("persistentvolumeclaims", namespace):
         assert MARK not in claim["metadata"].get("labels", {})
 
@@ -77,30 +78,17 @@ def await_objects_gone(bed, namespace):
 def await_driver_has(bed, group_count, snapshot_count):
     def there():
         return len(bed.driver.groups()), len(bed.driver.snapshots())
-    bed.wait_for(lambda: there() == (group_count, snapshot_count), MEMBERS_SECONDS_MAX,
-                 lambda: f"{group_count} groups and {snapshot_count} snapshots, not {there()}")
+    bed.wait_gone(lambda: there() == (group_count, snapshot_count), MEMBERS_SECONDS_MAX,
+                  lambda: f"{group_count} groups and {snapshot_count} snapshots, not {there()}")
 
 
 def await_driver_empty(bed):
     await_driver_has(bed, 0, 0)
 
 
-def archived(bed, backup, plural):
-    """The objects of a kind in the archive of a backup, each in the version that it was saved in."""
-    archive = bed.s3_dir / objects.BUCKET / "backups" / backup / f"{backup}.tar.gz"
-    found = {}
-    with tarfile.open(archive) as tar:
-        for member in tar.getmembers():
-            parts = member.name.split("/")
-            if member.isfile() and parts[0] == "resources" and parts[1].split(".")[0] == plural:
-                obj = json.loads(tar.extractfile(member).read())
-                found[obj["metadata"]["uid"]] = obj
-    return list(found.values())
-
-
 def archived_members(bed, backup):
     """Claims and snapshot handles of the one group that a backup has, as its archive says."""
-    content, = archived(bed, backup, "volumegroupsnapshotcontents")
+    content, = bed.archived(backup, "volumegroupsnapshotcontents")
     told = json.loads(content["metadata"]["annotations"][MEMBERS])
     return {member["claim"]: member["snapshotHandle"] for member in told}
 

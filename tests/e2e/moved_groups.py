@@ -1,5 +1,6 @@
 """Claims of one volume group that the data mover moves, and what there is of their groups."""
 
+import data
 import metadata
 import mover
 import moving
@@ -29,6 +30,9 @@ class Database:
         self.workspace = workspace
         self.app = app
         if not app:
+            bed.await_endings()
+            bed.wait_gone(lambda: not bed.driver.snapshots(), GONE_SECONDS_MAX,  # All that is counted is this group's.
+                          lambda: f"no snapshot of another test: {bed.driver.snapshots()}")
             self.app = workspace.namespace(bed, labels=mover.RESTRICTED)
             bed.create_claims(CLAIMS, self.app, 8 * MIB, labels={LABEL: "db"})
         self.flags = ("--include-namespaces", self.app, "--resource-policies-configmap",
@@ -108,7 +112,8 @@ def check_one_instant(bed, namespace):
     for claim in CLAIMS:
         bed.wait_bound(claim, namespace)
     paths = [bed.volume_path(claim, namespace) for claim in CLAIMS]
-    assert stamps.spread(paths) <= 1, [stamps.read(path) for path in paths]
+    if stamps.spread(paths) > 1:
+        raise data.LostData(f"not of one instant: {[stamps.read(path) for path in paths]}")
 
 
 def reasons(uploads):

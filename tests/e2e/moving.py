@@ -3,11 +3,13 @@
 import contextlib
 import datetime
 import json
-import os
 import pathlib
+import shutil
 import time
 
+import bed as bed_module
 import cgroups
+import chance
 import components
 import data
 import images
@@ -15,6 +17,7 @@ import mover
 import objects
 import processes
 from bed import ENDED
+from promises import within
 
 MIB, GIB = 1 << 20, 1 << 30
 CHUNK_BYTES = 512 << 10
@@ -24,7 +27,7 @@ MOVE = ("--snapshot-move-data", "--data-mover", mover.NAME)
 CANCELING_SECONDS_MAX, CANCELED_SECONDS_MAX, CANCELED_GONE_SECONDS_MAX = 2, 10, 30  # What is promised.
 # What is not promised may take its time on a machine that is busy.
 PHASE_SECONDS_MAX, GONE_SECONDS_MAX, MOVED_SECONDS_MAX = 120, 90, 300
-SWEEPS = os.environ.get("CSI_DELTA_SWEEP") == "all"  # Not the sample, but everything.
+SWEEPS = chance.EVERYTHING
 AWAY_SECONDS = 60 if SWEEPS else 0  # How long somebody is away who is away for long.
 HELD = {"method": "GetMetadataAllocated", "hold": True}  # A worker that runs and gets no answer.
 HELD_WITH_BASE = {"method": "GetMetadataDelta", "hold": True}  # The same of a volume that was moved before.
@@ -113,10 +116,11 @@ def cancel(bed, name, plural="datauploads"):
 
 
 def check_canceled(bed, name, plural="datauploads"):
-    """What was asked to stop a moment ago stops in time."""
+    """What was asked to stop a moment ago stops; in time, where time is looked at."""
     def status():
         return bed.api.get(plural, name, bed.namespace)["status"]
-    for phases, seconds in ((("Canceling", "Canceled"), CANCELING_SECONDS_MAX), (("Canceled",), CANCELED_SECONDS_MAX)):
+    for phases, seconds in ((("Canceling", "Canceled"), within(CANCELING_SECONDS_MAX, "a move that is called off is Canceling")),
+                            (("Canceled",), within(CANCELED_SECONDS_MAX, "a move that is called off is Canceled"))):
         bed.wait_for(lambda phases=phases: status().get("phase") in phases, seconds,
                      lambda phases=phases: f"{phases}: {status()}\n{mover.tell(bed)}")
     assert status()["completionTimestamp"] and status()["message"]
@@ -306,7 +310,7 @@ def await_counted(bed, before):
     """Waits until there is no more than before; what others left may have gone meanwhile."""
     def more():
         return {kind: (before[kind], count) for kind, count in counted(bed).items() if count > before[kind]}
-    bed.wait_for(lambda: not more(), GONE_SECONDS_MAX, lambda: f"no more than before: {more()}")
+    bed.wait_gone(lambda: not more(), GONE_SECONDS_MAX, lambda: f"no more than before: {more()}")
 
 
 def undone(bed):
@@ -322,7 +326,19 @@ def left(bed, kinds=TRANSFERS):
 
 def await_nothing_left(bed, kinds=TRANSFERS, seconds=GONE_SECONDS_MAX):
     """Waits until nothing is there of single moves: their end asks for that, kubelet and API server take their time."""
-    bed.wait_for(lambda: not left(bed, kinds), seconds, lambda: f"nothing left: {left(bed, kinds)}")
+    bed.wait_gone(lambda: not left(bed, kinds), seconds, lambda: f"nothing left: {left(bed, kinds)}")
+
+
+def forget_moved(bed, namespace):
+    """Deletes what the claims of a namespace that is gone, or goes, brought into the bucket, and their bases."""
+    for repository in mover.repositories(bed):
+        if repository.parent.name == namespace:
+            shutil.rmtree(repository.parent, ignore_errors=True)
+    if bed.node:
+        bases = mover.bases(bed, namespace)
+        for base in bases:
+            bed.api.delete("volumesnapshotcontents", base["metadata"]["name"])
+        bed.remove_snapshots({h for base in bases for h in bed_module.handles_of(base)})
 
 
 def forget_deletions(bed):

@@ -182,7 +182,7 @@ class Place:
         self.bed, self.name = bed, name
         self.server = Server(bed, bed.state / name, ("firstaccess", "firstsecret"), tls)
         self.gate = None if tls else Gate(bed, self.server.port)
-        self.folder = self.server.folder
+        self.folder = bed.buckets[name] = self.server.folder
         bed.api.create("secrets", secret(bed, name, ("firstaccess", "firstsecret")))
         storage = {"bucket": BUCKET}
         if tls:
@@ -211,6 +211,7 @@ class Place:
         return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file())
 
     def remove(self):
+        del self.bed.buckets[self.name]
         self.bed.api.delete("backupstoragelocations", self.name, self.bed.namespace)
         self.bed.api.delete("secrets", self.name, self.bed.namespace)
         if self.gate:

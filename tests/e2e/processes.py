@@ -37,6 +37,10 @@ class BedError(Exception):
     """The bed could not do what it was told; the message says what and where to look."""
 
 
+class LeftBehind(BedError):
+    """Something that had to go is there. A test that fails so is never run again: it would find a clean bed, and pass."""
+
+
 def start_ticks(pid):
     """The start time of a process in clock ticks since boot, or None when there is no such process.
 
@@ -71,8 +75,8 @@ class ProcessId:
                 os.kill(self.pid, number)
 
 
-def wait_until(condition, timeout_seconds, what):
-    """Returns the first truthy value of `condition`; BedError after the deadline."""
+def wait_until(condition, timeout_seconds, what, failure=BedError):
+    """Returns the first truthy value of `condition`; a `failure` that names `what` after the deadline."""
     start = time.monotonic()
     while True:
         value = condition()
@@ -81,7 +85,7 @@ def wait_until(condition, timeout_seconds, what):
         waited = time.monotonic() - start
         if waited > timeout_seconds:
             text = what() if callable(what) else what
-            raise BedError(f"not within {timeout_seconds:g} s: {text}")
+            raise failure(f"not within {timeout_seconds:g} s: {text}")
         time.sleep(min(POLL_SECONDS + waited / 20, POLL_SECONDS_MAX))
 
 

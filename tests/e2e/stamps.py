@@ -12,13 +12,14 @@ import argparse
 import contextlib
 import mmap
 import os
+import select
 import signal
 import subprocess
 import sys
 
 BLOCK_BYTES = 4096
 NUMBER_BYTES = 8
-END_SECONDS_MAX = 60
+BEGIN_SECONDS_MAX = END_SECONDS_MAX = 60
 
 
 def write(paths, offset_bytes, ended, report):
@@ -73,8 +74,11 @@ class Writer:
         self._process = subprocess.Popen(
             bed.inside([sys.executable, os.path.abspath(__file__), "--offset", offset_bytes, *paths]),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        if not select.select([self._process.stdout], [], [], BEGIN_SECONDS_MAX)[0]:
+            self._process.kill()
+            raise OSError(f"no stamp in every one of {paths} within {BEGIN_SECONDS_MAX} s: a file system is frozen?")
         if self._process.stdout.readline() != "writing\n":
-            raise OSError(f"the writer of stamps ended with {self._process.wait()}")
+            raise OSError(f"the writer of stamps ended with {self._process.wait(END_SECONDS_MAX)}")
 
     def end(self):
         """Ends it; returns the last number that all have."""

@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 
+import pytest
+
 import metadata
 import objects
 
@@ -40,7 +42,7 @@ def test_the_client_of_snapshot_metadata_keeps_its_contract_over_the_real_sideca
     description = tmp_path / "bed.json"
     description.write_text(json.dumps({
         "admin": str(bed.pki / "admin.conf"), "client": str(metadata.kubeconfig(bed, metadata.CLIENT)),
-        "volumes": str(bed.driver.state_dir / "volumes"), "storage_class": objects.CLASS_IMMEDIATE,
+        "volumes": str(bed.driver.volume_path("any").parent), "storage_class": objects.CLASS_IMMEDIATE,
         "snapshot_class": objects.SNAPSHOT_CLASS}))
     ran = run_suite(bed, "changed_block_source_contract_test", tmp_path,
                     {"CSI_DELTA_TEST_METADATA_BED": description})
@@ -48,6 +50,7 @@ def test_the_client_of_snapshot_metadata_keeps_its_contract_over_the_real_sideca
     bed.wait_for(lambda: not left_behind(bed), 60, lambda: f"the end of {left_behind(bed)}")
 
 
+@pytest.mark.journey
 def test_the_client_of_the_api_server_keeps_its_contract_over_a_real_one(beds, tmp_path):
     bed = beds.get()
     assert run_suite(bed, "api_client_contract_test", tmp_path,

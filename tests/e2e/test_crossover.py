@@ -3,6 +3,8 @@
 import gzip
 import json
 
+import pytest
+
 import data
 import objects
 import policy
@@ -23,6 +25,7 @@ def _operations(bed, backup):
         return json.load(file)
 
 
+@pytest.mark.journey
 def test_no_policy_one_snapshot_per_volume(bed, workspace):
     app, written = _app_with_claim(bed, workspace, 1)
     before = set(bed.driver.snapshots())
@@ -33,10 +36,11 @@ def test_no_policy_one_snapshot_per_volume(bed, workspace):
     actions = [operation["spec"]["backupItemAction"] for operation in _operations(bed, name)]
     assert actions == ["velero.io/csi-volumesnapshot-backupper"]
 
-    bed.delete_namespace(app)
-    bed.restore(workspace.name("restore"), "--from-backup", name)
-    bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    copy = workspace.name("copy")
+    workspace.expect_namespace(bed, copy)
+    bed.restore(workspace.name("restore"), "--from-backup", name, "--namespace-mappings", f"{app}:{copy}")
+    bed.wait_bound("data", copy)
+    data.expect(bed.volume_path("data", copy), written)
 
 
 def test_made_with_restored_without(beds, workspace):
@@ -49,7 +53,7 @@ def test_made_with_restored_without(beds, workspace):
     assert beds.get(plugin=False) is bed
     bed.restore(workspace.name("restore"), "--from-backup", name)
     bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    data.expect(bed.volume_path("data", app), written)
 
 
 def test_made_without_restored_with(beds, workspace):
@@ -60,4 +64,4 @@ def test_made_without_restored_with(beds, workspace):
     assert beds.get() is bed
     bed.restore(workspace.name("restore"), "--from-backup", name)
     bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    data.expect(bed.volume_path("data", app), written)

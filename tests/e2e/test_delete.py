@@ -30,12 +30,13 @@ def _save(bed, workspace, *flags):
 def _await_nothing_left(bed, backup, handle):
     bed.wait_for(lambda: bed.api.get("backups", backup, bed.namespace) is None, 60,
                  f"end of backup {backup}")
-    bed.wait_for(lambda: handle not in bed.driver.snapshots(), 60, f"end of snapshot {handle}")
-    bed.wait_for(lambda: not bed.contents_of(handle), 60,
-                 lambda: f"no content of {handle}, but: {bed.contents_of(handle)}")
+    bed.wait_gone(lambda: handle not in bed.driver.snapshots(), 60, f"end of snapshot {handle}")
+    bed.wait_gone(lambda: not bed.contents_of(handle), 60,
+                  lambda: f"no content of {handle}, but: {bed.contents_of(handle)}")
     assert not (bed.s3_dir / objects.BUCKET / "backups" / backup).exists()
 
 
+@pytest.mark.journey
 def test_backup_delete(bed, workspace, saved):
     app, backup, handle = saved
     copy = workspace.name("copy")

@@ -21,6 +21,7 @@ def probe(bed):
     return finding
 
 
+@pytest.mark.journey
 def test_a_probe_tells_whether_workers_may_open_devices(bed, workspace):
     app = workspace.namespace(bed)
     bed.create_claim("data", app, MIB)

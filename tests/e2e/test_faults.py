@@ -27,8 +27,8 @@ def app(bed, workspace):
     workspace.backup(bed, *_flags(bed, workspace, name), stem="after")
     bed.wait_snapshots_gone(name)
     workspace.clear()
-    bed.wait_for(lambda: bed.inventory() == before, 90,
-                 lambda: f"nothing left behind: {before} == {bed.inventory()}")
+    bed.wait_gone(lambda: bed.inventory() == before, 90,
+                  lambda: f"nothing left behind: {before} == {bed.inventory()}")
 
 
 def _flags(bed, workspace, app):
@@ -63,7 +63,8 @@ def test_never_ready(bed, workspace, app):
         backup = workspace.backup(bed, *_flags(bed, workspace, app), "--item-operation-timeout",
                                   "10s", expect="PartiallyFailed")
     shown = bed.velero("backup", "describe", backup["metadata"]["name"], "--details").stdout
-    assert "timed out" in shown
+    assert "timed out" in shown, shown  # Velero's word,
+    assert re.search(r"cut( at \S+)?, not ready yet", shown), shown  # and what our plugin knows of it.
 
 
 def test_api_server_restarted(bed, workspace, app):
@@ -73,6 +74,7 @@ def test_api_server_restarted(bed, workspace, app):
     assert backup["status"]["phase"] == "Completed", bed.error_lines(name)
 
 
+@pytest.mark.journey
 def test_plugin_killed_in_execute(bed, workspace, app):
     with _backup_held_in_create_snapshot(bed, workspace, app) as name:
         killed = bed.plugin_processes()
@@ -123,5 +125,5 @@ def test_two_hundred_claims(bed, workspace):
     for handle in set(bed.driver.snapshots()) - snapshots:
         bed.driver.remove_snapshot(handle)
     workspace.clear()
-    bed.wait_for(lambda: bed.inventory() == before, 120,
-                 lambda: f"nothing left behind: {before} == {bed.inventory()}")
+    bed.wait_gone(lambda: bed.inventory() == before, 120,
+                  lambda: f"nothing left behind: {before} == {bed.inventory()}")

@@ -17,6 +17,7 @@ from groups import CLAIMS, LABEL, MIB, Database, await_driver_empty, await_drive
 pytestmark = pytest.mark.group
 
 
+@pytest.mark.cluster(group_kinds=False)
 def test_without_groups_each_is_taken_alone(beds, workspace):
     bed = beds.get(group_kinds=False)
     app = workspace.namespace(bed)
@@ -28,9 +29,11 @@ def test_without_groups_each_is_taken_alone(beds, workspace):
     assert len(bed.driver.snapshots()) == len(CLAIMS)
 
 
-@pytest.fixture(params=["v1beta1", "v1beta2", ""], ids=["v1beta1", "v1beta2", "v1"])  # The last one's bed serves on.
+@pytest.fixture(params=[pytest.param({"groups": True, "group_version": version}, id=version,
+                                     marks=pytest.mark.cluster(groups=True, group_version=version))
+                        for version in ("v1beta1", "v1beta2")] + [pytest.param({}, id="v1")])
 def group_bed(beds, request):
-    return beds.get(groups=True, **({"group_version": request.param} if request.param else {}))
+    return beds.get(**request.param)
 
 
 def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed, workspace):
@@ -53,13 +56,13 @@ def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed,
     bed.delete_backup(backup)
     await_driver_empty(bed)
     workspace.clear()
-    bed.wait_for(lambda: bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
-                 lambda: f"what was there before, {before}, not {bed.inventory()}")
+    bed.wait_gone(lambda: bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
+                  lambda: f"what was there before, {before}, not {bed.inventory()}")
 
 
 @pytest.fixture
 def database(beds, workspace):
-    bed = beds.get(groups=True)
+    bed = beds.get()
     return Database(bed, workspace)
 
 
@@ -81,6 +84,7 @@ def test_three_generations_of_a_group_go_one_by_one(database, workspace):
         await_driver_has(bed, left, left * (len(CLAIMS) + 1))
 
 
+@pytest.mark.journey
 def test_one_member_comes_back_alone(database, workspace):
     bed = database.bed
     bed.api.patch("persistentvolumeclaims", "log", {"metadata": {"labels": {"part": "log"}}}, database.app)
@@ -95,7 +99,7 @@ def test_one_member_comes_back_alone(database, workspace):
 @pytest.mark.upstream_driver
 def test_copies_that_upstreams_driver_makes_are_no_instant(beds, workspace):
     """The check of stamps is worth something: it tells members that were copied one after the other."""
-    database = Database(beds.get(groups=True), workspace, 128 * MIB)  # It takes its time to copy them.
+    database = Database(beds.get(), workspace, 128 * MIB)  # It takes its time to copy them.
     backup, namespace = database.back_up(), workspace.name("copy")
     database.restore(backup, namespace)
     database.expect_one_instant(namespace)  # All but that.

@@ -16,9 +16,10 @@ def made_by(bed, user, since):
 
 @pytest.fixture
 def bed(beds):
-    return beds.get(groups=True)
+    return beds.get()
 
 
+@pytest.mark.journey
 def test_a_group_that_is_ours_is_taken_once(bed, workspace):
     """Velero's default for the label is that of the claims, and its own action comes first."""
     database = Database(bed, workspace)

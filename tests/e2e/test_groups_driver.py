@@ -22,12 +22,12 @@ MIB = 1 << 20
 CLAIMS = ("data", "log", "wal")
 LABELS = {"app": "database"}
 
-pytestmark = [pytest.mark.group, pytest.mark.own_driver("it copies the members of a group one after the other")]
+pytestmark = [pytest.mark.bed, pytest.mark.group, pytest.mark.own_driver("it copies the members of a group one after the other")]
 
 
 @pytest.fixture
 def group_bed(beds):
-    return beds.get(plugin=False, groups=True)
+    return beds.get(plugin=False)
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def database(group_bed, workspace):
     group_bed.create_claims(CLAIMS, app, 8 * MIB, labels=LABELS)
     yield app
     workspace.clear()
-    group_bed.wait_for(lambda: group_bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
-                       lambda: f"what was there before, {before}, not {group_bed.inventory()}")
+    group_bed.wait_gone(lambda: group_bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
+                        lambda: f"what was there before, {before}, not {group_bed.inventory()}")
 
 
 def volume_paths(bed, app):
@@ -91,7 +91,7 @@ def test_volumes_of_a_killed_driver_can_be_written_again_when_it_is_back(group_b
     with stamps.Writer(bed, paths), frozen(bed.driver.volumes_dir):
         before = stamps.read(paths[0])
         bed.restart("csi-driver", kill=True)
-        bed.wait_for(lambda: stamps.read(paths[0]) > before + 1, 30, "another stamp")
+        bed.wait_for(lambda: stamps.read(paths[0]) > before + 1, 60, "another stamp")
 
 
 def test_bed_whose_volumes_are_frozen_goes_away():
@@ -128,7 +128,8 @@ def test_member_that_fails_fails_the_group(group_bed, database):
     assert bed.driver.calls("CreateVolumeGroupSnapshot")["failed"] >= 1
 
 
-@pytest.mark.parametrize("version", ["v1beta1", "none"])
+@pytest.mark.parametrize("version", [pytest.param(v, marks=pytest.mark.cluster(groups=True, group_version=v))
+                                     for v in ("v1beta1", "none")])
 def test_velero_sees_one_version_of_groups(beds, workspace, version):
     bed = beds.get(groups=True, group_version=version)
     config = f"--kubeconfig={bed.pki}/velero.conf"
@@ -157,7 +158,8 @@ def test_velero_sees_one_version_of_groups(beds, workspace, version):
         groups.delete(bed, group)
 
 
-@pytest.mark.parametrize("settings", [{"group_gate": False}, {"group_kinds": False}])
+@pytest.mark.parametrize("settings", [pytest.param(s, marks=pytest.mark.cluster(plugin=False, **s))
+                                      for s in ({"group_gate": False}, {"group_kinds": False})])
 def test_cluster_without_groups_takes_single_snapshots(beds, workspace, settings):
     bed = beds.get(plugin=False, **settings)
     app = workspace.namespace(bed)

@@ -1,18 +1,16 @@
 """Trouble while a group is made or deleted: each has its end and its reason, and nothing is left once the backup is deleted.
 
-A point is a place between two calls of our plugin to the API server. CI sees a few, drawn with the seed that
-CSI_DELTA_SWEEP names; with "all" it is each of them.
+A point is a place between two calls of our plugin to the API server. A run sees a few, drawn by chance.py.
 """
 
-import os
-import random
 import signal
 
 import pytest
 
+import chance
 from bed import ENDED
 from call_gate import CallGate
-from groups import CLAIMS, Database, archived, archived_members, await_driver_empty, await_objects_gone
+from groups import CLAIMS, Database, archived_members, await_driver_empty, await_objects_gone
 
 HOLD = {"method": "CreateVolumeGroupSnapshot", "hold": True}
 NOT_READY = [{"method": f"{verb}VolumeGroupSnapshot", "lie": "not_ready"} for verb in ("Create", "Get")]
@@ -24,7 +22,6 @@ LEAST_DELETION_POINTS = 6
 DELETION_KILLS = {"plugin": (range(3), 1), "velero": (range(3, 6), 1)}  # Nothing stands for the deletion yet; something does.
 SECONDS_MAX = 300
 SNAPSHOT_NAME = "velero.io/volume-snapshot-name"  # The annotation of a claim.
-WISH = os.environ.get("CSI_DELTA_SWEEP", "1")
 
 pytestmark = [pytest.mark.group, pytest.mark.own_driver("needs injected faults")]
 
@@ -32,21 +29,15 @@ pytestmark = [pytest.mark.group, pytest.mark.own_driver("needs injected faults")
 @pytest.fixture(scope="module")
 def shop(beds, shared_workspace):
     """One group of claims for all faults."""
-    return Database(beds.get(groups=True), shared_workspace)
+    return Database(beds.get(), shared_workspace)
 
 
 @pytest.fixture
 def database(beds, shop):
     """Nothing is there before, and nothing after the backups of the test are deleted."""
-    beds.get(groups=True)
+    beds.get()
     await_driver_empty(shop.bed)
     yield shop
-
-
-def one_of(*choices):
-    """Of several that take the same way CI sees one."""
-    names = [getattr(choice, "__name__", choice) for choice in choices]
-    return choices if WISH == "all" else [random.Random(f"{WISH} {names}").choice(choices)]
 
 
 def our_group(bed, database):
@@ -57,10 +48,10 @@ def our_group(bed, database):
 
 def check_kept(bed, backup):
     """What the archive of a backup names is there, whatever was swept since."""
-    snapshots = {snapshot["metadata"]["name"] for snapshot in archived(bed, backup, "volumesnapshots")}
-    claims = archived(bed, backup, "persistentvolumeclaims")
+    snapshots = {snapshot["metadata"]["name"] for snapshot in bed.archived(backup, "volumesnapshots")}
+    claims = bed.archived(backup, "persistentvolumeclaims")
     assert {claim["metadata"]["annotations"].get(SNAPSHOT_NAME) for claim in claims} - {None} <= snapshots
-    handles = {content["status"]["snapshotHandle"] for content in archived(bed, backup, "volumesnapshotcontents")}
+    handles = {content["status"]["snapshotHandle"] for content in bed.archived(backup, "volumesnapshotcontents")}
     assert len(handles) >= len(snapshots) and handles <= set(bed.driver.snapshots())
 
 
@@ -105,7 +96,7 @@ def test_a_controller_that_is_restarted_while_a_group_is_made(database):
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("plural", one_of("volumegroupsnapshots", "volumegroupsnapshotcontents"))
+@pytest.mark.parametrize("plural", chance.one_of("volumegroupsnapshots", "volumegroupsnapshotcontents"))
 def test_a_group_that_somebody_deletes_while_it_is_made(database, plural):
     bed = database.bed
     name = held(database, "taken-away")
@@ -135,7 +126,7 @@ def test_a_group_that_somebody_deletes_before_it_is_ready(database):
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("begin", one_of(held, cut))
+@pytest.mark.parametrize("begin", chance.one_of(held, cut))
 def test_a_backup_that_is_deleted_while_its_group_is_made(database, begin):
     bed = database.bed
     name = begin(database, "unwanted")
@@ -164,8 +155,7 @@ def test_a_server_that_is_restarted_before_a_group_is_ready(database):
 def drawn(what, points, kills):
     """Who is killed, and how many calls of what happens to a group have passed before."""
     def some(kind):
-        chance = random.Random(f"{WISH} {what} {kind}")
-        return points if WISH == "all" else sorted(chance.sample(*kills[kind]))
+        return points if chance.EVERYTHING else sorted(chance.draw(what, kind).sample(*kills[kind]))
     return [pytest.param(kind, point, id=f"{kind}-{point}") for kind in kills for point in some(kind)]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import policy
 from bed import ENDED
-from groups import CLAIMS, LABEL, MIB, Database, archived, archived_members, await_driver_empty, await_driver_has
+from groups import CLAIMS, LABEL, MIB, Database, archived_members, await_driver_empty, await_driver_has
 from groups import await_objects_gone
 
 GROUPS, NAMESPACES = 20, 4
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.group, pytest.mark.sweep, pytest.mark.long, pytest.mar
 
 @pytest.fixture
 def bed(beds):
-    return beds.get(groups=True)
+    return beds.get()
 
 
 def snapshot_policy(bed, workspace):
@@ -40,7 +40,7 @@ def test_twenty_groups_at_once(bed, workspace):
         bed.assert_clean("backup", bed.wait_phase("backups", name, ("Completed",), SECONDS_MAX))
     assert sorted(len(g["members"]) for g in bed.driver_control({"op": "groups"})["groups"]) == [len(CLAIMS)] * GROUPS
     for name, app in backups:
-        assert len(archived(bed, name, "volumegroupsnapshotcontents")) == GROUPS // NAMESPACES
+        assert len(bed.archived(name, "volumegroupsnapshotcontents")) == GROUPS // NAMESPACES
         await_objects_gone(bed, app)
         bed.delete_backup(name, SECONDS_MAX)
     await_driver_empty(bed)

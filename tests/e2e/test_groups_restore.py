@@ -5,7 +5,6 @@ import contextlib
 
 import pytest
 
-import bed as bed_module
 import groups
 import objects
 from groups import Database, await_driver_empty, await_objects_gone
@@ -40,17 +39,11 @@ def check_comes_back(database, backup, bed):
     assert sorted(handles) == sorted(groups.archived_members(bed, backup).values())
 
 
-@pytest.fixture
-def other(beds):
-    """Another cluster on the same storage, whose Velero sees v1beta1 of the kinds alone."""
-    settings = bed_module.Settings(namespace="velero-two", plugin=True, groups=True, group_version="v1beta1")
-    with bed_module.Bed.up(settings, storage_of=beds.get(groups=True)) as second:
-        yield second
-
-
-def test_a_group_crosses_clusters_and_versions_and_goes_from_there(beds, other, workspace):
-    bed = beds.get(groups=True)
-    for origin, target in ((bed, other), (other, bed)):
+@pytest.mark.journey
+@pytest.mark.cluster(second=True)
+def test_a_group_crosses_clusters_and_versions_and_goes_from_there(bed, second, workspace):
+    """The Velero of the second cluster sees v1beta1 of the kinds alone."""
+    for origin, target in ((bed, second), (second, bed)):
         database = Database(origin, workspace)
         backup = database.back_up("crossing" if origin is bed else "back-again")
         workspace.expect_backup(target, backup)
@@ -88,7 +81,7 @@ def guarded(bed, secret_name, token):
 
 @pytest.mark.own_driver("needs a driver that wants a Secret")
 def test_a_class_with_secrets_serves_until_its_groups_are_gone(beds, workspace):
-    bed = beds.get(groups=True)
+    bed = beds.get()
     database = Database(bed, workspace)
     with guarded(bed, "first", "of-yore"):
         backup = database.back_up()

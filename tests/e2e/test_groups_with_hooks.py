@@ -33,8 +33,9 @@ def noted(bed, app, name, moment):
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + float(told.split()[0])
 
 
+@pytest.mark.cluster(node=True)
 def test_a_group_is_cut_between_the_hooks_of_all_its_pods(beds, workspace, record_property):
-    bed = beds.get(node=True, groups=True)
+    bed = beds.get(node=True)
     database = Database(bed, workspace)
     for name, claims in PODS.items():
         bed.node.start_pod(pod(name, database.app, claims))

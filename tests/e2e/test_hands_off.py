@@ -145,6 +145,7 @@ def user_snapshot_uids(bed, app):
     return uids
 
 
+@pytest.mark.journey
 def test_user_made_snapshots_keep_their_uid(bed, workspace):
     app = workspace.namespace(bed)
     bed.create_claim("data", app, MIB)

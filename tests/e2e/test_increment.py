@@ -11,10 +11,10 @@ WRITTEN_CHUNKS = (0, 17, 18, 90, 127)
 
 
 PAGES_ALONE = "differential-snapshot of a driver with GetDifferentialSnapshot alone"
+NEEDS_PAGES = pytest.mark.own_driver("it does not know GetDifferentialSnapshot")
 
 
-@pytest.fixture(params=["csi-metadata", "differential-snapshot", pytest.param(
-    PAGES_ALONE, id="pages-alone", marks=pytest.mark.own_driver("it does not know GetDifferentialSnapshot"))])
+@pytest.fixture
 def engine(request, beds, tmp_path):
     """Asks the cluster in one way, while the others are not there."""
     bed = beds.get()
@@ -39,6 +39,9 @@ def engine(request, beds, tmp_path):
         bed.api.create("snapshotmetadataservices", metadata.service_object(bed))
 
 
+@pytest.mark.parametrize("engine", [
+    pytest.param("csi-metadata", marks=pytest.mark.journey), "differential-snapshot",
+    pytest.param(PAGES_ALONE, id="pages-alone", marks=[NEEDS_PAGES, pytest.mark.journey])], indirect=True)
 def test_an_increment_reads_what_the_cluster_says_changed(engine, workspace, tmp_path):
     bed, app = engine.bed, workspace.namespace(engine.bed)
     bed.create_claim("data", app, VOLUME_BYTES)
@@ -59,11 +62,13 @@ def test_an_increment_reads_what_the_cluster_says_changed(engine, workspace, tmp
     assert increment["audit_bytes"] > 0
 
     for result, digest in ((full, first_digest), (increment, second_digest)):
-        assert engine.restored_digest(result, tmp_path / "restored") == digest
+        data.same(engine.restored_digest(result, tmp_path / "restored"), digest)
     engine.restic("check", "--read-data")
     assert bed.api.list("differentialsnapshots", app) == []
 
 
+@pytest.mark.parametrize("engine", ["csi-metadata", "differential-snapshot",
+                                    pytest.param(PAGES_ALONE, id="pages-alone", marks=NEEDS_PAGES)], indirect=True)
 def test_a_base_that_is_gone_costs_the_reading_of_what_is_allocated(engine, workspace):
     bed, app = engine.bed, workspace.namespace(engine.bed)
     bed.create_claim("data", app, VOLUME_BYTES)

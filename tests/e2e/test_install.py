@@ -3,6 +3,8 @@
 import pathlib
 import sys
 
+import pytest
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
 import image  # noqa: E402  pylint: disable=wrong-import-position
@@ -30,6 +32,7 @@ ACTIONS = {
 }
 
 
+@pytest.mark.journey
 def test_plugin_add(bed):
     name = f"registry.example/csi-delta/{image.PLUGIN}:v{image.project_version()}"
     bed.velero("plugin", "add", name, "--confirm")
@@ -45,6 +48,7 @@ def test_plugin_add(bed):
         bed.velero("plugin", "remove", name)
 
 
+@pytest.mark.journey
 def test_plugin_get(bed):
     listed = {tuple(line.split()) for line in bed.velero("plugin", "get").stdout.splitlines()}
     assert ACTIONS <= listed

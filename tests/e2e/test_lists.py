@@ -43,9 +43,10 @@ def test_a_driver_that_claims_everything_costs_reading_not_storage(engine, app, 
         result, digest = engine.backup("two", app)
     assert (result["mode_done"], result["read_bytes"]) == ("incremental", VOLUME_BYTES)
     assert result["data_blobs"] == len(WRITTEN_CHUNKS) + 1  # And the record of the volume.
-    assert engine.restored_digest(result, tmp_path / "restored") == digest
+    data.same(engine.restored_digest(result, tmp_path / "restored"), digest)
 
 
+@pytest.mark.journey
 @pytest.mark.own_driver("it does not lie on command")
 def test_blocks_that_a_driver_leaves_out_are_found_and_backed_up(engine, app, tmp_path):
     bed = engine.bed
@@ -57,7 +58,7 @@ def test_blocks_that_a_driver_leaves_out_are_found_and_backed_up(engine, app, tm
     with bed.driver.faults({"method": "GetMetadataDelta", "lie": "omit", "extent": 1, "extents": chunks - 2}):
         result, digest = engine.backup("two", app, exit_code=20)
     assert (result["mode_done"], result["reason"]) == ("full", "audit-mismatch")
-    assert engine.restored_digest(result, tmp_path / "restored") == digest
+    data.same(engine.restored_digest(result, tmp_path / "restored"), digest)
 
 
 @pytest.mark.own_driver("it does not lie on command")
@@ -73,7 +74,7 @@ def test_what_a_driver_forgets_of_a_volume_made_of_a_snapshot_is_found(engine, a
     with bed.driver.faults({"method": "GetMetadataAllocated", "lie": "own_writes_only"}):
         result, digest = alone.backup("of-clone", app, exit_code=20)
     assert (result["mode_done"], result["reason"]) == ("full", "audit-mismatch")
-    assert alone.restored_digest(result, tmp_path / "restored") == digest
+    data.same(alone.restored_digest(result, tmp_path / "restored"), digest)
 
 
 @pytest.mark.own_driver("it has one size of blocks")
@@ -87,7 +88,7 @@ def test_blocks_of_any_length_that_do_not_fit_our_chunks_are_read_whole(engine, 
     result, digest = engine.backup("two", app)
     assert result["mode_done"] == "incremental"
     assert result["read_bytes"] == (len(WRITTEN_CHUNKS) + 2) * CHUNK_BYTES
-    assert engine.restored_digest(result, tmp_path / "restored") == digest
+    data.same(engine.restored_digest(result, tmp_path / "restored"), digest)
 
 
 @pytest.mark.own_driver("it compares nothing of a volume that is gone")
@@ -99,4 +100,4 @@ def test_a_volume_that_is_deleted_leaves_snapshots_that_can_be_compared(engine, 
     result, digest = engine.backup("two", app)
     assert result["mode_done"] == "incremental"
     assert result["read_bytes"] == len(WRITTEN_CHUNKS) * CHUNK_BYTES
-    assert engine.restored_digest(result, tmp_path / "restored") == digest
+    data.same(engine.restored_digest(result, tmp_path / "restored"), digest)

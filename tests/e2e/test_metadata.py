@@ -15,6 +15,7 @@ MIB = 1 << 20
 BLOCK_BYTES = 4096  # Of both drivers.
 VOLUME_BYTES = 64 * MIB
 WRITES = 5000
+pytestmark = pytest.mark.bed
 
 
 @dataclasses.dataclass(frozen=True)

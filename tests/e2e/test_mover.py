@@ -16,13 +16,22 @@ CHUNKS_OF_A_SMALL_FILE = 8
 pytestmark = pytest.mark.moves
 
 
+def check_nothing_was_refused(bed, since):
+    """Controller and workers were at work, and had every right that they needed."""
+    for account in (mover.CONTROLLER, mover.WORKER):
+        requests = rights.requests_of(bed.audit_events(mover.user(account), since))
+        assert requests and not [r for r in requests if r.code in (401, 403)], account
+
+
 def described(bed, backup):
     """The volumes' part of `velero backup describe --details`."""
     told = bed.velero("backup", "describe", backup, "--details").stdout
     return told[told.index("Backup Volumes:"):]
 
 
+@pytest.mark.journey
 def test_walk(bed, workspace):
+    asked_since = bed.audit_position()
     before = set(bed.driver.snapshots())
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES)
@@ -45,12 +54,14 @@ def test_walk(bed, workspace):
     bed.delete_namespace(app)
     bed.restore(workspace.name("r"), "--from-backup", second, timeout_seconds=MOVED_SECONDS_MAX)
     bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    data.expect(bed.volume_path("data", app), written)
     await_nothing_left(bed)
     check_repository(bed, upload)
     assert len(json.loads(restic(bed, repository_of(bed, upload), "snapshots", "--json"))) == 2
+    check_nothing_was_refused(bed, asked_since)
 
 
+@pytest.mark.journey
 @pytest.mark.own_driver("its file systems are folders, which no device can show")
 def test_a_file_system_comes_back_in_another_namespace(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
@@ -79,9 +90,3 @@ def test_a_cancelled_backup_leaves_nothing(bed, workspace):
     bed.delete_namespace(app)
     bed.wait_for(lambda: {*bed.driver.snapshots(), *bed.driver.volumes()} <= before, GONE_SECONDS_MAX,
                  lambda: f"snapshots and volumes gone: {bed.driver.snapshots()} {bed.driver.volumes()}")
-
-
-def test_nothing_was_refused(bed):
-    for account in (mover.CONTROLLER, mover.WORKER):
-        requests = rights.requests_of(bed.events_with_rights(mover.user(account)))
-        assert requests and not [r for r in requests if r.code in (401, 403)], account

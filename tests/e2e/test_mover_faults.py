@@ -11,6 +11,7 @@ from bed import ENDED
 from moving import (CANCELED_GONE_SECONDS_MAX, MIB, MOVING_BYTES, PHASE_SECONDS_MAX, UPLOADS, await_completed,
                     await_nothing_left, await_phase, back_up, begin, cancel, check_canceled, controllers,
                     held_in_progress, outlast_absence, phase, upload, worker, workers)
+from promises import within
 
 pytestmark = [pytest.mark.moves, pytest.mark.own_driver("needs injected faults")]
 
@@ -20,11 +21,12 @@ def app(moving_app):
     return moving_app
 
 
+@pytest.mark.journey
 def test_an_upload_in_progress_is_cancelled_within_seconds(bed, workspace, app):
     with held_in_progress(bed, workspace, app) as (backup, name):
         cancel(bed, name)
         check_canceled(bed, name)
-        await_nothing_left(bed, UPLOADS, CANCELED_GONE_SECONDS_MAX)
+        await_nothing_left(bed, UPLOADS, within(CANCELED_GONE_SECONDS_MAX, "what an upload made that is called off is gone"))
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
 
 
@@ -37,6 +39,7 @@ def test_an_upload_that_waits_for_its_snapshot_is_cancelled_within_seconds(bed, 
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
 
 
+@pytest.mark.journey
 def test_the_second_upload_of_a_volume_waits_for_the_first_and_says_so(bed, workspace, app):
     with held_in_progress(bed, workspace, app) as (first_backup, first):
         second_backup, second = begin(bed, workspace, app, "second")
@@ -50,6 +53,7 @@ def test_the_second_upload_of_a_volume_waits_for_the_first_and_says_so(bed, work
     assert annotations["mover.csi-delta.io/mode"] == "incremental", annotations
 
 
+@pytest.mark.journey
 def test_a_worker_that_is_killed_has_a_successor(bed, workspace, app):
     with held_in_progress(bed, workspace, app) as (backup, name):
         first = worker(bed, name)["metadata"]["uid"]
@@ -73,6 +77,7 @@ def test_a_worker_that_is_evicted_has_a_successor(bed, workspace, app):
         await_completed(bed, backup)
 
 
+@pytest.mark.journey
 def test_a_controller_that_is_killed_carries_on(bed, workspace, app):
     with held_in_progress(bed, workspace, app) as (backup, name):
         for process in controllers(bed):
@@ -80,6 +85,29 @@ def test_a_controller_that_is_killed_carries_on(bed, workspace, app):
         bed.driver.clear_faults()
         await_completed(bed, backup)
     assert phase(bed, name) == "Completed"
+
+
+def leader(bed):
+    """The Pod of the controller that does the work."""
+    lease, = bed.api.list("leases", mover.NAMESPACE)
+    found = [pod for pod in mover.pods(bed) if pod["metadata"]["name"] in lease["spec"]["holderIdentity"]]
+    return found[0] if found else None
+
+
+def test_of_two_controllers_the_other_goes_on(bed, workspace, app):
+    mover.upgrade(bed, controller={"replicas": 2})
+    try:
+        with held_in_progress(bed, workspace, app) as (backup, name):
+            first = bed.wait_for(lambda: leader(bed), PHASE_SECONDS_MAX, "a leader")["metadata"]["name"]
+            bed.api.raw("DELETE", f"/api/v1/namespaces/{mover.NAMESPACE}/pods/{first}",
+                        {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+            bed.wait_for(lambda: (found := leader(bed)) and found["metadata"]["name"] != first, PHASE_SECONDS_MAX,
+                         "another leader")
+            bed.driver.clear_faults()
+            await_completed(bed, backup)
+        assert phase(bed, name) == "Completed"
+    finally:
+        mover.upgrade(bed)
 
 
 @pytest.mark.sweep
@@ -109,6 +137,7 @@ def test_an_api_server_that_is_gone_for_a_while_costs_nothing(bed, workspace, ap
     assert controllers(bed) == before
 
 
+@pytest.mark.journey
 def test_a_driver_that_lies_is_caught_and_everything_is_read(bed, workspace, app):
     first, _ = begin(bed, workspace, app, "first")
     await_completed(bed, first)

@@ -1,14 +1,13 @@
 """Volume groups that the data mover moves: cut at one instant, uploaded member by member, let go of as groups."""
 
-import os
-import random
-
 import pytest
 
+import chance
 import components
 import moved_groups
 import mover
 import moving
+import promises
 from bed import Bed, Settings
 from moved_groups import CLAIMS, Database, reasons
 from moving import HELD_WITH_BASE, PHASE_SECONDS_MAX
@@ -16,24 +15,16 @@ from moving import HELD_WITH_BASE, PHASE_SECONDS_MAX
 pytestmark = [pytest.mark.moves, pytest.mark.own_driver("it copies the members of a group one after the other")]
 
 
-WISH = os.environ.get("CSI_DELTA_SWEEP", "1")
-
-
-def versions():
-    """The old versions of the group kinds, of which CI sees one."""
-    old = ["v1beta1", "v1beta2"]
-    return old if WISH == "all" else [random.Random(f"{WISH} versions").choice(old)]
-
-
 @pytest.fixture
 def database(beds, workspace):
-    bed = beds.get(node=True, groups=True)
+    bed = beds.get(node=True)
     moved_groups.serve(bed)
     database = Database(bed, workspace)
     yield database
     database.end()
 
 
+@pytest.mark.journey
 def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, tmp_path):
     bed = database.bed
     calls = bed.driver.calls("CreateVolumeGroupSnapshot")["finished"]
@@ -41,13 +32,14 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
     _, uploads = database.back_up("first")
     assert reasons(uploads) == {claim: ("full", "no-parent") for claim in CLAIMS}
     database.await_groups(1)
-    for generation in ("second", "third"):
+    generations = ("second", "third") if promises.QUIET else ("second",)  # A third one has nothing new in a busy run.
+    for generation in generations:
         backup, uploads = database.back_up(generation)
         assert reasons(uploads) == {claim: ("incremental", "") for claim in CLAIMS}
         database.await_one_group()
-    assert bed.driver.calls("CreateVolumeGroupSnapshot")["finished"] == calls + 3
+    assert bed.driver.calls("CreateVolumeGroupSnapshot")["finished"] == calls + 1 + len(generations)
     told = mover.metrics(bed)
-    assert told["csi_delta_mover_groups_total"] == cut_before + 3
+    assert told["csi_delta_mover_groups_total"] == cut_before + 1 + len(generations)
     freeze, = (seconds for series, seconds in told.items()
                if series.startswith("csi_delta_mover_last_group_freeze_seconds{") and f'"{database.app}"' in series)
     assert 0 < freeze < told["csi_delta_mover_group_freeze_seconds_total"]
@@ -59,8 +51,8 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
     for plural in ("volumegroupsnapshots", "volumesnapshots"):
         assert not bed.api.list(plural, database.app)
     groups = moving.stored_groups(bed, moving.exported_keys(bed, tmp_path / "ring"), f"{database.app}/db")
-    assert [(group["state"], group["members_present"]) for group in groups] == [("complete", len(CLAIMS))] * 3
-    assert len({group["cut_at"] for group in groups}) == len({group["volume_group_snapshot"] for group in groups}) == 3
+    assert [(group["state"], group["members_present"]) for group in groups] == [("complete", len(CLAIMS))] * (1 + len(generations))
+    assert len({group["cut_at"] for group in groups}) == len({group["volume_group_snapshot"] for group in groups}) == len(groups)
     newest = {member["claim"]: member["id"] for member in groups[-1]["snapshots"]}
     assert newest == {f"/{database.app}/{claim}": upload["status"]["snapshotID"].split("/")[5] for claim, upload in uploads.items()}
 
@@ -94,7 +86,7 @@ def test_a_member_that_falls_behind_loses_its_base_with_the_group(database, tmp_
     assert {member["claim"] for member in groups[1]["snapshots"]} == {f"/{database.app}/data", f"/{database.app}/wal"}
 
 
-@pytest.fixture(params=versions())
+@pytest.fixture(params=chance.one_of("v1beta1", "v1beta2"))
 def other(request, database, workspace):
     """Another cluster on the bucket, whose Velero, plugin and mover see one old version of the group kinds.
 

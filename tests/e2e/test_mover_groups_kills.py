@@ -1,16 +1,15 @@
 """Whoever is killed while a volume group is moved: one more backup, and the driver holds one group, the bases of all.
 
 A point is a place between two writes: of our plugin, which makes the group and hands it over, or of the data mover, which
-takes its members, makes them bases and lets go of the group before. CI sees a few, drawn with the seed that CSI_DELTA_SWEEP
-names; with "all" it is each of them.
+takes its members, makes them bases and lets go of the group before. A run sees a few, drawn by chance.py.
 """
 
-import os
-import random
 import signal
 
 import pytest
 
+import chance
+import data
 import moved_groups
 import mover
 import moving
@@ -24,7 +23,6 @@ POINTS = {"plugin": range(38), "controller": range(1, 51)}
 LEAST_POINTS = {"plugin": 36, "controller": 24}  # That every backup has.
 HANDED_OVER = range(28, 36)  # About here the plugin makes single snapshots of a group that has gone.
 SECONDS_MAX = 300
-WISH = os.environ.get("CSI_DELTA_SWEEP", "1")
 
 pytestmark = [pytest.mark.moves, pytest.mark.group, pytest.mark.sweep, pytest.mark.own_driver("holds groups whole")]
 
@@ -69,7 +67,8 @@ class Story:
         images = [self.bed.scratch / f"{claim}.img" for claim in CLAIMS]
         for claim, image in zip(CLAIMS, images):
             moving.restored_from_bucket(self.bed, uploads[claim], self._ring, image)
-        assert stamps.spread(images) <= 1, [stamps.read(image) for image in images]
+        if stamps.spread(images) > 1:
+            raise data.LostData(f"not of one instant: {[stamps.read(image) for image in images]}")
         for old in self._backups:
             self.bed.drop_backup(old)
         self._backups = [backup]
@@ -77,7 +76,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(beds, shared_workspace):
-    bed = beds.get(node=True, groups=True)
+    bed = beds.get(node=True)
     moved_groups.serve(bed)
     made = Story(bed, shared_workspace)
     yield made
@@ -86,11 +85,12 @@ def story(beds, shared_workspace):
 
 def drawn(kind):
     """How many writes have passed before somebody is killed."""
-    if WISH == "all":
+    if chance.EVERYTHING:
         return POINTS[kind]
-    chance = random.Random(f"{WISH} moved group {kind}")
-    least = LEAST_POINTS[kind]
-    return [chance.randrange(HANDED_OVER.start), chance.choice(HANDED_OVER)] if kind == "plugin" else [chance.choice(POINTS[kind][:least])]
+    drawing = chance.draw("moved group", kind)
+    if kind == "plugin":
+        return [drawing.randrange(HANDED_OVER.start), drawing.choice(HANDED_OVER)]
+    return [drawing.choice(POINTS[kind][:LEAST_POINTS[kind]])]
 
 
 def given_to_the_dead(bed, backup):

@@ -89,6 +89,7 @@ def check_cut_between_hooks(bed, workspace, app, record_property, *flags):
     assert run_busybox(bed, "reader", target, "cat /data/stamps") == held
 
 
+@pytest.mark.journey
 def test_a_frozen_file_system_is_cut_before_it_thaws(bed, workspace, app, record_property):
     """Our plugin takes the snapshot."""
     begin_writing(bed, app, FREEZE, THAW, as_root=True)

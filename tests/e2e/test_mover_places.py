@@ -8,10 +8,11 @@ import places
 from bed import ENDED
 from moving import (HELD, MIB, MOVE, MOVED_SECONDS_MAX, await_completed, await_nothing_left, await_phase, back_up, begin,
                     restored_checksum, undone, upload)
+from promises import within
 
 VOLUME_BYTES = 8 * MIB
 REFUSED_SECONDS_MAX = 180
-FULL_SECONDS_MAX = 50  # Less than a place that is busy is waited for.
+FULL_SECONDS_MAX = 50  # Promised: less than a place that is busy is waited for.
 NEW_KEYS = ("secondaccess", "secondsecret")
 
 pytestmark = pytest.mark.moves
@@ -76,7 +77,7 @@ def check_fails_and_recovers(bed, workspace, app, place, *words, seconds=REFUSED
 def check_backup_restores(bed, workspace, app, place, stem):
     backup, _ = back_up(bed, workspace, app, stem, *flags(place))
     written = data.checksum(bed.volume_path("data", app))
-    assert restored_checksum(bed, workspace, app, backup, f"r-{stem}") == written
+    data.same(restored_checksum(bed, workspace, app, backup, f"r-{stem}"), written)
 
 
 def test_a_bucket_that_is_busy_for_half_a_minute_costs_nothing_but_time(bed, workspace, app, place):
@@ -85,6 +86,7 @@ def test_a_bucket_that_is_busy_for_half_a_minute_costs_nothing_but_time(bed, wor
     assert place.gate.refused
 
 
+@pytest.mark.journey
 def test_a_bucket_that_refuses_fails_the_upload_and_says_so(bed, workspace, app, place):
     # All but the writing of data, so that its lock can go.
     place.gate.rule = lambda method, path: (403, "AccessDenied") if method == "PUT" and "/data/" in path else None
@@ -94,7 +96,7 @@ def test_a_bucket_that_refuses_fails_the_upload_and_says_so(bed, workspace, app,
 def test_a_bucket_that_is_full_fails_the_upload_within_seconds(bed, workspace, app, place):
     place.gate.rule = lambda method, path: (507, "XMinioStorageFull") if method == "PUT" and "/data/" in path else None
     check_fails_and_recovers(bed, workspace, app, place, "the bucket is full", "507 XMinioStorageFull", "make room",
-                             seconds=FULL_SECONDS_MAX)
+                             seconds=within(FULL_SECONDS_MAX, "an upload to a full bucket fails"))
 
 
 def test_a_bucket_that_is_gone_fails_the_upload_and_says_so(bed, workspace, app, place):

@@ -18,6 +18,7 @@ DEVICE = "/dev/data"
 pytestmark = pytest.mark.moves
 
 
+@pytest.mark.journey
 def test_a_claim_that_waits_for_its_consumer_is_filled_on_the_pods_node(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES, storage_class_name=objects.CLASS_WAIT)
@@ -90,7 +91,7 @@ def test_a_larger_claim_has_the_volume_at_its_beginning(bed, workspace, backed_u
         target = restore_beside(bed, workspace, app, backup, "larger", "--resource-modifier-configmap", name)
     volume = bed.volume_path("data", target)
     assert volume.stat().st_size == LARGER_BYTES
-    assert data.checksum(volume, VOLUME_BYTES) == written
+    data.expect(volume, written, VOLUME_BYTES)
     await_nothing_left(bed)
 
 
@@ -118,11 +119,11 @@ def test_a_volume_that_an_administrator_made_comes_back_as_one_of_its_class(bed,
     make_static(bed, app, volume, workspace.name("static"))
     written = data.fill(bed.driver.volume_path(volume["spec"]["csi"]["volumeHandle"]), 1, VOLUME_BYTES)
     backup, _ = back_up(bed, workspace, app, "backup")
-    assert restored_checksum(bed, workspace, app, backup, "copy") == written
+    data.same(restored_checksum(bed, workspace, app, backup, "copy"), written)
     bed.delete_namespace(app)
     bed.restore(workspace.name("r"), "--from-backup", backup)
     bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    data.expect(bed.volume_path("data", app), written)
 
 
 def make_static(bed, app, volume, name):
@@ -150,7 +151,7 @@ def test_who_waits_for_its_consumer_is_filled_before_where_the_settings_say_so(b
     written = data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
     backup, _ = back_up(bed, workspace, app, "backup", "--include-resources", CLAIMS, *MOVE)
     with mover.configured(bed, {"restore": {"ignoreDelayBinding": True}}):
-        assert restored_checksum(bed, workspace, app, backup, "early") == written
+        data.same(restored_checksum(bed, workspace, app, backup, "early"), written)
     await_nothing_left(bed)
 
 
@@ -186,5 +187,5 @@ def test_two_restores_of_one_backup_at_once(bed, workspace, backed_up):
     for restore, target in targets.items():
         assert bed.wait_phase("restores", restore, ENDED)["status"]["phase"] == "Completed"
         bed.wait_bound("data", target)
-        assert data.checksum(bed.volume_path("data", target)) == written
+        data.expect(bed.volume_path("data", target), written)
     await_nothing_left(bed)

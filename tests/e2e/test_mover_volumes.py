@@ -1,12 +1,12 @@
 """Volumes that are large, many, old, or of a driver that only pages tell of, moved by the data mover on a node."""
 
 import json
-import random
 import signal
 import time
 
 import pytest
 
+import chance
 import data
 import differential
 import metadata
@@ -23,7 +23,6 @@ VOLUME_BYTES = 32 * MIB
 GROWN_BYTES = 48 * MIB
 GENERATIONS = 10 if SWEEPS else 4
 GENERATIONS_READ_WHOLE = 10 if SWEEPS else 3
-SEED = 51
 MANY, AT_ONCE = (50, 4) if SWEEPS else (8, 2)
 PER_NODE = 2  # The default of limits.perNode.
 MOVED_SECONDS_MAX = 20 * MANY + 180
@@ -76,10 +75,11 @@ def test_a_driver_with_pages_alone_is_asked_by_a_differential_snapshot(pages_alo
     second, moved = back_up(bed, workspace, app, "second")
     check_increment(moved, len(chunks))
     assert bed.api.list("differentialsnapshots", mover.NAMESPACE) == []
-    assert restored_checksum(bed, workspace, app, second, "copy") == written
+    data.same(restored_checksum(bed, workspace, app, second, "copy"), written)
     check_repository(bed, moved)
 
 
+@pytest.mark.journey
 @pytest.mark.own_driver("it allocates all of a volume")
 def test_a_large_volume_that_did_not_change_costs_next_to_nothing(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
@@ -103,24 +103,24 @@ def test_a_policy_moves_one_volume(bed, workspace):
     written = data.checksum(bed.volume_path("data", app))
     name, moved = back_up(bed, workspace, app, "again", *by_policy)
     check_increment(moved, len(chunks))
-    assert restored_checksum(bed, workspace, app, name, "copy") == written
+    data.same(restored_checksum(bed, workspace, app, name, "copy"), written)
     check_repository(bed, moved)
 
 
-def change_at_random(bed, app, chance, volume_bytes):
+def change_at_random(bed, app, drawing, volume_bytes):
     """Writes to a few chunks, and returns how many, with the checksum of it all."""
-    chunks = sorted(chance.sample(range(volume_bytes // CHUNK_BYTES), chance.randrange(1, 9)))
-    write_chunks(bed, app, chunks, chance.randrange(1 << 30))
+    chunks = sorted(drawing.sample(range(volume_bytes // CHUNK_BYTES), drawing.randrange(1, 9)))
+    write_chunks(bed, app, chunks, drawing.randrange(1 << 30))
     return len(chunks), data.checksum(bed.volume_path("data", app))
 
 
-def delete_at_random(bed, generations, chance, a_moved):
+def delete_at_random(bed, generations, drawing, a_moved):
     """Deletes backups, of which only the data of others may stay; what was theirs alone leaves the bucket.
 
     It is half of them. In a sweep it is all, one by one, and after each the rest comes back from the bucket.
     """
     names = list(generations)
-    chance.shuffle(names)
+    drawing.shuffle(names)
     repository, ring = repository_of(bed, a_moved), exported_keys(bed, bed.scratch / "generations.keys")
     before = stored_bytes(repository)
     for name in names if SWEEPS else names[:len(names) // 2]:
@@ -129,24 +129,24 @@ def delete_at_random(bed, generations, chance, a_moved):
         del generations[name]
         for other, written in generations.items() if SWEEPS else ():
             made, image = mover.upload_of(bed, other), bed.scratch / f"{other}.img"
-            assert restored_from_bucket(bed, made, ring, image) == written, (name, other)
+            data.same(restored_from_bucket(bed, made, ring, image), written, f"{other} after the end of {name}")
             image.unlink()
     after = stored_bytes(repository)
-    print(f"seed {SEED}: deleted in the order {names}: {before} bytes stored before, {after} after")
+    print(f"seed {chance.SEED}: deleted in the order {names}: {before} bytes stored before, {after} after")
     assert len(json.loads(restic(bed, repository, "snapshots", "--json")) or ()) == len(generations)
     assert after <= (MIB if SWEEPS else before - 1)
 
 
 def check_all(bed, workspace, app, generations, stem):
     for number, (name, written) in enumerate(generations.items()):
-        assert restored_checksum(bed, workspace, app, name, f"{stem}{number}") == written
+        data.same(restored_checksum(bed, workspace, app, name, f"{stem}{number}"), written)
 
 
 @pytest.mark.sweep
 @pytest.mark.own_driver("a volume that it grew cannot be read when it is made of a snapshot")
 def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
     """The volume grows on its way, after which a list of changes is not believed once."""
-    chance = random.Random(SEED)
+    drawing = chance.draw("generations")
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES)
     data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
@@ -155,7 +155,7 @@ def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
         if generation == grows_at:
             bed.grow_claim("data", app, GROWN_BYTES)
         size_bytes = GROWN_BYTES if generation >= grows_at else VOLUME_BYTES
-        chunks, written = change_at_random(bed, app, chance, size_bytes)
+        chunks, written = change_at_random(bed, app, drawing, size_bytes)
         name, moved = back_up(bed, workspace, app, f"g{generation}")
         generations[name] = written
         if generation in (0, grows_at):
@@ -165,7 +165,7 @@ def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
         assert moved["status"]["progress"]["totalBytes"] == size_bytes
     if SWEEPS:
         check_all(bed, workspace, app, generations, "all")
-    delete_at_random(bed, generations, chance, moved)
+    delete_at_random(bed, generations, drawing, moved)
     check_all(bed, workspace, app, generations, "rest")
     check_repository(bed, moved)
 
@@ -173,13 +173,13 @@ def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
 @pytest.mark.sweep
 @pytest.mark.own_driver("it can always list")
 def test_generations_of_a_driver_that_knows_nothing_are_read_whole(nobody_knows, workspace):
-    bed, chance = nobody_knows, random.Random(SEED)
+    bed, drawing = nobody_knows, chance.draw("generations read whole")
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES)
     data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)
     generations = {}
     for generation in range(GENERATIONS_READ_WHOLE):
-        chunks, written = change_at_random(bed, app, chance, VOLUME_BYTES)
+        chunks, written = change_at_random(bed, app, drawing, VOLUME_BYTES)
         name, moved = back_up(bed, workspace, app, f"g{generation}")
         generations[name] = written
         assert (mode(moved), reason(moved)) == (
@@ -189,7 +189,7 @@ def test_generations_of_a_driver_that_knows_nothing_are_read_whole(nobody_knows,
             assert figure(moved, "stored-bytes") <= 1.1 * chunks * CHUNK_BYTES + MIB
     if SWEEPS:
         check_all(bed, workspace, app, generations, "all")
-    delete_at_random(bed, generations, chance, moved)
+    delete_at_random(bed, generations, drawing, moved)
     check_all(bed, workspace, app, generations, "rest")
     check_repository(bed, moved)
 
@@ -232,7 +232,7 @@ def test_of_three_at_once_the_second_is_cancelled(bed, workspace):
     await_nothing_left(bed)
     bed.wait_for(lambda: snapshots_but_bases(bed) <= before, GONE_SECONDS_MAX, "snapshots of bases alone")
     for backup, written in ((first, first_written), (third, third_written)):
-        assert restored_checksum(bed, workspace, app, backup, f"of-{backup}") == written
+        data.same(restored_checksum(bed, workspace, app, backup, f"of-{backup}"), written)
     check_repository(bed, moved)
 
 

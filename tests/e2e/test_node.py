@@ -15,6 +15,7 @@ import data
 import images
 import objects
 import processes
+from promises import within
 
 MIB = 1 << 20
 HERE = pathlib.Path(__file__).resolve().parent
@@ -48,18 +49,20 @@ def check_pod_leaves_traces(traces):
     assert "cgroup" in kinds and "process" in kinds and kinds.count("loop") == 2, traces
 
 
+@pytest.mark.bed
 def test_node_is_ready_within_a_minute(node_bed):
-    assert node_bed.up_seconds < 60
+    assert node_bed.up_seconds < within(60, "a bed with a node is up")
     assert node_bed.dead() == []
 
 
+@pytest.mark.bed
 def test_a_device_written_by_one_pod_is_read_by_another_from_its_snapshot(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
     bed.create_claim("data", app, 8 * MIB)
     phase, written = bed.node.run_pod(pod("writer", app, WRITE_DEVICE, devices={"data": DEVICE}))
     assert phase == "Succeeded", written
-    assert data.checksum(bed.volume_path("data", app)) == written.split()[0]
+    data.expect(bed.volume_path("data", app), written.split()[0])
 
     bed.create_snapshot("snap", app, "data")
     bed.create_claim("copy", app, 8 * MIB, snapshot="snap")
@@ -67,6 +70,7 @@ def test_a_device_written_by_one_pod_is_read_by_another_from_its_snapshot(node_b
     assert (phase, read) == ("Succeeded", written)
 
 
+@pytest.mark.bed
 def test_a_file_written_by_one_pod_is_read_by_another(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -77,6 +81,7 @@ def test_a_file_written_by_one_pod_is_read_by_another(node_bed, workspace):
     assert told == "kept\n"
 
 
+@pytest.mark.bed
 def test_a_device_that_is_roots_alone_is_refused_to_the_pod(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -88,6 +93,7 @@ def test_a_device_that_is_roots_alone_is_refused_to_the_pod(node_bed, workspace)
     assert told.startswith("brw-------") and "Permission denied" in told
 
 
+@pytest.mark.bed
 def test_a_device_is_for_the_group_of_disks(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -97,6 +103,7 @@ def test_a_device_is_for_the_group_of_disks(node_bed, workspace):
     assert phase == "Failed" and "Permission denied" in told
 
 
+@pytest.mark.bed
 def test_a_file_of_the_kubelets_is_on_the_device_of_its_folder(node_bed):
     """Else drivers take it for a mount point, and mount nothing there."""
     folder = "/var/lib/kubelet/plugins"
@@ -104,15 +111,17 @@ def test_a_file_of_the_kubelets_is_on_the_device_of_its_folder(node_bed):
     assert len(told) == 2 and len(set(told)) == 1, told
 
 
+@pytest.mark.bed
 def test_logs_and_exec_reach_a_running_pod(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
     bed.node.start_pod(pod("runs", app, WAIT_FOREVER))
-    bed.wait_for(lambda: bed.kubectl("logs", "-n", app, "runs").stdout == "waits\n", 10, "the Pod's first line")
+    bed.wait_for(lambda: bed.kubectl("logs", "-n", app, "runs").stdout == "waits\n", 60, "the Pod's first line")
     told = bed.kubectl("exec", "-n", app, "runs", "--", "/bin/busybox", "id", "-u").stdout
     assert told == f"{objects.POD_USER}\n"
 
 
+@pytest.mark.bed
 def test_a_pod_reaches_the_api_server_by_the_address_of_its_service(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -121,6 +130,7 @@ def test_a_pod_reaches_the_api_server_by_the_address_of_its_service(node_bed, wo
     assert (phase, told) == ("Succeeded", "ok")
 
 
+@pytest.mark.bed
 def test_a_pod_reaches_the_bucket_where_the_location_says(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -139,6 +149,7 @@ def test_the_image_of_the_product_runs(node_bed, workspace, tmp_path):
     assert (phase, told) == ("Succeeded", bed.run([components.program_path(), "--help"]).stdout)
 
 
+@pytest.mark.bed
 def test_a_restricted_namespace_refuses_a_pod_of_root(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -149,6 +160,7 @@ def test_a_restricted_namespace_refuses_a_pod_of_root(node_bed, workspace):
     assert answer.value.code == 403
 
 
+@pytest.mark.bed
 def test_what_is_set_for_the_whole_kernel_stays_in_the_bed(node_bed):
     setting = pathlib.Path("/proc/sys/kernel/panic")
     before = setting.read_text()
@@ -157,6 +169,7 @@ def test_what_is_set_for_the_whole_kernel_stays_in_the_bed(node_bed):
     assert setting.read_text() == before
 
 
+@pytest.mark.bed
 def test_owners_of_devices_are_the_beds_own(node_bed):
     def inside():
         return node_bed.node.run(["stat", "--format", "%U:%G %a", "/dev/loop0"]).stdout
@@ -173,6 +186,7 @@ def test_owners_of_devices_are_the_beds_own(node_bed):
     assert inside() == "root:disk 660\n"
 
 
+@pytest.mark.bed
 def test_down_leaves_nothing_of_the_node(node_bed, beds):
     bed = node_bed
     bed.create_namespace("held")
@@ -181,11 +195,12 @@ def test_down_leaves_nothing_of_the_node(node_bed, beds):
     name, state = bed.name, bed.state
     check_pod_leaves_traces(processes.traces(name, [state]))
     pods = processes.members_of(name)
-    beds.down()
+    beds.down(count=False)
     assert processes.traces(name, [state]) == []
     assert [p for p in pods if p.alive()] == []
 
 
+@pytest.mark.bed
 def test_node_of_a_killed_run_is_cleaned_up_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "RECORDS", tmp_path)  # So that no other run cleans up first.
     run = subprocess.Popen([sys.executable, "-c", KILLED_RUN, tmp_path], stdout=subprocess.PIPE,

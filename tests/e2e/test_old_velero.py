@@ -17,7 +17,8 @@ from test_hands_off import make_user_snapshots, user_snapshot_uids
 VOLUME_BYTES = 32 * MIB
 
 
-def test_snapshot_to_delete(old_bed, workspace):
+@pytest.mark.journey
+def test_snapshot_to_delete(beds, old_bed, workspace):
     bed = old_bed
     before = set(bed.driver.snapshots())
     app = workspace.namespace(bed)
@@ -31,19 +32,19 @@ def test_snapshot_to_delete(old_bed, workspace):
     taken, = set(bed.driver.snapshots()) - before
     assert taken in bed.velero("backup", "describe", name, "--details").stdout
 
-    settings = bed_module.Settings(velero="1.13.1", namespace="velero-two", plugin=True)
-    with bed_module.Bed.up(settings, storage_of=bed) as other:
-        other.sync_backup(name)
-        other.restore("restored", "--from-backup", name)
-        other.wait_bound("data", app)
-        assert data.checksum(other.volume_path("data", app)) == written
-        other.delete_namespace(app)
+    other = beds.second(bed)
+    workspace.expect_namespace(other, app)
+    other.sync_backup(name)
+    other.restore(workspace.name("restored"), "--from-backup", name)
+    other.wait_bound("data", app)
+    data.expect(other.volume_path("data", app), written)
 
-    bed.delete_namespace(app)
-    restore = bed.restore(workspace.name("restore"), "--from-backup", name)
+    copy = workspace.name("copy")
+    workspace.expect_namespace(bed, copy)
+    restore = bed.restore(workspace.name("restore"), "--from-backup", name, "--namespace-mappings", f"{app}:{copy}")
     assert restore["status"].get("errors", 0) == 0
-    bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    bed.wait_bound("data", copy)
+    data.expect(bed.volume_path("data", copy), written)
 
     bed.delete_backup(name)
     bed.wait_for(lambda: set(bed.driver.snapshots()) == before, 60,
@@ -76,11 +77,11 @@ def test_plugin_killed_in_progress(old_bed, workspace):
     assert phase == "PartiallyFailed"
     assert "velero.io/csi-vs" in bed.velero("backup", "describe", name, "--details").stdout
     workspace.backup(bed, "--include-namespaces", app)
-    bed.wait_for(lambda: not bed.api.list("volumesnapshots", app), 30,  # The controller lets go.
+    bed.wait_for(lambda: not bed.api.list("volumesnapshots", app), 60,  # The controller lets go.
                  lambda: f"no volume snapshot of {bed.api.list('volumesnapshots', app)}")
     workspace.clear()
-    bed.wait_for(lambda: bed.inventory() == before, 90,
-                 lambda: f"nothing left behind: {before} == {bed.inventory()}")
+    bed.wait_gone(lambda: bed.inventory() == before, 90,
+                  lambda: f"nothing left behind: {before} == {bed.inventory()}")
 
 
 def test_user_made_snapshots_keep_their_uid(old_bed, workspace):
@@ -121,6 +122,7 @@ def moving_bed(beds):
     return bed
 
 
+@pytest.mark.cluster(velero="1.13.1", node=True)
 def test_volumes_move_both_ways(moving_bed, workspace):
     bed = moving_bed
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
@@ -135,11 +137,11 @@ def test_volumes_move_both_ways(moving_bed, workspace):
     second, upload = back_up(bed, workspace, app, "second")
     check_increment(upload, len(chunks))
     target = restore_beside(bed, workspace, app, first, "beside", resources=f"{CLAIMS},datauploads")
-    assert data.checksum(bed.volume_path("data", target)) == at_first
+    data.expect(bed.volume_path("data", target), at_first)
     bed.delete_namespace(app)
     bed.restore(workspace.name("r"), "--from-backup", second)
     bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    data.expect(bed.volume_path("data", app), written)
     check_repository(bed, upload)
     bed.delete_backup(first)
     bed.wait_for(lambda: not undone(bed), GONE_SECONDS_MAX, lambda: f"the data of the deleted gone: {undone(bed)}")

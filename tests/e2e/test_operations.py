@@ -92,6 +92,7 @@ def dropped_fields(terminal):
     return [finding["text"] for finding in found if finding.get("check") == "mover-kind-fields" and finding["grade"] == "fault"]
 
 
+@pytest.mark.cluster(node=True)
 def test_every_command_of_the_page(bed, workspace, tmp_path):
     for name in ("shop", "shop-drill"):
         workspace.expect_namespace(bed, name)
@@ -102,7 +103,7 @@ def test_every_command_of_the_page(bed, workspace, tmp_path):
     terminal = Terminal(bed, tmp_path)
     for command in commands():
         if command.startswith("kubectl delete namespace shop-drill"):
-            assert data.checksum(bed.volume_path("data", "shop-drill")) == written
+            data.expect(bed.volume_path("data", "shop-drill"), written)
         if command.startswith("csi-delta uninstall"):
             bed.wait_for(lambda: not moving.undone(bed), moving.MOVED_SECONDS_MAX, lambda: f"the deletion: {moving.undone(bed)}")
             moving.await_nothing_left(bed, (*moving.TRANSFERS, *moving.DELETIONS))
@@ -117,8 +118,10 @@ def test_every_command_of_the_page(bed, workspace, tmp_path):
         else:
             terminal.run(command)
     said = "\n".join(terminal.said.values())
+    goes = terminal.said["csi-delta uninstall"].splitlines()
     assert "no errors were found" in terminal.said["restic check --read-data"], said
     assert "Data Mover: csi-delta" in said
-    assert "location default" in terminal.said["csi-delta uninstall"] or "Secret" in terminal.said["csi-delta uninstall"]
+    for thing in (f"data location {bed.namespace}/default", f"Secret {mover.NAMESPACE}/csi-delta-keys-{bed.namespace}.default"):
+        assert any(line.startswith(f"goes  {thing}") for line in goes), (thing, goes)
     assert "0 are not" in terminal.said["csi-delta uninstall --yes"]
     assert not mover.repositories(bed) and not mover.bases(bed)

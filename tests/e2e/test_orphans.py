@@ -1,6 +1,7 @@
 """The sweep of what failed backups left must never take a snapshot that some backup needs."""
 
-import bed as bed_module
+import pytest
+
 import data
 import objects
 import policy
@@ -36,7 +37,7 @@ def _assert_restores(bed, workspace, app, backup, written):
     bed.delete_namespace(app)
     bed.restore(workspace.name("restore"), "--from-backup", backup)
     bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    data.expect(bed.volume_path("data", app), written)
 
 
 def test_velero_namespace_created_anew(bed, workspace):
@@ -60,20 +61,19 @@ def test_backup_synced_under_a_new_uid(bed, workspace):
     _assert_restores(bed, workspace, app, backup, written)
 
 
-def test_second_cluster_on_the_same_storage(bed, workspace):
+@pytest.mark.cluster(second=True)
+def test_second_cluster_on_the_same_storage(bed, second, workspace):
     app, backup, handle, written = _save(bed, workspace, 5)
-    settings = bed_module.Settings(namespace="velero-two", plugin=True)
-    with bed_module.Bed.up(settings, storage_of=bed) as other:
-        other.sync_backup(backup)
-        other.restore("restored", "--from-backup", backup)
-        other.wait_bound("data", app)
-        chosen = policy.config_map("theirs", other.namespace, [policy.rule("snapshot")])
-        other.api.create("configmaps", chosen)
-        other.backup("theirs", "--include-namespaces", app, "--resource-policies-configmap",
-                     "theirs")
-        assert handle in other.driver.snapshots()
-        other.delete_backup("theirs")
-        assert handle in other.driver.snapshots()
-        other.delete_namespace(app)
+    workspace.expect_namespace(second, app)
+    second.sync_backup(backup)
+    second.restore(workspace.name("restored"), "--from-backup", backup)
+    second.wait_bound("data", app)
+    theirs = workspace.name("theirs")
+    second.backup(theirs, "--include-namespaces", app, "--resource-policies-configmap",
+                  workspace.policy(second, policy.rule("snapshot")))
+    assert handle in second.driver.snapshots()
+    second.delete_backup(theirs)
+    assert handle in second.driver.snapshots()
+    second.delete_namespace(app)
     assert handle in bed.driver.snapshots()
     _assert_restores(bed, workspace, app, backup, written)

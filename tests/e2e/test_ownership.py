@@ -19,6 +19,7 @@ def _await_collection(bed, namespace, backup):
                  f"the garbage collector's work in {namespace}")
 
 
+@pytest.mark.journey
 @pytest.mark.own_driver("needs a snapshot that does not become ready")
 def test_snapshots_outlive_collection(bed, workspace):
     before = set(bed.driver.snapshots())
@@ -39,9 +40,12 @@ def test_snapshots_outlive_collection(bed, workspace):
 
     bed.api.delete("backups", name, bed.namespace)
     _await_collection(bed, bed.namespace, backup)
-    bed.delete_namespace(app)
+    bed.begin_to_delete_namespace(app)
+    bed.await_endings()
     assert handle in bed.driver.snapshots()
     bed.sync_backup(name)
-    bed.restore(workspace.name("restore"), "--from-backup", name)
-    bed.wait_bound("data", app)
-    assert data.checksum(bed.volume_path("data", app)) == written
+    copy = workspace.name("copy")
+    workspace.expect_namespace(bed, copy)
+    bed.restore(workspace.name("restore"), "--from-backup", name, "--namespace-mappings", f"{app}:{copy}")
+    bed.wait_bound("data", copy)
+    data.expect(bed.volume_path("data", copy), written)

@@ -76,11 +76,11 @@ def _take_turns(bed, workspace):
         return any(r.right == rights.Right(verb, "coordination.k8s.io", "leases") for r in requests)
     with bed.driver.faults({"method": "CreateSnapshot", "hold": True}):
         bed.velero("backup", "create", name, *_flags(bed, workspace, app))
-        bed.wait_for(lambda: asked("watch"), 30, "the plugin waiting for its turn")
+        bed.wait_for(lambda: asked("watch"), 60, "the plugin waiting for its turn")
         bed.api.delete("leases", lease, bed.namespace)
         bed.driver.await_calls("CreateSnapshot", held=held + 1)
         bed.api.patch("leases", lease, {"metadata": {"labels": {"touched": "yes"}}}, bed.namespace)
-        bed.wait_for(lambda: asked("update") and asked("get"), 30, "the plugin renewing its turn")
+        bed.wait_for(lambda: asked("update") and asked("get"), 60, "the plugin renewing its turn")
     bed.wait_phase("backups", name, ("Completed",))
 
 
@@ -88,6 +88,7 @@ def _refused(requests):
     return dict(collections.Counter(r.right for r in requests if r.code == 403))
 
 
+@pytest.mark.journey
 def test_documented_verbs_are_enough(beds, workspace):
     _back_up_restore_delete(beds.get(), workspace)
     assert not _refused(beds.plugin_requests())

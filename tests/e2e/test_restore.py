@@ -2,7 +2,6 @@
 
 import pytest
 
-import bed as bed_module
 import data
 import policy
 from bed import ENDED
@@ -27,10 +26,11 @@ def saved(bed, workspace):
 def _assert_bytes(bed, namespace, written):
     for name, checksum in written.items():
         bed.wait_bound(name, namespace)
-        assert data.checksum(bed.volume_path(name, namespace)) == checksum
+        data.expect(bed.volume_path(name, namespace), checksum)
 
 
-def test_two_mapped_namespaces_at_once(bed, workspace, saved):
+@pytest.mark.journey
+def test_two_restores_of_one_backup_into_mapped_namespaces(bed, workspace, saved):
     app, written, backup = saved
     bed.delete_claim("two", app)
     targets = {workspace.name(f"restore-{i}"): workspace.name(f"copy-{i}") for i in (1, 2)}
@@ -58,13 +58,13 @@ def test_over_an_existing_namespace(bed, workspace, saved):
     _assert_bytes(bed, app, {"one": changed, "two": written["two"]})
 
 
-def test_second_cluster(bed, workspace, saved):
+@pytest.mark.journey
+@pytest.mark.cluster(second=True)
+def test_second_cluster(bed, second, workspace, saved):
     app, written, backup = saved
-    settings = bed_module.Settings(namespace="velero-two", plugin=True)
-    with bed_module.Bed.up(settings, storage_of=bed) as other:
-        other.sync_backup(backup)
-        restore = other.restore("restored", "--from-backup", backup)
-        assert restore["status"].get("errors", 0) == 0
-        _assert_bytes(other, app, written)
-        other.delete_namespace(app)
+    workspace.expect_namespace(second, app)
+    second.sync_backup(backup)
+    restore = second.restore(workspace.name("restored"), "--from-backup", backup)
+    assert restore["status"].get("errors", 0) == 0
+    _assert_bytes(second, app, written)
     _assert_bytes(bed, app, written)

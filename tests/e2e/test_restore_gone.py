@@ -7,6 +7,7 @@ import pytest
 import data
 import objects
 import policy
+from promises import within
 
 MIB = 1 << 20
 
@@ -23,29 +24,30 @@ def _saved_and_gone(bed, workspace, **claim):
     backup = workspace.backup(bed, "--include-namespaces", app,
                               "--resource-policies-configmap", chosen)["metadata"]["name"]
     handle, = set(bed.driver.snapshots()) - before
-    bed.delete_namespace(app)
     bed.driver.remove_snapshot(handle)
     return app, backup, handle
 
 
-def _restore(bed, workspace, backup, expect):
-    """Restores; returns what `velero restore describe --details` shows."""
-    name = workspace.name("restore")
-    bed.restore(name, "--from-backup", backup, expect=expect)
-    return bed.velero("restore", "describe", name, "--details").stdout
+def _restore(bed, workspace, app, backup, expect):
+    """Restores into another namespace; returns that, and what `velero restore describe --details` shows."""
+    name, copy = workspace.name("restore"), workspace.name("copy")
+    workspace.expect_namespace(bed, copy)
+    bed.restore(name, "--from-backup", backup, "--namespace-mappings", f"{app}:{copy}", expect=expect)
+    return copy, bed.velero("restore", "describe", name, "--details").stdout
 
 
+@pytest.mark.journey
 def test_driver_lists_snapshots(bed, workspace):
     app, backup, handle = _saved_and_gone(bed, workspace)
-    shown = _restore(bed, workspace, backup, "PartiallyFailed")
+    copy, shown = _restore(bed, workspace, app, backup, "PartiallyFailed")
     assert handle in shown
-    assert bed.api.get("persistentvolumeclaims", "data", app) is None
+    assert bed.api.get("persistentvolumeclaims", "data", copy) is None
 
 
 def test_driver_does_not_list_snapshots(bed, workspace):
     bed.configure_driver("--no-list-snapshots")
     app, backup, handle = _saved_and_gone(bed, workspace)
-    shown = _restore(bed, workspace, backup, "PartiallyFailed")
+    app, shown = _restore(bed, workspace, app, backup, "PartiallyFailed")
     claim = bed.api.get("persistentvolumeclaims", "data", app)
     assert claim["status"]["phase"] == "Pending"
     events = [e for e in bed.api.list("events", app)
@@ -56,12 +58,12 @@ def test_driver_does_not_list_snapshots(bed, workspace):
     assert ours["message"] in shown
     waited = (datetime.datetime.fromisoformat(ours["firstTimestamp"])
               - datetime.datetime.fromisoformat(refusal["firstTimestamp"]))
-    assert waited.total_seconds() <= 30
+    assert waited.total_seconds() <= within(30, "a restore of a snapshot that is gone fails, after the driver's refusal,")
 
 
 def test_waits_for_first_consumer(bed, workspace):
     bed.configure_driver("--no-list-snapshots")
     app, backup, _ = _saved_and_gone(bed, workspace, storage_class_name=objects.CLASS_WAIT)
-    shown = _restore(bed, workspace, backup, "Completed")
+    app, shown = _restore(bed, workspace, app, backup, "Completed")
     assert "not checked" in shown
     assert bed.api.get("persistentvolumeclaims", "data", app)["status"]["phase"] == "Pending"

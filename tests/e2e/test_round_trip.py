@@ -1,5 +1,7 @@
 """The main promise: what the policy gives to us is snapshotted, shown, and comes back byte for byte."""
 
+import pytest
+
 import data
 import policy
 
@@ -7,6 +9,7 @@ MIB = 1 << 20
 TEXT = b"the quick brown fox\n" * 1000
 
 
+@pytest.mark.journey
 def test_policy_snapshot(bed, workspace):
     app = workspace.namespace(bed)
     written = {}
@@ -34,6 +37,6 @@ def test_policy_snapshot(bed, workspace):
     assert restore["status"].get("errors", 0) == 0
     for name, checksum in written.items():
         bed.wait_bound(name, app)
-        assert data.checksum(bed.volume_path(name, app)) == checksum
+        data.expect(bed.volume_path(name, app), checksum)
     bed.wait_bound("files", app)
-    assert bed.driver.read_file(bed.volume_handle("files", app), "fox.txt") == TEXT
+    data.same(bed.driver.read_file(bed.volume_handle("files", app), "fox.txt"), TEXT)
