@@ -13,7 +13,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::backupitemactions {
+namespace csidelta::backupitemactions::move_action_test {
 namespace {
 
 using support::Fault;
@@ -177,4 +177,4 @@ TEST_F(MoveActionTest, ProgressAndCancelAreTheUploads) {
 }
 
 }  // namespace
-}  // namespace csidelta::backupitemactions
+}  // namespace csidelta::backupitemactions::move_action_test

@@ -11,7 +11,7 @@
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::backupitemactions {
+namespace csidelta::backupitemactions::pvc_action_test {
 namespace {
 
 using support::IsOk;
@@ -261,4 +261,4 @@ TEST_F(PvcActionTest, NoFailingCallLeavesAnythingBehind) {
 }
 
 }  // namespace
-}  // namespace csidelta::backupitemactions
+}  // namespace csidelta::backupitemactions::pvc_action_test

@@ -6,7 +6,7 @@
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::backupitemactions {
+namespace csidelta::backupitemactions::secret_actions_test {
 namespace {
 
 using support::IsOk;
@@ -101,4 +101,4 @@ TEST_F(SecretActionsTest, OwnersInNamespacesAreTakenOffBothCopies) {
 }
 
 }  // namespace
-}  // namespace csidelta::backupitemactions
+}  // namespace csidelta::backupitemactions::secret_actions_test

@@ -30,7 +30,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::backupitemactions {
+namespace csidelta::backupitemactions::volume_group_test {
 namespace {
 
 using support::IsOk;
@@ -1142,4 +1142,4 @@ TEST_F(GroupActionsTest, GarbageIsNoGroup) {
 }
 
 }  // namespace
-}  // namespace csidelta::backupitemactions
+}  // namespace csidelta::backupitemactions::volume_group_test

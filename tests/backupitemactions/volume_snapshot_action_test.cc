@@ -11,7 +11,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::backupitemactions {
+namespace csidelta::backupitemactions::volume_snapshot_action_test {
 namespace {
 
 using support::Fault;
@@ -312,4 +312,4 @@ TEST_F(VolumeSnapshotActionTest, CancelKeepsWhatIsReady) {
 }
 
 }  // namespace
-}  // namespace csidelta::backupitemactions
+}  // namespace csidelta::backupitemactions::volume_snapshot_action_test

@@ -10,7 +10,7 @@
 #include "base/worker_pool.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta {
+namespace csidelta::bounded_queue_test {
 namespace {
 
 using support::IsOk;
@@ -93,4 +93,4 @@ TEST(WorkerPoolTest, TheCallersStopReachesTheWorkers) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::bounded_queue_test

@@ -6,7 +6,7 @@
 #include <future>
 #include <stop_token>
 
-namespace csidelta {
+namespace csidelta::clock_test {
 namespace {
 
 TEST(RealClockTest, EndlessSleepEndsOnlyByStop) {
@@ -26,4 +26,4 @@ TEST(RealClockTest, SleepsUntilTheTime) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::clock_test

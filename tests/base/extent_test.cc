@@ -10,7 +10,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta {
+namespace csidelta::extent_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -161,4 +161,4 @@ TEST(ExtentPropertyTest, MergeAndSubtractAgreeWithSetsOfBytes) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::extent_test

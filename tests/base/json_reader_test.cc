@@ -8,7 +8,7 @@
 #include "base/json_text.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta {
+namespace csidelta::json_reader_test {
 namespace {
 
 using support::IsOk;
@@ -100,4 +100,4 @@ TEST(JsonTextTest, EscapesAsResticDoes) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::json_reader_test

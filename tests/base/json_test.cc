@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace csidelta {
+namespace csidelta::json_test {
 namespace {
 
 TEST(JsonTest, KeepsLargeIntegersAndUnknownFields) {
@@ -65,4 +65,4 @@ TEST(JsonTest, SetsAndErasesNestedMembers) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::json_test

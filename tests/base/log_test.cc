@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace csidelta {
+namespace csidelta::log_test {
 namespace {
 
 TEST(LogTest, LineIsHclogJson) {
@@ -32,4 +32,4 @@ TEST(LogTest, KnowsLogrusLevels) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::log_test

@@ -7,7 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "base/crypto.h"
 
-namespace csidelta {
+namespace csidelta::sha256_test {
 namespace {
 
 std::string Bytes(std::size_t count, int seed) {
@@ -98,4 +98,4 @@ TEST(Sha256Test, BesideAStreamInAnyState) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::sha256_test

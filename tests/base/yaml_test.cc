@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta {
+namespace csidelta::yaml_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -124,4 +124,4 @@ INSTANTIATE_TEST_SUITE_P(Table, BadYamlTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::yaml_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::arguments_test {
 namespace {
 
 using support::IsOk;
@@ -180,4 +180,4 @@ TEST_F(ArgumentsTest, HelpNamesEverything) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::arguments_test

@@ -1,6 +1,6 @@
 #include "tests/cli/sweep_fixture.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::chain_test {
 namespace {
 
 // A backup that is not told its parent finds it, and what that costs does not grow with the chain.
@@ -38,4 +38,4 @@ TEST_F(ChainCostTest, WithoutNotesTheParentIsTheSame) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::chain_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace csidelta::cli {
+namespace csidelta::cli::change_map_test {
 namespace {
 
 using incremental::ExtentKind;
@@ -52,4 +52,4 @@ TEST(ChangeMapTest, VolumesOfAnySizeHaveAPicture) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::change_map_test

@@ -1,6 +1,6 @@
 #include "tests/cli/sweep_fixture.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::crash_sweep_test {
 namespace {
 
 using support::CutMoment;
@@ -289,4 +289,4 @@ TEST_F(CrashSweepTest, WhatARunOnAnotherMachineStoredIsUsed) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::crash_sweep_test

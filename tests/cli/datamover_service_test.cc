@@ -11,7 +11,7 @@
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::datamover_service_test {
 namespace {
 
 using support::IsOk;
@@ -78,4 +78,4 @@ TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::datamover_service_test

@@ -9,7 +9,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::diffsnap_service_test {
 namespace {
 
 using support::StatusIs;
@@ -75,4 +75,4 @@ TEST(DiffsnapServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::diffsnap_service_test

@@ -6,7 +6,7 @@
 #include "tests/cli/sweep_fixture.h"
 #include "tests/support/fake_s3_server.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::fault_sweep_test {
 namespace {
 
 using support::FakeS3Options;
@@ -311,4 +311,4 @@ TEST_F(FaultSweepTest, KeyAdd) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::fault_sweep_test

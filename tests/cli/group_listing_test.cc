@@ -16,7 +16,7 @@
 #include "tests/cli/program_runner.h"
 #include "tests/support/fake_s3_server.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::group_listing_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ TEST_F(BucketGroupsTest, NothingIsWrittenAndNobodyIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::group_listing_test

@@ -13,7 +13,7 @@
 #include "cli/command.h"
 #include "cli/program.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::help_test {
 namespace {
 
 using testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST(HelpTest, NoLineIsTooLongForATerminal) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::help_test

@@ -25,7 +25,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::hostile_test {
 namespace {
 
 using repository::BlobType;
@@ -222,4 +222,4 @@ TEST_F(HostileProgramTest, WhatIsSmallInTheStoreStaysSmallInMemory) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::hostile_test

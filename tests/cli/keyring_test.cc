@@ -10,7 +10,7 @@
 #include "tests/cli/program_runner.h"
 #include "tests/support/fake_secure_random.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::keyring_test {
 namespace {
 
 using datamover::RepositoryKey;
@@ -86,4 +86,4 @@ TEST_F(CliKeyringTest, APasswordBesideItIsRefused) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::keyring_test

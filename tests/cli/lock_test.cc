@@ -2,7 +2,7 @@
 
 #include "tests/cli/sweep_fixture.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::lock_test {
 namespace {
 
 using repository::LockFile;
@@ -154,4 +154,4 @@ TEST_F(VerbLockTest, ABackupWhoseLockWasRemovedCommitsNothing) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::lock_test

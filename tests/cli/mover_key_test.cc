@@ -13,7 +13,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::mover_key_test {
 namespace {
 
 using datamover::Keyring;
@@ -107,4 +107,4 @@ TEST_F(MoverKeyTest, WhereThereAreNoKeysNoneAreMade) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::mover_key_test

@@ -8,7 +8,7 @@
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::password_test {
 namespace {
 
 using support::IsOk;
@@ -90,4 +90,4 @@ TEST(PasswordTest, ACommandThatHangsEndsWithTheProgram) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::password_test

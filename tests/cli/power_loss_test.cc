@@ -52,7 +52,7 @@ ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
 }
 }  // extern "C"
 
-namespace csidelta::cli {
+namespace csidelta::cli::power_loss_test {
 namespace {
 
 using support::DurableDisk;
@@ -190,4 +190,4 @@ TEST_F(PowerLossTest, AFullDiskIsOneClearErrorAndLosesNothing) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::power_loss_test

@@ -19,7 +19,7 @@
 
 extern char** environ;
 
-namespace csidelta::cli {
+namespace csidelta::cli::process_test {
 namespace {
 
 // More than a pipe holds: when all of it is written, the other end has begun to read.
@@ -141,4 +141,4 @@ TEST_F(ProcessTest, ThePasswordCommandRunsWithoutAShell) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::process_test

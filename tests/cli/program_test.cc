@@ -22,7 +22,7 @@
 #include "tests/cli/program_runner.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::program_test {
 namespace {
 
 using testing::HasSubstr;
@@ -425,4 +425,4 @@ TEST_F(ProgramTest, ABrokenPipeIsAFailure) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::program_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/fake_clock.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::progress_test {
 namespace {
 
 using testing::HasSubstr;
@@ -91,4 +91,4 @@ TEST_F(ProgressMeterTest, NobodyIsToldWhoDidNotAsk) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::progress_test

@@ -12,7 +12,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::session_test {
 namespace {
 
 using support::IsOk;
@@ -145,4 +145,4 @@ TEST_F(StoreSettingsTest, AMissingBundleIsNamed) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::session_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::snapshot_filter_test {
 namespace {
 
 using repository::RepoSnapshot;
@@ -48,4 +48,4 @@ TEST(SnapshotFilterTest, PrintsSnapshotsAsResticDoes) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::snapshot_filter_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::text_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -103,4 +103,4 @@ TEST(TextTest, FormatsTables) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::text_test

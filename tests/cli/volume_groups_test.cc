@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::volume_groups_test {
 namespace {
 
 using repository::Id;
@@ -236,4 +236,4 @@ TEST(VolumeGroupsTest, JsonSaysAllThatARestoreNeeds) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::volume_groups_test

@@ -24,7 +24,7 @@
 #include "tests/support/metadata_cluster.h"
 #include "tests/support/scratch_folder.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::volume_snapshot_test {
 namespace {
 
 using support::FakeMetadataServer;
@@ -434,4 +434,4 @@ TEST_F(VolumeSnapshotTest, WhatAPersonMustMendFails) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::volume_snapshot_test

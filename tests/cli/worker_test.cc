@@ -17,7 +17,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::worker_test {
 namespace {
 
 using datamover::TaskPhase;
@@ -271,4 +271,4 @@ TEST_F(WorkerTest, WithoutItsTaskThereIsNoWork) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::worker_test

@@ -14,7 +14,7 @@
 #include "tests/csi_driver/driver_fixture.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::conformance {
+namespace csidelta::conformance::conformance_test {
 namespace {
 
 namespace pb = ::csi::v1;
@@ -234,4 +234,4 @@ TEST_F(ConformanceTest, ADriverThatHangsIsLeftInTime) {
 }
 
 }  // namespace
-}  // namespace csidelta::conformance
+}  // namespace csidelta::conformance::conformance_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace csidelta::conformance {
+namespace csidelta::conformance::listing_test {
 namespace {
 
 using testing::ElementsAre;
@@ -107,4 +107,4 @@ TEST(ListingTest, WhatIsInNoTupleIsMissing) {
 }
 
 }  // namespace
-}  // namespace csidelta::conformance
+}  // namespace csidelta::conformance::listing_test

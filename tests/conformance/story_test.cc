@@ -12,7 +12,7 @@
 #include "conformance/volume_file.h"
 #include "tests/support/scratch_folder.h"
 
-namespace csidelta::conformance {
+namespace csidelta::conformance::story_test {
 namespace {
 
 using testing::ElementsAre;
@@ -108,4 +108,4 @@ TEST_F(VolumeFileTest, AFileTakesNoDiscard) {
 }
 
 }  // namespace
-}  // namespace csidelta::conformance
+}  // namespace csidelta::conformance::story_test

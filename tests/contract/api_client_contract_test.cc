@@ -11,7 +11,7 @@
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
 
-namespace csidelta::contract {
+namespace csidelta::contract::api_client_contract_test {
 namespace {
 
 class FakeSubject : public ApiClientSubject {
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(Clients, ApiClientContract, testing::ValuesIn(Cases()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::contract
+}  // namespace csidelta::contract::api_client_contract_test

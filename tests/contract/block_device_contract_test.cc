@@ -8,7 +8,7 @@
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::contract {
+namespace csidelta::contract::block_device_contract_test {
 namespace {
 
 using incremental::FileBlockDevice;
@@ -76,4 +76,4 @@ INSTANTIATE_TEST_SUITE_P(File, BlockDeviceContract,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::contract
+}  // namespace csidelta::contract::block_device_contract_test

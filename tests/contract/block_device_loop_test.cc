@@ -15,7 +15,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::contract {
+namespace csidelta::contract::block_device_loop_test {
 namespace {
 
 using incremental::FileBlockDevice;
@@ -105,4 +105,4 @@ TEST(LoopDeviceTest, ASmallerDeviceIsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace csidelta::contract
+}  // namespace csidelta::contract::block_device_loop_test

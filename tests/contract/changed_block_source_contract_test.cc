@@ -14,7 +14,7 @@
 #include "tests/support/fake_metadata_server.h"
 #include "tests/support/metadata_cluster.h"
 
-namespace csidelta::contract {
+namespace csidelta::contract::changed_block_source_contract_test {
 namespace {
 
 using incremental::CsiMetadataSource;
@@ -161,4 +161,4 @@ INSTANTIATE_TEST_SUITE_P(Differential, ChangedBlockContract,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::contract
+}  // namespace csidelta::contract::changed_block_source_contract_test

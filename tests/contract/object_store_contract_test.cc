@@ -21,7 +21,7 @@
 #include "tests/support/fake_s3_server.h"
 #include "tests/support/scratch_folder.h"
 
-namespace csidelta::contract {
+namespace csidelta::contract::object_store_contract_test {
 namespace {
 
 class FakeSubject : public ObjectStoreSubject {
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Stores, ObjectStoreContract, testing::ValuesIn(Cases())
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::contract
+}  // namespace csidelta::contract::object_store_contract_test

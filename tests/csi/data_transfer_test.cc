@@ -10,7 +10,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::data_transfer_test {
 namespace {
 
 using support::IsOk;
@@ -130,4 +130,4 @@ TEST_F(DataTransferTest, OneIsMadeHoweverOftenItIsAskedFor) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::data_transfer_test

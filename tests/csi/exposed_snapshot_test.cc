@@ -19,7 +19,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::exposed_snapshot_test {
 namespace {
 
 using support::Fault;
@@ -515,4 +515,4 @@ TEST_F(BaseSnapshotsTest, WhatIsNoBaseIsNotDropped) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::exposed_snapshot_test

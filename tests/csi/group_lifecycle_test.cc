@@ -20,7 +20,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::group_lifecycle_test {
 namespace {
 
 using support::Fault;
@@ -633,4 +633,4 @@ TEST_F(GroupLifecycleTest, DoesNotForgetWhatIsNotRetained) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::group_lifecycle_test

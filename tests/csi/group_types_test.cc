@@ -9,7 +9,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::group_types_test {
 namespace {
 
 using support::IsOk;
@@ -95,4 +95,4 @@ TEST(GroupTypesTest, TheKindsAreThoseThatTheClusterServes) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::group_types_test

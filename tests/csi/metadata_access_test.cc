@@ -12,7 +12,7 @@
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::metadata_access_test {
 namespace {
 
 using support::IsOk;
@@ -176,4 +176,4 @@ TEST_F(MetadataAccessTest, AProjectedTokenIsReadAgain) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::metadata_access_test

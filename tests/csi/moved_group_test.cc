@@ -25,7 +25,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::moved_group_test {
 namespace {
 
 using support::Fault;
@@ -503,4 +503,4 @@ TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::moved_group_test

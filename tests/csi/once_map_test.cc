@@ -10,7 +10,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::once_map_test {
 namespace {
 
 TEST(OnceMapTest, SixteenThreadsLoadOnce) {
@@ -73,4 +73,4 @@ TEST(OnceMapTest, StopEndsTheWaitForAnotherLoader) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::once_map_test

@@ -14,7 +14,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::restored_volume_test {
 namespace {
 
 using support::Fault;
@@ -378,4 +378,4 @@ INSTANTIATE_TEST_SUITE_P(Faults, InterruptedHandOverTest,
                          });
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::restored_volume_test

@@ -17,7 +17,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::snapshot_lifecycle_test {
 namespace {
 
 using support::Fault;
@@ -466,4 +466,4 @@ TEST_F(SnapshotLifecycleTest, DoesNotForgetWhatIsNotRetained) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::snapshot_lifecycle_test

@@ -13,7 +13,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::snapshot_rules_test {
 namespace {
 
 using support::StatusIs;
@@ -284,4 +284,4 @@ TEST(NamespacePodsTest, ListsOnceAndKeepsWhatCounts) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::snapshot_rules_test

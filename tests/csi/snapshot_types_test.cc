@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace csidelta::csi {
+namespace csidelta::csi::snapshot_types_test {
 namespace {
 
 TEST(SnapshotTypesTest, SizeZeroIsUnknown) {
@@ -55,4 +55,4 @@ TEST(SnapshotTypesTest, ReadyTimeIsThatOfTheFieldsWriter) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::snapshot_types_test

@@ -11,7 +11,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::volume_turn_test {
 namespace {
 
 using support::Fault;
@@ -173,4 +173,4 @@ TEST_F(VolumeTurnTest, OnlyRubbishIsRemoved) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::volume_turn_test

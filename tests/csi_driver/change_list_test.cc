@@ -16,7 +16,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::change_list_test {
 namespace {
 
 using support::IsOk;
@@ -260,4 +260,4 @@ TEST_F(ChangeListTest, RefusesWhatItCannotAnswer) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::change_list_test

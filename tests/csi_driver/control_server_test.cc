@@ -16,7 +16,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::control_server_test {
 namespace {
 
 using support::IsOk;
@@ -125,4 +125,4 @@ TEST_F(ControlServerTest, SpeaksLinesOverItsSocket) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::control_server_test

@@ -7,7 +7,7 @@
 
 #include "tests/csi_driver/driver_fixture.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::controller_test {
 namespace {
 
 namespace pb = ::csi::v1;
@@ -113,4 +113,4 @@ TEST_F(ControllerTest, DriverWithoutListingDoesNotOfferIt) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::controller_test

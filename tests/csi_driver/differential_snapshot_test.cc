@@ -10,7 +10,7 @@
 #include "base/extent.h"
 #include "tests/csi_driver/driver_fixture.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::differential_snapshot_test {
 namespace {
 
 namespace pb = ::csi::differentialsnapshot::v1;
@@ -256,4 +256,4 @@ TEST_F(DifferentialSnapshotTest, ADriverWithoutItDoesNotOfferIt) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::differential_snapshot_test

@@ -10,7 +10,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::faults_test {
 namespace {
 
 using support::IsOk;
@@ -221,4 +221,4 @@ INSTANTIATE_TEST_SUITE_P(
                     R"({"hold":1})", R"({"skip":18446744073709551615})"));
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::faults_test

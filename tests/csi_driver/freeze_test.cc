@@ -22,7 +22,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::freeze_test {
 namespace {
 
 using support::IsOk;
@@ -172,4 +172,4 @@ TEST_F(FreezeTest, MountOfTheVolumesIsAFileSystemOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::freeze_test

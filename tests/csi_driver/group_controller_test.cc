@@ -10,7 +10,7 @@
 #include "tests/csi_driver/driver_fixture.h"
 #include "tests/support/csi_driver/control_server.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::group_controller_test {
 namespace {
 
 namespace pb = ::csi::v1;
@@ -254,4 +254,4 @@ TEST_F(GroupControllerTest, DriverSaysWhetherItTakesGroups) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::group_controller_test

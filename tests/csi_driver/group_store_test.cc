@@ -15,7 +15,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::group_store_test {
 namespace {
 
 using support::IsOk;
@@ -158,4 +158,4 @@ TEST_F(GroupStoreTest, VolumesOfTheirOwnWantAFileSystemOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::group_store_test

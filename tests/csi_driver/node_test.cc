@@ -13,7 +13,7 @@
 #include "tests/support/csi_driver/loop_device.h"
 #include "tests/support/csi_driver/mounts.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::node_test {
 namespace {
 
 namespace pb = ::csi::v1;
@@ -130,4 +130,4 @@ TEST_F(NodeTest, VolumeInUseIsNotDeleted) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::node_test

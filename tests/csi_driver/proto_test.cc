@@ -16,7 +16,7 @@
 #include "differential_snapshot.pb.h"
 #include "tests/support/csi_driver/files.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::proto_test {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -155,4 +155,4 @@ TEST_F(CsiProtoTest, OurOwnServiceTypeIsFarFromThePublishedOnes) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::proto_test

@@ -12,7 +12,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::shared_blocks_test {
 namespace {
 
 using support::IsOk;
@@ -77,4 +77,4 @@ TEST_F(SharedBlocksTest, EqualBytesInAnotherPlaceAreNotTakenForTheSame) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::shared_blocks_test

@@ -11,7 +11,7 @@
 #include "base/extent.h"
 #include "tests/csi_driver/driver_fixture.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::snapshot_metadata_test {
 namespace {
 
 namespace pb = ::csi::v1;
@@ -266,4 +266,4 @@ TEST_F(SnapshotMetadataTest, CallsFailBeforeTheirFirstMessage) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::snapshot_metadata_test

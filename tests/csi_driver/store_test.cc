@@ -17,7 +17,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::csi_driver {
+namespace csidelta::csi_driver::store_test {
 namespace {
 
 using support::IsOk;
@@ -317,4 +317,4 @@ INSTANTIATE_TEST_SUITE_P(Table, ChooseSizeTest, testing::ValuesIn(kSizeCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::csi_driver
+}  // namespace csidelta::csi_driver::store_test

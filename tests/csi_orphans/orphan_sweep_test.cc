@@ -15,7 +15,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::csi {
+namespace csidelta::csi::orphan_sweep_test {
 namespace {
 
 using support::ActionBed;
@@ -529,4 +529,4 @@ TEST_F(GroupSweepTest, LabelsOfABackupThatEndedAreTakenOff) {
 }
 
 }  // namespace
-}  // namespace csidelta::csi
+}  // namespace csidelta::csi::orphan_sweep_test

@@ -13,7 +13,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::archive_reconciler_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -108,4 +108,4 @@ TEST_F(ArchiveReconcilerTest, OthersAndUnfinishedOnesAreLeftAlone) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::archive_reconciler_test

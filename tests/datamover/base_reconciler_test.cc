@@ -11,7 +11,7 @@
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::base_reconciler_test {
 namespace {
 
 using support::IsOk;
@@ -111,4 +111,4 @@ TEST_F(BaseReconcilerTest, WhoDoesNotKnowWhetherTheClaimIsThereDropsNothing) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::base_reconciler_test

@@ -19,7 +19,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::deletion_reconciler_test {
 namespace {
 
 using support::IsOk;
@@ -439,4 +439,4 @@ TEST(DataDeletionSchema, KnowsEveryFieldThatIsWritten) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::deletion_reconciler_test

@@ -14,7 +14,7 @@
 #include "velero/data_reference.h"
 #include "velero/labels.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::download_reconciler_test {
 namespace {
 
 using support::Fault;
@@ -448,4 +448,4 @@ INSTANTIATE_TEST_SUITE_P(Faults, KilledDownloadTest,
                          });
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::download_reconciler_test

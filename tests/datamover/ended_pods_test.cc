@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::ended_pods_test {
 namespace {
 
 using testing::ElementsAre;
@@ -62,4 +62,4 @@ TEST(EndedPodsTest, TheNewestOfEachRepositoryAreKept) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::ended_pods_test

@@ -19,7 +19,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::group_windows_test {
 namespace {
 
 using testing::HasSubstr;
@@ -154,4 +154,4 @@ TEST_F(FollowGroupsTest, AClusterThatGetsTheKindsIsLookedAtAgain) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::group_windows_test

@@ -9,7 +9,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::keyring_test {
 namespace {
 
 using support::IsOk;
@@ -185,4 +185,4 @@ TEST(KeyringFile, WhatIsWrongIsToldByLineAndNeverByText) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::keyring_test

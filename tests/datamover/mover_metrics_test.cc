@@ -16,7 +16,7 @@
 #include "csi/snapshot_types.h"
 #include "velero/data_reference.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::mover_metrics_test {
 namespace {
 
 using testing::HasSubstr;
@@ -214,4 +214,4 @@ TEST(MoverMetricsTest, EveryFamilyHasItsHelpAndItsLineInTheDocument) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::mover_metrics_test

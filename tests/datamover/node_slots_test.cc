@@ -5,7 +5,7 @@
 
 #include "csi/snapshot_types.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::node_slots_test {
 namespace {
 
 Json Pod(int slot, const std::string& node = "", const std::string& phase = "Running") {
@@ -49,4 +49,4 @@ TEST(NodeSlotsTest, WhoWaitsForAnotherOfItsSlotIsKnown) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::node_slots_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/snapshot_objects.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::overview_test {
 namespace {
 
 constexpr int64_t kGib = int64_t{1} << 30;
@@ -118,4 +118,4 @@ TEST(OverviewTest, WhatIsOverIsOver) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::overview_test

@@ -19,7 +19,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::repository_access_test {
 namespace {
 
 using support::IsOk;
@@ -382,4 +382,4 @@ TEST_F(RepositoryAccessTest, ALocationThatIsGoneIsNotFound) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::repository_access_test

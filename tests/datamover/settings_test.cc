@@ -16,7 +16,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::settings_test {
 namespace {
 
 using support::IsOk;
@@ -251,4 +251,4 @@ TEST(MoverSettings, TheDocumentationTellsEachKeyAndTheTables) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::settings_test

@@ -10,7 +10,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::task_runner_test {
 namespace {
 
 using support::IsOk;
@@ -253,4 +253,4 @@ TEST(TaskReportTest, WhatCouldNotBeWrittenIsWrittenTheNextTime) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::task_runner_test

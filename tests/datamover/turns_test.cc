@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::turns_test {
 namespace {
 
 using testing::HasSubstr;
@@ -139,4 +139,4 @@ TEST_P(CrowdTest, LimitsHoldAndEverybodyComesToItsTurn) {
 INSTANTIATE_TEST_SUITE_P(Seeds, CrowdTest, testing::Range(0U, 20U));
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::turns_test

@@ -23,7 +23,7 @@
 #include "tests/support/lent_store.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::uninstall_test {
 namespace {
 
 using support::IsOk;
@@ -378,4 +378,4 @@ TEST_F(UninstallTest, WhatFailedIsDoneByTheNextRun) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::uninstall_test

@@ -18,7 +18,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::upload_reconciler_test {
 namespace {
 
 using support::IsOk;
@@ -676,4 +676,4 @@ INSTANTIATE_TEST_SUITE_P(Faults, KilledControllerTest,
                          });
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::upload_reconciler_test

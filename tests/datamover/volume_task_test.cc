@@ -9,7 +9,7 @@
 
 #include "base/yaml.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::volume_task_test {
 namespace {
 
 VolumeTaskSpec SomeSpec() {
@@ -113,4 +113,4 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::volume_task_test

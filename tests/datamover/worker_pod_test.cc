@@ -7,7 +7,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::worker_pod_test {
 namespace {
 
 using testing::HasSubstr;
@@ -133,4 +133,4 @@ TEST(WorkerPod, GoesWhereVolumeAndSettingsBothAllow) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::worker_pod_test

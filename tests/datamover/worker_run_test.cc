@@ -10,7 +10,7 @@
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::datamover {
+namespace csidelta::datamover::worker_run_test {
 namespace {
 
 using support::IsOk;
@@ -236,4 +236,4 @@ TEST(PodWordsTest, AreThoseOfWhoeverKnows) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover
+}  // namespace csidelta::datamover::worker_run_test

@@ -11,7 +11,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::deleteitemactions {
+namespace csidelta::deleteitemactions::data_upload_action_test {
 namespace {
 
 using support::IsOk;
@@ -117,4 +117,4 @@ TEST_F(DataUploadActionTest, AppliesToDataUploadsAlone) {
 }
 
 }  // namespace
-}  // namespace csidelta::deleteitemactions
+}  // namespace csidelta::deleteitemactions::data_upload_action_test

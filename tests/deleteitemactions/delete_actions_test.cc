@@ -15,7 +15,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::deleteitemactions {
+namespace csidelta::deleteitemactions::delete_actions_test {
 namespace {
 
 using csi::VolumeSnapshotContentKey;
@@ -384,4 +384,4 @@ TEST_F(VolumeSnapshotDeleteTest, LeavesOthersAlone) {
 }
 
 }  // namespace
-}  // namespace csidelta::deleteitemactions
+}  // namespace csidelta::deleteitemactions::delete_actions_test

@@ -17,7 +17,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::deleteitemactions {
+namespace csidelta::deleteitemactions::group_deletion_test {
 namespace {
 
 using csi::VolumeSnapshotContentType;
@@ -606,4 +606,4 @@ TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
 }
 
 }  // namespace
-}  // namespace csidelta::deleteitemactions
+}  // namespace csidelta::deleteitemactions::group_deletion_test

@@ -9,7 +9,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::access_test {
 namespace {
 
 using support::FakeClock;
@@ -98,4 +98,4 @@ TEST_F(AccessTest, AnApiServerThatFailsDecidesNothing) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::access_test

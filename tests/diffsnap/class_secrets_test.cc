@@ -10,7 +10,7 @@
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::class_secrets_test {
 namespace {
 
 using support::IsOk;
@@ -89,4 +89,4 @@ TEST_F(ClassSecretsTest, ASecretThatIsRenewedCountsAfterAMinute) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::class_secrets_test

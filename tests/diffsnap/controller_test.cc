@@ -10,7 +10,7 @@
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::controller_test {
 namespace {
 
 using support::StatusIs;
@@ -163,4 +163,4 @@ TEST_F(ControllerTest, FollowsAndWorksUntilItIsStopped) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::controller_test

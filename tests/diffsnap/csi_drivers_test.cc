@@ -22,7 +22,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::csi_drivers_test {
 namespace {
 
 using csi_driver::DriverFixture;
@@ -656,4 +656,4 @@ TEST_F(MakeDriverTest, WhoIsStoppedWhileWaitingEnds) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::csi_drivers_test

@@ -10,7 +10,7 @@
 #include "incremental/differential_wire.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::cursor_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -116,4 +116,4 @@ TEST_F(CursorTest, NoByteOfItMayChange) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::cursor_test

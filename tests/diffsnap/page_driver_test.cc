@@ -16,7 +16,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::page_driver_test {
 namespace {
 
 namespace pb = ::csi::differentialsnapshot::v1;
@@ -147,4 +147,4 @@ TEST_F(ScriptedPageTest, EveryCodeOfADriverIsKept) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::page_driver_test

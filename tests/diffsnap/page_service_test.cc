@@ -14,7 +14,7 @@
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::page_service_test {
 namespace {
 
 using incremental::ChangedBlock;
@@ -314,4 +314,4 @@ TEST_F(PageServiceTest, WhatTheDriverSaysIsPassedOn) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::page_service_test

@@ -9,7 +9,7 @@
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::reconciler_test {
 namespace {
 
 using support::Fault;
@@ -272,4 +272,4 @@ TEST(ReconcilerCrashTest, WhoeverComesNextGoesOn) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::reconciler_test

@@ -8,7 +8,7 @@
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::resolver_test {
 namespace {
 
 using Kind = Resolution::Kind;
@@ -185,4 +185,4 @@ TEST_F(ResolverTest, AnApiServerThatIsAwayDecidesNothing) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::resolver_test

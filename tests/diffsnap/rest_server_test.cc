@@ -17,7 +17,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_authority.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::rest_server_test {
 namespace {
 
 using incremental::ChangedBlock;
@@ -238,4 +238,4 @@ TEST_F(RestServerTest, TheDocumentDescribesWhatIsServed) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::rest_server_test

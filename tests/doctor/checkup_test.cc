@@ -25,7 +25,7 @@
 #include "tests/support/lent_store.h"
 #include "tests/support/snapshot_objects.h"
 
-namespace csidelta::doctor {
+namespace csidelta::doctor::checkup_test {
 namespace {
 
 using support::FakeApiClient;
@@ -615,4 +615,4 @@ TEST(CheckupTest, WhatMayNotBeReadIsUnknownAndNeverGood) {
 }
 
 }  // namespace
-}  // namespace csidelta::doctor
+}  // namespace csidelta::doctor::checkup_test

@@ -12,7 +12,7 @@
 #include "repository/compression.h"
 #include "repository/little_endian.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::blob_codec_fuzz {
 namespace {
 
 constexpr int64_t kTextBytesMax = 1 << 20;
@@ -46,9 +46,9 @@ void Check(absl::string_view bytes) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::blob_codec_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
-  csidelta::repository::Check({reinterpret_cast<const char*>(data), bytes});
+  csidelta::repository::blob_codec_fuzz::Check({reinterpret_cast<const char*>(data), bytes});
   return 0;
 }

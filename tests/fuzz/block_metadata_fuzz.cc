@@ -11,7 +11,7 @@
 #include "incremental/extent_assembler.h"
 #include "snapshot_metadata.pb.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::block_metadata_fuzz {
 namespace {
 
 constexpr int64_t kDeviceBytes = int64_t{1} << 30;
@@ -63,11 +63,11 @@ void Assemble(absl::string_view wire) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::block_metadata_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const absl::string_view wire(reinterpret_cast<const char*>(data), bytes);
-  csidelta::incremental::CompareWithProtobuf(wire);
-  csidelta::incremental::Assemble(wire);
+  csidelta::incremental::block_metadata_fuzz::CompareWithProtobuf(wire);
+  csidelta::incremental::block_metadata_fuzz::Assemble(wire);
   return 0;
 }

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "diffsnap/cursor.h"
 
-namespace csidelta::diffsnap {
+namespace csidelta::diffsnap::cursor_fuzz {
 namespace {
 
 const CursorScope kScope{
@@ -32,9 +32,9 @@ void Check(absl::string_view text) {
 }
 
 }  // namespace
-}  // namespace csidelta::diffsnap
+}  // namespace csidelta::diffsnap::cursor_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
-  csidelta::diffsnap::Check({reinterpret_cast<const char*>(data), bytes});
+  csidelta::diffsnap::cursor_fuzz::Check({reinterpret_cast<const char*>(data), bytes});
   return 0;
 }

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "incremental/differential_wire.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::differential_page_fuzz {
 namespace {
 
 void CheckPageText(absl::string_view text) {
@@ -38,11 +38,11 @@ void CheckErrorText(absl::string_view text) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::differential_page_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const absl::string_view text(reinterpret_cast<const char*>(data), bytes);
-  csidelta::incremental::CheckPageText(text);
-  csidelta::incremental::CheckErrorText(text);
+  csidelta::incremental::differential_page_fuzz::CheckPageText(text);
+  csidelta::incremental::differential_page_fuzz::CheckErrorText(text);
   return 0;
 }

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "incremental/extent_list_source.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::extent_list_fuzz {
 namespace {
 
 absl::StatusOr<std::vector<ListedExtent>> Read(absl::string_view bytes, std::size_t piece_bytes) {
@@ -35,16 +35,17 @@ void CheckOrder(const std::vector<ListedExtent>& extents) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::extent_list_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const absl::string_view text(reinterpret_cast<const char*>(data), bytes);
-  const auto whole = csidelta::incremental::Read(text, std::max<std::size_t>(bytes, 1));
-  const auto pieces = csidelta::incremental::Read(text, 7);
+  const auto whole =
+      csidelta::incremental::extent_list_fuzz::Read(text, std::max<std::size_t>(bytes, 1));
+  const auto pieces = csidelta::incremental::extent_list_fuzz::Read(text, 7);
   CSIDELTA_CHECK(whole.status() == pieces.status());
   if (whole.ok()) {
     CSIDELTA_CHECK(*whole == *pieces);
-    csidelta::incremental::CheckOrder(*whole);
+    csidelta::incremental::extent_list_fuzz::CheckOrder(*whole);
   }
   return 0;
 }

@@ -20,7 +20,7 @@
 #include "base/unique_fd.h"
 #include "net/http_client.h"
 
-namespace csidelta::net {
+namespace csidelta::net::http_answer_fuzz {
 namespace {
 
 constexpr int64_t kHeaderBytesMax = 4096;
@@ -113,11 +113,12 @@ void Check(uint8_t kind, absl::string_view answer) {
 }
 
 }  // namespace
-}  // namespace csidelta::net
+}  // namespace csidelta::net::http_answer_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   if (bytes > 0) {
-    csidelta::net::Check(data[0], {reinterpret_cast<const char*>(data) + 1, bytes - 1});
+    csidelta::net::http_answer_fuzz::Check(data[0],
+                                           {reinterpret_cast<const char*>(data) + 1, bytes - 1});
   }
   return 0;
 }

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "repository/index.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::index_fuzz {
 namespace {
 
 absl::StatusOr<std::vector<IndexedPack>> Decode(absl::string_view text) {
@@ -44,9 +44,9 @@ void Check(absl::string_view text) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::index_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
-  csidelta::repository::Check({reinterpret_cast<const char*>(data), bytes});
+  csidelta::repository::index_fuzz::Check({reinterpret_cast<const char*>(data), bytes});
   return 0;
 }

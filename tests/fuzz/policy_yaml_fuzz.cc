@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "velero/volume_policy.h"
 
-namespace csidelta::velero {
+namespace csidelta::velero::policy_yaml_fuzz {
 namespace {
 
 void CheckMatch(const VolumePolicies& policies, const VolumeFacts& volume) {
@@ -40,9 +40,10 @@ void CheckPolicy(absl::string_view text) {
 }
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::policy_yaml_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  csidelta::velero::CheckPolicy(absl::string_view(reinterpret_cast<const char*>(data), size));
+  csidelta::velero::policy_yaml_fuzz::CheckPolicy(
+      absl::string_view(reinterpret_cast<const char*>(data), size));
   return 0;
 }

@@ -16,7 +16,7 @@
 #include "repository/repo_snapshot.h"
 #include "repository/volume_layout.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::repository_json_fuzz {
 namespace {
 
 // The reader without a document takes whatever the one with a document takes, up to its depth.
@@ -51,9 +51,9 @@ void Check(absl::string_view text) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::repository_json_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
-  csidelta::repository::Check({reinterpret_cast<const char*>(data), bytes});
+  csidelta::repository::repository_json_fuzz::Check({reinterpret_cast<const char*>(data), bytes});
   return 0;
 }

@@ -11,7 +11,7 @@
 #include "plugin/restore_item_action_adapter.h"
 #include "plugin/text.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::request_decoder_fuzz {
 namespace {
 
 constexpr char kName[] = "a.b/c";
@@ -111,10 +111,10 @@ void FuzzRestore(RestoreItemActionAdapter& adapter, const std::string& bytes) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::request_decoder_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
-  using namespace csidelta::plugin;
+  using namespace csidelta::plugin::request_decoder_fuzz;
   static Registry& registry = *[] {
     auto* made = new Registry;
     made->backup.Add(kName, std::make_unique<TouchingBackup>());

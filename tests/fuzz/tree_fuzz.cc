@@ -9,7 +9,7 @@
 #include "repository/tree.h"
 #include "repository/volume_layout.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::tree_fuzz {
 namespace {
 
 void Check(absl::string_view text) {
@@ -27,9 +27,9 @@ void Check(absl::string_view text) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::tree_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
-  csidelta::repository::Check({reinterpret_cast<const char*>(data), bytes});
+  csidelta::repository::tree_fuzz::Check({reinterpret_cast<const char*>(data), bytes});
   return 0;
 }

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "k8s/watch_decoder.h"
 
-namespace csidelta::k8s {
+namespace csidelta::k8s::watch_stream_fuzz {
 namespace {
 
 struct Outcome {
@@ -42,11 +42,12 @@ Outcome Decode(absl::string_view bytes, std::size_t piece_bytes) {
 }
 
 }  // namespace
-}  // namespace csidelta::k8s
+}  // namespace csidelta::k8s::watch_stream_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const absl::string_view text(reinterpret_cast<const char*>(data), bytes);
-  const auto whole = csidelta::k8s::Decode(text, std::max<std::size_t>(bytes, 1));
-  CSIDELTA_CHECK(whole == csidelta::k8s::Decode(text, 7));
+  const auto whole =
+      csidelta::k8s::watch_stream_fuzz::Decode(text, std::max<std::size_t>(bytes, 1));
+  CSIDELTA_CHECK(whole == csidelta::k8s::watch_stream_fuzz::Decode(text, 7));
   return 0;
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::audit_plan_test {
 namespace {
 
 struct CountCase {
@@ -166,4 +166,4 @@ INSTANTIATE_TEST_SUITE_P(Table, ClusteredLiesTest, testing::ValuesIn(kClustered)
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::audit_plan_test

@@ -8,7 +8,7 @@
 
 #include "tests/incremental/volume_fixture.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::block_downloader_test {
 namespace {
 
 using support::FakeBlockDevice;
@@ -161,4 +161,4 @@ TEST(BlockDownloaderTest, AnyFailureOfTheStoreIsAnErrorAndTheNextRunRestores) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::block_downloader_test

@@ -11,7 +11,7 @@
 #include "snapshot_metadata.pb.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::block_metadata_test {
 namespace {
 
 using support::IsOk;
@@ -141,4 +141,4 @@ TEST(BlockMetadataTest, TheReceiverEndsTheReading) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::block_metadata_test

@@ -13,7 +13,7 @@
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::block_uploader_test {
 namespace {
 
 using repository::kLeafChunks;
@@ -574,4 +574,4 @@ TEST(BlockUploaderTest, AnyFailureOfTheStoreLeavesARepositoryThatTheNextRunUses)
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::block_uploader_test

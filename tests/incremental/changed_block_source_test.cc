@@ -23,7 +23,7 @@
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::changed_block_source_test {
 namespace {
 
 using support::IsOk;
@@ -361,4 +361,4 @@ TEST(ImageExtentSourceTest, ADeviceIsNeverListed) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::changed_block_source_test

@@ -10,7 +10,7 @@
 #include "repository/blob_writer.h"
 #include "tests/incremental/volume_fixture.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::chunk_journal_test {
 namespace {
 
 using repository::BlobId;
@@ -204,4 +204,4 @@ TEST_F(ResumeTest, ASourceThatMayChangeIsReadAsAWhole) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::chunk_journal_test

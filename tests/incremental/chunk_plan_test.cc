@@ -12,7 +12,7 @@
 #include "incremental/memory_plan.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::chunk_plan_test {
 namespace {
 
 using repository::kLevel1Chunks;
@@ -260,4 +260,4 @@ TEST(UploadsInFlightTest, FollowFromTheBudget) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::chunk_plan_test

@@ -22,7 +22,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::csi_metadata_source_test {
 namespace {
 
 using support::FakeMetadataServer;
@@ -662,4 +662,4 @@ TEST_F(CsiMetadataSourceTest, MemoryDoesNotGrowWithTheList) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::csi_metadata_source_test

@@ -17,7 +17,7 @@
 #include "tests/support/counts_memory.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::differential_request_test {
 namespace {
 
 using diffsnap::DifferentialCluster;
@@ -363,4 +363,4 @@ TEST_F(DifferentialRequestTest, MemoryDoesNotGrowWithTheList) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::differential_request_test

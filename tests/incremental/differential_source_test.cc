@@ -15,7 +15,7 @@
 #include "tests/support/http_test_server.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::differential_source_test {
 namespace {
 
 using support::FakeClock;
@@ -265,4 +265,4 @@ TEST_F(DifferentialSourceTest, AStopEndsIt) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::differential_source_test

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::differential_wire_test {
 namespace {
 
 using support::IsOk;
@@ -260,4 +260,4 @@ TEST(DifferentialErrorTest, TheStatusSpeaksWhereTheBodyDoesNot) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::differential_wire_test

@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::extent_assembler_test {
 namespace {
 
 using support::IsOk;
@@ -161,4 +161,4 @@ TEST(ExtentAssemblerTest, CapacityAndKindNeverChange) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::extent_assembler_test

@@ -19,7 +19,7 @@
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::file_block_device_test {
 namespace {
 
 using support::FakeBlockDevice;
@@ -137,4 +137,4 @@ TEST(FakeBlockDeviceTest, ABadSectorNamesItsOffset) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::file_block_device_test

@@ -7,7 +7,7 @@
 #include "tests/support/fake_block_device.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::file_system_test {
 namespace {
 
 using support::FakeBlockDevice;
@@ -67,4 +67,4 @@ TEST(FileSystemTest, ADeviceIsReadAtItsBeginning) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::file_system_test

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::full_reason_test {
 namespace {
 
 using testing::ContainsRegex;
@@ -46,4 +46,4 @@ TEST(FullReasonTest, SaysWhatAndWhatNext) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::full_reason_test

@@ -15,7 +15,7 @@
 #include "tests/incremental/volume_fixture.h"
 #include "tests/repository/cheap_key.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::hostile_volume_test {
 namespace {
 
 using repository::BlobId;
@@ -312,4 +312,4 @@ TEST_F(HostileVolumeTest, ALocatorThatLiesIsHarmless) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::hostile_volume_test

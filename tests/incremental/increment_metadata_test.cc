@@ -11,7 +11,7 @@
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::increment_metadata_test {
 namespace {
 
 using repository::kFanout;
@@ -204,4 +204,4 @@ TEST_F(IncrementMetadataTest, AnUnchangedVolumeCostsTheSameWhateverItsSize) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::increment_metadata_test

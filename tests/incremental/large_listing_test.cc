@@ -13,7 +13,7 @@
 #include "tests/support/metadata_cluster.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::large_listing_test {
 namespace {
 
 using repository::VolumeLayout;
@@ -95,4 +95,4 @@ TEST(LargeListingTest, SixtyFourTebibytesInMillionsOfExtentsAreChunksInLittleMem
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::large_listing_test

@@ -16,7 +16,7 @@
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::lying_list_test {
 namespace {
 
 using repository::kLeafChunks;
@@ -294,4 +294,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, BrokenListTest, testing::ValuesIn(kBroken),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::lying_list_test

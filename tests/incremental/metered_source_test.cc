@@ -10,7 +10,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::metered_source_test {
 namespace {
 
 using support::FakeClock;
@@ -82,4 +82,4 @@ TEST(ListingFactsTest, AreKeptAsJson) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::metered_source_test

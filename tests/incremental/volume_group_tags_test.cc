@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::volume_group_tags_test {
 namespace {
 
 using testing::ElementsAre;
@@ -41,4 +41,4 @@ TEST(VolumeGroupTagsTest, ForeignTagsSayNothing) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::volume_group_tags_test

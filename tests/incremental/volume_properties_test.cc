@@ -13,7 +13,7 @@
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 
-namespace csidelta::incremental {
+namespace csidelta::incremental::volume_properties_test {
 namespace {
 
 using repository::kLeafChunks;
@@ -248,4 +248,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, HugeVolumeTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::incremental
+}  // namespace csidelta::incremental::volume_properties_test

@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/interop/story_fixture.h"
 
-namespace csidelta::interop {
+namespace csidelta::interop::restic_story_test {
 namespace {
 
 using repository::EveryRestic;
@@ -315,4 +315,4 @@ TEST_P(ResticStoryTest, VersionOneIsReadAndNotWritten) {
 }
 
 }  // namespace
-}  // namespace csidelta::interop
+}  // namespace csidelta::interop::restic_story_test

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/interop/story_fixture.h"
 
-namespace csidelta::interop {
+namespace csidelta::interop::restic_writers_test {
 namespace {
 
 using repository::Restic;
@@ -93,4 +93,4 @@ TEST_P(ResticWritersTest, AllWriteAtOnceAndNothingIsLost) {
 }
 
 }  // namespace
-}  // namespace csidelta::interop
+}  // namespace csidelta::interop::restic_writers_test

@@ -8,7 +8,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::itemblockactions {
+namespace csidelta::itemblockactions::pvc_block_test {
 namespace {
 
 using support::IsOk;
@@ -103,4 +103,4 @@ TEST_F(PvcBlockTest, TroubleDoesNotCountAgainstTheBackup) {
 }
 
 }  // namespace
-}  // namespace csidelta::itemblockactions
+}  // namespace csidelta::itemblockactions::pvc_block_test

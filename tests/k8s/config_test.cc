@@ -9,7 +9,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::k8s {
+namespace csidelta::k8s::config_test {
 namespace {
 
 using support::IsOk;
@@ -191,4 +191,4 @@ TEST(ResolveVeleroNamespaceTest, FlagThenEnvironmentThenDefault) {
 }
 
 }  // namespace
-}  // namespace csidelta::k8s
+}  // namespace csidelta::k8s::config_test

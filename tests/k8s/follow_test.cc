@@ -15,7 +15,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::k8s {
+namespace csidelta::k8s::follow_test {
 namespace {
 
 using support::FakeApiClient;
@@ -198,4 +198,4 @@ TEST_F(FollowTest, ARefusalIsAskedAgain) {
 }
 
 }  // namespace
-}  // namespace csidelta::k8s
+}  // namespace csidelta::k8s::follow_test

@@ -9,7 +9,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::k8s {
+namespace csidelta::k8s::leader_lease_test {
 namespace {
 
 using support::IsOk;
@@ -140,4 +140,4 @@ TEST_F(LeaderLeaseTest, RunLeadsAndGivesUpInTheEnd) {
 }
 
 }  // namespace
-}  // namespace csidelta::k8s
+}  // namespace csidelta::k8s::leader_lease_test

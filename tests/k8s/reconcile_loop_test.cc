@@ -13,7 +13,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::k8s {
+namespace csidelta::k8s::reconcile_loop_test {
 namespace {
 
 using support::IsOk;
@@ -180,4 +180,4 @@ TEST_F(ReconcileLoopTest, FollowsAndWorksUntilItIsStopped) {
 }
 
 }  // namespace
-}  // namespace csidelta::k8s
+}  // namespace csidelta::k8s::reconcile_loop_test

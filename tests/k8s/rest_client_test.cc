@@ -21,7 +21,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::k8s {
+namespace csidelta::k8s::rest_client_test {
 namespace {
 
 using support::ApiTestServer;
@@ -526,4 +526,4 @@ TEST(RateLimiterTest, WhatGoesOnDoesNotWaitBehindWhatBegins) {
 }
 
 }  // namespace
-}  // namespace csidelta::k8s
+}  // namespace csidelta::k8s::rest_client_test

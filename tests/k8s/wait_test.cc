@@ -16,7 +16,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::k8s {
+namespace csidelta::k8s::wait_test {
 namespace {
 
 using support::FakeApiClient;
@@ -335,4 +335,4 @@ TEST_F(WaitForAmongTest, EndsAtTheDeadlineAndWithOtherErrors) {
 }
 
 }  // namespace
-}  // namespace csidelta::k8s
+}  // namespace csidelta::k8s::wait_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::k8s {
+namespace csidelta::k8s::watch_decoder_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -126,4 +126,4 @@ TEST(StatusFromAnswerTest, MapsWhatServersSay) {
 }
 
 }  // namespace
-}  // namespace csidelta::k8s
+}  // namespace csidelta::k8s::watch_decoder_test

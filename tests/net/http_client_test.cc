@@ -16,7 +16,7 @@
 #include "tests/support/http_test_server.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::net {
+namespace csidelta::net::http_client_test {
 namespace {
 
 using support::Credentials;
@@ -496,4 +496,4 @@ TEST(ResolveHostTest, AStopEndsIt) {
 }
 
 }  // namespace
-}  // namespace csidelta::net
+}  // namespace csidelta::net::http_client_test

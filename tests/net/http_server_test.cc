@@ -26,7 +26,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_authority.h"
 
-namespace csidelta::net {
+namespace csidelta::net::http_server_test {
 namespace {
 
 using support::FakeClock;
@@ -491,4 +491,4 @@ TEST_F(HttpServerTest, WhatCannotBeListenedOnIsSaid) {
 }
 
 }  // namespace
-}  // namespace csidelta::net
+}  // namespace csidelta::net::http_server_test

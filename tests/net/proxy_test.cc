@@ -7,7 +7,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::net {
+namespace csidelta::net::proxy_test {
 namespace {
 
 struct NoProxyCase {
@@ -79,4 +79,4 @@ TEST(ProxyForTest, RefusesProxiesThatItCannotUse) {
 }
 
 }  // namespace
-}  // namespace csidelta::net
+}  // namespace csidelta::net::proxy_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::net {
+namespace csidelta::net::url_test {
 namespace {
 
 struct UrlCase {
@@ -68,4 +68,4 @@ TEST(UrlTest, TheHostHeaderLeavesImpliedPortsOut) {
 }
 
 }  // namespace
-}  // namespace csidelta::net
+}  // namespace csidelta::net::url_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::arguments_test {
 namespace {
 
 using testing::ElementsAre;
@@ -128,4 +128,4 @@ TEST(ArgumentsTest, ForeignFlagsTakeNothingAway) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::arguments_test

@@ -10,7 +10,7 @@
 #include "Shared.pb.h"
 #include "google/rpc/status.pb.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::call_tracker_test {
 namespace {
 
 using testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST(CallTrackerTest, CallsRunSideBySide) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::call_tracker_test

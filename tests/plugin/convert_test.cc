@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::convert_test {
 namespace {
 
 using testing::HasSubstr;
@@ -124,4 +124,4 @@ TEST(IdentifierTest, RoundTrips) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::convert_test

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::handshake_test {
 namespace {
 
 using testing::HasSubstr;
@@ -77,4 +77,4 @@ TEST(HandshakeTest, ExplanationSaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::handshake_test

@@ -8,7 +8,7 @@
 #include <future>
 #include <thread>
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::host_link_test {
 namespace {
 
 constexpr auto kMoment = std::chrono::milliseconds(20);
@@ -78,4 +78,4 @@ TEST(HostLinkTest, EndsWhenTheHostIsGone) { EXPECT_EQ(EndOfOrphan(true, false), 
 TEST(HostLinkTest, LostParentAloneMeansNothing) { EXPECT_EQ(EndOfOrphan(false, true), 'a'); }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::host_link_test

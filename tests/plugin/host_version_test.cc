@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::host_version_test {
 namespace {
 
 constexpr HostKinds kOnlyOld = {.v2 = false, .item_block = false};
@@ -74,4 +74,4 @@ INSTANTIATE_TEST_SUITE_P(Table, DetectHostKindsTest, testing::ValuesIn(kHostCase
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::host_version_test

@@ -11,7 +11,7 @@
 
 #include "tests/support/scratch_folder.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::installer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,4 +55,4 @@ TEST_F(InstallerTest, FailureNamesThePathAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::installer_test

@@ -30,7 +30,7 @@
 #include "tests/plugin/plugin_process.h"
 #include "tests/support/sanitized.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::process_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -358,4 +358,4 @@ TEST(ProcessTest, EveryLogLineIsSafeForTheHost) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::process_test

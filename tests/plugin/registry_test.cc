@@ -9,7 +9,7 @@
 
 #include "plugin/lister.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::registry_test {
 namespace {
 
 using testing::ElementsAre;
@@ -91,4 +91,4 @@ TEST(BuildListingTest, ListsTheKindsOfTheHostInOrder) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::registry_test

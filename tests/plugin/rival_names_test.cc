@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/scratch_folder.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::rival_names_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ TEST_F(RivalNamesTest, AFolderThatIsNotKnownIsDoubt) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::rival_names_test

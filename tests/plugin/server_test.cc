@@ -17,7 +17,7 @@
 #include "backupitemaction/v2/BackupItemAction.grpc.pb.h"
 #include "tests/support/scratch_folder.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::server_test {
 namespace {
 
 using testing::HasSubstr;
@@ -223,4 +223,4 @@ TEST(PluginServerTest, SocketThatCannotBeBoundIsUnavailable) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::server_test

@@ -20,7 +20,7 @@
 #include "tests/plugin/plugin_process.h"
 #include "tests/support/scratch_folder.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::stand_in_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -172,4 +172,4 @@ TEST(StandInActionTest, NoItemIsAskedForAndAnyComesBackByteForByte) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::stand_in_test

@@ -17,7 +17,7 @@
 
 #include "tests/support/scratch_folder.h"
 
-namespace csidelta {
+namespace csidelta::static_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,4 +105,4 @@ TEST(StaticProgramTest, RunsInAnEmptyRootAsAnyUser) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::static_test

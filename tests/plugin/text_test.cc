@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::text_test {
 namespace {
 
 struct Utf8Case {
@@ -54,4 +54,4 @@ TEST(ToErrorTextTest, LongTextIsCutBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::text_test

@@ -14,7 +14,7 @@
 #include "plugin/convert.h"
 #include "restoreitemaction/v2/RestoreItemAction.pb.h"
 
-namespace csidelta::plugin {
+namespace csidelta::plugin::wire_test {
 namespace {
 
 template <typename Message>
@@ -130,4 +130,4 @@ TEST(WireTest, FilesAndMethodsHaveTheHostsNames) {
 }
 
 }  // namespace
-}  // namespace csidelta::plugin
+}  // namespace csidelta::plugin::wire_test

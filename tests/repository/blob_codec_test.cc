@@ -10,7 +10,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::blob_codec_test {
 namespace {
 
 using support::FakeSecureRandom;
@@ -110,4 +110,4 @@ TEST_F(BlobCodecTest, ABlobBeyondTheLimitIsRefused) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::blob_codec_test

@@ -7,7 +7,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::blob_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -47,4 +47,4 @@ TEST(BlobTest, PlaintextLengths) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::blob_test

@@ -12,7 +12,7 @@
 #include "tests/repository/repository_fixture.h"
 #include "tests/support/fake_clock.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::blob_writer_test {
 namespace {
 
 using support::IsOk;
@@ -300,4 +300,4 @@ TEST_F(BlobWriterTest, ACheckpointListsWhatIsStored) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::blob_writer_test

@@ -8,7 +8,7 @@
 
 #include "tests/repository/repository_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::chain_test {
 namespace {
 
 using support::IsOk;
@@ -189,4 +189,4 @@ TEST_F(ChainTest, NotesReadBackAsTheyWereWritten) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::chain_test

@@ -10,7 +10,7 @@
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::checker_test {
 namespace {
 
 using support::IsOk;
@@ -266,4 +266,4 @@ TEST_F(CheckerTest, AStoreThatDoesNotAnswerIsNoFinding) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::checker_test

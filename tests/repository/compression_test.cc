@@ -9,7 +9,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::compression_test {
 namespace {
 
 using support::IsOk;
@@ -96,4 +96,4 @@ TEST(CompressionTest, BrokenFramesAreDamage) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::compression_test

@@ -7,7 +7,7 @@
 
 #include "tests/repository/maintenance_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::copier_test {
 namespace {
 
 using support::CutMoment;
@@ -194,4 +194,4 @@ TEST_F(CopierTest, MayDieAtAnyCall) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::copier_test

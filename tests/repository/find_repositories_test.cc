@@ -12,7 +12,7 @@
 #include "tests/support/fake_object_store.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::find_repositories_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -104,4 +104,4 @@ TEST_F(FindRepositoriesTest, WhoIsStoppedHearsSo) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::find_repositories_test

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "tests/repository/maintenance_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::flipped_bytes_test {
 namespace {
 
 using support::IsOk;
@@ -91,4 +91,4 @@ TEST_F(FlippedBytesTest, NoneIsTakenForTheTruth) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::flipped_bytes_test

@@ -7,7 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/repository/maintenance_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::forget_test {
 namespace {
 
 using support::IsOk;
@@ -219,4 +219,4 @@ TEST_F(ForgetTest, ARunningBackupKeepsItOut) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::forget_test

@@ -17,7 +17,7 @@
 #include "repository/pack_reader.h"
 #include "tests/repository/maintenance_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::hostile_repository_test {
 namespace {
 
 using support::IsOk;
@@ -383,4 +383,4 @@ TEST_F(HostileRepositoryTest, DeepAndWideTreesAreWalkedInBoundedMemory) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::hostile_repository_test

@@ -19,7 +19,7 @@
 #include "absl/strings/str_replace.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::index_test {
 namespace {
 
 using support::IsOk;
@@ -392,4 +392,4 @@ TEST(BlobIndexMemoryTest, AFullDiskIsSaidWhereverItIsFull) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::index_test

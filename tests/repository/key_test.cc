@@ -13,7 +13,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::key_test {
 namespace {
 
 using support::FakeSecureRandom;
@@ -116,4 +116,4 @@ TEST_F(KeyFileTest, ASealedThingThatIsNoKeyIsRefused) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::key_test

@@ -17,7 +17,7 @@
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::large_index_test {
 namespace {
 
 using support::IsOk;
@@ -203,4 +203,4 @@ TEST_F(LargeIndexTest, OneBlobInVeryManyPlaces) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::large_index_test

@@ -12,7 +12,7 @@
 
 #include "tests/repository/repository_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::lock_test {
 namespace {
 
 using support::IsOk;
@@ -424,4 +424,4 @@ TEST_F(LockTest, AThreadRefreshesUntilReleased) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::lock_test

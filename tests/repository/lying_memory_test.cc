@@ -25,7 +25,7 @@ size_t __wrap_ZSTD_compress2(ZSTD_CCtx* context, void* to, size_t room, const vo
 }
 }  // extern "C"
 
-namespace csidelta::repository {
+namespace csidelta::repository::lying_memory_test {
 namespace {
 
 using support::IsOk;
@@ -75,4 +75,4 @@ TEST_F(LyingMemoryTest, ABitThatFlipsAfterTheHashIsCaught) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::lying_memory_test

@@ -12,7 +12,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::pack_test {
 namespace {
 
 using support::FakeSecureRandom;
@@ -212,4 +212,4 @@ TEST_F(PackTest, ALyingPlaintextLengthIsFoundWhenTheBlobIsRead) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::pack_test

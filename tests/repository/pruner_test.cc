@@ -7,7 +7,7 @@
 #include "repository/pack_reader.h"
 #include "tests/repository/maintenance_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::pruner_test {
 namespace {
 
 using support::CutMoment;
@@ -333,4 +333,4 @@ TEST_F(PrunerTest, MayFailAtAnyCall) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::pruner_test

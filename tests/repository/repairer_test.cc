@@ -7,7 +7,7 @@
 #include "repository/pack_reader.h"
 #include "tests/repository/maintenance_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::repairer_test {
 namespace {
 
 using support::CutMoment;
@@ -261,4 +261,4 @@ TEST_F(RepairerTest, SaysWhatToDoFirst) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::repairer_test

@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::repo_snapshot_test {
 namespace {
 
 using support::IsOk;
@@ -89,4 +89,4 @@ TEST(RepoSnapshotTest, RefusesWhatIsMalformed) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::repo_snapshot_test

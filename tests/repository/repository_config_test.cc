@@ -9,7 +9,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::repository_config_test {
 namespace {
 
 using support::FakeSecureRandom;
@@ -60,4 +60,4 @@ TEST(ConfigTest, RefusesWhatIsMalformed) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::repository_config_test

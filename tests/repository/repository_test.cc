@@ -9,7 +9,7 @@
 #include "repository/blob_writer.h"
 #include "tests/repository/repository_fixture.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::repository_test {
 namespace {
 
 using support::IsOk;
@@ -263,4 +263,4 @@ TEST_F(RepositoryTest, AnErrorOfTheStoreIsNotDamage) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::repository_test

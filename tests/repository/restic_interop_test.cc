@@ -18,7 +18,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::restic_interop_test {
 namespace {
 
 using support::IsOk;
@@ -177,4 +177,4 @@ TEST_P(ResticInteropTest, LocksOfEitherHoldForBoth) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::restic_interop_test

@@ -21,7 +21,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::restic_maintenance_test {
 namespace {
 
 using support::IsOk;
@@ -166,4 +166,4 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurCopy) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::restic_maintenance_test

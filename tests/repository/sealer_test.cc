@@ -12,7 +12,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::sealer_test {
 namespace {
 
 using support::FakeSecureRandom;
@@ -136,4 +136,4 @@ TEST(SealerTest, AnotherKeyDoesNotOpen) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::sealer_test

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::tree_locator_test {
 namespace {
 
 using support::IsOk;
@@ -111,4 +111,4 @@ TEST(TreeLocatorTest, RefusesWhatIsMalformed) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::tree_locator_test

@@ -11,7 +11,7 @@
 #include "repository/volume_layout.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::tree_test {
 namespace {
 
 using support::IsOk;
@@ -120,4 +120,4 @@ TEST(NodeNameTest, IsUnquotedAsGoQuotes) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::tree_test

@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::repository {
+namespace csidelta::repository::volume_layout_test {
 namespace {
 
 using support::IsOk;
@@ -196,4 +196,4 @@ TEST(VolumeManifestTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace csidelta::repository
+}  // namespace csidelta::repository::volume_layout_test

@@ -12,7 +12,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::restoreitemactions {
+namespace csidelta::restoreitemactions::claim_operation_test {
 namespace {
 
 using support::ActionBed;
@@ -204,4 +204,4 @@ TEST(SnapshotGoneTest, OnlyDefiniteAnswersCount) {
 }
 
 }  // namespace
-}  // namespace csidelta::restoreitemactions
+}  // namespace csidelta::restoreitemactions::claim_operation_test

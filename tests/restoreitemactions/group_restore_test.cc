@@ -15,7 +15,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::restoreitemactions {
+namespace csidelta::restoreitemactions::group_restore_test {
 namespace {
 
 using csi::VolumeSnapshotContentKey;
@@ -440,4 +440,4 @@ TEST_F(GroupRestoreTest, AMemberSurvivesAnyFailingCall) {
 }
 
 }  // namespace
-}  // namespace csidelta::restoreitemactions
+}  // namespace csidelta::restoreitemactions::group_restore_test

@@ -12,7 +12,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::restoreitemactions {
+namespace csidelta::restoreitemactions::moved_claim_test {
 namespace {
 
 using support::IsOk;
@@ -206,4 +206,4 @@ TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
 }
 
 }  // namespace
-}  // namespace csidelta::restoreitemactions
+}  // namespace csidelta::restoreitemactions::moved_claim_test

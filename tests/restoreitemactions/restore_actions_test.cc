@@ -11,7 +11,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::restoreitemactions {
+namespace csidelta::restoreitemactions::restore_actions_test {
 namespace {
 
 using csi::VolumeSnapshotContentKey;
@@ -551,4 +551,4 @@ TEST_F(RestoreTest, HostileItemsAreErrorsOrEchoes) {
 }
 
 }  // namespace
-}  // namespace csidelta::restoreitemactions
+}  // namespace csidelta::restoreitemactions::restore_actions_test

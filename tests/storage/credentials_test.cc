@@ -20,7 +20,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::storage {
+namespace csidelta::storage::credentials_test {
 namespace {
 
 using support::HttpTestServer;
@@ -390,4 +390,4 @@ TEST(SharedCredentialsTest, RefusesMalformedFilesWithoutRepeatingThem) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::credentials_test

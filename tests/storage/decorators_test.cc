@@ -15,7 +15,7 @@
 #include "tests/support/fake_object_store.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::storage {
+namespace csidelta::storage::decorators_test {
 namespace {
 
 using support::CutMoment;
@@ -434,4 +434,4 @@ TEST(RequestsInFlightTest, OneThatWaitsMayBeStopped) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::decorators_test

@@ -8,7 +8,7 @@
 #include "base/crypto.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::support {
+namespace csidelta::support::fake_object_store_test {
 namespace {
 
 using testing::ElementsAre;
@@ -81,4 +81,4 @@ TEST_F(FakeObjectStoreTest, BytesMustBeThosePromised) {
 }
 
 }  // namespace
-}  // namespace csidelta::support
+}  // namespace csidelta::support::fake_object_store_test

@@ -102,7 +102,7 @@ int unlinkat(int fd, const char* name, int flags) noexcept {
 }
 }  // extern "C"
 
-namespace csidelta::storage {
+namespace csidelta::storage::file_object_store_test {
 namespace {
 
 using support::IsOk;
@@ -329,4 +329,4 @@ TEST_F(FileObjectStoreTest, AnObjectIsNoFolder) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::file_object_store_test

@@ -9,7 +9,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::storage {
+namespace csidelta::storage::location_test {
 namespace {
 
 using support::IsOk;
@@ -175,4 +175,4 @@ TEST(LocationTest, RefusesVirtualHostsOfAnAddress) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::location_test

@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::storage {
+namespace csidelta::storage::object_rules_test {
 namespace {
 
 using support::IsOk;
@@ -62,4 +62,4 @@ TEST(ObjectRulesTest, MessagesShowNoControlCharacters) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::object_rules_test

@@ -9,7 +9,7 @@
 #include "storage/store_full.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::storage {
+namespace csidelta::storage::s3_errors_test {
 namespace {
 
 using support::StatusIs;
@@ -123,4 +123,4 @@ TEST(S3ErrorsTest, MessagesAreShortAndPrintable) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::s3_errors_test

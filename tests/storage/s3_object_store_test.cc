@@ -20,7 +20,7 @@
 #include "tests/support/fake_s3_server.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::storage {
+namespace csidelta::storage::s3_object_store_test {
 namespace {
 
 using support::FakeS3Options;
@@ -574,4 +574,4 @@ TEST_F(S3ObjectStoreTest, DescribesItselfWithoutSecrets) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::s3_object_store_test

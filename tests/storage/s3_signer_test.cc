@@ -9,7 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "base/crypto.h"
 
-namespace csidelta::storage {
+namespace csidelta::storage::s3_signer_test {
 namespace {
 
 using testing::EndsWith;
@@ -257,4 +257,4 @@ TEST(S3SignerTest, SecretsDoNotPrint) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::s3_signer_test

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::storage {
+namespace csidelta::storage::s3_xml_test {
 namespace {
 
 using support::IsOk;
@@ -167,4 +167,4 @@ TEST(S3XmlTest, RefusesIncompleteRoles) {
 }
 
 }  // namespace
-}  // namespace csidelta::storage
+}  // namespace csidelta::storage::s3_xml_test

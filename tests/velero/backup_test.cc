@@ -6,7 +6,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero {
+namespace csidelta::velero::backup_test {
 namespace {
 
 using support::StatusIs;
@@ -195,4 +195,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::backup_test

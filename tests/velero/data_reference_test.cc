@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero {
+namespace csidelta::velero::data_reference_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -69,4 +69,4 @@ TEST(DataReference, TextsOfOthersAreTold) {
 }
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::data_reference_test

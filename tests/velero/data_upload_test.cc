@@ -5,7 +5,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero {
+namespace csidelta::velero::data_upload_test {
 namespace {
 
 using support::StatusIs;
@@ -100,4 +100,4 @@ TEST(DataPhaseTest, IsReadAsItIsWritten) {
 }
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::data_upload_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace csidelta::velero {
+namespace csidelta::velero::labels_test {
 namespace {
 
 TEST(ValidLabelValueTest, KeepsWhatFits) {
@@ -37,4 +37,4 @@ TEST(RestoredSnapshotNameTest, IsTheHashOfUidAndName) {
 }
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::labels_test

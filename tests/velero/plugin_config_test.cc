@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero {
+namespace csidelta::velero::plugin_config_test {
 namespace {
 
 using support::IsOk;
@@ -197,4 +197,4 @@ TEST(ConfigurationDocumentTest, ListsExactlyTheKeysOfTheTable) {
 }
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::plugin_config_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero {
+namespace csidelta::velero::storage_location_test {
 namespace {
 
 using support::StatusIs;
@@ -69,4 +69,4 @@ TEST(StorageLocation, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::storage_location_test

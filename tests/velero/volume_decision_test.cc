@@ -8,7 +8,7 @@
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
-namespace csidelta::velero {
+namespace csidelta::velero::volume_decision_test {
 namespace {
 
 using support::IsOk;
@@ -482,4 +482,4 @@ TEST(FsBackupTakesClaimTest, ToleratesStrangePods) {
 }
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::volume_decision_test

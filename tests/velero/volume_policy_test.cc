@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero {
+namespace csidelta::velero::volume_policy_test {
 namespace {
 
 using support::IsOk;
@@ -433,4 +433,4 @@ TEST(VolumePoliciesTest, HostileObjectsDoNotMatchAndDoNotThrow) {
 }
 
 }  // namespace
-}  // namespace csidelta::velero
+}  // namespace csidelta::velero::volume_policy_test
