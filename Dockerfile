@@ -4,7 +4,7 @@ FROM debian:12 AS build
 WORKDIR /src
 COPY . .
 RUN ./dev setup
-RUN cmake --workflow --preset dev
+RUN cmake --workflow --preset release
 RUN ./dev build && /usr/bin/python3 scripts/image.py \
     --plugin build/release/bin/velero-plugin-for-csi-delta --program build/release/bin/csi-delta --tree /image
 

@@ -34,16 +34,22 @@ function(csidelta_unite variable name)
   set(${variable} ${alone} PARENT_SCOPE)
 endfunction()
 
-# csidelta_library(NAME folder [FUZZED|BUSY] SOURCES ... DEPS ...): one folder below src/, as csidelta::folder.
+# csidelta_library(NAME folder [FUZZED|BUSY|TESTS] SOURCES ... DEPS ...): one folder below src/, as csidelta::folder; with
+# TESTS something that only tests use.
 function(csidelta_library)
-  cmake_parse_arguments(ARG "FUZZED;BUSY" "NAME" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "FUZZED;BUSY;TESTS" "NAME" "SOURCES;DEPS" ${ARGN})
   csidelta_unite(sources ${ARG_NAME} ${ARG_SOURCES})
   add_library(csidelta_${ARG_NAME} STATIC ${sources})
   add_library(csidelta::${ARG_NAME} ALIAS csidelta_${ARG_NAME})
   target_include_directories(csidelta_${ARG_NAME} PUBLIC "${PROJECT_SOURCE_DIR}/src")
   target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS})
   target_link_libraries(csidelta_${ARG_NAME} PUBLIC ${ARG_DEPS})
-  if(ARG_BUSY)
+  if(ARG_TESTS)
+    target_include_directories(csidelta_${ARG_NAME} PUBLIC "${PROJECT_SOURCE_DIR}")
+    target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_TEST_OPTIONS})
+    target_link_libraries(csidelta_${ARG_NAME} PRIVATE GTest::gmock)  # It is among the precompiled headers.
+    csidelta_precompile(csidelta_${ARG_NAME} TESTS)
+  elseif(ARG_BUSY)
     target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_BUSY_OPTIONS})
     csidelta_precompile(csidelta_${ARG_NAME} BUSY)
   elseif(ARG_FUZZED)
@@ -94,50 +100,126 @@ function(csidelta_proto)
   endif()
 endfunction()
 
-# What the thread sanitizer builds: the tests with the label "threads", which have several of them, ours or
-# the code's, and do not call the distribution's gRPC, which it reports falsely.
+# Programs by what a run of them needs: those with the label of the name.
+#   unit: nothing; run everywhere, by a plain user.
+#   root: loop devices, mounts, chroot. Plain programs besides.
+#   restic: the restic of the distribution, and newer ones.
+#   real: what other tiers drive, on real servers and under real hosts.
+#   tsan: what the thread sanitizer runs: programs some of whose sources start threads.
 if(CSIDELTA_BUILD_TESTS)
-  add_custom_target(csidelta_tsan_tests)
+  foreach(label unit root restic real tsan)
+    add_custom_target(csidelta_${label}_tests)
+  endforeach()
 endif()
 
-# What is run beside the unit tests, by root or under real hosts: tests with the label "slow", and programs.
-if(CSIDELTA_BUILD_TESTS)
-  add_custom_target(csidelta_real_tests)
-endif()
-
-# csidelta_test(NAME x_test SOURCES ... DEPS ... LABELS unit|grpc|threads|slow|sweep)
-function(csidelta_test)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;LABELS" ${ARGN})
-  if(NOT ARG_SOURCES)
-    set(ARG_SOURCES ${ARG_NAME}.cc)
+# csidelta_test_program(NAME x KIND gtest|command SOURCES ... SWEEPS ... LABELS ... COMMAND ... SHARDS n SECONDS n
+# ALONE text): tells ctest of a program, and test_programs.json, from which ./dev runs it.
+function(csidelta_test_program)
+  cmake_parse_arguments(ARG "" "NAME;KIND;SHARDS;SECONDS;ALONE" "SOURCES;SWEEPS;LABELS;COMMAND" ${ARGN})
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND})
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_SECONDS})
+  list(TRANSFORM ARG_SOURCES PREPEND "${folder}/")
+  list(TRANSFORM ARG_SWEEPS PREPEND "${folder}/")
+  list(POP_FRONT ARG_COMMAND program)
+  if(TARGET ${program})
+    set(program "$<TARGET_FILE:${program}>")
   endif()
+  list(PREPEND ARG_COMMAND "${program}")
+  foreach(list SOURCES SWEEPS LABELS COMMAND)
+    list(TRANSFORM ARG_${list} REPLACE "(.+)" "\"\\1\"")
+    string(JOIN ", " ${list} ${ARG_${list}})
+  endforeach()
+  string(CONCAT entry
+    "{\"name\": \"${ARG_NAME}\", \"kind\": \"${ARG_KIND}\", \"folder\": \"${folder}\", \"sources\": [${SOURCES}],\n"
+    "  \"sweeps\": [${SWEEPS}], \"labels\": [${LABELS}], \"command\": [${COMMAND}],\n"
+    "  \"shards\": ${ARG_SHARDS}, \"timeout_seconds\": ${ARG_SECONDS}, \"alone\": \"${ARG_ALONE}\"}")
+  set_property(GLOBAL APPEND_STRING PROPERTY CSIDELTA_TEST_PROGRAMS ",\n ${entry}")
+endfunction()
+
+# csidelta_write_test_programs(): test_programs.json, after all of them were named.
+function(csidelta_write_test_programs)
+  get_property(entries GLOBAL PROPERTY CSIDELTA_TEST_PROGRAMS)
+  string(REGEX REPLACE "^,\n" "" entries "${entries}")
+  file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/test_programs.json" CONTENT "[\n${entries}\n]\n")
+endfunction()
+
+# csidelta_tests(NAME folder_test SOURCES x_test.cc ... [THREADS ...] [SWEEPS ...] [HELPERS ...] [DEPS ...]
+#                [DEFINITIONS ...] [LABELS ...] [PARTS n] [SHARDS n] [SECONDS n] [ALONE reason])
+# The tests of a folder, as one program. Where CSIDELTA_UNITE is on its sources are compiled as one, or as so many PARTS,
+# for most of a compiler's time goes to headers that they share; hence each source has a namespace of its own, named
+# after it. A second program in a folder says why it is ALONE.
+# THREADS: those of the sources that start threads, ours or the code's, and do not call the distribution's gRPC, which the
+# thread sanitizer reports falsely; it builds these alone. SWEEPS: those that draw samples of crash points or faults.
+# GENERATED: a file that is compiled instead of the sources. SHARDS: in how many processes ./dev runs the program at a time.
+function(csidelta_tests)
+  cmake_parse_arguments(ARG "" "NAME;PARTS;SHARDS;SECONDS;ALONE" "SOURCES;THREADS;SWEEPS;HELPERS;GENERATED;DEPS;DEFINITIONS;LABELS" ${ARGN})
+  foreach(source ${ARG_THREADS} ${ARG_SWEEPS})
+    if(NOT source IN_LIST ARG_SOURCES)
+      message(FATAL_ERROR "${ARG_NAME}: ${source} is none of its sources")
+    endif()
+  endforeach()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
-  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  if(NOT ARG_PARTS)
+    set(ARG_PARTS 1)
+  endif()
+  if(NOT ARG_SHARDS)
+    set(ARG_SHARDS 1)
+  endif()
+  if(NOT ARG_SECONDS)
+    set(ARG_SECONDS 300)
+  endif()
+  if(CSIDELTA_SANITIZE)
+    math(EXPR ARG_SECONDS "4 * ${ARG_SECONDS}")  # Three to five times slower.
+  endif()
+  if(ARG_SWEEPS)
+    list(APPEND ARG_LABELS sweep)
+  endif()
+  if(ARG_THREADS)
+    list(APPEND ARG_LABELS threads)
+    if(CSIDELTA_SANITIZE MATCHES "thread")
+      set(ARG_SOURCES ${ARG_THREADS})
+      set(ARG_SWEEPS)
+      list(REMOVE_ITEM ARG_LABELS sweep)
+      set(ARG_PARTS 1)
+    endif()
+  endif()
+
+  set(compiled ${ARG_GENERATED})
+  if(NOT ARG_GENERATED)
+    list(LENGTH ARG_SOURCES count)
+    math(EXPR count "(${count} + ${ARG_PARTS} - 1) / ${ARG_PARTS}")
+    foreach(part RANGE 1 ${ARG_PARTS})
+      math(EXPR begin "(${part} - 1) * ${count}")
+      list(SUBLIST ARG_SOURCES ${begin} ${count} these)
+      set(name ${ARG_NAME})
+      if(ARG_PARTS GREATER 1)
+        set(name ${ARG_NAME}_${part})
+      endif()
+      csidelta_unite(sources ${name} ${these})
+      list(APPEND compiled ${sources})
+    endforeach()
+  endif()
+  csidelta_unite(helpers ${ARG_NAME}_helpers ${ARG_HELPERS})
+  add_executable(${ARG_NAME} ${compiled} ${helpers})
   target_include_directories(${ARG_NAME} PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_compile_options(${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS})
+  target_compile_options(${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS} ${CSIDELTA_TEST_OPTIONS})
+  target_compile_definitions(${ARG_NAME} PRIVATE ${ARG_DEFINITIONS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   csidelta_precompile(${ARG_NAME} TESTS)
-  if(CSIDELTA_SANITIZE MATCHES "undefined")
-    # The code under test is checked. In a test these cost a quarter of compiling it, and what they find there the
-    # address sanitizer mostly finds, too.
-    target_compile_options(${ARG_NAME} PRIVATE -fno-sanitize=undefined)
-  endif()
-  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
-  if("threads" IN_LIST ARG_LABELS)
-    add_dependencies(csidelta_tsan_tests ${ARG_NAME})
-  endif()
-  if("slow" IN_LIST ARG_LABELS)
-    add_dependencies(csidelta_real_tests ${ARG_NAME})
-  endif()
-  set(seconds_max 120)
-  if("slow" IN_LIST ARG_LABELS)
-    set(seconds_max 900)  # Hundreds of keys are derived.
-  elseif(CSIDELTA_SANITIZE)
-    set(seconds_max 480)  # Three to five times slower.
-  endif()
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${seconds_max})
+
+  foreach(label ${ARG_LABELS})
+    if(label STREQUAL "threads")
+      set(label tsan)
+    endif()
+    if(TARGET csidelta_${label}_tests)
+      add_dependencies(csidelta_${label}_tests ${ARG_NAME})
+    endif()
+  endforeach()
+  csidelta_test_program(NAME ${ARG_NAME} KIND gtest SOURCES ${ARG_SOURCES} SWEEPS ${ARG_SWEEPS} LABELS ${ARG_LABELS}
+                        COMMAND ${ARG_NAME} SHARDS ${ARG_SHARDS} SECONDS ${ARG_SECONDS} ALONE "${ARG_ALONE}")
 endfunction()
 
 # csidelta_static_executable(target): one file that runs in an empty root: no interpreter, no shared library.

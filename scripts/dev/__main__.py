@@ -54,7 +54,7 @@ def do_build(arguments):
         for program in build.build_release():
             say(f"{program.relative_to(ROOT)}: {program.stat().st_size / (1 << 20):.1f} MiB")
     else:
-        build.build(preset, ["csidelta_tsan_tests"] if preset == "tsan" else ())
+        build.build(preset)
 
 
 def do_image(arguments):
@@ -180,7 +180,7 @@ def do_cover(arguments):
         stale.unlink()
     into = []
     with tiers.tier("coverage", into) as this:
-        tiers.run_ctest(this, "coverage", labels=["-LE", "slow"])
+        tiers.run_ctest(this, "coverage", labels=["-L", "^unit$"])
     report = folder / "report"
     shutil.rmtree(report, ignore_errors=True)
     report.mkdir()

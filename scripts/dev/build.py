@@ -13,7 +13,7 @@ PROGRAM = "csi-delta"
 def presets():
     """The names of the presets that can be built."""
     document = json.loads((ROOT / "CMakePresets.json").read_text())
-    return [entry["name"] for entry in document["buildPresets"]]
+    return [entry["name"] for entry in document["buildPresets"] if entry["name"] == entry["configurePreset"]]
 
 
 def folder(preset):

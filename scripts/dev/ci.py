@@ -58,8 +58,7 @@ def account_of(into, skips_allowed=False):
 
 VELERO_VERSIONS = ("118", "113")  # Whose plugin managers CI asks; `./dev test` asks all.
 SHIPPED = "^src/"  # What CI has clang-tidy look at; `./dev lint` has it look at the tests, too.
-# All unit tests run in "asan", and the real tiers take their tests and drivers from there; a build of them without
-# sanitizers would find nothing that this one does not.
+# All unit tests run in "asan"; the real tiers take their tests and drivers from "release".
 TEST_TIERS = ("checks", "scripts", "asan", "image", "plugin manager", "sanity", "s3", "e2e", "e2e moves")
 CI_TIERS = (*TEST_TIERS, "tsan")
 
@@ -82,10 +81,10 @@ def _test_steps(into, versions=(), beside_e2e=()):
         lambda: tiers.run_scripts(into),
         lambda: tiers.run_sanitized(into, "asan"),
         lambda: tiers.run_image(into),
-        lambda: tiers.run_plugin_manager(into, "asan", versions),
-        lambda: tiers.run_sanity(into, "asan"),
-        lambda: tiers.run_s3(into, "asan"),
-        lambda: tiers.run_e2e(into, preset="asan", beside=beside_e2e),
+        lambda: tiers.run_plugin_manager(into, versions=versions),
+        lambda: tiers.run_sanity(into),
+        lambda: tiers.run_s3(into),
+        lambda: tiers.run_e2e(into, beside=beside_e2e),
         lambda: _check_scenarios(into),
     ]
 
@@ -117,7 +116,7 @@ def test():
 
 
 def test_matching(pattern):
-    """./dev test FILTER: only what matches it; unit tests compiled by gcc, each source by itself."""
+    """./dev test FILTER: only what matches it; of unit tests, the programs of that name."""
     into = []
     tiers.run_scripts(into, pattern)
     tiers.run_unit(into, pattern)

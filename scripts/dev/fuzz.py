@@ -7,7 +7,7 @@ import build
 import console
 from console import ROOT, Failure, say, stage
 
-PRESET = "asan"  # Compiled once for the unit tests and for libFuzzer.
+PRESET = "fuzz"
 CI_SECONDS = 10
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 INPUT_BYTES_MAX = 1 << 20

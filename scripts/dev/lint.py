@@ -19,7 +19,7 @@ CLANG_TIDY = "clang-tidy-14"
 PLUGIN_SOURCE = ROOT / "scripts" / "lint" / "own_sources.cc"
 LLVM_INCLUDE = "/usr/lib/llvm-14/include"
 PYTHON = "/usr/bin/python3"
-_UNITED = "_united.cc"  # How a source that includes those of a library ends: csidelta_unite() in cmake/Targets.cmake.
+_UNITED = "_united.cc"  # How a source that includes those of a library or of tests ends: csidelta_unite() in cmake/Targets.cmake.
 
 
 def our_files(*suffixes):
@@ -51,7 +51,7 @@ def check_house():
 
 
 def _name(folder, path):
-    """What a source is called in reports; one that unites others by its library: src/csi/csi_united.cc."""
+    """What a source is called in reports; one that unites others by its folder: src/csi/csi_united.cc."""
     return str(path.relative_to(folder if path.is_relative_to(folder) else ROOT))
 
 
@@ -139,7 +139,7 @@ def _matches(folder, entry, pattern):
     path = pathlib.Path(entry["file"])
     names = [_name(folder, path)]
     if path.name.endswith(_UNITED):
-        names += [f"src/{name.decode()}" for name in _INCLUDE.findall(path.read_bytes())]
+        names += [name.decode() if name.startswith(b"tests/") else f"src/{name.decode()}" for name in _INCLUDE.findall(path.read_bytes())]
     return any(re.search(pattern, name) for name in names)
 
 

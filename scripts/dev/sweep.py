@@ -81,7 +81,7 @@ def _run_scenarios(wish):
 def run(seed=None):
     """Sweeps all, or the sample of a seed; prints what was swept. True if nothing failed."""
     wish = seed or "all"
-    folder = build.build("dev")
+    folder = build.build("release", ["csidelta_unit_tests"])
     listing = console.output(["ctest", "--test-dir", folder, "-L", "^sweep$", "--show-only=json-v1"])
     swept = []
     for name, command in sorted(programs(listing).items()):

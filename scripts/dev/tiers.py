@@ -95,18 +95,17 @@ def run_scripts(into, pattern=None):
 
 
 def run_unit(into, pattern):
-    """Those tests that match, compiled by gcc without sanitizers."""
+    """The programs of unit tests that match, without sanitizers."""
     with tier("unit", into) as this:
-        build.build("dev")
-        run_ctest(this, "dev", labels=["-LE", "slow"], pattern=pattern)
+        build.build("release", ["csidelta_unit_tests"])
+        run_ctest(this, "release", labels=["-L", "^unit$"], pattern=pattern)
 
 
 def run_sanitized(into, preset, pattern=None):
     """The same tests under a sanitizer; for threads only those that have some."""
     with tier(preset, into) as this:
-        targets = ["csidelta_tsan_tests"] if preset == "tsan" else []
-        build.build(preset, targets)
-        labels = ["-L", "^threads$"] if preset == "tsan" else ["-LE", "slow"]
+        build.build(preset)
+        labels = ["-L", "^threads$" if preset == "tsan" else "^unit$"]
         run_ctest(this, preset, labels=labels, pattern=pattern)
 
 
@@ -116,7 +115,7 @@ def _plugin_manager(versions):
             *(f"--version={version}" for version in versions)]
 
 
-def run_plugin_manager(into, preset="dev", versions=()):
+def run_plugin_manager(into, preset="release", versions=()):
     """Velero's own plugin manager, in several versions, against the release binary."""
     with tier("plugin manager", into) as this:
         runner = [*_plugin_manager(versions), "--scripted", build.folder(preset) / "bin" / "plugin_under_test"]
@@ -148,17 +147,17 @@ def real_programs_built_beside(versions=()):
     return console.beside(["sh", "-c", "; ".join(shlex.join(map(str, command)) for command in commands)])
 
 
-def run_sanity(into, preset="dev"):
+def run_sanity(into, preset="release"):
     """Upstream csi-sanity against the CSI driver of the test bed, and what else is for root."""
     with tier("sanity", into) as this:
         build_bed(["csi"])
         debian.ensure_restics(newest=True)
         build.build_release()
-        build.build(preset, REAL_TESTS)
-        run_ctest(this, preset, labels=["-L", "slow", "-V"], root=True, env=bed_environment(preset))
+        build.build(preset, [*REAL_TESTS, "csidelta_root_tests", "csidelta_restic_tests"])
+        run_ctest(this, preset, labels=["-L", "^(root|restic)$", "-V"], root=True, env=bed_environment(preset))
 
 
-def run_s3(into, preset="dev"):
+def run_s3(into, preset="release"):
     """Repositories in a real S3 server: the suite of object stores, and a whole story, also with faults and TLS."""
     with tier("s3", into) as this:
         build_bed(["s3", "helm", "kube"])  # The chart needs Helm's code and kubectl, and no bed.
@@ -174,7 +173,7 @@ def run_image(into):
         run_pytest(this, [ROOT / "tests" / "image"], root=True)
 
 
-def bed_environment(preset="dev"):
+def bed_environment(preset="release"):
     """Which programs, tests and CSI driver the bed uses, unless the caller chose."""
     tests = build.folder(preset) / "bin"
     defaults = {"CSI_DELTA_PLUGIN": build.folder("release") / "bin" / build.PLUGIN,
@@ -184,7 +183,7 @@ def bed_environment(preset="dev"):
     return {key: os.environ.get(key) or str(value) for key, value in defaults.items()}
 
 
-def prepare_bed(preset="dev"):
+def prepare_bed(preset="release"):
     """Everything a bed is made of."""
     packages.require_root()
     build.build_release()
@@ -211,7 +210,7 @@ def run_groups(into, extra=()):
                    env={**bed_environment(), "CSI_DELTA_SWEEP": "all"})
 
 
-def run_e2e(into, pattern=None, extra=(), preset="dev", beside=()):
+def run_e2e(into, pattern=None, extra=(), preset="release", beside=()):
     """The scenarios, on the real stack, in two beds at a time: those that move volumes in one of their own.
 
     They wait more than they compute: what is `beside` (functions without parameters) runs meanwhile, with what they

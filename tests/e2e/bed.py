@@ -62,7 +62,7 @@ def plugin_path():
 def driver_path():
     """The CSI driver to run: CSI_DELTA_CSI_DRIVER, or the project's own."""
     return pathlib.Path(os.environ.get("CSI_DELTA_CSI_DRIVER")
-                        or REPOSITORY / "build/dev/bin/csi-delta-test-driver")
+                        or REPOSITORY / "build/release/bin/csi-delta-test-driver")
 
 
 @dataclasses.dataclass

@@ -11,7 +11,7 @@ import metadata
 import objects
 
 BUILT = pathlib.Path(os.environ.get("CSI_DELTA_TESTS")
-                     or pathlib.Path(__file__).resolve().parents[2] / "build/dev/bin")
+                     or pathlib.Path(__file__).resolve().parents[2] / "build/release/bin")
 NAMESPACES = "csi-delta-contract-"
 SHARDS = 6  # They mostly wait for controllers.
 
@@ -44,7 +44,7 @@ def test_the_client_of_snapshot_metadata_keeps_its_contract_over_the_real_sideca
         "admin": str(bed.pki / "admin.conf"), "client": str(metadata.kubeconfig(bed, metadata.CLIENT)),
         "volumes": str(bed.driver.volume_path("any").parent), "storage_class": objects.CLASS_IMMEDIATE,
         "snapshot_class": objects.SNAPSHOT_CLASS}))
-    ran = run_suite(bed, "changed_block_source_contract_test", tmp_path,
+    ran = run_suite(bed, "contract_test", tmp_path,
                     {"CSI_DELTA_TEST_METADATA_BED": description})
     assert ran >= 11
     bed.wait_for(lambda: not left_behind(bed), 60, lambda: f"the end of {left_behind(bed)}")
@@ -53,5 +53,5 @@ def test_the_client_of_snapshot_metadata_keeps_its_contract_over_the_real_sideca
 @pytest.mark.journey
 def test_the_client_of_the_api_server_keeps_its_contract_over_a_real_one(beds, tmp_path):
     bed = beds.get()
-    assert run_suite(bed, "api_client_contract_test", tmp_path,
+    assert run_suite(bed, "contract_test", tmp_path,
                      {"CSI_DELTA_TEST_KUBECONFIG": bed.pki / "admin.conf"}) >= 20

@@ -114,6 +114,7 @@ void FuzzRestore(RestoreItemActionAdapter& adapter, const std::string& bytes) {
 }  // namespace csidelta::plugin::request_decoder_fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
+  using namespace csidelta::plugin;
   using namespace csidelta::plugin::request_decoder_fuzz;
   static Registry& registry = *[] {
     auto* made = new Registry;

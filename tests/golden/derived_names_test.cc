@@ -43,7 +43,7 @@
 #include "velero/data_reference.h"
 #include "velero/labels.h"
 
-namespace csidelta {
+namespace csidelta::derived_names_test {
 namespace {
 
 using support::IsOk;
@@ -429,4 +429,4 @@ TEST_F(DerivedNamesTest, CursorsOfAListing) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::derived_names_test

@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "tests/cli/program_runner.h"
 
-namespace csidelta::cli {
+namespace csidelta::cli::repository_fixture_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,4 +168,4 @@ TEST_F(RepositoryFixtureTest, OldSnapshotsGoAndTheirSpaceWithThem) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli
+}  // namespace csidelta::cli::repository_fixture_test

@@ -26,7 +26,7 @@
 #include "velero/data_upload.h"
 #include "velero/labels.h"
 
-namespace csidelta {
+namespace csidelta::wire_forms_test {
 namespace {
 
 using datamover::DeletionPhase;
@@ -297,4 +297,4 @@ TEST(WireFormsTest, NamesThatOthersUse) {
 }
 
 }  // namespace
-}  // namespace csidelta
+}  // namespace csidelta::wire_forms_test

@@ -11,7 +11,7 @@ and run over two plugins: the scripted one of tests/plugin, whose actions do wha
 and the product. Prints the harness's PASS and FAIL lines, each with release, plugin and command line
 before the name of the case, and as the last line `N passed, N failed`. Exits non-zero unless everything passed.
 
-Without --product or --scripted the binaries are those of build/release and build/dev. --update lets
+Without --product or --scripted the binaries are those of build/release. --update lets
 Go complete the module files; needed once after a version changed.
 """
 
@@ -152,7 +152,7 @@ def parse_arguments():
     parser.add_argument("--product", type=pathlib.Path,
                         default=ROOT / "build/release/bin/velero-plugin-for-csi-delta")
     parser.add_argument("--scripted", type=pathlib.Path,
-                        default=ROOT / "build/dev/bin/plugin_under_test")
+                        default=ROOT / "build/release/bin/plugin_under_test")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--build-only", action="store_true")
     return parser.parse_args()

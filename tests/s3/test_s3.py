@@ -13,8 +13,8 @@ from conftest import PROGRAM, ROOT, run
 MIB = 1 << 20
 CHUNK_BYTES = MIB
 IMAGE_CHUNKS = 40
-BUILT = pathlib.Path(os.environ.get("CSI_DELTA_TESTS") or ROOT / "build/dev/bin")
-CONTRACT_TEST = BUILT / "object_store_contract_test"
+BUILT = pathlib.Path(os.environ.get("CSI_DELTA_TESTS") or ROOT / "build/release/bin")
+CONTRACT_TEST = BUILT / "contract_test"
 OBJECTS = 10_000
 LOCKED = ("-o", "s3.object-lock-mode=COMPLIANCE", "-o", "s3.object-lock-days=1")
 RETENTION = "user.object-retention"  # Where versitygw notes it.

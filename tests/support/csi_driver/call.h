@@ -7,6 +7,8 @@
 #include <type_traits>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,6 +18,12 @@ namespace csidelta::csi_driver {
 
 inline grpc::Status ToGrpcStatus(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+// INVALID_ARGUMENT unless a request has this member.
+inline absl::Status Require(const std::string& value, absl::string_view member) {
+  return value.empty() ? absl::InvalidArgumentError(absl::StrCat(member, " is missing"))
+                       : absl::OkStatus();
 }
 
 template <typename Request>

@@ -12,11 +12,6 @@ namespace {
 
 namespace pb = ::csi::v1;
 
-absl::Status Require(const std::string& value, absl::string_view member) {
-  return value.empty() ? absl::InvalidArgumentError(absl::StrCat(member, " is missing"))
-                       : absl::OkStatus();
-}
-
 SizeRange ToSizeRange(const pb::CapacityRange& range) {
   return {.required_bytes = range.required_bytes(), .limit_bytes = range.limit_bytes()};
 }

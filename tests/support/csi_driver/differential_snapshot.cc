@@ -18,7 +18,7 @@
 namespace csidelta::csi_driver {
 namespace {
 
-namespace pb = ::csi::differentialsnapshot::v1;
+namespace differential = ::csi::differentialsnapshot::v1;
 
 constexpr char kMethod[] = "GetDifferentialSnapshot";
 constexpr char kBlockMode[] = "Block";
@@ -33,14 +33,14 @@ struct Cursor {
 };
 
 // A cursor that says nothing to anybody else, and belongs to one pair.
-std::string Seal(const Cursor& cursor, const pb::DifferentialSnapshotRequest& request) {
+std::string Seal(const Cursor& cursor, const differential::DifferentialSnapshotRequest& request) {
   const std::string text = absl::StrCat(cursor.offset_bytes, ".", cursor.expires_at_s);
   const std::string digest =
       Sha256Hex(absl::StrCat(request.snapshot_base(), "\n", request.snapshot_target(), "\n", text));
   return absl::WebSafeBase64Escape(absl::StrCat(text, ".", digest.substr(0, kDigestDigits)));
 }
 
-absl::StatusOr<Cursor> Unseal(const pb::DifferentialSnapshotRequest& request) {
+absl::StatusOr<Cursor> Unseal(const differential::DifferentialSnapshotRequest& request) {
   std::string text;
   Cursor cursor;
   const bool decoded = absl::WebSafeBase64Unescape(request.start_offset(), &text);
@@ -53,23 +53,24 @@ absl::StatusOr<Cursor> Unseal(const pb::DifferentialSnapshotRequest& request) {
   return cursor;
 }
 
-class DifferentialSnapshotService final : public pb::DifferentialSnapshot::Service {
+class DifferentialSnapshotService final : public differential::DifferentialSnapshot::Service {
  public:
   DifferentialSnapshotService(const DriverOptions& options, Faults& faults, Store& store,
                               const Clock& clock)
       : options_(options), faults_(faults), store_(store), clock_(clock) {}
 
-  grpc::Status GetDifferentialSnapshot(grpc::ServerContext* context,
-                                       const pb::DifferentialSnapshotRequest* request,
-                                       pb::DifferentialSnapshotResponse* response) override {
+  grpc::Status GetDifferentialSnapshot(
+      grpc::ServerContext* context, const differential::DifferentialSnapshotRequest* request,
+      differential::DifferentialSnapshotResponse* response) override {
     return ServeCall(faults_, kMethod, context, *request, [&](const Verdict& verdict) {
       return Answer(*request, verdict, context, response);
     });
   }
 
  private:
-  absl::Status Answer(const pb::DifferentialSnapshotRequest& request, const Verdict& verdict,
-                      grpc::ServerContext* context, pb::DifferentialSnapshotResponse* response) {
+  absl::Status Answer(const differential::DifferentialSnapshotRequest& request,
+                      const Verdict& verdict, grpc::ServerContext* context,
+                      differential::DifferentialSnapshotResponse* response) {
     RETURN_IF_ERROR(Check(request));
     ASSIGN_OR_RETURN(const Cursor cursor, ReadCursor(request));
     ChangeQuery query{.target_id = request.snapshot_target(),
@@ -88,7 +89,7 @@ class DifferentialSnapshotService final : public pb::DifferentialSnapshot::Servi
     return MeetFaults(request, cursor, verdict, context, response);
   }
 
-  absl::Status Check(const pb::DifferentialSnapshotRequest& request) const {
+  absl::Status Check(const differential::DifferentialSnapshotRequest& request) const {
     if (!options_.differential_snapshot) {
       return absl::UnimplementedError("this driver has no differential snapshots");
     }
@@ -103,7 +104,8 @@ class DifferentialSnapshotService final : public pb::DifferentialSnapshot::Servi
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Cursor> ReadCursor(const pb::DifferentialSnapshotRequest& request) const {
+  absl::StatusOr<Cursor> ReadCursor(
+      const differential::DifferentialSnapshotRequest& request) const {
     const int64_t now_s = absl::ToUnixSeconds(clock_.Now());
     Cursor cursor;
     if (options_.result_seconds > 0) {
@@ -125,13 +127,15 @@ class DifferentialSnapshotService final : public pb::DifferentialSnapshot::Servi
     return cursor;
   }
 
-  std::string NameOf(const Cursor& cursor, const pb::DifferentialSnapshotRequest& request) const {
+  std::string NameOf(const Cursor& cursor,
+                     const differential::DifferentialSnapshotRequest& request) const {
     return options_.opaque_cursors ? Seal(cursor, request) : absl::StrCat(cursor.offset_bytes);
   }
 
   // Ends the page where one extent more would come: without it there is no next page.
-  absl::Status FillPage(const pb::DifferentialSnapshotRequest& request, Cursor cursor,
-                        LyingList& list, pb::DifferentialSnapshotResponse* response) const {
+  absl::Status FillPage(const differential::DifferentialSnapshotRequest& request, Cursor cursor,
+                        LyingList& list,
+                        differential::DifferentialSnapshotResponse* response) const {
     const int64_t asked =
         static_cast<int64_t>(std::min<uint64_t>(request.max_entries(), kMessageExtentsMax));
     const int64_t extents_max = ExtentsPerMessage(asked, options_.page_extents);
@@ -146,7 +150,7 @@ class DifferentialSnapshotService final : public pb::DifferentialSnapshot::Servi
         return absl::OkStatus();
       }
       const Extent& extent = next->extent;
-      pb::ChangedBlock& block = *response->add_change_block_list();
+      differential::ChangedBlock& block = *response->add_change_block_list();
       block.set_offset(static_cast<uint64_t>(extent.offset_bytes));
       block.set_size(static_cast<uint64_t>(extent.length_bytes));
       block.set_zero_out(next->zero);
@@ -160,9 +164,9 @@ class DifferentialSnapshotService final : public pb::DifferentialSnapshot::Servi
   }
 
   // The page is the only message of its stream.
-  absl::Status MeetFaults(const pb::DifferentialSnapshotRequest& request, const Cursor& start,
-                          const Verdict& verdict, grpc::ServerContext* context,
-                          pb::DifferentialSnapshotResponse* response) {
+  absl::Status MeetFaults(const differential::DifferentialSnapshotRequest& request,
+                          const Cursor& start, const Verdict& verdict, grpc::ServerContext* context,
+                          differential::DifferentialSnapshotResponse* response) {
     for (const StreamFault& fault : verdict.stream) {
       if (!fault.HappensAt(0)) {
         continue;
@@ -176,8 +180,8 @@ class DifferentialSnapshotService final : public pb::DifferentialSnapshot::Servi
     return absl::OkStatus();
   }
 
-  void TellLies(const StreamFault& fault, const pb::DifferentialSnapshotRequest& request,
-                const Cursor& start, pb::DifferentialSnapshotResponse* response) const {
+  void TellLies(const StreamFault& fault, const differential::DifferentialSnapshotRequest& request,
+                const Cursor& start, differential::DifferentialSnapshotResponse* response) const {
     if (fault.lies.contains(Lie::kEmptyMessage)) {
       response->clear_change_block_list();
     }
@@ -207,7 +211,7 @@ class DifferentialSnapshotService final : public pb::DifferentialSnapshot::Servi
 
 }  // namespace
 
-std::unique_ptr<pb::DifferentialSnapshot::Service> MakeDifferentialSnapshot(
+std::unique_ptr<differential::DifferentialSnapshot::Service> MakeDifferentialSnapshot(
     const DriverOptions& options, Faults& faults, Store& store, const Clock& clock) {
   return std::make_unique<DifferentialSnapshotService>(options, faults, store, clock);
 }

@@ -12,11 +12,6 @@ namespace {
 
 namespace pb = ::csi::v1;
 
-absl::Status Require(const std::string& value, absl::string_view member) {
-  return value.empty() ? absl::InvalidArgumentError(absl::StrCat(member, " is missing"))
-                       : absl::OkStatus();
-}
-
 void FillGroup(const Group& group, const std::set<Lie>& lies, pb::VolumeGroupSnapshot* message) {
   message->set_group_snapshot_id(group.record.id);
   for (const SnapshotRecord& snapshot : group.snapshots) {

@@ -19,11 +19,6 @@ namespace {
 
 namespace pb = ::csi::v1;
 
-absl::Status Require(const std::string& value, absl::string_view member) {
-  return value.empty() ? absl::InvalidArgumentError(absl::StrCat(member, " is missing"))
-                       : absl::OkStatus();
-}
-
 // A bind mount of a device node wants a file to stand on.
 absl::Status MakeEmptyFile(const std::string& path) {
   return OpenFile(path, O_WRONLY | O_CREAT).status();
