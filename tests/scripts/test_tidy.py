@@ -73,7 +73,7 @@ def test_left_alone(project, name, text):
 
 def test_a_test_that_is_built_is_alive(project):
     assert project(**{"tests/k8s/a_test.cc": "int x;\n",
-                      "tests/k8s/CMakeLists.txt": "csidelta_test(NAME a_test)\n"}) == []
+                      "tests/k8s/CMakeLists.txt": "csidelta_tests(NAME a_test SOURCES a_test.cc)\n"}) == []
 
 
 def test_this_project(capsys):
