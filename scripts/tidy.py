@@ -8,6 +8,7 @@ Prints one line per fault, with what to do instead, and exits 1; or says what it
 
 import ast
 import dataclasses
+import functools
 import pathlib
 import re
 import subprocess
@@ -83,6 +84,7 @@ _CPP_NOISE = re.compile(
     r"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.DOTALL | re.MULTILINE)
 
 
+@functools.lru_cache(maxsize=4)  # Each rule asks for it.
 def code_only(text):
     """C++ with comments, strings and preprocessor lines blanked; lines and columns stay."""
     return _CPP_NOISE.sub(lambda match: _blank(match[0]), text)

@@ -4,8 +4,12 @@ import dataclasses
 import pathlib
 import shutil
 import sys
+import textwrap
+import time
 import typing
 
+import account
+import benches
 import build
 import ci
 import console
@@ -15,12 +19,17 @@ import interop
 import lint
 import mutants
 import packages
+import prepare
+import supervisor
 import sweep
 import tiers
+import whole
 from console import ROOT, Failure, say
 
 PYTHON = "/usr/bin/python3"
 HELP_FLAGS = ("-h", "--help")
+SETUP_SECONDS_SHOWN = 1.0
+HELP_COLUMNS, HELP_INDENT = 110, 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +63,7 @@ def do_build(arguments):
         for program in build.build_release():
             say(f"{program.relative_to(ROOT)}: {program.stat().st_size / (1 << 20):.1f} MiB")
     else:
-        build.build(preset)
+        build.build(preset, ["csidelta_tsan_tests"] if preset == "tsan" else ())
 
 
 def do_image(arguments):
@@ -65,22 +74,30 @@ def do_image(arguments):
 
 
 def do_test(arguments):
-    pattern = _at_most(arguments, 1, "test [filter]")[0]
-    return ci.test_matching(pattern) if pattern else ci.test()
+    word, *rest = arguments or [None]
+    if word == "--all":
+        return whole.run(_at_most(rest, 1, "test --all [N/4]")[0])
+    if word == "--changed":
+        _at_most(rest, 0, "test --changed")
+        return ci.test_changed()
+    _at_most(rest, 0, "test [--all [N/4] | --changed | FILTER]")
+    return ci.test_matching(word) if word else ci.test()
 
 
 def do_e2e(arguments):
-    into = []
     groups = arguments[:1] == ["group"]
     extra = list(arguments[1:] if groups else arguments)
     if "--csi-driver" in extra[:-1]:
         place = extra.index("--csi-driver") + 1
         extra[place] = str(pathlib.Path(extra[place]).absolute())
-    if groups:
-        tiers.run_groups(into, extra)
-    else:
-        tiers.run_e2e(into, extra=extra)
-    return ci.account_of(into, skips_allowed=bool(extra))
+    prepare.for_scenarios()
+
+    def work(into):
+        if groups:
+            tiers.run_e2e(into, "e2e group", extra=["-m", "group", *extra], env={"CSI_DELTA_SWEEP": "all"})
+        else:
+            tiers.run_e2e(into, "e2e", extra=extra)
+    return account.of_one("e2e", work, skips_allowed=bool(extra))
 
 
 def do_demo(arguments):
@@ -89,43 +106,12 @@ def do_demo(arguments):
     if not arguments:
         console.run([PYTHON, ROOT / "scripts" / "demo.py", "--program", build.build_program()])
         return
-    tiers.prepare_bed()
+    prepare.for_scenarios()
     console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]), env=tiers.bed_environment())
 
 
 def do_bench(arguments):
-    what, *extra = arguments or [None]
-    if what == "plugin" and not extra:
-        _bench_plugin()
-    elif what == "engine":
-        console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "engine.py", "--program",
-                                     build.build_program(), *extra]))
-    elif what == "sources":
-        tiers.prepare_bed()
-        client = build.build("release", ["list_blocks"]) / "bin" / "list_blocks"
-        console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "sources.py", "--list-blocks", client, *extra]),
-                    env=tiers.bed_environment())
-    elif what == "mover":
-        tiers.prepare_bed()
-        console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "mover.py", *extra]), env=tiers.bed_environment())
-    elif what == "group":
-        tiers.prepare_bed()
-        console.run(console.as_root([PYTHON, ROOT / "tests" / "bench" / "group.py", *extra]), env=tiers.bed_environment())
-    elif what == "micro":
-        console.run([build.build("release", ["engine_micro"]) / "bin" / "engine_micro", *extra])
-    else:
-        raise Failure("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | mover [--quick] [--row NAME]... | group [--quick] [--row N]... | micro")
-
-
-def _bench_plugin():
-    tiers.prepare_bed()
-    missed = []
-    for script in sorted((ROOT / "tests" / "bench").glob("plugin_*.py")):
-        with console.stage(f"bench {script.stem}"):
-            code, _ = console.execute(console.as_root([PYTHON, script]), env=tiers.bed_environment())
-            missed += [script.stem] if code != 0 else []
-    if missed:
-        raise Failure(f"not as promised: {' '.join(missed)}")
+    benches.run(arguments)
 
 
 def do_interop(arguments):
@@ -142,9 +128,13 @@ def do_mutants(arguments):
 
 
 def do_fuzz(arguments):
-    target, seconds = _at_most(arguments, 2, "fuzz <target>|all [seconds]")
+    usage = "fuzz <target>|all [seconds | --keep]"
+    target, seconds = _at_most(arguments, 2, usage)
     if not target:
-        raise Failure(f"usage: ./dev fuzz <target>|all [seconds]; targets: {' '.join(fuzz.targets())}")
+        raise Failure(f"usage: ./dev {usage}; targets: {' '.join(fuzz.targets())}")
+    if seconds == "--keep":
+        fuzz.keep(target)
+        return
     try:
         duration = int(seconds or 60)
     except ValueError as error:
@@ -166,28 +156,29 @@ def do_lint(arguments):
 
 def _sanitized(preset):
     def do(arguments):
-        into = []
-        tiers.run_sanitized(into, preset, _at_most(arguments, 1, f"{preset} [filter]")[0])
-        return ci.account_of(into)
+        pattern = _at_most(arguments, 1, f"{preset} [filter]")[0]
+        build.build(preset, [prepare.TSAN if preset == "tsan" else prepare.UNIT])
+        return account.of_one(preset, lambda into: tiers.run_sanitized(into, preset, pattern))
     return do
 
 
 def do_cover(arguments):
     _at_most(arguments, 0, "cover")
     packages.ensure_debian(["gcovr"])
-    folder = build.build("coverage")
+    folder = build.build("coverage", [prepare.UNIT])
     for stale in folder.rglob("*.gcda"):
         stale.unlink()
-    into = []
-    with tiers.tier("coverage", into) as this:
-        tiers.run_ctest(this, "coverage", labels=["-L", "^unit$"])
+
+    def work(into):
+        tiers.run_sanitized(into, "coverage")
     report = folder / "report"
     shutil.rmtree(report, ignore_errors=True)
+    is_good = account.of_one("cover", work)
     report.mkdir()
     console.run(["gcovr", "-r", ROOT, "-f", "src/", "--exclude-throw-branches", "-j", console.jobs(),
                  "--html-details", report / "index.html", "--print-summary", folder])
     say(f"cover: {report.relative_to(ROOT)}/index.html")
-    return ci.account_of(into)
+    return is_good
 
 
 def do_size(arguments):
@@ -202,15 +193,32 @@ def do_ci(arguments):
     return ci.ci(keep_going=bool(arguments))
 
 
+def _do_setup_first():
+    """Installs what is missing; its time is no part of a verb's."""
+    start = time.monotonic()
+    packages.ensure_all()
+    took = time.monotonic() - start
+    if took > SETUP_SECONDS_SHOWN:
+        say(f"setup: {took:.0f} s")
+
+
 def _usage_line(name):
-    return f"{f'{name} {VERBS[name].arguments}'.strip():<28}{VERBS[name].text}"
+    return f"{f'{name} {VERBS[name].arguments}'.strip():<27} {VERBS[name].text}"
+
+
+def _usage_block(name):
+    """A verb's lines in ./dev help."""
+    head = f"  {name} {VERBS[name].arguments}".rstrip()
+    text = textwrap.wrap(VERBS[name].text, HELP_COLUMNS - HELP_INDENT)
+    lines = [f"{'':<{HELP_INDENT}}{line}" for line in text]
+    return [f"{head:<{HELP_INDENT}}{text[0]}", *lines[1:]] if len(head) < HELP_INDENT else [head, *lines]
 
 
 def do_help(arguments):
     del arguments
     say("usage: ./dev VERB [arguments]\n")
     for name in VERBS:
-        say(f"  {_usage_line(name)}")
+        say("\n".join(_usage_block(name)))
     say("\nPresets: " + " ".join(build.presets()) +
         "\nCSI_DELTA_CACHE (default ~/.cache/csi-delta) holds build products, CSI_DELTA_JOBS is how many"
         "\nthings are compiled at once (default: as many as there are processors).")
@@ -220,7 +228,10 @@ VERBS = {
     "setup": Verb("", "install what is missing: Debian packages, Go; quick if nothing is", do_setup, False),
     "build": Verb("[preset]", "build; without a preset the release one, stripped: build/release/bin/", do_build),
     "image": Verb("[file]", "make the container image as an archive, without a container daemon", do_image),
-    "test": Verb("[filter]", "run every test there is, or those whose name matches", do_test),
+    "test": Verb("[--all [N/4] | --changed | FILTER]", "checks, unit tests, Velero's plugin managers, stores and about forty "
+                 "journeys on the real stack. FILTER: what a failure printed, the number of a scenario, a tier, a program, "
+                 "a file, or a part of a test's name; builds only what that needs. --changed: what the change since origin "
+                 "can touch; for src/ that includes the journeys. --all: everything, or one of its four parts", do_test),
     "demo": Verb("[--cluster]", "a volume backed up by its changes and judged by restic; with --cluster a backup and a "
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
@@ -232,14 +243,15 @@ VERBS = {
     "sweep": Verb("[seed]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed",
                   do_sweep),
     "mutants": Verb("[name] | --generated MINUTES", "break the program on purpose, expect a test to fail", do_mutants),
-    "fuzz": Verb("<target>|all [seconds]", "feed a parser what it never saw (60 s)", do_fuzz),
+    "fuzz": Verb("<target>|all [seconds | --keep]", "feed a parser what it never saw (60 s); --keep adds what earlier runs "
+                 "found to tests/fuzz/corpus", do_fuzz),
     "fmt": Verb("", "format the C++ sources in place", do_fmt),
     "lint": Verb("[filter]", "form, layers, house rules, shellcheck, clang-tidy", do_lint),
     "asan": Verb("[filter]", "unit tests under the address and undefined-behaviour sanitizers", _sanitized("asan")),
     "tsan": Verb("[filter]", "unit tests with threads under the thread sanitizer", _sanitized("tsan")),
     "cover": Verb("", "line and branch coverage of the unit tests, per file", do_cover),
     "size": Verb("", "what the shipped program's bytes are made of", do_size),
-    "ci": Verb("[--keep-going]", "what guards main: lint, every test, sanitizers, fuzzing, image", do_ci),
+    "ci": Verb("[--keep-going]", "what guards main: ./dev test, then sanitizers, clang-tidy, the image", do_ci),
     "help": Verb("", "this", do_help, False),
 }
 
@@ -256,7 +268,7 @@ def main(arguments):
     verb = VERBS[name]
     try:
         if verb.setup:
-            packages.ensure_all()
+            _do_setup_first()
         return 1 if verb.run(rest) is False else 0
     except Failure as error:
         print(f"dev: {name}: {error}", file=sys.stderr)
@@ -267,4 +279,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(supervisor.run(lambda: main(sys.argv[1:]), console.INTERRUPTED.set))

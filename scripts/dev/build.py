@@ -1,13 +1,19 @@
 """./dev build: configures and builds a preset; and what depends on nothing but the build tree."""
 
+import collections
 import json
-import subprocess
+import re
+import threading
 
 import console
+import progress
+import results
 from console import ROOT, Failure, stage
 
 PLUGIN = "velero-plugin-for-csi-delta"
 PROGRAM = "csi-delta"
+_EDGE = re.compile(r"^\[\d+/\d+\]")
+_LOCKS = collections.defaultdict(threading.Lock)  # One build at a time in a tree.
 
 
 def presets():
@@ -20,26 +26,40 @@ def folder(preset):
     return ROOT / "build" / preset
 
 
+_CONFIGURED = set()  # Once is enough for a run: ninja does it again where a file of CMake's changed.
+_CONFIGURING = threading.Lock()
+
+
 def configure(preset):
     """Configures a preset. Quiet unless it fails; cheap when nothing changed."""
-    done = subprocess.run(["cmake", "--preset", preset], cwd=ROOT, env=console.environment(), check=False,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True)
-    if done.returncode != 0:
-        console.say(done.stdout)
-        raise Failure(f"`cmake --preset {preset}` failed with code {done.returncode}")
+    with _CONFIGURING:
+        if preset in _CONFIGURED:
+            return
+        code, lines = console.execute(["cmake", "--preset", preset], keep=True, quiet=True)
+        if code != 0:
+            console.say("\n".join(lines))
+            raise Failure(f"`cmake --preset {preset}` failed with code {code}")
+        _CONFIGURED.add(preset)
 
 
 def build(preset, targets=(), limit_seconds=None):
     """Builds a preset, or only some targets of it."""
     if preset not in presets():
         raise Failure(f"no such preset: {preset}; there are {' '.join(presets())}")
-    with stage(f"build {preset}"):
+    name = f"build {preset}"
+    with _LOCKS[preset], stage(name):
         configure(preset)
         command = ["cmake", "--build", "--preset", preset, "-j", console.jobs()]
         if targets:
             command += ["--target", *targets]
-        console.run(command, limit_seconds=limit_seconds)
+        seen = getattr(console.here, "part", None)
+        code, lines = console.execute(command, limit_seconds=limit_seconds, watch=progress.part().edge, keep=True,
+                                      quiet=seen is not None,
+                                      log=results.log_file(f"{name} {' '.join(targets)[:60]}".strip()))
+        if code != 0:
+            if seen is not None:
+                console.say("\n".join(line for line in lines if not _EDGE.match(line)))
+            raise Failure(f"`{console.shorten(command)}` failed with code {code}")
     return folder(preset)
 
 
@@ -52,7 +72,7 @@ def _built(name):
 
 def build_release():
     """The stripped programs that are shipped; returns the paths of the plugin and of csi-delta."""
-    build("release")
+    build("release", [PLUGIN, PROGRAM])
     return _built(PLUGIN), _built(PROGRAM)
 
 

@@ -8,7 +8,11 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
+import traceback
+
+import process_tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRESS_EVERY_SECONDS = 10
@@ -21,6 +25,19 @@ class Failure(Exception):
 
 class OutOfTime(Failure):
     """A command that did not end within its limit."""
+
+
+class Stopped(Failure):
+    """The run ends: it was interrupted, or what this was made for will not run."""
+
+
+INTERRUPTED = threading.Event()  # Every command ends.
+STOPPING = threading.Event()  # Commands of threads that said so end: `here.is_abandoned`.
+here = threading.local()
+
+
+def _is_stopped():
+    return INTERRUPTED.is_set() or (STOPPING.is_set() and getattr(here, "is_abandoned", False))
 
 
 class Stages:
@@ -48,14 +65,17 @@ class Stages:
         return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.seconds)
 
 
-BESIDE_NICE = 15  # What runs beside something else gets only what that leaves of the cores.
-
 STAGES = Stages()
 stage = STAGES.stage
 
 
 def say(text):
     print(text, flush=True)
+
+
+def say_trace():
+    """Prints the stack of the exception at hand: a fault of ours, which nobody expected."""
+    say(traceback.format_exc())
 
 
 def cache_dir():
@@ -95,16 +115,17 @@ def as_root(command):
     return ["sudo", "-n", "--preserve-env", f"PATH={environment()['PATH']}", *command]
 
 
-def _stop(process):
-    """Ends a command of ours with everything it started in its own process group."""
-    for sig, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 20)):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, sig)
+def _stop(process, first=signal.SIGTERM, patience_seconds=20):
+    """Ends a command of ours with everything below it, also what has a session of its own."""
+    tree = process_tree.descendants(process.pid)
+    for sig in (first, signal.SIGTERM, signal.SIGKILL):
+        process_tree.send(-process.pid, sig)
         try:
-            process.wait(timeout=patience)
-            return
+            process.wait(timeout=patience_seconds)
+            break
         except subprocess.TimeoutExpired:
-            continue
+            tree |= process_tree.descendants(process.pid)
+    process_tree.end(lambda: process_tree.alive(tree), patience_seconds)
 
 
 def _give_priority(process, nice):
@@ -113,16 +134,22 @@ def _give_priority(process, nice):
         pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(str(nice))
 
 
-class _Printer:
-    """Copies a command's lines to the screen; of a build's edges only one every few seconds."""
+class _Lines:
+    """Takes a command's output apart: to the screen, to a file, to a list, to a function.
 
-    def __init__(self, keep, quiet):
-        self._quiet = quiet
+    Of a build's edges the screen gets one every few seconds.
+    """
+
+    def __init__(self, keep, quiet, log, watch):
+        self._quiet, self._log, self._watch = quiet, log, watch
         self._shown = time.monotonic()
         self._partial = b""
         self.kept = [] if keep else None
 
     def feed(self, data):
+        if self._log:
+            self._log.write(data)
+            self._log.flush()
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._line(line.decode("utf-8", "replace"))
@@ -134,6 +161,8 @@ class _Printer:
     def _line(self, line):
         if self.kept is not None:
             self.kept.append(line)
+        if self._watch:
+            self._watch(line)
         if self._quiet:
             return
         now = time.monotonic()
@@ -143,46 +172,53 @@ class _Printer:
         say(line)
 
 
-def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quiet=False):
-    """Runs one command and shows its output, unless `quiet`. Returns (exit code, lines or None)."""
+_DRAIN_SECONDS_MAX = 5
+
+
+def _drain(stream, lines):
+    while data := os.read(stream.fileno(), 1 << 16):
+        lines.feed(data)
+
+
+def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quiet=False, log=None, watch=None,
+            ends_by=signal.SIGTERM, patience_seconds=20):
+    """Runs one command and shows its output, unless `quiet`. Returns (exit code, lines or None).
+
+    `log`: a file for all of the output. `watch`: a function that gets each line. `ends_by`: the signal by which the
+    command tidies up when it has to end before its time, within `patience_seconds`.
+    """
     command = [str(part) for part in command]
     deadline = time.monotonic() + limit_seconds if limit_seconds else None
-    printer = _Printer(keep, quiet)
-    with subprocess.Popen(command, cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          start_new_session=True) as process:
+    if _is_stopped():
+        raise Stopped(f"`{shorten(command)}` was not begun")
+    with contextlib.ExitStack() as stack:
+        lines = _Lines(keep, quiet, stack.enter_context(open(log, "wb")) if log else None, watch)
+        process = stack.enter_context(subprocess.Popen(
+            command, cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True))
         _give_priority(process, os.getpriority(os.PRIO_PROCESS, 0))  # This thread's.
         try:
             while True:
-                wait = 1.0 if deadline is None else min(1.0, max(0.0, deadline - time.monotonic()))
+                wait = 0.5 if deadline is None else min(0.5, max(0.0, deadline - time.monotonic()))
                 if select.select([process.stdout], [], [], wait)[0]:
                     data = os.read(process.stdout.fileno(), 1 << 16)
                     if not data:
                         break
-                    printer.feed(data)
+                    lines.feed(data)
                 if deadline is not None and time.monotonic() >= deadline:
                     raise OutOfTime(f"`{shorten(command)}` did not end within {limit_seconds:.0f} s")
+                if _is_stopped():
+                    raise Stopped(f"`{shorten(command)}` was ended")
         except BaseException:
-            _stop(process)
+            # What it says while it tidies up counts, too, and must not fill the pipe.
+            reader = threading.Thread(target=_drain, args=(process.stdout, lines), daemon=True)
+            reader.start()
+            _stop(process, ends_by, patience_seconds)
+            reader.join(_DRAIN_SECONDS_MAX)
+            lines.close()
             raise
-        printer.close()
-        return process.wait(), printer.kept
-
-
-@contextlib.contextmanager
-def beside(command):
-    """Runs a command with what the body leaves of the cores, and ends it with the body.
-
-    Nobody sees how it ends: it makes what the body asks for again when it needs it, and then waits for it.
-    """
-    with subprocess.Popen([str(part) for part in command], cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-                          preexec_fn=lambda: os.nice(BESIDE_NICE)) as process:
-        _give_priority(process, BESIDE_NICE)
-        try:
-            yield
-        finally:
-            _stop(process)
+        lines.close()
+        return process.wait(), lines.kept
 
 
 def shorten(command):
@@ -198,11 +234,12 @@ def run(command, **kwargs):
     return lines
 
 
-def output(command, *, cwd=ROOT, env=None):
-    """The standard output of a short command; a Failure with its errors if it fails."""
+def output(command, *, cwd=ROOT, env=None, quiet=False):
+    """The standard output of a short command; a Failure if it fails, and its errors on the screen unless `quiet`."""
     done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment(env), check=False,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.stderr.write(done.stderr)
+        if not quiet:
+            sys.stderr.write(done.stderr)
         raise Failure(f"`{shorten(command)}` failed with code {done.returncode}")
     return done.stdout

@@ -5,10 +5,10 @@ import os
 import re
 import shutil
 
+import account
 import build
-import ci
 import console
-import debian
+import prepare
 import results
 import tiers
 from console import ROOT, Failure, say
@@ -57,15 +57,6 @@ def ensure_rustic():
     return program
 
 
-def _run_restics(into, program):
-    with tiers.tier("interop", into) as this:
-        debian.ensure_restics(newest=True)
-        for line in debian.describe_restics():
-            say(f"interop: {line}")
-        build.build("release", ["csidelta_restic_tests"])
-        tiers.run_ctest(this, "release", labels=["-L", "^restic$", "-V"], env={"CSI_DELTA_PROGRAM": program})
-
-
 def _run_rustic(into, program):
     with tiers.tier("rustic", into) as this:
         rustic = ensure_rustic()
@@ -79,9 +70,12 @@ def _run_rustic(into, program):
 
 
 def run():
-    """Every restic, then rustic. False if a story went wrong."""
-    into = []
+    """Every restic, then rustic. False if something went wrong."""
     program = build.build_program()
-    _run_restics(into, program)
-    _run_rustic(into, program)
-    return ci.account_of(into)
+    prepare.later_restics()
+    build.build("release", [prepare.RESTIC])
+
+    def work(into):
+        tiers.run_restic(into, later=True)
+        _run_rustic(into, program)
+    return account.of_one("interop", work)

@@ -12,6 +12,7 @@ import time
 
 import build
 import console
+import progress
 from console import ROOT, Failure, say, stage
 
 CLANG_FORMAT = "clang-format-14"
@@ -19,7 +20,7 @@ CLANG_TIDY = "clang-tidy-14"
 PLUGIN_SOURCE = ROOT / "scripts" / "lint" / "own_sources.cc"
 LLVM_INCLUDE = "/usr/lib/llvm-14/include"
 PYTHON = "/usr/bin/python3"
-_UNITED = "_united.cc"  # How a source that includes those of a library or of tests ends: csidelta_unite() in cmake/Targets.cmake.
+_UNITED = "_united.cc"  # How a source that includes those of a folder ends: csidelta_unite() in cmake/Targets.cmake.
 
 
 def our_files(*suffixes):
@@ -139,7 +140,8 @@ def _matches(folder, entry, pattern):
     path = pathlib.Path(entry["file"])
     names = [_name(folder, path)]
     if path.name.endswith(_UNITED):
-        names += [name.decode() if name.startswith(b"tests/") else f"src/{name.decode()}" for name in _INCLUDE.findall(path.read_bytes())]
+        united = [name.decode() for name in _INCLUDE.findall(path.read_bytes())]
+        names += [name if name.startswith("tests/") else f"src/{name}" for name in united]
     return any(re.search(pattern, name) for name in names)
 
 
@@ -164,6 +166,8 @@ def clang_tidy(pattern=None):
 def _tidy_all(folder, pending):
     bad = []
     shown = time.monotonic()
+    part = progress.part()
+    part.done, part.total = 0, len(pending)
     plugin = _plugin()
     with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
         futures = {pool.submit(_tidy_one, plugin, folder, entry): (entry, mark) for entry, mark in pending}
@@ -176,7 +180,8 @@ def _tidy_all(folder, pending):
             else:
                 bad.append(name)
                 say(words)
-            if time.monotonic() - shown > console.PROGRESS_EVERY_SECONDS:
+            part.step()
+            if not part.name and time.monotonic() - shown > console.PROGRESS_EVERY_SECONDS:
                 shown = time.monotonic()
                 say(f"clang-tidy: {count}/{len(pending)} {name}")
     return sorted(bad)

@@ -4,6 +4,7 @@ import dataclasses
 import fnmatch
 import pathlib
 import re
+import shutil
 import xml.etree.ElementTree
 
 from console import ROOT, Failure
@@ -21,6 +22,8 @@ class Test:
     id: str  # "json_test::JsonTest.Parses", "tests/e2e/test_stock.py::test_x[1]", ...
     outcome: str
     reason: str = ""  # Of a skip, or of a failure outside the test itself.
+    seconds: float = dataclasses.field(default=0.0, compare=False)
+    never_retry: bool = dataclasses.field(default=False, compare=False)  # What failed is no matter of chance.
 
 
 @dataclasses.dataclass
@@ -32,6 +35,7 @@ class Tier:
     seconds: float = 0.0
     error: str = ""  # Why it did not run, or not to its end.
     ran: bool = False
+    notes: list = dataclasses.field(default_factory=list)  # What it left out, and why.
 
     def count(self, outcome):
         return sum(test.outcome == outcome for test in self.tests)
@@ -60,45 +64,52 @@ def _outcome(case):
     return PASSED, ""
 
 
-def read_gtest(path):
-    """The cases of one GoogleTest binary, from the file that GTEST_OUTPUT made."""
-    return [Test(f"{path.stem}::{suite}.{case.get('name')}", *_outcome(case)) for suite, case in _cases(path)]
+def _seconds(case):
+    try:
+        return float(case.get("time") or 0)
+    except ValueError:
+        return 0.0
 
 
-def read_ctest(path, gtest_folder):
-    """All cases of a ctest run: GoogleTest's own where a binary reported them, else one per binary.
+def read_gtest(path, program=None):
+    """The cases of one GoogleTest program, from the file that --gtest_output made."""
+    return [Test(f"{program or path.stem}::{suite}.{case.get('name')}", *_outcome(case), _seconds(case))
+            for suite, case in _cases(path)]
 
-    A binary that failed without a failing case (it crashed, or ran out of time) counts as failed itself.
-    """
-    tests = []
-    for _, case in _cases(path):
-        name = case.get("name")
-        report = gtest_folder / f"{name}.xml"
-        outcome, reason = _outcome(case)
-        inner = read_gtest(report) if report.is_file() else []
-        tests += inner
-        if not inner or (outcome == FAILED and all(test.outcome != FAILED for test in inner)):
-            tests.append(Test(name, outcome, reason))
-    return tests
+
+_TIDY_UP_FAILED = "failed on teardown"  # How pytest begins what it says of it.
 
 
 def read_pytest(path):
-    """The cases of a pytest run (junit_family=xunit1, which names the file)."""
-    return [Test(f"{case.get('file')}::{case.get('name')}", *_outcome(case)) for _, case in _cases(path)]
+    """The cases of a pytest run (junit_family=xunit1, which names the file); a test and its tear-down are one."""
+    found = {}
+    for _, case in _cases(path):
+        outcome, reason = _outcome(case)
+        errors = [error.get("message") or "" for error in case.findall("error")]
+        final = any(message.startswith(_TIDY_UP_FAILED) for message in errors) or any(
+            one.get("name") == "never_retry" for one in case.iter("property"))
+        test = Test(f"{case.get('file')}::{case.get('name')}", outcome, reason, _seconds(case), final)
+        before = found.get(test.id)
+        if before:
+            worse = before if before.outcome == FAILED else test
+            test = dataclasses.replace(worse, seconds=before.seconds + test.seconds,
+                                       never_retry=before.never_retry or test.never_retry)
+        found[test.id] = test
+    return list(found.values())
 
 
-_LINE = re.compile(r"^(PASS|FAIL|SKIP):?\s+(\S.*)$")
+_LINE = re.compile(r"^(PASS|FAIL|SKIP):?\s+(\S.*?)(?:: ([\d.]+) ms)?$")
 
 
 def read_lines(tier, lines):
-    """The cases of a runner that prints PASS, FAIL or SKIP and a name, one per line."""
+    """The cases of a runner that prints PASS, FAIL or SKIP and a name, one per line, perhaps with ": 120 ms" behind."""
     words = {"PASS": PASSED, "FAIL": FAILED, "SKIP": SKIPPED}
     tests = []
     for line in lines:
         found = _LINE.match(line)
         if found:
             name, _, reason = found[2].partition(": ")
-            tests.append(Test(f"{tier}::{name}", words[found[1]], reason))
+            tests.append(Test(f"{tier}::{name}", words[found[1]], reason, float(found[3] or 0) / 1000))
     return tests
 
 
@@ -169,6 +180,26 @@ def last_line(tiers, complaint_count):
     passed, failed, skipped = (sum(tier.count(outcome) for tier in tiers)
                                for outcome in (PASSED, FAILED, SKIPPED))
     return f"{passed} passed, {max(failed, complaint_count)} failed, {skipped} skipped"
+
+
+def shown(path):
+    """How a path is printed: short, where it lies below the checkout."""
+    return str(path).removeprefix(f"{ROOT}/")
+
+
+def log_file(name):
+    """Where the whole output of something goes; what of it matters is printed."""
+    folder = results_folder() / "logs"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{name.replace(' ', '-').replace('/', '-')}.log"
+
+
+def fresh_folder(name):
+    """An empty folder for the reports of a tier."""
+    folder = results_folder() / name.replace(" ", "-")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def results_folder():

@@ -1,18 +1,19 @@
 """./dev sweep: every crash point, every fault and every seed, of which CI sees a sample.
 
-Test programs with the label "sweep", and scenarios with that marker, read CSI_DELTA_SWEEP: "all", or the seed by
+Test programs that the manifest says sweep, and scenarios with that marker, read CSI_DELTA_SWEEP: "all", or the seed by
 which they draw their sample. What they swept they record as the property "points" of the test.
 """
 
 import dataclasses
-import json
 import xml.etree.ElementTree
 
 import build
 import console
+import manifest
+import prepare
 import results
 import tiers
-from console import ROOT, Failure, say, stage
+from console import Failure, say, stage
 
 PROGRAM_SECONDS_MAX = 3600
 SCENARIOS = "e2e sweep"
@@ -50,29 +51,32 @@ def read_scenarios(text):
             for case in xml.etree.ElementTree.fromstring(text).iter("testcase")]
 
 
-def programs(listing):
-    """Names and commands of the programs in what `ctest --show-only=json-v1` says."""
-    return {test["name"]: test["command"] for test in json.loads(listing)["tests"]}
+def patterns_of(program):
+    """The patterns of --gtest_filter that meet the tests of a program's sources which sweep."""
+    suites = []
+    for source in program.sweeps:
+        tests, instances = manifest.tests_of_source(source)
+        suites += [test.split(".")[0] for test in tests] + [one.split("/")[1] for one in instances]
+    return [pattern for suite in dict.fromkeys(suites) for pattern in manifest.gtest_patterns(suite)]
 
 
-def _run_program(name, command, wish):
-    report = results.results_folder() / "sweep" / f"{name}.xml"
+def _run_program(program, wish):
+    report = results.results_folder() / "sweep" / f"{program.name}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    with stage(f"sweep {name}"):
-        console.execute([*command, f"--gtest_output=xml:{report}", "--gtest_brief=1"],
+    with stage(f"sweep {program.name}"):
+        console.execute([*program.command, f"--gtest_output=xml:{report}", "--gtest_brief=1",
+                         f"--gtest_filter={':'.join(patterns_of(program))}"],
                         env={"CSI_DELTA_SWEEP": wish}, limit_seconds=PROGRAM_SECONDS_MAX)
     if not report.is_file():
-        raise Failure(f"{name} left no report")
-    return read(report.read_text(), name)
+        raise Failure(f"{program.name} left no report")
+    return read(report.read_text(), program.name)
 
 
 def _run_scenarios(wish):
-    tiers.prepare_bed()
+    prepare.for_scenarios()
     into = []
-    with tiers.tier(SCENARIOS, into) as this:
-        tiers.run_pytest(this, [ROOT / "tests" / "e2e"], extra=["-m", "sweep or long"], root=True,
-                         env={**tiers.bed_environment(), "CSI_DELTA_SWEEP": wish})
+    tiers.run_e2e(into, SCENARIOS, extra=["-m", "sweep or long"], env={"CSI_DELTA_SWEEP": wish})
     if into[0].error:
         raise Failure(into[0].error)
     return read_scenarios((results.results_folder() / SCENARIOS.replace(" ", "-") / "pytest.xml").read_text())
@@ -81,13 +85,11 @@ def _run_scenarios(wish):
 def run(seed=None):
     """Sweeps all, or the sample of a seed; prints what was swept. True if nothing failed."""
     wish = seed or "all"
-    folder = build.build("release", ["csidelta_unit_tests"])
-    listing = console.output(["ctest", "--test-dir", folder, "-L", "^sweep$", "--show-only=json-v1"])
-    swept = []
-    for name, command in sorted(programs(listing).items()):
-        swept += _run_program(name, command, wish)
-    if not swept:
+    chosen = [program for program in manifest.read().values() if program.sweeps]
+    if not chosen:
         raise Failure("there is nothing to sweep")
+    build.build("release", manifest.targets_of(chosen))
+    swept = [one for program in chosen for one in _run_program(program, wish)]
     swept += _run_scenarios(wish)
     say("")
     for one in swept:

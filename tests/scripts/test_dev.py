@@ -22,3 +22,12 @@ def test_a_verb_that_does_not_exist_is_named():
     done = _dev("swep")
     assert done.returncode == 2
     assert "no such verb: swep" in done.stderr
+
+
+def test_help_has_every_verb_and_fits_a_screen():
+    done = _dev("help")
+    verbs = ("setup build image test demo e2e bench sweep mutants interop fuzz fmt lint asan tsan cover size ci help").split()
+    named = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and not line.startswith("   ")}
+    assert named == set(verbs)
+    assert "test [--all [N/4] | --changed | FILTER]" in done.stdout
+    assert all(len(line) <= 120 for line in done.stdout.splitlines())

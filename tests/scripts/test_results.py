@@ -8,15 +8,8 @@ from results import FAILED, PASSED, SKIPPED, OptionalTests, Test, Tier
 
 NOTHING = OptionalTests({})
 
-CTEST = """<testsuite name="s">
-<testcase name="json_test" status="run"/>
-<testcase name="crash_test" status="fail"><failure message=""/></testcase>
-<testcase name="plain" status="run"/>
-<testcase name="left_out" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
-</testsuite>"""
-
 GTEST = """<testsuites><testsuite name="JsonTest">
-<testcase name="Parses" status="run" result="completed"/>
+<testcase name="Parses" status="run" result="completed" time="1.25"/>
 <testcase name="Fails" status="run"><failure message="x"/></testcase>
 <testcase name="Needs6" status="run" result="skipped"><skipped message="no ipv6"/></testcase>
 <testcase name="DISABLED_Old" status="notrun" result="suppressed"/>
@@ -30,18 +23,13 @@ PYTEST = """<testsuites><testsuite name="pytest">
 
 
 def test_gtest_cases_are_counted_one_by_one(tmp_path):
-    (tmp_path / "ctest.xml").write_text(CTEST)
-    (tmp_path / "json_test.xml").write_text(GTEST)
-    (tmp_path / "crash_test.xml").write_text(GTEST.replace("<failure message=\"x\"/>", ""))
-    tests = {test.id: test for test in results.read_ctest(tmp_path / "ctest.xml", tmp_path)}
+    (tmp_path / "json_test.1of2.xml").write_text(GTEST)
+    tests = {test.id: test for test in results.read_gtest(tmp_path / "json_test.1of2.xml", "json_test")}
     assert tests["json_test::JsonTest.Parses"].outcome == PASSED
+    assert tests["json_test::JsonTest.Parses"].seconds == 1.25
     assert tests["json_test::JsonTest.Fails"].outcome == FAILED
     assert tests["json_test::JsonTest.Needs6"] == Test("json_test::JsonTest.Needs6", SKIPPED, "no ipv6")
     assert tests["json_test::JsonTest.DISABLED_Old"].outcome == SKIPPED
-    assert "json_test" not in tests
-    assert tests["crash_test"].outcome == FAILED  # It crashed: none of its cases says so.
-    assert tests["plain"].outcome == PASSED
-    assert tests["left_out"].outcome == SKIPPED
 
 
 def test_pytest_errors_are_failures(tmp_path):
@@ -51,6 +39,26 @@ def test_pytest_errors_are_failures(tmp_path):
                         "tests/e2e/test_a.py::test_z": SKIPPED}
 
 
+TEAR_DOWN = """<testsuites><testsuite name="pytest">
+<testcase file="t.py" name="test_x" time="2"><failure message="no"/></testcase>
+<testcase file="t.py" name="test_x" time="1"><error message="failed on teardown with &quot;BedError&quot;"/></testcase>
+<testcase file="t.py" name="test_y"><error message="failed on teardown with &quot;BedError&quot;"/></testcase>
+<testcase file="t.py" name="test_z"><properties><property name="never_retry" value="lost"/></properties>
+<failure message="no"/></testcase>
+<testcase file="t.py" name="test_bed"><error message="failed on setup with &quot;BedError&quot;"/></testcase>
+<testcase file="t.py" name="test_plain"><failure message="no"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_a_failed_clean_up_or_lost_data_is_marked_and_one_test_stays_one(tmp_path):
+    (tmp_path / "pytest.xml").write_text(TEAR_DOWN)
+    tests = {test.id: test for test in results.read_pytest(tmp_path / "pytest.xml")}
+    assert {name: test.never_retry for name, test in tests.items()} == {
+        "t.py::test_x": True, "t.py::test_y": True, "t.py::test_z": True, "t.py::test_bed": False, "t.py::test_plain": False}
+    assert all(test.outcome == FAILED for test in tests.values())
+    assert tests["t.py::test_x"].seconds == 3.0
+
+
 def test_a_torn_report_is_a_failure(tmp_path):
     (tmp_path / "pytest.xml").write_text(PYTEST[:100])
     with pytest.raises(console.Failure, match="cannot read the report"):
@@ -58,10 +66,10 @@ def test_a_torn_report_is_a_failure(tmp_path):
 
 
 def test_lines_of_a_plain_runner():
-    lines = ["PASS 1.18.1 lists every action", "FAIL: 1.13.1 cancels", "noise", "SKIP x: no proxy"]
-    assert [(t.id, t.outcome, t.reason) for t in results.read_lines("m", lines)] == [
-        ("m::1.18.1 lists every action", PASSED, ""), ("m::1.13.1 cancels", FAILED, ""),
-        ("m::x", SKIPPED, "no proxy")]
+    lines = ["PASS 1.18.1 lists every action: 250 ms", "FAIL: 1.13.1 cancels", "noise", "SKIP x: no proxy"]
+    assert [(t.id, t.outcome, t.reason, t.seconds) for t in results.read_lines("m", lines)] == [
+        ("m::1.18.1 lists every action", PASSED, "", 0.25), ("m::1.13.1 cancels", FAILED, "", 0.0),
+        ("m::x", SKIPPED, "no proxy", 0.0)]
 
 
 @pytest.mark.parametrize("tier,words", [

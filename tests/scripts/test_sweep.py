@@ -1,7 +1,6 @@
 """What ./dev sweep makes of reports and listings."""
 
-import json
-
+import manifest
 import results
 import sweep
 
@@ -38,6 +37,9 @@ def test_reports_are_read():
     ]
 
 
-def test_programs_are_those_that_ctest_lists():
-    listing = json.dumps({"tests": [{"name": "a_test", "command": ["/bin/a_test"]}]})
-    assert sweep.programs(listing) == {"a_test": ["/bin/a_test"]}
+def test_only_the_sources_that_sweep_are_run(tmp_path, monkeypatch):
+    (tmp_path / "kill_test.cc").write_text("TEST_P(KillTest, One) {}\nINSTANTIATE_TEST_SUITE_P(All, KillTest, x);\n")
+    monkeypatch.setattr(manifest, "ROOT", tmp_path)
+    manifest.tests_of_source.cache_clear()
+    program = manifest.Program("p", "tests/p", sources=("kill_test.cc", "other_test.cc"), sweeps=("kill_test.cc",))
+    assert sweep.patterns_of(program) == ["KillTest.*", "KillTest/*.*", "*/KillTest.*", "*/KillTest/*.*"]

@@ -1,6 +1,5 @@
 """House rules: what tidy.py must find, and what it must leave alone."""
 
-import pathlib
 import subprocess
 
 import pytest
@@ -74,8 +73,3 @@ def test_left_alone(project, name, text):
 def test_a_test_that_is_built_is_alive(project):
     assert project(**{"tests/k8s/a_test.cc": "int x;\n",
                       "tests/k8s/CMakeLists.txt": "csidelta_tests(NAME a_test SOURCES a_test.cc)\n"}) == []
-
-
-def test_this_project(capsys):
-    root = pathlib.Path(tidy.__file__).resolve().parents[1]
-    assert tidy.main([str(root)]) == 0, capsys.readouterr().out

@@ -1,0 +1,46 @@
+"""./dev bench: measures, and says what is not as promised."""
+
+import build
+import console
+import prepare
+import tiers
+from console import ROOT, Failure
+
+FOLDER = ROOT / "tests" / "bench"
+USAGE = ("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | "
+         "mover [--quick] [--row NAME]... | group [--quick] [--row N]... | micro")
+
+
+def _as_root(script, *arguments):
+    return console.as_root([tiers.PYTHON, FOLDER / script, *arguments])
+
+
+def _plugin():
+    prepare.for_scenarios()
+    missed = []
+    for script in sorted(FOLDER.glob("plugin_*.py")):
+        with console.stage(f"bench {script.stem}"):
+            code, _ = console.execute(_as_root(script.name), env=tiers.bed_environment())
+            missed += [script.stem] if code != 0 else []
+    if missed:
+        raise Failure(f"not as promised: {' '.join(missed)}")
+
+
+def run(arguments):
+    """One of them, by its name; further arguments are its own."""
+    what, *extra = arguments or [None]
+    if what == "plugin" and not extra:
+        _plugin()
+    elif what == "engine":
+        console.run(_as_root("engine.py", "--program", build.build_program(), *extra))
+    elif what == "sources":
+        prepare.for_scenarios()
+        client = build.build("release", ["list_blocks"]) / "bin" / "list_blocks"
+        console.run(_as_root("sources.py", "--list-blocks", client, *extra), env=tiers.bed_environment())
+    elif what in ("mover", "group"):
+        prepare.for_scenarios()
+        console.run(_as_root(f"{what}.py", *extra), env=tiers.bed_environment())
+    elif what == "micro":
+        console.run([build.build("release", ["engine_micro"]) / "bin" / "engine_micro", *extra])
+    else:
+        raise Failure(USAGE)

@@ -1,0 +1,73 @@
+"""What a run needs of the machine, said before it begins."""
+
+import os
+import pathlib
+import shutil
+
+import console
+from console import ROOT, Failure
+
+GIB = 1 << 30
+
+
+def _free_bytes(path):
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def _device(path):
+    while not path.exists():
+        path = path.parent
+    return os.stat(path).st_dev
+
+
+def memory_bytes(text=None):
+    """MemAvailable, in bytes."""
+    if text is None:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            text = file.read()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("MemAvailable:")) << 10
+
+
+def folders(build_gib, cache_gib, go_gib):
+    """What grows, and how large it gets: {path: GiB}."""
+    home = pathlib.Path.home()
+    modules = os.environ.get("GOMODCACHE") or pathlib.Path(os.environ.get("GOPATH") or home / "go") / "pkg" / "mod"
+    return {ROOT / "build": build_gib, console.cache_dir(): cache_gib,
+            pathlib.Path(os.environ.get("GOCACHE") or home / ".cache" / "go-build"): go_gib * 2 / 3,
+            pathlib.Path(modules): go_gib / 3}
+
+
+def require(build_gib, cache_gib, go_gib, memory_gib, free_bytes=_free_bytes, device=_device, memory=memory_bytes):
+    """A Failure that says what is needed and what is there, unless there is enough.
+
+    What earlier runs left counts: it is used again.
+    """
+    by_device = {}
+    for path, gib in folders(build_gib, cache_gib, go_gib).items():
+        by_device.setdefault(device(path), {})[path] = gib
+    wrong = []
+    for paths in by_device.values():
+        free, needed = free_bytes(next(iter(paths))) / GIB, sum(paths.values())
+        if free < needed:  # Only now is it worth a look at many files.
+            needed = sum(max(0.5, gib - _used_bytes(path) / GIB) for path, gib in paths.items())
+        if free < needed:
+            wrong.append(f"{needed:.1f} GiB more of disk for {', '.join(map(str, paths))}, there are {free:.1f}")
+    available = memory() / GIB
+    if available < memory_gib:
+        wrong.append(f"{memory_gib} GiB of memory, there are {available:.1f}")
+    if wrong:
+        raise Failure(f"this needs {'; and '.join(wrong)}")
+
+
+def _used_bytes(path):
+    """What lies below a folder already."""
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total

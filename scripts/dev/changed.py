@@ -1,0 +1,187 @@
+"""What a change can touch: from changed files to the tests that see them.
+
+C++: a folder of src/ sees the folders whose headers it includes, and what those see; a file below tests/ sees what it
+includes, and a header there its source. What has changed runs the programs that see it; whatever reaches a shipped
+program also runs the host tier and the journeys.
+"""
+
+import functools
+import hashlib
+import re
+
+import console
+from console import ROOT
+from filters import PYTEST_TIERS, Selection
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
+BUILD_FILES = ("cmake/", "CMakeLists.txt", "CMakePresets.json", "proto/")
+SHIPPED = "src/cmd"
+_RUNS_SHIPPED = re.compile(r"\b(PROGRAM|PRODUCT|RELEASE_PROGRAM|SCRIPTED_PLUGIN)\b")  # Macros that name a program to run.
+STORES = ("src/storage", "src/repository")  # What S3 and stock restic are asked about.
+BED_INPUTS = ("tests/e2e", "tests/support/csi_driver")
+
+
+def base():
+    """The commit that the change began at: where it left origin's main, else what HEAD follows."""
+    for name in ("origin/main", "origin/HEAD", "@{upstream}", "main"):
+        try:
+            return console.output(["git", "merge-base", "HEAD", name], quiet=True).strip()
+        except console.Failure:
+            continue
+    return console.output(["git", "rev-parse", "HEAD"]).strip()
+
+
+def files(since):
+    """Paths that differ from a commit: committed, uncommitted and new ones."""
+    names = console.output(["git", "diff", "--name-only", "--no-renames", "-z", since])
+    names += console.output(["git", "ls-files", "--others", "--exclude-standard", "-z"])
+    return sorted(set(filter(None, names.split("\0"))))
+
+
+def _folder_of(path):
+    return path.rsplit("/", 1)[0]
+
+
+def _node_of(path):
+    """What stands for a file in the graph: its folder where that is a layer, else itself."""
+    return _folder_of(path) if path.startswith("src/") else path
+
+
+class Includes:
+    """What sees what, by the includes of all files."""
+
+    def __init__(self, root=ROOT):
+        self._sees = {}
+        for top in ("src", "tests"):
+            for path in sorted([*(root / top).rglob("*.h"), *(root / top).rglob("*.cc")]):
+                name = str(path.relative_to(root))
+                seen = self._sees.setdefault(_node_of(name), set())
+                for target in _INCLUDE.findall(path.read_text(encoding="utf-8", errors="replace")):
+                    for candidate in (f"{_folder_of(name)}/{target}", target, f"src/{target}"):
+                        if (root / candidate).is_file():
+                            seen.add(_node_of(candidate))
+                            break
+                if name.endswith(".h") and path.with_suffix(".cc").is_file():
+                    seen.add(_node_of(f"{name.removesuffix('.h')}.cc"))
+
+    @functools.lru_cache(maxsize=None)  # pylint: disable=method-cache-max-size-none
+    def seen_from(self, node):
+        """The node itself and all that it sees, directly or not."""
+        pending, found = [node], set()
+        while pending:
+            one = pending.pop()
+            if one not in found:
+                found.add(one)
+                pending += self._sees.get(one, ())
+        return frozenset(found)
+
+    def seen_by(self, program):
+        """Everything that a test program is made of."""
+        return frozenset().union(*(self.seen_from(_node_of(source)) for source in program.sources))
+
+
+def _cpp(selection, path, programs, includes):
+    """A changed file of C++."""
+    node, beside = _node_of(path), f"{_folder_of(path)}/"
+    is_shipped = node in includes.seen_from(SHIPPED)
+    for program in programs.values():
+        # A folder's own files that are no headers may be compiled into its program unseen.
+        mine = path.startswith("tests/") and program.folder + "/" == beside and not path.endswith("_test.cc")
+        runs = is_shipped and any(_RUNS_SHIPPED.search(_text(ROOT / source)) for source in program.sources)
+        if mine or runs or node in includes.seen_by(program):
+            selection.add_program(program.name)
+    if is_shipped:
+        selection.tiers |= {"host", "journeys"}
+        selection.tiers |= {"s3", "restic"} if node in STORES else set()
+    if path.startswith("tests/support/csi_driver/"):
+        selection.tiers.add("journeys")
+
+
+def _python(selection, path):
+    """A changed file of a Python test folder, or something beside one."""
+    folder = next(one for one in PYTEST_TIERS if path.startswith(f"{one}/"))
+    tier, name = PYTEST_TIERS[folder], path.rsplit("/", 1)[-1]
+    if name.startswith("test_") and name.endswith(".py") and (ROOT / path).is_file():
+        selection.add_path(tier, path)
+    elif tier == "e2e":
+        selection.tiers.add("journeys")
+    else:
+        selection.tiers.add(tier)
+
+
+def select(paths, programs, includes=None, root=ROOT):
+    """The selection of some changed paths; the checks always run."""
+    includes = includes or Includes(root)
+    selection = Selection(tiers={"checks"})
+    for path in paths:
+        if path.startswith(BUILD_FILES) or path.endswith("/CMakeLists.txt"):
+            selection.tiers |= {"unit", "host", "journeys"}
+        elif path.startswith(("scripts/", "dev", ".ci/")) or path in ("tests/scenarios.txt",):
+            selection.tiers.add("scripts")
+        elif path.startswith(tuple(f"{folder}/" for folder in PYTEST_TIERS)):
+            _python(selection, path)
+        elif path.startswith(("tests/pluginmanager/", "tests/host/")):
+            selection.host = ""
+        elif path.startswith(("src/", "tests/")) and path.endswith((".cc", ".h")):
+            _cpp(selection, path, programs, includes)
+        elif path.startswith("deploy/"):
+            selection.tiers |= {"unit", "journeys"}
+        elif path.startswith(("docs/", "README", "changelog/", "tests/mutants/")):
+            selection.tiers.add("scripts")
+            for program in programs.values() if path.startswith("docs/") else ():
+                if path.rsplit("/", 1)[-1] in _text(root / program.folder / "CMakeLists.txt"):
+                    selection.add_program(program.name)
+        elif path.startswith("tests/"):  # Data of tests: their folder's programs, and those that name the folder.
+            data = "/".join(path.split("/")[:2])
+            for program in programs.values():
+                if path.startswith(f"{program.folder}/") or data in _text(root / program.folder / "CMakeLists.txt"):
+                    selection.add_program(program.name)
+    if "host" in selection.tiers:
+        selection.host = None
+    return selection
+
+
+def _text(path):
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _is_bed_input(path):
+    name = path.name
+    if name.startswith("test_") and name.endswith(".py"):
+        return "pytest.mark.bed" in path.read_text(encoding="utf-8")
+    return "__pycache__" not in path.parts and path.suffix not in (".md", ".txt")
+
+
+def bed_digest(root=ROOT):
+    """Names the state of what tests of the bed judge."""
+    digest = hashlib.sha256()
+    for folder in BED_INPUTS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file() and _is_bed_input(path):
+                digest.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _bed_file():
+    return console.cache_dir() / "bed-tests"
+
+
+def bed_changed():
+    """(must the tests of the bed run?, why). Without a cache to ask, what the change since origin holds decides."""
+    digest, seen = bed_digest(), _text(_bed_file()).split()
+    if digest in seen:
+        return False, "what they judge is as it was when they last passed"
+    if seen:
+        return True, "what they judge has changed since they last passed"
+    touched = [path for path in files(base()) if path.startswith(tuple(f"{folder}/" for folder in BED_INPUTS))
+               and (ROOT / path).is_file() and _is_bed_input(ROOT / path)]
+    if touched:
+        return True, f"{touched[0]} has changed since {base()[:12]}"
+    return False, f"nothing that they judge has changed since {base()[:12]}"
+
+
+def bed_passed():
+    """Remembers the state with which the tests of the bed passed."""
+    path = _bed_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{bed_digest()}\n")

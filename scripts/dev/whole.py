@@ -1,0 +1,144 @@
+"""./dev test --all: runs the parts of everything, and says whether they are one whole."""
+
+import time
+
+import build
+import capacity
+import changed
+import durations
+import flaky
+import fuzz
+import lint
+import packages
+import parts
+import pipeline
+import prepare
+import pytests
+import results
+import scenarios
+import tiers
+from account import Run
+from console import ROOT, Failure, say
+from parts import PARTS
+from schedule import Schedule, Step
+
+NEEDS = {"build_gib": 14, "cache_gib": 6, "go_gib": 11, "memory_gib": 6}
+E2E = ROOT / "tests" / "e2e"
+QUIET = {"CSI_DELTA_QUIET": "1"}  # Nothing runs alongside: promises of a few seconds are asserted.
+_EACH_SOURCE_ALONE = ("all", prepare.UNIT, prepare.REAL, prepare.ROOT_TESTS)
+
+
+def _dev(run):
+    run.check("dev", lambda: build.build("dev", _EACH_SOURCE_ALONE))
+
+
+def _lane(run, files, words):
+    return lambda: tiers.run_e2e(run.tiers, f"scenarios{words}", [ROOT / file for file in files],
+                                 ["-m", f"({tiers.LANES[words]}) and not long"], QUIET, may_be_empty=True)
+
+
+def _other_steps(run, items):
+    """The steps of what is no scenario. They run one after the other, and before the scenarios: those promise times that
+    only a quiet machine keeps."""
+    def check(name, action):
+        return lambda: run.check(name, action)
+    known = {
+        "checks": pipeline.cheap_steps(run)[0].run,
+        "scripts": lambda: tiers.run_scripts(run.tiers),
+        "unit": lambda: (prepare.unit_tests(), tiers.run_unit(run.tiers)),
+        "restic": lambda: (prepare.later_restics(), prepare.real_tests(), tiers.run_restic(run.tiers, later=True)),
+        "s3": lambda: (prepare.real_tests(), prepare.bed(prepare.STORE_MODULES), tiers.run_s3(run.tiers)),
+        "image": lambda: (prepare.programs(), tiers.run_image(run.tiers)),
+        "host": lambda: (prepare.real_tests(), prepare.hosts(), tiers.run_host(run.tiers)),
+        "root": lambda: (prepare.programs(), prepare.real_tests(), prepare.root_tests(), prepare.bed(["csi"]),
+                         tiers.run_root(run.tiers)),
+        "fuzz": check("fuzz", lambda: fuzz.run_all(fuzz.ALL_SECONDS)),
+        "clang-tidy tests": check("clang-tidy tests", lambda: lint.clang_tidy("^tests/")),
+        "dev": lambda: _dev(run),
+    }
+    steps, before = [], ()
+    for name in known:
+        if name in items:
+            steps.append(Step(f"all {name}", known[name], after=before))
+            before = (f"all {name}",)
+    return steps
+
+
+def part_steps(run, items):
+    """The steps of one part."""
+    steps = _other_steps(run, items)
+    files = sorted(item for item in items if item.endswith(".py"))
+    if files:
+        quiet = tuple(step.name for step in steps)
+        steps += [Step("build programs", prepare.programs, after=quiet, makes=True),
+                  Step("build real tests", prepare.real_tests, ("build programs",), makes=True),
+                  Step("go bed", prepare.bed, after=quiet, nice=pipeline.GO_NICE, makes=True)]
+        steps += [Step(f"scenarios{words}", _lane(run, files, words), ("go bed", "build real tests")) for words in tiers.LANES]
+    return [*steps, pipeline.again_step(run, [step.name for step in steps])]
+
+
+def _all_scenarios():
+    return pytests.collect([E2E], "-m", "not long")
+
+
+def run_part(number):
+    """One part: runs its items and leaves its report. True if all of it is well."""
+    packages.require_root()
+    run = Run(f"test --all {number}/{PARTS}")
+    commit = durations.commit()
+    items = parts.plan(commit, _all_scenarios())[number - 1]
+    say(f"part {number}/{PARTS} of commit {commit}: {' '.join(items)}")
+    pipeline.say_seed(run)
+    schedule = Schedule(part_steps(run, items))
+    try:
+        schedule.run()
+    finally:
+        run.steps, run.step_failures = schedule.seconds, schedule.failed
+    required = [item for item in items if item in pipeline.TIER_NAMES]
+    required += ["scenarios", "scenarios moves"] if any(item.endswith(".py") for item in items) else []
+    broken = [f"{name}: {why}" for name, why in schedule.failed.items()]
+    seconds = time.monotonic() - run.start
+    late = [f"it took {seconds:.0f} s, more than {parts.PART_SECONDS_MAX}: later parts are split by what was measured now"]
+    run.notes += late if seconds > parts.PART_SECONDS_MAX else []
+    complaint = flaky.complaint()
+    is_good = run.account(required, wrong=[*broken, *([complaint] if complaint else [])])
+    path = parts.write_report(number, run, items, is_good, seconds)
+    say(f"part {number}/{PARTS} of commit {commit}: {'passed' if is_good else 'FAILED'}; {results.shown(path)}")
+    return is_good
+
+
+def _judge_promises(found):
+    """The promises of tests/scenarios.txt against the tests of all parts."""
+    tests = [results.Test(name, outcome) for report in found.values() for name, outcome in report["tests"].items()]
+    return scenarios.compare(scenarios.read(), tests)
+
+
+def summary():
+    """What the reports say together, as lines; (is it a whole that passed?, lines)."""
+    found = parts.reports()
+    wrong = parts.judge(found, _all_scenarios())
+    if len(found) == PARTS:
+        wrong += [f"scenarios: {line}" for line in _judge_promises(found)]
+    for line in wrong:
+        say(f"dev: --all: {line}")
+    if not wrong:
+        say(f"--all: four parts passed at commit {found[1]['commit']}: {sum(len(r['tests']) for r in found.values())} tests, "
+            f"{', '.join(str(found[n]['seconds']) for n in sorted(found))} s")
+    return not wrong
+
+
+def run(text=None):
+    """./dev test --all [N/4]."""
+    capacity.require(**NEEDS)
+    if text:
+        is_good = run_part(parts.parse(text))
+        if len(parts.reports()) == PARTS:
+            return summary() and is_good
+        return is_good
+    before = durations.commit()
+    is_good = all([run_part(number) for number in range(1, PARTS + 1)])
+    if durations.commit() != before:
+        raise Failure("the checkout changed while its parts ran")
+    if is_good:
+        changed.bed_passed()
+    return summary() and is_good
