@@ -63,6 +63,9 @@ def program_path():
 
 
 CLIENT_RATE = ["--kube-api-qps=200", "--kube-api-burst=400"]
+# Each backup and restore waits for Velero's next look at its operations; the default is 10 s. Each look starts plugin processes:
+# what is done in a moment is looked at often, what takes as long as moving a volume is not.
+SNAPSHOT_LOOK, MOVE_LOOK = "200ms", "1s"
 # The defaults wait a second after the first failure, and up to five minutes after many.
 SNAPSHOT_RETRIES = ["--retry-interval-start=200ms", "--retry-interval-max=2s"]
 
@@ -185,7 +188,7 @@ def velero_command(bed):
             f"--namespace={bed.namespace}", f"--plugin-dir={bed.plugin_dir}",
             "--metrics-address=127.0.0.1:8085", "--profiler-address=", "--log-level=debug",
             "--backup-sync-period=5s", "--store-validation-frequency=5s",
-            "--item-operation-sync-frequency=200ms",  # Each backup and restore waits for the next look; the default is 10 s.
+            f"--item-operation-sync-frequency={MOVE_LOOK if bed.node else SNAPSHOT_LOOK}",
             "--garbage-collection-frequency=10s",
             "--resource-timeout=1m", "--terminating-resource-timeout=1m", *bed.server_args]
 
