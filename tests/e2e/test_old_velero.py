@@ -1,5 +1,6 @@
 """Velero 1.13.1 has no CSI actions: without our plugin its restores come back as zeros."""
 
+import re
 import signal
 
 import pytest
@@ -52,6 +53,19 @@ def test_snapshot_to_delete(beds, old_bed, workspace):
     bed.wait_for(lambda: not [c for c in bed.api.list("volumesnapshotcontents")
                               if c.get("status", {}).get("snapshotHandle") == taken],
                  60, "no content of the deleted backup")
+
+
+@pytest.mark.own_driver("needs a snapshot that never becomes ready")
+def test_a_snapshot_that_is_never_ready_is_told(old_bed, workspace):
+    """The operation is our plugin's, which knows what the driver has done so far."""
+    bed = old_bed
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    with bed.driver.faults({"method": "*", "lie": "not_ready"}):
+        backup = workspace.backup(bed, "--include-namespaces", app, "--item-operation-timeout", "10s", expect="PartiallyFailed")
+    shown = bed.velero("backup", "describe", backup["metadata"]["name"], "--details").stdout
+    assert "velero.io/csi-vs" in shown and re.search(r"cut( at \S+)?, not ready yet", shown), shown
+    bed.wait_snapshots_gone(app)
 
 
 @pytest.mark.own_driver("needs a snapshot that never becomes ready")
