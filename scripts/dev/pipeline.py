@@ -39,10 +39,11 @@ def build_steps():
             Step("build real tests", prepare.real_tests, ("build programs",), makes=True)]
 
 
-def go_steps(versions, bed=True):
-    steps = [Step("go bed", prepare.bed, nice=GO_NICE, makes=True)] if bed else []
-    return [*steps, Step("go hosts", lambda: prepare.hosts(versions), after=("go bed",) if bed else (), nice=GO_NICE,
-                         makes=True)]
+def go_steps(versions):
+    """Go programs one after the other, in the order in which they are wanted."""
+    return [Step("go bed", prepare.bed_without_old_velero, nice=GO_NICE, makes=True),
+            Step("go old velero", prepare.old_velero, after=("go bed",), nice=GO_NICE, makes=True),
+            Step("go hosts", lambda: prepare.hosts(versions), after=("go old velero",), nice=GO_NICE, makes=True)]
 
 
 def journey_steps(run):
@@ -53,7 +54,8 @@ def journey_steps(run):
     def lane(words):
         marks = f"({'journey or bed' if must else 'journey'}) and {tiers.LANES[words]}"
         return lambda: tiers.run_e2e(run.tiers, f"journeys{words}", extra=["-m", marks])
-    return [Step(f"journeys{words}", lane(words), ("go bed", "build real tests")) for words in tiers.LANES]
+    needs = ("go bed", "build real tests")
+    return [Step("journeys", lane(""), (*needs, "go old velero")), Step("journeys moves", lane(" moves"), needs)]
 
 
 def again_step(run, after):
@@ -135,12 +137,14 @@ def selected_steps(run, selection):
         steps.append(build_steps()[0])
     if restic_or_host_or_s3:
         steps.append(build_steps()[1])
-    if journeys or "s3" in whole or "s3" in selection.paths:
-        steps.append(Step("go bed", prepare.bed if journeys else lambda: prepare.bed(prepare.STORE_MODULES), nice=GO_NICE, makes=True))
+    if journeys:  # One scenario builds an old Velero by itself, should it want that.
+        steps += go_steps(())[:2 if "journeys" in whole else 1]
+    elif "s3" in whole or "s3" in selection.paths:
+        steps.append(Step("go bed", lambda: prepare.bed(prepare.STORE_MODULES), nice=GO_NICE, makes=True))
     if host:
         # A test that is named may be of any version.
         versions = tiers.VELERO_VERSIONS if selection.host else NEWEST_AND_OLDEST
-        steps += go_steps(versions, bed=False)
+        steps.append(Step("go hosts", lambda: prepare.hosts(versions), nice=GO_NICE, makes=True))
         steps.append(Step("host", lambda: tiers.run_host(run.tiers, versions, selection.host or ""),
                           ("build real tests", "go hosts")))
     if "s3" in whole or "s3" in selection.paths:

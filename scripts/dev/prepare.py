@@ -11,6 +11,7 @@ import tiers
 from console import ROOT, Failure, say
 
 GO_BUILD_SECONDS_MAX = 3600
+OLD_VELERO = "velero113"  # A seventh of the bed's Go, for the scenarios of one lane.
 STORE_MODULES = ("s3", "helm", "kube")  # What tests/s3 and tests/chart run; neither has a bed.
 PROGRAMS = [build.PLUGIN, build.PROGRAM]
 UNIT, REAL, RESTIC, ROOT_TESTS, TSAN = (f"csidelta_{kind}_tests" for kind in ("unit", "real", "restic", "root", "tsan"))
@@ -58,6 +59,14 @@ def bed(modules=()):
     """The programs of the test bed; built once per state of their sources."""
     with console.stage("bed programs"):
         _go("bed", [tiers.PYTHON, ROOT / "tests" / "e2e" / "build.py", *modules])
+
+
+def bed_without_old_velero():
+    bed(["--but", OLD_VELERO])
+
+
+def old_velero():
+    bed([OLD_VELERO])
 
 
 def hosts(versions=tiers.VELERO_VERSIONS):

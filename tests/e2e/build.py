@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Builds the programs of the test bed from the Go modules below modules/, once.
 
-    build.py [--update] [module...]
+    build.py [--update] [module... | --but module]
 
-Without a name it builds all modules of the bed. The products go to a cache outside the checkout,
+Without a name it builds all modules of the bed, perhaps but one. The products go to a cache outside the checkout,
 
     ${CSI_DELTA_CACHE:-~/.cache/csi-delta}/bed/<module>-<sha256 of its inputs>/{bin,share}/
 
@@ -193,7 +193,10 @@ def build(name, update=False):
 
 def main(arguments):
     update = "--update" in arguments
-    names = [a for a in arguments if a != "--update"] or [m.name for m in MODULES.values() if m.in_bed]
+    names = [a for a in arguments if a != "--update"]
+    if names[:1] == ["--but"]:
+        names = [module.name for module in MODULES.values() if module.in_bed and module.name not in names[1:]]
+    names = names or [module.name for module in MODULES.values() if module.in_bed]
     unknown = [n for n in names if n not in MODULES]
     if unknown:
         raise SystemExit(f"bed: no such module: {' '.join(unknown)}; there are {' '.join(MODULES)}")

@@ -58,7 +58,7 @@ def fixture_world(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "results_folder", lambda: tmp_path / "results")
     monkeypatch.setattr(durations, "commit", lambda: "abc")
     monkeypatch.setenv(seeds.VARIABLE, "7")
-    for name in ("programs", "real_tests", "unit_tests", "root_tests", "bed", "hosts", "named"):
+    for name in ("programs", "real_tests", "unit_tests", "root_tests", "bed", "bed_without_old_velero", "old_velero", "hosts", "named"):
         monkeypatch.setattr(pipeline.prepare, name, world.build(name))
     monkeypatch.setattr(pipeline.prepare.build, "build", lambda preset, *_: world.build(preset)())
     for name in ("unit", "host", "s3", "restic", "root", "image", "scripts"):
@@ -86,7 +86,7 @@ def test_a_good_run(world, capsys, tmp_path):
     assert shown.splitlines()[-1] == f"{len(pipeline.TEST_TIERS) + 2} passed, 0 failed, 0 skipped"  # checks: three
     order = world.order
     assert order.index("programs") < order.index("real_tests") < order.index("unit_tests") < order.index("unit")
-    assert order.index("bed") < order.index("journeys") and order.index("real_tests") < order.index("journeys moves")
+    assert order.index("old_velero") < order.index("journeys") and order.index("real_tests") < order.index("journeys moves")
     assert "asan" not in order and "root" not in order
     assert set(json.loads((tmp_path / "results" / "durations.json").read_text())["tiers"]) == set(pipeline.TEST_TIERS)
 
@@ -143,10 +143,10 @@ def test_what_does_not_compile_fails_the_run_and_only_what_needs_it_does_not_run
 
 @pytest.mark.parametrize("selection,order", [
     (filters.Selection(paths={"scripts": ["tests/scripts/test_x.py"]}), {"scripts"}),
-    (filters.Selection(paths={"e2e": ["tests/e2e/test_a.py"]}), {"programs", "real_tests", "bed", "e2e"}),
+    (filters.Selection(paths={"e2e": ["tests/e2e/test_a.py"]}), {"programs", "real_tests", "bed_without_old_velero", "e2e"}),
     (filters.Selection(host="host::x"), {"programs", "real_tests", "hosts", "host"}),
     (filters.Selection(tiers={"unit"}), {"unit_tests", "unit"}),
-    (filters.Selection(tiers={"journeys"}), {"programs", "real_tests", "bed", "journeys", "journeys moves"}),
+    (filters.Selection(tiers={"journeys"}), {"programs", "real_tests", "bed_without_old_velero", "old_velero", "journeys", "journeys moves"}),
     (filters.Selection(paths={"image": ["tests/image/test_image.py"]}), {"programs", "image"}),
     (filters.Selection(programs={"a_test": ["A.A"], "r_test": []}), {"named", "unit", "restic"}),
 ])
