@@ -46,7 +46,8 @@ def _go(name, command):
 
     def watch(line):
         said.append(line)
-        part.note = line.removeprefix("bed: ").removeprefix("pluginmanager: ")[:40]
+        if line.startswith(("bed: ", "pluginmanager: ")):  # Else it is where a product lies.
+            part.note = line.split(": ", 1)[1][:40]
     log = results.log_file(f"go {name}")
     code, _ = console.execute(command, quiet=part.name != "", watch=watch, log=log, limit_seconds=GO_BUILD_SECONDS_MAX)
     part.note = ""
