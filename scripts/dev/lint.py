@@ -35,8 +35,10 @@ def format_sources(check):
     with stage("fmt"):
         sources = our_files(".h", ".cc")
         flags = ["--dry-run", "-Werror"] if check else ["-i"]
-        code, _ = console.execute([CLANG_FORMAT, *flags, *sources])
-        if code != 0:
+        shares = [share for share in (sources[at::console.jobs()] for at in range(console.jobs())) if share]
+        with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
+            codes = list(pool.map(lambda share: console.execute([CLANG_FORMAT, *flags, *share])[0], shares))
+        if any(codes):
             raise Failure("the form of the files above is not clang-format's: run ./dev fmt")
 
 

@@ -30,8 +30,7 @@ def cheap_steps(run):
     def checks():
         run.check("fmt", lambda: lint.format_sources(check=True))
         run.check("house", lint.check_house)
-    return [Step("checks", checks, nice=5),
-            Step("scripts", lambda: tiers.run_scripts(run.tiers), nice=5)]
+    return [Step("checks", checks), Step("scripts", lambda: tiers.run_scripts(run.tiers))]
 
 
 def build_steps():

@@ -9,6 +9,7 @@ import console
 import durations
 
 _EDGE = re.compile(r"^\[(\d+)/(\d+)\]")
+_LATE_SHARE = 0.25  # Of the time that a step has taken, once that is more than it ever took.
 _SURE_SHARE = 0.1  # Of its parts; from then on a step's own pace tells more than an earlier run's.
 
 
@@ -41,7 +42,7 @@ class Part:
         elapsed = time.monotonic() - self.start
         if self.total and self.done >= _SURE_SHARE * self.total and self.done:
             return elapsed * (self.total - self.done) / self.done
-        return None if before is None else max(0.0, before - elapsed)
+        return None if before is None else max(before - elapsed, _LATE_SHARE * elapsed if elapsed > before else 0.0)
 
 
 class Board:

@@ -104,3 +104,4 @@ def test_a_step_s_own_pace_tells_more_than_an_earlier_run():
     assert 9 < part.still_seconds(500) < 12
     part.done = 1
     assert 485 < part.still_seconds(500) < 495
+    assert 1 < part.still_seconds(5) < 4  # It is late: longer the longer it takes.
