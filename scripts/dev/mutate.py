@@ -116,7 +116,9 @@ class Finder:
     def _instead(self, operator, begin, end, new):
         """An expression that is another one while the mutant is on."""
         old = self._text[begin:end]
-        self._add(operator, begin, end, new, [(begin, end, f"({_ON} ? ({new}) : ({old}))")])
+        if "//" not in new:  # On one line, so that the compiler's line numbers stay those of the source.
+            flat = new.replace("\n", " ")
+            self._add(operator, begin, end, new, [(begin, end, f"({_ON} ? ({flat}) : ({old}))")])
 
     def _expression(self, begin, end):
         """What can be changed within one expression: `&&` and `||`, comparisons."""

@@ -116,7 +116,7 @@ def test_a_source_with_mutants_differs_in_their_places_alone():
     chosen = [one for one in _candidates() if one.line in (2, 6, 8) and one.operator in ("negated", "dropped", "off by one")]
     chosen = [one for one in chosen if one.new != "4"]
     text = mutate.apply(SOURCE, list(enumerate(chosen, 1)))
-    assert text.startswith(mutate.PRELUDE)
+    assert text.startswith(mutate.PRELUDE) and text.count("\n") == (mutate.PRELUDE + SOURCE).count("\n")
     changed = [line for line in text.removeprefix(mutate.PRELUDE).splitlines() if line not in SOURCE.splitlines()]
     numbers = {one.operator: number for number, one in enumerate(chosen, 1)}
     assert changed == [
@@ -154,3 +154,66 @@ def test_changed_lines(monkeypatch):
     monkeypatch.setattr(console, "output", lambda command: "+++ b/src/a.cc\n@@ -1,2 +3,2 @@ x\n-a\n+b\n@@ -9 +8 @@\n"
                                                            "+++ b/src/b.cc\n@@ -1,3 +0,0 @@\n")
     assert mutants.changed_lines("main") == {("src/a.cc", 3), ("src/a.cc", 4), ("src/a.cc", 8)}
+
+
+TINY = """#include <vector>
+namespace tiny {
+bool IsSmall(int a) {
+  if (a < 3) {
+    return true;
+  }
+  return false;
+}
+constexpr int kSize = 2;
+int Count() {
+  std::vector<int> values;
+  values.push_back(1);
+  values.shrink_to_fit();
+  while (values.size() < 2) {
+    values.push_back(2);
+  }
+  int fixed[kSize] = {};
+  return fixed[0] + 2;
+}
+}  // namespace tiny
+"""
+TINY_TEST = """namespace tiny { bool IsSmall(int); int Count(); }
+int main() { return tiny::IsSmall(2) && !tiny::IsSmall(3) && tiny::Count() == 2 ? 0 : 1; }
+"""
+NINJA = """rule program
+  command = clang++-14 -std=c++20 -o $out $in
+build tiny_test: program ../../src/tiny/tiny.cc ../../src/tiny/main.cpp
+"""
+
+
+def test_a_batch_is_judged(scratch, tmp_path, monkeypatch):
+    """With a compiler and a program: what dies, survives, hangs, and does not compile."""
+    build = scratch.root / "build" / mutants.PRESET
+    for path, text in {"src/tiny/tiny.cc": TINY, "src/tiny/main.cpp": TINY_TEST}.items():
+        for root in (tmp_path / "source", scratch.root):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+    build.mkdir(parents=True)
+    (build / "build.ninja").write_text(NINJA)
+    monkeypatch.setattr(mutants, "GRACE_SECONDS", 1)
+    run = mutants.Generated(scratch, 5, 10)
+    run.resume("tree")
+    folder = mutants.Folder("tiny", [{"name": "tiny_test", "command": [str(build / "tiny_test")]}], 5, set())
+    while run.judge(folder):
+        pass
+    verdicts = {}
+    for key, (_, verdict) in run.judged.items():
+        place, what = key.split(": ", 1)
+        verdicts[int(place.split(":")[1]), what] = verdict
+    assert verdicts[4, "negated: a < 3 -> !(a < 3)"] == verdicts[5, "flipped: true -> false"] == mutants.KILLED
+    assert verdicts[15, "dropped: values.push_back(2); -> "] == mutants.KILLED  # Hangs.
+    assert verdicts[13, "dropped: values.shrink_to_fit(); -> "] == mutants.SURVIVED
+    assert verdicts[9, "off by one: 2 -> 3"] == mutants.INVALID  # The size of an array is no call.
+    assert (scratch.root / "src/tiny/tiny.cc").read_text() == TINY
+    again = mutants.Generated(scratch, 5, 10)
+    again.resume("tree")
+    assert again.judged == run.judged and not again.judge(folder)
+    other = mutants.Generated(scratch, 5, 10)
+    other.resume("another tree")
+    assert other.judged == {}
+    assert run.report()[-1].endswith("mutants killed, in 1 folders")
