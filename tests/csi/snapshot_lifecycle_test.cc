@@ -72,6 +72,13 @@ TEST_F(SnapshotLifecycleTest, ReturnsWhatTheDriverCut) {
   EXPECT_THAT(api_.calls(), SizeIs(Le(7)));
 }
 
+TEST_F(SnapshotLifecycleTest, DoesNotWaitUntilTheSnapshotIsReady) {
+  controller_.ready = false;
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_FALSE(ReadyToUse(taken->content));
+}
+
 TEST_F(SnapshotLifecycleTest, NamesAreLabelsAndDependOnBackupAndClaim) {
   SnapshotRequest request = Request("a.long.name-" + std::string(241, 'x'));
   const std::string name = SnapshotName(request);
