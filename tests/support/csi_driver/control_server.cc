@@ -108,7 +108,8 @@ absl::StatusOr<Json> GroupsJson(const Store& store) {
   return list;
 }
 
-// With all members that are there. NOT_FOUND for an unknown id: who asks for it has counted wrongly.
+// With all members that are there. NOT_FOUND for an unknown id: who asks for it has counted
+// wrongly.
 absl::Status DeleteGroup(const std::string& id, Store& store) {
   ASSIGN_OR_RETURN(const std::vector<Group> groups, store.ListGroups());
   for (const Group& group : groups) {
