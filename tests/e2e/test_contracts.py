@@ -16,17 +16,17 @@ NAMESPACES = "csi-delta-contract-"
 SHARDS = 6  # They mostly wait for controllers.
 
 
-def run_suite(bed, program, folder, variables):
+def run_suite(bed, program, folder, variables, shards=SHARDS):
     """Runs the cases named Real of a suite inside a bed; how many there were."""
     def run_shard(number):
         report = folder / f"report-{number}.json"
-        shard = {"GTEST_TOTAL_SHARDS": SHARDS, "GTEST_SHARD_INDEX": number}
+        shard = {"GTEST_TOTAL_SHARDS": shards, "GTEST_SHARD_INDEX": number}
         bed.run(["/usr/bin/env", *(f"{name}={value}" for name, value in {**variables, **shard}.items()),
                  BUILT / program, "--gtest_filter=*/Real", f"--gtest_output=json:{report}"])
         return json.loads(report.read_text())["tests"]
 
-    with concurrent.futures.ThreadPoolExecutor(SHARDS) as shards:
-        return sum(shards.map(run_shard, range(SHARDS)))
+    with concurrent.futures.ThreadPoolExecutor(shards) as pool:
+        return sum(pool.map(run_shard, range(shards)))
 
 
 def left_behind(bed):
@@ -55,3 +55,16 @@ def test_the_client_of_the_api_server_keeps_its_contract_over_a_real_one(beds, t
     bed = beds.get()
     assert run_suite(bed, "contract_test", tmp_path,
                      {"CSI_DELTA_TEST_KUBECONFIG": bed.pki / "admin.conf"}) >= 20
+
+
+def test_the_fake_of_the_snapshot_programs_keeps_the_contract_of_the_real_ones(beds, tmp_path):
+    bed = beds.get(groups=True)
+    description = tmp_path / "bed.json"
+    description.write_text(json.dumps({
+        "kubeconfig": str(bed.pki / "admin.conf"), "driver": bed.driver.name,
+        "driver_control": str(bed.driver.control_socket), "storage_class": objects.CLASS_IMMEDIATE}))
+    # One after the other: a test clears the driver's faults.
+    ran = run_suite(bed, "contract_test", tmp_path,
+                    {"CSI_DELTA_TEST_SNAPSHOT_BED": description}, shards=1)
+    assert ran >= 18
+    bed.wait_for(lambda: not left_behind(bed), 60, lambda: f"the end of {left_behind(bed)}")

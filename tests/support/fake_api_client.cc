@@ -620,8 +620,11 @@ absl::Status FakeApiClient::AwaitNews(const CallContext& ctx, std::unique_lock<s
     if (fake_clock != nullptr && fake_clock->auto_advance() &&
         ctx.deadline != absl::InfiniteFuture()) {
       fake_clock->SleepUntil(ctx.deadline, ctx.stop);
-    } else {
+    } else if (fake_clock != nullptr) {
       changed_.wait_for(lock, ctx.stop, kDeadlineLookInterval, news);
+    } else {
+      const absl::Duration left = std::min(ctx.deadline - ctx.clock->Now(), absl::Seconds(1));
+      changed_.wait_for(lock, ctx.stop, absl::ToChronoNanoseconds(left), news);
     }
   }
   return absl::OkStatus();
@@ -655,11 +658,10 @@ absl::Status FakeApiClient::Watch(const CallContext& ctx, const ResourceType& ty
   changed_.notify_all();
   const absl::Cleanup leave = [this] { --watches_; };
   while (true) {
-    for (const Change& change : history_) {
-      if (change.revision > seen_revision) {
-        consider(change);
-      }
-    }
+    const auto news = std::partition_point(
+        history_.begin(), history_.end(),
+        [&](const Change& change) { return change.revision <= seen_revision; });
+    std::for_each(news, history_.end(), consider);
     seen_revision = std::max(seen_revision, history_.empty() ? 0 : history_.back().revision);
     lock.unlock();
     bool more = true;
@@ -711,6 +713,15 @@ std::vector<Json> FakeApiClient::All(const ResourceType& type) const {
     }
   }
   return all;
+}
+
+bool FakeApiClient::Any(const ResourceType& type,
+                        const std::function<bool(const Json&)>& wanted) const {
+  std::scoped_lock lock(mutex_);
+  const auto objects = objects_.find({type.group, type.plural});
+  return objects != objects_.end() &&
+         std::any_of(objects->second.begin(), objects->second.end(),
+                     [&](const auto& object) { return wanted(object.second); });
 }
 
 bool FakeApiClient::Mutate(const ObjectKey& key, const std::function<void(Json&)>& change) {

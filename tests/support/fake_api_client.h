@@ -76,6 +76,8 @@ class FakeApiClient : public k8s::ApiClient {
   Json Seed(const k8s::ResourceType& type, Json object);
   std::optional<Json> Find(const k8s::ObjectKey& key) const;
   std::vector<Json> All(const k8s::ResourceType& type) const;
+  // Whether `wanted` holds for an object; it is asked with a lock held and must not call back.
+  bool Any(const k8s::ResourceType& type, const std::function<bool(const Json&)>& wanted) const;
   // Changes a stored object in place, status included, as a controller with all rights; watchers
   // see it. Removing the last finalizer of a deleted object removes it. False when it does not
   // exist.

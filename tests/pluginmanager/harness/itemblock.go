@@ -5,6 +5,9 @@ package main
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	api "github.com/vmware-tanzu/velero/pkg/apis/velero/v1"
 	"github.com/vmware-tanzu/velero/pkg/plugin/clientmgmt"
 )
 
@@ -25,4 +28,20 @@ func checkProductItemBlock(m clientmgmt.Manager) {
 	checkNoError(err, ours[0].name)
 	selector, err := action.AppliesTo()
 	check(err == nil && fmt.Sprint(selector.IncludedResources) == "["+ours[0].resource+"]", "item block: %v %v", selector, err)
+}
+
+// relatedItems asks the item block actions about claims, as a backup does before it takes them.
+func relatedItems(m clientmgmt.Manager, items []*unstructured.Unstructured, backup *api.Backup) error {
+	actions, err := m.GetItemBlockActions()
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		for _, action := range actions {
+			if _, err := action.GetRelatedItems(item, backup); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -6,7 +6,8 @@
 // The first word has to be "server": the manager cuts it off and, from Velero 1.15 on, hands the rest
 // to the plugin. Its settings are in the environment:
 //
-//	HARNESS_SUITE      product | scripted, or drive: no cases, but as many calls as its input asks for
+//	HARNESS_SUITE      product | scripted, or drive: no cases, but as many calls as its input asks for, or stories:
+//	                   backups, restores and deletions that its input asks for
 //	HARNESS_PLUGIN_DIR the folder with the one binary under test
 //	HARNESS_PREFIX     what stands before the name of each case
 //	HARNESS_VELERO     the minor version this harness was built with: 13, 14, 16, 18
@@ -99,6 +100,10 @@ func main() {
 	}
 	features.Enable(serverFeatures(os.Args[2:])...)
 
+	if os.Getenv("HARNESS_SUITE") == "stories" {
+		runStories(minor)
+		return
+	}
 	results := &report{prefix: os.Getenv("HARNESS_PREFIX")}
 	host := newHost(os.Getenv("HARNESS_PLUGIN_DIR"), minor)
 	switch suite := os.Getenv("HARNESS_SUITE"); suite {

@@ -1,0 +1,488 @@
+#include "tests/contract/snapshot_cluster_contract.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "velero/labels.h"
+
+namespace csidelta::contract {
+namespace {
+
+constexpr char kBeingCreated[] = "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
+constexpr char kGroupLabel[] = "contract-group";
+
+bool HasFinalizer(const Json& object, const std::string& finalizer) {
+  const Json* all = FindJson(object, {"metadata", "finalizers"});
+  return all != nullptr && std::find(all->begin(), all->end(), finalizer) != all->end();
+}
+
+bool IsReady(const Json& object) { return csi::ReadyToUse(object); }
+
+SnapshotClusterContract::Check ErrorSays(const std::string& text) {
+  return [text](const Json& object) { return absl::StrContains(csi::ErrorMessage(object), text); };
+}
+
+k8s::ResourceType GroupType() { return csi::VolumeGroupSnapshotType("v1"); }
+
+}  // namespace
+
+SnapshotClusterContract::SnapshotClusterContract()
+    : subject_(GetParam().make()),
+      client_(subject_->client()),
+      namespace_(subject_->namespace_name()) {}
+
+// What stands behind other objects goes last.
+SnapshotClusterContract::~SnapshotClusterContract() {
+  subject_->StopFailing();
+  const Json policy = {{"spec", {{"deletionPolicy", "Delete"}}}};
+  for (const k8s::ObjectKey& content : retained_) {
+    client_.Patch({}, content, k8s::PatchKind::kMerge, policy, "").IgnoreError();
+  }
+  for (auto key = made_.rbegin(); key != made_.rend(); ++key) {
+    client_.Delete({}, *key, {}).IgnoreError();
+  }
+}
+
+Json SnapshotClusterContract::Await(const k8s::ObjectKey& key, const std::string& what,
+                                    const Check& check) {
+  const absl::Time deadline = absl::Now() + subject_->patience();
+  absl::StatusOr<Json> object;
+  do {
+    object = client_.Get({}, key);
+    if (object.ok() && check(*object)) {
+      return *object;
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  } while (absl::Now() < deadline);
+  ADD_FAILURE() << ToString(key) << " never " << what << ": "
+                << (object.ok() ? DumpJson(*object) : object.status().ToString());
+  return Json::object();
+}
+
+void SnapshotClusterContract::AwaitGone(const k8s::ObjectKey& key) {
+  const absl::Time deadline = absl::Now() + subject_->patience();
+  while (!absl::IsNotFound(client_.Get({}, key).status())) {
+    if (absl::Now() > deadline) {
+      ADD_FAILURE() << ToString(key)
+                    << " stays: " << DumpJson(client_.Get({}, key).value_or(Json()));
+      return;
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
+void SnapshotClusterContract::AwaitDriver(const std::string& handle, bool holds) {
+  const absl::Time deadline = absl::Now() + subject_->patience();
+  while (subject_->DriverSnapshots().contains(handle) != holds) {
+    if (absl::Now() > deadline) {
+      ADD_FAILURE() << "the driver " << (holds ? "has not " : "has ") << handle;
+      return;
+    }
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
+Json SnapshotClusterContract::ExpectStays(const k8s::ObjectKey& key, const std::string& what,
+                                          const Check& check) {
+  absl::SleepFor(subject_->quiet_time());
+  const absl::StatusOr<Json> object = client_.Get({}, key);
+  EXPECT_TRUE(object.ok() && check(*object))
+      << ToString(key) << " is not " << what << ": "
+      << (object.ok() ? DumpJson(*object) : object.status().ToString());
+  return object.value_or(Json::object());
+}
+
+k8s::ObjectKey SnapshotClusterContract::SnapshotKey(const std::string& name) const {
+  return csi::VolumeSnapshotKey(namespace_, name);
+}
+
+k8s::ObjectKey SnapshotClusterContract::ContentKeyOf(const std::string& snapshot) {
+  const Json bound = Await(SnapshotKey(snapshot), "bound", [](const Json& object) {
+    return !csi::BoundContentName(object).empty();
+  });
+  return csi::VolumeSnapshotContentKey(csi::BoundContentName(bound));
+}
+
+Json SnapshotClusterContract::MustCreate(const k8s::ResourceType& type, Json object) {
+  object["apiVersion"] =
+      type.group.empty() ? type.version : absl::StrCat(type.group, "/", type.version);
+  object["kind"] = type.kind;
+  const std::string space = type.namespaced ? namespace_ : "";
+  const absl::StatusOr<Json> made = client_.Create({}, type, space, object);
+  EXPECT_TRUE(made.ok()) << made.status();
+  if (made.ok()) {
+    made_.push_back({type, space, csi::Name(*made)});
+  }
+  return made.value_or(Json::object());
+}
+
+void SnapshotClusterContract::MustDelete(const k8s::ObjectKey& key) {
+  EXPECT_TRUE(client_.Delete({}, key, {}).ok()) << ToString(key);
+}
+
+std::string SnapshotClusterContract::MakeClass(const std::string& policy) {
+  return csi::Name(
+      MustCreate(csi::VolumeSnapshotClassType(), {{"metadata", {{"generateName", "contract-"}}},
+                                                  {"driver", subject_->driver_name()},
+                                                  {"deletionPolicy", policy}}));
+}
+
+std::string SnapshotClusterContract::MakeGroupClass() {
+  return csi::Name(MustCreate(csi::VolumeGroupSnapshotClassType("v1"),
+                              {{"metadata", {{"generateName", "contract-"}}},
+                               {"driver", subject_->driver_name()},
+                               {"deletionPolicy", "Delete"}}));
+}
+
+std::string SnapshotClusterContract::MakeClaim(const std::string& name, const std::string& group,
+                                               const std::string& from_snapshot) {
+  Json claim = {{"metadata", {{"name", name}}},
+                {"spec",
+                 {{"accessModes", {"ReadWriteOnce"}},
+                  {"volumeMode", "Block"},
+                  {"storageClassName", subject_->storage_class()},
+                  {"resources", {{"requests", {{"storage", "1Mi"}}}}}}}};
+  if (!group.empty()) {
+    SetJson(claim, {"metadata", "labels", kGroupLabel}, group);
+  }
+  if (!from_snapshot.empty()) {
+    claim["spec"]["dataSource"] = {{"apiGroup", "snapshot.storage.k8s.io"},
+                                   {"kind", "VolumeSnapshot"},
+                                   {"name", from_snapshot}};
+  }
+  MustCreate(csi::PersistentVolumeClaimType(), claim);
+  const Json bound = Await(csi::ClaimKey(namespace_, name), "bound", [](const Json& object) {
+    return GetString(object, {"status", "phase"}) == "Bound";
+  });
+  const Json volume = Await(csi::VolumeKey(GetString(bound, {"spec", "volumeName"})), "there",
+                            [](const Json&) { return true; });
+  return GetString(volume, {"spec", "csi", "volumeHandle"});
+}
+
+void SnapshotClusterContract::MakeSnapshot(const std::string& name, const std::string& claim,
+                                           const std::string& class_name) {
+  MustCreate(csi::VolumeSnapshotType(), {{"metadata", {{"name", name}}},
+                                         {"spec",
+                                          {{"volumeSnapshotClassName", class_name},
+                                           {"source", {{"persistentVolumeClaimName", claim}}}}}});
+}
+
+Json SnapshotClusterContract::TakeSnapshot(const std::string& name, const std::string& policy) {
+  MakeClaim("data");
+  MakeSnapshot(name, "data", MakeClass(policy));
+  Await(SnapshotKey(name), "ready", IsReady);
+  if (policy == "Retain") {
+    retained_.push_back(ContentKeyOf(name));
+  }
+  return Await(ContentKeyOf(name), "ready", IsReady);
+}
+
+std::string SnapshotClusterContract::MakeContent(const std::string& stem, const std::string& handle,
+                                                 const std::string& snapshot,
+                                                 const std::string& uid, bool finalizer) {
+  Json content = {{"metadata", {{"name", absl::StrCat(namespace_, "-", stem)}}},
+                  {"spec",
+                   {{"driver", subject_->driver_name()},
+                    {"deletionPolicy", "Delete"},
+                    {"source", {{"snapshotHandle", handle}}},
+                    {"volumeSnapshotRef", {{"namespace", namespace_}, {"name", snapshot}}}}}};
+  if (!uid.empty()) {
+    content["spec"]["volumeSnapshotRef"]["uid"] = uid;
+  }
+  if (finalizer) {
+    content["metadata"]["finalizers"] = {velero::kContentBoundProtectionFinalizer};
+  }
+  return csi::Name(MustCreate(csi::VolumeSnapshotContentType(), content));
+}
+
+TEST_P(SnapshotClusterContract, ASnapshotIsBoundAndReady) {
+  const std::string volume = MakeClaim("data");
+  const std::string class_name = MakeClass("Delete");
+  MakeSnapshot("snap", "data", class_name);
+  const Json snapshot = Await(SnapshotKey("snap"), "ready", IsReady);
+  const Json content = Await(ContentKeyOf("snap"), "ready", IsReady);
+  EXPECT_EQ(csi::Name(content), absl::StrCat("snapcontent-", csi::Uid(snapshot)));
+  EXPECT_EQ(GetString(content, {"spec", "driver"}), subject_->driver_name());
+  EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Delete");
+  EXPECT_EQ(GetString(content, {"spec", "source", "volumeHandle"}), volume);
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotClassName"}), class_name);
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "uid"}), csi::Uid(snapshot));
+  EXPECT_GT(GetInt(content, {"status", "creationTime"}), 0);
+  EXPECT_EQ(GetInt(content, {"status", "restoreSize"}), 1 << 20);
+  EXPECT_EQ(csi::Annotation(content, kBeingCreated), "");
+  EXPECT_NE(GetString(snapshot, {"status", "creationTime"}), "");
+  EXPECT_NE(GetString(snapshot, {"status", "restoreSize"}), "");
+  AwaitDriver(csi::SnapshotHandle(content), true);
+}
+
+TEST_P(SnapshotClusterContract, BothAreProtectedWhileBound) {
+  const Json content = TakeSnapshot("snap");
+  EXPECT_TRUE(HasFinalizer(content, velero::kContentBoundProtectionFinalizer));
+  Await(SnapshotKey("snap"), "protected", [](const Json& snapshot) {
+    return HasFinalizer(snapshot, velero::kSnapshotBoundProtectionFinalizer) &&
+           HasFinalizer(snapshot, velero::kSnapshotSourceProtectionFinalizer);
+  });
+  Await(csi::ClaimKey(namespace_, "data"), "released", [](const Json& claim) {
+    return !HasFinalizer(claim, "snapshot.storage.kubernetes.io/pvc-as-source-protection");
+  });
+}
+
+TEST_P(SnapshotClusterContract, ARetainedSnapshotIsNotBoundProtected) {
+  TakeSnapshot("snap", "Retain");
+  ExpectStays(SnapshotKey("snap"), "without bound protection", [](const Json& snapshot) {
+    return !HasFinalizer(snapshot, velero::kSnapshotBoundProtectionFinalizer) &&
+           HasFinalizer(snapshot, velero::kSnapshotSourceProtectionFinalizer);
+  });
+}
+
+TEST_P(SnapshotClusterContract, DeletingTakesContentAndSnapshotAlong) {
+  const Json content = TakeSnapshot("snap");
+  MustDelete(SnapshotKey("snap"));
+  AwaitGone(csi::VolumeSnapshotContentKey(csi::Name(content)));
+  AwaitGone(SnapshotKey("snap"));
+  AwaitDriver(csi::SnapshotHandle(content), false);
+}
+
+TEST_P(SnapshotClusterContract, RetainKeepsContentAndSnapshot) {
+  const Json content = TakeSnapshot("snap", "Retain");
+  MustDelete(SnapshotKey("snap"));
+  AwaitGone(SnapshotKey("snap"));
+  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
+  ExpectStays(key, "marked and kept", [](const Json& object) {
+    return !csi::BeingDeleted(object) &&
+           csi::Annotation(object, velero::kContentBeingDeletedAnnotation) == "yes";
+  });
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(csi::SnapshotHandle(content)));
+  // What is marked goes when it is deleted; under Retain the driver keeps its snapshot.
+  MustDelete(key);
+  AwaitGone(key);
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(csi::SnapshotHandle(content)));
+  MakeContent("end", csi::SnapshotHandle(content), "none", "", true);  // Nothing is to be left.
+  const k8s::ObjectKey end = csi::VolumeSnapshotContentKey(absl::StrCat(namespace_, "-end"));
+  Await(end, "ready", IsReady);
+  MustDelete(end);
+  AwaitDriver(csi::SnapshotHandle(content), false);
+}
+
+TEST_P(SnapshotClusterContract, ABoundContentWaitsForItsSnapshot) {
+  const Json content = TakeSnapshot("snap");
+  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
+  MustDelete(key);
+  ExpectStays(key, "being deleted", csi::BeingDeleted);
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(csi::SnapshotHandle(content)));
+  MustDelete(SnapshotKey("snap"));
+  AwaitGone(key);
+  AwaitGone(SnapshotKey("snap"));
+  AwaitDriver(csi::SnapshotHandle(content), false);
+}
+
+TEST_P(SnapshotClusterContract, AnExistingSnapshotIsBoundByBothSides) {
+  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap"));
+  const std::string name = MakeContent("static", handle, "copy", "", false);
+  MustCreate(csi::VolumeSnapshotType(),
+             {{"metadata", {{"name", "copy"}}},
+              {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}});
+  const Json copy = Await(SnapshotKey("copy"), "ready", IsReady);
+  EXPECT_EQ(csi::BoundContentName(copy), name);
+  const Json content = Await(csi::VolumeSnapshotContentKey(name), "ready", IsReady);
+  EXPECT_EQ(csi::SnapshotHandle(content), handle);
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "uid"}), csi::Uid(copy));
+  Await(csi::VolumeSnapshotContentKey(name), "protected", [](const Json& object) {
+    return HasFinalizer(object, velero::kContentBoundProtectionFinalizer);
+  });
+}
+
+TEST_P(SnapshotClusterContract, AnUnboundContentWithFinalizerTakesItsSnapshotAlong) {
+  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap", "Retain"));
+  const k8s::ObjectKey key =
+      csi::VolumeSnapshotContentKey(MakeContent("unbound", handle, "none", "", true));
+  Await(key, "ready", IsReady);
+  MustDelete(key);
+  AwaitGone(key);
+  AwaitDriver(handle, false);
+}
+
+TEST_P(SnapshotClusterContract, AContentWithoutFinalizerLeavesItsSnapshot) {
+  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap"));
+  const k8s::ObjectKey key =
+      csi::VolumeSnapshotContentKey(MakeContent("bare", handle, "none", "", false));
+  Await(key, "ready", IsReady);
+  MustDelete(key);
+  AwaitGone(key);
+  absl::SleepFor(subject_->quiet_time());
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
+}
+
+TEST_P(SnapshotClusterContract, AContentOfAMissingSnapshotWaitsForTheMark) {
+  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap", "Retain"));
+  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(
+      MakeContent("foreign", handle, "gone", "00000000-0000-4000-8000-00000000beef", true));
+  Await(key, "ready", IsReady);
+  MustDelete(key);
+  ExpectStays(key, "being deleted", csi::BeingDeleted);
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
+  const Json mark = {
+      {"metadata", {{"annotations", {{velero::kContentBeingDeletedAnnotation, "yes"}}}}}};
+  EXPECT_TRUE(client_.Patch({}, key, k8s::PatchKind::kMerge, mark, "").ok());
+  AwaitGone(key);
+  AwaitDriver(handle, false);
+}
+
+TEST_P(SnapshotClusterContract, ARefusedCreationIsToldByBoth) {
+  const std::string volume = MakeClaim("data");
+  subject_->Fail("CreateSnapshot", volume, "INTERNAL", "the array is on fire");
+  MakeSnapshot("snap", "data", MakeClass("Delete"));
+  const k8s::ObjectKey key = ContentKeyOf("snap");
+  const Json content = Await(key, "in error", ErrorSays("the array is on fire"));
+  EXPECT_TRUE(absl::StrContains(csi::ErrorMessage(content),
+                                absl::StrCat("failed to take snapshot of the volume ", volume,
+                                             ": \"rpc error: code = Internal desc = ")));
+  EXPECT_EQ(csi::SnapshotHandle(content), "");
+  EXPECT_FALSE(csi::ReadyToUse(content));
+  Await(SnapshotKey("snap"), "in error", ErrorSays("the array is on fire"));
+  subject_->StopFailing();
+  const Json ready = Await(SnapshotKey("snap"), "ready", IsReady);
+  Await(SnapshotKey("snap"), "without error",
+        [](const Json& snapshot) { return csi::ErrorMessage(snapshot).empty(); });
+  EXPECT_EQ(csi::ErrorMessage(Await(key, "ready", IsReady)), "");
+}
+
+TEST_P(SnapshotClusterContract, AContentIsKeptWhileItsCreationIsOpen) {
+  const std::string volume = MakeClaim("data");
+  subject_->Fail("CreateSnapshot", volume, "UNAVAILABLE", "no route to the array");
+  MakeSnapshot("snap", "data", MakeClass("Delete"));
+  const k8s::ObjectKey key = ContentKeyOf("snap");
+  Await(key, "in error", ErrorSays("no route to the array"));
+  const Check is_open = [](const Json& content) {
+    return csi::Annotation(content, kBeingCreated) == "yes";
+  };
+  Await(key, "being created", is_open);
+  MustDelete(SnapshotKey("snap"));
+  ExpectStays(key, "being created", is_open);
+  subject_->StopFailing();
+  AwaitGone(key);
+  AwaitGone(SnapshotKey("snap"));
+}
+
+TEST_P(SnapshotClusterContract, ARefusedCreationIsOver) {
+  const std::string volume = MakeClaim("data");
+  subject_->Fail("CreateSnapshot", volume, "INTERNAL", "never");
+  MakeSnapshot("snap", "data", MakeClass("Delete"));
+  const k8s::ObjectKey key = ContentKeyOf("snap");
+  Await(key, "in error and not being created", [](const Json& content) {
+    return !csi::ErrorMessage(content).empty() && csi::Annotation(content, kBeingCreated).empty();
+  });
+  MustDelete(SnapshotKey("snap"));
+  AwaitGone(key);
+  AwaitGone(SnapshotKey("snap"));
+}
+
+TEST_P(SnapshotClusterContract, ARefusedDeletionKeepsTheContent) {
+  const Json content = TakeSnapshot("snap");
+  const std::string handle = csi::SnapshotHandle(content);
+  subject_->Fail("DeleteSnapshot", handle, "FAILED_PRECONDITION", "kept by the array");
+  MustDelete(SnapshotKey("snap"));
+  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
+  Await(key, "being deleted", csi::BeingDeleted);
+  ExpectStays(key, "with its handle and finalizer", [&](const Json& object) {
+    return csi::SnapshotHandle(object) == handle &&
+           HasFinalizer(object, velero::kContentBoundProtectionFinalizer) &&
+           csi::ErrorMessage(object).empty();
+  });
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
+  subject_->StopFailing();
+  AwaitGone(key);
+  AwaitGone(SnapshotKey("snap"));
+  AwaitDriver(handle, false);
+}
+
+TEST_P(SnapshotClusterContract, WhatIsMissingIsToldInTheSnapshot) {
+  MakeClaim("data");
+  MakeSnapshot("classless", "data", "there-is-no-such-class");
+  Await(SnapshotKey("classless"), "in error", ErrorSays("there-is-no-such-class"));
+  MakeSnapshot("claimless", "there-is-no-such-claim", MakeClass("Delete"));
+  Await(SnapshotKey("claimless"), "in error", ErrorSays("Failed to create snapshot content"));
+  MustCreate(csi::VolumeSnapshotType(),
+             {{"metadata", {{"name", "contentless"}}},
+              {"spec", {{"source", {{"volumeSnapshotContentName", "there-is-none"}}}}}});
+  Await(SnapshotKey("contentless"), "in error", ErrorSays("VolumeSnapshotContent is missing"));
+}
+
+TEST_P(SnapshotClusterContract, AnExistingSnapshotThatIsGoneIsAnError) {
+  const std::string name = MakeContent("lost", "there-is-no-such-handle", "lost", "", false);
+  MustCreate(csi::VolumeSnapshotType(),
+             {{"metadata", {{"name", "lost"}}},
+              {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}});
+  Await(csi::VolumeSnapshotContentKey(name), "in error",
+        ErrorSays(
+            "Failed to check and update snapshot content: failed to list snapshot for content "));
+  Await(SnapshotKey("lost"), "in error", ErrorSays("failed to list snapshot"));
+}
+
+TEST_P(SnapshotClusterContract, AClaimIsMadeOfASnapshot) {
+  TakeSnapshot("snap");
+  EXPECT_NE(MakeClaim("copy", "", "snap"), "");
+}
+
+TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
+  const std::set<std::string> volumes = {MakeClaim("one", "db"), MakeClaim("two", "db")};
+  const Json made = MustCreate(
+      GroupType(), {{"metadata", {{"name", "group"}}},
+                    {"spec",
+                     {{"volumeGroupSnapshotClassName", MakeGroupClass()},
+                      {"source", {{"selector", {{"matchLabels", {{kGroupLabel, "db"}}}}}}}}}});
+  const k8s::ObjectKey key{GroupType(), namespace_, "group"};
+  const Json group = Await(key, "ready", [](const Json& object) {
+    return GetBool(object, {"status", "readyToUse"});
+  });
+  EXPECT_TRUE(HasFinalizer(group, velero::kGroupSnapshotBoundProtectionFinalizer));
+  const k8s::ObjectKey content_key = csi::GroupContentKey("v1", csi::BoundGroupContentName(group));
+  const Json content = Await(content_key, "there", [](const Json&) { return true; });
+  EXPECT_EQ(csi::Name(content), absl::StrCat("groupsnapcontent-", csi::Uid(made)));
+  EXPECT_TRUE(HasFinalizer(content, velero::kGroupContentBoundProtectionFinalizer));
+  std::set<std::string> found;
+  std::string member;
+  const auto members = client_.List({}, csi::VolumeSnapshotType(), namespace_, {});
+  ASSERT_TRUE(members.ok() && members->items.size() == 2) << members.status();
+  for (const Json& snapshot : members->items) {
+    member = csi::Name(snapshot);
+    const Json ready = Await(SnapshotKey(member), "a ready member", [](const Json& object) {
+      return csi::ReadyToUse(object) && csi::StatusGroupName(object) == "group";
+    });
+    EXPECT_TRUE(csi::IsMemberOf(ready, csi::Uid(made)));
+    EXPECT_TRUE(HasFinalizer(ready, velero::kSnapshotInGroupFinalizer));
+    const Json own = Await(ContentKeyOf(member), "there", [](const Json&) { return true; });
+    EXPECT_EQ(csi::Annotation(own, velero::kGroupHandleOfMemberAnnotation),
+              csi::GroupHandleOf(content));
+    EXPECT_EQ(GetString(own, {"status", "volumeGroupSnapshotHandle"}), csi::GroupHandleOf(content));
+    found.insert(GetString(own, {"spec", "source", "volumeHandle"}));
+    AwaitDriver(csi::SnapshotHandle(own), true);
+  }
+  EXPECT_EQ(found, volumes);
+  MustDelete(SnapshotKey(member));
+  ExpectStays(SnapshotKey(member), "being deleted", csi::BeingDeleted);
+  MustDelete(key);
+  AwaitGone(key);
+  AwaitGone(content_key);
+  AwaitGone(SnapshotKey(member));
+  for (const csi::GroupMember& one : csi::GroupMembers(content)) {
+    AwaitDriver(one.snapshot_handle, false);
+  }
+}
+
+TEST_P(SnapshotClusterContract, AGroupOfNoClaimIsAnError) {
+  MustCreate(GroupType(),
+             {{"metadata", {{"name", "group"}}},
+              {"spec",
+               {{"volumeGroupSnapshotClassName", MakeGroupClass()},
+                {"source", {{"selector", {{"matchLabels", {{kGroupLabel, "none"}}}}}}}}}});
+  Await({GroupType(), namespace_, "group"}, "in error",
+        ErrorSays("label selector contract-group=none for group snapshot not applied to any PVC"));
+}
+
+}  // namespace csidelta::contract

@@ -1,0 +1,443 @@
+"""What the plugin does in single stories, each in a cluster of its own."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+from world import DRIVER, MIB, SNAPSHOT_API, plain_rule, rule
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    body: Callable  # takes a Stage
+
+
+CASES = []
+
+
+def case(body):
+    CASES.append(Case(body.__name__.removeprefix("case_").replace("_", " "), body))
+    return body
+
+
+def all_cases():
+    return CASES
+
+
+def _saved(world, *names, name="b1", **options):
+    """Claims in "app" and a completed backup of them."""
+    names = names or ("data",)
+    world.claims(*names)
+    world.policy(rule("snapshot"))
+    backup = world.backup(name, **options)
+    assert backup.phase == "Completed", backup.errors
+    return backup
+
+
+def _delete_all(world, *backups):
+    for backup in backups:
+        errors, _ = world.delete(backup)
+        assert not errors, errors
+    world.expect_nothing_left()
+
+
+# -- A backup, its restore, and its end
+
+@case
+def case_backup_restore_and_delete(stage):
+    with stage.world() as world:
+        backup = _saved(world, "one", "two")
+        assert len(world.snapshots()) == 2
+        assert not world.objects("volumesnapshots", "volumesnapshotcontents"), "the archive alone has the objects"
+        assert len(backup.archived("volumesnapshotcontents")) == 2
+        phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"})
+        assert phase == "Completed", errors
+        world.wait_for(lambda: world.data("copy") == world.data("app"), lambda: f"data: {world.data('copy')}")
+        _delete_all(world, backup)
+
+
+@case
+def case_second_backup_keeps_the_first(stage):
+    with stage.world() as world:
+        first = _saved(world)
+        second = world.backup("b2")
+        assert second.phase == "Completed", second.errors
+        assert len(world.snapshots()) == 2
+        errors, _ = world.delete(first)
+        assert not errors and len(world.snapshots()) == 1
+        phase, errors, _ = world.restore("r1", second, mapping={"app": "copy"})
+        assert phase == "Completed", errors
+        _delete_all(world, second)
+
+
+@case
+def case_deletion_with_a_restored_copy(stage):
+    with stage.world() as world:
+        backup = _saved(world)
+        for name in ("copy-1", "copy-2"):
+            phase, errors, _ = world.restore(f"r-{name}", backup, mapping={"app": name})
+            assert phase == "Completed", errors
+        world.wait_for(lambda: world.data("copy-2") == world.data("app"), "data of the copy")
+        _delete_all(world, backup)
+        assert world.data("copy-1") == world.data("app"), "restored volumes are nobody's snapshot"
+
+
+# -- test_delete.py
+
+@case
+def case_driver_refuses_to_delete(stage):
+    with stage.world() as world:
+        backup = _saved(world)
+        handle, = world.snapshots()
+        world.driver_fault(method="DeleteSnapshot", match=handle, code="FailedPrecondition", message="kept by the array")
+        _, log = world.delete(backup)
+        assert world.snapshots() == {handle}
+        contents = world.objects("volumesnapshotcontents")
+        assert contents and all(c["metadata"].get("finalizers") and c["metadata"].get("deletionTimestamp") for c in contents)
+        assert any(line.startswith("warning") and handle in line and DRIVER in line for line in log), log
+        world.clear()
+        world.expect_nothing_left()
+
+
+@case
+def case_snapshot_is_gone_before_its_backup(stage):
+    with stage.world() as world:
+        backup = _saved(world)
+        handle, = world.snapshots()
+        world.ask(op="remove_snapshot", handle=handle)
+        _delete_all(world, backup)
+
+
+# -- test_faults.py
+
+def _after(world, **options):
+    """One more backup must succeed and leave nothing of the one before."""
+    world.clear()
+    after = world.backup("after", **options)
+    assert after.phase == "Completed", after.errors
+    return after
+
+
+@case
+def case_create_snapshot_fails(stage):
+    with stage.world() as world:
+        world.claims("data")
+        world.policy(rule("snapshot"))
+        world.driver_fault(method="CreateSnapshot", code="Internal", message="the array is on fire")
+        backup = world.backup("b1", snapshot_timeout="8s")
+        assert backup.phase == "PartiallyFailed" and len(backup.errors) == 1, backup.errors
+        assert re.search("app/data.*the array is on fire", backup.errors[0]), backup.errors
+        _delete_all(world, backup, _after(world))
+
+
+@case
+def case_snapshot_is_never_ready(stage):
+    with stage.world() as world:
+        world.claims("data")
+        world.policy(rule("snapshot"))
+        world.driver_fault(not_ready=True)
+        backup = world.backup("b1", timeout_s=1)
+        assert backup.phase == "PartiallyFailed" and "timed out" in backup.errors[0], backup.errors
+        assert "not ready yet" in backup.errors[0], "what the plugin's Progress says"
+        _delete_all(world, backup, _after(world))
+
+
+@case
+def case_snapshot_takes_its_time(stage):
+    with stage.world() as world:
+        world.claims("data")
+        world.policy(rule("snapshot"))
+        world.driver_fault(not_ready=True, times=5)
+        backup = world.backup("b1")
+        assert backup.phase == "Completed" and world.driver()["calls"]["CreateSnapshot"] > 5, backup.errors
+        _delete_all(world, backup)
+
+
+@case
+def case_access_refused(stage):
+    with stage.world() as world:
+        world.claims("data")
+        world.policy(rule("snapshot"))
+        world.fail_calls(code=403, message="forbidden: no rule lets you")
+        backup = world.backup("b1")
+        assert backup.phase == "PartiallyFailed", backup.errors
+        assert any(re.search("app/data.*forbidden", error) for error in backup.errors), backup.errors
+        _delete_all(world, backup, _after(world))
+
+
+def _refused(verb, plural):
+    def body(stage):
+        with stage.world() as world:
+            world.claims("data")
+            world.policy(rule("snapshot"))
+            world.fail_calls(verb=verb, plural=plural, code=403, message="forbidden: no rule lets you")
+            backup = world.backup("b1", snapshot_timeout="8s")
+            if backup.phase != "Completed":
+                assert any("forbidden" in error for error in backup.errors), backup.errors
+            _delete_all(world, backup, _after(world))
+    return body
+
+
+for _verb, _plural in (("create", "volumesnapshots"), ("patch", "volumesnapshots"), ("patch", "volumesnapshotcontents"),
+                       ("create", "leases"), ("watch", "volumesnapshots"), ("get", "persistentvolumes"),
+                       ("list", "volumesnapshotclasses"), ("delete", "leases"), ("list", "volumesnapshots")):
+    CASES.append(Case(f"access refused {_verb} {_plural}", _refused(_verb, _plural)))
+
+
+def _many(world, count):
+    """A backup of many claims, and what is archived of it: (backup, names of claims, handles)."""
+    names = [f"data-{i:03}" for i in range(count)]
+    world.claims(*names)
+    world.policy(rule("snapshot"))
+    backup = world.backup("b1", timeout_s=200, workers=8)
+    return backup, names, {content["status"]["snapshotHandle"] for content in backup.archived("volumesnapshotcontents")}
+
+
+def _expect_only_the_archived(world, handles):
+    """A backup of something else finds all that is nobody's; the driver has what archives have, and no more."""
+    world.clear()
+    world.claims("elsewhere", namespace="elsewhere")
+    after = world.backup("after", namespace="elsewhere")
+    assert after.phase == "Completed", after.errors
+    handles = handles | {after.archived("volumesnapshotcontents")[0]["status"]["snapshotHandle"]}
+    world.wait_for(lambda: world.snapshots() == handles, lambda: f"{world.snapshots() ^ handles}")
+    world.wait_for(lambda: not [one for one in world.leftovers() if not one.startswith("snapshot ")],
+                   lambda: f"left behind: {world.leftovers()}")
+
+
+@case
+def case_two_hundred_claims_and_every_tenth_call_fails(stage):
+    with stage.world() as world:
+        world.fail_calls(every=10, code=503, message="the server is busy")
+        backup, names, handles = _many(world, 200)
+        failed = {name for name in names if any(error.startswith(f"app/{name}: ") for error in backup.errors)}
+        assert len(failed) == len(backup.errors), f"an error that names no claim: {backup.errors}"
+        assert len(handles) == 200 - len(failed), f"{len(handles)} archived, errors: {backup.errors}"
+        _expect_only_the_archived(world, handles)
+
+
+@case
+def case_fifty_claims_and_every_tenth_driver_call_fails(stage):
+    with stage.world() as world:
+        world.driver_fault(every=10, code="Unavailable", message="try again")
+        backup, _, handles = _many(world, 50)
+        assert backup.phase == "Completed" and not backup.warnings(), backup.errors
+        assert len(handles) == 50
+        _expect_only_the_archived(world, handles)
+
+
+@case
+def case_answers_that_get_lost(stage):
+    with stage.world() as world:
+        world.claims(*[f"data-{i}" for i in range(10)])
+        world.policy(rule("snapshot"))
+        world.fail_calls(every=7, code=503, message="no answer", lost=True)
+        backup = world.backup("b1", timeout_s=60)
+        world.clear()
+        _delete_all(world, backup, _after(world))
+
+
+@case
+def case_controllers_that_lag_behind(stage):
+    with stage.world(lag_ms=40) as world:
+        backup = _saved(world, "one", "two")
+        phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"})
+        assert phase == "Completed", errors
+        world.wait_for(lambda: world.data("copy") == world.data("app"), "data of the copy")
+        _delete_all(world, backup)
+
+
+# -- Groups
+
+def _group_story(version):
+    def body(stage):
+        with stage.world(groups=version) as world:
+            world.claims("one", "two", group="db")
+            world.policy(rule("snapshot"))
+            backup = world.backup("b1")
+            assert backup.phase == "Completed", backup.errors
+            state = world.driver()
+            assert len(state["groups"]) == 1 and not state["snapshots"], state
+            phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"})
+            assert phase == "Completed", errors
+            world.wait_for(lambda: world.data("copy") == world.data("app"), lambda: f"data {world.data('copy')}")
+            _delete_all(world, backup)
+            assert not world.driver()["asked_alone"]
+    return body
+
+
+for _version in ("v1", "v1beta2", "v1beta1"):
+    CASES.append(Case(f"group {_version} is taken restored and deleted", _group_story(_version)))
+
+
+def _without_groups(**options):
+    def body(stage):
+        with stage.world(**options) as world:
+            world.claims("one", "two", group="db")
+            world.policy(rule("snapshot"))
+            backup = world.backup("b1")
+            assert backup.phase == "Completed", backup.errors
+            state = world.driver()
+            assert len(state["snapshots"]) == 2 and not state["groups"], state
+            assert any("alone" in line for line in backup.warnings()), backup.warnings()
+            _delete_all(world, backup)
+    return body
+
+
+CASES.append(Case("a cluster without groups takes each claim alone", _without_groups()))
+CASES.append(Case("a driver without groups takes each claim alone", _without_groups(groups="v1", driver_groups=False)))
+
+
+@case
+def case_a_failing_member_is_named(stage):
+    with stage.world(groups="v1") as world:
+        world.claims("one", "two", group="db")
+        world.policy(rule("snapshot"))
+        world.ask(op="switch", member_error="rpc error: code = Internal desc = disk 2 is gone")
+        backup = world.backup("b1", snapshot_timeout="8s", timeout_s=8)
+        assert backup.phase == "PartiallyFailed", backup.errors
+        assert any("disk 2 is gone" in error for error in backup.errors), backup.errors
+        world.ask(op="switch", member_error="")
+        _delete_all(world, backup, _after(world))
+
+
+@case
+def case_a_group_that_the_driver_refuses(stage):
+    with stage.world(groups="v1") as world:
+        world.claims("one", "two", group="db")
+        world.policy(rule("snapshot"))
+        world.driver_fault(method="CreateVolumeGroupSnapshot", code="Internal", message="the pool is full")
+        backup = world.backup("b1", snapshot_timeout="8s")
+        assert backup.phase == "PartiallyFailed", backup.errors
+        assert any("the pool is full" in error for error in backup.errors), backup.errors
+        _delete_all(world, backup, _after(world))
+
+
+# -- test_hands_off.py
+
+def _pod(annotations=None):
+    return {"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "user", "namespace": "app", "annotations": annotations or {}},
+            "spec": {"containers": [{"name": "c", "image": "none", "volumeMounts": [{"name": "data", "mountPath": "/d"}]}],
+                     "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+            "status": {"phase": "Running"}}
+
+
+def _hands_off(rules=(), spec=None, pod=None, source=None, prepare=None, csi=True):
+    def body(stage):
+        with stage.world(csi=csi) as world:
+            if prepare:
+                prepare(world)
+            else:
+                world.claims("data", source=source)
+            if pod:
+                world.load(pod)
+            world.policy(*rules)
+            backup = world.backup("b1", policy=bool(rules), spec=spec)
+            assert backup.phase == "Completed", backup.errors
+            assert not world.snapshots() and not world.objects("volumesnapshots", "leases")
+    return body
+
+
+def _unbound(world):
+    world.namespace()
+    world.load({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "app"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "slow", "volumeMode": "Filesystem",
+                         "resources": {"requests": {"storage": str(MIB)}}}, "status": {"phase": "Pending"}})
+
+
+CASES += [
+    Case("hands off snapshotVolumes false", _hands_off(spec={"snapshotVolumes": False})),
+    Case("hands off a volume of no CSI driver", _hands_off([rule("snapshot")], source={"hostPath": {"path": "/nowhere"}})),
+    Case("hands off file backup opt in",
+         _hands_off(pod=_pod({"backup.velero.io/backup-volumes": "data"}))),
+    Case("hands off file backup opt out", _hands_off(pod=_pod(), spec={"defaultVolumesToFsBackup": True})),
+    Case("hands off file backup by policy", _hands_off([plain_rule("fs-backup")], pod=_pod())),
+    Case("hands off an unbound claim", _hands_off([rule("snapshot")], prepare=_unbound)),
+    Case("hands off what the policy skips", _hands_off([plain_rule("skip")])),
+    Case("hands off custom action of another plugin", _hands_off([
+        {"conditions": {}, "action": {"type": "custom", "parameters": {"their-mover": "true"}}}])),
+    Case("hands off without EnableCSI", _hands_off([rule("snapshot")], csi=False)),
+]
+
+
+@case
+def case_user_made_snapshots_stay(stage):
+    with stage.world() as world:
+        world.claims("data")
+        world.load({"apiVersion": f"{SNAPSHOT_API}/v1", "kind": "VolumeSnapshot",
+                    "metadata": {"name": "taken", "namespace": "app"},
+                    "spec": {"volumeSnapshotClassName": "snapshots", "source": {"persistentVolumeClaimName": "data"}}})
+        world.wait_for(lambda: world.objects("volumesnapshots")[0].get("status", {}).get("readyToUse"), "ready")
+        mine = world.snapshots()
+        before = {o["metadata"]["uid"] for o in world.objects("volumesnapshots", "volumesnapshotcontents")}
+        world.policy(rule("snapshot"))
+        backup = world.backup("b1")
+        assert backup.phase == "Completed" and len(world.snapshots()) == 2, backup.errors
+        assert {o["metadata"]["uid"] for o in world.objects("volumesnapshots", "volumesnapshotcontents")} == before
+        world.delete(backup)
+        world.wait_for(lambda: not world.snapshots() - mine, "the backup's snapshot goes")
+        # The archive has the user's content, too: whether its snapshot goes with the backup is Velero's rule.
+
+
+# -- test_settings.py
+
+@case
+def case_unknown_setting_is_one_warning(stage):
+    with stage.world() as world:
+        world.claims("one", "two")
+        world.policy(rule("snapshot"))
+        world.settings(orphanGracePeriods="48h")
+        backup = world.backup("b1")
+        assert backup.phase == "Completed", backup.errors
+        line, = backup.warnings()
+        assert "orphanGracePeriods" in line and "nearest known key is orphanGracePeriod" in line, line
+
+
+@case
+def case_wrong_setting_is_an_error(stage):
+    with stage.world() as world:
+        world.claims("one", "two")
+        world.policy(rule("snapshot"))
+        world.settings(orphanGracePeriod="two days")
+        backup = world.backup("b1")
+        assert backup.phase == "PartiallyFailed" and len(backup.errors) == 2, backup.errors
+        assert all("orphanGracePeriod" in e and "a duration from 1m to 8760h" in e for e in backup.errors), backup.errors
+
+
+@case
+def case_policy_and_unbound_claim_together(stage):
+    with stage.world() as world:
+        _unbound(world)
+        world.claims("bound")
+        world.policy(rule("snapshot"))
+        backup = world.backup("b1")
+        assert backup.phase == "Completed" and len(world.snapshots()) == 1, backup.errors
+        _delete_all(world, backup)
+
+
+# -- Restores that cannot be
+
+@case
+def case_restore_of_a_snapshot_that_is_gone(stage):
+    with stage.world() as world:
+        backup = _saved(world)
+        handle, = world.snapshots()
+        world.ask(op="remove_snapshot", handle=handle)
+        phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"}, timeout_s=8)
+        assert phase == "PartiallyFailed", errors
+        assert world.data("copy").get("data") is None
+        world.drop_namespace("copy")
+        _delete_all(world, backup)
+
+
+@case
+def case_restore_waits_for_a_slow_provisioner(stage):
+    with stage.world() as world:
+        backup = _saved(world)
+        world.driver_fault(method="CreateVolume", code="Unavailable", message="not now", times=4)
+        phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"})
+        assert phase == "Completed", errors
+        world.wait_for(lambda: world.data("copy") == world.data("app"), "data of the copy")
+        _delete_all(world, backup)

@@ -1,0 +1,1460 @@
+#include "tests/support/fake_snapshot_cluster.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "base/crypto.h"
+#include "base/status_macros.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "velero/labels.h"
+
+namespace csidelta::support {
+namespace {
+
+using csi::Annotation;
+using csi::BeingDeleted;
+using csi::Name;
+using csi::Namespace;
+using csi::Uid;
+using k8s::ObjectKey;
+using k8s::WatchEvent;
+
+constexpr char kBeingCreated[] = "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
+constexpr char kGroupBeingCreated[] =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-created";
+constexpr char kClaimFinalizer[] = "snapshot.storage.kubernetes.io/pvc-as-source-protection";
+constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
+
+// The content that this thread looks at as a sidecar, which does not take its own writes for news:
+// with a driver that refuses it would never rest.
+thread_local const void* looked_at_by_sidecar = nullptr;
+
+bool HasFinalizer(const Json& object, const std::string& finalizer) {
+  const Json* all = FindJson(object, {"metadata", "finalizers"});
+  return all != nullptr && std::find(all->begin(), all->end(), finalizer) != all->end();
+}
+
+void AddFinalizer(Json& object, const std::string& finalizer) {
+  if (!HasFinalizer(object, finalizer)) {
+    object["metadata"]["finalizers"].push_back(finalizer);
+  }
+}
+
+void DropFinalizer(Json& object, const std::string& finalizer) {
+  if (!HasFinalizer(object, finalizer)) {
+    return;
+  }
+  Json kept = Json::array();
+  for (const Json& one : object["metadata"]["finalizers"]) {
+    if (one != finalizer) {
+      kept.push_back(one);
+    }
+  }
+  if (kept.empty()) {
+    EraseJson(object, {"metadata", "finalizers"});
+  } else {
+    object["metadata"]["finalizers"] = kept;
+  }
+}
+
+bool HasStatus(const Json& object) {
+  const Json* status = FindJson(object, {"status"});
+  return status != nullptr && status->is_object() && !status->empty();
+}
+
+std::string Quoted(const absl::Status& status) {
+  return DumpJson(Json(std::string(status.message())));
+}
+
+std::string DynamicContentName(const Json& snapshot) {
+  return absl::StrCat("snapcontent-", Uid(snapshot));
+}
+
+std::string DynamicGroupContentName(const Json& group) {
+  return absl::StrCat("groupsnapcontent-", Uid(group));
+}
+
+std::string Text(const Json& object, JsonPath path) { return GetString(object, path); }
+
+ObjectKey SnapshotKeyOf(const Json& content) {
+  return csi::VolumeSnapshotKey(Text(content, {"spec", "volumeSnapshotRef", "namespace"}),
+                                Text(content, {"spec", "volumeSnapshotRef", "name"}));
+}
+
+bool RefersTo(const Json& content, const char* field, const Json& object) {
+  const Json* ref = FindJson(content, {"spec", field});
+  return ref != nullptr && Text(*ref, {"name"}) == Name(object) &&
+         Text(*ref, {"namespace"}) == Namespace(object) && Text(*ref, {"uid"}) == Uid(object);
+}
+
+std::string SecondsOf(int64_t nanoseconds) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixNanos(nanoseconds),
+                          absl::UTCTimeZone());
+}
+
+Json ErrorOf(const std::string& message) {
+  return {{"message", message}, {"time", csi::ToRfc3339(absl::Now())}};
+}
+
+}  // namespace
+
+FakeSnapshotCluster::FakeSnapshotCluster(FakeApiClient& api) : api_(api) {
+  for (const char* plural :
+       {"volumesnapshots", "volumesnapshotcontents", "volumegroupsnapshots",
+        "volumegroupsnapshotcontents", "persistentvolumeclaims", "persistentvolumes", "backups"}) {
+    api.OnEvent(plural, [this](FakeApiClient&, const WatchEvent& event) { OnEvent(event); });
+  }
+}
+
+FakeSnapshotCluster::~FakeSnapshotCluster() = default;
+
+std::string FakeSnapshotCluster::MemberHandle(const std::string& group_uid,
+                                              const std::string& volume) {
+  return absl::StrCat("snap-", group_uid, "-", volume);
+}
+
+// --- What changed, and who looks at it
+
+void FakeSnapshotCluster::OnEvent(const WatchEvent& event) {
+  const bool gone = event.kind == WatchEvent::Kind::kDeleted;
+  Note(Text(event.object, {"kind"}), event.object, gone);
+  if (!has_thread_) {
+    {
+      std::scoped_lock lock(queue_mutex_);
+      for (const Key& key : failed_) {
+        if (waiting_.insert(key).second) {
+          queue_.push_back({absl::InfinitePast(), key});
+        }
+      }
+      failed_.clear();
+    }
+    Drain();
+  }
+}
+
+void FakeSnapshotCluster::Note(const std::string& kind, const Json& object, bool gone) {
+  if (kind == "VolumeSnapshot") {
+    NoteSnapshot(object, gone);
+  } else if (kind == "VolumeSnapshotContent") {
+    NoteContent(object, gone);
+  } else if (kind == "VolumeGroupSnapshot") {
+    NoteGroup(object, gone);
+  } else if (kind == "VolumeGroupSnapshotContent") {
+    Enqueue(Part::kGroupContent, "", Name(object));
+    Enqueue(Part::kSidecarGroupContent, "", Name(object));
+    Enqueue(Part::kGroup, Text(object, {"spec", "volumeGroupSnapshotRef", "namespace"}),
+            Text(object, {"spec", "volumeGroupSnapshotRef", "name"}));
+  } else if (kind == "PersistentVolumeClaim") {
+    NoteClaim(object, gone);
+  } else if (kind == "PersistentVolume") {
+    Enqueue(Part::kVolume, "", Name(object));
+  } else if (kind == "Backup" && gone) {
+    for (const Json& lease : api_.All(csi::LeaseType())) {  // The garbage collector.
+      const Json* owners = FindJson(lease, {"metadata", "ownerReferences"});
+      if (owners != nullptr && !owners->empty() && Text((*owners)[0], {"uid"}) == Uid(object)) {
+        api_.Remove({csi::LeaseType(), Namespace(lease), Name(lease)});
+      }
+    }
+  }
+}
+
+void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
+  if (gone) {
+    const std::string claim = csi::SourceClaimName(snapshot);
+    if (!claim.empty()) {
+      ReleaseClaim(Namespace(snapshot), claim, Name(snapshot));
+    }
+    const bool unprotected = !strict && controller_runs;
+    const auto content = api_.Find(csi::VolumeSnapshotContentKey(csi::BoundContentName(snapshot)));
+    if (unprotected && content.has_value() && RefersTo(*content, "volumeSnapshotRef", snapshot)) {
+      const ObjectKey key = csi::VolumeSnapshotContentKey(Name(*content));
+      Change(key, [](Json& object) {
+        SetJson(object, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
+      });
+      if (Text(*content, {"spec", "deletionPolicy"}) == "Delete") {
+        Delete(key);
+      }
+    }
+  }
+  Enqueue(Part::kSnapshot, Namespace(snapshot), Name(snapshot));
+  for (const std::string& content :
+       {csi::BoundContentName(snapshot), DynamicContentName(snapshot)}) {
+    if (!content.empty()) {
+      Enqueue(Part::kContent, "", content);
+      Enqueue(Part::kSidecarContent, "", content);
+    }
+  }
+}
+
+void FakeSnapshotCluster::NoteContent(const Json& content, bool gone) {
+  if (gone && !strict && sidecar_runs &&
+      !HasFinalizer(content, velero::kContentBoundProtectionFinalizer) &&
+      Text(content, {"spec", "deletionPolicy"}) == "Delete" &&
+      Text(content, {"status", "volumeGroupSnapshotHandle"}).empty() &&
+      !csi::SnapshotHandle(content).empty()) {
+    driver_.DeleteSnapshot(csi::SnapshotHandle(content)).IgnoreError();
+  }
+  Enqueue(Part::kContent, "", Name(content));
+  Enqueue(Part::kSidecarContent, "", Name(content));
+  const ObjectKey snapshot = SnapshotKeyOf(content);
+  Enqueue(Part::kSnapshot, snapshot.namespace_name, snapshot.name);
+}
+
+void FakeSnapshotCluster::NoteGroup(const Json& group, bool gone) {
+  Enqueue(Part::kGroup, Namespace(group), Name(group));
+  Enqueue(Part::kGroupContent, "", DynamicGroupContentName(group));
+  Enqueue(Part::kSidecarGroupContent, "", DynamicGroupContentName(group));
+  if (gone) {
+    for (const Json& member : Members(group, true)) {
+      Enqueue(Part::kSnapshot, Namespace(member), Name(member));
+    }
+  }
+}
+
+void FakeSnapshotCluster::NoteClaim(const Json& claim, bool gone) {
+  if (gone) {
+    ClaimGone(claim);
+  } else {
+    Enqueue(Part::kClaim, Namespace(claim), Name(claim));
+  }
+  if (Text(claim, {"spec", "dataSource", "kind"}) == "VolumeSnapshot") {
+    Enqueue(Part::kSnapshot, Namespace(claim), Text(claim, {"spec", "dataSource", "name"}));
+  }
+}
+
+void FakeSnapshotCluster::Enqueue(Part part, const std::string& namespace_name,
+                                  const std::string& name) {
+  const Key key{part, namespace_name, name};
+  if (looked_at_by_sidecar != nullptr && *static_cast<const Key*>(looked_at_by_sidecar) == key) {
+    return;
+  }
+  std::scoped_lock lock(queue_mutex_);
+  if (waiting_.insert(key).second) {
+    queue_.push_back({has_thread_ ? absl::Now() + lag_ : absl::InfinitePast(), key});
+    queued_.notify_all();
+  }
+}
+
+void FakeSnapshotCluster::Drain() {
+  std::scoped_lock drain(drain_mutex_);
+  while (true) {
+    Key key;
+    {
+      std::scoped_lock lock(queue_mutex_);
+      if (queue_.empty()) {
+        return;
+      }
+      key = queue_.front().key;
+      queue_.pop_front();
+      waiting_.erase(key);
+    }
+    if (!Sync(key).ok()) {
+      std::scoped_lock lock(queue_mutex_);
+      failed_.insert(key);
+    }
+  }
+}
+
+void FakeSnapshotCluster::Run(absl::Duration lag, absl::Duration retry_interval) {
+  {
+    std::scoped_lock lock(queue_mutex_);
+    lag_ = lag;
+    has_thread_ = true;
+  }
+  thread_ = std::jthread(
+      [this, retry_interval](const std::stop_token& stop) { Work(stop, retry_interval); });
+}
+
+void FakeSnapshotCluster::Work(const std::stop_token& stop, absl::Duration retry_interval) {
+  absl::Time retry_at = absl::InfiniteFuture();
+  std::unique_lock lock(queue_mutex_);
+  while (!stop.stop_requested()) {
+    const absl::Time now = absl::Now();
+    if (now >= retry_at) {
+      for (const Key& key : std::exchange(failed_, {})) {
+        if (waiting_.insert(key).second) {
+          queue_.push_back({now, key});
+        }
+      }
+      retry_at = absl::InfiniteFuture();
+    }
+    if (queue_.empty() || queue_.front().at > now) {
+      const absl::Time wake =
+          std::min(queue_.empty() ? absl::InfiniteFuture() : queue_.front().at, retry_at);
+      const auto news = [&] { return !queue_.empty() && queue_.front().at <= absl::Now(); };
+      if (wake == absl::InfiniteFuture()) {
+        queued_.wait(lock, stop, [&] { return !queue_.empty(); });
+      } else {
+        queued_.wait_for(lock, stop, absl::ToChronoNanoseconds(wake - now), news);
+      }
+      continue;
+    }
+    const Key key = queue_.front().key;
+    queue_.pop_front();
+    waiting_.erase(key);
+    working_ = true;
+    lock.unlock();
+    const bool done = Sync(key).ok();
+    lock.lock();
+    working_ = false;
+    if (!done) {
+      failed_.insert(key);
+      retry_at = std::min(retry_at, absl::Now() + retry_interval);
+    }
+  }
+}
+
+bool FakeSnapshotCluster::idle() const {
+  std::scoped_lock lock(queue_mutex_);
+  return queue_.empty() && !working_;
+}
+
+void FakeSnapshotCluster::Resync() {
+  for (const Json& object : api_.All(csi::VolumeSnapshotType())) {
+    NoteSnapshot(object, false);
+  }
+  for (const Json& object : api_.All(csi::VolumeSnapshotContentType())) {
+    NoteContent(object, false);
+  }
+  for (const Json& object : api_.All(csi::VolumeGroupSnapshotType(group_version))) {
+    NoteGroup(object, false);
+  }
+  for (const Json& object : api_.All(csi::VolumeGroupSnapshotContentType(group_version))) {
+    Note("VolumeGroupSnapshotContent", object, false);
+  }
+  for (const Json& object : api_.All(csi::PersistentVolumeClaimType())) {
+    NoteClaim(object, false);
+  }
+  if (!has_thread_) {
+    Drain();
+  }
+}
+
+absl::Status FakeSnapshotCluster::Sync(const Key& key) {
+  const auto find = [&](const k8s::ResourceType& type) {
+    return api_.Find({type, std::get<1>(key), std::get<2>(key)});
+  };
+  std::optional<Json> object;
+  const Part part = std::get<Part>(key);
+  if (part == Part::kSidecarContent || part == Part::kSidecarGroupContent) {
+    looked_at_by_sidecar = &key;
+  }
+  const absl::Cleanup rested = [] { looked_at_by_sidecar = nullptr; };
+  switch (part) {
+    case Part::kSnapshot:
+      object = find(csi::VolumeSnapshotType());
+      return object && controller_runs ? SyncSnapshot(*object) : absl::OkStatus();
+    case Part::kContent:
+      object = find(csi::VolumeSnapshotContentType());
+      return object && controller_runs ? SyncContent(*object) : absl::OkStatus();
+    case Part::kSidecarContent:
+      object = find(csi::VolumeSnapshotContentType());
+      return object && sidecar_runs ? SideContent(*object) : absl::OkStatus();
+    case Part::kGroup:
+      object = find(csi::VolumeGroupSnapshotType(group_version));
+      return object && controller_runs && groups_run ? SyncGroup(*object) : absl::OkStatus();
+    case Part::kGroupContent:
+      object = find(csi::VolumeGroupSnapshotContentType(group_version));
+      return object && controller_runs && groups_run ? SyncGroupContent(*object) : absl::OkStatus();
+    case Part::kSidecarGroupContent:
+      object = find(csi::VolumeGroupSnapshotContentType(group_version));
+      return object && sidecar_runs && groups_run ? SideGroupContent(*object) : absl::OkStatus();
+    case Part::kClaim:
+      object = find(csi::PersistentVolumeClaimType());
+      return object ? SyncClaim(*object) : absl::OkStatus();
+    case Part::kVolume:
+      object = find(csi::PersistentVolumeType());
+      if (object) {
+        SyncVolume(*object);
+      }
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+bool FakeSnapshotCluster::Change(const ObjectKey& key, const std::function<void(Json&)>& change) {
+  Json after;
+  bool changed = false;
+  api_.Mutate(key, [&](Json& object) {
+    const Json before = object;
+    change(object);
+    changed = object != before;
+    after = object;
+  });
+  if (changed) {
+    Note(key.type.kind, after, !api_.Find(key).has_value());
+  }
+  return changed;
+}
+
+Json FakeSnapshotCluster::Make(const k8s::ResourceType& type, Json object) {
+  Json made = api_.Seed(type, std::move(object));
+  Note(type.kind, made, false);
+  return made;
+}
+
+void FakeSnapshotCluster::Delete(const ObjectKey& key) {
+  const auto object = api_.Find(key);
+  if (!object.has_value() || BeingDeleted(*object)) {
+    return;
+  }
+  Change(key, [](Json& deleted) {
+    SetJson(deleted, {"metadata", "deletionTimestamp"}, csi::ToRfc3339(absl::Now()));
+  });
+}
+
+// --- snapshot-controller
+
+absl::Status FakeSnapshotCluster::FailSnapshot(const Json& snapshot, const std::string& message) {
+  if (csi::ErrorMessage(snapshot) != message) {
+    Change(csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
+      object["status"]["error"] = ErrorOf(message);
+      object["status"]["readyToUse"] = false;
+    });
+  }
+  return absl::FailedPreconditionError(message);
+}
+
+// Takes the controller's finalizer off a claim that no unready VolumeSnapshot but `but` is of.
+void FakeSnapshotCluster::ReleaseClaim(const std::string& namespace_name, const std::string& claim,
+                                       const std::string& but) {
+  const auto found = api_.Find(csi::ClaimKey(namespace_name, claim));
+  if (!found.has_value() || !HasFinalizer(*found, kClaimFinalizer)) {
+    return;
+  }
+  const bool needed = api_.Any(csi::VolumeSnapshotType(), [&](const Json& other) {
+    return Namespace(other) == namespace_name && Name(other) != but &&
+           csi::SourceClaimName(other) == claim && !csi::ReadyToUse(other);
+  });
+  if (needed) {
+    return;
+  }
+  Change(csi::ClaimKey(namespace_name, claim),
+         [](Json& object) { DropFinalizer(object, kClaimFinalizer); });
+}
+
+absl::Status FakeSnapshotCluster::SyncSnapshot(const Json& snapshot) {
+  const std::string claim = csi::SourceClaimName(snapshot);
+  if (!claim.empty()) {
+    ReleaseClaim(Namespace(snapshot), claim, "");
+  }
+  if (BeingDeleted(snapshot)) {
+    return SyncDeletedSnapshot(snapshot);
+  }
+  const std::string source = Text(snapshot, {"spec", "source", "volumeSnapshotContentName"});
+  const auto content = api_.Find(
+      csi::VolumeSnapshotContentKey(source.empty() ? DynamicContentName(snapshot) : source));
+  const bool bound = content.has_value() &&
+                     Text(*content, {"spec", "deletionPolicy"}) == "Delete" &&
+                     Text(*content, {"spec", "volumeSnapshotRef", "name"}) == Name(snapshot);
+  const ObjectKey key = csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
+  if (!HasFinalizer(snapshot, velero::kSnapshotSourceProtectionFinalizer) ||
+      (bound && !HasFinalizer(snapshot, velero::kSnapshotBoundProtectionFinalizer))) {
+    Change(key, [&](Json& object) {
+      AddFinalizer(object, velero::kSnapshotSourceProtectionFinalizer);
+      if (bound) {
+        AddFinalizer(object, velero::kSnapshotBoundProtectionFinalizer);
+      }
+    });
+  }
+  if (!csi::ReadyToUse(snapshot) || csi::BoundContentName(snapshot).empty()) {
+    return SyncUnready(snapshot);
+  }
+  const auto own = api_.Find(csi::VolumeSnapshotContentKey(csi::BoundContentName(snapshot)));
+  if (!own.has_value()) {
+    return strict ? FailSnapshot(snapshot, "VolumeSnapshotContent is missing") : absl::OkStatus();
+  }
+  if (!RefersTo(*own, "volumeSnapshotRef", snapshot)) {
+    return strict ? FailSnapshot(snapshot,
+                                 "VolumeSnapshotContent is not bound to the VolumeSnapshot "
+                                 "correctly")
+                  : absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
+  std::string content_name = csi::BoundContentName(snapshot);
+  if (content_name.empty() && !csi::SourceClaimName(snapshot).empty()) {
+    content_name = DynamicContentName(snapshot);
+  }
+  auto content = api_.Find(csi::VolumeSnapshotContentKey(content_name));
+  if (content.has_value() && !RefersTo(*content, "volumeSnapshotRef", snapshot)) {
+    content.reset();
+  }
+  const bool deletes =
+      content.has_value() && Text(*content, {"spec", "deletionPolicy"}) == "Delete";
+  if (!HasFinalizer(snapshot, velero::kSnapshotSourceProtectionFinalizer) &&
+      !HasFinalizer(snapshot, velero::kSnapshotBoundProtectionFinalizer)) {
+    return absl::OkStatus();
+  }
+  if (content.has_value() && IsBeingRestored(snapshot)) {
+    return absl::FailedPreconditionError("in use");
+  }
+  const std::string group = csi::StatusGroupName(snapshot);
+  if (!group.empty() &&
+      api_.Find({csi::VolumeGroupSnapshotType(group_version), Namespace(snapshot), group})) {
+    return absl::FailedPreconditionError("its group is there");
+  }
+  if (content.has_value()) {
+    Change(csi::VolumeSnapshotContentKey(Name(*content)), [](Json& object) {
+      SetJson(object, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
+    });
+  }
+  if (deletes) {
+    Delete(csi::VolumeSnapshotContentKey(Name(*content)));
+  }
+  Change(csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
+    DropFinalizer(object, velero::kSnapshotSourceProtectionFinalizer);
+    if (!deletes) {
+      DropFinalizer(object, velero::kSnapshotBoundProtectionFinalizer);
+    }
+    if (!group.empty()) {
+      DropFinalizer(object, velero::kSnapshotInGroupFinalizer);
+    }
+  });
+  return absl::OkStatus();
+}
+
+bool FakeSnapshotCluster::IsBeingRestored(const Json& snapshot) const {
+  return strict && api_.Any(csi::PersistentVolumeClaimType(), [&](const Json& claim) {
+    return Namespace(claim) == Namespace(snapshot) &&
+           Text(claim, {"spec", "dataSource", "kind"}) == "VolumeSnapshot" &&
+           Text(claim, {"spec", "dataSource", "name"}) == Name(snapshot) &&
+           Text(claim, {"status", "phase"}) == "Pending";
+  });
+}
+
+absl::Status FakeSnapshotCluster::SyncUnready(const Json& snapshot) {
+  if (!Text(snapshot, {"spec", "source", "volumeSnapshotContentName"}).empty()) {
+    return BindStatic(snapshot);
+  }
+  if (!csi::GroupOwnerName(snapshot).empty()) {
+    const auto own = api_.Find(csi::VolumeSnapshotContentKey(csi::BoundContentName(snapshot)));
+    return own.has_value() ? UpdateSnapshotStatus(snapshot, *own)
+                           : absl::FailedPreconditionError("a member without content");
+  }
+  const auto content = api_.Find(csi::VolumeSnapshotContentKey(DynamicContentName(snapshot)));
+  if (!content.has_value()) {
+    return MakeContent(snapshot);
+  }
+  if (!RefersTo(*content, "volumeSnapshotRef", snapshot)) {
+    return FailSnapshot(snapshot, absl::StrCat("VolumeSnapshotContent [", Name(*content),
+                                               "] is bound to a different snapshot"));
+  }
+  return UpdateSnapshotStatus(snapshot, *content);
+}
+
+absl::Status FakeSnapshotCluster::BindStatic(const Json& snapshot) {
+  const std::string name = Text(snapshot, {"spec", "source", "volumeSnapshotContentName"});
+  const ObjectKey key = csi::VolumeSnapshotContentKey(name);
+  auto content = api_.Find(key);
+  if (!content.has_value()) {
+    return FailSnapshot(snapshot, "VolumeSnapshotContent is missing");
+  }
+  if (FindJson(*content, {"spec", "source", "snapshotHandle"}) == nullptr) {
+    return FailSnapshot(
+        snapshot,
+        "VolumeSnapshotContent is dynamically provisioned while expecting a pre-provisioned one");
+  }
+  const std::string uid = Text(*content, {"spec", "volumeSnapshotRef", "uid"});
+  if (Text(*content, {"spec", "volumeSnapshotRef", "name"}) != Name(snapshot) ||
+      Text(*content, {"spec", "volumeSnapshotRef", "namespace"}) != Namespace(snapshot) ||
+      (!uid.empty() && uid != Uid(snapshot))) {
+    return FailSnapshot(snapshot, absl::StrCat("VolumeSnapshotContent [", name,
+                                               "] is bound to a different snapshot"));
+  }
+  if (uid.empty() || Text(*content, {"spec", "volumeSnapshotClassName"}).empty()) {
+    const std::string class_name = Text(snapshot, {"spec", "volumeSnapshotClassName"});
+    Change(key, [&](Json& object) {
+      object["spec"]["volumeSnapshotRef"]["uid"] = Uid(snapshot);
+      if (!class_name.empty()) {
+        object["spec"]["volumeSnapshotClassName"] = class_name;
+      }
+    });
+    content = api_.Find(key);
+  }
+  return content.has_value() ? UpdateSnapshotStatus(snapshot, *content) : absl::OkStatus();
+}
+
+absl::StatusOr<Json> FakeSnapshotCluster::ClassOf(const k8s::ResourceType& type,
+                                                  const std::string& name) const {
+  auto found = api_.Find({type, "", name});
+  if (!found.has_value()) {
+    if (strict) {
+      return absl::NotFoundError(absl::StrCat(ToString(type), " \"", name, "\" not found"));
+    }
+    found = Json{{"metadata", {{"name", name}}}, {"driver", driver_name}};
+  }
+  if (Text(*found, {"deletionPolicy"}).empty()) {
+    SetJson(*found, {"deletionPolicy"}, class_policy);
+  }
+  return *found;
+}
+
+// The volume handle of a claim.
+absl::StatusOr<std::string> FakeSnapshotCluster::VolumeOf(const std::string& namespace_name,
+                                                          const std::string& claim) const {
+  const auto object = api_.Find(csi::ClaimKey(namespace_name, claim));
+  if (!strict && !object.has_value()) {
+    return "volume-1";
+  }
+  if (!object.has_value()) {
+    return absl::NotFoundError(absl::StrCat("persistentvolumeclaim \"", claim, "\" not found"));
+  }
+  if (strict && Text(*object, {"status", "phase"}) != "Bound") {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the PVC ", claim, " is not yet bound to a PV, will not attempt to take a snapshot"));
+  }
+  const auto volume = api_.Find(csi::VolumeKey(Text(*object, {"spec", "volumeName"})));
+  const std::string handle =
+      volume.has_value() ? Text(*volume, {"spec", "csi", "volumeHandle"}) : "";
+  if (!handle.empty()) {
+    return handle;
+  }
+  if (strict) {
+    return absl::FailedPreconditionError("cannot find CSI PersistentVolumeSource for volume");
+  }
+  return "volume-1";
+}
+
+absl::Status FakeSnapshotCluster::MakeContent(const Json& snapshot) {
+  const std::string claim = csi::SourceClaimName(snapshot);
+  if (strict) {
+    Change(csi::ClaimKey(Namespace(snapshot), claim), [](Json& object) {
+      if (!BeingDeleted(object)) {
+        AddFinalizer(object, kClaimFinalizer);
+      }
+    });
+  }
+  const absl::StatusOr<Json> snapshot_class =
+      ClassOf(csi::VolumeSnapshotClassType(), Text(snapshot, {"spec", "volumeSnapshotClassName"}));
+  const absl::StatusOr<std::string> volume = VolumeOf(Namespace(snapshot), claim);
+  const absl::Status wrong = !snapshot_class.ok() ? snapshot_class.status() : volume.status();
+  if (!wrong.ok()) {
+    return FailSnapshot(
+        snapshot,
+        absl::StrCat("Failed to create snapshot content with error failed to get input parameters "
+                     "to create snapshot ",
+                     Name(snapshot), ": ", Quoted(wrong)));
+  }
+  Json content = {{"metadata", {{"name", DynamicContentName(snapshot)}}},
+                  {"spec",
+                   {{"driver", Text(*snapshot_class, {"driver"})},
+                    {"deletionPolicy", Text(*snapshot_class, {"deletionPolicy"})},
+                    {"source", {{"volumeHandle", *volume}}},
+                    {"volumeSnapshotClassName", Name(*snapshot_class)},
+                    {"volumeSnapshotRef",
+                     {{"apiVersion", absl::StrCat(kSnapshotGroup, "/v1")},
+                      {"kind", "VolumeSnapshot"},
+                      {"namespace", Namespace(snapshot)},
+                      {"name", Name(snapshot)},
+                      {"uid", Uid(snapshot)},
+                      {"resourceVersion", Text(snapshot, {"metadata", "resourceVersion"})}}}}}};
+  const std::string secret = Text(*snapshot_class, {"parameters", velero::kSnapshotterSecretName});
+  if (!secret.empty()) {
+    content["metadata"]["annotations"] = {
+        {velero::kDeletionSecretNameAnnotation, secret},
+        {velero::kDeletionSecretNamespaceAnnotation,
+         Text(*snapshot_class, {"parameters", velero::kSnapshotterSecretNamespace})}};
+  }
+  return UpdateSnapshotStatus(snapshot, Make(csi::VolumeSnapshotContentType(), content));
+}
+
+// Tells a VolumeSnapshot what its content's status says.
+absl::Status FakeSnapshotCluster::UpdateSnapshotStatus(const Json& snapshot, const Json& content) {
+  std::string group;
+  const std::string group_handle = Text(content, {"status", "volumeGroupSnapshotHandle"});
+  if (!group_handle.empty() && names_groups) {
+    for (const Json& one : api_.All(csi::VolumeGroupSnapshotContentType(group_version))) {
+      if (Text(one, {"status", "volumeGroupSnapshotHandle"}) == group_handle) {
+        group = Text(one, {"spec", "volumeGroupSnapshotRef", "name"});
+      }
+    }
+    if (group.empty() && strict) {
+      return absl::NotFoundError("cannot find the group snapshot");
+    }
+  }
+  Change(csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
+    Json& status = object["status"];
+    if (!status.contains("boundVolumeSnapshotContentName")) {
+      status["boundVolumeSnapshotContentName"] = Name(content);
+    }
+    const int64_t cut_at = GetInt(content, {"status", "creationTime"});
+    if (!status.contains("creationTime") && cut_at != 0) {
+      status["creationTime"] = SecondsOf(cut_at);
+    }
+    const bool ready = csi::ReadyToUse(content);
+    if (!status.contains("readyToUse") || status["readyToUse"] != ready) {
+      status["readyToUse"] = ready;
+      if (ready) {
+        status.erase("error");
+      }
+    }
+    const int64_t size = GetInt(content, {"status", "restoreSize"});
+    if (!status.contains("restoreSize") && size > 0) {
+      status["restoreSize"] = absl::StrCat(size);
+    }
+    if (const Json* error = FindJson(content, {"status", "error"}); error != nullptr) {
+      status["error"] = *error;
+    } else {
+      status.erase("error");
+    }
+    if (!status.contains("volumeGroupSnapshotName") && !group.empty()) {
+      status["volumeGroupSnapshotName"] = group;
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status FakeSnapshotCluster::SyncContent(const Json& content) {
+  if (Text(content, {"spec", "volumeSnapshotRef", "uid"}).empty()) {
+    return absl::OkStatus();
+  }
+  const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
+  if (!BeingDeleted(content) && !HasFinalizer(content, velero::kContentBoundProtectionFinalizer)) {
+    Change(key,
+           [](Json& object) { AddFinalizer(object, velero::kContentBoundProtectionFinalizer); });
+    return absl::OkStatus();
+  }
+  const auto snapshot = api_.Find(SnapshotKeyOf(content));
+  if (!snapshot.has_value() || !RefersTo(content, "volumeSnapshotRef", *snapshot)) {
+    return absl::OkStatus();  // It may be a copy in another cluster: its data is not to be lost.
+  }
+  if (BeingDeleted(*snapshot) &&
+      (HasFinalizer(*snapshot, velero::kSnapshotSourceProtectionFinalizer) ||
+       HasFinalizer(*snapshot, velero::kSnapshotBoundProtectionFinalizer))) {
+    Change(key, [](Json& object) {
+      SetJson(object, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
+    });
+  }
+  return absl::OkStatus();
+}
+
+// --- snapshot-controller: groups
+
+absl::StatusOr<std::vector<std::string>> FakeSnapshotCluster::SelectVolumes(
+    const Json& group) const {
+  const auto labels = GetStringMap(group, {"spec", "source", "selector", "matchLabels"});
+  std::vector<std::string> volumes;
+  for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+    const bool selected = std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
+      return csi::Label(claim, label.first) == label.second;
+    });
+    if (!selected || Namespace(claim) != Namespace(group)) {
+      continue;
+    }
+    if (strict && Text(claim, {"status", "phase"}) != "Bound") {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the PVC ", Name(claim),
+                       " is not yet bound to a PV, will not attempt to take a group snapshot"));
+    }
+    const auto volume = api_.Find(csi::VolumeKey(Text(claim, {"spec", "volumeName"})));
+    volumes.push_back(volume.has_value() ? Text(*volume, {"spec", "csi", "volumeHandle"}) : "");
+  }
+  if (volumes.empty()) {
+    const std::string selector = absl::StrJoin(labels, ",", absl::PairFormatter("="));
+    return absl::NotFoundError(
+        absl::StrCat("label selector ", selector, " for group snapshot not applied to any PVC"));
+  }
+  return volumes;
+}
+
+absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
+  if (BeingDeleted(group)) {
+    return SyncDeletedGroup(group);
+  }
+  const ObjectKey key = csi::GroupSnapshotKey(group);
+  const std::string source = Text(group, {"spec", "source", "volumeGroupSnapshotContentName"});
+  const auto content = api_.Find(csi::GroupContentKey(
+      group_version, source.empty() ? DynamicGroupContentName(group) : source));
+  if (!content.has_value()) {
+    return source.empty() ? MakeGroupContent(group)
+                          : FailContent(key, "VolumeGroupSnapshotContent is missing");
+  }
+  if (!HasFinalizer(group, velero::kGroupSnapshotBoundProtectionFinalizer)) {
+    Change(key, [](Json& object) {
+      AddFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
+    });
+  }
+  if (GetBool(group, {"status", "readyToUse"}) && !csi::BoundGroupContentName(group).empty()) {
+    return absl::OkStatus();
+  }
+  if (!source.empty()) {
+    Change(csi::GroupContentKey(group_version, source),
+           [&](Json& object) { object["spec"]["volumeGroupSnapshotRef"]["uid"] = Uid(group); });
+  } else if (!csi::GroupHandleOf(*content).empty()) {
+    const Json* members = FindJson(*content, {"status", group_list.c_str()});
+    for (std::size_t i = 0; members != nullptr && i < members->size(); ++i) {
+      RETURN_IF_ERROR(MakeMember(group, *content, (*members)[i], i == 1));
+    }
+  }
+  Change(key, [&](Json& object) {
+    Json& status = object["status"];
+    if (!status.contains("boundVolumeGroupSnapshotContentName")) {
+      status["boundVolumeGroupSnapshotContentName"] = Name(*content);
+    }
+    const std::string cut_at = Text(*content, {"status", "creationTime"});
+    if (!status.contains("creationTime") && !cut_at.empty()) {
+      status["creationTime"] = cut_at;
+    }
+    const bool ready = GetBool(*content, {"status", "readyToUse"});
+    if (!status.contains("readyToUse") || status["readyToUse"] != ready) {
+      status["readyToUse"] = ready;
+      if (ready) {
+        status.erase("error");
+      }
+    }
+    if (const Json* error = FindJson(*content, {"status", "error"}); error != nullptr) {
+      status["error"] = *error;
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status FakeSnapshotCluster::MakeGroupContent(const Json& group) {
+  const ObjectKey key = csi::GroupSnapshotKey(group);
+  const absl::StatusOr<Json> group_class =
+      ClassOf(csi::VolumeGroupSnapshotClassType(group_version),
+              Text(group, {"spec", "volumeGroupSnapshotClassName"}));
+  const absl::StatusOr<std::vector<std::string>> volumes = SelectVolumes(group);
+  const absl::Status wrong = !group_class.ok() ? group_class.status() : volumes.status();
+  if (!wrong.ok()) {
+    return FailContent(
+        key, absl::StrCat("failed to create group snapshot content with error: failed to get input "
+                          "parameters to create group snapshot ",
+                          Name(group), ": ", Quoted(wrong)));
+  }
+  Json content = {{"metadata", {{"name", DynamicGroupContentName(group)}}},
+                  {"spec",
+                   {{"driver", Text(*group_class, {"driver"})},
+                    {"deletionPolicy", Text(*group_class, {"deletionPolicy"})},
+                    {"volumeGroupSnapshotClassName", Name(*group_class)},
+                    {"source", {{"volumeHandles", *volumes}}},
+                    {"volumeGroupSnapshotRef",
+                     {{"apiVersion", absl::StrCat(csi::kGroupSnapshotGroup, "/", group_version)},
+                      {"kind", "VolumeGroupSnapshot"},
+                      {"namespace", Namespace(group)},
+                      {"name", Name(group)},
+                      {"uid", Uid(group)}}}}}};
+  const std::string secret =
+      Text(*group_class, {"parameters", velero::kGroupSnapshotterSecretName});
+  if (!secret.empty()) {
+    content["metadata"]["annotations"] = {
+        {velero::kGroupDeletionSecretNameAnnotation, secret},
+        {velero::kGroupDeletionSecretNamespaceAnnotation,
+         Text(*group_class, {"parameters", velero::kGroupSnapshotterSecretNamespace})}};
+  }
+  Make(csi::VolumeGroupSnapshotContentType(group_version), content);
+  Change(key, [&](Json& object) {
+    object["status"]["boundVolumeGroupSnapshotContentName"] = DynamicGroupContentName(group);
+    object["status"]["readyToUse"] = false;
+  });
+  return absl::OkStatus();
+}
+
+std::string FakeSnapshotCluster::ClaimOf(const std::string& volume_handle) const {
+  for (const Json& volume : api_.All(csi::PersistentVolumeType())) {
+    if (Text(volume, {"spec", "csi", "volumeHandle"}) == volume_handle) {
+      const std::string name = Text(volume, {"spec", "claimRef", "name"});
+      if (!name.empty()) {
+        return name;
+      }
+      for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+        if (Text(claim, {"spec", "volumeName"}) == Name(volume)) {
+          return Name(claim);
+        }
+      }
+    }
+  }
+  return "";
+}
+
+absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& content,
+                                             const Json& member, bool second) {
+  const std::string hash = Sha256Hex(absl::StrCat(Uid(group), Text(member, {"volumeHandle"})));
+  const ObjectKey content_key = csi::VolumeSnapshotContentKey("snapcontent-" + hash);
+  const ObjectKey key = csi::VolumeSnapshotKey(Namespace(group), "snapshot-" + hash);
+  if (!api_.Find(content_key).has_value()) {
+    Json made = {
+        {"metadata",
+         {{"name", content_key.name},
+          {"annotations",
+           {{velero::kGroupHandleOfMemberAnnotation, csi::GroupHandleOf(content)}}}}},
+        {"spec",
+         {{"driver", Text(content, {"spec", "driver"})},
+          {"deletionPolicy", Text(content, {"spec", "deletionPolicy"})},
+          {"source", {{"volumeHandle", Text(member, {"volumeHandle"})}}},
+          {"volumeSnapshotRef",
+           {{"kind", "VolumeSnapshot"}, {"namespace", key.namespace_name}, {"name", key.name}}}}}};
+    for (const auto& [from, to] : {std::pair(velero::kGroupDeletionSecretNameAnnotation,
+                                             velero::kDeletionSecretNameAnnotation),
+                                   std::pair(velero::kGroupDeletionSecretNamespaceAnnotation,
+                                             velero::kDeletionSecretNamespaceAnnotation)}) {
+      if (!Annotation(content, from).empty()) {
+        made["metadata"]["annotations"][to] = Annotation(content, from);
+      }
+    }
+    Make(csi::VolumeSnapshotContentType(), made);
+  }
+  if (!api_.Find(key).has_value()) {
+    Make(
+        csi::VolumeSnapshotType(),
+        {{"metadata",
+          {{"name", key.name},
+           {"namespace", key.namespace_name},
+           {"finalizers", Json::array({velero::kSnapshotInGroupFinalizer})},
+           {"ownerReferences", Json::array({{{"apiVersion", absl::StrCat(csi::kGroupSnapshotGroup,
+                                                                         "/", group_version)},
+                                             {"kind", "VolumeGroupSnapshot"},
+                                             {"name", Name(group)},
+                                             {"uid", Uid(group)}}})}}},
+         {"spec",
+          {{"source", {{"persistentVolumeClaimName", ClaimOf(Text(member, {"volumeHandle"}))}}}}}});
+  }
+  const auto snapshot = api_.Find(key);
+  if (!snapshot.has_value()) {
+    return absl::UnavailableError("deleted meanwhile");
+  }
+  Change(content_key, [&](Json& object) {
+    object["spec"]["volumeSnapshotRef"]["uid"] = Uid(*snapshot);
+    Json& status = object["status"];
+    status["snapshotHandle"] = Text(member, {"snapshotHandle"});
+    status["volumeGroupSnapshotHandle"] = csi::GroupHandleOf(content);
+    for (const char* field : {"creationTime", "restoreSize", "readyToUse"}) {
+      if (!status.contains(field) && member.contains(field)) {
+        status[field] = member[field];
+      }
+    }
+    if (second && !member_error.empty()) {
+      status["error"] = ErrorOf(member_error);
+      status["readyToUse"] = false;
+    }
+  });
+  Change(key, [&](Json& object) {
+    object["status"]["boundVolumeSnapshotContentName"] = content_key.name;
+  });
+  return absl::OkStatus();
+}
+
+std::vector<Json> FakeSnapshotCluster::Members(const Json& group, bool all) const {
+  std::vector<Json> members;
+  const std::string known = absl::StrCat(csi::kGroupSnapshotGroup, "/", controller_version);
+  for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
+    if (csi::IsMemberOf(snapshot, Uid(group)) &&
+        (all || csi::GroupOwnerApiVersion(snapshot) == known)) {
+      members.push_back(snapshot);
+    }
+  }
+  return members;
+}
+
+absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
+  if (!HasFinalizer(group, velero::kGroupSnapshotBoundProtectionFinalizer)) {
+    return absl::OkStatus();
+  }
+  const ObjectKey content_key =
+      csi::GroupContentKey(group_version, csi::BoundGroupContentName(group));
+  auto content = api_.Find(content_key);
+  if (content.has_value() && !RefersTo(*content, "volumeGroupSnapshotRef", group)) {
+    content.reset();
+  }
+  const std::vector<Json> members = Members(group, false);
+  if (std::any_of(members.begin(), members.end(),
+                  [&](const Json& member) { return IsBeingRestored(member); })) {
+    return absl::FailedPreconditionError("a member is in use");
+  }
+  if (content.has_value()) {
+    Change(content_key, [](Json& object) {
+      SetJson(object, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
+    });
+    if (Text(*content, {"spec", "deletionPolicy"}) == "Delete") {
+      Delete(content_key);
+    }
+  }
+  for (const Json& member : members) {
+    Delete(csi::VolumeSnapshotKey(Namespace(member), Name(member)));
+  }
+  Change(csi::GroupSnapshotKey(group), [](Json& object) {
+    DropFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status FakeSnapshotCluster::SyncGroupContent(const Json& content) {
+  if (!Text(content, {"spec", "volumeGroupSnapshotRef", "uid"}).empty() && !BeingDeleted(content) &&
+      !HasFinalizer(content, velero::kGroupContentBoundProtectionFinalizer)) {
+    Change(csi::GroupContentKey(group_version, Name(content)), [](Json& object) {
+      AddFinalizer(object, velero::kGroupContentBoundProtectionFinalizer);
+    });
+  }
+  return absl::OkStatus();
+}
+
+// --- csi-snapshotter
+
+absl::Status FakeSnapshotCluster::FailContent(const ObjectKey& key, const std::string& message) {
+  const auto object = api_.Find(key);
+  if (object.has_value() && csi::ErrorMessage(*object) != message) {
+    Change(key, [&](Json& failed) {
+      failed["status"]["error"] = ErrorOf(message);
+      failed["status"]["readyToUse"] = false;
+    });
+  }
+  return absl::FailedPreconditionError(message);
+}
+
+absl::Status FakeSnapshotCluster::CheckSecret(const Json& content, const char* name,
+                                              const char* namespace_name) const {
+  const std::string secret = Annotation(content, name);
+  if (strict && !secret.empty() &&
+      !api_.Find({csi::SecretType(), Annotation(content, namespace_name), secret})) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot get credentials for snapshot content \"", Name(content), "\""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FakeSnapshotCluster::SideContent(const Json& content) {
+  const bool static_content = FindJson(content, {"spec", "source", "snapshotHandle"}) != nullptr;
+  if (strict && Text(content, {"spec", "driver"}) != driver_name) {
+    return absl::OkStatus();
+  }
+  if (BeingDeleted(content)) {
+    const bool unbound =
+        static_content && Text(content, {"spec", "volumeSnapshotRef", "uid"}).empty();
+    const bool meant = Annotation(content, kBeingCreated).empty() &&
+                       !Annotation(content, velero::kContentBeingDeletedAnnotation).empty();
+    if (unbound || meant) {
+      return SideDelete(content);
+    }
+  }
+  const bool member = !Annotation(content, velero::kGroupHandleOfMemberAnnotation).empty();
+  if (!static_content && !HasStatus(content) && !member) {
+    return SideCreate(content);
+  }
+  if (csi::ReadyToUse(content)) {
+    Change(csi::VolumeSnapshotContentKey(Name(content)), [](Json& object) {
+      EraseJson(object, {"metadata", "annotations", kBeingCreated});
+    });
+    return absl::OkStatus();
+  }
+  return SideUpdate(content);
+}
+
+absl::Status FakeSnapshotCluster::SideDelete(const Json& content) {
+  const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
+  if (Text(content, {"spec", "deletionPolicy"}) == "Delete" &&
+      !csi::SnapshotHandle(content).empty() &&
+      Text(content, {"status", "volumeGroupSnapshotHandle"}).empty()) {
+    RETURN_IF_ERROR(CheckSecret(content, velero::kDeletionSecretNameAnnotation,
+                                velero::kDeletionSecretNamespaceAnnotation));
+    RETURN_IF_ERROR(driver_.DeleteSnapshot(csi::SnapshotHandle(content)));
+    Change(key, [](Json& object) {
+      for (const char* field : {"snapshotHandle", "readyToUse", "creationTime", "restoreSize"}) {
+        EraseJson(object, {"status", field});
+      }
+    });
+  }
+  Change(key,
+         [](Json& object) { DropFinalizer(object, velero::kContentBoundProtectionFinalizer); });
+  return absl::OkStatus();
+}
+
+absl::Status FakeSnapshotCluster::SideCreate(const Json& content) {
+  const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
+  const absl::Status input = [&]() -> absl::Status {
+    RETURN_IF_ERROR(
+        ClassOf(csi::VolumeSnapshotClassType(), Text(content, {"spec", "volumeSnapshotClassName"}))
+            .status());
+    return CheckSecret(content, velero::kDeletionSecretNameAnnotation,
+                       velero::kDeletionSecretNamespaceAnnotation);
+  }();
+  if (!input.ok()) {
+    return FailContent(key,
+                       absl::StrCat("Failed to create snapshot: failed to get input parameters "
+                                    "to create snapshot for content ",
+                                    Name(content), ": ", Quoted(input)));
+  }
+  Change(key, [](Json& object) {
+    SetJson(object, {"metadata", "annotations", kBeingCreated}, "yes");
+  });
+  const std::string volume = Text(content, {"spec", "source", "volumeHandle"});
+  const absl::StatusOr<FakeStorageDriver::Snapshot> snapshot = driver_.CreateSnapshot(
+      absl::StrCat("handle-", Text(content, {"spec", "volumeSnapshotRef", "uid"})), volume);
+  if (absl::IsCancelled(snapshot.status())) {
+    return snapshot.status();  // The driver has not answered yet.
+  }
+  if (!snapshot.ok()) {
+    if (!FakeStorageDriver::IsOpen(snapshot.status())) {
+      Change(key, [](Json& object) {
+        EraseJson(object, {"metadata", "annotations", kBeingCreated});
+      });
+    }
+    const std::string what = absl::StrCat("failed to take snapshot of the volume ", volume, ": ",
+                                          Quoted(snapshot.status()));
+    return FailContent(
+        key, absl::StrCat(HasStatus(content) ? "Failed to check and update snapshot content: "
+                                             : "Failed to create snapshot: ",
+                          what));
+  }
+  Change(key, [&](Json& object) {
+    Json& status = object["status"];
+    if (!status.contains("snapshotHandle")) {
+      status["snapshotHandle"] = snapshot->handle;
+    }
+    if (!status.contains("readyToUse") || status["readyToUse"] != snapshot->ready) {
+      status["readyToUse"] = snapshot->ready;
+      if (snapshot->ready) {
+        status.erase("error");
+      }
+    }
+    if (!status.contains("creationTime")) {
+      status["creationTime"] = snapshot->cut_at_nanoseconds;
+    }
+    if (!status.contains("restoreSize") && snapshot->size_bytes > 0) {
+      status["restoreSize"] = snapshot->size_bytes;
+    }
+  });
+  looked_at_by_sidecar = nullptr;  // It may have been deleted meanwhile: one more look.
+  Change(key, [](Json& object) { EraseJson(object, {"metadata", "annotations", kBeingCreated}); });
+  return snapshot->ready ? absl::OkStatus() : absl::UnavailableError("not ready yet");
+}
+
+// Asks the driver about a snapshot that exists, or that may.
+absl::Status FakeSnapshotCluster::SideUpdate(const Json& content) {
+  const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
+  const bool member = !Text(content, {"status", "volumeGroupSnapshotHandle"}).empty() &&
+                      !csi::SnapshotHandle(content).empty();
+  std::string handle = csi::SnapshotHandle(content);
+  if (handle.empty()) {
+    handle = Text(content, {"spec", "source", "snapshotHandle"});
+  }
+  if (FindJson(content, {"spec", "source", "snapshotHandle"}) == nullptr && !member) {
+    return Annotation(content, velero::kGroupHandleOfMemberAnnotation).empty() ? SideCreate(content)
+                                                                               : absl::OkStatus();
+  }
+  const absl::StatusOr<FakeStorageDriver::Snapshot> found = driver_.SnapshotStatus(handle);
+  if (absl::IsCancelled(found.status())) {
+    return found.status();
+  }
+  if (!found.ok()) {
+    return FailContent(key, absl::StrCat("Failed to check and update snapshot content: failed to "
+                                         "list snapshot for content ",
+                                         Name(content), ": ", Quoted(found.status())));
+  }
+  if (member && !member_error.empty()) {
+    return absl::OkStatus();
+  }
+  Change(key, [&](Json& object) {
+    Json& status = object["status"];
+    if (!status.contains("snapshotHandle")) {
+      status["snapshotHandle"] = handle;
+    }
+    if (!status.contains("readyToUse") || status["readyToUse"] != found->ready) {
+      status["readyToUse"] = found->ready;
+      if (found->ready) {
+        status.erase("error");
+      }
+    }
+    if (!status.contains("creationTime") && strict) {
+      status["creationTime"] =
+          found->cut_at_nanoseconds == 0 ? absl::GetCurrentTimeNanos() : found->cut_at_nanoseconds;
+    }
+    if (!status.contains("restoreSize") && found->size_bytes > 0) {
+      status["restoreSize"] = found->size_bytes;
+    }
+    if (!status.contains("volumeGroupSnapshotHandle") && !found->group.empty()) {
+      status["volumeGroupSnapshotHandle"] = found->group;
+    }
+  });
+  return found->ready ? absl::OkStatus() : absl::UnavailableError("not ready yet");
+}
+
+absl::Status FakeSnapshotCluster::SideGroupContent(const Json& content) {
+  const ObjectKey key = csi::GroupContentKey(group_version, Name(content));
+  const bool static_content =
+      FindJson(content, {"spec", "source", "groupSnapshotHandles"}) != nullptr;
+  if (strict && Text(content, {"spec", "driver"}) != driver_name) {
+    return absl::OkStatus();
+  }
+  if (BeingDeleted(content)) {
+    const bool unbound =
+        static_content && Text(content, {"spec", "volumeGroupSnapshotRef", "uid"}).empty();
+    const bool meant = Annotation(content, kGroupBeingCreated).empty() &&
+                       !Annotation(content, velero::kGroupBeingDeletedAnnotation).empty();
+    if (unbound || meant) {
+      return SideDeleteGroup(content);
+    }
+  }
+  if (GetBool(content, {"status", "readyToUse"})) {
+    Change(key, [](Json& object) {
+      EraseJson(object, {"metadata", "annotations", kGroupBeingCreated});
+    });
+    return absl::OkStatus();
+  }
+  if (!static_content) {
+    return SideCreateGroup(content);
+  }
+  const std::string handle =
+      Text(content, {"spec", "source", "groupSnapshotHandles", "volumeGroupSnapshotHandle"});
+  const absl::Status found = driver_.GroupStatus(handle);
+  if (!found.ok()) {
+    return FailContent(key,
+                       absl::StrCat("Failed to check and update group snapshot content: failed "
+                                    "to list group snapshot for content ",
+                                    Name(content), ": ", Quoted(found)));
+  }
+  Change(key, [&](Json& object) {
+    Json& status = object["status"];
+    status["volumeGroupSnapshotHandle"] = handle;
+    status["readyToUse"] = true;
+    status["creationTime"] = SecondsOf(absl::GetCurrentTimeNanos());
+    status.erase("error");
+  });
+  return absl::OkStatus();
+}
+
+absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
+  const ObjectKey key = csi::GroupContentKey(group_version, Name(content));
+  const std::string handle = Text(content, {"status", "volumeGroupSnapshotHandle"});
+  if (Text(content, {"spec", "deletionPolicy"}) == "Delete" && !handle.empty()) {
+    RETURN_IF_ERROR(CheckSecret(content, velero::kGroupDeletionSecretNameAnnotation,
+                                velero::kGroupDeletionSecretNamespaceAnnotation));
+    std::set<std::string> ids;
+    for (const csi::GroupMember& member : csi::GroupMembers(content)) {
+      ids.insert(member.snapshot_handle);
+    }
+    if (ids.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot delete group snapshot content ", Name(content),
+                       ". No snapshots found in the group snapshot"));
+    }
+    RETURN_IF_ERROR(driver_.DeleteGroup(handle, ids));
+    Change(key, [](Json& object) {
+      for (const char* field :
+           {"volumeGroupSnapshotHandle", "readyToUse", "creationTime", "error"}) {
+        EraseJson(object, {"status", field});
+      }
+    });
+  }
+  Change(key, [](Json& object) {
+    DropFinalizer(object, velero::kGroupContentBoundProtectionFinalizer);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status FakeSnapshotCluster::SideCreateGroup(const Json& content) {
+  const ObjectKey key = csi::GroupContentKey(group_version, Name(content));
+  Change(key, [](Json& object) {
+    SetJson(object, {"metadata", "annotations", kGroupBeingCreated}, "yes");
+  });
+  std::vector<std::string> volumes;
+  for (const Json& volume : content["spec"]["source"]["volumeHandles"]) {
+    volumes.push_back(volume);
+  }
+  const std::string uid = Text(content, {"spec", "volumeGroupSnapshotRef", "uid"});
+  const absl::StatusOr<FakeStorageDriver::Group> group =
+      driver_.CreateGroup(absl::StrCat("group-", uid), absl::StrCat("snap-", uid), volumes);
+  if (absl::IsCancelled(group.status())) {
+    return group.status();
+  }
+  if (!group.ok()) {
+    if (!FakeStorageDriver::IsOpen(group.status())) {
+      Change(key, [](Json& object) {
+        EraseJson(object, {"metadata", "annotations", kGroupBeingCreated});
+      });
+    }
+    return FailContent(
+        key, absl::StrCat(HasStatus(content) ? "Failed to check and update group snapshot content: "
+                                             : "Failed to create group snapshot: ",
+                          "failed to take group snapshot of the volumes [",
+                          absl::StrJoin(volumes, " "), "]: ", Quoted(group.status())));
+  }
+  Json members = Json::array();
+  for (const FakeStorageDriver::Snapshot& member : group->members) {
+    Json info = {{"volumeHandle", member.volume}, {"snapshotHandle", member.handle}};
+    if (group_list == "volumeSnapshotInfoList") {
+      info["creationTime"] = member.cut_at_nanoseconds;
+      info["restoreSize"] = member.size_bytes;
+      info["readyToUse"] = member.ready;
+    }
+    members.push_back(info);
+  }
+  Change(key, [&](Json& object) {
+    Json& status = object["status"];
+    if (!status.contains("volumeGroupSnapshotHandle")) {
+      status["volumeGroupSnapshotHandle"] = group->handle;
+    }
+    if (!status.contains("readyToUse") || status["readyToUse"] != group->ready) {
+      status["readyToUse"] = group->ready;
+      if (group->ready) {
+        status.erase("error");
+      }
+    }
+    if (!status.contains("creationTime")) {
+      status["creationTime"] =
+          SecondsOf(group->members.empty() ? absl::GetCurrentTimeNanos()
+                                           : group->members[0].cut_at_nanoseconds);
+    }
+    if (!status.contains(group_list)) {
+      status[group_list] = members;
+    }
+  });
+  looked_at_by_sidecar = nullptr;  // It may have been deleted meanwhile: one more look.
+  Change(key, [](Json& object) {
+    EraseJson(object, {"metadata", "annotations", kGroupBeingCreated});
+  });
+  return group->ready ? absl::OkStatus() : absl::UnavailableError("not ready yet");
+}
+
+// --- csi-provisioner and the binder
+
+absl::Status FakeSnapshotCluster::SyncClaim(const Json& claim) {
+  if (Text(claim, {"status", "phase"}) == "Bound" || BeingDeleted(claim)) {
+    return absl::OkStatus();
+  }
+  const std::string volume_name = Text(claim, {"spec", "volumeName"});
+  if (!volume_name.empty()) {
+    if (const auto volume = api_.Find(csi::VolumeKey(volume_name)); volume.has_value()) {
+      SyncVolume(*volume);
+    }
+    return absl::OkStatus();
+  }
+  if (FindJson(claim, {"spec", "selector"}) != nullptr || !provisioner_runs) {
+    return absl::OkStatus();
+  }
+  const auto storage_class =
+      api_.Find({csi::StorageClassType(), "", Text(claim, {"spec", "storageClassName"})});
+  if (strict && (!storage_class.has_value() ||
+                 Text(*storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer")) {
+    return absl::OkStatus();
+  }
+  return Provision(claim);
+}
+
+// The handle of the snapshot that a claim is to be filled from; "" where there is none.
+absl::StatusOr<std::string> FakeSnapshotCluster::SourceOf(const Json& claim) const {
+  if (Text(claim, {"spec", "dataSource", "kind"}) != "VolumeSnapshot") {
+    return "";
+  }
+  const std::string name = Text(claim, {"spec", "dataSource", "name"});
+  const auto snapshot = api_.Find(csi::VolumeSnapshotKey(Namespace(claim), name));
+  const auto content =
+      snapshot.has_value()
+          ? api_.Find(csi::VolumeSnapshotContentKey(csi::BoundContentName(*snapshot)))
+          : std::nullopt;
+  if (content.has_value() && csi::ReadyToUse(*snapshot)) {
+    return csi::SnapshotHandle(*content);
+  }
+  if (!strict) {
+    return content.has_value() ? csi::SnapshotHandle(*content) : "";
+  }
+  return absl::FailedPreconditionError(
+      snapshot.has_value()
+          ? absl::StrCat("error getting handle for DataSource Type VolumeSnapshot by Name ", name,
+                         ": snapshot ", name, " is not Ready")
+          : absl::StrCat("error getting handle for DataSource Type VolumeSnapshot by Name ", name,
+                         ": error getting snapshot ", name, " from api server"));
+}
+
+absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
+  const absl::StatusOr<std::string> source = SourceOf(claim);
+  const std::string name = absl::StrCat("pvc-", Uid(claim));
+  const std::string handle = absl::StrCat("handle-of-", name);
+  absl::Status made = source.status();
+  if (made.ok() &&
+      (refuses_mode.empty() || claim["spec"]["accessModes"] == Json::array({refuses_mode}))) {
+    made = driver_.CreateVolume(handle, *source);
+  }
+  if (!made.ok()) {
+    if (!absl::IsCancelled(made)) {
+      RefuseVolume(claim, std::string(made.message()));
+    }
+    return made;
+  }
+  Json volume = {{"metadata", {{"name", name}, {"labels", {{"made-by", "provisioner"}}}}}};
+  volume["spec"] = {
+      {"accessModes", claim["spec"]["accessModes"]},
+      {"capacity", {{"storage", Text(claim, {"spec", "resources", "requests", "storage"})}}},
+      {"claimRef", {{"namespace", Namespace(claim)}, {"name", Name(claim)}, {"uid", Uid(claim)}}},
+      {"csi",
+       {{"driver", driver_name},
+        {"fsType", "ext4"},
+        {"volumeAttributes",
+         {{"pool", "one"},
+          {"storage.kubernetes.io/csiProvisionerIdentity", absl::StrCat("1-2-", driver_name)}}},
+        {"volumeHandle", handle}}},
+      {"persistentVolumeReclaimPolicy", reclaim_policy},
+      {"storageClassName", Text(claim, {"spec", "storageClassName"})},
+      {"volumeMode", Text(claim, {"spec", "volumeMode"})}};
+  Make(csi::PersistentVolumeType(), volume);
+  Bind(csi::ClaimKey(Namespace(claim), Name(claim)), name);
+  return absl::OkStatus();
+}
+
+void FakeSnapshotCluster::RefuseVolume(const Json& claim, const std::string& message) {
+  api_.Seed(
+      {"", "v1", "events", "Event", true},
+      {{"metadata",
+        {{"name", absl::StrCat(Name(claim), ".", Uid(claim))}, {"namespace", Namespace(claim)}}},
+       {"involvedObject", {{"uid", Uid(claim)}}},
+       {"reason", "ProvisioningFailed"},
+       {"message", message}});
+}
+
+void FakeSnapshotCluster::Bind(const ObjectKey& claim_key, const std::string& volume_name) {
+  std::string claim_uid;
+  Change(claim_key, [&](Json& claim) {
+    claim["spec"]["volumeName"] = volume_name;
+    SetJson(claim, {"status", "phase"}, "Bound");
+    claim_uid = Uid(claim);
+  });
+  Change(csi::VolumeKey(volume_name), [&](Json& volume) {
+    volume["spec"]["claimRef"]["uid"] = claim_uid;
+    SetJson(volume, {"status", "phase"}, "Bound");
+  });
+}
+
+void FakeSnapshotCluster::SyncVolume(const Json& volume) {
+  const std::string space = Text(volume, {"spec", "claimRef", "namespace"});
+  const std::string name = Text(volume, {"spec", "claimRef", "name"});
+  const std::string uid = Text(volume, {"spec", "claimRef", "uid"});
+  if (Text(volume, {"status", "phase"}) == "Bound" && !uid.empty()) {
+    return;
+  }
+  const auto claim = api_.Find(csi::ClaimKey(space, name));
+  if (!claim.has_value() || Text(*claim, {"status", "phase"}) == "Bound" ||
+      Text(*claim, {"spec", "volumeMode"}) != Text(volume, {"spec", "volumeMode"})) {
+    return;
+  }
+  if (uid.empty() || uid == Uid(*claim)) {
+    Bind(csi::ClaimKey(space, name), Name(volume));
+  }
+}
+
+void FakeSnapshotCluster::ClaimGone(const Json& claim) {
+  const std::string name = Text(claim, {"spec", "volumeName"});
+  const auto volume = api_.Find(csi::VolumeKey(name));
+  if (name.empty() || !volume.has_value() ||
+      Text(*volume, {"spec", "claimRef", "uid"}) != Uid(claim)) {
+    return;
+  }
+  if (Text(*volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete") {
+    api_.Remove(csi::VolumeKey(name));
+    driver_.DeleteVolume(Text(*volume, {"spec", "csi", "volumeHandle"})).IgnoreError();
+  } else {
+    Change(csi::VolumeKey(name), [](Json& released) {
+      SetJson(released, {"status", "phase"}, "Released");
+    });
+  }
+}
+
+}  // namespace csidelta::support

@@ -1,0 +1,261 @@
+#include "tests/support/fake_storage_driver.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace csidelta::support {
+namespace {
+
+absl::Status RpcError(const std::string& code, const std::string& message) {
+  return absl::UnknownError(absl::StrCat("rpc error: code = ", code, " desc = ", message));
+}
+
+}  // namespace
+
+bool FakeStorageDriver::IsOpen(const absl::Status& status) {
+  for (const char* code :
+       {"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"}) {
+    if (absl::StrContains(status.message(), absl::StrCat("code = ", code, " "))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+FakeStorageDriver::Verdict FakeStorageDriver::Judge(const std::string& method,
+                                                    const std::string& subject) {
+  ++calls_[method];
+  Verdict verdict;
+  for (auto fault = faults_.begin(); fault != faults_.end(); ++fault) {
+    if ((fault->method != "*" && fault->method != method) ||
+        !absl::StrContains(subject, fault->match) || fault->times == 0) {
+      continue;
+    }
+    if (fault->every > 1 && calls_[method] % fault->every != 0) {
+      continue;
+    }
+    fault->times -= fault->times > 0 ? 1 : 0;
+    verdict.ready = verdict.ready && !fault->not_ready;
+    verdict.leaves_out = fault->leaves_out.empty() ? verdict.leaves_out : fault->leaves_out;
+    if (fault->hold) {
+      return {.status = absl::CancelledError("held"), .works = false};
+    }
+    if (!fault->code.empty()) {
+      return {.status = RpcError(fault->code, fault->message), .works = fault->works};
+    }
+  }
+  return verdict;
+}
+
+absl::Status FakeStorageDriver::CreateVolume(const std::string& handle,
+                                             const std::string& snapshot) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("CreateVolume", handle);
+  const auto source = snapshots_.find(snapshot);
+  if (verdict.status.ok() && !snapshot.empty() && source == snapshots_.end() && !takes_any_handle) {
+    return RpcError("NotFound", absl::StrCat("snapshot ", snapshot, " does not exist"));
+  }
+  if (verdict.works) {
+    volumes_.emplace(handle, source == snapshots_.end() ? "" : source->second.data);
+  }
+  return verdict.status;
+}
+
+absl::Status FakeStorageDriver::DeleteVolume(const std::string& handle) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("DeleteVolume", handle);
+  if (verdict.works) {
+    volumes_.erase(handle);
+  }
+  return verdict.status;
+}
+
+FakeStorageDriver::Snapshot FakeStorageDriver::Cut(const std::string& handle,
+                                                   const std::string& volume, bool ready) {
+  const auto found = volumes_.find(volume);
+  return {.handle = handle,
+          .volume = volume,
+          .group = "",
+          .data = found == volumes_.end() ? "" : found->second,
+          .size_bytes = size_bytes,
+          .cut_at_nanoseconds =
+              cut_at_nanoseconds == 0 ? absl::GetCurrentTimeNanos() : cut_at_nanoseconds,
+          .ready = ready};
+}
+
+absl::StatusOr<FakeStorageDriver::Snapshot> FakeStorageDriver::CreateSnapshot(
+    const std::string& handle, const std::string& volume) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("CreateSnapshot", volume);
+  if (verdict.works) {
+    snapshots_.emplace(handle, Cut(handle, volume, true));
+  }
+  if (!verdict.status.ok()) {
+    return verdict.status;
+  }
+  Snapshot answer = snapshots_.at(handle);
+  answer.ready = verdict.ready;
+  return answer;
+}
+
+absl::Status FakeStorageDriver::DeleteSnapshot(const std::string& handle) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("DeleteSnapshot", handle);
+  if (!verdict.works) {
+    return verdict.status;
+  }
+  const auto found = snapshots_.find(handle);
+  if (found != snapshots_.end() && !found->second.group.empty()) {
+    asked_alone_.push_back(handle);
+    return RpcError("FailedPrecondition", "the snapshot belongs to a group");
+  }
+  snapshots_.erase(handle);
+  return verdict.status;
+}
+
+absl::StatusOr<FakeStorageDriver::Snapshot> FakeStorageDriver::SnapshotStatus(
+    const std::string& handle) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("ListSnapshots", handle);
+  if (!verdict.status.ok()) {
+    return verdict.status;
+  }
+  const auto found = snapshots_.find(handle);
+  if (!lists_snapshots || (found == snapshots_.end() && takes_any_handle)) {
+    return Snapshot{
+        .handle = handle, .volume = "", .group = "", .data = "", .ready = verdict.ready};
+  }
+  if (found == snapshots_.end()) {
+    return absl::NotFoundError(absl::StrCat("can not find snapshot for snapshotID ", handle));
+  }
+  Snapshot answer = found->second;
+  answer.ready = verdict.ready;
+  return answer;
+}
+
+absl::StatusOr<FakeStorageDriver::Group> FakeStorageDriver::CreateGroup(
+    const std::string& handle, const std::string& stem, const std::vector<std::string>& volumes) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("CreateVolumeGroupSnapshot", handle);
+  if (!takes_groups) {
+    return RpcError("Unimplemented", "unknown service csi.v1.GroupController");
+  }
+  Group group{.handle = handle, .members = {}, .ready = verdict.ready};
+  for (const std::string& volume : volumes) {
+    if (verdict.works && volume != verdict.leaves_out) {
+      const std::string member = absl::StrCat(stem, "-", volume);
+      Snapshot& snapshot = snapshots_.emplace(member, Cut(member, volume, true)).first->second;
+      snapshot.group = handle;
+      groups_[handle].insert(member);
+      group.members.push_back(snapshot);
+      group.members.back().ready = verdict.ready;
+    }
+  }
+  if (!verdict.status.ok()) {
+    return verdict.status;
+  }
+  return group;
+}
+
+absl::Status FakeStorageDriver::DeleteGroup(const std::string& handle,
+                                            const std::set<std::string>& members) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("DeleteVolumeGroupSnapshot", handle);
+  if (!verdict.works) {
+    return verdict.status;
+  }
+  const auto found = groups_.find(handle);
+  if (found == groups_.end()) {
+    return verdict.status;
+  }
+  if (found->second != members) {
+    return RpcError("InvalidArgument", "the ids do not match the group");
+  }
+  for (const std::string& member : members) {
+    snapshots_.erase(member);
+  }
+  groups_.erase(found);
+  return verdict.status;
+}
+
+absl::Status FakeStorageDriver::GroupStatus(const std::string& handle) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("GetVolumeGroupSnapshot", handle);
+  if (verdict.status.ok() && !groups_.contains(handle) && !takes_any_handle) {
+    return RpcError("NotFound", absl::StrCat("group ", handle, " does not exist"));
+  }
+  return verdict.status;
+}
+
+void FakeStorageDriver::AddFault(DriverFault fault) {
+  std::scoped_lock lock(mutex_);
+  faults_.push_back(std::move(fault));
+}
+
+void FakeStorageDriver::ClearFaults() {
+  std::scoped_lock lock(mutex_);
+  faults_.clear();
+}
+
+int FakeStorageDriver::CallCount(const std::string& method) const {
+  std::scoped_lock lock(mutex_);
+  const auto found = calls_.find(method);
+  return found == calls_.end() ? 0 : found->second;
+}
+
+std::set<std::string> FakeStorageDriver::snapshots() const {
+  std::scoped_lock lock(mutex_);
+  std::set<std::string> handles;
+  for (const auto& [handle, snapshot] : snapshots_) {
+    if (snapshot.group.empty()) {
+      handles.insert(handle);
+    }
+  }
+  return handles;
+}
+
+std::map<std::string, std::set<std::string>> FakeStorageDriver::groups() const {
+  std::scoped_lock lock(mutex_);
+  return groups_;
+}
+
+std::map<std::string, std::string> FakeStorageDriver::volumes() const {
+  std::scoped_lock lock(mutex_);
+  return volumes_;
+}
+
+void FakeStorageDriver::AddSnapshot(const std::string& handle, const std::string& volume) {
+  std::scoped_lock lock(mutex_);
+  snapshots_.emplace(handle, Cut(handle, volume, true));
+}
+
+void FakeStorageDriver::AddGroup(const std::string& handle, const std::set<std::string>& members) {
+  std::scoped_lock lock(mutex_);
+  groups_[handle] = members;
+  for (const std::string& member : members) {
+    Snapshot snapshot = Cut(member, "", true);
+    snapshot.group = handle;
+    snapshots_[member] = snapshot;
+  }
+}
+
+void FakeStorageDriver::RemoveSnapshot(const std::string& handle) {
+  std::scoped_lock lock(mutex_);
+  snapshots_.erase(handle);
+}
+
+void FakeStorageDriver::Write(const std::string& volume, const std::string& data) {
+  std::scoped_lock lock(mutex_);
+  volumes_[volume] = data;
+}
+
+std::vector<std::string> FakeStorageDriver::asked_alone() const {
+  std::scoped_lock lock(mutex_);
+  return asked_alone_;
+}
+
+}  // namespace csidelta::support
