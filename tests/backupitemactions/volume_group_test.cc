@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <set>
@@ -28,6 +27,7 @@
 #include "tests/support/fake_group_controller.h"
 #include "tests/support/fake_group_sidecar.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/sweep_sample.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions::volume_group_test {
@@ -269,9 +269,9 @@ TEST_F(MovedVolumeGroupTest, AProcessThatStartsAnewFindsWhatWasHandedOver) {
   EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
 }
 
-// The plugin dies after so many calls while it takes the first claim, of which there are all with
-// CSI_DELTA_SWEEP=all. The other claims go on in a
-// process that starts anew, the mover moves them, and so it does what the next backup takes.
+// The plugin dies after so many calls while it takes the first claim: after each number of them, or
+// after every sixth from one of the day on. The other claims go on in a process that starts anew,
+// the mover moves them, and so it does what the next backup takes.
 constexpr int kStepOfSample = 6;
 
 class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamInterface<int> {
@@ -401,9 +401,9 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
 };
 
 TEST_P(DyingPluginTest, WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOneGroup) {
-  const char* const sweep = std::getenv("CSI_DELTA_SWEEP");
-  const int step = sweep != nullptr && absl::string_view(sweep) == "all" ? 1 : kStepOfSample;
-  int calls = 0, points = 0;
+  const support::SweepSample sample;
+  const int step = sample.is_everything() ? 1 : kStepOfSample;
+  int calls = static_cast<int>(sample.seed() % static_cast<uint64_t>(step)), points = 0;
   for (bool died = true; died; calls += step, ++points) {
     SCOPED_TRACE(absl::StrCat("dead after ", calls, " calls"));
     Begin(absl::StrCat("dies-", calls));
@@ -426,6 +426,7 @@ TEST_P(DyingPluginTest, WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOne
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(calls, 40);
+  EXPECT_GT(points, 40 / step);
   RecordProperty("points", points);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/status_matchers.h"
+#include "tests/support/sweep_sample.h"
 
 namespace csidelta::extent_test {
 namespace {
@@ -138,8 +139,9 @@ class ExtentModel {
 };
 
 TEST(ExtentPropertyTest, MergeAndSubtractAgreeWithSetsOfBytes) {
+  const support::SweepSample sample;
   for (unsigned seed = 0; seed < 2000; ++seed) {
-    std::mt19937 random(seed);
+    std::mt19937 random(static_cast<unsigned>(sample.seed()) * 2000 + seed);
     const std::vector<Extent> some = ExtentModel::RandomList(random);
     const std::vector<Extent> others = ExtentModel::RandomList(random);
     const std::vector<Extent> merged = MergeExtents(some);

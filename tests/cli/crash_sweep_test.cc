@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "tests/cli/sweep_fixture.h"
 
 namespace csidelta::cli::crash_sweep_test {
@@ -28,6 +30,7 @@ class CrashSweepTest : public SweepFixture {
     store_.Restart();
     MustRun(words);
     const std::vector<int64_t> points = ChoosePoints(store_.calls());
+    ASSERT_FALSE(points.empty());
     for (const int64_t point : points) {
       const bool before = point % 2 == 0;
       const int64_t call = point / 2 + 1;
@@ -67,7 +70,7 @@ class CrashSweepTest : public SweepFixture {
   }
 
   // Two points for each call: before its effect, and after it.
-  static std::vector<int64_t> ChoosePoints(const std::vector<StoreCall>& calls) {
+  std::vector<int64_t> ChoosePoints(const std::vector<StoreCall>& calls) const {
     std::vector<int64_t> changes;
     std::vector<int64_t> looks;
     for (int64_t i = 0; i < std::ssize(calls); ++i) {
@@ -78,8 +81,8 @@ class CrashSweepTest : public SweepFixture {
         (is_change ? changes : looks).push_back(point);
       }
     }
-    std::vector<int64_t> points = SweepFixture::ChoosePoints(std::move(changes), kChangesSample);
-    for (const int64_t point : SweepFixture::ChoosePoints(std::move(looks), kLooksSample)) {
+    std::vector<int64_t> points = sample_.Of(std::move(changes), kChangesSample);
+    for (const int64_t point : sample_.Of(std::move(looks), kLooksSample)) {
       points.push_back(point);
     }
     return points;

@@ -4,6 +4,7 @@
 #include "net/http_client.h"
 #include "storage/s3_object_store.h"
 #include "tests/cli/sweep_fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_s3_server.h"
 
 namespace csidelta::cli::fault_sweep_test {
@@ -132,13 +133,13 @@ class FaultSweepTest : public SweepFixture {
   void BeSilent(ServedConnection& connection) {
     constexpr int64_t kLooksMax = 200;  // Of all who look, until one more flight is due.
     int64_t fly_at = 0;
-    while (!connection.PeerIsGone() && !connection.stop().stop_requested()) {
+    support::Await("the client to have enough of a silence", [&] {
       if (clock_.looks() >= fly_at) {
         clock_.Fly(1.5 * storage::S3HttpLimits().silence_max);
         fly_at = clock_.looks() + kLooksMax;
       }
-      std::this_thread::yield();
-    }
+      return connection.PeerIsGone() || connection.stop().stop_requested();
+    });
     clock_.Fly(absl::ZeroDuration());
     connection.Cut();
   }
@@ -162,7 +163,7 @@ class FaultSweepTest : public SweepFixture {
   // Each request, in each way.
   void Sweep(const std::vector<std::string>& words, std::size_t sample = kSample) {
     const auto requests = std::ssize(GoodRun(words));
-    const std::vector<int64_t> points = ChoosePoints(std::ssize(kFaults) * requests, sample);
+    const std::vector<int64_t> points = sample_.Below(std::ssize(kFaults) * requests, sample);
     for (const int64_t point : points) {
       FailOnce(words, kFaults[static_cast<std::size_t>(point / requests)], point % requests);
     }
@@ -172,7 +173,7 @@ class FaultSweepTest : public SweepFixture {
   // The same, where a sample has each of the ways.
   void SweepEachWay(const std::vector<std::string>& words) {
     const auto requests = std::ssize(GoodRun(words));
-    const std::vector<int64_t> points = ChoosePoints(requests, std::size(kFaults));
+    const std::vector<int64_t> points = sample_.Below(requests, std::size(kFaults));
     if (std::ssize(points) == requests) {
       Sweep(words);
       return;
@@ -187,11 +188,14 @@ class FaultSweepTest : public SweepFixture {
   void FailEach(const std::vector<std::string>& words, const FaultKind& kind,
                 bool (*is_meant)(const ServedRequest&)) {
     const std::vector<ServedRequest> requests = GoodRun(words);
+    int points = 0;
     for (int64_t point = 0; point < std::ssize(requests); ++point) {
       if (is_meant(requests[static_cast<std::size_t>(point)])) {
         FailOnce(words, kind, point);
+        ++points;
       }
     }
+    EXPECT_GT(points, 0);
   }
 
   void FailOnce(const std::vector<std::string>& words, const FaultKind& kind, int64_t point) {

@@ -255,6 +255,7 @@ TEST_F(BucketGroupsTest, NothingIsWrittenAndNobodyIsWaitedFor) {
   server_.SetObject(absl::StrCat("b/plugins/csi-delta/c1/shop/1/locks/", std::string(64, 'a')),
                     "a lock");
   EXPECT_EQ(ListBucket().code, ExitCode::kOk);
+  ASSERT_FALSE(server_.requests().empty());
   for (const support::ServedRequest& request : server_.requests()) {
     EXPECT_EQ(request.method, "GET") << request.target;
     EXPECT_THAT(request.target, Not(HasSubstr("locks")));

@@ -46,6 +46,7 @@ std::string Document() {
 TEST(HelpTest, TheDocumentHasTheHelpOfEveryVerb) {
   const std::string document = Document();
   EXPECT_THAT(document, HasSubstr("```text\n" + Help("") + "```\n"));
+  EXPECT_GE(AllCommands().size(), 15u);
   for (const std::unique_ptr<Command>& command : AllCommands()) {
     const std::string name = command->Declare().name;
     EXPECT_THAT(document, HasSubstr("## " + name + "\n")) << name;

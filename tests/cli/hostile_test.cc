@@ -21,7 +21,7 @@
 #include "repository/compression.h"
 #include "repository/repository.h"
 #include "storage/file_object_store.h"
-#include "tests/support/counts_memory.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
@@ -78,7 +78,7 @@ class HostileProgramTest : public testing::Test {
       ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
       ::dup2(::open(error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
       const rlimit limit{.rlim_cur = kDataBytesMax, .rlim_max = kDataBytesMax};
-      if (support::CountsMemory()) {
+      if (support::kSanitizer == nullptr) {
         ::setrlimit(RLIMIT_DATA, &limit);
       }
       ::execv(PROGRAM, arguments.data());
@@ -101,7 +101,7 @@ class HostileProgramTest : public testing::Test {
   // Neither killed nor greedy, and nothing a terminal obeys.
   static void ExpectInOrder(const Outcome& outcome, const std::string& what) {
     EXPECT_GE(outcome.code, 0) << what;
-    if (support::CountsMemory()) {
+    if (support::AssertsUnsanitized("the program stays below 320 MiB")) {
       EXPECT_LT(outcome.peak_bytes, kMemoryBytesMax) << what;
     }
     for (const std::string* text : {&outcome.out, &outcome.error}) {

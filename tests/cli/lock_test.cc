@@ -1,5 +1,7 @@
 #include "repository/lock.h"
 
+#include <algorithm>
+
 #include "tests/cli/sweep_fixture.h"
 
 namespace csidelta::cli::lock_test {
@@ -68,6 +70,23 @@ TEST_F(VerbLockTest, ALockNamesThePodThatItIsOf) {
   const auto owner = repository::DecodeLockHostname(repository::DecodeLock(*text)->hostname);
   ASSERT_TRUE(owner.has_value());
   EXPECT_EQ(owner->pod_uid, variables_["POD_UID"]);
+}
+
+// How a worker reads from a location that is read-only.
+TEST_F(VerbLockTest, WithNoLockARestoreWritesNothing) {
+  const auto writes_of = [this](std::vector<std::string> arguments) {
+    WriteFile("target", std::string(image_.size(), '\xa5'));
+    arguments.insert(arguments.end(), {"restore", kept_, "--target", Path("target")});
+    store_.Restart();
+    MustRun(arguments);
+    EXPECT_TRUE(ReadFile("target") == image_);
+    const std::vector<support::StoreCall> calls = store_.calls();
+    return std::count_if(calls.begin(), calls.end(), [](const support::StoreCall& call) {
+      return call.operation == StoreOperation::kPut || call.operation == StoreOperation::kDelete;
+    });
+  };
+  EXPECT_GE(writes_of({}), 2) << "a lock, and its removal";
+  EXPECT_EQ(writes_of({"--no-lock"}), 0);
 }
 
 TEST_F(VerbLockTest, WhatMustBeAloneWaitsAndSaysForWhom) {

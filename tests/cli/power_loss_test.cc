@@ -116,7 +116,7 @@ class PowerLossTest : public SweepFixture {
     MoveInto(disk.After(disk.sync_count()));
     ExpectDone();
     const std::vector<int64_t> points =
-        ChoosePoints(static_cast<int64_t>(disk.sync_count()), kSample);
+        sample_.Below(static_cast<int64_t>(disk.sync_count()), kSample);
     for (const int64_t point : points) {
       SCOPED_TRACE(absl::StrCat("no power after sync ", point));
       MoveInto(disk.After(static_cast<std::size_t>(point)));
@@ -166,7 +166,7 @@ TEST_F(PowerLossTest, AFullDiskIsOneClearErrorAndLosesNothing) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   const std::map<std::string, std::string> base = store_.objects();
-  const std::vector<int64_t> points = ChoosePoints(12, kSample);
+  const std::vector<int64_t> points = sample_.Below(12, kSample);
   for (const int64_t point : points) {
     SCOPED_TRACE(absl::StrCat("room for ", point * 100'000));
     MoveInto(base);

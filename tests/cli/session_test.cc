@@ -135,8 +135,15 @@ TEST_F(StoreSettingsTest, UploadsAndDownloadsKeepToTheLimitsOfTheFlags) {
 }
 
 TEST_F(StoreSettingsTest, AWholeSystemsBundleFits) {
-  options_.ca_file = File("bundle", std::string(std::size_t{300} << 10, 'x'));
-  EXPECT_THAT(Apply(), IsOk());
+  std::string bundle;  // As large as that of a distribution: about 140 certificates.
+  for (int i = 0; bundle.size() < std::size_t{300} << 10; ++i) {
+    absl::StrAppend(&bundle, "-----BEGIN CERTIFICATE-----\n", std::string(1500, 'A'), i,
+                    "\n-----END CERTIFICATE-----\n");
+  }
+  bundle.pop_back();
+  options_.ca_file = File("bundle", bundle);
+  ASSERT_THAT(Apply(), IsOk());
+  EXPECT_TRUE(settings_.tls.ca_pem == bundle) << settings_.tls.ca_pem.size() << " bytes";
 }
 
 TEST_F(StoreSettingsTest, AMissingBundleIsNamed) {

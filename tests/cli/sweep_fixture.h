@@ -6,21 +6,17 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <optional>
-#include <random>
 #include <stop_token>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -33,6 +29,7 @@
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/sweep_sample.h"
 
 namespace csidelta::cli {
 
@@ -114,8 +111,7 @@ struct SweepProcess {
 };
 
 // A repository with some history and the image file of its volume, on which the program runs as
-// one process after the other. What is swept are points: all of them with CSI_DELTA_SWEEP=all, else
-// a few, drawn with the seed that CSI_DELTA_SWEEP may name.
+// one process after the other. What is swept are points: all of them, or the sample of the day.
 class SweepFixture : public testing::Test {
  protected:
   static constexpr std::size_t kChunkBytes = 256 << 10;
@@ -249,33 +245,13 @@ class SweepFixture : public testing::Test {
 
   virtual std::map<std::string, std::string> Objects() { return store_.objects(); }
 
-  // Which of these points to sweep: all, or `sample` of them.
-  static std::vector<int64_t> ChoosePoints(std::vector<int64_t> points, std::size_t sample) {
-    const char* text = std::getenv("CSI_DELTA_SWEEP");
-    const std::string wish = text == nullptr ? "1" : text;
-    if (wish != "all") {
-      uint64_t seed = 0;
-      EXPECT_TRUE(absl::SimpleAtoi(wish, &seed)) << "CSI_DELTA_SWEEP is a seed or \"all\"";
-      std::mt19937_64 engine(seed);
-      std::shuffle(points.begin(), points.end(), engine);
-      points.resize(std::min(points.size(), sample));
-    }
-    return points;
-  }
-
-  // The same of the numbers below `count`.
-  static std::vector<int64_t> ChoosePoints(int64_t count, std::size_t sample) {
-    std::vector<int64_t> points(static_cast<std::size_t>(count));
-    std::iota(points.begin(), points.end(), 0);
-    return ChoosePoints(std::move(points), sample);
-  }
-
   // The process after the one that came to grief: every second one on another machine, and their
   // clocks right, a day ahead, a day behind.
   static Process NextProcess(int64_t point) {
     return {.elsewhere = point % 2 == 1, .clock_off_by = absl::Hours(24) * (point / 2 % 3 - 1)};
   }
 
+  const support::SweepSample sample_;
   SweepClock clock_;
   const support::ScratchFolder folder_;
   std::map<std::string, std::string> variables_;

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/await.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::contract {
@@ -330,14 +331,19 @@ TEST_P(ApiClientContract, WatchEndsSoonAfterAStop) {
   CallContext ctx = ctx_;
   ctx.stop = stop.get_token();
   absl::Time stopped_at;
-  EXPECT_THAT(client_.Watch(ctx, kConfigMaps, namespace_, {"", "", list->resource_version},
-                            [&](const WatchEvent&) {
-                              stopped_at = Clock::Real().Now();
-                              stop.request_stop();
-                              return true;
-                            }),
-              StatusIs(absl::StatusCode::kCancelled));
-  EXPECT_LT(Clock::Real().Now() - stopped_at, absl::Seconds(10));
+  {
+    const support::AwaitEnd end("a watch that was stopped");
+    EXPECT_THAT(client_.Watch(ctx, kConfigMaps, namespace_, {"", "", list->resource_version},
+                              [&](const WatchEvent&) {
+                                stopped_at = Clock::Real().Now();
+                                stop.request_stop();
+                                return true;
+                              }),
+                StatusIs(absl::StatusCode::kCancelled));
+  }
+  if (support::MachineIsQuiet()) {
+    EXPECT_LT(Clock::Real().Now() - stopped_at, absl::Seconds(10));
+  }
 }
 
 TEST_P(ApiClientContract, DoesNothingWhenStoppedAlready) {

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/await.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi::once_map_test {
@@ -57,12 +58,12 @@ TEST(OnceMapTest, StopEndsTheWaitForAnotherLoader) {
   std::jthread loader([&] {
     const auto value = map.Get({}, "key", [&]() -> absl::StatusOr<int> {
       loading.count_down();
-      finish.wait();
+      support::Await("the load to be let go", [&] { return finish.try_wait(); });
       return 1;
     });
     EXPECT_THAT(value, support::IsOk());
   });
-  loading.wait();
+  support::Await("the other's load", [&] { return loading.try_wait(); });
   std::stop_source stop;
   stop.request_stop();
   CallContext ctx;

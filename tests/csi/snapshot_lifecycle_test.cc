@@ -13,6 +13,7 @@
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
 #include "tests/csi/backup_fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_snapshot_controller.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -331,19 +332,24 @@ TEST_F(SnapshotLifecycleTest, ACopyOfOursIsNotOurs) {
 }
 
 TEST_F(SnapshotLifecycleTest, TurnsOrderSixteenBackupsOfOneVolume) {
+  constexpr int kBackups = 16;
   clock_.SetAutoAdvance(false);
   std::atomic<int> being_cut = 0;
+  std::atomic<int> waiting = kBackups;
   controller_.gives_handle = false;
   api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kAdded) {
       EXPECT_EQ(++being_cut, 1);
-      std::this_thread::yield();
+      // Not before all the others have come as far as they can.
+      const int others = --waiting;
+      support::Await("the other backups to wait for their turns",
+                     [&] { return being_cut > 1 || api_.watches() >= others; });
       --being_cut;
       controller_.Cut(event.object);
     }
   });
   std::vector<std::jthread> threads;
-  for (int i = 0; i < 16; ++i) {
+  for (int i = 0; i < kBackups; ++i) {
     threads.emplace_back([this, i] {
       velero::Backup backup = backup_;
       backup.uid = absl::StrCat("backup-", i);
@@ -356,7 +362,8 @@ TEST_F(SnapshotLifecycleTest, TurnsOrderSixteenBackupsOfOneVolume) {
     });
   }
   threads.clear();
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(16));
+  EXPECT_EQ(waiting, 0);
+  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(kBackups));
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
 }
 

@@ -105,6 +105,7 @@ TEST_F(ControllerTest, DriverWithoutListingDoesNotOfferIt) {
   grpc::ClientContext context;
   pb::ControllerGetCapabilitiesResponse capabilities;
   ASSERT_TRUE(controller_->ControllerGetCapabilities(&context, {}, &capabilities).ok());
+  EXPECT_GT(capabilities.capabilities_size(), 0);
   for (const pb::ControllerServiceCapability& capability : capabilities.capabilities()) {
     EXPECT_NE(capability.rpc().type(), pb::ControllerServiceCapability::RPC::LIST_SNAPSHOTS);
   }

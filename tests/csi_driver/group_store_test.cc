@@ -144,6 +144,7 @@ TEST_F(GroupStoreTest, MemberThatIsGoneMayBeNamedOrNot) {
 TEST_F(GroupStoreTest, ChangeDataOfADeletedGroupIsKeptOnRequest) {
   const Group group = MakeGroup();
   ASSERT_THAT(store_->DeleteGroup(group.record.id, Ids(group), /*keep_change_data=*/true), IsOk());
+  ASSERT_FALSE(Ids(group).empty());
   for (const std::string& id : Ids(group)) {
     EXPECT_THAT(store_->ChangeDataOf(id), IsOk());
   }

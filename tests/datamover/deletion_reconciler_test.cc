@@ -415,6 +415,7 @@ TEST_F(DeletionReconcilerTest, AControllerThatDiesAnywhereIsFollowedByOneThatCar
         << call << ": " << Deletion(name).message;
     ExpectNoWorkers();
     if (!bed_.api.sweep_hit()) {
+      EXPECT_GT(call, 10);
       break;
     }
     bed_.api.ClearFaults();

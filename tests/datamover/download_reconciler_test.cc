@@ -342,13 +342,18 @@ TEST_F(DownloadReconcilerTest, AVolumeThatIsNotBoundIsTriedAgainAndThenGivenUp) 
 }
 
 TEST_F(DownloadReconcilerTest, ItIsCancelledInEveryPhase) {
-  for (int looks = 0; looks < 7; ++looks) {
-    SCOPED_TRACE(looks);
+  for (const std::string phase : {"", "Accepted", "Prepared", "InProgress"}) {
+    SCOPED_TRACE(phase);
     DownloadBed bed;
-    bed.worker = MoverBed::Worker::kRuns;
+    bed.worker = phase == "InProgress" ? MoverBed::Worker::kRuns : MoverBed::Worker::kPending;
     bed.AddDownload();
     Controller controller(bed);
-    controller.LookTimes(looks);
+    controller.LookTimes(phase.empty() ? 0 : 6);
+    if (phase == "Prepared") {
+      bed.SetPodStatus(bed.Stem(), {{"phase", "Running"}});
+      controller.LookTimes(1);
+    }
+    ASSERT_EQ(bed.Phase(), phase);
     bed.Cancel();
     controller.LookTimes(1);
     EXPECT_THAT(bed.Phase(), testing::AnyOf("Canceling", "Canceled"));
@@ -436,6 +441,7 @@ TEST_P(KilledDownloadTest, AnotherCancelsToTheEnd) {
     another.Sweep();
     ExpectNothingLeft(bed, 0);
     if (!hit) {
+      EXPECT_GT(call, 10);
       return;
     }
   }

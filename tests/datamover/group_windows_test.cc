@@ -14,6 +14,7 @@
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "datamover/mover_metrics.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -117,11 +118,8 @@ class FollowGroupsTest : public GroupWindowsTest {
     ctx_.stop = stop_.get_token();
   }
   void AwaitGroups(int64_t count) {
-    const absl::Duration give_up_at = Clock::Real().Uptime() + absl::Seconds(10);
-    while (windows_.figures().groups < count && Clock::Real().Uptime() < give_up_at) {
-      std::this_thread::yield();
-    }
-    ASSERT_GE(windows_.figures().groups, count);
+    support::Await(absl::StrCat(count, " groups to be counted"),
+                   [&] { return windows_.figures().groups >= count; });
   }
 
   support::FakeClock clock_;
@@ -136,7 +134,7 @@ TEST_F(FollowGroupsTest, GroupsAreFollowedInTheVersionThatIsServed) {
   api_.Seed(type, Group("one", absl::Seconds(1)));
   std::jthread follower([&] { FollowGroups(ctx_, api_, windows_).IgnoreError(); });
   const absl::Cleanup stop = [this] { stop_.request_stop(); };
-  ASSERT_NO_FATAL_FAILURE(AwaitGroups(1));
+  AwaitGroups(1);
   api_.AwaitWatches(1);
   api_.Seed(type, Group("two", absl::Seconds(1)));
   AwaitGroups(2);

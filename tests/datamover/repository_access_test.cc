@@ -281,6 +281,7 @@ TEST_F(RepositoryAccessTest, AnAccessModeThatIsUnknownIsNotTakenForWritable) {
 TEST_F(RepositoryAccessTest, TheDocumentationHasARowForEachSetting) {
   std::ifstream file(CSIDELTA_DOCS "/data-mover-settings.md");
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_GE(LocationSettings().size(), 10u);
   for (const LocationSetting& setting : LocationSettings()) {
     EXPECT_THAT(page, HasSubstr(absl::StrCat("| `", setting.key, "` | ", TextOf(setting.use), " | ",
                                              setting.how, " |")));
@@ -349,7 +350,12 @@ TEST_F(RepositoryAccessTest, AReadOnlyLocationIsNeverWrittenTo) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ReadOnly")));
   const auto access = Open(/*for_writing=*/false);
   ASSERT_THAT(access, IsOk());
+  // The flags that forbid it, with which VerbLockTest.WithNoLockARestoreWritesNothing runs.
   EXPECT_THAT(access->flags, Contains("--no-lock"));
+  location_["spec"]["accessMode"] = "ReadWrite";
+  const auto writable = Open(/*for_writing=*/false);
+  ASSERT_THAT(writable, IsOk());
+  EXPECT_THAT(writable->flags, Not(Contains("--no-lock")));
 }
 
 TEST_F(RepositoryAccessTest, ReadingNeedsTheKeyThatTheDataWasWrittenWith) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/sweep_sample.h"
 
 namespace csidelta::datamover::turns_test {
 namespace {
@@ -90,7 +91,8 @@ class CrowdTest : public testing::TestWithParam<unsigned> {
     return static_cast<int>(std::uniform_int_distribution<>(0, below - 1)(random_));
   }
 
-  std::mt19937 random_{GetParam()};
+  const support::SweepSample sample_;
+  std::mt19937 random_{static_cast<unsigned>(sample_.seed()) * 20 + GetParam()};
   const TurnLimits limits_ = Limits(1 + Pick(5), {{"class0", 1 + Pick(3)}});
   TurnTable table_{limits_};
 };

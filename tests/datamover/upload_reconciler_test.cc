@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,10 @@
 #include "csi/snapshot_types.h"
 #include "datamover/content_reconciler.h"
 #include "datamover/data_deletion.h"
+#include "datamover/task_runner.h"
 #include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
+#include "incremental/backup_result.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -198,6 +201,74 @@ TEST_F(UploadReconcilerTest, ProgressIsCopied) {
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
 }
 
+// MoverBed plays the worker. What a worker's program really writes is read just as well, and has
+// each field that MoverBed writes.
+TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  ASSERT_EQ(bed_.PhaseOf(), "InProgress");
+  const std::string stem = bed_.StemOfUpload();
+  const k8s::ObjectKey task = {VolumeTaskType(), MoverBed::kMover, stem};
+  bed_.Finish(stem);
+  const Json played = bed_.api.Find(task)->at("status");
+  bed_.SetTaskStatus(stem, Json::object());
+  bed_.SetPodStatus(stem, {{"phase", "Running"}});
+  incremental::BackupResult result;
+  result.snapshot = repository::Id::Of("a snapshot");
+  result.mode_done = "full";
+  result.why = incremental::WhyFull{incremental::FullReason::kNoParent, "the first one"};
+  result.base = "0123";
+  result.logical_bytes = MoverBed::kClaimBytes;
+  result.changed_bytes = 11;
+  result.read_bytes = 12;
+  result.audit_bytes = 13;
+  result.stored_bytes = 14;
+  result.repository = repository::RepositorySize{.pack_bytes = 15, .snapshots = 16};
+  EXPECT_THAT(RunTask(bed_.ctx, bed_.api, task, "node-9",
+                      [&](const CallContext&, const TaskProgress& progress) {
+                        progress("transfer", 3 << 20, MoverBed::kClaimBytes);
+                        return VerbEnd{.kind = VerbEnd::Kind::kDone,
+                                       .exit_code = 0,
+                                       .message = "",
+                                       .result = incremental::ToJson(result)};
+                      }),
+              support::IsOkAndHolds(TaskPhase::kSucceeded));
+  const Json written = bed_.api.Find(task).value_or(Json{{"status", nullptr}}).at("status");
+  bed_.SetPodStatus(stem, {{"phase", "Succeeded"}});
+  controller.LookTimes(2);
+  ASSERT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
+  const Json upload = bed_.Upload();
+  const auto reference = velero::ParseDataReference(GetString(upload, {"status", "snapshotID"}));
+  ASSERT_THAT(reference, IsOk());
+  EXPECT_EQ(reference->snapshot_id, result.snapshot.Hex());
+  EXPECT_EQ(GetInt(upload, {"status", "progress", "bytesDone"}), MoverBed::kClaimBytes);
+  EXPECT_EQ(GetInt(upload, {"status", "incrementalBytes"}), 11);
+  for (const auto& [annotation, value] :
+       std::map<std::string, std::string>{{"mode", "full"},
+                                          {"reason", "no-parent: the first one"},
+                                          {"base", "0123"},
+                                          {"changed-bytes", "11"},
+                                          {"read-bytes", "12"},
+                                          {"audit-bytes", "13"},
+                                          {"stored-bytes", "14"},
+                                          {"repository-bytes", "15"},
+                                          {"repository-snapshots", "16"},
+                                          {"node", "node-9"}}) {
+    EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/" + annotation), value) << annotation;
+  }
+  EXPECT_NE(csi::Annotation(upload, "mover.csi-delta.io/uploaded-at"), "");
+  for (const auto& [field, value] : played.items()) {
+    EXPECT_TRUE(written.contains(field)) << field << " is written by MoverBed alone";
+  }
+  for (const auto& [field, value] : played.at("result").items()) {
+    if (field != "file_system") {  // Of a download.
+      EXPECT_TRUE(written.at("result").contains(field)) << field << " is written by MoverBed alone";
+    }
+  }
+}
+
 TEST_F(UploadReconcilerTest, TheNewestSnapshotIsTheBase) {
   bed_.AddUpload("monday");
   Controller controller(bed_);
@@ -239,13 +310,18 @@ TEST_F(UploadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
 }
 
 TEST_F(UploadReconcilerTest, IsCancelledInEveryPhase) {
-  for (int looks = 0; looks < 5; ++looks) {
-    SCOPED_TRACE(looks);
-    bed_.worker = MoverBed::Worker::kRuns;
-    const std::string name = absl::StrCat("nightly-", looks);
+  for (const std::string phase : {"", "Accepted", "Prepared", "InProgress"}) {
+    SCOPED_TRACE(phase);
+    bed_.worker = phase == "InProgress" ? MoverBed::Worker::kRuns : MoverBed::Worker::kPending;
+    const std::string name = absl::StrCat("nightly-", phase.size());
     bed_.AddUpload(name);
     Controller controller(bed_);
-    controller.LookTimes(looks);
+    controller.LookTimes(phase.empty() ? 0 : 4);
+    if (phase == "Prepared") {
+      bed_.SetPodStatus(bed_.StemOfUpload(name), {{"phase", "Running"}});
+      controller.Look();
+    }
+    ASSERT_EQ(bed_.PhaseOf(name), phase);
     bed_.Cancel(name);
     controller.Look();
     EXPECT_THAT(bed_.PhaseOf(name), testing::AnyOf("Canceling", "Canceled"));
@@ -343,6 +419,49 @@ TEST_F(UploadReconcilerTest, ALostPodIsReplacedAndTheRunGoesOn) {
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
   EXPECT_EQ(controller.ends.at(0).pods_lost, 1);
   ExpectNothingButBases(bed_, 1);
+}
+
+// Whether a scheduler may put this Pod onto a node where these run already.
+bool MayRunBeside(const Json& pod, const std::vector<Json>& running) {
+  const Json* const terms = FindJson(pod, {"spec", "affinity", "podAntiAffinity",
+                                           "requiredDuringSchedulingIgnoredDuringExecution"});
+  for (const Json& term : terms == nullptr ? Json::array() : *terms) {
+    EXPECT_EQ(GetString(term, {"topologyKey"}), "kubernetes.io/hostname");
+    for (const Json& other : running) {
+      bool matches = true;
+      for (const auto& [key, value] : GetStringMap(term, {"labelSelector", "matchLabels"})) {
+        matches = matches && csi::Label(other, key) == value;
+      }
+      if (matches) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+TEST_F(UploadReconcilerTest, ANodeRunsNoMoreWorkersThanTheSettingsAllow) {
+  constexpr int kUploads = 7;
+  constexpr std::size_t kSlots = 3;
+  bed_.env.settings.transfers_max = kUploads;
+  bed_.env.settings.transfers_per_node_max = kSlots;
+  bed_.worker = MoverBed::Worker::kPending;
+  for (int i = 0; i < kUploads; ++i) {
+    const std::string claim = absl::StrCat("data-", i);
+    bed_.AddClaim("shop", claim);
+    bed_.AddUpload(absl::StrCat("u", i), "shop", claim);
+  }
+  Controller controller(bed_);
+  controller.LookTimes(6);
+  const std::vector<Json> pods = bed_.api.All(csi::PodType());
+  ASSERT_THAT(pods, SizeIs(kUploads));
+  std::vector<Json> running;  // on the only node
+  for (const Json& pod : pods) {
+    if (MayRunBeside(pod, running)) {
+      running.push_back(pod);
+    }
+  }
+  EXPECT_THAT(running, SizeIs(kSlots)) << "no more than allowed, and no fewer";
 }
 
 TEST_F(UploadReconcilerTest, TwoOfOneVolumeTakeTurns) {

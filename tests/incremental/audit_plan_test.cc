@@ -77,7 +77,9 @@ TEST(DrawAuditTest, DrawsTheCountFromEnoughLeavesEachChunkOnce) {
 }
 
 TEST(DrawAuditTest, TakesAtMostSixteenOfALeafWhereLeavesAreMany) {
-  for (const AuditLeaf& leaf : DrawEven(10'000, 256, 3).leaves) {
+  const AuditDraw draw = DrawEven(10'000, 256, 3);
+  ASSERT_FALSE(draw.leaves.empty());
+  for (const AuditLeaf& leaf : draw.leaves) {
     EXPECT_LE(static_cast<int64_t>(leaf.ordinals.size()), kAuditLeafChunksMax);
   }
 }

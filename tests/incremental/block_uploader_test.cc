@@ -116,6 +116,7 @@ TEST(BlockUploaderTest, AnIncrementReadsWhatIsListedAndNoIndex) {
   EXPECT_EQ(second->level1_touched, 1);
   EXPECT_EQ(second->data_blobs, 2);
   EXPECT_EQ(second->tree_blobs, 4);
+  EXPECT_FALSE(v.volume.store().calls().empty());
   for (const support::StoreCall& call : v.volume.store().calls()) {
     EXPECT_FALSE(call.operation == support::StoreOperation::kGet &&
                  call.key.rfind("index/", 0) == 0)

@@ -22,6 +22,7 @@
 #include "incremental/validating_source.h"
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/sweep_sample.h"
 
 namespace csidelta::incremental::changed_block_source_test {
 namespace {
@@ -303,8 +304,9 @@ class ImageExtentSourceTest : public testing::TestWithParam<ImageListing> {};
 TEST_P(ImageExtentSourceTest, WhatIsNotListedAsDataReadsAsZeros) {
   constexpr int64_t kBlock = 64 << 10;
   constexpr int64_t kBlocks = 64;
+  const support::SweepSample sample;
   for (unsigned seed = 0; seed < 10; ++seed) {
-    std::mt19937 random(seed);
+    std::mt19937 random(static_cast<unsigned>(sample.seed()) * 10 + seed);
     const ScratchFile file(".");
     const int fd = ::open(file.path().c_str(), O_RDWR);
     ASSERT_EQ(::ftruncate(fd, kBlock * kBlocks + 100), 0);

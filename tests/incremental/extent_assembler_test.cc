@@ -107,9 +107,12 @@ TEST(ExtentAssemblerTest, TheSinksErrorIsItsOwn) {
 }
 
 TEST(ExtentAssemblerTest, FixedLengthsMayEndShort) {
-  Assembly assembly;
-  EXPECT_THAT(assembly.Stream({{0, 4096}, {8192, 4096}, {12288, 100}}, 12388, kFixedLength),
+  Assembly assembly(12388);
+  ASSERT_THAT(assembly.Stream({{0, 4096}, {8192, 4096}, {12288, 100}}, 12388, kFixedLength),
               IsOk());
+  ASSERT_THAT(assembly.assembler.Finish(), IsOk());
+  EXPECT_THAT(assembly.listed, ElementsAre(Data(0, 4096), Data(8192, 4196)));
+  EXPECT_TRUE(assembly.assembler.reached_capacity());
 }
 
 struct LieCase {

@@ -21,6 +21,7 @@ using testing::HasSubstr;
 TEST(FullReasonTest, EachIsDocumented) {
   std::ifstream file(FULL_BACKUPS_DOCUMENT);
   const std::string document{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_GE(FullReasons().size(), 13u);
   for (const FullReasonText& text : FullReasons()) {
     EXPECT_THAT(document,
                 HasSubstr(absl::StrCat("| `", text.name, "` | ", text.is_fallback ? "yes" : "no",

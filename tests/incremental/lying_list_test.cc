@@ -1,20 +1,18 @@
-// Lists that lie: the audit meets a lie as often as it promises, or the lie does no harm.
-// With CSI_DELTA_SWEEP=all many more seeds.
+// Wrong lists: the audit finds them as often as it promises, or they do no harm. The lists are
+// drawn with the seed of the day; with CSI_DELTA_SWEEP=all many more of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "incremental/audit_plan.h"
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
+#include "tests/support/sweep_sample.h"
 
 namespace csidelta::incremental::lying_list_test {
 namespace {
@@ -30,10 +28,41 @@ constexpr int64_t kLeaves = 24;
 constexpr int64_t kChunks = kLeaves * kLeafChunks;
 constexpr int64_t kDataEvery = 64;  // chunks of the parent; the others are zero
 
-int Runs() {
-  const char* sweep = std::getenv("CSI_DELTA_SWEEP");
-  return sweep != nullptr && std::string_view(sweep) == "all" ? 500 : 24;
-}
+// The probability that an audit which keeps its promise fails this test, by too few findings or by
+// too many.
+constexpr double kFalseAlarm = 1e-6;
+
+// The distribution of how many runs find a wrong list, each run with a probability of its own.
+class MetCount {
+ public:
+  void Add(double probability) {
+    chances_.push_back(0);
+    for (std::size_t met = chances_.size() - 1; met > 0; --met) {
+      chances_[met] = chances_[met] * (1 - probability) + chances_[met - 1] * probability;
+    }
+    chances_[0] *= 1 - probability;
+  }
+
+  // Fewer than AtLeast() have a probability of at most half of kFalseAlarm; so do more than
+  // AtMost().
+  int AtLeast() const { return Outside(chances_.begin(), chances_.end()); }
+  int AtMost() const {
+    return static_cast<int>(chances_.size()) - 1 - Outside(chances_.rbegin(), chances_.rend());
+  }
+
+ private:
+  template <typename Iterator>
+  static int Outside(Iterator begin, Iterator end) {
+    double chance = 0;
+    int count = 0;
+    for (Iterator at = begin; at != end && chance + *at <= kFalseAlarm / 2; ++at, ++count) {
+      chance += *at;
+    }
+    return count;
+  }
+
+  std::vector<double> chances_ = {1};  // of 0, 1, 2… runs
+};
 
 ListedExtent Data(int64_t chunk) { return {.extent = {chunk * kChunk + 100, 8}}; }
 ListedExtent Zero(int64_t chunk) {
@@ -56,12 +85,12 @@ std::vector<int64_t> Pick(Random& random, int64_t count, int64_t step = 1) {
   return {chunks.begin(), chunks.end()};
 }
 
-std::vector<int64_t> EverySecond(const std::vector<int64_t>& all) {
-  std::vector<int64_t> some;
-  for (std::size_t i = 0; i < all.size(); i += 2) {
-    some.push_back(all[i]);
+// Half of them.
+std::vector<int64_t> Some(Random& random, std::vector<int64_t> all) {
+  while (all.size() > 24) {
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(random.Below(all.size())));
   }
-  return some;
+  return all;
 }
 
 // What happened to a volume, and what a list says of it.
@@ -74,7 +103,7 @@ struct Tale {
 // Of chunks that have data in the parent.
 Tale Omit(Random& random) {
   Tale tale{.changed = Pick(random, 48, kDataEvery)};
-  tale.list = Listed(EverySecond(tale.changed), Data);
+  tale.list = Listed(Some(random, tale.changed), Data);
   return tale;
 }
 
@@ -174,9 +203,12 @@ class LyingListTest : public testing::TestWithParam<LieCase> {
     return device;
   }
 
-  static absl::StatusOr<BackupResult> Backup(FakeBlockDevice& device, const Tale& tale) {
+  // `seed`: of what the audit draws.
+  static absl::StatusOr<BackupResult> Backup(FakeBlockDevice& device, const Tale& tale,
+                                             uint64_t seed) {
     Base& base = SharedBase();
     base.volume.store().SetObjects(base.objects);
+    base.volume.DrawAnew(seed);
     ExtentListSource source(tale.list);
     UploadOptions options = VolumeFixture::Options();
     options.fail_on_fallback = true;  // A rescan has its own tests.
@@ -211,7 +243,7 @@ class LyingListTest : public testing::TestWithParam<LieCase> {
         EXPECT_THAT(device.MakeZero({}, listed.extent), IsOk());
       }
     }
-    const auto honest = Backup(device, tale);
+    const auto honest = Backup(device, tale, 999);
     EXPECT_THAT(honest, IsOk());
     if (!honest.ok()) {
       return {};
@@ -226,29 +258,27 @@ class LyingListTest : public testing::TestWithParam<LieCase> {
 };
 
 TEST_P(LyingListTest, IsMetAsOftenAsPromised) {
+  const support::SweepSample sample;
   const AuditKindResult audit = HonestAudit();
-  const int runs = Runs();
-  double expected = 0;
-  double variance = 0;
+  const int runs = sample.is_everything() ? 500 : 32;
+  MetCount expected;
   int met = 0;
   for (int run = 1; run <= runs; ++run) {
-    SeededRandom random(static_cast<uint64_t>(run));
+    SeededRandom random(sample.seed() * 1000 + static_cast<uint64_t>(run));
     const Tale tale = GetParam().tell(random);
     FakeBlockDevice device = DeviceOf(tale, GetParam().has_parent, static_cast<uint64_t>(run));
-    const auto backup = Backup(device, tale);
+    const auto backup = Backup(device, tale, random.Below(uint64_t{1} << 62));
     if (!backup.ok()) {
       ASSERT_THAT(backup,
                   StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("audit-mismatch")));
       ++met;
     }
-    const double promised = Promised(audit, tale);
-    expected += promised;
-    variance += promised * (1 - promised);
+    expected.Add(Promised(audit, tale));
   }
   RecordProperty("met", met);
-  EXPECT_GE(met, expected - 4 * std::sqrt(variance) - 0.5) << "of " << runs;
-  EXPECT_LE(met, expected + 4 * std::sqrt(variance) + 0.5) << "of " << runs;
-  EXPECT_GT(expected, runs * 0.3);
+  ASSERT_GE(expected.AtLeast(), 1) << "too few runs: an audit that finds nothing would pass";
+  EXPECT_GE(met, expected.AtLeast()) << "of " << runs;
+  EXPECT_LE(met, expected.AtMost()) << "of " << runs;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LyingListTest, testing::ValuesIn(kLies),

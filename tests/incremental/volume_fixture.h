@@ -59,6 +59,9 @@ class VolumeFixture {
     repository_ = *std::move(opened);
   }
 
+  // What is drawn from now on is drawn with this seed.
+  void DrawAnew(uint64_t seed) { random_ = SeededRandom(seed); }
+
   // Has tables of a repository that is opened from now on take no more memory than this.
   void AllowTables(int64_t memory_bytes) {
     environment_.scratch = {.folder = testing::TempDir(), .table_memory_bytes_max = memory_bytes};

@@ -83,10 +83,19 @@ TEST(ParseKubeconfigTest, TakesTheContextAskedFor) {
 }
 
 TEST(ParseKubeconfigTest, ReadsJsonToo) {
-  EXPECT_THAT(Parse(R"({"current-context": "c",
-                        "contexts": [{"name": "c", "context": {"cluster": "k"}}],
-                        "clusters": [{"name": "k", "cluster": {"server": "https://h"}}]})"),
-              IsOk());
+  const auto config = Parse(
+      R"({"current-context": "c",
+          "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u", "namespace": "n"}}],
+          "users": [{"name": "u", "user": {"token": "t", "client-key-data": "a2V5",
+                                           "client-certificate-data": "Y2VydA=="}}],
+          "clusters": [{"name": "k", "cluster": {"server": "https://h",
+                                                 "insecure-skip-tls-verify": true}}]})");
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->server, "https://h");
+  EXPECT_EQ(config->namespace_name, "n");
+  EXPECT_EQ(config->token, "t");
+  EXPECT_EQ(config->client_key_pem, "key");
+  EXPECT_TRUE(config->insecure_skip_tls_verify);
 }
 
 struct BadCase {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -126,9 +127,7 @@ TEST_F(WaitForTest, WatchesAgainWhenTheWatchEnds) {
   api_.Seed(kConfigMaps, Thing("new"));
   const auto meanwhile = [&] {
     api_.EndWatches();
-    while (api_.CallCount("watch", "*") < 2) {
-      std::this_thread::yield();
-    }
+    support::Await("another watch", [&] { return api_.CallCount("watch", "*") >= 2; });
     SetState(api_, "ready");
   };
   EXPECT_THAT(WaitWhile(meanwhile, IsReady), IsOk());

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "net/resolver.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/http_test_server.h"
 #include "tests/support/status_matchers.h"
@@ -212,9 +213,9 @@ TEST_F(HttpClientTest, StreamsBytesAsTheyCome) {
   Start([&](const ServedRequest&, ServedConnection& connection) {
     connection.StartStream(200);
     connection.Chunk("first");
-    while (!delivered.stop_requested() && !connection.stop().stop_requested()) {
-      std::this_thread::yield();
-    }
+    support::Await("the first piece to arrive", [&] {
+      return delivered.stop_requested() || connection.stop().stop_requested();
+    });
     connection.Chunk("second");
     connection.EndStream();
   });
@@ -310,24 +311,33 @@ TEST_F(HttpClientTest, HearsAnAnswerThatComesBeforeTheBodyIsSent) {
   EXPECT_EQ(response->status, 403);
 }
 
-// A server that takes the request and never answers.
-void Silent(const ServedRequest&, ServedConnection& connection) {
-  while (!connection.stop().stop_requested() && !connection.PeerIsGone()) {
-    std::this_thread::yield();
-  }
-  connection.Cut();
+// A server that takes the request and never answers: on its clock, which is the client's, so much
+// time goes by.
+auto SilentFor(support::FakeClock& clock, absl::Duration silence) {
+  return [&clock, silence](const ServedRequest&, ServedConnection& connection) {
+    clock.Advance(silence);
+    support::Await("the client to leave",
+                   [&] { return connection.stop().stop_requested() || connection.PeerIsGone(); });
+    connection.Cut();
+  };
 }
 
 TEST_F(HttpClientTest, ASlowServerMeetsTheDeadline) {
-  Start(Silent);
+  // By the real clock, which the I/O loop waits for. However slow the machine is, the deadline
+  // comes.
+  support::FakeClock clock;
+  Start(SilentFor(clock, absl::ZeroDuration()));
   EXPECT_THAT(client().Send(ctx_.WithTimeout(absl::Milliseconds(50)), Request("GET", "/")),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
 TEST_F(HttpClientTest, ASilentServerIsUnavailable) {
-  options_.limits.silence_max = absl::Milliseconds(50);
-  Start(Silent);
-  EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("silent")));
+  support::FakeClock clock;
+  ctx_.clock = &clock;
+  ctx_.deadline = absl::InfiniteFuture();
+  options_.limits.silence_max = absl::Seconds(50);
+  Start(SilentFor(clock, absl::Seconds(50)));
+  EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("silent for 50s")));
 }
 
 // Each byte comes a second after the one before it, by the clock that the client goes by.
@@ -340,9 +350,9 @@ TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
   Start([&](const ServedRequest&, ServedConnection& connection) {
     connection.StartStream(200);
     for (int sent = 1; connection.Chunk("x"); ++sent) {
-      while (delivered < sent && !connection.stop().stop_requested() && !connection.PeerIsGone()) {
-        std::this_thread::yield();
-      }
+      support::Await("a byte to arrive", [&] {
+        return delivered >= sent || connection.stop().stop_requested() || connection.PeerIsGone();
+      });
     }
   });
   const auto stream = [&](int64_t bytes_min) {
@@ -365,32 +375,32 @@ TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
 }
 
 TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {
-  Start(Silent);
   support::FakeClock clock;
+  Start(SilentFor(clock, absl::Seconds(10)));
   CallContext ctx;
   ctx.clock = &clock;
   ctx = ctx.WithTimeout(absl::Seconds(10));
-  std::jthread mover([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      clock.Advance(absl::Seconds(1));
-    }
-  });
-  EXPECT_THAT(client().Send(ctx, Request("GET", "/")), testing::Not(IsOk()));
+  const support::AwaitEnd end("the deadline of a clock of its own");
+  EXPECT_THAT(client().Send(ctx, Request("GET", "/")),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
 TEST_F(HttpClientTest, AStopIsNoticedAtOnce) {
+  // Of a clock that stands still: neither a deadline nor the server's silence ends it.
+  support::FakeClock clock;
+  CallContext ctx;
+  ctx.clock = &clock;
   std::stop_source stop;
-  absl::Time stopped_at;
   Start([&](const ServedRequest& request, ServedConnection& connection) {
-    stopped_at = Clock::Real().Now();
     stop.request_stop();
-    Silent(request, connection);
+    SilentFor(clock, absl::ZeroDuration())(request, connection);
   });
-  CallContext ctx = ctx_;
   ctx.stop = stop.get_token();
-  EXPECT_THAT(client().Send(ctx, Request("GET", "/")), StatusIs(absl::StatusCode::kCancelled));
+  {
+    const support::AwaitEnd end("a request that was stopped");
+    EXPECT_THAT(client().Send(ctx, Request("GET", "/")), StatusIs(absl::StatusCode::kCancelled));
+  }
   EndServer();
-  EXPECT_LT(Clock::Real().Now() - stopped_at, absl::Seconds(5));
 }
 
 TEST_F(HttpClientTest, VerifiesTheServer) {

@@ -3,15 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <stdexcept>
 #include <string>
 
 #include "Shared.pb.h"
 #include "google/rpc/status.pb.h"
+#include "tests/support/await.h"
 
 namespace csidelta::plugin::call_tracker_test {
 namespace {
+
+using std::chrono_literals::operator""s;
 
 using testing::HasSubstr;
 
@@ -69,11 +73,13 @@ TEST(CallTrackerTest, StopEndsRunningCallsAndRefusesNewOnes) {
       return ctx.Check();
     });
   });
-  started.get_future().wait();
+  const std::future<void> has_started = started.get_future();
+  support::Await("the call to begin",
+                 [&] { return has_started.wait_for(0s) == std::future_status::ready; });
   EXPECT_FALSE(calls.WaitUntilIdle(absl::ZeroDuration()));
   calls.RequestStop();
   calls.RequestStop();
-  EXPECT_TRUE(calls.WaitUntilIdle(absl::Seconds(10)));
+  EXPECT_TRUE(calls.WaitUntilIdle(absl::FromChrono(support::kAwaitMax)));
   EXPECT_EQ(running.get().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_EQ(calls.Run(kCall, [](const CallContext&) { return absl::OkStatus(); }).error_code(),
             grpc::StatusCode::CANCELLED);
@@ -98,7 +104,8 @@ TEST(CallTrackerTest, CallsRunSideBySide) {
         if (++inside == kCalls) {
           all_inside.set_value();
         }
-        gate.wait();
+        support::Await("all calls to be inside at once",
+                       [&] { return gate.wait_for(0s) == std::future_status::ready; });
         return absl::OkStatus();
       });
     }));

@@ -18,7 +18,7 @@
 namespace csidelta::plugin {
 namespace {
 
-constexpr int kAnswerMsMax = 10000;
+constexpr int kAnswerMsMax = 60'000;
 
 std::string ReadAll(int fd) {
   std::string text;

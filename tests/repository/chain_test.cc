@@ -110,6 +110,7 @@ TEST_F(ChainTest, WhatIsGoneIsNoLongerNoted) {
   ASSERT_THAT(repository_->RemoveFile(ctx_, FileKind::kSnapshot, last), IsOk());
   AddChain("b", 5);
   EXPECT_NE(End(), last);
+  ASSERT_FALSE(Notes().empty());
   for (const ChainNote& note : Notes()) {
     EXPECT_NE(note.id, last);
   }

@@ -81,9 +81,23 @@ TEST(IndexFileTest, ComesBack) {
 }
 
 TEST(IndexFileTest, TakesWhatOthersWrite) {
-  EXPECT_THAT(Decode("{\"supersedes\":[\"x\"],\"packs\":[],\"later\":{\"a\":[1]}}"), IsOk());
-  EXPECT_THAT(Decode("{\"packs\":null}"), IsOk());
-  EXPECT_THAT(Decode("{}"), IsOk());
+  const IndexedPack pack = TestPack(1, 2);
+  const std::string usual = EncodeIndex({&pack, 1});
+  const std::string packs = usual.substr(1, usual.size() - 2);  // "packs":[…]
+  for (const std::string& text :
+       {absl::StrCat("{\"supersedes\":[\"x\"],", packs, ",\"later\":{\"a\":[1]}}"),
+        absl::StrCat("{\"later\":{\"packs\":[{}]},", packs, "}"),
+        absl::StrCat("{", packs, ",\"supersedes\":null}")}) {
+    const absl::StatusOr<std::vector<IndexedPack>> read = Decode(text);
+    ASSERT_THAT(read, IsOk()) << text;
+    ASSERT_EQ(read->size(), 1U) << text;
+    EXPECT_EQ(read->front().id, pack.id) << text;
+    EXPECT_EQ(read->front().entries, pack.entries) << text;
+  }
+  for (const char* text :
+       {"{\"supersedes\":[\"x\"],\"packs\":[],\"later\":{\"a\":[1]}}", "{\"packs\":null}", "{}"}) {
+    EXPECT_THAT(Decode(text), IsOkAndHolds(testing::IsEmpty())) << text;
+  }
 }
 
 TEST(IndexFileTest, TakesEntriesInAnyForm) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/repository/repository_fixture.h"
+#include "tests/support/await.h"
 
 namespace csidelta::repository::lock_test {
 namespace {
@@ -319,13 +320,19 @@ TEST_F(LockTest, ALockThatIsRefreshedHolds) {
 
 TEST_F(LockTest, WaitingEndsWhenTheOtherReleases) {
   const Id foreign = PutForeign(true);
+  const absl::Duration begun = step_.Uptime();
   int sleeps = 0;
   step_.on_sleep = [&] {
     if (++sleeps == 3) {
+      EXPECT_GE(step_.Uptime() - begun, 3 * kLockPollEvery / 2);
+      EXPECT_LE(step_.Uptime() - begun, 3 * kLockPollEvery);
+      EXPECT_THAT(Locks(), ElementsAre(FileKey(FileKind::kLock, foreign))) << "it waits for it";
       RemoveForeign(foreign);
     }
   };
   EXPECT_THAT(Acquire(true, absl::Minutes(10)), IsOk());
+  EXPECT_EQ(sleeps, 4) << "three times for the other, and once until its own has settled";
+  EXPECT_THAT(waits_, ElementsAre(HasSubstr("exclusive lock")));
 }
 
 TEST_F(LockTest, WhoMeetsAnotherWhileSettlingStepsBack) {
@@ -416,9 +423,8 @@ TEST_F(LockTest, AThreadRefreshesUntilReleased) {
   const std::vector<std::string> before = Locks();
   clock.AwaitSleepers(1);
   clock.Advance(kLockRefreshEvery);
-  while (Locks() == before || Locks().size() != 1) {
-    std::this_thread::yield();
-  }
+  support::Await("the lock to be refreshed",
+                 [&] { return Locks() != before && Locks().size() == 1; });
   EXPECT_THAT((*lock)->Release(ctx_), IsOk());
   EXPECT_THAT(Locks(), IsEmpty());
 }

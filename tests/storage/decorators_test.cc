@@ -11,6 +11,7 @@
 #include "storage/read_only_object_store.h"
 #include "storage/retrying_object_store.h"
 #include "storage/store_full.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/status_matchers.h"
@@ -367,9 +368,7 @@ class SlowStore : public FakeObjectStore {
     int seen = inside_max_;
     while (inside > seen && !inside_max_.compare_exchange_weak(seen, inside)) {
     }
-    while (!open_) {
-      std::this_thread::yield();
-    }
+    support::Await("the store to be opened", [&] { return open_.load(); });
     --inside_;
     return FakeObjectStore::Stat(ctx, key);
   }
@@ -393,9 +392,7 @@ TEST(RequestsInFlightTest, AreNeverMoreThanAllowed) {
       ++done;
     });
   }
-  while (inner.inside_ < 3) {
-    std::this_thread::yield();
-  }
+  support::Await("three requests to be inside", [&] { return inner.inside_ >= 3; });
   inner.open_ = true;
   threads.clear();
   EXPECT_EQ(done, 12);
@@ -407,9 +404,7 @@ TEST(RequestsInFlightTest, OneThatWaitsMayBeStopped) {
   inner.SetObject("key", "x");
   LimitedObjectStore store(inner, {.requests_in_flight_max = 1});
   std::jthread holder([&] { EXPECT_THAT(store.Stat({}, "key"), IsOk()); });
-  while (inner.inside_ < 1) {
-    std::this_thread::yield();
-  }
+  support::Await("a request to be inside", [&] { return inner.inside_ >= 1; });
   FakeClock clock;
   std::stop_source stop;
   CallContext ctx;

@@ -785,7 +785,13 @@ void FakeApiClient::SendBookmarks() {
 
 void FakeApiClient::AwaitWatches(int count) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return watches_ >= count; });
+  AwaitOn(changed_, lock, absl::StrCat(count, " watches to be open"),
+          [&] { return watches_ >= count; });
+}
+
+int FakeApiClient::watches() const {
+  std::scoped_lock lock(mutex_);
+  return watches_;
 }
 
 int FakeApiClient::object_count() const {

@@ -102,6 +102,8 @@ class FakeApiClient : public k8s::ApiClient {
   void SendBookmarks();
   // Blocks until at least `count` watches are running.
   void AwaitWatches(int count);
+  // How many there are now.
+  int watches() const;
   // Who asks, as a SelfSubjectReview says.
   void SetUsername(const std::string& username);
   // Objects held; what a test of clean-up compares.

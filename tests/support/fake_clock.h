@@ -1,11 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <stop_token>
+#include <string>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "tests/support/await.h"
 
 namespace csidelta::support {
 
@@ -33,7 +36,10 @@ class FakeClock : public Clock {
     }
     ++sleepers_;
     changed_.notify_all();
-    changed_.wait(lock, stop, [&] { return now_ >= wake_at; });
+    if (!changed_.wait_for(lock, stop, kSleepMax, [&] { return now_ >= wake_at; }) &&
+        !stop.stop_requested()) {
+      GiveUpAwaiting("the test to move its clock on", kSleepMax);
+    }
     --sleepers_;
     return !stop.stop_requested();
   }
@@ -47,7 +53,8 @@ class FakeClock : public Clock {
   // Blocks until at least `count` threads sleep on this clock.
   void AwaitSleepers(int count) const {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return sleepers_ >= count; });
+    AwaitOn(changed_, lock, std::to_string(count) + " threads to sleep on the clock",
+            [&] { return sleepers_ >= count; });
   }
 
   void SetAutoAdvance(bool on) {
@@ -60,6 +67,9 @@ class FakeClock : public Clock {
   }
 
  private:
+  // Of the machine's time: longer than any test lets a thread sleep in the background.
+  static constexpr std::chrono::milliseconds kSleepMax = std::chrono::minutes(5);
+
   mutable std::mutex mutex_;
   mutable std::condition_variable_any changed_;
   mutable absl::Time now_;

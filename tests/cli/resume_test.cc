@@ -1,0 +1,130 @@
+#include "cli/resume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "repository/blob_writer.h"
+#include "tests/repository/repository_fixture.h"
+
+namespace csidelta::cli::resume_test {
+namespace {
+
+using repository::BlobType;
+using repository::Id;
+using repository::Repository;
+using support::IsOk;
+using support::IsOkAndHolds;
+using support::StatusIs;
+using support::StoreOperation;
+
+constexpr char kMark[] = "aux/v1/unfinished";
+constexpr int64_t kMemory = int64_t{1} << 20;
+
+class ResumeTest : public repository::RepositoryFixture {
+ protected:
+  ResumeTest() : repository_(Init()) {}
+
+  // A blob in a pack that no index lists: the run that stored it died before it wrote one.
+  Id StoreWithoutIndex(const std::string& text) {
+    const std::unique_ptr<Repository> dying = Open();
+    repository::BlobWriter writer(ctx_, *dying, {});
+    EXPECT_THAT(writer.AddBlob(BlobType::kData, Id::Of(text), text), IsOk());
+    store_.AddFault({.operation = StoreOperation::kPut,
+                     .key_prefix = "index/",
+                     .last_call = 1'000'000,
+                     .status = absl::PermissionDeniedError("dead")});
+    EXPECT_FALSE(writer.Flush().ok());
+    store_.ClearFaults();
+    EXPECT_EQ(KeysBelow("data/").size(), 1u);
+    EXPECT_TRUE(KeysBelow("index/").empty());
+    return Id::Of(text);
+  }
+
+  bool HasMark() const { return store_.objects().contains(kMark); }
+
+  std::unique_ptr<Repository> repository_;
+};
+
+TEST_F(ResumeTest, WithoutAMarkNothingIsLookedFor) {
+  StoreWithoutIndex("lost");
+  const auto answer = FindUnfinished(ctx_, *repository_, /*look=*/false, kMemory);
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_EQ(answer->known, nullptr);
+  EXPECT_FALSE(answer->marked);
+  EXPECT_EQ(answer->packs_found, 0);
+  EXPECT_TRUE(KeysBelow("index/").empty());
+}
+
+TEST_F(ResumeTest, AMarkOrAnOptionMakesItLookAndWhatItFindsIsKnown) {
+  const Id lost = StoreWithoutIndex("lost");
+  for (const bool marked : {true, false}) {
+    SCOPED_TRACE(marked ? "marked" : "asked");
+    for (const std::string& key : KeysBelow("index/")) {
+      store_.RemoveObject(key);
+    }
+    store_.RemoveObject(kMark);
+    const std::unique_ptr<Repository> next = Open();
+    if (marked) {
+      MarkUnfinished(ctx_, *next);
+      EXPECT_TRUE(IsUnfinished(ctx_, *next));
+    }
+    const auto answer = FindUnfinished(ctx_, *next, /*look=*/!marked, kMemory);
+    ASSERT_THAT(answer, IsOk());
+    EXPECT_EQ(answer->marked, marked);
+    EXPECT_EQ(answer->packs_found, 1);
+    ASSERT_EQ(answer->known, &next->index());
+    EXPECT_THAT(next->LoadBlob(ctx_, {BlobType::kData, lost}), IsOkAndHolds("lost"));
+    EXPECT_EQ(KeysBelow("index/").size(), 1u) << "later runs know it, too";
+  }
+}
+
+// Rather a blob twice than a process that is killed for its memory.
+TEST_F(ResumeTest, AnIndexThatIsTooLargeIsLeftAlone) {
+  store_.SetObject("index/" + std::string(64, 'a'), std::string(100'000, 'x'));
+  MarkUnfinished(ctx_, *repository_);
+  const auto answer = FindUnfinished(ctx_, *repository_, /*look=*/true, 149'999);
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_EQ(answer->known, nullptr);
+  EXPECT_TRUE(answer->marked);
+  EXPECT_THAT(FindUnfinished(ctx_, *repository_, /*look=*/true, 150'000),
+              StatusIs(absl::StatusCode::kDataLoss))
+      << "it is loaded, and is no index";
+}
+
+TEST_F(ResumeTest, AStoreThatDoesNotListIsAnError) {
+  store_.AddFault({.operation = StoreOperation::kList,
+                   .key_prefix = "",
+                   .last_call = 1'000'000,
+                   .status = absl::PermissionDeniedError("403")});
+  EXPECT_THAT(FindUnfinished(ctx_, *repository_, /*look=*/true, kMemory),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+TEST_F(ResumeTest, TheEndOfARunLeavesAMarkOrTakesItAway) {
+  NoteEnd(ctx_, *repository_, {}, /*came_to_its_end=*/true);
+  EXPECT_FALSE(HasMark());
+  NoteEnd(ctx_, *repository_, {}, /*came_to_its_end=*/false);
+  EXPECT_TRUE(HasMark());
+  // The mark of a run that failed meanwhile: this run did not use what that one stored.
+  NoteEnd(ctx_, *repository_, {.marked = false}, /*came_to_its_end=*/true);
+  EXPECT_TRUE(HasMark());
+  NoteEnd(ctx_, *repository_, {.marked = true}, /*came_to_its_end=*/true);
+  EXPECT_FALSE(HasMark());
+}
+
+TEST_F(ResumeTest, ARunThatWasStoppedLeavesItsMark) {
+  std::stop_source stop;
+  stop.request_stop();
+  CallContext stopped = ctx_;
+  stopped.stop = stop.get_token();
+  stopped.deadline = absl::InfinitePast();
+  NoteEnd(stopped, *repository_, {}, /*came_to_its_end=*/false);
+  EXPECT_TRUE(HasMark());
+  MarkUnfinished(stopped, *repository_);  // Best effort: no error, and no crash.
+}
+
+}  // namespace
+}  // namespace csidelta::cli::resume_test

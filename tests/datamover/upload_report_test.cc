@@ -1,0 +1,189 @@
+#include "datamover/upload_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+
+namespace csidelta::datamover::upload_report_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Optional;
+using testing::Pair;
+using testing::SizeIs;
+
+TransferObject Upload() {
+  Json upload = {{"metadata", {{"name", "u"}, {"namespace", "velero"}}}};
+  SetJson(upload, {"metadata", "creationTimestamp"}, "2026-11-23T04:59:58Z");
+  return TransferObject(csi::DataUploadType(), upload);
+}
+
+// Without their prefix.
+std::map<std::string, std::string> AnnotationsOf(const TransferObject& upload) {
+  std::map<std::string, std::string> annotations;
+  for (const auto& [key, value] : GetStringMap(upload.json(), {"metadata", "annotations"})) {
+    const std::string prefix = "mover.csi-delta.io/";
+    EXPECT_TRUE(key.starts_with(prefix)) << key;
+    annotations[key.substr(prefix.size())] = value;
+  }
+  return annotations;
+}
+
+TEST(UploadReportTest, ReadsEachFigure) {
+  const UploadFigures figures = FiguresOf({{"snapshot_id", "abc"},
+                                           {"mode_done", "full"},
+                                           {"reason", "parent-damaged"},
+                                           {"reason_detail", "pack 1 is gone"},
+                                           {"base", "b"},
+                                           {"logical_bytes", 1},
+                                           {"changed_bytes", 2},
+                                           {"read_bytes", 3},
+                                           {"audit_bytes", 4},
+                                           {"stored_bytes", 5},
+                                           {"retries", 6},
+                                           {"duration_ms", {{"scan", 70}, {"total", 7}}},
+                                           {"audit", {{"mismatch", true}}},
+                                           {"repository_bytes", 8},
+                                           {"repository_snapshots", 9}});
+  EXPECT_EQ(figures.snapshot_id, "abc");
+  EXPECT_EQ(figures.mode, "full");
+  EXPECT_EQ(figures.reason, "parent-damaged: pack 1 is gone");
+  EXPECT_EQ(figures.reason_code, "parent-damaged");
+  EXPECT_EQ(figures.base, "b");
+  EXPECT_EQ(figures.logical_bytes, 1);
+  EXPECT_EQ(figures.changed_bytes, 2);
+  EXPECT_EQ(figures.read_bytes, 3);
+  EXPECT_EQ(figures.audit_bytes, 4);
+  EXPECT_EQ(figures.stored_bytes, 5);
+  EXPECT_EQ(figures.retries, 6);
+  EXPECT_EQ(figures.duration_ms, 7);
+  EXPECT_TRUE(figures.audit_mismatch);
+  EXPECT_THAT(figures.repository_bytes, Optional(8));
+  EXPECT_THAT(figures.repository_snapshots, Optional(9));
+}
+
+// A result comes out of a Pod, which may write anything.
+TEST(UploadReportTest, AbsurdFieldsAreAsIfTheyWereMissing) {
+  for (const Json& result : {Json(), Json(7), Json::array({1}),
+                             Json{{"snapshot_id", 7},
+                                  {"mode_done", Json::array()},
+                                  {"reason", nullptr},
+                                  {"logical_bytes", "many"},
+                                  {"changed_bytes", -1},
+                                  {"duration_ms", 7},
+                                  {"audit", "mismatch"},
+                                  {"repository_bytes", -1},
+                                  {"repository_snapshots", "two"}}}) {
+    SCOPED_TRACE(result.dump());
+    const UploadFigures figures = FiguresOf(result);
+    EXPECT_EQ(figures.snapshot_id, "");
+    EXPECT_EQ(figures.mode, "");
+    EXPECT_EQ(figures.reason, "");
+    EXPECT_EQ(figures.logical_bytes, 0);
+    EXPECT_EQ(figures.changed_bytes, 0);
+    EXPECT_EQ(figures.duration_ms, 0);
+    EXPECT_FALSE(figures.audit_mismatch);
+    EXPECT_EQ(figures.repository_bytes, std::nullopt);
+    EXPECT_EQ(figures.repository_snapshots, std::nullopt);
+  }
+  const std::string long_words(100'000, 'x');
+  const UploadFigures figures = FiguresOf({{"mode_done", long_words},
+                                           {"reason", long_words},
+                                           {"reason_detail", long_words},
+                                           {"base", long_words}});
+  EXPECT_THAT(figures.mode, SizeIs(300));
+  EXPECT_THAT(figures.reason, SizeIs(602));
+  EXPECT_THAT(figures.base, SizeIs(300));
+}
+
+TEST(UploadReportTest, ASentenceHasUnitsOfEachSize) {
+  UploadFigures figures;
+  figures.mode = "incremental";
+  figures.logical_bytes = int64_t{10} << 30;
+  figures.changed_bytes = int64_t{12} << 20;
+  figures.read_bytes = 1536;
+  figures.audit_bytes = (int64_t{1} << 20) - 1;
+  EXPECT_EQ(Summarize(figures),
+            "incremental: 12.0 MiB of 10.0 GiB changed, 1.5 KiB read, 1024.0 KiB audited, 0.0 KiB "
+            "stored");
+  figures.mode = "full";
+  figures.reason = "no-parent";
+  figures.read_bytes = (int64_t{1} << 30) - 1;
+  EXPECT_EQ(Summarize(figures),
+            "full (no-parent): 12.0 MiB of 10.0 GiB changed, 1024.0 MiB read, 1024.0 KiB audited, "
+            "0.0 KiB stored");
+}
+
+TEST(UploadReportTest, FiguresBecomeAnnotations) {
+  TransferObject upload = Upload();
+  VolumeTaskStatus task;
+  task.node = "node-1";
+  task.completed_at = absl::FromUnixSeconds(1'795'000'000);
+  UploadFigures figures;
+  figures.mode = "full";
+  figures.reason = "no-parent";
+  figures.base = "b";
+  figures.logical_bytes = 1;
+  figures.changed_bytes = 2;
+  figures.read_bytes = 3;
+  figures.audit_bytes = 4;
+  figures.stored_bytes = 5;
+  figures.repository_bytes = 0;
+  figures.repository_snapshots = 6;
+  AnnotateFigures(figures, task, upload);
+  EXPECT_THAT(AnnotationsOf(upload),
+              ElementsAre(Pair("audit-bytes", "4"), Pair("base", "b"), Pair("changed-bytes", "2"),
+                          Pair("mode", "full"), Pair("node", "node-1"), Pair("read-bytes", "3"),
+                          Pair("reason", "no-parent"), Pair("repository-bytes", "0"),
+                          Pair("repository-snapshots", "6"), Pair("stored-bytes", "5"),
+                          Pair("uploaded-at", csi::ToRfc3339(*task.completed_at))));
+}
+
+TEST(UploadReportTest, WhatIsNotKnownIsNoAnnotation) {
+  TransferObject upload = Upload();
+  UploadFigures figures;
+  figures.mode = "incremental";
+  AnnotateFigures(figures, {}, upload);
+  EXPECT_THAT(
+      AnnotationsOf(upload),
+      ElementsAre(Pair("audit-bytes", "0"), Pair("changed-bytes", "0"), Pair("mode", "incremental"),
+                  Pair("read-bytes", "0"), Pair("stored-bytes", "0")));
+  TransferObject exposed = Upload();
+  AnnotateExposure({}, exposed);
+  EXPECT_THAT(AnnotationsOf(exposed), ElementsAre(Pair("asked-at", "2026-11-23T04:59:58Z")));
+}
+
+TEST(UploadReportTest, AnExposureSaysItsTimesAndItsVolumeGroup) {
+  TransferObject upload = Upload();
+  csi::Exposure exposure;
+  exposure.cut_at = csi::FromRfc3339("2026-11-23T05:00:01Z");
+  exposure.ready_at = csi::FromRfc3339("2026-11-23T05:00:02Z");
+  AnnotateExposure(exposure, upload);
+  EXPECT_EQ(GroupWords(upload), "") << "it was cut alone";
+  exposure.group = csi::MovedGroup{.name = "shop/db",
+                                   .label = "velero.io/volume-group=db",
+                                   .snapshot = "velero-db-0123",
+                                   .cut_at = csi::FromRfc3339("2026-11-23T05:00:00Z"),
+                                   .members = 3};
+  AnnotateExposure(exposure, upload);
+  EXPECT_THAT(
+      AnnotationsOf(upload),
+      ElementsAre(Pair("asked-at", "2026-11-23T04:59:58Z"), Pair("cut-at", "2026-11-23T05:00:01Z"),
+                  Pair("ready-at", "2026-11-23T05:00:02Z"), Pair("volume-group", "shop/db"),
+                  Pair("volume-group-cut-at", "2026-11-23T05:00:00Z"),
+                  Pair("volume-group-snapshot", "velero-db-0123")));
+  EXPECT_EQ(GroupWords(upload), "; of volume group shop/db, cut at 2026-11-23T05:00:00Z");
+  TransferObject timeless = Upload();
+  exposure.group->cut_at = std::nullopt;
+  AnnotateExposure(exposure, timeless);
+  EXPECT_EQ(GroupWords(timeless), "; of volume group shop/db");
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::upload_report_test
