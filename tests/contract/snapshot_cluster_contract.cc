@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "velero/labels.h"
@@ -57,7 +58,7 @@ Json SnapshotClusterContract::Await(const k8s::ObjectKey& key, const std::string
     if (object.ok() && check(*object)) {
       return *object;
     }
-    absl::SleepFor(absl::Milliseconds(10));
+    Clock::Real().SleepFor(absl::Milliseconds(10), {});
   } while (absl::Now() < deadline);
   ADD_FAILURE() << ToString(key) << " never " << what << ": "
                 << (object.ok() ? DumpJson(*object) : object.status().ToString());
@@ -72,7 +73,7 @@ void SnapshotClusterContract::AwaitGone(const k8s::ObjectKey& key) {
                     << " stays: " << DumpJson(client_.Get({}, key).value_or(Json()));
       return;
     }
-    absl::SleepFor(absl::Milliseconds(10));
+    Clock::Real().SleepFor(absl::Milliseconds(10), {});
   }
 }
 
@@ -83,13 +84,13 @@ void SnapshotClusterContract::AwaitDriver(const std::string& handle, bool holds)
       ADD_FAILURE() << "the driver " << (holds ? "has not " : "has ") << handle;
       return;
     }
-    absl::SleepFor(absl::Milliseconds(10));
+    Clock::Real().SleepFor(absl::Milliseconds(10), {});
   }
 }
 
 Json SnapshotClusterContract::ExpectStays(const k8s::ObjectKey& key, const std::string& what,
                                           const Check& check) {
-  absl::SleepFor(subject_->quiet_time());
+  Clock::Real().SleepFor(subject_->quiet_time(), {});
   const absl::StatusOr<Json> object = client_.Get({}, key);
   EXPECT_TRUE(object.ok() && check(*object))
       << ToString(key) << " is not " << what << ": "
@@ -314,7 +315,7 @@ TEST_P(SnapshotClusterContract, AContentWithoutFinalizerLeavesItsSnapshot) {
   Await(key, "ready", IsReady);
   MustDelete(key);
   AwaitGone(key);
-  absl::SleepFor(subject_->quiet_time());
+  Clock::Real().SleepFor(subject_->quiet_time(), {});
   EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
 }
 

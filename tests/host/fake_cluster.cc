@@ -14,6 +14,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -103,8 +104,10 @@ int Run(const std::string& path) {
     return 1;
   }
   std::cout << "ready" << std::endl;
-  // Clusters and their connections live as long as the process: nobody waits for their threads.
+  // Clusters and their connections live as long as the process, which ends without joining a
+  // thread.
   auto* clusters = new Clusters();
+  auto* connections = new std::deque<std::thread>();
   pollfd waits[] = {{listener, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
   while (poll(waits, 2, -1) > 0) {
     if (waits[1].revents != 0) {
@@ -112,7 +115,7 @@ int Run(const std::string& path) {
     }
     const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd >= 0) {
-      std::thread([clusters, fd] { Serve(*clusters, fd); }).detach();
+      connections->emplace_back([clusters, fd] { Serve(*clusters, fd); });
     }
   }
   return 1;
