@@ -425,8 +425,8 @@ TEST_P(DyingPluginTest, WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOne
     ExpectOneGroupAndNothingElse();
     ASSERT_FALSE(HasFailure());
   }
-  EXPECT_GT(calls, 40);
-  EXPECT_GT(points, 40 / step);
+  EXPECT_GT(calls, 30);
+  EXPECT_GT(points, 30 / kStepOfSample);
   RecordProperty("points", points);
 }
 

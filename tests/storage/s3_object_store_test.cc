@@ -284,7 +284,7 @@ TEST_F(S3ObjectStoreTest, AMissingHostIsNoMissingObject) {
       .endpoint = *net::ParseUrl("http://no-such-host.onion"), .bucket = "bucket", .prefix = ""};
   S3ObjectStore store(options, *http_, credentials_, meter_);
   EXPECT_THAT(store.Get(ctx_, "key", 10),
-              StatusIs(absl::StatusCode::kUnavailable,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("resolve no-such-host.onion: no such host")));
 }
 
