@@ -1,0 +1,658 @@
+// What processes of an older version left in a cluster (fbeb56d/objects.json, see README.md), and
+// how those of this version go on from there: after an upgrade in the middle of a backup, a restore
+// or a deletion. A failure means that work is lost or done twice: mend the program, never the
+// fixture.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "backupitemactions/actions.h"
+#include "base/random.h"
+#include "csi/data_transfer.h"
+#include "csi/environment.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "datamover/deletion_reconciler.h"
+#include "datamover/download_reconciler.h"
+#include "datamover/mover_environment.h"
+#include "datamover/task_watch.h"
+#include "datamover/turns.h"
+#include "datamover/upload_reconciler.h"
+#include "datamover/volume_task.h"
+#include "deleteitemactions/actions.h"
+#include "k8s/reconcile_loop.h"
+#include "restoreitemactions/actions.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_group_sidecar.h"
+#include "tests/support/fake_provisioner.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+namespace csidelta::states_fixture_test {
+namespace {
+
+using support::IsOk;
+using testing::Contains;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return std::move(bytes).str();
+}
+
+// The folder of a version, read once.
+class Fixture {
+ public:
+  explicit Fixture(const std::string& version)
+      : folder_(absl::StrCat(CSIDELTA_GOLDEN, "/", version)),
+        told_(ParseJsonObject(ReadFile(absl::StrCat(folder_, "/objects.json"))).value()) {}
+
+  const Json& told() const { return told_; }
+
+  // `place`: "<plural>/<line>".
+  const Json& Object(const std::string& place) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(place, '/');
+    std::vector<Json>& lines = lines_[parts.first];
+    if (lines.empty()) {
+      const std::string text = ReadFile(absl::StrCat(folder_, "/objects/", parts.first, ".jsonl"));
+      for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+        lines.push_back(ParseJsonObject(line).value());
+      }
+    }
+    std::size_t index = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(parts.second, &index));
+    return lines.at(index);
+  }
+
+  // Objects by their plural.
+  std::vector<std::pair<std::string, Json>> Objects(const Json& places) {
+    std::vector<std::pair<std::string, Json>> objects;
+    for (const Json& place : places) {
+      const std::string text = place.get<std::string>();
+      objects.emplace_back(text.substr(0, text.find('/')), Object(text));
+    }
+    return objects;
+  }
+
+ private:
+  const std::string folder_;
+  const Json told_;
+  std::map<std::string, std::vector<Json>> lines_;
+};
+
+Fixture& TheFixture() {
+  static Fixture& fixture = *new Fixture("fbeb56d");
+  return fixture;
+}
+
+// An object that was read in a list does not tell its group and kind.
+k8s::ResourceType TypeOf(const std::string& plural, const Json& object) {
+  for (const k8s::ResourceType& type :
+       {csi::StorageClassType(), csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(),
+        csi::PodType(), csi::SecretType(), csi::ConfigMapType()}) {
+    if (type.plural == plural) {
+      return type;
+    }
+  }
+  const std::vector<std::string> parts =
+      absl::StrSplit(GetString(object, {"apiVersion"}), '/', absl::SkipEmpty());
+  return {.group = parts.size() == 2 ? parts[0] : "",
+          .version = parts.empty() ? "v1" : parts.back(),
+          .plural = plural,
+          .kind = GetString(object, {"kind"}),
+          .namespaced = !csi::Namespace(object).empty()};
+}
+
+std::set<std::string> Names(const std::vector<Json>& objects) {
+  std::set<std::string> names;
+  for (const Json& object : objects) {
+    names.insert(absl::StrCat(csi::Namespace(object), "/", csi::Name(object)));
+  }
+  return names;
+}
+
+// A cluster as it was at one moment, with the controllers that every cluster has.
+class StatesFixtureTest : public testing::Test {
+ protected:
+  StatesFixtureTest()
+      : cluster_(GetString(TheFixture().told(), {"cluster"})),
+        mover_namespace_(GetString(TheFixture().told(), {"mover_namespace"})) {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    api_.SetStatusSubresource("volumetasks", true);
+    api_.SetStatusSubresource("datadeletions", true);
+    for (const auto& [plural, task] :
+         TheFixture().Objects(TheFixture().told()["succeeded_tasks"])) {
+      statuses_[csi::Name(task)] = task["status"];
+    }
+  }
+
+  void Load(const std::string& state) {
+    ASSERT_TRUE(TheFixture().told()["states"].contains(state)) << state;
+    for (const auto& [plural, object] :
+         TheFixture().Objects(TheFixture().told()["states"][state])) {
+      api_.Seed(TypeOf(plural, object), object);
+      Await(object);
+    }
+    api_.ClearCalls();
+  }
+
+  // It is later than what the object tells of.
+  void Await(const Json& object) {
+    for (const char* field : {"creationTimestamp", "deletionTimestamp"}) {
+      const auto time = csi::FromRfc3339(GetString(object, {"metadata", field}));
+      if (time.has_value() && clock_.Now() < *time + absl::Seconds(2)) {
+        clock_.Advance(*time + absl::Seconds(2) - clock_.Now());
+      }
+    }
+  }
+
+  Json The(const k8s::ResourceType& type, const std::string& space, const std::string& name) const {
+    const std::optional<Json> found = api_.Find({type, space, name});
+    EXPECT_TRUE(found.has_value()) << type.plural << " " << space << "/" << name;
+    return found.value_or(Json());
+  }
+  Json Backup(const std::string& name) const { return The(csi::BackupType(), "velero", name); }
+
+  // The items of a kind in the archive of a backup.
+  static std::vector<Json> Archived(const std::string& backup, const std::string& kind) {
+    std::vector<Json> found;
+    for (auto& [plural, object] :
+         TheFixture().Objects(TheFixture().told()["archives"][backup]["items"])) {
+      if (plural == kind) {
+        found.push_back(std::move(object));
+      }
+    }
+    return found;
+  }
+
+  // Workers end as they did then.
+  void EndWorkers() {
+    for (const Json& pod : api_.All(csi::PodType())) {
+      const auto status = statuses_.find(csi::Name(pod));
+      if (status != statuses_.end()) {
+        api_.Mutate({datamover::VolumeTaskType(), mover_namespace_, csi::Name(pod)},
+                    [&](Json& task) { task["status"] = status->second; });
+        api_.Mutate({csi::PodType(), mover_namespace_, csi::Name(pod)},
+                    [](Json& ended) { ended["status"]["phase"] = "Succeeded"; });
+      }
+    }
+  }
+
+  const std::string cluster_;
+  const std::string mover_namespace_;
+  support::FakeClock clock_;
+  support::FakeApiClient api_{clock_};
+  CallContext ctx_;
+  csi::Environment env_{.api = api_,
+                        .clock = clock_,
+                        .random = Random::Real(),
+                        .velero_namespace = "velero",
+                        .enable_csi = true};
+  std::map<std::string, Json> statuses_;  // of VolumeTasks that succeeded, by their names
+};
+
+// --- Backups
+
+TEST_F(StatesFixtureTest, ASnapshotThatWasTakenIsTakenUp) {
+  support::FakeSnapshotController controller(api_);
+  Load("snapshot-taken");
+  const std::set<std::string> before = Names(api_.All(csi::VolumeSnapshotType()));
+  const auto action = backupitemactions::MakePvcAction(env_);
+  const auto result =
+      action->Execute(ctx_, The(csi::PersistentVolumeClaimType(), "shop", "data"), Backup("local"));
+  ASSERT_THAT(result, IsOk());
+  ASSERT_THAT(result->additional_items, SizeIs(1));
+  const velero::ResourceIdentifier& item = result->additional_items[0];
+  EXPECT_THAT(before, Contains(absl::StrCat(item.namespace_name, "/", item.name)));
+  EXPECT_EQ(Names(api_.All(csi::VolumeSnapshotType())), before);
+}
+
+TEST_F(StatesFixtureTest, AGroupThatWasTakenIsTakenUp) {
+  Load("group-taken");
+  const std::set<std::string> groups = Names(api_.All(csi::VolumeGroupSnapshotType("v1")));
+  const std::set<std::string> members = Names(api_.All(csi::VolumeSnapshotType()));
+  ASSERT_THAT(groups, SizeIs(1));
+  for (const Json& member :
+       api_.All(csi::VolumeSnapshotType())) {  // The snapshot controller goes on, too.
+    if (const std::string group = csi::GroupOwnerName(member); !group.empty()) {
+      api_.Mutate(csi::VolumeSnapshotKey("shop", csi::Name(member)), [&](Json& known) {
+        known["status"]["volumeGroupSnapshotName"] = group;
+        known["status"]["readyToUse"] = true;
+      });
+    }
+  }
+  const auto action = backupitemactions::MakePvcAction(env_);
+  for (const char* claim : {"log", "wal"}) {
+    const auto result = action->Execute(ctx_, The(csi::PersistentVolumeClaimType(), "shop", claim),
+                                        Backup("local"));
+    ASSERT_THAT(result, IsOk()) << result.status();
+    ASSERT_THAT(result->additional_items, SizeIs(2));
+    EXPECT_THAT(groups, Contains(absl::StrCat("shop/", result->additional_items[0].name)));
+    EXPECT_THAT(members, Contains(absl::StrCat("shop/", result->additional_items[1].name)));
+  }
+  EXPECT_EQ(Names(api_.All(csi::VolumeGroupSnapshotType("v1"))), groups);
+  EXPECT_EQ(Names(api_.All(csi::VolumeSnapshotType())), members);
+}
+
+// Velero asks for what its archive holds, whichever version of the plugin answers.
+TEST_F(StatesFixtureTest, OperationsOfAnOlderVersionAreKnown) {
+  Load("moved-completed");
+  const auto action = backupitemactions::MakePvcAction(env_);
+  int uploads = 0;
+  for (const Json& operation : TheFixture().told()["archives"]["moved"]["operations"]) {
+    const std::string id = GetString(operation, {"spec", "operationID"});
+    if (GetString(operation, {"spec", "resourceIdentifier", "Resource"}) ==
+        "persistentvolumeclaims") {
+      const auto progress = action->Progress(ctx_, id, Backup("moved"));
+      ASSERT_THAT(progress, IsOk());
+      EXPECT_TRUE(progress->completed) << id;
+      EXPECT_EQ(progress->error, "") << id;
+      ++uploads;
+    }
+  }
+  EXPECT_EQ(uploads, 3);
+}
+
+TEST_F(StatesFixtureTest, SoIsThatOfAGroup) {
+  Load("group-taken");
+  const auto action = backupitemactions::MakeVolumeGroupSnapshotAction(env_);
+  int groups = 0;
+  for (const Json& operation : TheFixture().told()["archives"]["local"]["operations"]) {
+    const std::string id = GetString(operation, {"spec", "operationID"});
+    if (id.starts_with("g1/")) {
+      const auto progress = action->Progress(ctx_, id, Backup("local"));
+      ASSERT_THAT(progress, IsOk());
+      EXPECT_EQ(progress->error, "") << id;
+      ++groups;
+    }
+  }
+  EXPECT_EQ(groups, 1);
+}
+
+// --- Restores of an older version's archive
+
+class ArchiveFixtureTest : public StatesFixtureTest {
+ protected:
+  Json Restore() {
+    Json restore = The({"velero.io", "v1", "restores", "Restore", true}, "velero", "local-restore");
+    SetJson(restore, {"status", "phase"}, "InProgress");
+    return restore;
+  }
+
+  static Json WithoutStatus(Json item) {
+    EraseJson(item, {"status"});
+    return item;
+  }
+};
+
+TEST_F(ArchiveFixtureTest, SnapshotsComeBackUnderTheNamesOfThen) {
+  Load("local-restored");
+  std::set<std::string> made_then;
+  for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
+    if (csi::Namespace(snapshot) == "copy-of-local") {
+      made_then.insert(csi::Name(snapshot));
+    }
+  }
+  ASSERT_THAT(made_then, SizeIs(3));
+  for (const std::string& name : made_then) {
+    api_.Remove(csi::VolumeSnapshotKey("copy-of-local", name));
+    api_.Remove(csi::VolumeSnapshotContentKey(name));
+  }
+  std::set<std::string> snapshots;
+  std::set<std::string> contents;
+  const auto snapshot_action = restoreitemactions::MakeVolumeSnapshotAction(env_);
+  for (const Json& item : Archived("local", "volumesnapshots")) {
+    const auto result = snapshot_action->Execute(ctx_, WithoutStatus(item), item, Restore());
+    ASSERT_THAT(result, IsOk());
+    ASSERT_TRUE(result->item.has_value());
+    snapshots.insert(csi::Name(*result->item));
+  }
+  const auto content_action = restoreitemactions::MakeVolumeSnapshotContentAction(env_);
+  for (const Json& item : Archived("local", "volumesnapshotcontents")) {
+    const auto result = content_action->Execute(ctx_, WithoutStatus(item), item, Restore());
+    ASSERT_THAT(result, IsOk());
+    ASSERT_TRUE(result->item.has_value());
+    contents.insert(csi::Name(*result->item));
+    EXPECT_EQ(GetString(*result->item, {"spec", "source", "snapshotHandle"}),
+              csi::SnapshotHandle(item));
+  }
+  EXPECT_EQ(snapshots, made_then);
+  EXPECT_EQ(contents, made_then);
+}
+
+TEST_F(ArchiveFixtureTest, PvcsAreFilledFromThem) {
+  Load("local-restored");
+  std::map<std::string, std::string> sources_then;  // by PVC
+  for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+    if (csi::Namespace(claim) == "copy-of-local") {
+      sources_then[csi::Name(claim)] = GetString(claim, {"spec", "dataSource", "name"});
+      api_.Remove(csi::ClaimKey("copy-of-local", csi::Name(claim)));
+    }
+  }
+  const auto action = restoreitemactions::MakePvcAction(env_);
+  int claims = 0;
+  for (const Json& item : Archived("local", "persistentvolumeclaims")) {
+    const auto result = action->Execute(ctx_, WithoutStatus(item), item, Restore());
+    ASSERT_THAT(result, IsOk());
+    ASSERT_TRUE(result->item.has_value());
+    EXPECT_EQ(GetString(*result->item, {"spec", "dataSource", "name"}),
+              sources_then[csi::Name(item)]);
+    EXPECT_THAT(GetString(*result->item, {"spec", "dataSource", "name"}), Not(IsEmpty()));
+    ++claims;
+  }
+  EXPECT_EQ(claims, 3);
+}
+
+// The driver's snapshots and groups go, through contents of the names that the old version gave.
+TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
+  for (const auto& [plural, item] :
+       TheFixture().Objects(TheFixture().told()["archives"]["local"]["items"])) {
+    if (plural == "volumesnapshotclasses" || plural == "volumegroupsnapshotclasses") {
+      api_.Seed(TypeOf(plural, item), item);
+    }
+  }
+  support::FakeGroupSidecar sidecar(api_);
+  std::vector<std::string> alone;
+  std::set<std::string> members;
+  const std::vector<Json> groups = Archived("local", "volumegroupsnapshotcontents");
+  ASSERT_THAT(groups, SizeIs(1));
+  for (const csi::GroupMember& member : csi::GroupMembers(groups[0])) {
+    members.insert(member.snapshot_handle);
+  }
+  ASSERT_THAT(members, SizeIs(2));
+  sidecar.groups[csi::GroupHandleOf(groups[0])] = members;
+  const std::vector<Json> contents = Archived("local", "volumesnapshotcontents");
+  ASSERT_THAT(contents, SizeIs(3));
+  for (const Json& content : contents) {
+    if (!members.contains(csi::SnapshotHandle(content))) {
+      alone.push_back(csi::SnapshotHandle(content));
+    }
+  }
+  std::set<std::string> made;
+  for (const char* plural : {"volumesnapshotcontents", "volumegroupsnapshotcontents"}) {
+    api_.OnCreate(plural, [&made](support::FakeApiClient&, const Json& content) {
+      made.insert(csi::Name(content));
+    });
+  }
+  Json backup;
+  for (const auto& [plural, object] :
+       TheFixture().Objects(TheFixture().told()["states"]["local-restored"])) {
+    if (plural == "backups" && csi::Name(object) == "local") {
+      backup = object;
+      Await(object);
+    }
+  }
+  SetJson(backup, {"status", "phase"}, "Deleting");
+  const auto deletions = deleteitemactions::MakeGroupDeletions(env_);
+  const auto snapshots = deleteitemactions::MakeVolumeSnapshotContentAction(env_, deletions);
+  for (const Json& content : contents) {
+    EXPECT_THAT(snapshots->Execute(ctx_, content, backup), IsOk());
+  }
+  EXPECT_THAT(deleteitemactions::MakeVolumeGroupSnapshotContentAction(deletions)->Execute(
+                  ctx_, groups[0], backup),
+              IsOk());
+  EXPECT_THAT(sidecar.groups, IsEmpty());
+  EXPECT_EQ(sidecar.asked_alone, alone);
+  for (const char* state : {"snapshot-deleting", "group-deleting"}) {
+    for (const auto& [plural, object] :
+         TheFixture().Objects(TheFixture().told()["states"][state])) {
+      if (csi::Name(object).starts_with("csi-delta-delete-")) {
+        EXPECT_THAT(made, Contains(csi::Name(object)));
+      }
+    }
+  }
+}
+
+// --- The mover
+
+// Controllers of this version, from their start, and workers that end as they did then.
+class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInterface<const char*> {
+ protected:
+  MoverFixtureTest() {
+    api_.OnCreate("pods", [this](support::FakeApiClient&, const Json& pod) { Start(pod); });
+  }
+
+  // A state, in which the controllers of every cluster are through with what they had begun.
+  void LoadSettled(const std::string& state) {
+    Load(state);
+    for (const k8s::ResourceType& type :
+         {csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(), csi::VolumeSnapshotType(),
+          csi::VolumeSnapshotContentType()}) {
+      for (const Json& object : api_.All(type)) {
+        api_.Mutate({type, csi::Namespace(object), csi::Name(object)}, [](Json& unprotected) {
+          EraseJson(unprotected, {"metadata", "finalizers"});
+        });
+      }
+    }
+    for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
+      std::string content = csi::BoundContentName(snapshot);
+      if (content.empty()) {
+        content = GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"});
+      }
+      const auto handle = [](const Json& object) {
+        const std::string given = csi::SnapshotHandle(object);
+        return given.empty() ? GetString(object, {"spec", "source", "snapshotHandle"}) : given;
+      };
+      api_.Mutate(csi::VolumeSnapshotContentKey(content), [&](Json& bound) {
+        bound["spec"]["volumeSnapshotRef"]["uid"] = csi::Uid(snapshot);
+        bound["status"]["snapshotHandle"] = handle(bound);
+        bound["status"]["readyToUse"] = true;
+      });
+      api_.Mutate(csi::VolumeSnapshotKey(csi::Namespace(snapshot), csi::Name(snapshot)),
+                  [&](Json& bound) {
+                    bound["status"]["boundVolumeSnapshotContentName"] = content;
+                    bound["status"]["readyToUse"] = true;
+                  });
+    }
+    for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+      if (csi::Namespace(claim) == mover_namespace_ &&
+          GetString(claim, {"status", "phase"}) != "Bound") {
+        provisioner_.Provision(claim);
+      }
+    }
+  }
+
+  void Start(const Json& pod) {
+    api_.Mutate({csi::PodType(), mover_namespace_, csi::Name(pod)}, [](Json& started) {
+      started["spec"]["nodeName"] = "node-1";
+      started["status"] = {{"phase", "Running"}};
+    });
+    api_.Mutate({datamover::VolumeTaskType(), mover_namespace_, csi::Name(pod)}, [](Json& task) {
+      task["status"] = {{"phase", "Running"}, {"node", "node-1"}};
+    });
+  }
+
+  // Names of what the mover made by now.
+  std::set<std::string> Made() const {
+    std::set<std::string> names;
+    for (const k8s::ResourceType& type :
+         {datamover::VolumeTaskType(), csi::PodType(), csi::PersistentVolumeClaimType(),
+          csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType()}) {
+      for (const Json& object : api_.All(type)) {
+        if (!csi::Label(object, datamover::kTaskLabel).empty()) {
+          names.insert(absl::StrCat(type.plural, "/", csi::Name(object)));
+        }
+      }
+    }
+    return names;
+  }
+
+  // Nothing of `before` was made a second time.
+  void ExpectNothingMadeTwice(const std::set<std::string>& before) const {
+    for (const support::ApiCall& call : api_.calls()) {
+      if (call.verb == "create") {
+        EXPECT_THAT(before, Not(Contains(absl::StrCat(call.plural, "/", call.name))));
+      }
+    }
+  }
+
+  void ExpectNoWorkers() const {
+    EXPECT_THAT(api_.All(datamover::VolumeTaskType()), IsEmpty());
+    for (const Json& pod : api_.All(csi::PodType())) {
+      EXPECT_EQ(csi::Label(pod, datamover::kTaskLabel), "") << csi::Name(pod);
+    }
+  }
+
+  // Of a state, the objects of a kind that have this label.
+  static std::vector<Json> Then(const std::string& state, const std::string& kind,
+                                const std::string& label, const std::string& value) {
+    std::vector<Json> found;
+    for (auto& [plural, object] : TheFixture().Objects(TheFixture().told()["states"][state])) {
+      if (plural == kind && csi::Label(object, label) == value) {
+        found.push_back(std::move(object));
+      }
+    }
+    return found;
+  }
+
+  support::FakeSnapshotController controller_{api_};
+  support::FakeProvisioner provisioner_{api_};
+  support::FakeSecureRandom secure_random_;
+  datamover::MoverEnvironment mover_{.api = api_,
+                                     .random = Random::Real(),
+                                     .secure_random = secure_random_,
+                                     .mover_namespace = mover_namespace_,
+                                     .cluster = cluster_,
+                                     .image = "csi-delta:test",
+                                     .worker_service_account = "csi-delta-worker",
+                                     .settings = {}};
+  datamover::TurnTable turns_{
+      {.moves_max = mover_.settings.transfers_max, .moves_per_class_max = {}}};
+  datamover::WakeTable wakes_;
+};
+
+class UploadFixtureTest : public MoverFixtureTest {};
+
+TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
+  LoadSettled(GetParam());
+  const std::set<std::string> before = Made();
+  datamover::UploadReconciler reconciler(mover_, turns_, [](const datamover::UploadEnd&) {});
+  k8s::ReconcileLoop loop(
+      {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
+      [] { return true; });
+  datamover::TransferFollower follower("DataUpload", datamover::MoverOfUpload, turns_, wakes_,
+                                       loop);
+  for (int look = 0; look < 40; ++look) {
+    follower.OnAll(api_.All(csi::DataUploadType()));
+    loop.WorkOnce(ctx_);
+    EndWorkers();
+    clock_.Advance(absl::Milliseconds(500));
+  }
+  // What the controller of then made of them.
+  const std::vector<Json> then =
+      Then("moved-completed", "datauploads", velero::kBackupNameLabel, "moved");
+  int compared = 0;
+  for (const Json& was : then) {
+    const std::optional<Json> found = api_.Find({csi::DataUploadType(), "velero", csi::Name(was)});
+    if (!found.has_value()) {
+      continue;  // The plugin had not asked for it yet.
+    }
+    ++compared;
+    const Json& now = *found;
+    EXPECT_EQ(GetString(now, {"status", "phase"}), "Completed")
+        << GetString(now, {"status", "message"});
+    EXPECT_EQ(GetString(now, {"status", "snapshotID"}), GetString(was, {"status", "snapshotID"}));
+    for (const char* figure : {"mode", "base", "changed-bytes", "stored-bytes", "cut-at",
+                               "volume-group", "volume-group-snapshot"}) {
+      const std::string key = absl::StrCat("mover.csi-delta.io/", figure);
+      EXPECT_EQ(csi::Annotation(now, key), csi::Annotation(was, key)) << key;
+    }
+  }
+  EXPECT_GE(compared, 1);
+  ExpectNothingMadeTwice(before);
+  ExpectNoWorkers();
+}
+INSTANTIATE_TEST_SUITE_P(States, UploadFixtureTest,
+                         testing::Values("upload-accepted", "upload-prepared", "upload-inprogress"),
+                         [](const auto& param) {
+                           return std::string(param.param).substr(std::string("upload-").size());
+                         });
+
+class DownloadFixtureTest : public MoverFixtureTest {};
+
+TEST_P(DownloadFixtureTest, GoesOnToItsEnd) {
+  LoadSettled(GetParam());
+  const std::set<std::string> before = Made();
+  datamover::DownloadReconciler reconciler(mover_, turns_, [](const datamover::DownloadEnd&) {});
+  k8s::ReconcileLoop loop(
+      {.type = csi::DataDownloadType(), .namespace_name = "velero", .label_selector = ""},
+      reconciler, [] { return true; });
+  datamover::TransferFollower follower("DataDownload", datamover::MoverOfDownload, turns_, wakes_,
+                                       loop);
+  for (int look = 0; look < 60; ++look) {
+    follower.OnAll(api_.All(csi::DataDownloadType()));
+    loop.WorkOnce(ctx_);
+    EndWorkers();
+    clock_.Advance(absl::Milliseconds(500));
+  }
+  const std::vector<Json> downloads = api_.All(csi::DataDownloadType());
+  EXPECT_THAT(downloads, Not(IsEmpty()));
+  for (const Json& download : downloads) {
+    EXPECT_EQ(GetString(download, {"status", "phase"}), "Completed")
+        << GetString(download, {"status", "message"});
+    const Json target = The(csi::PersistentVolumeClaimType(),
+                            GetString(download, {"spec", "targetVolume", "namespace"}),
+                            GetString(download, {"spec", "targetVolume", "pvc"}));
+    EXPECT_EQ(GetString(target, {"status", "phase"}), "Bound");
+  }
+  ExpectNothingMadeTwice(before);
+  ExpectNoWorkers();
+}
+INSTANTIATE_TEST_SUITE_P(States, DownloadFixtureTest,
+                         testing::Values("download-accepted", "download-prepared",
+                                         "download-inprogress"),
+                         [](const auto& param) {
+                           return std::string(param.param).substr(std::string("download-").size());
+                         });
+
+class DeletionFixtureTest : public MoverFixtureTest {};
+
+TEST_P(DeletionFixtureTest, GoesOnToItsEnd) {
+  LoadSettled(GetParam());
+  const std::set<std::string> before = Made();
+  datamover::DeletionReconciler reconciler(mover_);
+  k8s::ReconcileLoop loop(
+      {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
+      reconciler, [] { return true; });
+  datamover::DeletionFollower follower(wakes_, loop);
+  for (int look = 0; look < 40; ++look) {
+    follower.OnAll(api_.All(csi::DataDeletionType()));
+    loop.WorkOnce(ctx_);
+    EndWorkers();
+    clock_.Advance(absl::Milliseconds(500));
+  }
+  const std::vector<Json> deletions = api_.All(csi::DataDeletionType());
+  EXPECT_THAT(deletions, Not(IsEmpty()));
+  for (const Json& deletion : deletions) {
+    EXPECT_EQ(GetString(deletion, {"status", "phase"}), "Completed") << deletion.dump();
+  }
+  ExpectNothingMadeTwice(before);
+  ExpectNoWorkers();
+}
+INSTANTIATE_TEST_SUITE_P(States, DeletionFixtureTest,
+                         testing::Values("deletion-waiting", "deletion-inprogress"),
+                         [](const auto& param) {
+                           return std::string(param.param).substr(std::string("deletion-").size());
+                         });
+
+}  // namespace
+}  // namespace csidelta::states_fixture_test
