@@ -28,7 +28,7 @@ constexpr int64_t kVolumeBytes = int64_t{64} << 40;
 constexpr int64_t kChunkBytes = 1 << 20;
 constexpr int64_t kPerMessage = 4096;
 constexpr int64_t kMessagesMax = 4096;
-constexpr int64_t kMessagesInShort = 1536;
+constexpr int64_t kMessagesInShort = 2048;  // Divides the volume into whole chunks.
 constexpr int64_t kMemoryMax = int64_t{32} << 20;
 static_assert(8 * kMessagesInShort * kPerMessage > kMemoryMax * 5 / 4);
 // A ledger has two bits for each chunk.
