@@ -64,6 +64,7 @@ class HttpClientTest : public testing::Test {
     return client().Send(ctx_, Request("GET", path));
   }
 
+  support::FakeClock clock_;  // Outlives the threads of the server, which move it on.
   HttpClientOptions options_;
   CallContext ctx_ = CallContext().WithTimeout(absl::Seconds(60));
   std::unique_ptr<HttpTestServer> server_;
@@ -315,9 +316,10 @@ TEST_F(HttpClientTest, HearsAnAnswerThatComesBeforeTheBodyIsSent) {
 // time goes by.
 auto SilentFor(support::FakeClock& clock, absl::Duration silence) {
   return [&clock, silence](const ServedRequest&, ServedConnection& connection) {
-    clock.Advance(silence);
-    support::Await("the client to leave",
-                   [&] { return connection.stop().stop_requested() || connection.PeerIsGone(); });
+    support::Await("the client to leave", [&] {
+      clock.Advance(silence);  // Again and again: the client may not have begun to wait.
+      return connection.stop().stop_requested() || connection.PeerIsGone();
+    });
     connection.Cut();
   };
 }
@@ -325,14 +327,14 @@ auto SilentFor(support::FakeClock& clock, absl::Duration silence) {
 TEST_F(HttpClientTest, ASlowServerMeetsTheDeadline) {
   // By the real clock, which the I/O loop waits for. However slow the machine is, the deadline
   // comes.
-  support::FakeClock clock;
+  support::FakeClock& clock = clock_;
   Start(SilentFor(clock, absl::ZeroDuration()));
   EXPECT_THAT(client().Send(ctx_.WithTimeout(absl::Milliseconds(50)), Request("GET", "/")),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
 TEST_F(HttpClientTest, ASilentServerIsUnavailable) {
-  support::FakeClock clock;
+  support::FakeClock& clock = clock_;
   ctx_.clock = &clock;
   ctx_.deadline = absl::InfiniteFuture();
   options_.limits.silence_max = absl::Seconds(50);
@@ -342,7 +344,7 @@ TEST_F(HttpClientTest, ASilentServerIsUnavailable) {
 
 // Each byte comes a second after the one before it, by the clock that the client goes by.
 TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
-  support::FakeClock clock;
+  support::FakeClock& clock = clock_;
   ctx_.clock = &clock;
   ctx_.deadline = absl::InfiniteFuture();
   options_.limits.silence_max = absl::Seconds(20);
@@ -375,7 +377,7 @@ TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
 }
 
 TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {
-  support::FakeClock clock;
+  support::FakeClock& clock = clock_;
   Start(SilentFor(clock, absl::Seconds(10)));
   CallContext ctx;
   ctx.clock = &clock;
@@ -387,7 +389,7 @@ TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {
 
 TEST_F(HttpClientTest, AStopIsNoticedAtOnce) {
   // Of a clock that stands still: neither a deadline nor the server's silence ends it.
-  support::FakeClock clock;
+  support::FakeClock& clock = clock_;
   CallContext ctx;
   ctx.clock = &clock;
   std::stop_source stop;
