@@ -60,15 +60,11 @@ absl::StatusOr<std::vector<Json>> ListClaims(const CallContext& ctx, const Envir
   return std::move(claims.items);
 }
 
-// Sets the policy of a content that is deleted next. With Delete it also gets the mark by which the
-// snapshot controller tells the sidecar that deletion is meant, because the controller leaves it
-// out where it sees no VolumeSnapshot.
-absl::Status SetLastPolicy(const CallContext& ctx, const Environment& env, const Json& content,
-                           const std::string& policy) {
-  Json patch = {{"spec", {{"deletionPolicy", policy}}}};
-  if (policy == "Delete") {
-    SetJson(patch, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
-  }
+// The mark by which the snapshot controller tells the sidecar that deletion is meant; it leaves the
+// mark out where it sees no VolumeSnapshot.
+absl::Status MarkBeingDeleted(const CallContext& ctx, const Environment& env, const Json& content) {
+  Json patch;
+  SetJson(patch, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
   return k8s::IgnoreNotFound(
       env.api.Patch(ctx, VolumeSnapshotContentKey(Name(content)), k8s::PatchKind::kMerge, patch, "")
           .status());
@@ -111,12 +107,17 @@ absl::Status SetContentPolicy(const CallContext& ctx, const Environment& env, co
 
 absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
                            const BackupContent& content, const std::string& policy) {
-  RETURN_IF_ERROR(SetLastPolicy(ctx, env, content.content, policy));
+  RETURN_IF_ERROR(SetContentPolicy(ctx, env, content.content, policy));
   if (content.snapshot.has_value()) {
     const Json& snapshot = *content.snapshot;
     RETURN_IF_ERROR(k8s::IgnoreNotFound(
         env.api.Delete(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
                        {.uid = Uid(snapshot), .resource_version = ""})));
+  }
+  // Only now: a content that is being deleted already goes with the mark at once, and for a
+  // VolumeSnapshot that still lives the controller would have another snapshot taken.
+  if (policy == "Delete") {
+    RETURN_IF_ERROR(MarkBeingDeleted(ctx, env, content.content));
   }
   return k8s::IgnoreNotFound(env.api.Delete(ctx, VolumeSnapshotContentKey(Name(content.content)),
                                             {.uid = Uid(content.content), .resource_version = ""}));

@@ -36,8 +36,8 @@ absl::StatusOr<std::vector<BackupContent>> LookAtContents(const CallContext& ctx
 absl::Status SetContentPolicy(const CallContext& ctx, const Environment& env, const Json& content,
                               const std::string& policy);
 
-// Removes content and VolumeSnapshot; `policy`, "Delete" or "Retain", says whether the driver's
-// snapshot goes with them. OK when they are gone. Does not wait for the driver.
+// Removes the VolumeSnapshot and then the content; `policy`, "Delete" or "Retain", says whether the
+// driver's snapshot goes with them. OK when they are gone. Does not wait for the driver.
 absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
                            const BackupContent& content, const std::string& policy);
 

@@ -131,11 +131,12 @@ absl::StatusOr<std::optional<Json>> FindGroupSnapshot(const CallContext& ctx,
 absl::Status RemoveGroupContent(const CallContext& ctx, const Environment& env, const Group& group,
                                 const Json& content) {
   ASSIGN_OR_RETURN(const std::optional<Json> snapshot, FindGroupSnapshot(ctx, env, group, content));
-  Json patch = {{"spec", {{"deletionPolicy", "Retain"}}}};
-  SetJson(patch, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
   const k8s::ObjectKey key = ContentKey(group, Name(content));
-  RETURN_IF_ERROR(
-      k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+  const auto patch = [&](const Json& change) {
+    return k8s::IgnoreNotFound(
+        env.api.Patch(ctx, key, k8s::PatchKind::kMerge, change, "").status());
+  };
+  RETURN_IF_ERROR(patch({{"spec", {{"deletionPolicy", "Retain"}}}}));
   if (snapshot.has_value()) {
     RETURN_IF_ERROR(
         k8s::IgnoreNotFound(env.api.Delete(ctx,
@@ -144,6 +145,11 @@ absl::Status RemoveGroupContent(const CallContext& ctx, const Environment& env, 
                                             .name = Name(*snapshot)},
                                            {.uid = Uid(*snapshot), .resource_version = ""})));
   }
+  // Only now: a content that is being deleted already goes with the mark at once, and for a
+  // VolumeGroupSnapshot that still lives the controller would have another one taken.
+  Json mark;
+  SetJson(mark, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
+  RETURN_IF_ERROR(patch(mark));
   return k8s::IgnoreNotFound(
       env.api.Delete(ctx, key, {.uid = Uid(content), .resource_version = ""}));
 }

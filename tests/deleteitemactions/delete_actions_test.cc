@@ -7,10 +7,13 @@
 
 #include "base/log.h"
 #include "csi/content_deletion.h"
+#include "csi/group_deletion.h"
+#include "csi/group_types.h"
 #include "csi/orphan_sweep.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "deleteitemactions/actions.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -123,6 +126,88 @@ TEST_F(DeleteActionsTest, DriverHoldsTheSnapshotNoMore) {
   EXPECT_THAT(Delete(Archived()), IsOk());
   EXPECT_EQ(sidecar_.snapshots, std::set<std::string>{"handle-2"});
   EXPECT_EQ(Contents(), 0u);
+}
+
+// A backup that died after it deleted a content and before the VolumeSnapshot: whatever removes the
+// content first has the controller make another one for the VolumeSnapshot.
+class DeletedContentTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    bed_.clock.SetAutoAdvance(true);
+    cluster_.driver_name = support::kDriver;
+    cluster_.strict = true;
+    const Json rest = {{"driver", support::kDriver}, {"deletionPolicy", "Delete"}};
+    for (const auto& type :
+         {csi::VolumeSnapshotClassType(), csi::VolumeGroupSnapshotClassType("v1")}) {
+      Json object = rest;
+      object["metadata"]["name"] = "class";
+      bed_.api.Seed(type, object);
+    }
+    bed_.api.Seed(csi::PersistentVolumeType(),
+                  {{"metadata", {{"name", "pv"}}},
+                   {"spec",
+                    {{"csi", {{"driver", support::kDriver}, {"volumeHandle", "volume"}}},
+                     {"claimRef", {{"name", "data"}}}}}});
+    Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data",
+                                     {{"velero.io/volume-group", "db"}});
+    SetJson(claim, {"spec", "volumeName"}, "pv");
+    SetJson(claim, {"status", "phase"}, "Bound");
+    bed_.api.Seed(csi::PersistentVolumeClaimType(), claim);
+  }
+
+  void Create(const k8s::ResourceType& type, const std::string& api_version, const Json& spec) {
+    Json object = support::MakeObject(api_version, type.kind, "shop", "snap");
+    object["spec"] = spec;
+    ASSERT_THAT(bed_.api.Create(bed_.ctx, type, "shop", object).status(), IsOk());
+  }
+
+  // What the archive has of the content, which is being deleted then.
+  Json ArchivedAndDeleted(const k8s::ResourceType& type) {
+    const Json change = {{"spec", {{"deletionPolicy", "Retain"}}},
+                         {"metadata",
+                          {{"labels",
+                            {{velero::kBackupNameLabel, "nightly"},
+                             {velero::kGroupNameLabel,
+                              type.group == csi::kGroupSnapshotGroup ? Json("db") : Json()}}}}}};
+    const k8s::ObjectKey key = {type, "", csi::Name(bed_.api.All(type).at(0))};
+    Json archived = bed_.api.Patch(bed_.ctx, key, k8s::PatchKind::kMerge, change, "").value();
+    EXPECT_THAT(bed_.api.Delete(bed_.ctx, key, {}), IsOk());
+    EXPECT_TRUE(csi::BeingDeleted(bed_.api.Find(key).value_or(Json())));
+    return archived;
+  }
+
+  Json backup_ = support::MakeBackupObject("nightly", "Deleting");
+  ActionBed bed_;
+  support::FakeSnapshotCluster cluster_{bed_.api};
+};
+
+TEST_F(DeletedContentTest, GoesAfterItsVolumeSnapshot) {
+  Create(
+      VolumeSnapshotType(), "snapshot.storage.k8s.io/v1",
+      {{"source", {{"persistentVolumeClaimName", "data"}}}, {"volumeSnapshotClassName", "class"}});
+  const Json archived = ArchivedAndDeleted(VolumeSnapshotContentType());
+  EXPECT_THAT(MakeVolumeSnapshotContentAction(bed_.env, MakeGroupDeletions(bed_.env))
+                  ->Execute(bed_.ctx, archived, backup_),
+              IsOk());
+  EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 1);
+  EXPECT_THAT(cluster_.driver().snapshots(), testing::IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), testing::IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), testing::IsEmpty());
+}
+
+TEST_F(DeletedContentTest, OfAGroupGoesAfterItsVolumeGroupSnapshot) {
+  Create(csi::VolumeGroupSnapshotType("v1"), "groupsnapshot.storage.k8s.io/v1",
+         {{"source", {{"selector", {{"matchLabels", {{"velero.io/volume-group", "db"}}}}}}},
+          {"volumeGroupSnapshotClassName", "class"}});
+  ASSERT_EQ(cluster_.driver().groups().size(), 1u);
+  const Json archived = ArchivedAndDeleted(csi::VolumeGroupSnapshotContentType("v1"));
+  EXPECT_THAT(csi::DeleteGroupOfBackup(bed_.ctx, bed_.env, archived,
+                                       velero::ParseBackup(backup_).value(), absl::Seconds(10))
+                  .status(),
+              IsOk());
+  EXPECT_EQ(cluster_.driver().CallCount("CreateVolumeGroupSnapshot"), 1);
+  EXPECT_THAT(cluster_.driver().groups(), testing::IsEmpty());
+  EXPECT_THAT(bed_.api.All(csi::VolumeGroupSnapshotContentType("v1")), testing::IsEmpty());
 }
 
 // An error of the sidecar's first look replaces the whole status, whatever others wrote meanwhile.
