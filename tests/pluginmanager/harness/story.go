@@ -127,7 +127,9 @@ func (r *backupRun) item(resource string, item *unstructured.Unstructured) error
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if err != nil {
-		delete(r.archive, key)
+		if r.archive[key] == nil { // Else the finalizing phase keeps what the first one archived.
+			delete(r.archive, key)
+		}
 		return err
 	}
 	r.archive.put(resource, item.GetNamespace(), item.GetName(), item)
@@ -138,8 +140,8 @@ func (r *backupRun) item(resource string, item *unstructured.Unstructured) error
 func (r *backupRun) begin(key string) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if _, known := r.archive[key]; known && !r.finalizing {
-		return false
+	if _, known := r.archive[key]; known {
+		return r.finalizing
 	}
 	r.archive[key] = nil
 	return true
