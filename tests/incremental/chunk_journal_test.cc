@@ -140,8 +140,11 @@ class ResumeTest : public testing::Test {
 TEST_F(ResumeTest, AKilledRunsChunksAreNeitherReadNorStoredAgain) {
   RunAndKillAtLeaf(2);
   EXPECT_GT(JournalFiles(), 0);
+  const int64_t noted_bytes = Bytes(Noted());
   const BackupResult again = RunAgain(Options());
-  EXPECT_GT(again.resumed_bytes, kLeafBytes);
+  // All that is noted and stored; how much is on its way depends on the threads.
+  EXPECT_GT(again.resumed_bytes, 0);
+  EXPECT_LE(again.resumed_bytes, noted_bytes);
   EXPECT_EQ(again.read_bytes + again.resumed_bytes, kSize);
   EXPECT_EQ(JournalFiles(), 0);
 }

@@ -217,6 +217,9 @@ class FakeGroupController {
     if (faulty) {
       snapshot["status"]["error"]["message"] = member_error;
     }
+    // Its status names the content, which is there by then.
+    const Json status = snapshot["status"];
+    snapshot.erase("status");
     const Json stored = api_.Seed(csi::VolumeSnapshotType(), snapshot);
     Json content = {
         {"metadata",
@@ -239,7 +242,8 @@ class FakeGroupController {
           {"readyToUse", ready}}}};
     api_.Seed(csi::VolumeSnapshotContentType(), content);
     // Watchers are told of what is changed, not of what is seeded.
-    api_.Mutate(csi::VolumeSnapshotKey(csi::Namespace(group), csi::Name(stored)), [](Json&) {});
+    api_.Mutate(csi::VolumeSnapshotKey(csi::Namespace(group), csi::Name(stored)),
+                [&](Json& object) { object["status"] = status; });
   }
 
   std::string ClaimOf(const std::string& volume_handle) const {
