@@ -145,7 +145,7 @@ function(csidelta_write_test_programs)
 endfunction()
 
 # csidelta_tests(NAME folder_test SOURCES x_test.cc ... [THREADS ...] [SWEEPS ...] [HELPERS ...] [DEPS ...]
-#                [DEFINITIONS ...] [LABELS ...] [PARTS n] [SHARDS n] [SECONDS n] [ALONE reason])
+#                [LABELS ...] [PARTS n] [SHARDS n] [SECONDS n] [ALONE reason])
 # The tests of a folder, as one program. Where CSIDELTA_UNITE is on its sources are compiled as one, or as so many PARTS,
 # for most of a compiler's time goes to headers that they share; hence each source has a namespace of its own, named
 # after it. A second program in a folder says why it is ALONE.
@@ -153,7 +153,7 @@ endfunction()
 # thread sanitizer reports falsely; it builds these alone. SWEEPS: those that draw samples of crash points or faults.
 # GENERATED: a file that is compiled instead of the sources. SHARDS: in how many processes ./dev runs the program at a time.
 function(csidelta_tests)
-  cmake_parse_arguments(ARG "" "NAME;PARTS;SHARDS;SECONDS;ALONE" "SOURCES;THREADS;SWEEPS;HELPERS;GENERATED;DEPS;DEFINITIONS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;PARTS;SHARDS;SECONDS;ALONE" "SOURCES;THREADS;SWEEPS;HELPERS;GENERATED;DEPS;LABELS" ${ARGN})
   foreach(source ${ARG_THREADS} ${ARG_SWEEPS})
     if(NOT source IN_LIST ARG_SOURCES)
       message(FATAL_ERROR "${ARG_NAME}: ${source} is none of its sources")
@@ -206,8 +206,7 @@ function(csidelta_tests)
   add_executable(${ARG_NAME} ${compiled} ${helpers})
   target_include_directories(${ARG_NAME} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_options(${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS} ${CSIDELTA_TEST_OPTIONS})
-  target_compile_definitions(${ARG_NAME} PRIVATE ${ARG_DEFINITIONS})
-  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} csidelta::test_paths GTest::gmock GTest::gtest_main)
   csidelta_precompile(${ARG_NAME} TESTS)
 
   foreach(label ${ARG_LABELS})

@@ -16,7 +16,7 @@ from filters import PYTEST_TIERS, Selection
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 BUILD_FILES = ("cmake/", "CMakeLists.txt", "CMakePresets.json", "proto/")
 SHIPPED = "src/cmd"
-_RUNS_SHIPPED = re.compile(r"\b(PROGRAM|PRODUCT|RELEASE_PROGRAM|SCRIPTED_PLUGIN)\b")  # Macros that name a program to run.
+_RUNS_SHIPPED = re.compile(r"\bBuiltProgram\(|build/release/bin/")  # A program that a test runs.
 STORES = ("src/storage", "src/repository")  # What S3 and stock restic are asked about.
 BED_INPUTS = ("tests/e2e", "tests/support/csi_driver")
 

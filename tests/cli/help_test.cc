@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/program.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::cli::help_test {
 namespace {
@@ -39,7 +40,7 @@ std::string Help(const std::string& verb) {
 }
 
 std::string Document() {
-  std::ifstream file(CLI_DOCUMENT);
+  std::ifstream file(support::SourcePath("docs/cli.md"));
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 

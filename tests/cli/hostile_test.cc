@@ -1,6 +1,5 @@
 // A repository from somebody who wants to harm, read by the program itself: it says what is wrong
-// and ends in order, in little memory, and its words do nothing to a terminal. PROGRAM is
-// csi-delta.
+// and ends in order, in little memory, and its words do nothing to a terminal.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,6 +20,7 @@
 #include "repository/compression.h"
 #include "repository/repository.h"
 #include "storage/file_object_store.h"
+#include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
@@ -65,7 +65,7 @@ class HostileProgramTest : public testing::Test {
   }
 
   Outcome Run(std::vector<std::string> words) const {
-    words.insert(words.begin(), PROGRAM);
+    words.insert(words.begin(), support::BuiltProgram("csi-delta"));
     std::vector<char*> arguments;
     for (std::string& word : words) {
       arguments.push_back(word.data());
@@ -81,7 +81,7 @@ class HostileProgramTest : public testing::Test {
       if (support::kSanitizer == nullptr) {
         ::setrlimit(RLIMIT_DATA, &limit);
       }
-      ::execv(PROGRAM, arguments.data());
+      ::execv(arguments[0], arguments.data());
       ::_exit(127);
     }
     int state = 0;

@@ -1,5 +1,4 @@
-// What only a process shows: signals, pipes, and what the system says of its end. PROGRAM is
-// csi-delta.
+// What only a process shows: signals, pipes, and what the system says of its end.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 
 extern char** environ;
@@ -37,8 +37,9 @@ class ProcessTest : public testing::Test {
 
   // Runs a command line in the folder, PROGRAM standing for csi-delta; its exit code.
   int Shell(const std::string& line) const {
-    const std::string command = absl::StrCat("cd ", folder_.path(), " && PROGRAM() { ", PROGRAM,
-                                             " \"$@\"; }; (", line, ") >out 2>error");
+    const std::string command =
+        absl::StrCat("cd ", folder_.path(), " && PROGRAM() { ", support::BuiltProgram("csi-delta"),
+                     " \"$@\"; }; (", line, ") >out 2>error");
     const int state = std::system(command.c_str());
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
   }
@@ -61,13 +62,14 @@ class WaitingBackup {
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
-    std::vector<std::string> words = {PROGRAM, "backup", image, "--extents", "-"};
+    std::vector<std::string> words = {support::BuiltProgram("csi-delta"), "backup", image,
+                                      "--extents", "-"};
     std::vector<char*> arguments;
     for (std::string& word : words) {
       arguments.push_back(word.data());
     }
     arguments.push_back(nullptr);
-    EXPECT_EQ(::posix_spawn(&pid_, PROGRAM, &actions, nullptr, arguments.data(), environ), 0);
+    EXPECT_EQ(::posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ), 0);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(ends[0]);
     Write(std::string(kMoreThanAPipe, '\n'));

@@ -15,6 +15,7 @@
 #include "csi.pb.h"
 #include "differential_snapshot.pb.h"
 #include "tests/support/csi_driver/files.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::csi_driver::proto_test {
 namespace {
@@ -58,13 +59,14 @@ std::string TypeOf(const FieldDescriptor& field) {
 class CsiProtoTest : public testing::Test {
  protected:
   void SetUp() override {
+    const std::string module = support::SourcePath("tests/e2e/modules/csi");
     const std::string folder = OutputOf(
-        absl::StrCat("cd '", CSIDELTA_CSI_MODULE, "' && GOPROXY=off go list -m -f ",
+        absl::StrCat("cd '", module, "' && GOPROXY=off go list -m -f ",
                      "'{{$used := .}}{{with .Replace}}{{$used = .}}{{end}}{{if eq $used.Version \"",
                      kVersion, "\"}}{{$used.Dir}}{{end}}' ", kModule));
     ASSERT_NE(folder, "") << kModule << " " << kVersion
-                          << " is not in the Go module cache; `go mod download` in "
-                          << CSIDELTA_CSI_MODULE << " brings it";
+                          << " is not in the Go module cache; `go mod download` in " << module
+                          << " brings it";
     const std::string set_path = absl::StrCat(testing::TempDir(), "csi-", getpid(), ".pb");
     OutputOf(absl::StrCat("protoc -I '", folder, "' -I /usr/include --include_imports ",
                           "--descriptor_set_out='", set_path, "' csi.proto"));

@@ -16,6 +16,7 @@
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 
@@ -425,7 +426,7 @@ TEST_F(DeletionReconcilerTest, AControllerThatDiesAnywhereIsFollowedByOneThatCar
 }
 
 TEST(DataDeletionSchema, KnowsEveryFieldThatIsWritten) {
-  std::ifstream file(CSIDELTA_CRDS "/datadeletion.yaml");
+  std::ifstream file(support::SourcePath("deploy/chart/crds/datadeletion.yaml"));
   std::stringstream text;
   text << file.rdbuf();
   const auto crd = ParseYaml(text.str());

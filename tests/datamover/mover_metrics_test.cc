@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "csi/snapshot_types.h"
+#include "tests/support/paths.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover::mover_metrics_test {
@@ -179,7 +180,7 @@ TEST(MoverMetricsTest, ForeignWordsStayInTheirQuotes) {
 }
 
 std::string Document(const std::string& name) {
-  std::ifstream file(std::string(CSIDELTA_DOCS) + "/" + name);
+  std::ifstream file(support::SourcePath("docs/" + name));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

@@ -17,6 +17,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::datamover::repository_access_test {
@@ -279,7 +280,7 @@ TEST_F(RepositoryAccessTest, AnAccessModeThatIsUnknownIsNotTakenForWritable) {
 }
 
 TEST_F(RepositoryAccessTest, TheDocumentationHasARowForEachSetting) {
-  std::ifstream file(CSIDELTA_DOCS "/data-mover-settings.md");
+  std::ifstream file(support::SourcePath("docs/data-mover-settings.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_GE(LocationSettings().size(), 10u);
   for (const LocationSetting& setting : LocationSettings()) {

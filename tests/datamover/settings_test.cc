@@ -14,6 +14,7 @@
 #include "csi/exposed_snapshot.h"
 #include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::datamover::settings_test {
@@ -176,7 +177,8 @@ void Collect(const Json& schema, const Json& node, std::vector<std::string> path
 }
 
 std::vector<Leaf> SchemaLeaves() {
-  const auto schema = ParseJson(ReadFile(CSIDELTA_CHART "/files/settings.schema.json"));
+  const auto schema =
+      ParseJson(ReadFile(support::SourcePath("deploy/chart/files/settings.schema.json")));
   EXPECT_THAT(schema, IsOk());
   std::vector<Leaf> leaves;
   Collect(*schema, *schema, {}, leaves);
@@ -233,7 +235,7 @@ TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
 }
 
 TEST(MoverSettings, TheDocumentationTellsEachKeyAndTheTables) {
-  const std::string page = ReadFile(CSIDELTA_DOCS "/data-mover-settings.md");
+  const std::string page = ReadFile(support::SourcePath("docs/data-mover-settings.md"));
   EXPECT_FALSE(SchemaLeaves().empty());
   EXPECT_FALSE(CostlyBases().empty());
   EXPECT_FALSE(csi::FileOnlyDrivers().empty());

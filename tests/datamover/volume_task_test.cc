@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/yaml.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::datamover::volume_task_test {
 namespace {
@@ -89,7 +90,7 @@ TEST(VolumeTask, AnInterruptedOneIsRunAgain) {
 }
 
 TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
-  std::ifstream file(CSIDELTA_CRDS "/volumetask.yaml");
+  std::ifstream file(support::SourcePath("deploy/chart/crds/volumetask.yaml"));
   std::stringstream text;
   text << file.rdbuf();
   const auto crd = ParseYaml(text.str());

@@ -24,6 +24,7 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/lent_store.h"
 #include "tests/support/metadata_cluster.h"
+#include "tests/support/paths.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/test_authority.h"
 
@@ -39,7 +40,7 @@ constexpr char kCloud[] = "[default]\naws_access_key_id = A\naws_secret_access_k
 
 // A definition as the chart has it.
 Json ShippedDefinition(const std::string& file) {
-  std::ifstream in(std::string(MOVER_KINDS) + "/" + file);
+  std::ifstream in(support::SourcePath("deploy/chart/crds/" + file));
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   absl::StatusOr<Json> definition = ParseYaml(text);
   return definition.ok() ? *definition : Json();
@@ -579,7 +580,7 @@ TEST(CheckupTest, EachOfThirtyChecksSaysSomethingAndHasANameOfItsOwn) {
 }
 
 TEST(CheckupTest, TheDocumentHasEachCheckAndNoOther) {
-  std::ifstream file(DOCTOR_DOCUMENT);
+  std::ifstream file(support::SourcePath("docs/doctor.md"));
   const std::string document(std::istreambuf_iterator<char>(file), {});
   std::string rows;
   for (const Check& check : AllChecks()) {

@@ -1,4 +1,5 @@
 #include "tests/fuzz/replay.h"
+#include "tests/support/paths.h"
 
 #include <filesystem>
 #include <fstream>
@@ -18,7 +19,7 @@ class ReplayTest : public testing::Test {
     Replay("");
     int inputs = 0;
     for (const auto& entry :
-         std::filesystem::directory_iterator(std::string(FUZZ_CORPUS) + "/" + name_)) {
+         std::filesystem::directory_iterator(support::SourcePath("tests/fuzz/corpus/") + name_)) {
       // The last name printed is the one that crashed.
       std::cout << entry.path().filename().string() << std::endl;
       std::ifstream file(entry.path(), std::ios::binary);

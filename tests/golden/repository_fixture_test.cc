@@ -16,6 +16,7 @@
 #include "base/crypto.h"
 #include "base/json.h"
 #include "tests/cli/program_runner.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::cli::repository_fixture_test {
 namespace {
@@ -38,7 +39,7 @@ std::string ReadFile(const std::string& path) {
 class RepositoryFixtureTest : public testing::Test {
  protected:
   RepositoryFixtureTest() {
-    const std::string folder = absl::StrCat(CSIDELTA_GOLDEN, "/fbeb56d");
+    const std::string folder = support::SourcePath("tests/golden/fbeb56d");
     told_ = ParseJsonObject(ReadFile(absl::StrCat(folder, "/repository.json"))).value();
     fs::copy(absl::StrCat(folder, "/repository"), program_.Path("repo"),
              fs::copy_options::recursive);

@@ -39,6 +39,7 @@
 #include "tests/support/fake_provisioner.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
@@ -62,7 +63,7 @@ std::string ReadFile(const std::string& path) {
 class Fixture {
  public:
   explicit Fixture(const std::string& version)
-      : folder_(absl::StrCat(CSIDELTA_GOLDEN, "/", version)),
+      : folder_(support::SourcePath("tests/golden/" + version)),
         told_(ParseJsonObject(ReadFile(absl::StrCat(folder_, "/objects.json"))).value()) {}
 
   const Json& told() const { return told_; }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::incremental::full_reason_test {
 namespace {
@@ -19,7 +20,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 
 TEST(FullReasonTest, EachIsDocumented) {
-  std::ifstream file(FULL_BACKUPS_DOCUMENT);
+  std::ifstream file(support::SourcePath("docs/full-backups.md"));
   const std::string document{std::istreambuf_iterator<char>(file), {}};
   ASSERT_GE(FullReasons().size(), 13u);
   for (const FullReasonText& text : FullReasons()) {

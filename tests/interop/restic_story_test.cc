@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/interop/story_fixture.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::interop::restic_story_test {
 namespace {
@@ -87,7 +88,7 @@ TEST_P(ResticStoryTest, TheDocumentedRecipeGivesTheImageBack) {
   ExpectOurs("init");
   const std::string id = BackUpAll();
   // The first commands of the document, word for word, but for the place and the password.
-  const std::string document = ReadFile(FORMAT_DOCUMENT);
+  const std::string document = ReadFile(support::SourcePath("docs/repository-format.md"));
   const std::size_t begin = document.find("```sh\n") + 6;
   std::vector<std::string> lines = absl::StrSplit(
       document.substr(begin, document.find("```", begin) - begin), '\n', absl::SkipEmpty());

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "tests/repository/restic_fixture.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::interop {
 
@@ -20,7 +21,7 @@ using repository::Outcome;
 // csi-delta: what CSI_DELTA_PROGRAM names, else the one that was built with the tests.
 inline std::string ProgramPath() {
   const char* chosen = std::getenv("CSI_DELTA_PROGRAM");
-  return chosen != nullptr && *chosen != '\0' ? chosen : PROGRAM;
+  return chosen != nullptr && *chosen != '\0' ? chosen : support::BuiltProgram("csi-delta");
 }
 
 // The last line of `output` that is JSON.

@@ -29,6 +29,7 @@
 #include "restoreitemaction/v2/RestoreItemAction.grpc.pb.h"
 #include "tests/plugin/plugin_process.h"
 #include "tests/support/await.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::plugin::process_test {
 namespace {
@@ -44,8 +45,10 @@ constexpr absl::Duration kHostPatience = absl::Seconds(2);  // Then it kills.
 constexpr char kName[] = "example.io/scripted";
 constexpr int kParallelCalls = 16;
 
+std::string ScriptedPlugin() { return support::BuiltProgram("plugin_under_test"); }
+
 PluginProcess::Options Scripted(std::vector<std::string> arguments = {}) {
-  return {.executable = SCRIPTED_PLUGIN, .arguments = std::move(arguments)};
+  return {.executable = ScriptedPlugin(), .arguments = std::move(arguments)};
 }
 
 PluginProcess::Options WithoutCookie(std::vector<std::string> arguments = {}) {
@@ -113,7 +116,7 @@ TEST(ProcessTest, InstallCopiesTheExecutable) {
   PluginProcess installer(WithoutCookie({"install", process.folder()}));
   EXPECT_TRUE(ExitedWith(installer.WaitForExit(kPatience), 0)) << installer.Stderr();
   const std::string copy = process.folder() + "/velero-plugin-for-csi-delta";
-  EXPECT_EQ(fs::file_size(copy), fs::file_size(SCRIPTED_PLUGIN));
+  EXPECT_EQ(fs::file_size(copy), fs::file_size(ScriptedPlugin()));
 
   PluginProcess failing(WithoutCookie({"install", "/no/such/folder"}));
   EXPECT_TRUE(ExitedWith(failing.WaitForExit(kPatience), 1));
@@ -199,7 +202,7 @@ TEST(ProcessTest, ListsItselfUnderItsOwnCommand) {
                   .ok());
   std::vector<std::string> kinds;
   for (const auto& plugin : listing.plugins()) {
-    EXPECT_EQ(plugin.command(), SCRIPTED_PLUGIN);
+    EXPECT_EQ(plugin.command(), ScriptedPlugin());
     EXPECT_EQ(plugin.name(), kName);
     kinds.push_back(plugin.kind());
   }

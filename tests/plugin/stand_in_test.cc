@@ -18,6 +18,7 @@
 #include "backupitemaction/v2/BackupItemAction.grpc.pb.h"
 #include "restoreitemaction/v2/RestoreItemAction.grpc.pb.h"
 #include "tests/plugin/plugin_process.h"
+#include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 
 namespace csidelta::plugin::stand_in_test {
@@ -50,7 +51,7 @@ struct HostCase {
 class Host {
  public:
   explicit Host(const HostCase& host) {
-    fs::create_symlink(PRODUCT, folder_.path() + "/p");
+    fs::create_symlink(support::BuiltProgram("velero-plugin-for-csi-delta"), folder_.path() + "/p");
     if (host.beside != Beside::kNothing) {
       const char* name = host.beside == Beside::kVelerosCsiPlugin ? kBackup : "velero.io/aws";
       std::ofstream(folder_.path() + "/other") << "\x7f"

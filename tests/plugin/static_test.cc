@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 
 namespace csidelta::static_test {
@@ -26,7 +27,8 @@ constexpr uid_t kSomeUid = 123456;  // As a cluster may force it: no passwd entr
 
 std::string Program() {
   const char* chosen = std::getenv("CSI_DELTA_PLUGIN");
-  return chosen != nullptr ? chosen : RELEASE_PROGRAM;
+  return chosen != nullptr ? chosen
+                           : support::SourcePath("build/release/bin/velero-plugin-for-csi-delta");
 }
 
 std::string ReadFile(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::velero::plugin_config_test {
@@ -173,7 +174,7 @@ TEST(SelectPluginConfigTest, TwoAreAnErrorThatNamesBoth) {
 }
 
 std::string ReadDocumentation() {
-  std::ifstream file(CSIDELTA_DOCS "/configuration.md");
+  std::ifstream file(support::SourcePath("docs/configuration.md"));
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
