@@ -1,5 +1,4 @@
-// Whole stories of the program csi-delta and stock restic on one repository. FORMAT_DOCUMENT is
-// docs/repository-format.md.
+// Whole stories of the program csi-delta and stock restic on one repository.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
