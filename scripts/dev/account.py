@@ -51,17 +51,27 @@ class Run:
     def add_missing(self, required):
         """Tiers that should have run and did not are part of the account, each with what kept it."""
         known = {tier.name for tier in self.tiers}
-        self.tiers += [Tier(name, error=self.step_failures.get(name, "")) for name in required if name not in known]
+        self.tiers += [Tier(name) for name in required if name not in known]
+        for tier in self.tiers:
+            if not tier.ran and not tier.error:
+                tier.error = self.step_failures.get(tier.name) or self.step_failures.get(f"all {tier.name}", "")
 
-    def account(self, required=(), optional=None, whole=True, wrong=()):
-        """Prints it all; True if all is well."""
-        self.add_missing(required)
-        optional = results.OptionalTests.read() if optional is None else optional
-        found = [*results.complaints(self.tiers, optional), *wrong]
-        if not found and not any(tier.ran for tier in self.tiers):
+    def complaints(self, optional):
+        """What is wrong: steps that failed, and what the tiers say; the reason of a step is not told twice."""
+        found = results.complaints(self.tiers, optional)
+        steps = [f"{name}: {why}" for name, why in self.step_failures.items() if not any(line.endswith(why) for line in found)]
+        if not found and not steps and not any(tier.ran for tier in self.tiers):
             found.append("nothing ran")
+        return [*steps, *found]
+
+    def account(self, required=(), optional=None, whole=True, counts_flaky=False):
+        """Prints it all; True if all is well. With `counts_flaky` too many flaky names of late are not."""
+        self.add_missing(required)
+        found = self.complaints(results.OptionalTests.read() if optional is None else optional)
         seconds = time.monotonic() - self.start
         path = durations.record(self.verb, self.tiers, self.steps.items(), seconds, whole)
+        flaky.add(self.flaky)
+        found += filter(None, [flaky.complaint() if counts_flaky else ""])
         say("")
         for line in results.table(self.tiers):
             say(line)
@@ -78,7 +88,6 @@ class Run:
         self._say_replays()
         for name in self.flaky:
             say(f"flaky: {name}: failed, and passed when it ran again alone in a new bed")
-        flaky.add(self.flaky)
         say(f"./dev {self.verb}: {seconds:.0f} s in all")
         say(results.last_line(self.tiers, len(found)))
         return not found

@@ -14,6 +14,7 @@ import results
 SLOWEST = 25
 _SHOWN_SECONDS_MIN = 0.05
 _KEPT_OF_A_STEP, _KEPT_RUNS = 5, 50
+_JOURNEYS = ("journeys", "scenarios")  # Beginnings of their tiers' names.
 
 # Seconds of a first run on two cores, for a machine that has no history; they are scaled by what was seen so far.
 FIRST_RUN = {"checks": 15, "scripts": 15, "build programs": 260, "build real tests": 120, "go bed": 500, "go old velero": 90, "go hosts": 90,
@@ -28,7 +29,7 @@ def _file():
 
 
 def history():
-    """Of earlier runs: {"steps": {name: [seconds, newest last]}, "tests": {id: seconds}, "runs": [{...}]}."""
+    """Of earlier runs: {"steps": {name: [seconds, newest last]}, "tests": {id: seconds}, "runs": [of journeys]}."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads(_file().read_text())
         if isinstance(found, dict) and {"steps", "tests", "runs"} <= found.keys():
@@ -76,8 +77,9 @@ def record(verb, tiers, steps, seconds, whole=True):
             known["steps"][name] = [*known["steps"].get(name, []), took][-_KEPT_OF_A_STEP:]
         for tests in document["tests"].values():
             known["tests"].update(tests)
-        known["runs"] = [*known["runs"], {"verb": verb, "when": document["when"], "seconds": document["seconds"],
-                                          "journeys": any("journeys" in tier.name for tier in tiers)}][-_KEPT_RUNS:]
+        if any(tier.name.startswith(_JOURNEYS) for tier in tiers):
+            known["runs"] = [*known["runs"], {"verb": verb, "when": document["when"], "seconds": document["seconds"],
+                                              "journeys": True}][-_KEPT_RUNS:]
         draft = cache.with_suffix(".new")
         draft.write_text(json.dumps(known) + "\n")
         draft.replace(cache)

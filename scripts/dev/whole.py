@@ -6,7 +6,6 @@ import build
 import capacity
 import changed
 import durations
-import flaky
 import fuzz
 import lint
 import packages
@@ -96,12 +95,10 @@ def run_part(number):
         run.steps, run.step_failures = schedule.seconds, schedule.failed
     required = [item for item in items if item in pipeline.TIER_NAMES]
     required += ["scenarios", "scenarios moves"] if any(item.endswith(".py") for item in items) else []
-    broken = [f"{name}: {why}" for name, why in schedule.failed.items()]
     seconds = time.monotonic() - run.start
     late = [f"it took {seconds:.0f} s, more than {parts.PART_SECONDS_MAX}: later parts are split by what was measured now"]
     run.notes += late if seconds > parts.PART_SECONDS_MAX else []
-    complaint = flaky.complaint()
-    is_good = run.account(required, wrong=[*broken, *([complaint] if complaint else [])])
+    is_good = run.account(required, counts_flaky=True)
     path = parts.write_report(number, run, items, is_good, seconds)
     say(f"part {number}/{PARTS} of commit {commit}: {'passed' if is_good else 'FAILED'}; {results.shown(path)}")
     return is_good

@@ -83,6 +83,18 @@ def test_a_required_tier_that_did_not_run_says_what_kept_it(kept, capsys):
     assert "required tier unit did not run: build unit tests failed" in capsys.readouterr().out
 
 
+def test_a_step_that_broke_fails_the_run_and_is_told_once(kept, capsys):
+    del kept
+    run = account.Run("test")
+    run.step_failures = {"checks": "ZeroDivisionError: division by zero", "all unit": "no compiler"}
+    run.tiers = [Tier("checks", ran=True), Tier("unit")]
+    assert not run.account(["checks", "unit"], NOTHING)
+    shown = capsys.readouterr().out
+    assert "dev: checks: ZeroDivisionError: division by zero" in shown
+    assert "dev: required tier unit did not run: no compiler" in shown and "all unit" not in shown
+    assert shown.splitlines()[-1] == "0 passed, 2 failed, 0 skipped"
+
+
 def test_what_was_flaky_is_named_and_written_down_by_name(kept, capsys):
     run = account.Run("test")
     run.flaky = ["tests/e2e/a.py::test_x"]
@@ -104,6 +116,24 @@ def test_more_than_three_flaky_names_in_ten_runs_are_too_many(kept):
     for _ in range(flaky.RUNS):
         durations.record("test", [Tier("journeys")], (), 1.0)
     assert flaky.recent() == []  # They are of earlier runs.
+
+
+def test_the_flaky_names_of_a_run_count_in_it(kept):
+    del kept
+    flaky.add("abc")
+    run = account.Run("test --all 1/4")
+    run.flaky = ["d"]
+    run.tiers = [Tier("scenarios", [Test("d", PASSED)], ran=True)]
+    assert not run.account(optional=NOTHING, counts_flaky=True)
+    assert run.account(optional=NOTHING)
+
+
+def test_runs_without_journeys_make_no_flaky_name_old(kept):
+    del kept
+    flaky.add("a")
+    for tier in ["scenarios"] + ["unit"] * 60:
+        durations.record("test", [Tier(tier)], (), 1.0)
+    assert [run["journeys"] for run in durations.history()["runs"]] == [True]
 
 
 def test_promises_of_unit_tests_are_proven_by_every_run_and_others_where_they_ran():

@@ -141,6 +141,15 @@ def test_what_does_not_compile_fails_the_run_and_only_what_needs_it_does_not_run
     assert "required tier unit did not run: build unit tests failed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("run", [ci.test, lambda: ci.ci(keep_going=True),
+                                 lambda: ci._test_selection("test checks", filters.Selection(tiers={"checks"}))])
+def test_a_fault_of_the_scripts_themselves_fails_the_run(world, monkeypatch, capsys, run):
+    del world
+    monkeypatch.setattr(pipeline.lint, "check_house", lambda: 1 / 0)
+    assert not run()
+    assert "dev: checks: ZeroDivisionError: division by zero" in capsys.readouterr().out.splitlines()
+
+
 @pytest.mark.parametrize("selection,order", [
     (filters.Selection(paths={"scripts": ["tests/scripts/test_x.py"]}), {"scripts"}),
     (filters.Selection(paths={"e2e": ["tests/e2e/test_a.py"]}), {"programs", "real_tests", "bed_without_old_velero", "e2e"}),
