@@ -15,7 +15,8 @@ PRELUDE = (
     f'  static const char* const text = std::getenv("{VARIABLE}");\n'
     "  static const int chosen = text == nullptr ? 0 : std::atoi(text);\n"
     "  return chosen == number;\n}\n#endif\n#line 1\n")
-_ON = "::CsiDeltaMutant(@)"  # @: the mutant's number.
+_NUMBER = "\0"  # Stands for the mutant's number; no source has that byte.
+_ON = f"::CsiDeltaMutant({_NUMBER})"
 _COMPARED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 _LEFT_OUT = re.compile(r"\b(?:CSIDELTA_LOG|CSIDELTA_CHECK|static_assert)\(")
 _CONTROL = {"if", "for", "while", "switch", "catch", "return", "sizeof", "decltype", "noexcept", "alignas"}
@@ -215,5 +216,5 @@ def apply(text, numbered):
     """The source with some candidates that do not overlap, each under its number."""
     edits = sorted((edit, number) for number, one in numbered for edit in one.edits)
     for (begin, end, new), number in reversed(edits):
-        text = text[:begin] + new.replace("@", str(number)) + text[end:]
+        text = text[:begin] + new.replace(_NUMBER, str(number)) + text[end:]
     return PRELUDE + text

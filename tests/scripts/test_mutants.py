@@ -126,6 +126,12 @@ def test_a_source_with_mutants_differs_in_their_places_alone():
     ]
 
 
+def test_the_text_of_a_source_stays_as_it_is():
+    text = 'void A() {\n  Count("@");\n}\n'
+    one, = (one for one in _candidates(text) if one.operator == "dropped")
+    assert 'if (!::CsiDeltaMutant(7)) { Count("@"); }' in mutate.apply(text, [(7, one)])
+
+
 def test_a_mask_keeps_every_place():
     for path in sorted((console.ROOT / "src" / "base").glob("*.cc")):
         text = path.read_text()
