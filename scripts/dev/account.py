@@ -23,6 +23,7 @@ class Run:
         self.tiers = []
         self.flaky = []  # Ids of journeys that failed and passed when they ran again.
         self.notes = []  # What was left out, and why.
+        self.bed = ""  # Where tests of the bed run: what they judge, as it was before.
         self.seed = seeds.set_once()
         self.start = time.monotonic()
         self.steps = {}  # Seconds of what was scheduled.

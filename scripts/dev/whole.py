@@ -132,10 +132,10 @@ def run(text=None):
         if len(parts.reports()) == PARTS:
             return summary() and is_good
         return is_good
-    before = durations.commit()
+    before, bed = durations.commit(), changed.bed_digest()
     is_good = all([run_part(number) for number in range(1, PARTS + 1)])
     if durations.commit() != before:
         raise Failure("the checkout changed while its parts ran")
     if is_good:
-        changed.bed_passed()
+        changed.bed_passed(bed)
     return summary() and is_good

@@ -83,7 +83,7 @@ def fixture_bed(tmp_path, monkeypatch, select):
 
 def test_tests_of_the_bed_run_when_it_changed_since_they_passed(bed):
     assert changed.bed_changed()[0] is False  # Nothing is known, and nothing has changed since origin.
-    changed.bed_passed()
+    changed.bed_passed(changed.bed_digest())
     assert changed.bed_changed() == (False, "what they judge is as it was when they last passed")
     (bed / "tests/e2e/test_walk.py").write_text("# not of the bed\n")
     assert changed.bed_changed()[0] is False

@@ -123,6 +123,18 @@ def test_what_is_not_flaky_stays_red(world, capsys, tests, again, tmp_path):
     assert not (tmp_path / "cache" / "flaky.txt").exists()
 
 
+@pytest.mark.parametrize("found,remembered", [
+    (Test(OTHER, PASSED), ["before"]), (Test(OTHER, SKIPPED, "no tool"), []), (Test(OTHER, FAILED), [])])
+def test_tests_of_the_bed_are_remembered_if_all_of_them_passed_as_the_files_were_before(world, monkeypatch, found, remembered):
+    passed, states = [], iter(["before", "after"])
+    world.finds["journeys"] = [Test(J1, PASSED), found]
+    monkeypatch.setattr(pipeline.changed, "bed_changed", lambda: (True, "it has changed"))
+    monkeypatch.setattr(pipeline.changed, "bed_digest", lambda: next(states))
+    monkeypatch.setattr(pipeline.changed, "bed_passed", lambda digest="now": passed.append(digest))
+    assert ci.test() == bool(remembered)
+    assert passed == remembered
+
+
 def test_ci_stops_at_the_first_failure_unless_told_to_go_on(world, capsys):
     world.finds["unit"] = [Test("a::A.A", FAILED)]
     assert not ci.ci()
