@@ -24,6 +24,7 @@ import console
 import lint
 import mutate
 import scenarios
+import supervisor
 from console import ROOT, Failure, say, stage
 
 TABLE = ROOT / "tests" / "mutants.txt"
@@ -142,7 +143,7 @@ def outcome(test, code, lines):
 
 def _run_test(scratch, test):
     code, lines = console.execute([scratch.root / "dev", "test", test], cwd=scratch.root, env=scratch.env, keep=True,
-                                  limit_seconds=TEST_SECONDS_MAX)
+                                  limit_seconds=TEST_SECONDS_MAX, patience_seconds=supervisor.GRACE_SECONDS)
     return outcome(test, code, lines)
 
 

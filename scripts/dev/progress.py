@@ -1,6 +1,7 @@
 """One line every ten seconds: what runs, how far it is, and about how long it will still take."""
 
 import contextlib
+import functools
 import re
 import threading
 import time
@@ -105,25 +106,23 @@ def part():
 def forecast(steps, finished, running, known):
     """Seconds until the last of the steps ends, by earlier runs; None if one of them was never seen.
 
-    `steps`: in an order in which each comes after what it needs. `running`: {name: Part}.
+    `running`: {name: Part}.
     """
     guesses = [(took, durations.expected(name, {"steps": {}})) for name, took in finished.items()
                if name not in known["steps"]]
     guesses = [(took, guess) for took, guess in guesses if guess]
     scale = sum(took for took, _ in guesses) / sum(guess for _, guess in guesses) if guesses else 1.0
-    ends = {}
+    own = {}
     for step in steps:
-        if step.name in finished:
-            ends[step.name] = 0.0
-            continue
-        took = durations.expected(step.name, known)
+        took = 0.0 if step.name in finished else durations.expected(step.name, known)
         if took is not None and step.name not in known["steps"]:
             took *= scale
-        if step.name in running:
-            still = running[step.name].still_seconds(took)
-        else:
-            still = took
-        if still is None:
+        own[step.name] = running[step.name].still_seconds(took) if step.name in running else took
+        if own[step.name] is None:
             return None
-        ends[step.name] = still + max([ends[need] for need in step.needs if need in ends], default=0.0)
-    return max(ends.values(), default=0.0)
+    before = {step.name: (*step.needs, *step.after) for step in steps}
+
+    @functools.cache
+    def end(name):
+        return 0.0 if name in finished else own[name] + max(map(end, before[name]), default=0.0)
+    return max(map(end, before), default=0.0)

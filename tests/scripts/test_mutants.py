@@ -4,6 +4,7 @@ import console
 import mutants
 import mutate
 import pytest
+import pytests
 import scenarios
 
 ENTRY = "# a comment\n[one] a_test::A.B\n# breaks it\nfile: a.cc\n- int a;\n+ int b;\n"
@@ -46,6 +47,14 @@ def test_old_text_stands_once(tmp_path, text, count):
 ])
 def test_only_the_named_test_counts(code, lines, want):
     assert mutants.outcome("t", code, lines) == want
+
+
+def test_a_test_bed_has_the_time_to_go_down(monkeypatch, tmp_path):
+    seen = {}
+    monkeypatch.setattr(console, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(console, "execute", lambda command, **how: (0, seen.update(how) or ["1 passed, 0 failed"]))
+    assert mutants._run_test(mutants.Scratch(), "t") == "passed"
+    assert seen["patience_seconds"] >= pytests.TIDY_UP_SECONDS
 
 
 @pytest.fixture

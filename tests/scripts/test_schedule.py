@@ -60,11 +60,20 @@ def test_once_the_run_stops_nothing_begins_and_what_is_only_made_for_it_ends():
 
 def test_an_interruption_ends_what_runs(monkeypatch):
     monkeypatch.setattr(console, "INTERRUPTED", threading.Event())
+    begun, told = threading.Event(), []
+
+    def long():
+        try:
+            console.execute(["sh", "-c", "echo begun; exec sleep 600"], quiet=True, limit_seconds=60, watch=lambda line: begun.set())
+        except Failure as error:
+            told.append(type(error))
 
     def interrupt():
-        raise KeyboardInterrupt
+        if begun.is_set():
+            raise KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
-        run([Step("long", lambda: console.execute(["sleep", "600"]))], interrupt)
+        run([Step("long", long)], interrupt)
+    assert told == [console.Stopped]
 
 
 def test_a_step_has_its_own_nice():
@@ -96,6 +105,11 @@ STEPS = [Step("a", fail), Step("b", fail, ("a",)), Step("c", fail, ("a",))]
 ])
 def test_the_forecast_is_the_longest_way_by_the_last_run(finished, steps, want):
     assert progress.forecast(STEPS, finished, {}, {**NOTHING_KNOWN, "steps": steps}) == want
+
+
+def test_the_forecast_waits_for_what_a_step_comes_after_wherever_that_stands():
+    steps = [Step("late", fail, after=("early",)), Step("early", fail, ("first",)), Step("first", fail)]
+    assert progress.forecast(steps, {}, {}, {**NOTHING_KNOWN, "steps": {"late": [10], "early": [20], "first": [5]}}) == 35
 
 
 def test_a_step_s_own_pace_tells_more_than_an_earlier_run():
