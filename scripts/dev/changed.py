@@ -10,6 +10,7 @@ import hashlib
 import re
 
 import console
+import results
 from console import ROOT
 from filters import PYTEST_TIERS, Selection
 
@@ -182,6 +183,4 @@ def bed_changed():
 
 def bed_passed(digest):
     """Remembers the state with which the tests of the bed passed: bed_digest() before they ran."""
-    path = _bed_file()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{digest}\n")
+    results.write_state(_bed_file(), f"{digest}\n")

@@ -23,6 +23,7 @@ import time
 import console
 import lint
 import mutate
+import results
 import scenarios
 import supervisor
 from console import ROOT, Failure, say, stage
@@ -260,7 +261,7 @@ class Generated:
 
     def _note(self, one, folder, verdict, seconds):
         self.judged[key(one)] = [folder.name, verdict]
-        self._state.write_text(json.dumps({"tree": self._tree, "judged": self.judged}, indent=0))
+        results.write_state(self._state, json.dumps({"tree": self._tree, "judged": self.judged}, indent=0))
         say(f"{verdict}: {key(one)[:200]} ({seconds:.1f} s)")
 
     def time_is_over(self):

@@ -52,9 +52,8 @@ def plan(commit, scenarios):
         kept = json.loads(path.read_text())
         if sorted(name for part in kept for name in part) == sorted(wanted):
             return kept
-    path.parent.mkdir(parents=True, exist_ok=True)
     made = split(wanted)
-    path.write_text(json.dumps(made, indent=1) + "\n")
+    results.write_state(path, json.dumps(made, indent=1) + "\n")
     return made
 
 
@@ -78,7 +77,7 @@ def write_report(number, run, items, is_good, seconds):
                 "seed": run.seed, "items": items, "flaky": run.flaky,
                 "tests": {test.id: test.outcome for test in run.tests()}}
     path = _folder() / f"{number}.json"
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    results.write_state(path, json.dumps(document, indent=1) + "\n")
     return path
 
 

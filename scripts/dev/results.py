@@ -194,6 +194,14 @@ def log_file(name):
     return folder / f"{name.replace(' ', '-').replace('/', '-')}.log"
 
 
+def write_state(path, text):
+    """Writes what a later run reads: who is interrupted leaves what was there before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_text(text)
+    draft.replace(path)
+
+
 def fresh_folder(name):
     """An empty folder for the reports of a tier."""
     folder = results_folder() / name.replace(" ", "-")

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import sys
+import traceback
 
 import process_tree
 
@@ -36,6 +37,8 @@ def _worker(work, on_signal):
         code = ended.code if isinstance(ended.code, int) else 1
         if isinstance(ended.code, str):
             print(ended.code, file=sys.stderr)
+    except Exception:  # pylint: disable=broad-except
+        traceback.print_exc()  # os._exit() tells nobody.
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -107,6 +107,14 @@ def test_what_work_leaves_behind_is_ended_and_named(tmp_path):
     assert not _is_alive(_await_words(words)[0])
 
 
+def test_a_fault_of_the_work_itself_is_told():
+    work = (f"import sys; sys.path.insert(0, {str(console.ROOT / 'scripts' / 'dev')!r})\n"
+            "import supervisor\n"
+            "sys.exit(supervisor.run(lambda: 1 / 0))\n")
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False)
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
+
+
 def test_a_signal_s_code_is_the_shell_s(tmp_path):
     words = tmp_path / "words"
     work = (f"import sys; sys.path.insert(0, {str(console.ROOT / 'scripts' / 'dev')!r})\n"

@@ -38,6 +38,22 @@ def test_the_parts_of_a_commit_are_split_once(tmp_path, monkeypatch):
     assert sorted(sum(parts.plan("abc", SCENARIOS[:20]), [])) != sorted(sum(made, []))  # Other tests: another split.
 
 
+def test_a_split_that_is_not_written_to_its_end_leaves_the_one_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(console, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(parts.durations, "history", lambda: NOTHING_KNOWN)
+    parts.plan("abc", SCENARIOS)
+    kept, = ((path, path.read_text()) for path in (tmp_path / "all").iterdir())
+
+    def disk_is_full(path, text):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text[:10])
+        raise OSError("disk is full")
+    monkeypatch.setattr(type(tmp_path), "write_text", disk_is_full)
+    with pytest.raises(OSError, match="disk is full"):
+        parts.plan("abc", SCENARIOS[:20])
+    assert kept[0].read_text() == kept[1]
+
+
 @pytest.mark.parametrize("text,want", [("1/4", 1), ("4/4", 4), ("0/4", None), ("5/4", None), ("1/3", None), ("x", None)])
 def test_a_part_is_named_by_its_number_of_four(text, want):
     if want:
