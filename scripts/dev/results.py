@@ -24,6 +24,7 @@ class Test:
     reason: str = ""  # Of a skip, or of a failure outside the test itself.
     seconds: float = dataclasses.field(default=0.0, compare=False)
     never_retry: bool = dataclasses.field(default=False, compare=False)  # What failed is no matter of chance.
+    points: int = dataclasses.field(default=0, compare=False)  # That it swept.
 
 
 @dataclasses.dataclass
@@ -71,9 +72,13 @@ def _seconds(case):
         return 0.0
 
 
+def _points(case):
+    return next((int(one.get("value")) for one in case.iter("property") if one.get("name") == "points"), 0)
+
+
 def read_gtest(path, program=None):
     """The cases of one GoogleTest program, from the file that --gtest_output made."""
-    return [Test(f"{program or path.stem}::{suite}.{case.get('name')}", *_outcome(case), _seconds(case))
+    return [Test(f"{program or path.stem}::{suite}.{case.get('name')}", *_outcome(case), _seconds(case), points=_points(case))
             for suite, case in _cases(path)]
 
 
@@ -88,7 +93,7 @@ def read_pytest(path):
         errors = [error.get("message") or "" for error in case.findall("error")]
         final = any(message.startswith(_TIDY_UP_FAILED) for message in errors) or any(
             one.get("name") == "never_retry" for one in case.iter("property"))
-        test = Test(f"{case.get('file')}::{case.get('name')}", outcome, reason, _seconds(case), final)
+        test = Test(f"{case.get('file')}::{case.get('name')}", outcome, reason, _seconds(case), final, _points(case))
         before = found.get(test.id)
         if before:
             worse = before if before.outcome == FAILED else test

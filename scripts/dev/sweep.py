@@ -5,50 +5,18 @@ which they draw their sample. What they swept they record as the property "point
 """
 
 import dataclasses
-import xml.etree.ElementTree
+import os
 
+import account
 import build
-import console
 import manifest
 import prepare
-import results
+import seeds
 import tiers
-from console import Failure, say, stage
+import unit
+from console import Failure, say
 
 PROGRAM_SECONDS_MAX = 3600
-SCENARIOS = "e2e sweep"
-
-
-@dataclasses.dataclass(frozen=True)
-class Swept:
-    """One test of a program."""
-
-    id: str
-    points: int  # 0: the test has none of its own.
-    outcome: str
-    seconds: float
-
-
-def _swept(test_id, case):
-    points = [one.get("value") for one in case.iter("property") if one.get("name") == "points"]
-    outcome = results.PASSED
-    if case.find("failure") is not None or case.find("error") is not None:
-        outcome = results.FAILED
-    elif case.find("skipped") is not None:
-        outcome = results.SKIPPED
-    return Swept(test_id, int(points[-1]) if points else 0, outcome, float(case.get("time", 0)))
-
-
-def read(text, program):
-    """The tests in a report of GoogleTest."""
-    return [_swept(f"{program}::{case.get('classname')}.{case.get('name')}", case)
-            for case in xml.etree.ElementTree.fromstring(text).iter("testcase") if case.get("status") == "run"]
-
-
-def read_scenarios(text):
-    """The tests in a report of pytest."""
-    return [_swept(f"{case.get('file')}::{case.get('name')}", case)
-            for case in xml.etree.ElementTree.fromstring(text).iter("testcase")]
 
 
 def patterns_of(program):
@@ -60,41 +28,29 @@ def patterns_of(program):
     return [pattern for suite in dict.fromkeys(suites) for pattern in manifest.gtest_patterns(suite)]
 
 
-def _run_program(program, wish):
-    report = results.results_folder() / "sweep" / f"{program.name}.xml"
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.unlink(missing_ok=True)
-    with stage(f"sweep {program.name}"):
-        console.execute([*program.command, f"--gtest_output=xml:{report}", "--gtest_brief=1",
-                         f"--gtest_filter={':'.join(patterns_of(program))}"],
-                        env={"CSI_DELTA_SWEEP": wish}, limit_seconds=PROGRAM_SECONDS_MAX)
-    if not report.is_file():
-        raise Failure(f"{program.name} left no report")
-    return read(report.read_text(), program.name)
-
-
-def _run_scenarios(wish):
-    prepare.for_scenarios()
-    into = []
-    tiers.run_e2e(into, SCENARIOS, extra=["-m", "sweep or long"], env={"CSI_DELTA_SWEEP": wish})
-    if into[0].error:
-        raise Failure(into[0].error)
-    return read_scenarios((results.results_folder() / SCENARIOS.replace(" ", "-") / "pytest.xml").read_text())
+def _run_programs(into, programs):
+    """Those tests of some programs that sweep; each has some."""
+    with tiers.tier("sweep", into) as this:
+        only = {program.name: patterns_of(program) for program in programs}
+        patient = [dataclasses.replace(program, timeout_seconds=PROGRAM_SECONDS_MAX) for program in programs]
+        unit.run_programs(this, patient, unit.Run(only=only, env=tiers.bed_environment()))
+        idle = [name for name in only if not any(test.id.startswith(f"{name}::") for test in this.tests)]
+        if idle:
+            raise Failure(f"no test that sweeps ran of {' '.join(idle)}")
 
 
 def run(seed=None):
-    """Sweeps all, or the sample of a seed; prints what was swept. True if nothing failed."""
-    wish = seed or "all"
+    """Sweeps all, or the sample of a seed. True if all is well."""
+    os.environ[seeds.VARIABLE] = seed or "all"
     chosen = [program for program in manifest.read().values() if program.sweeps]
-    if not chosen:
-        raise Failure("there is nothing to sweep")
     build.build("release", manifest.targets_of(chosen))
-    swept = [one for program in chosen for one in _run_program(program, wish)]
-    swept += _run_scenarios(wish)
-    say("")
-    for one in swept:
-        say(f"{one.outcome:<8}{one.points or '':>7} {one.seconds:>8.1f} s  {one.id}")
-    failed = sum(one.outcome == results.FAILED for one in swept)
-    say(f"sweep: {'all points' if wish == 'all' else f'seed {wish}'}: {sum(one.points for one in swept)} points, "
-        f"{len(swept)} tests, {failed} failed")
-    return not failed
+    prepare.for_scenarios()
+
+    def work(into):
+        _run_programs(into, chosen)
+        tiers.run_e2e(into, "e2e sweep", extra=["-m", "sweep or long"])
+        swept = [test for tier in into for test in tier.tests if test.points]
+        for test in swept:
+            say(f"{test.points:>7} points  {test.id}")
+        say(f"sweep: {'all points' if not seed else f'seed {seed}'}: {sum(test.points for test in swept)}")
+    return account.of_one("sweep", work)

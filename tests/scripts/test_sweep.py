@@ -1,45 +1,75 @@
-"""What ./dev sweep makes of reports and listings."""
+"""What ./dev sweep runs, and when it has failed."""
 
+import console
 import manifest
+import pytest
 import results
+import seeds
 import sweep
+from results import PASSED, SKIPPED, Test, Tier
 
-REPORT = """<?xml version="1.0"?>
-<testsuites><testsuite name="A">
- <testcase name="One" status="run" time="1.5" classname="A"><properties><property name="points" value="12"/></properties></testcase>
- <testcase name="Two" status="run" time="0.1" classname="A"><failure message="no"/></testcase>
- <testcase name="Three" status="run" time="0" classname="A"><skipped message="why"/></testcase>
- <testcase name="Four" status="notrun" time="0" classname="A"/>
-</testsuite></testsuites>"""
-
-
-SCENARIOS = """<?xml version="1.0"?>
-<testsuites><testsuite name="pytest">
- <testcase name="test_one[worker-3]" file="tests/e2e/a.py" time="9.5"><properties><property name="points" value="1"/></properties></testcase>
- <testcase name="test_one[worker-4]" file="tests/e2e/a.py" time="2"><failure message="no"/></testcase>
- <testcase name="test_two" file="tests/e2e/a.py" time="0"><error message="no bed"/></testcase>
-</testsuite></testsuites>"""
+SOURCE = "TEST_P(KillTest, One) {}\nINSTANTIATE_TEST_SUITE_P(All, KillTest, x);\n"
+CASE = "<testcase name='One' status='run'><properties><property name='points' value='12'/></properties></testcase>"
+REPORT = "<testsuites><testsuite name='KillTest'>{cases}</testsuite></testsuites>"
+PROGRAM = """#!/bin/sh
+for word; do case $word in --gtest_output=xml:*) cat > "${{word#*:}}" <<'END'
+{report}
+END
+;; esac; done
+echo "sweeps $CSI_DELTA_SWEEP"
+exit {code}
+"""
 
 
-def test_reports_of_scenarios_are_read():
-    assert sweep.read_scenarios(SCENARIOS) == [
-        sweep.Swept("tests/e2e/a.py::test_one[worker-3]", 1, results.PASSED, 9.5),
-        sweep.Swept("tests/e2e/a.py::test_one[worker-4]", 0, results.FAILED, 2.0),
-        sweep.Swept("tests/e2e/a.py::test_two", 0, results.FAILED, 0.0),
-    ]
-
-
-def test_reports_are_read():
-    assert sweep.read(REPORT, "p") == [
-        sweep.Swept("p::A.One", 12, results.PASSED, 1.5),
-        sweep.Swept("p::A.Two", 0, results.FAILED, 0.1),
-        sweep.Swept("p::A.Three", 0, results.SKIPPED, 0.0),
-    ]
-
-
-def test_only_the_sources_that_sweep_are_run(tmp_path, monkeypatch):
-    (tmp_path / "kill_test.cc").write_text("TEST_P(KillTest, One) {}\nINSTANTIATE_TEST_SUITE_P(All, KillTest, x);\n")
+@pytest.fixture(name="program")
+def fixture_program(tmp_path, monkeypatch):
+    (tmp_path / "kill_test.cc").write_text(SOURCE)
     monkeypatch.setattr(manifest, "ROOT", tmp_path)
     manifest.tests_of_source.cache_clear()
-    program = manifest.Program("p", "tests/p", sources=("kill_test.cc", "other_test.cc"), sweeps=("kill_test.cc",))
+    yield manifest.Program("p", "tests/p", sources=("kill_test.cc", "other_test.cc"), sweeps=("kill_test.cc",),
+                           command=(str(tmp_path / "p"),), shards=4)
+    manifest.tests_of_source.cache_clear()
+
+
+def test_only_the_sources_that_sweep_are_run(program):
     assert sweep.patterns_of(program) == ["KillTest.*", "KillTest/*.*", "*/KillTest.*", "*/KillTest/*.*"]
+
+
+@pytest.fixture(name="run")
+def fixture_run(program, tmp_path, monkeypatch):
+    """A function that sweeps with one program that reports some cases, and one scenario."""
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(results, "results_folder", lambda: tmp_path / "results")
+    monkeypatch.setattr(console, "cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setenv(seeds.VARIABLE, "20261125")
+    monkeypatch.setattr(manifest, "read", lambda: {"p": program, "q": manifest.Program("q", "tests/q")})
+    monkeypatch.setattr(sweep.build, "build", lambda *_: None)
+    monkeypatch.setattr(sweep.prepare, "for_scenarios", lambda: None)
+
+    def run(seed=None, cases=CASE, code=0, scenario=Test("tests/e2e/a.py::test_a", PASSED, points=3)):
+        path = tmp_path / "p"
+        path.write_text(PROGRAM.format(report=REPORT.format(cases=cases), code=code))
+        path.chmod(0o755)
+        monkeypatch.setattr(sweep.tiers, "run_e2e", lambda into, name, extra: into.append(Tier(name, [scenario], ran=True)))
+        return sweep.run(seed)
+    return run
+
+
+def test_points_are_counted_and_the_seed_is_that_of_all(run, tmp_path, capsys):
+    assert run()
+    assert "sweep: all points: 15\n" in capsys.readouterr().out
+    assert "sweeps all" in (tmp_path / "results" / "sweep" / "p.log").read_text()
+    assert run("7")
+    assert "sweep: seed 7: 15\n" in capsys.readouterr().out
+    assert "sweeps 7" in (tmp_path / "results" / "sweep" / "p.log").read_text()
+
+
+@pytest.mark.parametrize("how,words", [
+    ({"code": 1}, "failed: p\n"), ({"cases": ""}, "no test that sweeps ran of p"),
+    ({"cases": "<testcase name='One' status='run'><failure/></testcase>"}, "failed: p::KillTest.One"),
+    ({"cases": "<testcase name='One' status='run'><skipped message='why'/></testcase>"}, "skipped: p::KillTest.One: why"),
+    ({"scenario": Test("tests/e2e/a.py::test_a", SKIPPED, "no tool")}, "skipped: tests/e2e/a.py::test_a: no tool"),
+])
+def test_what_fails_is_skipped_or_meets_nothing_fails_the_sweep(run, capsys, how, words):
+    assert not run(**how)
+    assert words in capsys.readouterr().out
