@@ -4,6 +4,7 @@ import time
 
 import console
 import durations
+import filters
 import flaky
 import manifest
 import results
@@ -13,6 +14,7 @@ from console import Failure, say
 from results import Test, Tier
 
 SHOWN_REPLAYS = 10
+SANITIZED = ("asan", "tsan")  # Tiers that are verbs, too.
 
 
 class Run:
@@ -93,10 +95,16 @@ class Run:
         say(results.last_line(self.tiers, len(found)))
         return not found
 
+    def _replay(self, tier, test):
+        if tier.name in filters.ELSEWHERE:
+            return f"./dev {filters.ELSEWHERE[tier.name]}"
+        return seeds.replay(test.id, self.seed, tier.name if tier.name in SANITIZED else "test")
+
     def _say_replays(self):
-        failed = [test.id for test in self.tests() if test.outcome == results.FAILED and not test.id.startswith("checks::")]
-        for name in failed[:SHOWN_REPLAYS]:
-            say(f"again: {seeds.replay(name, self.seed)}")
+        failed = [(tier, test) for tier in self.tiers for test in tier.tests
+                  if test.outcome == results.FAILED and not test.id.startswith("checks::")]
+        for line in dict.fromkeys(self._replay(*one) for one in failed[:SHOWN_REPLAYS]):
+            say(f"again: {line}")
         if failed:
             say(f"whole outputs: {results.shown(results.results_folder())}/")
 

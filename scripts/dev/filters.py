@@ -15,6 +15,9 @@ from console import ROOT, Failure
 # Folders of Python tests, and their tier.
 PYTEST_TIERS = {"tests/scripts": "scripts", "tests/s3": "s3", "tests/chart": "s3", "tests/image": "image", "tests/e2e": "e2e"}
 HOST_PREFIXES = ("pluginmanager::", "host::")
+CHECKS = ("checks::fmt", "checks::house")
+ELSEWHERE = {"rustic": "interop", "checks::clang-tidy": "lint", "checks::clang-tidy tests": "lint ^tests/",
+             "checks::fuzz": "fuzz all", "checks::dev": "build dev"}  # What `./dev test` has not, and the verb that has it.
 TIERS = ("checks", "scripts", "unit", "host", "s3", "restic", "root", "image", "journeys")
 _PYTHON_TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
@@ -145,7 +148,7 @@ def _by_part(text, programs, root):
 def wants_programs(text):
     """May it name a test program? Else CMake need not tell which there are."""
     resolved = next((scenario.test for scenario in scenarios.read() if scenario.id == text), text)
-    return ".py" not in resolved and not resolved.startswith(HOST_PREFIXES) and resolved not in TIERS
+    return ".py" not in resolved and not resolved.startswith(HOST_PREFIXES) and resolved not in (*TIERS, *CHECKS)
 
 
 def select(text, programs, root=ROOT, promises=None):
@@ -155,6 +158,11 @@ def select(text, programs, root=ROOT, promises=None):
     number = next((scenario.test for scenario in promises if scenario.id == text), None)
     if number:
         return select(number, programs, root, [])
+    elsewhere = next((verb for name, verb in ELSEWHERE.items() if text == name or text.startswith(f"{name}::")), None)
+    if elsewhere:
+        raise Failure(f"./dev {elsewhere} runs {text}")
+    if text in CHECKS:
+        return Selection(tiers={"checks"})
     if text in TIERS:
         return Selection(tiers={text})
     if text.startswith(HOST_PREFIXES):

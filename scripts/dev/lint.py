@@ -158,6 +158,8 @@ def clang_tidy(pattern=None):
         digest = _Digest(folder)
         units = [(entry, clean / digest.of(entry)) for entry in _units(folder)
                  if not pattern or _matches(folder, entry, pattern)]
+        if not units:
+            raise Failure(f"no source of ours matches {pattern}")
         pending = [(entry, mark) for entry, mark in units if not mark.is_file()]
         say(f"clang-tidy: {len(pending)} of {len(units)} sources are new or changed")
         bad = _tidy_all(folder, pending)

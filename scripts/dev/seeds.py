@@ -17,7 +17,7 @@ def set_once(environment=os.environ):
     return environment[VARIABLE]
 
 
-def replay(test_id, seed):
+def replay(test_id, seed, verb="test"):
     """The command that runs one failed test again with the same seed."""
     quoted = f"'{test_id}'" if set(test_id) & set("[]*()$&;| ") else test_id
-    return f"{VARIABLE}={seed} ./dev test {quoted}"
+    return f"{VARIABLE}={seed} ./dev {verb} {quoted}"

@@ -77,12 +77,16 @@ def run_unit(into, only=None, name="unit"):
 
 
 def run_sanitized(into, preset, pattern=None):
-    """Unit tests under a sanitizer; for threads only those that have some and do not call the distribution's gRPC."""
+    """Unit tests under a sanitizer; for threads only those that have some and do not call the distribution's gRPC.
+
+    `pattern`: a part of a program's name, perhaps with a test of it: "json_test::A.B".
+    """
+    name, _, test = (pattern or "").partition("::")
     with tier(preset, into) as this:
         programs = manifest.read(preset)
-        chosen = [one for one in manifest.labelled(programs, "threads" if preset == "tsan" else "unit")
-                  if not pattern or pattern in one.name]
-        unit.run_programs(this, chosen, unit.Run(preset=preset, env=bed_environment(preset)))
+        chosen = [one for one in manifest.labelled(programs, "threads" if preset == "tsan" else "unit") if name in one.name]
+        only = {one.name: manifest.gtest_patterns(test) for one in chosen} if test else {}
+        unit.run_programs(this, chosen, unit.Run(only=only, env=bed_environment(preset)))
 
 
 def run_restic(into, later=False, only=None):

@@ -25,7 +25,6 @@ _WORDS_MAX = 200  # Lines of one test; the log has all.
 class Run:
     """What to run, and how."""
 
-    preset: str = "release"
     only: dict = dataclasses.field(default_factory=dict)  # Program: patterns of --gtest_filter; none: all of it.
     left_out: tuple = ()  # Patterns of tests that do not run in this tier.
     env: dict = dataclasses.field(default_factory=dict)

@@ -74,6 +74,15 @@ def test_a_failure_ends_with_the_command_that_repeats_it(kept, capsys):
     assert shown.splitlines()[-1] == "0 passed, 2 failed, 0 skipped"
 
 
+def test_what_another_verb_ran_is_repeated_by_that(kept, capsys):
+    del kept
+    run = account.Run("ci")
+    run.tiers = [Tier("asan", [Test("a::A.B", FAILED)], ran=True), Tier("rustic", [Test("rustic::x", FAILED)], ran=True)]
+    run.account(optional=NOTHING)
+    again = [line for line in capsys.readouterr().out.splitlines() if line.startswith("again: ")]
+    assert again == ["again: CSI_DELTA_SWEEP=20261125 ./dev asan a::A.B", "again: ./dev interop"]
+
+
 def test_a_required_tier_that_did_not_run_says_what_kept_it(kept, capsys):
     del kept
     run = account.Run("test")

@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import re
 
 import console
 import filters
@@ -79,7 +80,14 @@ def test_python_tests(select, text, paths):
 
 def test_tiers_and_the_host_s_tests(select):
     assert select("host").tiers == {"host"}
+    assert select("checks::fmt").tiers == {"checks"} and not filters.wants_programs("checks::fmt")
     assert select("pluginmanager::1.18.1/product/plain/lists").host == "pluginmanager::1.18.1/product/plain/lists"
+
+
+@pytest.mark.parametrize("text,verb", [("rustic::reads", "interop"), ("checks::clang-tidy tests", "lint ^tests/")])
+def test_what_another_verb_runs_is_answered_by_that(select, text, verb):
+    with pytest.raises(console.Failure, match=re.escape(f"./dev {verb} runs {text}")):
+        select(text)
 
 
 def test_a_typing_error_is_answered_by_what_is_near(select):

@@ -4,6 +4,7 @@ import console
 import manifest
 import pytest
 import results
+import tiers
 import unit
 from results import FAILED, PASSED, SKIPPED, Tier
 
@@ -117,3 +118,13 @@ def test_skipped_cases_are_no_failures():
     lines = ["[ RUN      ] A.Skips", "why", "[  SKIPPED ] A.Skips (0 ms)"]
     tests = unit.judge(job, 0, lines, console.ROOT / "no-report.xml")
     assert [(test.id, test.outcome) for test in tests] == [("x_test::A.Skips", SKIPPED)]
+
+
+def test_a_sanitizer_runs_one_test_of_one_program(monkeypatch):
+    programs = {name: manifest.Program(name, "tests/x", labels=frozenset({"unit", "threads"})) for name in ("a_test", "b_test")}
+    monkeypatch.setattr(manifest, "read", lambda preset: programs)
+    ran = []
+    monkeypatch.setattr(unit, "run_programs", lambda this, chosen, run: ran.append(([one.name for one in chosen], run.only)))
+    for pattern in (None, "a_", "a_test::A.B"):
+        tiers.run_sanitized([], "tsan", pattern)
+    assert ran == [(["a_test", "b_test"], {}), (["a_test"], {}), (["a_test"], {"a_test": manifest.gtest_patterns("A.B")})]
