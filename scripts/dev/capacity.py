@@ -10,16 +10,17 @@ from console import ROOT, Failure
 GIB = 1 << 30
 
 
+def _there(path):
+    """The path itself, or the closest folder above it that exists."""
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
 def _free_bytes(path):
-    while not path.exists():
-        path = path.parent
-    return shutil.disk_usage(path).free
+    return shutil.disk_usage(_there(path)).free
 
 
 def _device(path):
-    while not path.exists():
-        path = path.parent
-    return os.stat(path).st_dev
+    return os.stat(_there(path)).st_dev
 
 
 def memory_bytes(text=None):

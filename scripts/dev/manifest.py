@@ -24,7 +24,6 @@ class Program:
     kind: str = GTEST
     shards: int = 1
     timeout_seconds: int = 120
-    alone: str = ""  # Why it is not part of its folder's program.
 
 
 def parse(text):
@@ -34,21 +33,12 @@ def parse(text):
         known = {field.name: entry[field.name] for field in dataclasses.fields(Program) if field.name in entry}
         for name in ("sources", "sweeps", "command"):
             known[name] = tuple(known.get(name, ()))
-        known["sources"] = tuple(_relative(source, entry["folder"]) for source in known["sources"])
-        known["sweeps"] = tuple(_relative(source, entry["folder"]) for source in known["sweeps"])
         known["labels"] = frozenset(known.get("labels", ()))
         program = Program(**known)
         if program.name in programs:
             raise Failure(f"test_programs.json: {program.name} is there twice")
         programs[program.name] = program
     return programs
-
-
-def _relative(source, folder):
-    """The path of a source below the checkout; the manifest may name it by its folder, or in full."""
-    if source.startswith(f"{ROOT}/"):
-        return source.removeprefix(f"{ROOT}/")
-    return source if source.startswith("tests/") else f"{folder}/{source}"
 
 
 def read(preset="release"):
@@ -100,9 +90,9 @@ def gtest_patterns(name):
     return patterns
 
 
-def labelled(programs, label, but=()):
-    """Those programs that have a label, and none of `but`."""
-    return [program for program in programs.values() if label in program.labels and not program.labels & set(but)]
+def labelled(programs, label):
+    """Those programs that have a label."""
+    return [program for program in programs.values() if label in program.labels]
 
 
 def targets_of(programs):

@@ -45,19 +45,18 @@ class _Watch:
             self.words.append(line)
 
 
-def command(paths, *, pattern=None, extra=(), report=None):
+def command(paths, *, extra=(), report=None):
     """The command line of a run over files, folders or single tests."""
     words = [PYTHON, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
     words += ["-o", "junit_family=xunit1", f"--junitxml={report}"] if report else []
-    words += [*extra, *paths]
-    return words + (["-k", pattern] if pattern else [])
+    return [*words, *extra, *paths]
 
 
-def run(this, paths, *, limit_seconds, pattern=None, extra=(), env=None, root=False, may_be_empty=False):
+def run(this, paths, *, limit_seconds, extra=(), env=None, root=False, may_be_empty=False):
     """Runs them as the tests of a tier."""
     report = results.fresh_folder(this.name) / "pytest.xml"
     watch = _Watch(progress.part())
-    words = command(paths, pattern=pattern, extra=extra, report=report)
+    words = command(paths, extra=extra, report=report)
     try:
         code, _ = console.execute(console.as_root(words) if root else words, env=env, quiet=True, watch=watch,
                                   log=report.with_suffix(".log"), limit_seconds=limit_seconds, ends_by=2,

@@ -67,13 +67,12 @@ def run_tidy_rules(into):
         pytests.run(this, [ROOT / "tests" / "scripts"], limit_seconds=LIMIT_SECONDS["scripts"], extra=["-m", "clang_tidy"])
 
 
-def run_unit(into, only=None, name="unit"):
+def run_unit(into, only=None):
     """All unit tests as they are shipped; or those programs and patterns of `only`."""
-    with tier(name, into) as this:
+    with tier("unit", into) as this:
         programs = manifest.read()
         chosen = [programs[one] for one in only] if only is not None else manifest.labelled(programs, "unit")
-        unit.run_programs(this, chosen, unit.Run(only=_patterns(only),
-                                                 env=bed_environment()))
+        unit.run_programs(this, chosen, unit.Run(only=_patterns(only), env=bed_environment()))
 
 
 def run_sanitized(into, preset, pattern=None):
@@ -122,10 +121,9 @@ def host_commands(versions=VELERO_VERSIONS, name=""):
     found = _HOST_ID.match(name)
     flags = [f"--version={version}" for version in ([f"1{found[2]}"] if found else versions)]
     runners = [("pluginmanager", [PYTHON, ROOT / "tests" / "pluginmanager" / "run.py", *flags,
-                                  "--scripted", release / "plugin_under_test"])]
-    if (ROOT / "tests" / "host" / "run.py").is_file():
-        runners.append(("host", [PYTHON, ROOT / "tests" / "host" / "run.py", *flags, "--fake-cluster", release / "fake_cluster",
-                                 *(["--filter", found[3]] if found else [])]))
+                                  "--scripted", release / "plugin_under_test"]),
+               ("host", [PYTHON, ROOT / "tests" / "host" / "run.py", *flags, "--fake-cluster", release / "fake_cluster",
+                         *(["--filter", found[3]] if found else [])])]
     return [runner for runner in runners if wanted in ("", runner[0])]
 
 

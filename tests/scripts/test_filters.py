@@ -12,13 +12,12 @@ import tiers
 from scenarios import Scenario
 
 ENTRIES = [
-    {"name": "csi_test", "folder": "tests/csi", "sources": ["turn_test.cc", "life_test.cc"], "sweeps": [], "labels": ["unit"],
-     "command": ["/b/csi_test"], "kind": "gtest", "shards": 2, "timeout_seconds": 60, "alone": ""},
-    {"name": "contract_test", "folder": "tests/contract", "sources": ["store_contract_test.cc"], "sweeps": [],
-     "labels": ["unit"], "command": ["/b/contract_test"], "kind": "gtest", "shards": 1, "timeout_seconds": 60,
-     "alone": "reads a peak"},
+    {"name": "csi_test", "folder": "tests/csi", "sources": ["tests/csi/turn_test.cc", "tests/csi/life_test.cc"], "sweeps": [],
+     "labels": ["unit"], "command": ["/b/csi_test"], "kind": "gtest", "shards": 2, "timeout_seconds": 60},
+    {"name": "contract_test", "folder": "tests/contract", "sources": ["tests/contract/store_contract_test.cc"], "sweeps": [],
+     "labels": ["unit"], "command": ["/b/contract_test"], "kind": "gtest", "shards": 1, "timeout_seconds": 60},
     {"name": "csi_sanity", "folder": "tests/csi_driver", "sources": [], "sweeps": [], "labels": ["real"],
-     "command": ["python3", "x"], "kind": "command", "shards": 1, "timeout_seconds": 600, "alone": ""},
+     "command": ["python3", "x"], "kind": "command", "shards": 1, "timeout_seconds": 600},
 ]
 SOURCES = {
     "tests/csi/turn_test.cc": "TEST(VolumeTurnTest, WaitsForTheOther) {}\n  TEST_F(VolumeTurnTest, Ends) {}\n",
@@ -110,10 +109,7 @@ def test_patterns_meet_tests_with_and_without_parameters(name, matches):
     ("host::1.16.2/host/backup.fails", {"host": "--version=116 --filter backup.fails"}),
     ("pluginmanager::1.14.0/product/plain/lists", {"pluginmanager": "--version=114"}),
 ])
-def test_the_host_s_runners_are_asked_for_no_more_than_the_test(name, want, tmp_path, monkeypatch):
-    monkeypatch.setattr(tiers, "ROOT", tmp_path)
-    (tmp_path / "tests/host").mkdir(parents=True)
-    (tmp_path / "tests/host/run.py").touch()
+def test_the_host_s_runners_are_asked_for_no_more_than_the_test(name, want):
     programs = ("--scripted", "--fake-cluster")
     assert {prefix: " ".join(word for word in map(str, command[2:]) if "/" not in word and word not in programs)
             for prefix, command in tiers.host_commands(("118", "113"), name)} == want
