@@ -95,11 +95,6 @@ def labelled(programs, label):
     return [program for program in programs.values() if label in program.labels]
 
 
-def targets_of(programs):
-    """What to build for some programs: commands have no target of their own."""
-    return [program.name for program in programs if program.kind == GTEST]
-
-
 def seconds_of(program, known):
     """What a program took in an earlier run, as its tests did; 0 where nothing is known."""
     return sum(seconds for name, seconds in known["tests"].items() if name.startswith(f"{program.name}::"))

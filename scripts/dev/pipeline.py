@@ -8,6 +8,7 @@ import time
 
 import changed
 import lint
+import manifest
 import prepare
 import pytests
 import results
@@ -181,7 +182,7 @@ def _program_steps(run, selection, earlier):
                   Step("root", lambda: tiers.run_root(run.tiers), ("build root tests",))]
     if not selection.programs:
         return steps
-    known = prepare.manifest.read()
+    known = manifest.read()
     runners = {"unit": tiers.run_unit, "root": tiers.run_root,
                "restic": lambda into, only: tiers.run_restic(into, True, only)}
     of_tier = {}

@@ -43,7 +43,7 @@ def run(seed=None):
     """Sweeps all, or the sample of a seed. True if all is well."""
     os.environ[seeds.VARIABLE] = seed or "all"
     chosen = [program for program in manifest.read().values() if program.sweeps]
-    build.build("release", manifest.targets_of(chosen))
+    build.build("release", [program.name for program in chosen])
     prepare.for_scenarios()
 
     def work(into):
