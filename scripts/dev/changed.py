@@ -10,6 +10,7 @@ import hashlib
 import re
 
 import console
+import manifest
 import results
 from console import ROOT
 from filters import PYTEST_TIERS, Selection
@@ -19,17 +20,21 @@ BUILD_FILES = ("cmake/", "CMakeLists.txt", "CMakePresets.json", "proto/")
 SHIPPED = "src/cmd"
 _RUNS_SHIPPED = re.compile(r"\bBuiltProgram\(|build/release/bin/")  # A program that a test runs.
 STORES = ("src/storage", "src/repository")  # What S3 and stock restic are asked about.
+ORIGINS = ("origin/main", "origin/HEAD", "@{upstream}")
+HOST_PROGRAMS = ("tests/host/fake_cluster.cc", "tests/plugin/plugin_under_test.cc")  # What the host tier runs of tests/.
+IMAGE_FILES = ("scripts/image.py", "Dockerfile")
+_PYTHON_IMPORT = re.compile(r"^[ \t]*(?:import|from) (\w+)|\b(\w+)\.py\b", re.MULTILINE)
 BED_INPUTS = ("tests/e2e", "tests/support/csi_driver")
 
 
 def base():
-    """The commit that the change began at: where it left origin's main, else what HEAD follows."""
-    for name in ("origin/main", "origin/HEAD", "@{upstream}", "main"):
+    """The commit that the change began at, and what it left there: origin's main, or what HEAD follows; else "main" or "HEAD"."""
+    for name in (*ORIGINS, "main"):
         try:
-            return console.output(["git", "merge-base", "HEAD", name], quiet=True).strip()
+            return console.output(["git", "merge-base", "HEAD", name], quiet=True).strip(), name
         except console.Failure:
             continue
-    return console.output(["git", "rev-parse", "HEAD"]).strip()
+    return console.output(["git", "rev-parse", "HEAD"]).strip(), "HEAD"
 
 
 def files(since):
@@ -94,8 +99,31 @@ def _cpp(selection, path, programs, includes):
     if is_shipped:
         selection.tiers |= {"host", "journeys"}
         selection.tiers |= {"s3", "restic"} if node in STORES else set()
+    if any(node in includes.seen_from(program) for program in HOST_PROGRAMS):
+        selection.tiers.add("host")
     if path.startswith("tests/support/csi_driver/"):
         selection.tiers.add("journeys")
+
+
+def _uses(folder, path, root):
+    """Do the Python tests of a folder use a module of the test bed, directly or not?"""
+    pending, seen = sorted((root / folder).glob("*.py")), set()
+    while pending:
+        one = pending.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        names = {name for pair in _PYTHON_IMPORT.findall(_text(one)) for name in pair if name}
+        pending += [root / "tests/e2e" / f"{name}.py" for name in names]
+    return root / path in seen
+
+
+def _python_users(selection, path, programs, root):
+    """What other folders test with a changed module of the test bed."""
+    selection.tiers |= {tier for folder, tier in PYTEST_TIERS.items() if tier != "e2e" and _uses(folder, path, root)}
+    for program in programs.values():
+        if program.kind == manifest.COMMAND and _uses(program.folder, path, root):
+            selection.add_program(program.name)
 
 
 def _python(selection, path):
@@ -111,14 +139,16 @@ def _python(selection, path):
 
 
 def select(paths, programs, includes=None, root=ROOT):
-    """The selection of some changed paths; the checks always run."""
+    """The selection of some changed paths; what is quick always runs."""
     includes = includes or Includes(root)
-    selection = Selection(tiers={"checks"})
+    selection = Selection(tiers={"checks", "scripts"})
     for path in paths:
+        if path in IMAGE_FILES:
+            selection.tiers.add("image")
+        if path.startswith("tests/e2e/") and path.endswith(".py"):
+            _python_users(selection, path, programs, root)
         if path.startswith(BUILD_FILES) or path.endswith("/CMakeLists.txt"):
             selection.tiers |= {"unit", "host", "journeys"}
-        elif path.startswith(("scripts/", "dev", ".ci/")) or path in ("tests/scenarios.txt",):
-            selection.tiers.add("scripts")
         elif path.startswith(tuple(f"{folder}/" for folder in PYTEST_TIERS)):
             _python(selection, path)
         elif path.startswith(("tests/pluginmanager/", "tests/host/")):
@@ -126,10 +156,9 @@ def select(paths, programs, includes=None, root=ROOT):
         elif path.startswith(("src/", "tests/")) and path.endswith((".cc", ".h")):
             _cpp(selection, path, programs, includes)
         elif path.startswith("deploy/"):
-            selection.tiers |= {"unit", "journeys"}
-        elif path.startswith(("docs/", "README", "changelog/", "tests/mutants/")):
-            selection.tiers.add("scripts")
-            for program in programs.values() if path.startswith("docs/") else ():
+            selection.tiers |= {"unit", "s3", "journeys"}
+        elif path.startswith("docs/"):
+            for program in programs.values():
                 if path.rsplit("/", 1)[-1] in _text(root / program.folder / "CMakeLists.txt"):
                     selection.add_program(program.name)
         elif path.startswith("tests/"):  # Data of tests: their folder's programs, and those that name the folder.
@@ -174,11 +203,12 @@ def bed_changed():
         return False, "what they judge is as it was when they last passed"
     if seen:
         return True, "what they judge has changed since they last passed"
-    touched = [path for path in files(base()) if path.startswith(tuple(f"{folder}/" for folder in BED_INPUTS))
+    since, _ = base()
+    touched = [path for path in files(since) if path.startswith(tuple(f"{folder}/" for folder in BED_INPUTS))
                and (ROOT / path).is_file() and _is_bed_input(ROOT / path)]
     if touched:
-        return True, f"{touched[0]} has changed since {base()[:12]}"
-    return False, f"nothing that they judge has changed since {base()[:12]}"
+        return True, f"{touched[0]} has changed since {since[:12]}"
+    return False, f"nothing that they judge has changed since {since[:12]}"
 
 
 def bed_passed(digest):

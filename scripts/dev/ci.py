@@ -8,7 +8,7 @@ import packages
 import pipeline
 import results
 from account import Run, check_scenarios
-from console import say
+from console import Failure, say
 from schedule import Schedule
 
 # What a first run needs. Measured: build/ of ./dev test 1 GiB, Go's caches 10 GiB; the rest is an estimate.
@@ -57,8 +57,12 @@ def test_matching(text):
 
 def test_changed():
     """./dev test --changed: what the change since origin can touch."""
-    since = changed.base()
+    since, name = changed.base()
     paths = changed.files(since)
+    if name not in changed.ORIGINS:
+        say(f"there is no origin to compare with: this is what differs from {name}")
+        if not paths:
+            raise Failure(f"there is no origin to compare with, and nothing differs from {name}")
     selection = changed.select(paths, manifest.read() if paths else {})
     say(f"{len(paths)} files have changed since {since[:12]}; they touch: "
         f"{' '.join([*sorted(selection.tiers), *sorted(selection.programs), *sum(selection.paths.values(), [])])}")

@@ -1,6 +1,8 @@
 """What a change can touch, by its paths."""
 
 import changed
+import ci
+import console
 import manifest
 import pytest
 
@@ -11,6 +13,11 @@ SOURCES = {
     "src/cmd/main.cc": '#include "csi/turn.h"\n#include "storage/s3.h"\n',
     "tests/support/fake.h": '#include "velero/labels.h"\n',
     "tests/csi/turn_test.cc": '#include "csi/turn.h"\n', "tests/csi/helper.h": "",
+    "tests/support/served.h": "", "tests/host/fake_cluster.cc": '#include "tests/support/served.h"\n',
+    "tests/chart/test_chart.py": "import mover  # noqa\n", "tests/s3/gateway.py": 'E2E / "build.py"\n',
+    "tests/e2e/mover.py": "from images import x\n", "tests/e2e/images.py": "", "tests/e2e/build.py": "",
+    "tests/driver/sanity.py": "import build\n",
+    "tests/csi/served_test.cc": '#include "tests/support/served.h"\n',
     "tests/csi/other_test.cc": '#include "tests/csi/helper.h"\n#include "tests/support/fake.h"\n',
     "tests/base/clock_test.cc": '#include "base/clock.h"\n',
     "tests/e2e/test_walk.py": "", "tests/e2e/bed.py": "", "tests/scripts/test_x.py": "",
@@ -24,7 +31,8 @@ def _program(name, *sources):
 
 
 PROGRAMS = {program.name: program for program in (
-    _program("csi_test", "tests/csi/turn_test.cc", "tests/csi/other_test.cc"),
+    _program("csi_test", "tests/csi/turn_test.cc", "tests/csi/other_test.cc", "tests/csi/served_test.cc"),
+    manifest.Program("sanity", "tests/driver", kind=manifest.COMMAND, labels=frozenset({"root"})),
     _program("base_test", "tests/base/clock_test.cc"), _program("cli_test", "tests/cli/help_test.cc"))}
 
 
@@ -46,23 +54,30 @@ def fixture_select(tmp_path, monkeypatch):
     ("tests/base/clock_test.cc", {"base_test"}, set()),
     ("tests/support/fake.h", {"csi_test"}, set()),
     ("tests/csi/helper.h", {"csi_test"}, set()),
-    ("docs/cli.md", {"cli_test"}, {"scripts"}),
+    ("tests/support/served.h", {"csi_test"}, {"host"}),
+    ("tests/plugin/plugin_under_test.cc", set(), {"host"}),
+    ("docs/cli.md", {"cli_test"}, set()),
     ("tests/cli/golden.txt", {"cli_test"}, set()),
     ("cmake/Targets.cmake", set(), {"unit", "host", "journeys"}),
-    ("scripts/dev/ci.py", set(), {"scripts"}),
+    ("scripts/dev/ci.py", set(), set()),
+    ("scripts/image.py", set(), {"image"}), ("Dockerfile", set(), {"image"}),
     ("tests/e2e/bed.py", set(), {"journeys"}),
-    ("deploy/crds.yaml", set(), {"unit", "journeys"}),
+    ("tests/e2e/mover.py", set(), {"journeys", "s3"}),
+    ("tests/e2e/images.py", set(), {"journeys", "s3"}),
+    ("tests/e2e/build.py", {"sanity"}, {"journeys", "s3"}),
+    ("deploy/crds.yaml", set(), {"unit", "s3", "journeys"}),
+    ("tests/mutants.txt", set(), set()),
 ])
 def test_a_path_touches(select, path, programs, tiers):
     selection = select(path)
     assert set(selection.programs) == programs
-    assert selection.tiers == tiers | {"checks"}
+    assert selection.tiers == tiers | {"checks", "scripts"}
 
 
 def test_a_test_file_is_its_own(select):
     assert select("tests/e2e/test_walk.py").paths == {"e2e": ["tests/e2e/test_walk.py"]}
     assert select("tests/scripts/test_x.py").paths == {"scripts": ["tests/scripts/test_x.py"]}
-    assert select("tests/e2e/test_gone.py").tiers == {"checks", "journeys"}  # It was deleted.
+    assert select("tests/e2e/test_gone.py").tiers == {"checks", "scripts", "journeys"}  # It was deleted.
 
 
 def test_the_host_s_own_files_run_the_host_tier_once(select):
@@ -75,7 +90,7 @@ def test_the_host_s_own_files_run_the_host_tier_once(select):
 def fixture_bed(tmp_path, monkeypatch, select):
     del select
     monkeypatch.setattr(changed, "_bed_file", lambda: tmp_path / "cache" / "bed-tests")
-    monkeypatch.setattr(changed, "base", lambda: "0123456789abcdef")
+    monkeypatch.setattr(changed, "base", lambda: ("0123456789abcdef", "origin/main"))
     monkeypatch.setattr(changed, "files", lambda since: [])
     monkeypatch.setattr(changed, "bed_digest", lambda root=tmp_path, digest=changed.bed_digest: digest(root))
     return tmp_path
@@ -95,3 +110,26 @@ def test_without_a_cache_the_change_since_origin_decides(bed, monkeypatch):
     del bed
     monkeypatch.setattr(changed, "files", lambda since: ["tests/e2e/bed.py", "src/x.cc"])
     assert changed.bed_changed() == (True, "tests/e2e/bed.py has changed since 0123456789ab")
+
+
+@pytest.mark.parametrize("there,name", [(["origin/main", "main"], "origin/main"), (["main"], "main"), ([], "HEAD")])
+def test_what_a_change_is_compared_with_has_a_name(monkeypatch, there, name):
+    def output(command, quiet=False):
+        del quiet
+        if command[1] == "merge-base" and command[-1] not in there:
+            raise console.Failure("no such commit")
+        return "abc\n"
+    monkeypatch.setattr(console, "output", output)
+    assert changed.base() == ("abc", name)
+
+
+def test_without_an_origin_nothing_is_no_answer(monkeypatch, capsys):
+    monkeypatch.setattr(changed, "base", lambda: ("abc", "main"))
+    monkeypatch.setattr(changed, "files", lambda since: [])
+    with pytest.raises(console.Failure, match="no origin to compare with, and nothing differs from main"):
+        ci.test_changed()
+    monkeypatch.setattr(changed, "files", lambda since: ["LICENSE"])
+    monkeypatch.setattr(manifest, "read", lambda: {})
+    monkeypatch.setattr(ci, "_test_selection", lambda verb, selection: selection.tiers == {"checks", "scripts"})
+    assert ci.test_changed()
+    assert "there is no origin" in capsys.readouterr().out
