@@ -21,7 +21,7 @@ FIRST_RUN = {"checks": 15, "scripts": 15, "build programs": 260, "build real tes
              "build unit tests": 420, "unit": 90, "host": 60, "s3": 60, "restic": 60, "journeys": 400,
              "journeys moves": 420, "build asan": 500, "asan": 300, "build tsan": 240, "tsan": 180, "clang-tidy": 300,
              "image": 20, "journeys again": 0, "./dev test": 0, "build tests": 120, "build root tests": 60, "root": 460,
-             "e2e": 60, "scenarios": 1200, "scenarios moves": 1200}
+             "e2e": 60, "scenarios": 1200, "scenarios moves": 1200, "scenarios quiet": 600, "all unit quiet": 15}
 
 
 def _file():

@@ -67,6 +67,18 @@ def tests_of_source(source):
     return tests_in(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else ([], [])
 
 
+def tests_with(source, word):
+    """The tests of a source that have a word in their bodies; a Failure where another function has it."""
+    path, found = ROOT / source, []
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    for place in re.finditer(re.escape(word), text):
+        head = max(_TEST.finditer(text, 0, place.start()), key=lambda one: one.start(), default=None)
+        if head is None or "\n}" in text[head.end():place.start()]:
+            raise Failure(f"{source}: {word} stands in no test itself")
+        found.append(f"{head[1]}.{head[2]}")
+    return found
+
+
 def tests_of(program):
     """The tests that a program's sources define or give parameters to, as (test or suite, source)."""
     found = []

@@ -19,8 +19,10 @@ PYTHON = "/usr/bin/python3"
 
 # How long a tier may take on two cores before it counts as hung, others running alongside.
 LIMIT_SECONDS = {"scripts": 300, "image": 300, "s3": 900, "host": 1800, "journeys": 3600, "journeys moves": 3600,
-                 "journeys again": 1800, "scenarios": 14400, "scenarios moves": 14400, "e2e": 14400, "e2e sweep": 14400,
+                 "journeys again": 1800, "scenarios": 14400, "scenarios moves": 14400, "scenarios quiet": 14400, "e2e": 14400, "e2e sweep": 14400,
                  "e2e group": 10800, "rustic": 300}
+QUIET = {"CSI_DELTA_QUIET": "1"}  # Nothing else runs: promises of seconds are asserted.
+ASSERTS_SECONDS = "support::AssertsSeconds("  # In unit tests: tests/support/await.h.
 LANES = {"": "not moves", " moves": "moves"}  # Two beds at a time; what moves volumes has one of its own.
 LATER_RESTICS = ("*/Trixie*", "*/Sid*", "*/trixie*", "*/sid*")  # Tests of releases after the one that is installed.
 
@@ -73,6 +75,17 @@ def run_unit(into, only=None):
         programs = manifest.read()
         chosen = [programs[one] for one in only] if only is not None else manifest.labelled(programs, "unit")
         unit.run_programs(this, chosen, unit.Run(only=_patterns(only), env=bed_environment()))
+
+
+def run_unit_quiet(into):
+    """The unit tests that promise seconds, one process at a time; nothing else may run."""
+    with tier("unit quiet", into) as this:
+        programs = manifest.read()
+        only = _patterns({one.name: [pattern for source in one.sources for test in manifest.tests_with(source, ASSERTS_SECONDS)
+                                     for pattern in manifest.gtest_patterns(test)]
+                          for one in manifest.labelled(programs, "unit")})
+        unit.run_programs(this, [programs[name] for name in only],
+                          unit.Run(only=only, env={**bed_environment(), **QUIET}, at_once=1))
 
 
 def run_sanitized(into, preset, pattern=None):
@@ -172,12 +185,12 @@ def run_e2e(into, name, paths=None, extra=(), env=None, may_be_empty=False):
 
 def run_again(into, tests):
     """Each of these once more, in a process and so in a bed of its own; returns the ids of those that passed."""
-    passed = []
+    passed, quiet = [], {test.id for one in into if one.name == "scenarios quiet" for test in one.tests}
     for test in tests:
         again = []
         console.say(f"again, alone: {test.id}")
         with tier("journeys again", again) as this:
-            pytests.run(this, [ROOT / test.id], env=bed_environment(), root=True,
+            pytests.run(this, [ROOT / test.id], env={**bed_environment(), **(QUIET if test.id in quiet else {})}, root=True,
                         limit_seconds=LIMIT_SECONDS["journeys again"])
         if again[0].ran and not again[0].error and {one.outcome for one in again[0].tests} == {results.PASSED}:
             passed.append(test.id)

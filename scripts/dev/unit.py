@@ -17,7 +17,7 @@ from results import FAILED, PASSED, Test
 
 _BEGIN = re.compile(r"^\[ RUN      \] (\S+)$")
 _END = re.compile(r"^\[(       OK |  FAILED  |  SKIPPED )\] ([^\s,]+).* \((\d+) ms\)$")
-_LEFT_OUT = re.compile(r"^left out under .+: .+$")  # What tests/support/sanitized.h prints.
+_LEFT_OUT = re.compile(r"^left out (?:under|beside) .+: .+$")  # What tests/support/sanitized.h and await.h print.
 _WORDS_MAX = 200  # Lines of one test; the log has all.
 
 
@@ -29,6 +29,7 @@ class Run:
     left_out: tuple = ()  # Patterns of tests that do not run in this tier.
     env: dict = dataclasses.field(default_factory=dict)
     root: bool = False
+    at_once: int = 0  # Processes; 0: as many as there are cores.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +141,7 @@ def run_programs(this, programs, run):
     part = progress.part()
     jobs = jobs_of(programs, run, durations.history())
     part.done, part.total = 0, len(jobs)
-    with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(run.at_once or console.jobs()) as pool:
         futures = [pool.submit(_run, job, run, folder, part) for job in jobs]
         try:
             for future in concurrent.futures.as_completed(futures):

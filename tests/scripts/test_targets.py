@@ -4,7 +4,12 @@ import re
 
 import build
 import conftest
+import console
+import manifest
 import prepare
+import pytest
+import tiers
+import unit
 
 SHIPPED = {"velero-plugin-for-csi-delta", "csi-delta"}
 _PROGRAM = re.compile(r"csidelta_tests\(NAME (\w+)([^()]*)")
@@ -43,3 +48,36 @@ def test_commands_are_built_as_programs_are(monkeypatch):
     monkeypatch.setattr(build, "build", lambda preset, targets: built.append((preset, list(targets))))
     prepare.named(["a_test", "csi_sanity"])
     assert built == [("release", ["a_test", "csi_sanity"])]
+
+
+def test_each_unit_test_that_promises_seconds_is_found():
+    """What asks whether nothing else runs is a test itself, in a source of a program with unit tests."""
+    promising = {path for path in (conftest.ROOT / "tests").rglob("*") if path.suffix in (".cc", ".h")
+                 and re.search("AssertsSeconds|CSI_DELTA_QUIET", path.read_text())}
+    promising.remove(conftest.ROOT / "tests" / "support" / "await.h")
+    assert len(promising) >= 4
+    for path in promising:
+        assert len(manifest.tests_with(str(path.relative_to(conftest.ROOT)), tiers.ASSERTS_SECONDS)) > 0, path
+        programs = [words for _, words in _PROGRAM.findall((path.parent / "CMakeLists.txt").read_text()) if path.name in words]
+        assert any("LABELS" not in words or re.search(r"LABELS[^)]*\bunit\b", words) for words in programs), path
+
+
+def test_unit_tests_that_promise_seconds_run_alone(monkeypatch, tmp_path):
+    (tmp_path / "a.cc").write_text("TEST(A, Waits) {\n}\n\nTEST_P(A, IsQuick) {\n  if (support::AssertsSeconds(\"2 s\")) {\n")
+    (tmp_path / "b.cc").write_text("TEST(B, Waits) {\n}\n")
+    monkeypatch.setattr(manifest, "ROOT", tmp_path)
+    programs = {name: manifest.Program(f"{name}_test", "tests/x", sources=(f"{name}.cc",), labels=frozenset({"unit"})) for name in "ab"}
+    monkeypatch.setattr(manifest, "read", lambda: {program.name: program for program in programs.values()})
+    ran = []
+    monkeypatch.setattr(unit, "run_programs", lambda this, chosen, run: ran.append((chosen, run)))
+    tiers.run_unit_quiet([])
+    (chosen, run), = ran
+    assert chosen == [programs["a"]] and run.only == {"a_test": manifest.gtest_patterns("A.IsQuick")}
+    assert run.at_once == 1 and run.env["CSI_DELTA_QUIET"] == "1"
+
+
+def test_a_helper_does_not_promise_seconds_for_a_test(monkeypatch, tmp_path):
+    (tmp_path / "a.cc").write_text("TEST(A, B) {\n}\n\nvoid Helper() {\n  support::AssertsSeconds(\"2 s\");\n}\n")
+    monkeypatch.setattr(manifest, "ROOT", tmp_path)
+    with pytest.raises(console.Failure, match="stands in no test itself"):
+        manifest.tests_with("a.cc", tiers.ASSERTS_SECONDS)

@@ -107,10 +107,11 @@ def test_a_command_counts_as_one_test(run):
 
 def test_what_a_program_left_out_is_a_note(run):
     run("A.Works")
-    program = manifest.Program("y_test", "tests/y", command=("sh", "-c", "echo left out under asan: 32 MiB"), kind="command")
+    words = "echo left out under asan: 32 MiB; echo left out beside other work: 2 s; echo left out: x"
+    program = manifest.Program("y_test", "tests/y", command=("sh", "-c", words), kind="command")
     tier = Tier("asan")
     unit.run_programs(tier, [program], unit.Run())
-    assert tier.notes == ["y_test: left out under asan: 32 MiB"]
+    assert tier.notes == ["y_test: left out under asan: 32 MiB", "y_test: left out beside other work: 2 s"]
 
 
 def test_skipped_cases_are_no_failures():
