@@ -1,7 +1,9 @@
 """What tests did: read from the reports that the runners write, added up per tier."""
 
+import contextlib
 import dataclasses
 import fnmatch
+import json
 import pathlib
 import re
 import shutil
@@ -25,6 +27,7 @@ class Test:
     seconds: float = dataclasses.field(default=0.0, compare=False)
     never_retry: bool = dataclasses.field(default=False, compare=False)  # What failed is no matter of chance.
     points: int = dataclasses.field(default=0, compare=False)  # That it swept.
+    unused: tuple | None = dataclasses.field(default=None, compare=False)  # Rights that no test of its run used, if it tells.
 
 
 @dataclasses.dataclass
@@ -72,8 +75,17 @@ def _seconds(case):
         return 0.0
 
 
+def _property(case, name, default):
+    return next((one.get("value") for one in case.iter("property") if one.get("name") == name), default)
+
+
 def _points(case):
-    return next((int(one.get("value")) for one in case.iter("property") if one.get("name") == "points"), 0)
+    return int(_property(case, "points", 0))
+
+
+def _unused(case):
+    text = _property(case, "unused_rights", None)
+    return None if text is None else tuple(json.loads(text))
 
 
 def read_gtest(path, program=None):
@@ -91,9 +103,8 @@ def read_pytest(path):
     for _, case in _cases(path):
         outcome, reason = _outcome(case)
         errors = [error.get("message") or "" for error in case.findall("error")]
-        final = any(message.startswith(_TIDY_UP_FAILED) for message in errors) or any(
-            one.get("name") == "never_retry" for one in case.iter("property"))
-        test = Test(f"{case.get('file')}::{case.get('name')}", outcome, reason, _seconds(case), final, _points(case))
+        final = any(message.startswith(_TIDY_UP_FAILED) for message in errors) or _property(case, "never_retry", None) is not None
+        test = Test(f"{case.get('file')}::{case.get('name')}", outcome, reason, _seconds(case), final, _points(case), _unused(case))
         before = found.get(test.id)
         if before:
             worse = before if before.outcome == FAILED else test
@@ -215,8 +226,22 @@ def fresh_folder(name):
     return folder
 
 
+_BELOW = []
+
+
+@contextlib.contextmanager
+def below(name):
+    """While the body runs, reports go into an empty folder below the others, and these stay."""
+    shutil.rmtree(results_folder() / name, ignore_errors=True)
+    _BELOW.append(name)
+    try:
+        yield
+    finally:
+        _BELOW.pop()
+
+
 def results_folder():
     """Where the reports of the last run are; they are never reused."""
-    folder = pathlib.Path(ROOT / "build" / "results")
+    folder = pathlib.Path(ROOT / "build" / "results").joinpath(*_BELOW)
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -19,9 +19,10 @@ PYTHON = "/usr/bin/python3"
 
 # How long a tier may take on two cores before it counts as hung, others running alongside.
 LIMIT_SECONDS = {"scripts": 300, "image": 300, "s3": 900, "host": 1800, "journeys": 3600, "journeys moves": 3600,
-                 "journeys again": 1800, "scenarios": 14400, "scenarios moves": 14400, "scenarios quiet": 14400, "e2e": 14400, "e2e sweep": 14400,
-                 "e2e group": 10800, "rustic": 300}
+                 "journeys again": 1800, "scenarios": 14400, "scenarios moves": 14400, "scenarios quiet": 14400,
+                 "e2e": 14400, "e2e sweep": 14400, "e2e group": 10800, "rustic": 300}
 QUIET = {"CSI_DELTA_QUIET": "1"}  # Nothing else runs: promises of seconds are asserted.
+QUIET_SCENARIOS = "scenarios quiet"
 ASSERTS_SECONDS = "support::AssertsSeconds("  # In unit tests: tests/support/await.h.
 LANES = {"": "not moves", " moves": "moves"}  # Two beds at a time; what moves volumes has one of its own.
 LATER_RESTICS = ("*/Trixie*", "*/Sid*", "*/trixie*", "*/sid*")  # Tests of releases after the one that is installed.
@@ -185,7 +186,7 @@ def run_e2e(into, name, paths=None, extra=(), env=None, may_be_empty=False):
 
 def run_again(into, tests):
     """Each of these once more, in a process and so in a bed of its own; returns the ids of those that passed."""
-    passed, quiet = [], {test.id for one in into if one.name == "scenarios quiet" for test in one.tests}
+    passed, quiet = [], {test.id for one in into if one.name == QUIET_SCENARIOS for test in one.tests}
     for test in tests:
         again = []
         console.say(f"again, alone: {test.id}")

@@ -4,6 +4,8 @@ Runs last, and judges everything that was asked for in the whole run.
 """
 
 import collections
+import json
+import os
 
 import pytest
 
@@ -109,8 +111,9 @@ def test_no_documented_verb_is_unused(beds, workspace):
 
 @pytest.mark.moves
 @pytest.mark.own_driver("not all scenarios run against it")
-def test_the_data_mover_uses_each_right_and_needs_no_other(beds, left_out):
-    if left_out:
+def test_the_data_mover_uses_each_right_and_needs_no_other(beds, left_out, record_property):
+    is_part = os.environ.get("CSI_DELTA_PART") == "1"  # Of a run whose parts are judged together: ./dev test --all.
+    if left_out and not is_part:
         pytest.skip(f"only part of the scenarios ran: not {', '.join(sorted(left_out))}")
     documents = mover.render({"veleroNamespaces": ["velero"]})
     refused, unused = [], []
@@ -121,4 +124,5 @@ def test_the_data_mover_uses_each_right_and_needs_no_other(beds, left_out):
         unused += [f"{account}: {right} in {namespace or 'all namespaces'}"
                    for namespace, right in given - rights.used(given, requests)]
     assert not refused
-    assert not unused, f"given by deploy/chart and never used: {sorted(unused)}"
+    record_property("unused_rights", json.dumps(sorted(unused)))
+    assert is_part or not unused, f"given by deploy/chart and never used: {sorted(unused)}"

@@ -11,6 +11,7 @@ import pytest
 import pytests
 import results
 import seeds
+import tiers
 from results import FAILED, PASSED, OptionalTests, Test, Tier
 from scenarios import Scenario
 
@@ -166,6 +167,14 @@ def _failed(*names, never_retry=False):
 def test_only_a_few_journeys_that_lost_nothing_run_again(tests, retried):
     journeys = {f"j{number}" for number in range(1, 9)}
     assert [test.id for test in pytests.to_retry(tests, journeys)[0]] == retried
+
+
+def test_what_promised_seconds_promises_them_again(monkeypatch):
+    quiet = {}
+    monkeypatch.setattr(pytests, "run", lambda this, paths, env, **_: quiet.update({paths[0].name: "CSI_DELTA_QUIET" in env}))
+    lanes = [Tier("scenarios", _failed("a.py"), ran=True), Tier("scenarios quiet", _failed("b.py"), ran=True)]
+    tiers.run_again(lanes, _failed("a.py", "b.py"))
+    assert quiet == {"a.py": False, "b.py": True}
 
 
 def test_the_seed_of_the_day_is_the_date_unless_the_caller_chose():
