@@ -845,8 +845,12 @@ class Bed:
         return self.wait_for(arrived, timeout_seconds, f"{plural} {name} in one of {phases}")
 
     def inventory(self):
-        """What a backup can leave behind, as a dict of sorted lists: compare before and after."""
+        """As things(), once all has ended that is about to."""
         self.await_endings()
+        return self.things()
+
+    def things(self):
+        """What a backup can leave behind, as a dict of sorted lists: compare before and after."""
         found = {plural: sorted(f"{o['metadata'].get('namespace', '')}/{o['metadata']['name']}"
                                 for o in self.api.list(plural))
                  for plural in ("persistentvolumes", "volumesnapshots", "volumesnapshotcontents",

@@ -4,14 +4,17 @@ import collections
 import os
 import pathlib
 import secrets
+import subprocess
 
 import pytest
 
 import bed as bed_module
 import chance
+import cluster_api
 import components
 import csi_drivers
 import data
+import leftovers
 import metadata
 import mover
 import moving
@@ -29,6 +32,7 @@ SETTINGS = pytest.StashKey()  # What a test says of its bed.
 BEDS_UP = pytest.StashKey()  # How many beds the run has started.
 OLD_VELERO = "1.13.1"
 LEFT_SECONDS_MAX = 60
+TROUBLE = (bed_module.BedError, cluster_api.ApiError, subprocess.CalledProcessError, OSError, ValueError)  # Of a bed that is ill.
 # Tests of these fixtures, and which bed that is.
 OF_FIXTURE = {"stock_bed": {"plugin": False}, "node_bed": {"plugin": False, "node": True}, "old_bed": {"velero": OLD_VELERO}}
 
@@ -111,6 +115,9 @@ def sort_by_bed(items):
 
 def pytest_runtest_setup(item):
     item.session.stash[CURRENT] = item
+    pool = item.session.stash.get(POOL, None)
+    if pool:
+        pool.begin()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -122,7 +129,7 @@ def pytest_runtest_makereport(item, call):
         return
     pool = item.session.stash.get(POOL, None)
     if pool:
-        pool.has_failed = True
+        pool.failed()
         for running in pool.running():
             report.sections.append((f"logs of bed {running.name}", str(running.save_logs())))
     if item.get_closest_marker("sweep"):
@@ -149,10 +156,10 @@ class BedPool:
         self._session = session
         self._beds = {}
         self._seconds = {}  # Second clusters, by the bed whose storage they are on.
-        self._at_start = {}
+        self._leftovers = {}
         self._requests = collections.defaultdict(list)  # In beds that are down, by account.
         self._left = []
-        self.has_failed = False  # A test in one of the beds that are up: it may have left anything.
+        self._failed = set()  # Keys of the beds that were up when a test failed, until the next one begins.
 
     def get(self, **asked):
         """A running bed with Velero's default flags, with or without our plugin, a node, and what the rest says.
@@ -169,7 +176,7 @@ class BedPool:
             self._make_room()
             settings = bed_module.Settings(**{**asked, "plugin": plugin, **dict(key[3:])})
             self._beds[key] = self._up(settings)
-            self._at_start[key] = self._beds[key].inventory()
+            self._leftovers[key] = leftovers.Leftovers(self._beds[key].inventory())
         bed = self._beds[key]
         self._revive(bed)
         bed.driver.clear_faults()
@@ -205,37 +212,57 @@ class BedPool:
             if name in bed.dead():
                 bed.stop(name)
 
+    def failed(self):
+        """The test that runs has failed: what it made it may not have deleted."""
+        self._failed = set(self._beds)
+
+    def begin(self):
+        """Another test begins, or none does any more."""
+        for key, left in self._leftovers.items():
+            bed = self._beds[key]
+            try:
+                if key in self._failed:
+                    self._recover(bed)
+                left.begin(bed.things(), key in self._failed)
+                self._failed.discard(key)
+            except TROUBLE as error:  # Whoever asks for this bed is told; and it is judged.
+                bed_module.build.say(f"bed: {error}")
+
+    def _recover(self, bed):
+        """What a test that failed left off, held or lying keeps others from tidying up."""
+        self._revive(bed)
+        bed.driver.clear_faults()
+
     def _make_room(self, count=True):
         """One bed at a time: two cores run two of them slower than one after the other."""
-        count = count and not self.has_failed  # A test that failed may have left anything.
+        self.begin()
         while self._seconds:
             _, second = self._seconds.popitem()
             if count:
-                self._judge(second, second.await_endings)  # By its own provisioner.
+                self._judge(second, lambda second=second: (self._revive(second), second.await_endings()))  # By its own provisioner.
             second.down()
         for key in list(self._beds):
-            bed = self._beds.pop(key)
-            before = self._at_start.pop(key)
+            bed, left = self._beds.pop(key), self._leftovers.pop(key)
             if count:
-                self._judge(bed, lambda bed=bed, before=before: self._await_nothing_left(bed, before))
+                self._judge(bed, lambda bed=bed, left=left: self._await_nothing_left(bed, left))
             for account, requests in self._requests_in(bed).items():
                 self._requests[account] += requests
             bed.down()
-        self.has_failed = False
+        self._failed.clear()
 
     def _judge(self, bed, clean_up):
         """What a clean-up has to say is kept for the end of the run: the next test has nothing to do with it."""
         try:
             clean_up()
-        except (bed_module.BedError, OSError) as error:
+        except TROUBLE as error:
             bed_module.build.say(f"bed: {error}; logs kept in {bed.save_logs()}")
             self._left.append(str(error))
 
     @staticmethod
-    def _await_nothing_left(bed, before):
+    def _await_nothing_left(bed, leftovers_of):
         """Each test tidied up without waiting for the end of all of it."""
         def left():
-            return {kind: more for kind, things in bed.inventory().items() if (more := sorted(set(things) - set(before[kind])))}
+            return leftovers_of.left(bed.inventory())
         bed.wait_gone(lambda: not left(), LEFT_SECONDS_MAX, lambda: f"nothing left behind in bed {bed.name}: {left()}")
 
     @staticmethod

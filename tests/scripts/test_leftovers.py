@@ -1,0 +1,62 @@
+"""What the tests of a bed leave behind is judged, whether one of them failed or not."""
+
+import subprocess
+import sys
+
+import pytest
+
+import conftest
+
+E2E = conftest.ROOT / "tests" / "e2e"
+sys.path.insert(0, str(E2E))
+
+import leftovers  # noqa: E402
+
+# A pool with one bed, in which tests come and go; its world is tests/e2e, where other modules have the names of ours.
+POOL = """
+import conftest, processes, sys
+
+class Bed:
+    name, driver, there = "b", type("Driver", (), {"clear_faults": lambda self: None})(), {"a"}
+    def things(self):
+        return {"backups": sorted(self.there)}
+    inventory = things
+    def wait_gone(self, condition, timeout_seconds, what):
+        if not condition():
+            raise processes.LeftBehind(what())
+    def save_logs(self):
+        return "nowhere"
+    def down(self):
+        pass
+
+conftest.BedPool._revive = conftest.BedPool._requests_in = staticmethod(lambda bed: {})
+pool, bed = conftest.BedPool(None), Bed()
+pool._beds["key"] = bed
+POOL_KNOWS_WHAT_WAS_THERE
+for words in sys.argv[1:]:
+    *made, outcome = words.split()
+    pool.begin()
+    bed.there = bed.there | set(made)
+    if outcome == "failed":
+        pool.failed()
+pool.down()
+""".replace("POOL_KNOWS_WHAT_WAS_THERE", 'pool._leftovers["key"] = conftest.leftovers.Leftovers(bed.things())')
+
+
+@pytest.mark.parametrize("tests,left", [
+    (["passed", "c failed", "passed"], None), (["b passed", "c failed"], "['b']"), (["failed", "b c passed", "d failed"], "['b', 'c']"),
+])
+def test_a_test_that_failed_excuses_nobody_else(tests, left):
+    done = subprocess.run([sys.executable, "-c", POOL, *tests], cwd=E2E, capture_output=True, text=True, timeout=60, check=False)
+    if left:
+        assert done.returncode == 1 and "LeftBehind" in done.stderr and f"{{'backups': {left}}}" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+
+
+def test_what_a_test_that_failed_deletes_late_is_no_matter():
+    bed = leftovers.Leftovers({"backups": ["a"]})
+    bed.begin({"backups": ["a"]}, failed=False)
+    bed.begin({"backups": ["a", "late"]}, failed=True)
+    assert bed.left({"backups": ["a", "late"]}) == bed.left({"backups": []}) == {}
+    assert bed.left({"backups": ["a", "b", "late"]}) == {"backups": ["b"]}
