@@ -12,6 +12,7 @@ from console import ROOT, Failure, say
 GO_BUILD_SECONDS_MAX = 3600
 OLD_VELERO = "velero113"  # A seventh of the bed's Go, for the scenarios of one lane.
 STORE_MODULES = ("s3", "helm", "kube")  # What tests/s3 and tests/chart run; neither has a bed.
+SANITY, SANITY_MODULE = "csi_sanity", "csi"  # The one test whose program is Go's.
 PROGRAMS = [build.PLUGIN, build.PROGRAM]
 UNIT, REAL, RESTIC, ROOT_TESTS, TSAN = (f"csidelta_{kind}_tests" for kind in ("unit", "real", "restic", "root", "tsan"))
 
@@ -32,11 +33,14 @@ def unit_tests():
 
 def root_tests():
     build.build("release", [ROOT_TESTS])
+    bed([SANITY_MODULE])
 
 
 def named(names):
     """Some test programs and commands, each with what it runs."""
     build.build("release", names)
+    if SANITY in names:
+        bed([SANITY_MODULE])
 
 
 def _go(name, command):

@@ -44,10 +44,15 @@ def test_the_tiers_that_run_what_is_shipped_build_it():
 
 
 def test_commands_are_built_as_programs_are(monkeypatch):
-    built = []
+    built, modules = [], []
     monkeypatch.setattr(build, "build", lambda preset, targets: built.append((preset, list(targets))))
+    monkeypatch.setattr(prepare, "bed", modules.append)
+    prepare.named(["a_test"])
+    assert built.pop() == ("release", ["a_test"]) and not modules
     prepare.named(["a_test", "csi_sanity"])
-    assert built == [("release", ["a_test", "csi_sanity"])]
+    assert built.pop() == ("release", ["a_test", "csi_sanity"]) and modules.pop() == ["csi"]
+    prepare.root_tests()
+    assert modules == [["csi"]]
 
 
 def test_each_unit_test_that_promises_seconds_is_found():
