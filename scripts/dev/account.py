@@ -79,6 +79,8 @@ class Run:
         for line in results.table(self.tiers):
             say(line)
         say(f"stages: {console.STAGES.summary()}")
+        if durations.processor():
+            say(durations.processor())
         slow = durations.slowest(self.tiers)
         if len(slow) > 1:
             say(f"the {len(slow)} slowest (all: {path}):")

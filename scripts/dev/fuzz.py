@@ -5,7 +5,6 @@ What reaches new code is kept in $CSI_DELTA_CACHE/fuzz/<target>/, so that each r
 unit tests replay.
 """
 
-import concurrent.futures
 import pathlib
 import shutil
 import tempfile
@@ -108,7 +107,7 @@ def run_all(seconds):
     build.build(PRESET, known)
     part = progress.part()
     part.done, part.total = 0, len(known)
-    with stage("fuzz targets"), concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
+    with stage("fuzz targets"), progress.pool() as pool:
         runs = [pool.submit(_run, target, seconds, part) for target in known]
         try:
             for finished in runs:

@@ -36,7 +36,7 @@ def format_sources(check):
         sources = our_files(".h", ".cc")
         flags = ["--dry-run", "-Werror"] if check else ["-i"]
         shares = [share for share in (sources[at::console.jobs()] for at in range(console.jobs())) if share]
-        with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
+        with progress.pool() as pool:
             codes = list(pool.map(lambda share: console.execute([CLANG_FORMAT, *flags, *share])[0], shares))
         if any(codes):
             raise Failure("the form of the files above is not clang-format's: run ./dev fmt")
@@ -173,7 +173,7 @@ def _tidy_all(folder, pending):
     part = progress.part()
     part.done, part.total = 0, len(pending)
     plugin = _plugin()
-    with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
+    with progress.pool() as pool:
         futures = {pool.submit(_tidy_one, plugin, folder, entry): (entry, mark) for entry, mark in pending}
         for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
             entry, mark = futures[future]

@@ -1,7 +1,7 @@
 """The steps of ./dev test and ./dev ci, and what each needs.
 
-Two cores: C++ comes first, in the order in which others need it; Go programs are built alongside, from the start. When
-both are there the journeys begin, which wait more than they compute, and the unit tests are built and run alongside.
+Two cores: what the journeys need comes first, the programs in C++ and the bed's in Go side by side. The journeys wait
+more than they compute; everything else is built and run below them, and takes what they leave.
 """
 
 import time
@@ -20,10 +20,11 @@ from schedule import Step
 
 NEWEST_AND_OLDEST = (tiers.VELERO_VERSIONS[0], tiers.VELERO_VERSIONS[-1])  # What ./dev test runs; --all runs every one.
 SHIPPED = "^src/"  # What CI has clang-tidy look at; --all has it look at the tests, too.
-GO_NICE, LATER_NICE, LAST_NICE = 10, 15, 19  # The last is what no journey waits for.
-TEST_TIERS = ("checks", "scripts", "unit", "host", "s3", "restic", "journeys", "journeys moves")
+GO_NICE, LATER_NICE, LAST_NICE = 10, 15, 19  # Of Go that is not needed first; of what no journey waits for.
+OLD_VELERO = ROOT / "tests" / "e2e" / "test_old_velero.py"
+JOURNEYS = ("journeys", "journeys moves", "journeys old velero")
+TEST_TIERS = ("checks", "scripts", "unit", "host", "s3", "restic", *JOURNEYS)
 CI_TIERS = (*TEST_TIERS, "asan", "tsan", "clang-tidy", "image")
-JOURNEYS = ("journeys", "journeys moves")
 TIER_NAMES = {*CI_TIERS, "root", "e2e"}
 
 
@@ -41,22 +42,26 @@ def build_steps():
 
 def go_steps(versions):
     """Go programs one after the other, in the order in which they are wanted."""
-    return [Step("go bed", prepare.bed_without_old_velero, nice=GO_NICE, makes=True),
+    return [Step("go bed", prepare.bed_without_old_velero, makes=True),
             Step("go old velero", prepare.old_velero, after=("go bed",), nice=GO_NICE, makes=True),
             Step("go hosts", lambda: prepare.hosts(versions), after=("go old velero",), nice=GO_NICE, makes=True)]
 
 
 def journey_steps(run):
-    """The two lanes, with the tests of the bed where it has changed."""
+    """The two lanes, with the tests of the bed where it has changed; and after one of them the oldest Velero's."""
     must, why = changed.bed_changed()
     run.bed = changed.bed_digest() if must else ""
     run.notes.append(f"tests of the bed: {'run' if must else 'left out'}: {why}")
 
     def lane(words):
         marks = f"({'journey or bed' if must else 'journey'}) and {tiers.LANES[words]}"
-        return lambda: tiers.run_e2e(run.tiers, f"journeys{words}", extra=["-m", marks])
+        return lambda: tiers.run_e2e(run.tiers, f"journeys{words}", extra=["-m", marks, f"--ignore={OLD_VELERO}"])
+
+    def old_velero():
+        tiers.run_e2e(run.tiers, JOURNEYS[2], [OLD_VELERO], extra=["-m", "journey"])
     needs = ("go bed", "build real tests")
-    return [Step("journeys", lane(""), (*needs, "go old velero")), Step("journeys moves", lane(" moves"), needs)]
+    return [Step("journeys", lane(""), needs), Step("journeys moves", lane(" moves"), needs),
+            Step(JOURNEYS[2], old_velero, (*needs, "go old velero"), after=("journeys",))]
 
 
 def again_step(run, after):

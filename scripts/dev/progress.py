@@ -1,5 +1,6 @@
 """One line every ten seconds: what runs, how far it is, and about how long it will still take."""
 
+import concurrent.futures
 import contextlib
 import functools
 import re
@@ -101,6 +102,13 @@ class Board:
 def part():
     """The part of the calling thread's step; one that nobody sees where there is none."""
     return getattr(console.here, "part", None) or Part("")
+
+
+def pool(at_once=0):
+    """Threads that work for the calling thread's step: as many as there are cores, unless told."""
+    mine = part()
+    return concurrent.futures.ThreadPoolExecutor(at_once or console.jobs(),
+                                                 initializer=lambda: setattr(console.here, "part", mine))
 
 
 def forecast(steps, finished, running, known):

@@ -141,7 +141,7 @@ def run_programs(this, programs, run):
     part = progress.part()
     jobs = jobs_of(programs, run, durations.history())
     part.done, part.total = 0, len(jobs)
-    with concurrent.futures.ThreadPoolExecutor(run.at_once or console.jobs()) as pool:
+    with progress.pool(run.at_once) as pool:
         futures = [pool.submit(_run, job, run, folder, part) for job in jobs]
         try:
             for future in concurrent.futures.as_completed(futures):

@@ -49,43 +49,41 @@ SnapshotClusterContract::~SnapshotClusterContract() {
   }
 }
 
-Json SnapshotClusterContract::Await(const k8s::ObjectKey& key, const std::string& what,
-                                    const Check& check) {
+bool SnapshotClusterContract::Until(const std::function<bool()>& done) {
   const absl::Time deadline = absl::Now() + subject_->patience();
-  absl::StatusOr<Json> object;
-  do {
-    object = client_.Get({}, key);
-    if (object.ok() && check(*object)) {
-      return *object;
+  while (!done()) {
+    if (absl::Now() > deadline) {
+      return false;
     }
     Clock::Real().SleepFor(absl::Milliseconds(10), {});
-  } while (absl::Now() < deadline);
-  ADD_FAILURE() << ToString(key) << " never " << what << ": "
-                << (object.ok() ? DumpJson(*object) : object.status().ToString());
-  return Json::object();
+  }
+  return true;
+}
+
+Json SnapshotClusterContract::Await(const k8s::ObjectKey& key, const std::string& what,
+                                    const Check& check) {
+  absl::StatusOr<Json> object;
+  const bool done = Until([&] {
+    object = client_.Get({}, key);
+    return object.ok() && check(*object);
+  });
+  EXPECT_TRUE(done) << ToString(key) << " never " << what << ": "
+                    << (object.ok() ? DumpJson(*object) : object.status().ToString());
+  return done ? *object : Json::object();
 }
 
 void SnapshotClusterContract::AwaitGone(const k8s::ObjectKey& key) {
-  const absl::Time deadline = absl::Now() + subject_->patience();
-  while (!absl::IsNotFound(client_.Get({}, key).status())) {
-    if (absl::Now() > deadline) {
-      ADD_FAILURE() << ToString(key)
-                    << " stays: " << DumpJson(client_.Get({}, key).value_or(Json()));
-      return;
-    }
-    Clock::Real().SleepFor(absl::Milliseconds(10), {});
-  }
+  absl::StatusOr<Json> object;
+  EXPECT_TRUE(Until([&] {
+    object = client_.Get({}, key);
+    return absl::IsNotFound(object.status());
+  })) << ToString(key)
+      << " stays: " << (object.ok() ? DumpJson(*object) : object.status().ToString());
 }
 
 void SnapshotClusterContract::AwaitDriver(const std::string& handle, bool holds) {
-  const absl::Time deadline = absl::Now() + subject_->patience();
-  while (subject_->DriverSnapshots().contains(handle) != holds) {
-    if (absl::Now() > deadline) {
-      ADD_FAILURE() << "the driver " << (holds ? "has not " : "has ") << handle;
-      return;
-    }
-    Clock::Real().SleepFor(absl::Milliseconds(10), {});
-  }
+  EXPECT_TRUE(Until([&] { return subject_->DriverSnapshots().contains(handle) == holds; }))
+      << "the driver " << (holds ? "has not " : "has ") << handle;
 }
 
 Json SnapshotClusterContract::ExpectStays(const k8s::ObjectKey& key, const std::string& what,

@@ -52,6 +52,9 @@ class SnapshotClusterContract : public testing::TestWithParam<SnapshotClusterCas
   SnapshotClusterContract();
   ~SnapshotClusterContract() override;
 
+  // Asks again for as long as the subject's patience lasts: what fails names itself, and the suite
+  // goes on, so that what a failed case left in a real cluster is cleaned up.
+  bool Until(const std::function<bool()>& done);
   // Waits until an object is as `check` wants it, or fails the test; returns it as it is then.
   Json Await(const k8s::ObjectKey& key, const std::string& what, const Check& check);
   void AwaitGone(const k8s::ObjectKey& key);

@@ -25,11 +25,15 @@ def all_cases():
     return CASES
 
 
-def _saved(world, *names, name="b1", **options):
-    """Claims in "app" and a completed backup of them."""
-    names = names or ("data",)
-    world.claims(*names)
+def _ours(world, *names, **options):
+    """Claims in "app", which the policy gives to us."""
+    world.claims(*names, **options)
     world.policy(rule("snapshot"))
+
+
+def _saved(world, *names, name="b1", **options):
+    """Such claims and a completed backup of them."""
+    _ours(world, *(names or ("data",)))
     backup = world.backup(name, **options)
     assert backup.phase == "Completed", backup.errors
     return backup
@@ -122,8 +126,7 @@ def _after(world, **options):
 @case
 def case_create_snapshot_fails(stage):
     with stage.world() as world:
-        world.claims("data")
-        world.policy(rule("snapshot"))
+        _ours(world, "data")
         world.driver_fault(method="CreateSnapshot", code="Internal", message="the array is on fire")
         backup = world.backup("b1", snapshot_timeout="8s")
         assert backup.phase == "PartiallyFailed" and len(backup.errors) == 1, backup.errors
@@ -134,8 +137,7 @@ def case_create_snapshot_fails(stage):
 @case
 def case_snapshot_is_never_ready(stage):
     with stage.world() as world:
-        world.claims("data")
-        world.policy(rule("snapshot"))
+        _ours(world, "data")
         world.driver_fault(not_ready=True)
         backup = world.backup("b1", timeout_s=1)
         assert backup.phase == "PartiallyFailed" and "timed out" in backup.errors[0], backup.errors
@@ -146,8 +148,7 @@ def case_snapshot_is_never_ready(stage):
 @case
 def case_snapshot_takes_its_time(stage):
     with stage.world() as world:
-        world.claims("data")
-        world.policy(rule("snapshot"))
+        _ours(world, "data")
         world.driver_fault(not_ready=True, times=5)
         backup = world.backup("b1")
         assert backup.phase == "Completed" and world.driver()["calls"]["CreateSnapshot"] > 5, backup.errors
@@ -157,8 +158,7 @@ def case_snapshot_takes_its_time(stage):
 @case
 def case_access_refused(stage):
     with stage.world() as world:
-        world.claims("data")
-        world.policy(rule("snapshot"))
+        _ours(world, "data")
         world.fail_calls(code=403, message="forbidden: no rule lets you")
         backup = world.backup("b1")
         assert backup.phase == "PartiallyFailed", backup.errors
@@ -169,8 +169,7 @@ def case_access_refused(stage):
 def _refused(verb, plural):
     def body(stage):
         with stage.world() as world:
-            world.claims("data")
-            world.policy(rule("snapshot"))
+            _ours(world, "data")
             world.fail_calls(verb=verb, plural=plural, code=403, message="forbidden: no rule lets you")
             backup = world.backup("b1", snapshot_timeout="8s")
             if backup.phase != "Completed":
@@ -188,8 +187,7 @@ for _verb, _plural in (("create", "volumesnapshots"), ("patch", "volumesnapshots
 def _many(world, count):
     """A backup of many claims, and what is archived of it: (backup, names of claims, handles)."""
     names = [f"data-{i:03}" for i in range(count)]
-    world.claims(*names)
-    world.policy(rule("snapshot"))
+    _ours(world, *names)
     backup = world.backup("b1", timeout_s=200, workers=8)
     return backup, names, {content["status"]["snapshotHandle"] for content in backup.archived("volumesnapshotcontents")}
 
@@ -230,8 +228,7 @@ def case_fifty_claims_and_every_tenth_driver_call_fails(stage):
 @case
 def case_answers_that_get_lost(stage):
     with stage.world() as world:
-        world.claims(*[f"data-{i}" for i in range(10)])
-        world.policy(rule("snapshot"))
+        _ours(world, *[f"data-{i}" for i in range(10)])
         world.fail_calls(every=7, code=503, message="no answer", lost=True)
         backup = world.backup("b1", timeout_s=60)
         world.clear()
@@ -253,8 +250,7 @@ def case_controllers_that_lag_behind(stage):
 def _group_story(version):
     def body(stage):
         with stage.world(groups=version) as world:
-            world.claims("one", "two", group="db")
-            world.policy(rule("snapshot"))
+            _ours(world, "one", "two", group="db")
             backup = world.backup("b1")
             assert backup.phase == "Completed", backup.errors
             state = world.driver()
@@ -274,8 +270,7 @@ for _version in ("v1", "v1beta2", "v1beta1"):
 def _without_groups(**options):
     def body(stage):
         with stage.world(**options) as world:
-            world.claims("one", "two", group="db")
-            world.policy(rule("snapshot"))
+            _ours(world, "one", "two", group="db")
             backup = world.backup("b1")
             assert backup.phase == "Completed", backup.errors
             state = world.driver()
@@ -292,8 +287,7 @@ CASES.append(Case("a driver without groups takes each claim alone", _without_gro
 @case
 def case_a_failing_member_is_named(stage):
     with stage.world(groups="v1") as world:
-        world.claims("one", "two", group="db")
-        world.policy(rule("snapshot"))
+        _ours(world, "one", "two", group="db")
         world.ask(op="switch", member_error="rpc error: code = Internal desc = disk 2 is gone")
         backup = world.backup("b1", snapshot_timeout="8s", timeout_s=8)
         assert backup.phase == "PartiallyFailed", backup.errors
@@ -305,8 +299,7 @@ def case_a_failing_member_is_named(stage):
 @case
 def case_a_group_that_the_driver_refuses(stage):
     with stage.world(groups="v1") as world:
-        world.claims("one", "two", group="db")
-        world.policy(rule("snapshot"))
+        _ours(world, "one", "two", group="db")
         world.driver_fault(method="CreateVolumeGroupSnapshot", code="Internal", message="the pool is full")
         backup = world.backup("b1", snapshot_timeout="8s")
         assert backup.phase == "PartiallyFailed", backup.errors
@@ -348,7 +341,6 @@ def _unbound(world):
 
 
 CASES += [
-    Case("hands off snapshotVolumes false", _hands_off(spec={"snapshotVolumes": False})),
     Case("hands off a volume of no CSI driver", _hands_off([rule("snapshot")], source={"hostPath": {"path": "/nowhere"}})),
     Case("hands off file backup opt in",
          _hands_off(pod=_pod({"backup.velero.io/backup-volumes": "data"}))),
@@ -360,6 +352,17 @@ CASES += [
         {"conditions": {}, "action": {"type": "custom", "parameters": {"their-mover": "true"}}}])),
     Case("hands off without EnableCSI", _hands_off([rule("snapshot")], csi=False)),
 ]
+
+
+@case
+def case_hands_off_where_volumes_are_not_to_be_snapshotted(stage):
+    with stage.world() as world:
+        world.claims("data")
+        off = world.backup("off", policy=False, spec={"snapshotVolumes": False})
+        assert off.phase == "Completed" and not world.snapshots(), off.errors
+        on = world.backup("on", policy=False)
+        assert on.phase == "Completed" and len(world.snapshots()) == 1, "without the field the volume is ours"
+        _delete_all(world, off, on)
 
 
 @case
@@ -386,8 +389,7 @@ def case_user_made_snapshots_stay(stage):
 @case
 def case_unknown_setting_is_one_warning(stage):
     with stage.world() as world:
-        world.claims("one", "two")
-        world.policy(rule("snapshot"))
+        _ours(world, "one", "two")
         world.settings(orphanGracePeriods="48h")
         backup = world.backup("b1")
         assert backup.phase == "Completed", backup.errors
@@ -398,8 +400,7 @@ def case_unknown_setting_is_one_warning(stage):
 @case
 def case_wrong_setting_is_an_error(stage):
     with stage.world() as world:
-        world.claims("one", "two")
-        world.policy(rule("snapshot"))
+        _ours(world, "one", "two")
         world.settings(orphanGracePeriod="two days")
         backup = world.backup("b1")
         assert backup.phase == "PartiallyFailed" and len(backup.errors) == 2, backup.errors
@@ -410,8 +411,7 @@ def case_wrong_setting_is_an_error(stage):
 def case_policy_and_unbound_claim_together(stage):
     with stage.world() as world:
         _unbound(world)
-        world.claims("bound")
-        world.policy(rule("snapshot"))
+        _ours(world, "bound")
         backup = world.backup("b1")
         assert backup.phase == "Completed" and len(world.snapshots()) == 1, backup.errors
         _delete_all(world, backup)

@@ -167,7 +167,8 @@ def test_a_fault_of_the_scripts_themselves_fails_the_run(world, monkeypatch, cap
     (filters.Selection(paths={"e2e": ["tests/e2e/test_a.py"]}), {"programs", "real_tests", "bed_without_old_velero", "e2e"}),
     (filters.Selection(host="host::x"), {"programs", "real_tests", "hosts", "host"}),
     (filters.Selection(tiers={"unit"}), {"unit_tests", "unit"}),
-    (filters.Selection(tiers={"journeys"}), {"programs", "real_tests", "bed_without_old_velero", "old_velero", "journeys", "journeys moves"}),
+    (filters.Selection(tiers={"journeys"}), {"programs", "real_tests", "bed_without_old_velero", "old_velero", "journeys",
+                                             "journeys moves", "journeys old velero"}),
     (filters.Selection(paths={"image": ["tests/image/test_image.py"]}), {"programs", "image"}),
     (filters.Selection(programs={"a_test": ["A.A"], "r_test": []}), {"named", "unit", "restic"}),
 ])

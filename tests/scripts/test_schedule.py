@@ -1,6 +1,8 @@
 """The order of steps, what a failure keeps from running, and what the progress line says."""
 
+import collections
 import os
+import sys
 import threading
 import time
 
@@ -119,3 +121,16 @@ def test_a_step_s_own_pace_tells_more_than_an_earlier_run():
     part.done = 1
     assert 485 < part.still_seconds(500) < 495
     assert 1 < part.still_seconds(5) < 4  # It is late: longer the longer it takes.
+
+
+def test_processor_time_is_counted_for_the_step_that_took_it(monkeypatch):
+    monkeypatch.setattr(console, "PROCESSOR_SECONDS", collections.Counter())
+    burn = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"]
+
+    def in_a_pool():
+        with progress.pool() as pool:
+            list(pool.map(lambda _: console.execute(burn, quiet=True), range(2)))
+    steps = [Step("alone", lambda: console.execute(burn, quiet=True)), Step("pool", in_a_pool), Step("idle", lambda: None)]
+    assert run(steps)[1]
+    assert set(console.PROCESSOR_SECONDS) == {"alone", "pool"}
+    assert 0.3 <= console.PROCESSOR_SECONDS["alone"] < console.PROCESSOR_SECONDS["pool"]
