@@ -10,7 +10,7 @@
 #include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
@@ -19,7 +19,7 @@ namespace csidelta::backupitemactions {
 // and a backup, "nightly", whose policy gives every CSI volume to us.
 class ActionTest : public testing::Test {
  protected:
-  ActionTest() : api_(clock_), controller_(api_) {
+  ActionTest() : api_(clock_), cluster_(api_) {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
     api_.Seed(csi::PersistentVolumeType(),
@@ -68,7 +68,7 @@ class ActionTest : public testing::Test {
 
   support::FakeClock clock_;
   support::FakeApiClient api_;
-  support::FakeSnapshotController controller_;
+  support::FakeSnapshotCluster cluster_;
   csi::Environment env_{.api = api_,
                         .clock = clock_,
                         .random = Random::Real(),

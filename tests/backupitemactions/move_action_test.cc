@@ -132,13 +132,13 @@ TEST_F(MoveActionTest, AnUploadThatVeleroMadeIsLeftAlone) {
   EXPECT_FALSE(result->item.has_value());
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(Uploads(), SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 
 TEST_F(MoveActionTest, WithoutAnUploadTheSnapshotGoesAndTheClaimFails) {
   api_.FailNext("create", "datauploads", absl::PermissionDeniedError("no"));
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("app/data")));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   EXPECT_THAT(Uploads(), IsEmpty());
 }
 
@@ -147,7 +147,7 @@ TEST_F(MoveActionTest, AnAnswerThatIsLostIsAskedForAgain) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(csi::Name(Upload()), result->post_operation_items.at(0).name);
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 TEST_F(MoveActionTest, HandsOffWhileFinalizing) {

@@ -33,7 +33,7 @@ class PvcActionTest : public ActionTest {
     EXPECT_FALSE(result->item.has_value());
     EXPECT_THAT(result->additional_items, IsEmpty());
     EXPECT_EQ(Writes(), 0);
-    EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+    EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   }
 };
 
@@ -60,7 +60,7 @@ TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
 }
 
 TEST_F(PvcActionTest, AnUnknownSizeChangesNoRequest) {
-  controller_.restore_size_bytes = 0;
+  cluster_.driver().size_bytes = 0;
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "16Mi");
@@ -166,8 +166,7 @@ TEST_F(PvcActionTest, TheClaimsAnnotationChoosesTheClass) {
 }
 
 TEST_F(PvcActionTest, TheDriversErrorReachesTheUser) {
-  controller_.gives_handle = false;
-  controller_.error = "quota used up";
+  cluster_.driver().Refuse("CreateSnapshot", "Internal", "quota used up");
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                   AllOf(HasSubstr("app/data"), HasSubstr("quota used up"))));
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
@@ -222,7 +221,7 @@ TEST_F(PvcActionTest, ReadsOncePerBackupWhatHoldsForAllOfIt) {
     });
   }
   threads.clear();
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(16));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(16));
   EXPECT_EQ(api_.CallCount("get", "configmaps"), 1);
   EXPECT_EQ(api_.CallCount("list", "configmaps"), 1);
   EXPECT_EQ(api_.CallCount("list", "volumesnapshotclasses"), 1);
@@ -249,7 +248,7 @@ TEST_F(PvcActionTest, NoFailingCallLeavesAnythingBehind) {
     if (!result.ok()) {
       EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
       EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
-      EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+      EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
     }
     EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
     for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {

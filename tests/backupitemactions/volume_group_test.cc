@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -24,8 +23,7 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "tests/backupitemactions/action_fixture.h"
-#include "tests/support/fake_group_controller.h"
-#include "tests/support/fake_group_sidecar.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
 #include "velero/labels.h"
@@ -48,7 +46,7 @@ using Result = absl::StatusOr<velero::BackupItemResult>;
 
 class VolumeGroupTest : public ActionTest {
  protected:
-  VolumeGroupTest() : groups_(api_), action_(MakePvcAction(env_)) {
+  VolumeGroupTest() : action_(MakePvcAction(env_)) {
     SeedClass("groups");
     for (int i = 0; i < 3; ++i) {
       SeedMember(i);
@@ -110,8 +108,8 @@ class VolumeGroupTest : public ActionTest {
       ASSERT_THAT(result, IsOk());
       EXPECT_THAT(result->additional_items, SizeIs(1));
     }
-    EXPECT_THAT(controller_.driver_snapshots(), SizeIs(3));
-    EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+    EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(3));
+    EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
     EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
   }
 
@@ -121,7 +119,6 @@ class VolumeGroupTest : public ActionTest {
     }
   }
 
-  support::FakeGroupController groups_;
   std::unique_ptr<velero::BackupItemAction> action_;
 };
 
@@ -146,8 +143,8 @@ TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
     EXPECT_EQ(csi::Annotation(*result->item, velero::kMustIncludeAnnotation), "true");
     EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
   }
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
   ExpectNoMarks();
 }
@@ -195,7 +192,7 @@ TEST_F(VolumeGroupTest, AnEventThatMayNotBeWrittenIsNoReasonToFail) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Execute(i), IsOk());
   }
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
 }
 
 TEST_F(VolumeGroupTest, AProcessThatStartsAnewFindsTheGroup) {
@@ -203,8 +200,8 @@ TEST_F(VolumeGroupTest, AProcessThatStartsAnewFindsTheGroup) {
   ASSERT_THAT(Save(), IsOk());
   action_ = MakePvcAction(env_);
   ASSERT_THAT(Execute(1), IsOk());
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 
 TEST_F(VolumeGroupTest, TheBackupMayNameAnotherLabel) {
@@ -214,7 +211,7 @@ TEST_F(VolumeGroupTest, TheBackupMayNameAnotherLabel) {
   EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(1));
   EXPECT_EQ(csi::Annotation(Group(), velero::kGroupOfAnnotation), "team/group=x");
   ASSERT_THAT(Execute(1), IsOk());
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1)) << "data-1 has no such label";
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1)) << "data-1 has no such label";
 }
 
 TEST_F(VolumeGroupTest, OtherNamespacesAndGroupsAreNotTouched) {
@@ -246,8 +243,8 @@ TEST_F(MovedVolumeGroupTest, ClaimsAreCutByOneCallAndMovedOneByOne) {
     EXPECT_THAT(result->additional_items, IsEmpty());
     EXPECT_FALSE(result->operation_id.empty());
   }
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty()) << "handed over";
   ASSERT_THAT(api_.All(csi::DataUploadType()), SizeIs(3));
@@ -266,7 +263,7 @@ TEST_F(MovedVolumeGroupTest, AProcessThatStartsAnewFindsWhatWasHandedOver) {
   action_ = MakePvcAction(env_);
   ASSERT_THAT(Execute(1), IsOk());
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
 }
 
 // The plugin dies after so many calls while it takes the first claim: after each number of them, or
@@ -276,8 +273,6 @@ constexpr int kStepOfSample = 6;
 
 class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamInterface<int> {
  protected:
-  DyingPluginTest() : sidecar_(api_) {}
-
   void Begin(const std::string& name) {
     SetJson(backup_, {"metadata", "name"}, name);
     SetJson(backup_, {"metadata", "uid"}, absl::StrCat(name, "-uid"));
@@ -306,22 +301,7 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     ctx_.stop = {};
     api_.ClearFaults();
     action_ = MakePvcAction(env_);
-    TellSidecar();
     return !result.ok();
-  }
-
-  void Finish(int claim) {
-    EXPECT_THAT(Execute(claim), IsOk());
-    TellSidecar();
-  }
-
-  // Of the groups that the driver has cut meanwhile.
-  void TellSidecar() {
-    for (const auto& [handle, members] : groups_.driver_groups()) {
-      if (known_.insert(handle).second) {
-        sidecar_.groups[handle] = members;
-      }
-    }
   }
 
   // The mover makes a base of what each DataUpload of the backup names, and lets go of the last.
@@ -369,20 +349,9 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     return *api_.Find(csi::VolumeSnapshotContentKey(name));
   }
 
-  // Groups that neither of the two ways to delete one has deleted.
-  std::set<std::string> DriverGroups() const {
-    std::set<std::string> held;
-    for (const auto& [handle, members] : groups_.driver_groups()) {
-      if (!known_.contains(handle) || sidecar_.groups.contains(handle)) {
-        held.insert(handle);
-      }
-    }
-    return held;
-  }
-
   // One group, whose members are the bases of all claims, and nothing else.
   void ExpectOneGroupAndNothingElse() {
-    EXPECT_THAT(DriverGroups(), SizeIs(1));
+    EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
     const std::vector<Json> records = api_.All(csi::VolumeGroupSnapshotContentType("v1"));
     EXPECT_THAT(records, SizeIs(1));
     const std::vector<Json> contents = api_.All(csi::VolumeSnapshotContentType());
@@ -395,9 +364,6 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
     ExpectNoMarks();
   }
-
-  support::FakeGroupSidecar sidecar_;
-  std::set<std::string> known_;
 };
 
 TEST_P(DyingPluginTest, WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOneGroup) {
@@ -409,14 +375,14 @@ TEST_P(DyingPluginTest, WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOne
     Begin(absl::StrCat("dies-", calls));
     died = ExecuteAndDie(0, calls);
     for (int claim = 1; claim < GetParam(); ++claim) {
-      Finish(claim);
+      EXPECT_THAT(Execute(claim), IsOk());
     }
     Move();
     Settle();
     End("PartiallyFailed");
     Begin(absl::StrCat("after-", calls));
     for (int claim = 0; claim < 3; ++claim) {
-      Finish(claim);
+      EXPECT_THAT(Execute(claim), IsOk());
     }
     Settle();
     Move();
@@ -451,12 +417,12 @@ TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_THAT(Execute(i), IsOk());
   }
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(2));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(2));
   EXPECT_THAT(csi::PlannedMembers(Group()),
               ElementsAre(csi::GroupClaim{"data-0", "uid-0", "member-0"},
                           csi::GroupClaim{"data-1", "uid-1", "member-1"}));
   EXPECT_THAT(api_.All(csi::DataUploadType()), SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 
 class LeftOutTest : public VolumeGroupTest, public testing::WithParamInterface<LeftOutCase> {};
@@ -467,7 +433,7 @@ TEST_P(LeftOutTest, TheOthersAreCutWithoutIt) {
   EXPECT_THAT(csi::PlannedMembers(Group()),
               ElementsAre(csi::GroupClaim{"data-0", "uid-0", "member-0"},
                           csi::GroupClaim{"data-2", "uid-2", "member-2"}));
-  EXPECT_THAT(groups_.driver_groups().begin()->second, SizeIs(2));
+  EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(2));
   ExpectNoMarks();
 }
 
@@ -505,8 +471,8 @@ TEST_F(VolumeGroupTest, AClaimOfAnotherDriverIsTakenAlone) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_THAT(Execute(i), IsOk());
   }
-  EXPECT_THAT(groups_.driver_groups().begin()->second, SizeIs(2));
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(2));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 TEST_F(VolumeGroupTest, VolumePoliciesDecideWhoIsAMember) {
@@ -534,7 +500,7 @@ TEST_F(VolumeGroupTest, AClaimThatGainsTheLabelMeanwhileIsTakenAlone) {
   const Result late = Execute(3);
   ASSERT_THAT(late, IsOk());
   EXPECT_THAT(late->additional_items, SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   Configure({{"groupFallback", "fail"}});
   action_ = MakePvcAction(env_);
   EXPECT_THAT(Execute(3), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -562,7 +528,7 @@ TEST_F(VolumeGroupTest, AClaimThatLosesTheLabelLaterIsTakenAloneToo) {
   const Result result = Execute(1);
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items, SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(3));
 }
 
@@ -574,7 +540,7 @@ TEST_F(VolumeGroupTest, ALabelThatNobodyHasAnyMoreMakesNoGroup) {
     });
   }
   ASSERT_THAT(action_->Execute(ctx_, as_listed, backup_), IsOk());
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
   Configure({{"groupFallback", "fail"}});
   action_ = MakePvcAction(env_);
@@ -588,8 +554,8 @@ TEST_F(VolumeGroupTest, AnUnboundClaimIsNeitherAMemberNorTakenAlone) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_THAT(Execute(i), IsOk());
   }
-  EXPECT_THAT(groups_.driver_groups().begin()->second, SizeIs(2));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(2));
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 
 TEST_F(VolumeGroupTest, TheOnlyClaimOfItsLabelIsAGroupOfOne) {
@@ -597,15 +563,15 @@ TEST_F(VolumeGroupTest, TheOnlyClaimOfItsLabelIsAGroupOfOne) {
     SetJson(claim, {"metadata", "labels", "velero.io/volume-group"}, "web");
   });
   ASSERT_THAT(Execute(2), IsOk());
-  ASSERT_THAT(groups_.driver_groups(), SizeIs(1));
+  ASSERT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_EQ(csi::PlannedMembers(Group()),
             (std::vector<csi::GroupClaim>{{"data-2", "uid-2", "member-2"}}));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 
 // The kinds are there and nobody looks at them: a controller whose gate is off.
 TEST_F(VolumeGroupTest, AControllerWhoseGateIsOffIsWaitedForOnceAndNothingIsLeft) {
-  groups_.binds = false;
+  cluster_.groups_run = false;
   const absl::Time before = clock_.Now();
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Execute(i), StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -614,7 +580,7 @@ TEST_F(VolumeGroupTest, AControllerWhoseGateIsOffIsWaitedForOnceAndNothingIsLeft
   }
   EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   ExpectNoMarks();
 }
 
@@ -668,13 +634,13 @@ TEST_F(VolumeGroupTest, AHundredAreAGroupAndAHundredAndOneAreNot) {
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(100));
   ASSERT_THAT(Execute(99), IsOk());
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 
   SeedMember(100);
   backup_["metadata"]["uid"] = "another";
   ASSERT_THAT(Execute(100), IsOk());
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   Configure({{"groupFallback", "fail"}});
   action_ = MakePvcAction(env_);
   EXPECT_THAT(Execute(0), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -683,52 +649,52 @@ TEST_F(VolumeGroupTest, AHundredAreAGroupAndAHundredAndOneAreNot) {
 
 struct FallbackCase {
   const char* name;
-  void (*prepare)(support::FakeApiClient& api, support::FakeGroupController& groups);
+  void (*prepare)(support::FakeApiClient& api, support::FakeSnapshotCluster& cluster);
   const char* reason;
 };
 class GroupFallbackTest : public VolumeGroupTest,
                           public testing::WithParamInterface<FallbackCase> {};
 
 TEST_P(GroupFallbackTest, EachClaimAlone) {
-  GetParam().prepare(api_, groups_);
+  GetParam().prepare(api_, cluster_);
   ExpectAlone();
   ExpectNoMarks();
 }
 
 TEST_P(GroupFallbackTest, OrAnErrorThatNamesTheGroup) {
   Configure({{"groupFallback", "fail"}});
-  GetParam().prepare(api_, groups_);
+  GetParam().prepare(api_, cluster_);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Execute(i),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          AllOf(HasSubstr("claim app/" + Name(i)), HasSubstr("group app/db"),
                                HasSubstr(GetParam().reason), HasSubstr("groupFallback"))));
   }
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
-  EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
   ExpectNoMarks();
 }
 
 const FallbackCase kFallbackCases[] = {
     {"NoKinds",
-     [](support::FakeApiClient& api, support::FakeGroupController&) {
+     [](support::FakeApiClient& api, support::FakeSnapshotCluster&) {
        api.RemoveType("volumegroupsnapshotclasses");
        api.RemoveType("volumegroupsnapshots");
      },
      "CSIVolumeGroupSnapshot"},
     {"NoRight",
-     [](support::FakeApiClient& api, support::FakeGroupController&) {
+     [](support::FakeApiClient& api, support::FakeSnapshotCluster&) {
        api.Forbid("list", "volumegroupsnapshotclasses");
      },
      "volumegroupsnapshotclasses"},
     {"NoClass",
-     [](support::FakeApiClient& api, support::FakeGroupController&) {
+     [](support::FakeApiClient& api, support::FakeSnapshotCluster&) {
        api.Remove({csi::VolumeGroupSnapshotClassType("v1"), "", "groups"});
      },
      "no VolumeGroupSnapshotClass for driver d.example.com"},
     {"LabelRefused",
-     [](support::FakeApiClient& api, support::FakeGroupController&) {
+     [](support::FakeApiClient& api, support::FakeSnapshotCluster&) {
        api.SetInterceptor([](const support::ApiCall& call, const Json* body) -> absl::Status {
          return call.verb == "patch" && call.name == "data-2" && body->is_object()
                     ? absl::PermissionDeniedError("a webhook says no")
@@ -737,9 +703,8 @@ const FallbackCase kFallbackCases[] = {
      },
      "a webhook says no"},
     {"DriverWithoutGroups",
-     [](support::FakeApiClient&, support::FakeGroupController& groups) {
-       groups.gives_handle = false;
-       groups.error = "rpc error: code = Unimplemented desc = no groups here";
+     [](support::FakeApiClient&, support::FakeSnapshotCluster& cluster) {
+       cluster.driver().Refuse("CreateVolumeGroupSnapshot", "Unimplemented", "no groups here");
      },
      "no groups here"},
 };
@@ -751,7 +716,7 @@ TEST_F(VolumeGroupTest, TwoClassesAreAnErrorThatNamesBoth) {
   EXPECT_THAT(Execute(0), StatusIs(absl::StatusCode::kFailedPrecondition,
                                    AllOf(HasSubstr("groups"), HasSubstr("other-groups"),
                                          HasSubstr("volume group app/db"))));
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 
 TEST_F(VolumeGroupTest, TheDefaultClassIsTaken) {
@@ -783,8 +748,7 @@ TEST_F(VolumeGroupTest, BackupAndClaimMayNameTheClass) {
 
 // The driver is asked once, not once for each claim.
 TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
-  groups_.gives_handle = false;
-  groups_.error = "rpc error: code = Internal desc = member-1 is offline";
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Internal", "member-1 is offline");
   const absl::Time before = clock_.Now();
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Execute(i), StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -794,7 +758,7 @@ TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
   EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   ExpectNoMarks();
 }
 
@@ -827,7 +791,7 @@ TEST_F(VolumeGroupTest, NoFailingCallLeavesAnythingBehind) {
       EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
       EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
       EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
-      EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+      EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
     }
     EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
     ExpectNoMarks();
@@ -925,7 +889,7 @@ TEST_F(GroupActionsTest, AGroupThatNeverBecomesReadyIsVelerosToCancel) {
   EXPECT_FALSE(progress->completed);
   EXPECT_EQ(progress->description, "cut, freeze window 0, not ready");
   EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
-  EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
 }
 
@@ -947,12 +911,12 @@ TEST_F(GroupActionsTest, ACancelledGroupIsRemovedUnlessItIsReady) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
     SetJson(group, {"status", "readyToUse"}, false);
   });
   EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
-  EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
 }
@@ -975,7 +939,7 @@ TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
   ASSERT_THAT(finalized, IsOk());
   EXPECT_EQ(csi::Annotation(finalized->item.value_or(group), "velero.io/csi-delta-finalize"), "");
   EXPECT_EQ(finalized->operation_id, "");
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotContentType("v1")), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
@@ -985,7 +949,7 @@ TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
 TEST_F(GroupActionsTest, AGroupThatCannotBeArchivedIsRemoved) {
   api_.FailNext("patch", "volumegroupsnapshots", absl::InternalError("injected"));
   EXPECT_THAT(Adopt(), StatusIs(absl::StatusCode::kInternal));
-  EXPECT_THAT(groups_.driver_groups(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
 }
 
@@ -998,7 +962,8 @@ TEST_F(GroupActionsTest, ClaimsOfAGroupThatIsNotInTheArchiveFail) {
                                      AllOf(HasSubstr("app/" + Name(i)), HasSubstr("app/" + group),
                                            HasSubstr("back up again"))));
   }
-  EXPECT_THAT(groups_.driver_groups(), SizeIs(1)) << "another of its name would not be saved, too";
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1))
+      << "another of its name would not be saved, too";
   ASSERT_THAT(Adopt(), IsOk());
   action_ = MakePvcAction(env_);
   EXPECT_THAT(Execute(1), IsOk());
@@ -1037,7 +1002,7 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
             (Json{{"claim", "data-1"},
                   {"claimUid", "uid-1"},
                   {"volumeHandle", "member-1"},
-                  {"snapshotHandle", groups_.MemberHandle(csi::Uid(Group()), "member-1")}}));
+                  {"snapshotHandle", cluster_.MemberHandle(csi::Uid(Group()), "member-1")}}));
   EXPECT_EQ(csi::Annotation(*result->item, velero::kDeletionPolicyAnnotation), "Delete");
   EXPECT_EQ(csi::Annotation(*result->item, velero::kDriverNameAnnotation), "d.example.com");
 

@@ -110,8 +110,8 @@ TEST_F(VolumeSnapshotActionTest, VelerosOwnGoesBackByteForByte) {
 }
 
 TEST_F(VolumeSnapshotActionTest, AUsersGoesAlongUntouched) {
-  const Json snapshot = SeedUsers("content");
-  controller_.Bind(snapshot);
+  SeedUsers("");
+  cluster_.Resync();
   const Json bound = api_.All(csi::VolumeSnapshotType()).front();
   const auto result = Execute(bound);
   ASSERT_THAT(result, IsOk());
@@ -146,7 +146,7 @@ TEST_F(VolumeSnapshotActionTest, FinalizeKeepsTheSnapshotAndNothingElse) {
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   ASSERT_TRUE(result->item.has_value());
   EXPECT_EQ(csi::BoundContentName(*result->item), csi::BoundContentName(annotated));
   EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-delta-finalize"), "");
@@ -209,7 +209,7 @@ TEST_F(VolumeSnapshotActionTest, NoFailingCallLeavesHalf) {
       }
       EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
       EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
-      EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+      EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
     }
     EXPECT_GE(n, 3);
   }
@@ -218,7 +218,7 @@ TEST_F(VolumeSnapshotActionTest, NoFailingCallLeavesHalf) {
 // --- The operation
 
 TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
-  controller_.ready = false;
+  cluster_.driver().AddFault({.method = "CreateSnapshot", .not_ready = true});
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
   velero::OperationProgress progress = Progress(result->operation_id);
@@ -293,13 +293,13 @@ TEST_F(VolumeSnapshotActionTest, OperationIdsOfTheFirstFormStayReadable) {
 }
 
 TEST_F(VolumeSnapshotActionTest, CancelRemovesWhatIsNotReady) {
-  controller_.ready = false;
+  cluster_.driver().AddFault({.method = "CreateSnapshot", .not_ready = true});
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
   const auto action = MakeVolumeSnapshotAction(env_);
   EXPECT_THAT(action->Cancel(ctx_, result->operation_id, backup_), IsOk());
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   EXPECT_THAT(action->Cancel(ctx_, result->operation_id, backup_), IsOk());
   EXPECT_THAT(action->Cancel(ctx_, "odd", backup_), StatusIs(absl::StatusCode::kInvalidArgument));
 }
@@ -308,7 +308,7 @@ TEST_F(VolumeSnapshotActionTest, CancelKeepsWhatIsReady) {
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(MakeVolumeSnapshotAction(env_)->Cancel(ctx_, result->operation_id, backup_), IsOk());
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 }  // namespace

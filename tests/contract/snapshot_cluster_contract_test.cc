@@ -55,10 +55,7 @@ class FakeSubject : public SnapshotClusterSubject {
     cluster_.driver().AddFault(
         {.method = method, .match = match, .code = GoName(code), .message = message});
   }
-  void StopFailing() override {
-    cluster_.driver().ClearFaults();
-    cluster_.Resync();
-  }
+  void StopFailing() override { cluster_.LetDriverWork(); }
   std::set<std::string> DriverSnapshots() override {
     std::set<std::string> all = cluster_.driver().snapshots();
     for (const auto& [handle, members] : cluster_.driver().groups()) {

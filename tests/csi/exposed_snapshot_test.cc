@@ -13,8 +13,7 @@
 #include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/fake_provisioner.h"
-#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -37,7 +36,7 @@ const k8s::ResourceType kClasses{"storage.k8s.io", "v1", "storageclasses", "Stor
 
 class ExposedSnapshotTest : public testing::Test {
  protected:
-  ExposedSnapshotTest() : api_(clock_), controller_(api_), provisioner_(api_) {
+  ExposedSnapshotTest() : api_(clock_), cluster_(api_) {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
     api_.Seed(VolumeSnapshotClassType(),
@@ -107,14 +106,14 @@ class ExposedSnapshotTest : public testing::Test {
     EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
     EXPECT_THAT(api_.All(VolumeSnapshotContentType()), SizeIs(1));
     EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(1));
-    EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+    EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   }
   void ExpectNothing() {
     EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
     EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
     EXPECT_THAT(api_.All(PersistentVolumeClaimType()), SizeIs(1));
     EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(1));
-    EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+    EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   }
 
   const Json affinity_ = {
@@ -124,8 +123,7 @@ class ExposedSnapshotTest : public testing::Test {
                                                         {"values", Json::array({"z1"})}}})}}})}};
   support::FakeClock clock_;
   support::FakeApiClient api_;
-  support::FakeSnapshotController controller_;
-  support::FakeProvisioner provisioner_;
+  support::FakeSnapshotCluster cluster_;
   Environment env_{.api = api_,
                    .clock = clock_,
                    .random = Random::Real(),
@@ -140,10 +138,10 @@ TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
   ASSERT_THAT(exposure, IsOk());
   EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
   EXPECT_EQ(exposure->driver, "d.example.com");
-  EXPECT_THAT(controller_.driver_snapshots(), ElementsAre(exposure->snapshot_handle));
+  EXPECT_THAT(cluster_.driver().snapshots(), ElementsAre(exposure->snapshot_handle));
   EXPECT_EQ(exposure->size_bytes, kClaimBytes);
   EXPECT_EQ(exposure->storage_class, "shop-class");
-  EXPECT_EQ(exposure->cut_at, absl::FromUnixNanos(controller_.cut_at_nanoseconds));
+  EXPECT_EQ(exposure->cut_at, absl::FromUnixNanos(cluster_.driver().cut_at_nanoseconds));
   EXPECT_TRUE(exposure->ready_at.has_value());
   EXPECT_TRUE(exposure->node_affinity.is_null());
 
@@ -162,7 +160,7 @@ TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
   EXPECT_EQ(Annotation(content, "snapshot.storage.kubernetes.io/allow-volume-mode-change"), "true");
   EXPECT_EQ(GetString(content, {"spec", "sourceVolumeMode"}), "");
   EXPECT_EQ(content["metadata"].contains("ownerReferences"), false);
-  EXPECT_EQ(GetInt(content, {"status", "creationTime"}), controller_.cut_at_nanoseconds);
+  EXPECT_EQ(GetInt(content, {"status", "creationTime"}), cluster_.driver().cut_at_nanoseconds);
   // The source is gone, the driver's snapshot is not.
   EXPECT_FALSE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
   EXPECT_FALSE(api_.Find(VolumeSnapshotContentKey(source_content_)).has_value());
@@ -200,7 +198,7 @@ TEST_F(ExposedSnapshotTest, NothingIsMadeOrRemovedBeforeItIsRetained) {
   EXPECT_EQ(api_.CallCount("delete", "*"), 0);
   EXPECT_EQ(api_.CallCount("create", "*"), 0);
   EXPECT_TRUE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 TEST_F(ExposedSnapshotTest, ADriverOfFileSystemsIsRefusedWithTheRuleThatExcludesIt) {
@@ -218,16 +216,14 @@ TEST_F(ExposedSnapshotTest, ADriverOfFileSystemsIsRefusedWithTheRuleThatExcludes
 }
 
 TEST_F(ExposedSnapshotTest, ADefiniteRefusalOfTheProvisionerEndsIt) {
-  provisioner_.refusal =
-      "failed to provision volume with StorageClass \"x\": rpc error: code = InvalidArgument desc "
-      "= block volumes are not supported";
+  cluster_.driver().Refuse("CreateVolume", "InvalidArgument", "block volumes are not supported");
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                  AllOf(HasSubstr("d.example.com"), HasSubstr("not supported"),
                                        HasSubstr("shop/velero-data-x"), HasSubstr("fs-backup"))));
 }
 
 TEST_F(ExposedSnapshotTest, AnErrorThatMayPassIsWaitedFor) {
-  provisioner_.refusal = "rpc error: code = ResourceExhausted desc = pool is full";
+  cluster_.driver().Refuse("CreateVolume", "ResourceExhausted", "pool is full");
   const auto exposure = Expose();
   ASSERT_THAT(exposure, IsOk());
   EXPECT_EQ(exposure->state, Exposure::State::kWaiting);
@@ -236,7 +232,7 @@ TEST_F(ExposedSnapshotTest, AnErrorThatMayPassIsWaitedFor) {
 
 TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyUnboundAndPinnedToTheSourcesNodes) {
   SeedStorageClass("shop-class", "WaitForFirstConsumer");
-  provisioner_.binds = false;
+  cluster_.provisioner_runs = false;
   const auto exposure = Expose();
   ASSERT_THAT(exposure, IsOk());
   EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
@@ -261,8 +257,8 @@ TEST_F(ExposedSnapshotTest, AnotherClassMayBeAskedFor) {
 }
 
 TEST_F(ExposedSnapshotTest, ManyReadersFallBackToOneAndThatIsRemembered) {
-  provisioner_.refusal = "rpc error: code = InvalidArgument desc = no such access mode";
-  provisioner_.refuses_mode = "ReadOnlyMany";
+  cluster_.driver().Refuse("CreateVolume", "InvalidArgument", "no such access mode");
+  cluster_.refuses_mode = "ReadOnlyMany";
   ExposeRequest request = Request();
   request.read_only_many = true;
   auto exposure = ExposeFully(request);
@@ -293,7 +289,7 @@ TEST_F(ExposedSnapshotTest, DeletedNothingIsLeft) {
 }
 
 TEST_F(ExposedSnapshotTest, TheVolumeGoesThoughItsClassKeepsVolumes) {
-  provisioner_.reclaim_policy = "Retain";
+  cluster_.reclaim_policy = "Retain";
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
   ExpectNothing();
@@ -341,7 +337,7 @@ TEST_P(InterruptedExposureTest, IsFinishedByAnother) {
     auto exposure = Expose();
     ASSERT_THAT(exposure, IsOk());
     EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
-    EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+    EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
     EXPECT_THAT(api_.All(VolumeSnapshotContentType()), SizeIs(1));
     EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(2));
     ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
@@ -415,7 +411,7 @@ class BaseSnapshotsTest : public ExposedSnapshotTest {
     ASSERT_THAT(ExposeSnapshot(ctx_, api_, request), IsOk());
     ASSERT_THAT(KeepAsBase(ctx_, env_, stem, owner), IsOk());
     ASSERT_THAT(RemoveExposure(ctx_, api_, Request(stem), SnapshotFate::kKeep), IsOk());
-    controller_.cut_at_nanoseconds += 1'000'000'000;
+    cluster_.driver().cut_at_nanoseconds += 1'000'000'000;
     TakeSource();
   }
 
@@ -440,7 +436,7 @@ TEST_F(BaseSnapshotsTest, TheNewestReplacesTheOlderWithTheDriversSnapshot) {
   Upload("du-2", Owner());
   EXPECT_THAT(Names(), ElementsAre("du-2"));
   // That of the base, and that of the source which waits for its turn.
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(2));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(2));
 }
 
 TEST_F(BaseSnapshotsTest, OtherVolumesLocationsAndClustersKeepTheirs) {
@@ -463,7 +459,7 @@ TEST_F(BaseSnapshotsTest, AFailedUploadLeavesTheOldBase) {
   ASSERT_THAT(ExposeSnapshot(ctx_, api_, Request("du-2")), IsOk());
   ASSERT_THAT(RemoveExposure(ctx_, api_, Request("du-2"), SnapshotFate::kDelete), IsOk());
   EXPECT_THAT(Names(), ElementsAre("du-1"));
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 TEST_F(BaseSnapshotsTest, ADriverThatNeedsItsBasesIsRememberedByThem) {

@@ -16,8 +16,7 @@
 #include "csi/static_group.h"
 #include "csi/volume_turn.h"
 #include "tests/csi/backup_fixture.h"
-#include "tests/support/fake_group_controller.h"
-#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
@@ -72,7 +71,7 @@ class GroupLifecycleTest : public BackupFixture {
                          .label_key = "velero.io/volume-group",
                          .label_value = "db",
                          .class_name = "groups",
-                         .version = controller_.version,
+                         .version = cluster_.group_version,
                          .members = {}};
     for (int i = 0; i < claims; ++i) {
       request.members.push_back(Claim(i));
@@ -83,7 +82,7 @@ class GroupLifecycleTest : public BackupFixture {
   absl::StatusOr<TakenGroup> Take() { return TakeGroup(ctx_, env_, Request()); }
 
   k8s::ObjectKey Key() const {
-    return {VolumeGroupSnapshotType(controller_.version), "app", GroupName(Request())};
+    return {VolumeGroupSnapshotType(cluster_.group_version), "app", GroupName(Request())};
   }
 
   // The content of each member says what it takes to delete the group.
@@ -111,24 +110,33 @@ class GroupLifecycleTest : public BackupFixture {
     EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
     EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
     EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
-    EXPECT_THAT(controller_.driver_groups(), IsEmpty());
+    EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   }
 
-  support::FakeSnapshotController singles_{api_};
-  support::FakeGroupController controller_{api_};
+  // The sidecar keeps the content of a call that is open, and has the driver delete what comes of
+  // it.
+  void ExpectNothingLeftOnceTheDriverAnswers() {
+    for (const Json& content : api_.All(VolumeGroupSnapshotContentType("v1"))) {
+      EXPECT_TRUE(BeingDeleted(content)) << Name(content);
+    }
+    cluster_.LetDriverWork();
+    ExpectNothingLeft();
+  }
+
+  support::FakeSnapshotCluster cluster_{api_};
 };
 
 TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   ASSERT_THAT(taken->members, SizeIs(kClaims));
-  ASSERT_THAT(controller_.driver_groups(), SizeIs(1));
-  EXPECT_THAT(controller_.driver_groups().begin()->second, SizeIs(kClaims));
+  ASSERT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(kClaims));
   for (int i = 0; i < kClaims; ++i) {
     const TakenSnapshot& member = taken->members.at(Claim(i).uid);
     EXPECT_EQ(SourceClaimName(member.snapshot), Claim(i).name);
     EXPECT_EQ(SnapshotHandle(member.content),
-              controller_.MemberHandle(Uid(taken->group), Claim(i).volume_handle));
+              cluster_.MemberHandle(Uid(taken->group), Claim(i).volume_handle));
     EXPECT_TRUE(IsOurs(member.snapshot, backup_));
     EXPECT_EQ(MemberGroupName(member.snapshot), Name(taken->group));
     EXPECT_EQ(Label(member.snapshot, velero::kPvcUidLabel), Claim(i).uid);
@@ -178,20 +186,20 @@ TEST_F(GroupLifecycleTest, TakesUpWhatAnInterruptedCallLeft) {
   ASSERT_THAT(again, IsOk());
   EXPECT_THAT(again->members, SizeIs(kClaims));
   EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
-  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   ExpectNoMarks();
 }
 
 // From the request to the driver's answer, whenever the members were seen, and once for all.
 TEST_F(GroupLifecycleTest, TheFreezeWindowIsNotedOnTheGroup) {
-  controller_.gives_handle = false;
+  cluster_.driver().Hold("CreateVolumeGroupSnapshot");
   clock_.SetAutoAdvance(false);
   absl::StatusOr<TakenGroup> taken;
   std::jthread call([&] { taken = Take(); });
   api_.AwaitWatches(1);
   EXPECT_EQ(FreezeWindow(*api_.Find(Key())), std::nullopt);
   clock_.Advance(absl::Milliseconds(2500));
-  controller_.Resume(*api_.Find(Key()));
+  cluster_.LetDriverWork();
   call.join();
   ASSERT_THAT(taken, IsOk());
   EXPECT_EQ(FreezeWindow(taken->group), absl::Milliseconds(2500));
@@ -223,7 +231,7 @@ TEST_F(GroupLifecycleTest, WhatTheAnnotationsDoNotSayIsNoFreezeWindow) {
 // Ten minutes of waiting are watches, begun again when the Lease is renewed. A watch begins
 // with one read, or with what was just written, and there are no other reads.
 TEST_F(GroupLifecycleTest, NothingPollsWhileTheDriverTakesItsTime) {
-  controller_.gives_handle = false;
+  cluster_.driver().Hold("CreateVolumeGroupSnapshot");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   const std::vector<support::ApiCall> calls = api_.calls();
   const auto is_made = [](const support::ApiCall& call) {
@@ -269,9 +277,9 @@ TEST_F(GroupLifecycleTest, AHundredClaimsCostFourRequestsEach) {
 
 TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
   for (const char* version : {"v1beta2", "v1beta1"}) {
-    controller_.version = version;
-    controller_.list = "volumeSnapshotHandlePairList";
-    controller_.controller_version = version;
+    cluster_.group_version = version;
+    cluster_.group_list = "volumeSnapshotHandlePairList";
+    cluster_.controller_version = version;
     const auto taken = Take();
     ASSERT_THAT(taken, IsOk());
     EXPECT_THAT(taken->members, SizeIs(kClaims));
@@ -283,8 +291,8 @@ TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
 
 // A controller of today, seen through v1beta1: the field in which it lists members is not there.
 TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
-  controller_.version = "v1beta1";
-  controller_.list = "fieldThatTheVersionLacks";
+  cluster_.group_version = "v1beta1";
+  cluster_.group_list = "fieldThatTheVersionLacks";
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   ASSERT_THAT(taken->members, SizeIs(kClaims));
@@ -298,8 +306,7 @@ TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
 }
 
 TEST_F(GroupLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
-  controller_.gives_handle = false;
-  controller_.error = "rpc error: code = Internal desc = pool is full";
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Internal", "pool is full");
   EXPECT_THAT(Take(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("pool is full"), HasSubstr("app/db"), HasSubstr("10m"))));
@@ -307,35 +314,36 @@ TEST_F(GroupLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
 }
 
 TEST_F(GroupLifecycleTest, ADriverThatNeverAnswersIsWaitedForSoLong) {
-  controller_.gives_handle = false;
+  cluster_.driver().Hold("CreateVolumeGroupSnapshot");
   const absl::Time before = clock_.Now();
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no error")));
   EXPECT_GE(clock_.Now() - before, absl::Minutes(10));
   EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
-  ExpectNothingLeft();
+  ExpectNothingLeftOnceTheDriverAnswers();
 }
 
 TEST_F(GroupLifecycleTest, AControllerThatIsNotThereLeavesNothing) {
-  controller_.binds = false;
+  cluster_.controller_runs = false;
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   ExpectNothingLeft();
 }
 
 TEST_F(GroupLifecycleTest, RetainingClassesLeaveNothingEither) {
-  controller_.class_policy = "Retain";
-  controller_.knows_members = false;
+  cluster_.class_policy = "Retain";
+  cluster_.names_groups = false;
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("data-0")));
   ExpectNothingLeft();
 }
 
 TEST_F(GroupLifecycleTest, MembersThatAreNotKnownAsSuchKeepNoFinalizer) {
-  controller_.knows_members = false;
+  cluster_.names_groups = false;
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   ExpectNothingLeft();
 }
 
 TEST_F(GroupLifecycleTest, AFailingMemberIsNamed) {
-  controller_.member_error = "rpc error: code = Internal desc = disk 2 is gone";
+  cluster_.member_error = "rpc error: code = Internal desc = disk 2 is gone";
+  cluster_.names_groups = false;
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                AllOf(HasSubstr("claim app/data-1"), HasSubstr("disk 2 is gone"),
                                      Not(HasSubstr("data-0")))));
@@ -343,25 +351,21 @@ TEST_F(GroupLifecycleTest, AFailingMemberIsNamed) {
 }
 
 TEST_F(GroupLifecycleTest, ADriverThatComplainsOfOneVolumeBlamesItsClaim) {
-  controller_.gives_handle = false;
-  controller_.error =
-      "failed to take group snapshot of the volumes [volume-0 volume-1 volume-2]: \"rpc error: "
-      "code = InvalidArgument desc = volume-1 is offline\"";
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "InvalidArgument", "volume-1 is offline");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                AllOf(HasSubstr("claim app/data-1"), Not(HasSubstr("data-2")))));
   ExpectNothingLeft();
 }
 
 TEST_F(GroupLifecycleTest, AVolumeThatTheDriverLeftOutFailsTheGroup) {
-  controller_.left_out = "volume-1";
+  cluster_.driver().AddFault({.method = "CreateVolumeGroupSnapshot", .leaves_out = "volume-1"});
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                HasSubstr("left claim app/data-1 out")));
   ExpectNothingLeft();
 }
 
 TEST_F(GroupLifecycleTest, ADriverWithoutGroupsIsToldAtOnce) {
-  controller_.gives_handle = false;
-  controller_.error = "rpc error: code = Unimplemented desc = no groups";
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Unimplemented", "no groups");
   const absl::Time before = clock_.Now();
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("no groups")));
   EXPECT_EQ(clock_.Now(), before);
@@ -416,7 +420,7 @@ TEST_F(GroupLifecycleTest, LeavesAloneWhatStandsUnderTheName) {
 }
 
 TEST_F(GroupLifecycleTest, SomebodyDeletesTheGroupMeanwhile) {
-  controller_.binds = false;
+  cluster_.controller_runs = false;
   clock_.SetAutoAdvance(false);
   std::jthread call([&] {
     EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by somebody")));
@@ -428,7 +432,7 @@ TEST_F(GroupLifecycleTest, SomebodyDeletesTheGroupMeanwhile) {
 }
 
 TEST_F(GroupLifecycleTest, CancelLeavesNothing) {
-  controller_.gives_handle = false;
+  cluster_.driver().Hold("CreateVolumeGroupSnapshot");
   clock_.SetAutoAdvance(false);
   std::stop_source stop;
   ctx_.stop = stop.get_token();
@@ -436,7 +440,7 @@ TEST_F(GroupLifecycleTest, CancelLeavesNothing) {
   api_.AwaitWatches(1);
   stop.request_stop();
   call.join();
-  ExpectNothingLeft();
+  ExpectNothingLeftOnceTheDriverAnswers();
 }
 
 TEST_F(GroupLifecycleTest, WaitsForASnapshotOfAMemberThatIsBeingCut) {
@@ -444,11 +448,11 @@ TEST_F(GroupLifecycleTest, WaitsForASnapshotOfAMemberThatIsBeingCut) {
   Json other = {{"metadata", {{"name", "by-hand"}, {"namespace", "app"}}},
                 {"spec", {{"source", {{"persistentVolumeClaimName", "data-1"}}}}}};
   SetJson(other, {"metadata", "creationTimestamp"}, ToRfc3339(clock_.Now()));
-  other = api_.Seed(VolumeSnapshotType(), other);
+  api_.Seed(VolumeSnapshotType(), other);
   std::jthread call([&] { EXPECT_THAT(Take(), IsOk()); });
   api_.AwaitWatches(1);
   EXPECT_FALSE(api_.Find(Key()).has_value());
-  singles_.Bind(other);
+  cluster_.Resync();
   call.join();
   EXPECT_TRUE(api_.Find(Key()).has_value());
 }
@@ -464,7 +468,7 @@ TEST_F(GroupLifecycleTest, TwoProcessesAtOnceMakeOneGroup) {
     });
   }
   threads.clear();
-  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
   ExpectNoMarks();
 }
@@ -489,7 +493,7 @@ TEST_F(GroupLifecycleTest, TwentyGroupsAtOnce) {
     });
   }
   threads.clear();
-  EXPECT_THAT(controller_.driver_groups(), SizeIs(kGroups));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(kGroups));
   ExpectNoMarks();
 }
 
@@ -519,32 +523,30 @@ TEST_F(GroupLifecycleTest, NoFailingCallLeavesAnythingBehind) {
     for (const absl::Status& status :
          {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
       for (const bool fails : {false, true}) {
-        controller_.gives_handle = !fails;
         int n = 1;
         for (bool hit = true; hit; ++n) {
           SCOPED_TRACE(absl::StrCat("call ", n, " ", status.ToString(), " fails ", fails,
                                     fault == Fault::kRefused ? " refused" : " answer lost"));
+          if (fails) {
+            cluster_.driver().Hold("CreateVolumeGroupSnapshot");
+          }
           api_.FailCall(n, status, fault);
           const auto taken = Take();
           hit = api_.sweep_hit();
           api_.ClearFaults();
+          cluster_.LetDriverWork();
           if (taken.ok()) {
             EXPECT_FALSE(fails);
             EXPECT_THAT(taken->members, SizeIs(kClaims));
-            EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+            EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
             EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
           }
           // A Lease or a label whose removal failed for good goes with the next one.
           clock_.Advance(absl::Minutes(30));
           if (absl::IsInternal(status)) {
-            controller_.gives_handle = true;
-            if (const auto left = api_.Find(Key()); left.has_value()) {
-              controller_.Resume(*left);
-            }
             const auto next = Take();
             ASSERT_THAT(next, IsOk());
             EXPECT_THAT(RemoveGroup(ctx_, api_, next->group), IsOk());
-            controller_.gives_handle = !fails;
           }
           ExpectNothingLeft();
         }
@@ -561,7 +563,7 @@ TEST_F(GroupLifecycleTest, NoFailingCallLeavesAnythingBehind) {
 
 TEST_F(GroupLifecycleTest, RetainedGroupsOutliveTheirObjects) {
   for (const char* policy : {"Delete", "Retain"}) {
-    controller_.class_policy = policy;
+    cluster_.class_policy = policy;
     const auto taken = Take();
     ASSERT_THAT(taken, IsOk());
     EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
@@ -572,7 +574,7 @@ TEST_F(GroupLifecycleTest, RetainedGroupsOutliveTheirObjects) {
     EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
     EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
   }
-  EXPECT_THAT(controller_.driver_groups(), SizeIs(2));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(2));
 }
 
 // Velero >= 1.14 lets go of every member by itself, before ours or after.
@@ -591,7 +593,7 @@ TEST_F(GroupLifecycleTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
   EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
-  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
 }
 
 TEST_F(GroupLifecycleTest, MembersOfAnotherVersionGoToo) {
@@ -609,7 +611,7 @@ TEST_F(GroupLifecycleTest, MembersOfAnotherVersionGoToo) {
   EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
-  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
 }
 
 TEST_F(GroupLifecycleTest, NoFailingCallLosesARetainedGroup) {
@@ -618,14 +620,14 @@ TEST_F(GroupLifecycleTest, NoFailingCallLosesARetainedGroup) {
     SCOPED_TRACE(absl::StrCat("call ", n));
     const auto taken = Take();
     ASSERT_THAT(taken, IsOk());
-    const size_t groups = controller_.driver_groups().size();
+    const size_t groups = cluster_.driver().groups().size();
     api_.FailCall(n, absl::InternalError("injected"), n % 2 ? Fault::kRefused : Fault::kAnswerLost);
     const absl::Status forgotten = RetainAndForgetGroup(ctx_, api_, taken->group);
     hit = api_.sweep_hit();
     api_.ClearFaults();
     EXPECT_EQ(forgotten.ok(), !hit);
     EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
-    EXPECT_THAT(controller_.driver_groups(), SizeIs(groups));
+    EXPECT_THAT(cluster_.driver().groups(), SizeIs(groups));
     EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
     EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
     EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
@@ -645,7 +647,7 @@ TEST_F(GroupLifecycleTest, DoesNotForgetWhatIsNotRetained) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(content)));
   EXPECT_TRUE(api_.Find(Key()).has_value());
   EXPECT_EQ(api_.CallCount("delete", "volumesnapshotcontents"), 0);
-  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
 }
 
 }  // namespace

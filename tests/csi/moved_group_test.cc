@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,7 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "tests/csi/backup_fixture.h"
-#include "tests/support/fake_group_controller.h"
-#include "tests/support/fake_group_sidecar.h"
-#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
@@ -91,13 +90,11 @@ class MovedGroupTest : public BackupFixture {
     if (!taken.ok()) {
       return taken.status();
     }
-    sidecar_.groups = controller_.driver_groups();
     return HandOverGroup(ctx_, env_, Request(), *taken);
   }
 
-  // Each of the fakes plays one of the ways in which a driver is asked to delete a group.
-  bool DriverHolds(const std::string& handle) const {
-    return sidecar_.groups.contains(handle) && controller_.driver_groups().contains(handle);
+  std::map<std::string, std::set<std::string>> DriverGroups() const {
+    return cluster_.driver().groups();
   }
 
   std::vector<Json> Records() const { return api_.All(VolumeGroupSnapshotContentType("v1")); }
@@ -135,7 +132,8 @@ class MovedGroupTest : public BackupFixture {
       content.annotations.merge(MovedGroupAnnotations(member.content));
       content.annotations["mover.csi-delta.io/group-cut-at"] = cut_at;
       api_.Seed(VolumeSnapshotContentType(), MakeStaticContent(content));
-      EXPECT_THAT(RetainAndForget(ctx_, api_, Bound(member.snapshot)), IsOk());
+      const auto bound = api_.Find(VolumeSnapshotKey("app", Name(member.snapshot)));
+      EXPECT_THAT(RetainAndForget(ctx_, api_, bound.value()), IsOk());
       names.push_back(content.name);
     }
     return names;
@@ -144,19 +142,6 @@ class MovedGroupTest : public BackupFixture {
   // The same of a group that is cut and handed over first.
   std::vector<std::string> MoveGroup(const std::string& cut_at) {
     return Move(Run().value(), cut_at);
-  }
-
-  // The snapshot controller binds what was made for an existing content.
-  Json Bound(const Json& snapshot) {
-    const k8s::ObjectKey key = VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
-    api_.Mutate(key, [&](Json& object) {
-      object["status"]["boundVolumeSnapshotContentName"] =
-          GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"});
-    });
-    api_.Mutate(VolumeSnapshotContentKey(Name(snapshot)), [&](Json& content) {
-      content["spec"]["volumeSnapshotRef"]["uid"] = csi::Uid(snapshot);
-    });
-    return *api_.Find(key);
   }
 
   Json Content(const std::string& name) const { return *api_.Find(VolumeSnapshotContentKey(name)); }
@@ -172,9 +157,7 @@ class MovedGroupTest : public BackupFixture {
     EXPECT_THAT(SettleMovedGroup(ctx_, env_, Content(name)), IsOk());
   }
 
-  support::FakeSnapshotController singles_{api_};
-  support::FakeGroupController controller_{api_};
-  support::FakeGroupSidecar sidecar_{api_};
+  support::FakeSnapshotCluster cluster_{api_};
 };
 
 TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
@@ -188,7 +171,7 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
   EXPECT_EQ(GetString(record, {"status", "volumeGroupSnapshotHandle"}), GroupHandleOf(record));
   EXPECT_THAT(GroupMembers(record), SizeIs(kClaims));
   EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
-  EXPECT_THAT(controller_.driver_groups(), SizeIs(1));
+  EXPECT_THAT(DriverGroups(), SizeIs(1));
   for (int i = 0; i < kClaims; ++i) {
     const TakenSnapshot& member = members->at(Uid(i));
     EXPECT_TRUE(IsOurs(member.snapshot, backup_));
@@ -206,12 +189,11 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
 }
 
 TEST_F(MovedGroupTest, ARecordIsOfTheVersionThatTheClusterServes) {
-  controller_.version = controller_.controller_version = sidecar_.version = "v1beta2";
+  cluster_.group_version = cluster_.controller_version = "v1beta2";
   GroupRequest request = Request();
   request.version = "v1beta2";
   const absl::StatusOr<TakenGroup> taken = TakeGroup(ctx_, env_, request);
   ASSERT_THAT(taken, IsOk());
-  sidecar_.groups = controller_.driver_groups();
   ASSERT_THAT(HandOverGroup(ctx_, env_, request, *taken), IsOk());
   const std::vector<Json> records = api_.All(VolumeGroupSnapshotContentType("v1beta2"));
   ASSERT_THAT(records, SizeIs(1));
@@ -226,12 +208,12 @@ TEST_F(MovedGroupTest, AGroupThatIsKeptIsAnotherThanThatWhichIsMoved) {
 }
 
 TEST_F(MovedGroupTest, AGroupIsHandedOverOnlyWhenItIsReady) {
-  controller_.ready = false;
+  cluster_.driver().AddFault({.method = "CreateVolumeGroupSnapshot", .not_ready = true});
   const auto members = Run();
   EXPECT_THAT(members, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("app/db")));
   ExpectNothingLeft();
-  ASSERT_THAT(sidecar_.groups, SizeIs(1));
-  EXPECT_FALSE(DriverHolds(sidecar_.groups.begin()->first));
+  EXPECT_THAT(DriverGroups(), IsEmpty());
+  EXPECT_EQ(cluster_.driver().CallCount("DeleteVolumeGroupSnapshot"), 1);
 }
 
 TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
@@ -242,14 +224,13 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
       backup_.uid = absl::StrCat("backup-", n, fault == Fault::kRefused ? "r" : "l");
       const auto taken = TakeGroup(ctx_, env_, Request());
       ASSERT_THAT(taken, IsOk());
-      sidecar_.groups = controller_.driver_groups();
       api_.FailCall(n, absl::InternalError("injected"), fault);
       const auto members = HandOverGroup(ctx_, env_, Request(), *taken);
       hit = api_.sweep_hit();
       api_.ClearFaults();
       if (!members.ok()) {
         ExpectNothingLeft();
-        EXPECT_FALSE(DriverHolds(GroupHandleOf(taken->content)));
+        EXPECT_THAT(DriverGroups(), IsEmpty());
         continue;
       }
       EXPECT_THAT(*members, SizeIs(kClaims));
@@ -259,6 +240,7 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
       }
       Settle(Name(Contents().front()));
       ExpectNothingLeft();
+      EXPECT_THAT(DriverGroups(), IsEmpty());
     }
     EXPECT_GT(n, 20);
   }
@@ -296,16 +278,16 @@ TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
     Drop(names[i]);
     EXPECT_TRUE(IsReleased(Content(names[i])));
     EXPECT_EQ(Label(Content(names[i]), kBaseLabel), "");
-    EXPECT_THAT(sidecar_.groups, SizeIs(1)) << "nobody went on with it yet";
+    EXPECT_THAT(DriverGroups(), SizeIs(1)) << "nobody went on with it yet";
     if (i + 1 < names.size()) {
       Settle(names[i]);
-      ASSERT_THAT(sidecar_.groups, SizeIs(1)) << "a member still stands";
+      ASSERT_THAT(DriverGroups(), SizeIs(1)) << "a member still stands";
     }
   }
   Settle(names.back());
-  EXPECT_THAT(sidecar_.groups, IsEmpty());
-  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
-  EXPECT_THAT(sidecar_.secrets, testing::ElementsAre("rotated-secret"));
+  EXPECT_THAT(DriverGroups(), IsEmpty());
+  EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
+  EXPECT_THAT(cluster_.driver().group_secrets(), testing::ElementsAre("rotated-secret"));
   ExpectNothingLeft();
 }
 
@@ -314,13 +296,13 @@ TEST_F(MovedGroupTest, ADriverThatRefusesKeepsItsRecordUntilItAgrees) {
   for (const std::string& name : names) {
     Drop(name);
   }
-  sidecar_.refusal = "busy";
+  cluster_.driver().Refuse("DeleteVolumeGroupSnapshot", "FailedPrecondition", "busy");
   Settle(names.front());
   ASSERT_THAT(Records(), SizeIs(1));
   EXPECT_TRUE(BeingDeleted(Records().front()));
-  sidecar_.refusal = "";
-  sidecar_.Resync();
-  EXPECT_THAT(sidecar_.groups, IsEmpty());
+  EXPECT_THAT(DriverGroups(), SizeIs(1));
+  cluster_.LetDriverWork();
+  EXPECT_THAT(DriverGroups(), IsEmpty());
   ExpectNothingLeft();
 }
 
@@ -334,8 +316,8 @@ TEST_F(MovedGroupTest, ASnapshotThatNobodyMovedIsReleasedToo) {
   }
   ASSERT_THAT(Contents(), SizeIs(kClaims));
   Settle(Name(Contents().front()));
-  EXPECT_THAT(sidecar_.groups, IsEmpty());
-  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+  EXPECT_THAT(DriverGroups(), IsEmpty());
+  EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
   EXPECT_THAT(Records(), IsEmpty());
 }
 
@@ -358,7 +340,7 @@ TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
   EXPECT_TRUE(IsReleased(Content(old_names[2])));
   EXPECT_EQ(Label(Content(new_names[0]), kBaseLabel), "true");
   Settle(old_names[2]);
-  EXPECT_THAT(sidecar_.groups, SizeIs(1));
+  EXPECT_THAT(DriverGroups(), SizeIs(1));
   EXPECT_THAT(Records(), SizeIs(1));
   EXPECT_THAT(Contents(), SizeIs(kClaims));
 }
@@ -394,7 +376,7 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn) {
     }
     EXPECT_THAT(Records(), SizeIs(1));
     EXPECT_THAT(Contents(), SizeIs(kClaims));
-    EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+    EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
     for (const std::string& name : new_names) {
       Drop(name);
     }
@@ -415,7 +397,7 @@ TEST_F(MovedGroupTest, AMemberThatWasRetainedAlreadyGoesWithItsGroup) {
   EXPECT_THAT(SetContentPolicy(ctx_, env_, retained, "Retain"), IsOk());
   EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
   ExpectNothingLeft();
-  EXPECT_THAT(controller_.driver_groups(), IsEmpty());
+  EXPECT_THAT(DriverGroups(), IsEmpty());
 }
 
 // A claim whose VolumeSnapshot the dead plugin did not make any more, and one whose it did.
@@ -446,7 +428,7 @@ TEST_F(MovedGroupTest, ARecordThatNobodyGoesOnWithIsDeletedLater) {
     EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotContentKey(name), {}), IsOk());
   }
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(1));
-  EXPECT_THAT(sidecar_.groups, IsEmpty());
+  EXPECT_THAT(DriverGroups(), IsEmpty());
   ExpectNothingLeft();
   ASSERT_THAT(Run(), IsOk());
   ASSERT_THAT(Records(), SizeIs(1));

@@ -10,7 +10,7 @@
 #include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/fake_provisioner.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
@@ -31,7 +31,7 @@ const k8s::ResourceType kClasses{"storage.k8s.io", "v1", "storageclasses", "Stor
 
 class RestoredVolumeTest : public testing::Test {
  protected:
-  RestoredVolumeTest() : api_(clock_), provisioner_(api_) {
+  RestoredVolumeTest() : api_(clock_), cluster_(api_) {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
     SeedStorageClass("Immediate");
@@ -109,7 +109,7 @@ class RestoredVolumeTest : public testing::Test {
     EXPECT_EQ(GetString(volume, {"spec", "csi", "volumeHandle"}), handle);
     EXPECT_EQ(GetString(volume, {"spec", "volumeMode"}), mode);
     EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}),
-              provisioner_.reclaim_policy);
+              cluster_.reclaim_policy);
     EXPECT_EQ(Label(volume, velero::kDynamicPvRestoreLabel), "shop.data.x");
     EXPECT_THAT(GetStringMap(volume, {"metadata", "annotations"}), IsEmpty());
   }
@@ -129,7 +129,7 @@ class RestoredVolumeTest : public testing::Test {
 
   support::FakeClock clock_;
   support::FakeApiClient api_;
-  support::FakeProvisioner provisioner_;
+  support::FakeSnapshotCluster cluster_;
   CallContext ctx_;
   std::string target_uid_;
   int dropped_by_driver_ = 0;
@@ -173,7 +173,7 @@ TEST_F(RestoredVolumeTest, ATargetMayComeLater) {
 
 TEST_F(RestoredVolumeTest, AClassThatWaitsForItsConsumerWaitsForThePodsNode) {
   SeedStorageClass("WaitForFirstConsumer");
-  provisioner_.binds = false;
+  cluster_.provisioner_runs = false;
   auto prepared = Prepare();
   ASSERT_THAT(prepared, IsOk());
   EXPECT_EQ(prepared->state, RestoredVolume::State::kWaiting);
@@ -191,7 +191,7 @@ TEST_F(RestoredVolumeTest, AClassThatWaitsForItsConsumerWaitsForThePodsNode) {
 
 TEST_F(RestoredVolumeTest, OrDoesNotWaitWhereTheSettingsSaySo) {
   SeedStorageClass("WaitForFirstConsumer");
-  provisioner_.binds = false;
+  cluster_.provisioner_runs = false;
   RestoreRequest request = Request();
   request.ignore_delay_binding = true;
   const auto prepared = Prepare(request);
@@ -213,7 +213,7 @@ TEST_F(RestoredVolumeTest, WhatCanNeverBeFilledIsRefused) {
   RestoreRequest request = Request();
   request.target_uid = "of another life";
   EXPECT_THAT(Prepare(request), StatusIs(absl::StatusCode::kFailedPrecondition));
-  provisioner_.refusal = "rpc error: code = InvalidArgument desc = no block";
+  cluster_.driver().Refuse("CreateVolume", "InvalidArgument", "no block");
   EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                   AllOf(HasSubstr("d.example.com"), HasSubstr("no block"))));
 }
@@ -228,7 +228,7 @@ TEST_F(RestoredVolumeTest, ABlockTargetGetsTheVolumeItself) {
 
 TEST_F(RestoredVolumeTest, AFilesystemTargetGetsAnObjectOfItsMode) {
   MakeTarget("Filesystem");
-  provisioner_.reclaim_policy = "Retain";
+  cluster_.reclaim_policy = "Retain";
   const std::string volume = PreparedVolume();
   ASSERT_THAT(Give(volume), IsOk());
   EXPECT_TRUE(Give(volume)->is_done);
@@ -295,7 +295,7 @@ TEST_F(RestoredVolumeTest, WhatTheTargetHasIsNotRemoved) {
 }
 
 TEST_F(RestoredVolumeTest, ACancelledOneGoesThoughItsClassKeepsVolumes) {
-  provisioner_.reclaim_policy = "Retain";
+  cluster_.reclaim_policy = "Retain";
   const std::string volume = PreparedVolume();
   ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
   PlayDriver();

@@ -14,7 +14,8 @@
 #include "csi/volume_turn.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/await.h"
-#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
@@ -45,7 +46,19 @@ class SnapshotLifecycleTest : public BackupFixture {
 
   void ExpectNothingLeft() {
     EXPECT_EQ(api_.object_count(), 0);
-    EXPECT_THAT(controller_.driver_snapshots(), IsEmpty());
+    EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
+  }
+
+  // The sidecar keeps the objects of a call that is open, and has the driver delete what comes of
+  // it.
+  void ExpectNothingLeftOnceTheDriverAnswers() {
+    for (const k8s::ResourceType& type : {VolumeSnapshotType(), VolumeSnapshotContentType()}) {
+      for (const Json& object : api_.All(type)) {
+        EXPECT_TRUE(BeingDeleted(object)) << Name(object);
+      }
+    }
+    cluster_.LetDriverWork();
+    ExpectNothingLeft();
   }
 
   // Somebody else's VolumeSnapshot of the same claim, not cut yet.
@@ -56,13 +69,13 @@ class SnapshotLifecycleTest : public BackupFixture {
     return api_.Seed(VolumeSnapshotType(), other);
   }
 
-  support::FakeSnapshotController controller_{api_};
+  support::FakeSnapshotCluster cluster_{api_};
 };
 
 TEST_F(SnapshotLifecycleTest, ReturnsWhatTheDriverCut) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
-  EXPECT_THAT(controller_.driver_snapshots(), testing::ElementsAre(SnapshotHandle(taken->content)));
+  EXPECT_THAT(cluster_.driver().snapshots(), testing::ElementsAre(SnapshotHandle(taken->content)));
   const Json snapshot = *api_.Find(Key());
   EXPECT_TRUE(IsOurs(snapshot, backup_));
   EXPECT_EQ(Label(snapshot, velero::kBackupNameLabel), "nightly");
@@ -74,7 +87,7 @@ TEST_F(SnapshotLifecycleTest, ReturnsWhatTheDriverCut) {
 }
 
 TEST_F(SnapshotLifecycleTest, DoesNotWaitUntilTheSnapshotIsReady) {
-  controller_.ready = false;
+  cluster_.driver().AddFault({.method = "CreateSnapshot", .not_ready = true});
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   EXPECT_FALSE(ReadyToUse(taken->content));
@@ -97,7 +110,7 @@ TEST_F(SnapshotLifecycleTest, TakesUpWhatAnInterruptedCallLeft) {
   const auto again = Take();
   ASSERT_THAT(again, IsOk());
   EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 TEST_F(SnapshotLifecycleTest, LeavesAloneWhatStandsUnderTheName) {
@@ -108,8 +121,7 @@ TEST_F(SnapshotLifecycleTest, LeavesAloneWhatStandsUnderTheName) {
 }
 
 TEST_F(SnapshotLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
-  controller_.gives_handle = false;
-  controller_.error = "pool is full";
+  cluster_.driver().Refuse("CreateSnapshot", "Internal", "pool is full");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                testing::AllOf(HasSubstr("pool is full"), HasSubstr("app/data"),
                                               HasSubstr("10m"))));
@@ -117,33 +129,39 @@ TEST_F(SnapshotLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
 }
 
 TEST_F(SnapshotLifecycleTest, TimeoutWithoutBindingLeavesNothing) {
-  controller_.binds = false;
+  cluster_.controller_runs = false;
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   ExpectNothingLeft();
 }
 
 TEST_F(SnapshotLifecycleTest, AContentThatComesLateGoesToo) {
-  controller_.binds = false;
-  controller_.class_policy = "Retain";
-  // The controller binds at the very moment of the deletion, unseen by the first look.
+  cluster_.controller_runs = false;
+  // A controller makes it at the very moment of the deletion, unseen by the first look.
   api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-      controller_.Bind(event.object);
+      Json content = support::MakeContentObject(absl::StrCat("snapcontent-", Uid(event.object)),
+                                                "app", Name(event.object), "");
+      SetJson(content, {"spec", "deletionPolicy"}, "Retain");
+      SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, Uid(event.object));
+      api_.Seed(VolumeSnapshotContentType(), content);
+      cluster_.Resync();
+      EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
     }
   });
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   ExpectNothingLeft();
+  EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 1);
 }
 
 TEST_F(SnapshotLifecycleTest, RetainingClassesLeaveNothingEither) {
-  controller_.class_policy = "Retain";
-  controller_.gives_handle = false;
+  cluster_.class_policy = "Retain";
+  cluster_.driver().Hold("CreateSnapshot");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
-  ExpectNothingLeft();
+  ExpectNothingLeftOnceTheDriverAnswers();
 }
 
 TEST_F(SnapshotLifecycleTest, CancelLeavesNothing) {
-  controller_.gives_handle = false;
+  cluster_.driver().Hold("CreateSnapshot");
   clock_.SetAutoAdvance(false);
   std::stop_source stop;
   ctx_.stop = stop.get_token();
@@ -151,11 +169,11 @@ TEST_F(SnapshotLifecycleTest, CancelLeavesNothing) {
   api_.AwaitWatches(1);
   stop.request_stop();
   call.join();
-  ExpectNothingLeft();
+  ExpectNothingLeftOnceTheDriverAnswers();
 }
 
 TEST_F(SnapshotLifecycleTest, SomebodyDeletesItMeanwhile) {
-  controller_.binds = false;
+  cluster_.controller_runs = false;
   clock_.SetAutoAdvance(false);
   std::jthread call([&] {
     EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by somebody")));
@@ -167,11 +185,11 @@ TEST_F(SnapshotLifecycleTest, SomebodyDeletesItMeanwhile) {
 }
 
 TEST_F(SnapshotLifecycleTest, KeepsItsTurnWhileTheDriverIsSlow) {
-  controller_.gives_handle = false;
+  cluster_.driver().Hold("CreateSnapshot");
   int renewals = 0;
   api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 5) {
-      controller_.Cut(*api_.Find(Key()));
+      cluster_.LetDriverWork();
     }
   });
   EXPECT_THAT(Take(), IsOk());
@@ -204,14 +222,14 @@ TEST_F(SnapshotLifecycleTest, ARefusalThatLastsEndsTheWait) {
 
 TEST_F(SnapshotLifecycleTest, WaitsForAPersonsSnapshotOfTheSameVolume) {
   clock_.SetAutoAdvance(false);
-  const Json other = SeedOther("by-hand");
+  SeedOther("by-hand");
   std::jthread call([&] { EXPECT_THAT(Take(), IsOk()); });
   api_.AwaitWatches(1);
   EXPECT_FALSE(api_.Find(Key()).has_value());
-  controller_.Bind(other);
+  cluster_.Resync();
   call.join();
   EXPECT_TRUE(api_.Find(Key()).has_value());
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(2));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(2));
 }
 
 struct OtherCase {
@@ -287,22 +305,20 @@ TEST_F(SnapshotLifecycleTest, ATurnLostWhileWaitingForOthersIsTakenAgain) {
 }
 
 TEST_F(SnapshotLifecycleTest, ADriverThatRefusesForGoodIsNotWaitedForToTheEnd) {
-  controller_.gives_handle = false;
-  controller_.error = "rpc error: code = ResourceExhausted desc = 8 snapshots are the most";
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "8 snapshots are the most");
   const absl::Time before = clock_.Now();
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                testing::AllOf(HasSubstr("8 snapshots"), HasSubstr("app/data"))));
   EXPECT_LT(clock_.Now() - before, absl::Minutes(2));
-  ExpectNothingLeft();
+  ExpectNothingLeftOnceTheDriverAnswers();
 }
 
 TEST_F(SnapshotLifecycleTest, ARefusalThatPassesIsForgotten) {
-  controller_.gives_handle = false;
-  controller_.error = "rpc error: code = ResourceExhausted desc = too many calls";
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "too many calls");
   int renewals = 0;
   api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
-      controller_.Cut(*api_.Find(Key()));
+      cluster_.LetDriverWork();
     }
   });
   EXPECT_THAT(Take(), IsOk());
@@ -316,7 +332,7 @@ TEST_F(SnapshotLifecycleTest, WhatEnteredTheArchiveIsNotCleanedUp) {
   api_.FailNext("get", "volumesnapshots", absl::InternalError("injected"));
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal));
   EXPECT_TRUE(api_.Find(Key()).has_value());
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 TEST_F(SnapshotLifecycleTest, ACopyOfOursIsNotOurs) {
@@ -336,7 +352,7 @@ TEST_F(SnapshotLifecycleTest, TurnsOrderSixteenBackupsOfOneVolume) {
   clock_.SetAutoAdvance(false);
   std::atomic<int> being_cut = 0;
   std::atomic<int> waiting = kBackups;
-  controller_.gives_handle = false;
+  cluster_.driver().Hold("CreateSnapshot");
   api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kAdded) {
       EXPECT_EQ(++being_cut, 1);
@@ -345,7 +361,8 @@ TEST_F(SnapshotLifecycleTest, TurnsOrderSixteenBackupsOfOneVolume) {
       support::Await("the other backups to wait for their turns",
                      [&] { return being_cut > 1 || api_.watches() >= others; });
       --being_cut;
-      controller_.Cut(event.object);
+      cluster_.LetDriverWork();
+      cluster_.driver().Hold("CreateSnapshot");
     }
   });
   std::vector<std::jthread> threads;
@@ -363,7 +380,7 @@ TEST_F(SnapshotLifecycleTest, TurnsOrderSixteenBackupsOfOneVolume) {
   }
   threads.clear();
   EXPECT_EQ(waiting, 0);
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(kBackups));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(kBackups));
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
 }
 
@@ -375,31 +392,29 @@ TEST_F(SnapshotLifecycleTest, NoFailingCallLeavesAnythingBehind) {
     for (const absl::Status& status :
          {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
       for (const bool fails : {false, true}) {
-        controller_.gives_handle = !fails;
         int n = 1;
         for (bool hit = true; hit; ++n) {
           SCOPED_TRACE(absl::StrCat("call ", n, " ", status.ToString(), " fails ", fails,
                                     fault == Fault::kRefused ? " refused" : " answer lost"));
+          if (fails) {
+            cluster_.driver().Hold("CreateSnapshot");
+          }
           api_.FailCall(n, status, fault);
           const auto taken = Take();
           hit = api_.sweep_hit();
           api_.ClearFaults();
+          cluster_.LetDriverWork();
           if (taken.ok()) {
             EXPECT_FALSE(fails);
-            EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+            EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
             EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(taken->snapshot)), IsOk());
           }
           // A Lease whose deletion failed for good runs out by itself and goes with the next one.
           clock_.Advance(absl::Minutes(30));
           if (absl::IsInternal(status)) {
-            controller_.gives_handle = true;
-            if (const auto left = api_.Find(Key()); left.has_value()) {
-              controller_.Cut(*left);
-            }
             const auto next = Take();
             ASSERT_THAT(next, IsOk());
             EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(next->snapshot)), IsOk());
-            controller_.gives_handle = !fails;
           }
           ExpectNothingLeft();
         }
@@ -440,7 +455,7 @@ TEST_F(SnapshotLifecycleTest, RetainedSnapshotsOutliveTheirObjects) {
   ASSERT_THAT(taken, IsOk());
   EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
   EXPECT_EQ(api_.object_count(), 0);
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
 }
 
@@ -455,12 +470,11 @@ TEST_F(SnapshotLifecycleTest, NoFailingCallLosesARetainedSnapshot) {
     hit = api_.sweep_hit();
     api_.ClearFaults();
     EXPECT_EQ(forgotten.ok(), !hit);
-    EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+    EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
     EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
     EXPECT_EQ(api_.object_count(), 0);
     // For the next round, the driver forgets.
-    controller_.Bind(api_.Seed(VolumeSnapshotType(), taken->snapshot));
-    EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(taken->snapshot)), IsOk());
+    cluster_.driver().RemoveSnapshot(SnapshotHandle(taken->content));
     ExpectNothingLeft();
   }
   EXPECT_GT(n, 3);
@@ -476,7 +490,7 @@ TEST_F(SnapshotLifecycleTest, DoesNotForgetWhatIsNotRetained) {
   EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_TRUE(api_.Find(Key()).has_value());
-  EXPECT_THAT(controller_.driver_snapshots(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
-#include "tests/support/fake_group_controller.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -462,7 +462,7 @@ class GroupSweepTest : public OrphanSweepTest {
     return Label(*bed_.api.Find(ClaimKey("shop", claim)), velero::kGroupMarkLabel);
   }
 
-  support::FakeGroupController groups_{bed_.api};
+  support::FakeSnapshotCluster cluster_{bed_.api};
   velero::Backup backup_;
   std::string mark_;
   Json group_;
@@ -473,7 +473,7 @@ TEST_F(GroupSweepTest, AGroupOfAFailedBackupGoesWithItsMembers) {
   const SweepResult result = Sweep();
   EXPECT_EQ(result.swept, 1);
   ExpectNoObjects();
-  EXPECT_TRUE(groups_.driver_groups().empty());
+  EXPECT_TRUE(cluster_.driver().groups().empty());
 }
 
 TEST_F(GroupSweepTest, AGroupThatEnteredTheArchiveIsFinished) {
@@ -483,7 +483,7 @@ TEST_F(GroupSweepTest, AGroupThatEnteredTheArchiveIsFinished) {
   EXPECT_EQ(result.finished, 1);
   EXPECT_EQ(result.swept, 0);
   ExpectNoObjects();
-  EXPECT_EQ(groups_.driver_groups().size(), 1u);
+  EXPECT_EQ(cluster_.driver().groups().size(), 1u);
 }
 
 TEST_F(GroupSweepTest, MembersAreNotLookedAtWithoutTheirGroup) {
@@ -497,7 +497,7 @@ TEST_F(GroupSweepTest, MembersAreNotLookedAtWithoutTheirGroup) {
 TEST_F(GroupSweepTest, AGroupOfARunningBackupStays) {
   bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "InProgress", "uid-1"));
   Sweep();
-  EXPECT_EQ(groups_.driver_groups().size(), 1u);
+  EXPECT_EQ(cluster_.driver().groups().size(), 1u);
   EXPECT_EQ(bed_.api.All(VolumeSnapshotType()).size(), 2u);
 }
 

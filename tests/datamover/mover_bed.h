@@ -13,14 +13,14 @@
 #include "datamover/volume_task.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/fake_provisioner.h"
 #include "tests/support/fake_secure_random.h"
-#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/fake_snapshot_cluster.h"
 
 namespace csidelta::datamover {
 
-// A cluster around the mover: an API server, snapshot controller, provisioner, a location "default"
-// of the Velero in "velero", and a node whose kubelet runs workers as the switches say.
+// A cluster around the mover: an API server, the programs that make snapshots and volumes, a
+// location "default" of the Velero in "velero", and a node whose kubelet runs workers as the
+// switches say.
 class MoverBed {
  public:
   static constexpr char kMover[] = "mover";
@@ -185,8 +185,7 @@ class MoverBed {
 
   support::FakeClock clock;
   support::FakeApiClient api{clock};
-  support::FakeSnapshotController controller{api};
-  support::FakeProvisioner provisioner{api};
+  support::FakeSnapshotCluster cluster{api};
   support::FakeSecureRandom secure_random;
   CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
   MoverEnvironment env{.api = api,

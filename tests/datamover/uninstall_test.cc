@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
+#include "csi/static_group.h"
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"
 #include "datamover/upload_reconciler.h"
@@ -22,6 +24,7 @@
 #include "tests/support/fake_object_store.h"
 #include "tests/support/lent_store.h"
 #include "tests/support/status_matchers.h"
+#include "velero/labels.h"
 
 namespace csidelta::datamover::uninstall_test {
 namespace {
@@ -79,7 +82,7 @@ class UninstallTest : public testing::Test {
     bed_.AddUpload("nightly");
     Look(5);
     ASSERT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
-    ASSERT_THAT(bed_.controller.driver_snapshots(), SizeIs(1));
+    ASSERT_THAT(bed_.cluster.driver().snapshots(), SizeIs(1));
   }
   void SetLeader(absl::Duration ago) {
     bed_.api.Seed(
@@ -124,7 +127,7 @@ class UninstallTest : public testing::Test {
     return bed_.api.Find(KeyringSecretKey(MoverBed::kMover, kOwner)).has_value();
   }
   void ExpectNothingInCluster() const {
-    EXPECT_THAT(bed_.controller.driver_snapshots(), IsEmpty());
+    EXPECT_THAT(bed_.cluster.driver().snapshots(), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
@@ -154,8 +157,21 @@ TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
   BackUp();
   const k8s::ObjectKey record = csi::GroupContentKey("v1", "record");
   bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"), {{"metadata", {{"name", "groups"}}}});
-  Json group = {{"metadata", {{"name", "record"}}}};
-  SetJson(group, {"spec", "driver"}, "d.example.com");
+  const std::set<std::string> handles = bed_.cluster.driver().snapshots();
+  bed_.cluster.driver().AddGroup("group-1", handles);
+  Json group =
+      csi::MakeStaticGroup({.version = "v1",
+                            .name = "record",
+                            .driver = "d.example.com",
+                            .handle = "group-1",
+                            .member_handles = {handles.begin(), handles.end()},
+                            .group_namespace = "velero",
+                            .group_name = "record",
+                            .deletion_policy = "Retain",
+                            .class_name = "groups",
+                            .labels = {},
+                            .annotations = {},
+                            .finalizers = {velero::kGroupContentBoundProtectionFinalizer}});
   SetJson(group, {"status", "volumeGroupSnapshotHandle"}, "group-1");
   bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), group);
   for (const Json& content : bed_.api.All(csi::VolumeSnapshotContentType())) {
@@ -165,6 +181,8 @@ TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
   }
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_FALSE(bed_.api.Find(record).has_value());
+  EXPECT_THAT(bed_.cluster.driver().groups(), IsEmpty());
+  EXPECT_EQ(bed_.cluster.driver().CallCount("DeleteSnapshot"), 0);
   EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
 }
 
@@ -368,7 +386,7 @@ TEST_F(UninstallTest, WhatFailedIsDoneByTheNextRun) {
         CarryOut(bed.ctx, bed.api, *plan, [](const UninstallItem&, const absl::Status&) {});
       }
     }
-    EXPECT_THAT(bed.controller.driver_snapshots(), IsEmpty());
+    EXPECT_THAT(bed.cluster.driver().snapshots(), IsEmpty());
     EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
     EXPECT_THAT(bed.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
     if (!bed.api.sweep_hit()) {

@@ -32,6 +32,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 using testing::StartsWith;
+using testing::UnorderedElementsAre;
 using velero::DataPhase;
 
 // One controller, from its start: what it knows is what the API server holds.
@@ -87,7 +88,7 @@ void ExpectNothingButBases(const MoverBed& bed, std::size_t bases) {
   EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), IsEmpty());
   EXPECT_THAT(bed.api.All(csi::VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(bed.api.All(csi::VolumeSnapshotContentType()), SizeIs(bases));
-  EXPECT_THAT(bed.controller.driver_snapshots(), SizeIs(bases));
+  EXPECT_THAT(bed.cluster.driver().snapshots(), SizeIs(bases));
 }
 
 class UploadReconcilerTest : public testing::Test {
@@ -120,7 +121,8 @@ TEST_F(UploadReconcilerTest, GoesFromNewToCompleted) {
   EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/repository-snapshots"), "2");
   EXPECT_NE(csi::Annotation(upload, "mover.csi-delta.io/cut-at"), "");
   EXPECT_THAT(*FindJson(upload, {"metadata", "finalizers"}), IsEmpty());
-  EXPECT_THAT(bed_.EventReasons(), ElementsAre("Normal Completed", "Warning KeyNotConfirmed"));
+  EXPECT_THAT(bed_.EventReasons(),
+              UnorderedElementsAre("Normal Completed", "Warning KeyNotConfirmed"));
   EXPECT_THAT(controller.ends, SizeIs(1));
   ExpectNothingButBases(bed_, 1);
 }
@@ -547,7 +549,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatDoesNotEndHoldsNothingUpForLong) {
   }
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
   EXPECT_LE(bed_.clock.Now(), begun + absl::Seconds(10));
-  EXPECT_THAT(bed_.controller.driver_snapshots(), IsEmpty());
+  EXPECT_THAT(bed_.cluster.driver().snapshots(), IsEmpty());
 }
 
 TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {

@@ -12,7 +12,7 @@
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
-#include "tests/support/fake_group_sidecar.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -24,7 +24,7 @@ using csi::VolumeSnapshotContentType;
 using csi::VolumeSnapshotType;
 using support::ActionBed;
 using support::FakeApiClient;
-using support::FakeGroupSidecar;
+using support::FakeSnapshotCluster;
 using support::IsOk;
 using support::IsOkAndHolds;
 using support::MakeGroupContentObject;
@@ -83,13 +83,19 @@ void SeedClaim(FakeApiClient& api, const std::string& phase, const std::string& 
   api.Seed(csi::PersistentVolumeClaimType(), claim);
 }
 
+// What the driver of the backup holds.
+void AddGroup(FakeSnapshotCluster& cluster) {
+  cluster.driver().AddGroup(support::kGroupHandle, {"handle-1", "handle-2"});
+}
+
 class GroupDeletionTest : public testing::Test {
  protected:
   void SetUp() override {
     SetLogSink([](LogLevel, const std::string& line) { log() += line; });
     log().clear();
     bed_.clock.SetAutoAdvance(true);
-    sidecar_.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}, {"other", {"x"}}};
+    AddGroup(cluster_);
+    cluster_.driver().AddGroup("other", {"x"});
   }
   void TearDown() override { SetLogSink(nullptr); }
 
@@ -103,7 +109,9 @@ class GroupDeletionTest : public testing::Test {
         ->Execute(bed_.ctx, archived, support::MakeBackupObject("nightly", "Deleting"));
   }
 
-  bool DriverHoldsGroup() const { return sidecar_.groups.contains(support::kGroupHandle); }
+  bool DriverHoldsGroup() const {
+    return cluster_.driver().groups().contains(support::kGroupHandle);
+  }
 
   // What was deleted through the API, in order.
   std::vector<std::string> Deleted() {
@@ -117,14 +125,14 @@ class GroupDeletionTest : public testing::Test {
   }
 
   ActionBed bed_;
-  FakeGroupSidecar sidecar_{bed_.api};
+  FakeSnapshotCluster cluster_{bed_.api};
 };
 
 TEST_F(GroupDeletionTest, TheDriverHoldsTheGroupNoMore) {
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   EXPECT_FALSE(DriverHoldsGroup());
-  EXPECT_TRUE(sidecar_.groups.contains("other"));
-  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+  EXPECT_TRUE(cluster_.driver().groups().contains("other"));
+  EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 
@@ -166,12 +174,14 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
 TEST_F(GroupDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
   const std::string name = csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle);
   bool spoken = false;
+  cluster_.sidecar_runs = false;  // But for what is told here of its first look.
   bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
     if (!spoken && (call.verb == "watch" || (call.verb == "delete" && call.name == name))) {
       const k8s::ObjectKey key = {.type = GroupContents(), .namespace_name = "", .name = name};
       spoken = bed_.api.Mutate(key, [](Json& content) {
         content["status"] = {{"readyToUse", false}, {"error", {{"message", "conflict"}}}};
       });
+      cluster_.sidecar_runs = spoken;
     }
     return absl::OkStatus();
   });
@@ -228,19 +238,21 @@ TEST_F(GroupDeletionTest, EachContentOfAGroupIsEnoughAndTheDriverIsAskedOnce) {
                     "${volumegroupsnapshot.namespace}-${volumegroupsnapshotcontent.name}"));
   std::vector<Json> contents = ContentsOfGroup();
   for (size_t first = 0; first < contents.size(); ++first) {
-    sidecar_.groups[support::kGroupHandle] = {"handle-1", "handle-2"};
-    sidecar_.secrets.clear();
+    AddGroup(cluster_);
+    const std::size_t deletions = cluster_.driver().group_secrets().size();
     PluginProcess process(bed_);
     EXPECT_THAT(process.Delete(contents[0]), IsOk());
     EXPECT_FALSE(DriverHoldsGroup()) << first;
     for (const Json& content : contents) {
       EXPECT_THAT(process.Delete(content), IsOk());
     }
-    EXPECT_THAT(sidecar_.secrets, ElementsAre("shop-groupsnapcontent-1")) << first;
+    const std::vector<std::string> secrets = cluster_.driver().group_secrets();
+    ASSERT_EQ(secrets.size(), deletions + 1) << first;
+    EXPECT_EQ(secrets.back(), "shop-groupsnapcontent-1") << first;
     EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
     std::rotate(contents.begin(), contents.begin() + 1, contents.end());
   }
-  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+  EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
 }
 
 // Velero logs that the plugin died, starts another one for the next item, and forgets the backup.
@@ -250,8 +262,8 @@ TEST_F(GroupDeletionTest, APluginThatDiesOverOneContentLeavesTheGroupToTheOthers
     for (int call = 1;; ++call) {
       ActionBed bed;
       bed.clock.SetAutoAdvance(true);
-      FakeGroupSidecar sidecar(bed.api);
-      sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+      FakeSnapshotCluster cluster(bed.api);
+      AddGroup(cluster);
       int calls = 0;
       bed.api.SetInterceptor([&](const support::ApiCall&, const Json*) {
         return ++calls < call ? absl::OkStatus() : absl::PermissionDeniedError("dead");
@@ -265,9 +277,9 @@ TEST_F(GroupDeletionTest, APluginThatDiesOverOneContentLeavesTheGroupToTheOthers
       for (size_t rest = 1; rest < contents.size(); ++rest) {
         EXPECT_THAT(next.Delete(contents[rest]), IsOk());
       }
-      EXPECT_THAT(sidecar.groups, IsEmpty()) << first << " " << call;
+      EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << first << " " << call;
       EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << first << " " << call;
-      EXPECT_THAT(sidecar.asked_alone, IsEmpty());
+      EXPECT_EQ(cluster.driver().CallCount("DeleteSnapshot"), 0);
       if (!died) {
         EXPECT_GT(call, 8);
         break;
@@ -295,14 +307,14 @@ TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
           "vault");
   EXPECT_THAT(Delete(archived), IsOk());
 
-  sidecar_.groups[support::kGroupHandle] = {"handle-1", "handle-2"};
+  AddGroup(cluster_);
   bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("a-groups", support::kDriver, "of-another-class"));
   bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("fast-groups", support::kDriver,
                                               "${volumegroupsnapshot.namespace}-key"));
   EXPECT_THAT(Delete(archived), IsOk());
-  EXPECT_THAT(sidecar_.secrets, ElementsAre("old", "shop-key"));
+  EXPECT_THAT(cluster_.driver().group_secrets(), ElementsAre("old", "shop-key"));
 }
 
 TEST_F(GroupDeletionTest, AClassThatIsRightedLaterFreesADeletionThatStands) {
@@ -310,15 +322,16 @@ TEST_F(GroupDeletionTest, AClassThatIsRightedLaterFreesADeletionThatStands) {
   SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNameAnnotation}, "old");
   SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNamespaceAnnotation},
           "vault");
-  sidecar_.refusal = "the key is not valid any more";
+  cluster_.driver().Refuse("DeleteVolumeGroupSnapshot", "Unauthenticated",
+                           "the key is not valid any more");
   EXPECT_THAT(Delete(archived), IsOk());
   ASSERT_TRUE(DriverHoldsGroup());
-  sidecar_.refusal = "";
+  cluster_.driver().ClearFaults();
   bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("fast-groups", support::kDriver, "new"));
   EXPECT_THAT(Delete(archived), IsOk());
   EXPECT_FALSE(DriverHoldsGroup());
-  EXPECT_THAT(sidecar_.secrets, ElementsAre("new"));
+  EXPECT_THAT(cluster_.driver().group_secrets(), ElementsAre("new"));
 }
 
 TEST_F(GroupDeletionTest, WhatRestoresMadeGoesFirstTheGroupBeforeItsMembers) {
@@ -330,7 +343,7 @@ TEST_F(GroupDeletionTest, WhatRestoresMadeGoesFirstTheGroupBeforeItsMembers) {
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
 
   EXPECT_FALSE(DriverHoldsGroup());
-  EXPECT_THAT(sidecar_.asked_alone, IsEmpty());
+  EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
   EXPECT_THAT(
       Deleted(),
       ElementsAre("volumegroupsnapshots restored", "volumegroupsnapshotcontents restored",
@@ -345,19 +358,22 @@ TEST_F(GroupDeletionTest, WhatRestoresMadeGoesFirstTheGroupBeforeItsMembers) {
 }
 
 TEST_F(GroupDeletionTest, OriginalsThatWereLeftOverGoToo) {
-  bed_.api.Seed(Groups(), support::MakeGroupObject());
+  Json group = support::MakeGroupObject();
+  SetJson(group, {"status", "readyToUse"}, true);
+  bed_.api.Seed(Groups(), group);
   bed_.api.Seed(GroupContents(), MakeGroupContentObject());
   for (const int n : {1, 2}) {
     Json snapshot = support::MakeMemberObject(n);
-    EraseJson(snapshot, {"metadata", "finalizers"});
+    SetJson(snapshot, {"status", "readyToUse"}, true);
     bed_.api.Seed(VolumeSnapshotType(), snapshot);
     bed_.api.Seed(VolumeSnapshotContentType(), support::MakeMemberContentObject(n));
   }
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   EXPECT_FALSE(DriverHoldsGroup());
-  EXPECT_EQ(sidecar_.secrets.size(), 1u) << "the driver is asked once";
+  EXPECT_EQ(cluster_.driver().group_secrets().size(), 1u) << "the driver is asked once";
   EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
@@ -451,22 +467,23 @@ TEST_F(GroupDeletionTest, WithoutTheKindsThereIsNothingToFinishAndNothingCanBeDe
               support::StatusIs(absl::StatusCode::kNotFound, HasSubstr(support::kGroupHandle)));
 }
 
+// The sidecar tells in a content what the driver said when it was asked about the group, and never
+// what it said when it was asked to delete it.
 TEST_F(GroupDeletionTest, ADriverThatRefusesIsNamedAndFinishesLater) {
-  sidecar_.refusal = "volume is busy";
+  cluster_.driver().Refuse("*", "FailedPrecondition", "volume is busy");
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   ASSERT_EQ(bed_.api.All(GroupContents()).size(), 1u);
   EXPECT_TRUE(csi::BeingDeleted(bed_.api.All(GroupContents())[0]));
   for (const char* part : {support::kGroupHandle, support::kDriver, "volume is busy"}) {
     EXPECT_THAT(log(), HasSubstr(part));
   }
-  sidecar_.refusal = "";
-  sidecar_.Resync();
+  cluster_.LetDriverWork();
   EXPECT_FALSE(DriverHoldsGroup());
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 
 TEST_F(GroupDeletionTest, WithoutASidecarTheContentStandsForWhatIsToBeDone) {
-  sidecar_.away = true;
+  cluster_.sidecar_runs = false;
   const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env));
   const Json backup = support::MakeBackupObject("nightly", "Deleting");
   const absl::Time start = bed_.clock.Now();
@@ -477,8 +494,8 @@ TEST_F(GroupDeletionTest, WithoutASidecarTheContentStandsForWhatIsToBeDone) {
   EXPECT_LE(bed_.clock.Now() - first, absl::Seconds(10)) << "a slow driver is waited for once";
   EXPECT_TRUE(DriverHoldsGroup());
 
-  sidecar_.away = false;
-  sidecar_.Resync();
+  cluster_.sidecar_runs = true;
+  cluster_.Resync();
   EXPECT_FALSE(DriverHoldsGroup());
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
@@ -492,8 +509,9 @@ TEST_F(GroupDeletionTest, AnArchiveOfOneVersionIsDeletedWhereAnotherIsServed) {
                                    Crossing{"v1", "v1beta1"}, Crossing{"v1", "v1beta2"}}) {
     ActionBed bed;
     bed.clock.SetAutoAdvance(true);
-    FakeGroupSidecar sidecar(bed.api);
-    sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+    FakeSnapshotCluster cluster(bed.api);
+    AddGroup(cluster);
+    cluster.group_version = crossing.served;
     for (const char* plural :
          {"volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"}) {
       bed.api.ServeVersion(plural, crossing.served);
@@ -503,7 +521,8 @@ TEST_F(GroupDeletionTest, AnArchiveOfOneVersionIsDeletedWhereAnotherIsServed) {
                               support::MakeBackupObject("nightly", "Deleting")),
                 IsOk())
         << crossing.archived << " to " << crossing.served;
-    EXPECT_THAT(sidecar.groups, IsEmpty()) << crossing.archived << " to " << crossing.served;
+    EXPECT_THAT(cluster.driver().groups(), IsEmpty())
+        << crossing.archived << " to " << crossing.served;
     EXPECT_THAT(csi::FinishGroupDeletions(bed.ctx, bed.env), IsOkAndHolds(0));
   }
 }
@@ -513,7 +532,7 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
   const int calls = [] {
     ActionBed bed;
     bed.clock.SetAutoAdvance(true);
-    FakeGroupSidecar sidecar(bed.api);
+    const FakeSnapshotCluster cluster(bed.api);
     SeedRestoredGroup(bed.api);
     SeedRestoredMember(bed.api, 1);
     EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
@@ -525,8 +544,8 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
   for (int at = 1; at <= calls; ++at) {
     ActionBed bed;
     bed.clock.SetAutoAdvance(true);
-    FakeGroupSidecar sidecar(bed.api);
-    sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+    FakeSnapshotCluster cluster(bed.api);
+    AddGroup(cluster);
     SeedRestoredGroup(bed.api);
     SeedRestoredMember(bed.api, 1);
     const Json backup = support::MakeBackupObject("nightly", "Deleting");
@@ -543,7 +562,7 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
                     ->Execute(bed.ctx, MakeGroupContentObject(), backup),
                 IsOk())
         << at;
-    EXPECT_THAT(sidecar.groups, IsEmpty()) << at;
+    EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << at;
     EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << at;
     EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), IsEmpty()) << at;
   }
@@ -555,8 +574,8 @@ TEST_F(GroupDeletionTest, SurvivesAnyFailingCall) {
     for (int call = 1;; ++call) {
       ActionBed bed;
       bed.clock.SetAutoAdvance(true);
-      FakeGroupSidecar sidecar(bed.api);
-      sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+      FakeSnapshotCluster cluster(bed.api);
+      AddGroup(cluster);
       SeedRestoredGroup(bed.api);
       SeedRestoredMember(bed.api, 1);
       SeedRestoredMember(bed.api, 2);
@@ -572,7 +591,7 @@ TEST_F(GroupDeletionTest, SurvivesAnyFailingCall) {
       if (!status.ok()) {
         EXPECT_THAT(action->Execute(bed.ctx, MakeGroupContentObject(), backup), IsOk()) << call;
       }
-      EXPECT_THAT(sidecar.groups, IsEmpty()) << call;
+      EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << call;
       EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << call;
       EXPECT_THAT(bed.api.All(Groups()), IsEmpty()) << call;
       EXPECT_THAT(bed.api.All(VolumeSnapshotType()), IsEmpty()) << call;
@@ -588,8 +607,8 @@ TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
     for (int call = 1; call < 12; ++call) {
       ActionBed bed;
       bed.clock.SetAutoAdvance(true);
-      FakeGroupSidecar sidecar(bed.api);
-      sidecar.groups = {{support::kGroupHandle, {"handle-1", "handle-2"}}};
+      FakeSnapshotCluster cluster(bed.api);
+      AddGroup(cluster);
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
       const absl::Status status = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
                                       ->Execute(bed.ctx, MakeGroupContentObject(),
@@ -598,7 +617,7 @@ TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
       if (!status.ok() && !bed.api.All(GroupContents()).empty()) {
         made = true;
         EXPECT_THAT(csi::FinishGroupDeletions(bed.ctx, bed.env), IsOk());
-        EXPECT_THAT(sidecar.groups, IsEmpty()) << call;
+        EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << call;
       }
     }
     EXPECT_TRUE(made);

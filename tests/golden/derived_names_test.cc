@@ -37,8 +37,7 @@
 #include "restoreitemactions/group_restore.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/fake_group_controller.h"
-#include "tests/support/fake_group_sidecar.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 #include "velero/labels.h"
@@ -138,8 +137,7 @@ TEST_F(DerivedNamesTest, ContentsThatDelete) {
 
 // The VolumeGroupSnapshotContent that stands for the driver's group while its members are moved.
 TEST_F(DerivedNamesTest, RecordOfAMovedGroup) {
-  support::FakeGroupController controller(api_);
-  support::FakeGroupSidecar sidecar(api_);
+  const support::FakeSnapshotCluster cluster(api_);
   api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
             {{"metadata", {{"name", "groups"}}}, {"driver", "d.example.com"}});
   api_.Seed(csi::VolumeSnapshotClassType(),
@@ -154,7 +152,6 @@ TEST_F(DerivedNamesTest, RecordOfAMovedGroup) {
   request.members = {{.name = "data-db-0", .uid = kClaimUid, .volume_handle = "volume-0"}};
   absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx_, env_, request);
   ASSERT_THAT(taken, IsOk());
-  sidecar.groups = controller.driver_groups();
   const k8s::ObjectKey content = csi::GroupContentKey("v1", csi::Name(taken->content));
   api_.Mutate(content, [](Json& object) {
     SetJson(object, {"status", "volumeGroupSnapshotHandle"}, "group-0001");

@@ -35,10 +35,8 @@
 #include "restoreitemactions/actions.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
-#include "tests/support/fake_group_sidecar.h"
-#include "tests/support/fake_provisioner.h"
 #include "tests/support/fake_secure_random.h"
-#include "tests/support/fake_snapshot_controller.h"
+#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -214,7 +212,7 @@ class StatesFixtureTest : public testing::Test {
 // --- Backups
 
 TEST_F(StatesFixtureTest, ASnapshotThatWasTakenIsTakenUp) {
-  support::FakeSnapshotController controller(api_);
+  const support::FakeSnapshotCluster cluster(api_);
   Load("snapshot-taken");
   const std::set<std::string> before = Names(api_.All(csi::VolumeSnapshotType()));
   const auto action = backupitemactions::MakePvcAction(env_);
@@ -228,19 +226,12 @@ TEST_F(StatesFixtureTest, ASnapshotThatWasTakenIsTakenUp) {
 }
 
 TEST_F(StatesFixtureTest, AGroupThatWasTakenIsTakenUp) {
+  support::FakeSnapshotCluster cluster(api_);
   Load("group-taken");
   const std::set<std::string> groups = Names(api_.All(csi::VolumeGroupSnapshotType("v1")));
   const std::set<std::string> members = Names(api_.All(csi::VolumeSnapshotType()));
   ASSERT_THAT(groups, SizeIs(1));
-  for (const Json& member :
-       api_.All(csi::VolumeSnapshotType())) {  // The snapshot controller goes on, too.
-    if (const std::string group = csi::GroupOwnerName(member); !group.empty()) {
-      api_.Mutate(csi::VolumeSnapshotKey("shop", csi::Name(member)), [&](Json& known) {
-        known["status"]["volumeGroupSnapshotName"] = group;
-        known["status"]["readyToUse"] = true;
-      });
-    }
-  }
+  cluster.Resync();  // The snapshot controller goes on, too.
   const auto action = backupitemactions::MakePvcAction(env_);
   for (const char* claim : {"log", "wal"}) {
     const auto result = action->Execute(ctx_, The(csi::PersistentVolumeClaimType(), "shop", claim),
@@ -371,8 +362,7 @@ TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
       api_.Seed(TypeOf(plural, item), item);
     }
   }
-  support::FakeGroupSidecar sidecar(api_);
-  std::vector<std::string> alone;
+  support::FakeSnapshotCluster cluster(api_);
   std::set<std::string> members;
   const std::vector<Json> groups = Archived("local", "volumegroupsnapshotcontents");
   ASSERT_THAT(groups, SizeIs(1));
@@ -380,14 +370,15 @@ TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
     members.insert(member.snapshot_handle);
   }
   ASSERT_THAT(members, SizeIs(2));
-  sidecar.groups[csi::GroupHandleOf(groups[0])] = members;
+  cluster.driver().AddGroup(csi::GroupHandleOf(groups[0]), members);
   const std::vector<Json> contents = Archived("local", "volumesnapshotcontents");
   ASSERT_THAT(contents, SizeIs(3));
   for (const Json& content : contents) {
     if (!members.contains(csi::SnapshotHandle(content))) {
-      alone.push_back(csi::SnapshotHandle(content));
+      cluster.driver().AddSnapshot(csi::SnapshotHandle(content));
     }
   }
+  ASSERT_THAT(cluster.driver().snapshots(), SizeIs(1));
   std::set<std::string> made;
   for (const char* plural : {"volumesnapshotcontents", "volumegroupsnapshotcontents"}) {
     api_.OnCreate(plural, [&made](support::FakeApiClient&, const Json& content) {
@@ -411,8 +402,9 @@ TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
   EXPECT_THAT(deleteitemactions::MakeVolumeGroupSnapshotContentAction(deletions)->Execute(
                   ctx_, groups[0], backup),
               IsOk());
-  EXPECT_THAT(sidecar.groups, IsEmpty());
-  EXPECT_EQ(sidecar.asked_alone, alone);
+  EXPECT_THAT(cluster.driver().groups(), IsEmpty());
+  EXPECT_THAT(cluster.driver().snapshots(), IsEmpty());
+  EXPECT_EQ(cluster.driver().CallCount("DeleteSnapshot"), 1);
   for (const char* state : {"snapshot-deleting", "group-deleting"}) {
     for (const auto& [plural, object] :
          TheFixture().Objects(TheFixture().told()["states"][state])) {
@@ -435,41 +427,16 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   // A state, in which the controllers of every cluster are through with what they had begun.
   void LoadSettled(const std::string& state) {
     Load(state);
+    // Nobody plays those that protect claims and volumes.
     for (const k8s::ResourceType& type :
-         {csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(), csi::VolumeSnapshotType(),
-          csi::VolumeSnapshotContentType()}) {
+         {csi::PersistentVolumeClaimType(), csi::PersistentVolumeType()}) {
       for (const Json& object : api_.All(type)) {
         api_.Mutate({type, csi::Namespace(object), csi::Name(object)}, [](Json& unprotected) {
           EraseJson(unprotected, {"metadata", "finalizers"});
         });
       }
     }
-    for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
-      std::string content = csi::BoundContentName(snapshot);
-      if (content.empty()) {
-        content = GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"});
-      }
-      const auto handle = [](const Json& object) {
-        const std::string given = csi::SnapshotHandle(object);
-        return given.empty() ? GetString(object, {"spec", "source", "snapshotHandle"}) : given;
-      };
-      api_.Mutate(csi::VolumeSnapshotContentKey(content), [&](Json& bound) {
-        bound["spec"]["volumeSnapshotRef"]["uid"] = csi::Uid(snapshot);
-        bound["status"]["snapshotHandle"] = handle(bound);
-        bound["status"]["readyToUse"] = true;
-      });
-      api_.Mutate(csi::VolumeSnapshotKey(csi::Namespace(snapshot), csi::Name(snapshot)),
-                  [&](Json& bound) {
-                    bound["status"]["boundVolumeSnapshotContentName"] = content;
-                    bound["status"]["readyToUse"] = true;
-                  });
-    }
-    for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
-      if (csi::Namespace(claim) == mover_namespace_ &&
-          GetString(claim, {"status", "phase"}) != "Bound") {
-        provisioner_.Provision(claim);
-      }
-    }
+    programs_.Resync();
   }
 
   void Start(const Json& pod) {
@@ -525,8 +492,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
     return found;
   }
 
-  support::FakeSnapshotController controller_{api_};
-  support::FakeProvisioner provisioner_{api_};
+  support::FakeSnapshotCluster programs_{api_};
   support::FakeSecureRandom secure_random_;
   datamover::MoverEnvironment mover_{.api = api_,
                                      .random = Random::Real(),

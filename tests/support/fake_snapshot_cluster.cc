@@ -94,6 +94,13 @@ bool RefersTo(const Json& content, const char* field, const Json& object) {
          Text(*ref, {"namespace"}) == Namespace(object) && Text(*ref, {"uid"}) == Uid(object);
 }
 
+// Whether a content of either kind was deleted and the sidecar is told that this is meant.
+bool IsToGo(const std::optional<Json>& content) {
+  return content.has_value() && BeingDeleted(*content) &&
+         (!Annotation(*content, velero::kContentBeingDeletedAnnotation).empty() ||
+          !Annotation(*content, velero::kGroupBeingDeletedAnnotation).empty());
+}
+
 std::string SecondsOf(int64_t nanoseconds) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixNanos(nanoseconds),
                           absl::UTCTimeZone());
@@ -337,6 +344,11 @@ void FakeSnapshotCluster::Resync() {
   }
 }
 
+void FakeSnapshotCluster::LetDriverWork() {
+  driver_.ClearFaults();
+  Resync();
+}
+
 absl::Status FakeSnapshotCluster::Sync(const Key& key) {
   const auto find = [&](const k8s::ResourceType& type) {
     return api_.Find({type, std::get<1>(key), std::get<2>(key)});
@@ -386,7 +398,7 @@ bool FakeSnapshotCluster::Change(const ObjectKey& key, const std::function<void(
     const Json before = object;
     change(object);
     changed = object != before;
-    after = object;
+    after = changed ? object : Json();
   });
   if (changed) {
     Note(key.type.kind, after, !api_.Find(key).has_value());
@@ -773,18 +785,24 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
   }
   const ObjectKey key = csi::GroupSnapshotKey(group);
   const std::string source = Text(group, {"spec", "source", "volumeGroupSnapshotContentName"});
-  const auto content = api_.Find(csi::GroupContentKey(
-      group_version, source.empty() ? DynamicGroupContentName(group) : source));
+  const std::string bound = csi::BoundGroupContentName(group);
+  const bool is_ready = GetBool(group, {"status", "readyToUse"}) && !bound.empty();
+  std::string name = source.empty() ? DynamicGroupContentName(group) : source;
+  name = is_ready ? bound : name;
+  const auto content = api_.Find(csi::GroupContentKey(group_version, name));
+  if (!content.has_value() && is_ready && !strict) {
+    return absl::OkStatus();
+  }
   if (!content.has_value()) {
-    return source.empty() ? MakeGroupContent(group)
-                          : FailContent(key, "VolumeGroupSnapshotContent is missing");
+    return source.empty() && !is_ready ? MakeGroupContent(group)
+                                       : FailContent(key, "VolumeGroupSnapshotContent is missing");
   }
   if (!HasFinalizer(group, velero::kGroupSnapshotBoundProtectionFinalizer)) {
     Change(key, [](Json& object) {
       AddFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
     });
   }
-  if (GetBool(group, {"status", "readyToUse"}) && !csi::BoundGroupContentName(group).empty()) {
+  if (is_ready) {
     return absl::OkStatus();
   }
   if (!source.empty()) {
@@ -1123,7 +1141,9 @@ absl::Status FakeSnapshotCluster::SideCreate(const Json& content) {
       status["restoreSize"] = snapshot->size_bytes;
     }
   });
-  looked_at_by_sidecar = nullptr;  // It may have been deleted meanwhile: one more look.
+  if (const auto now = api_.Find(key); snapshot->ready || IsToGo(now)) {
+    looked_at_by_sidecar = nullptr;  // It may have been deleted meanwhile: one more look.
+  }
   Change(key, [](Json& object) { EraseJson(object, {"metadata", "annotations", kBeingCreated}); });
   return snapshot->ready ? absl::OkStatus() : absl::UnavailableError("not ready yet");
 }
@@ -1237,7 +1257,8 @@ absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
           absl::StrCat("cannot delete group snapshot content ", Name(content),
                        ". No snapshots found in the group snapshot"));
     }
-    RETURN_IF_ERROR(driver_.DeleteGroup(handle, ids));
+    RETURN_IF_ERROR(driver_.DeleteGroup(
+        handle, ids, Annotation(content, velero::kGroupDeletionSecretNameAnnotation)));
     Change(key, [](Json& object) {
       for (const char* field :
            {"volumeGroupSnapshotHandle", "readyToUse", "creationTime", "error"}) {
@@ -1308,7 +1329,9 @@ absl::Status FakeSnapshotCluster::SideCreateGroup(const Json& content) {
       status[group_list] = members;
     }
   });
-  looked_at_by_sidecar = nullptr;  // It may have been deleted meanwhile: one more look.
+  if (const auto now = api_.Find(key); group->ready || IsToGo(now)) {
+    looked_at_by_sidecar = nullptr;  // It may have been deleted meanwhile: one more look.
+  }
   Change(key, [](Json& object) {
     EraseJson(object, {"metadata", "annotations", kGroupBeingCreated});
   });
@@ -1376,7 +1399,9 @@ absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
   }
   if (!made.ok()) {
     if (!absl::IsCancelled(made)) {
-      RefuseVolume(claim, std::string(made.message()));
+      RefuseVolume(claim,
+                   absl::StrCat("failed to provision volume with StorageClass \"",
+                                Text(claim, {"spec", "storageClassName"}), "\": ", made.message()));
     }
     return made;
   }

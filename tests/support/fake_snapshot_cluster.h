@@ -63,6 +63,8 @@ class FakeSnapshotCluster {
   void Run(absl::Duration lag, absl::Duration retry_interval);
   // Looks at everything anew, with the switches as they are now.
   void Resync();
+  // The driver has no faults any more, and everything is looked at anew.
+  void LetDriverWork();
   // Whether there is nothing left to do but what failed.
   bool idle() const;
 

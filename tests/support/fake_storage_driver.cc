@@ -162,23 +162,26 @@ absl::StatusOr<FakeStorageDriver::Group> FakeStorageDriver::CreateGroup(
 }
 
 absl::Status FakeStorageDriver::DeleteGroup(const std::string& handle,
-                                            const std::set<std::string>& members) {
+                                            const std::set<std::string>& members,
+                                            const std::string& secret) {
   std::scoped_lock lock(mutex_);
   const Verdict verdict = Judge("DeleteVolumeGroupSnapshot", handle);
   if (!verdict.works) {
     return verdict.status;
   }
   const auto found = groups_.find(handle);
-  if (found == groups_.end()) {
-    return verdict.status;
-  }
-  if (found->second != members) {
+  if (found != groups_.end() && found->second != members) {
     return RpcError("InvalidArgument", "the ids do not match the group");
   }
-  for (const std::string& member : members) {
-    snapshots_.erase(member);
+  if (found != groups_.end()) {
+    for (const std::string& member : members) {
+      snapshots_.erase(member);
+    }
+    groups_.erase(found);
   }
-  groups_.erase(found);
+  if (verdict.status.ok()) {
+    group_secrets_.push_back(secret);
+  }
   return verdict.status;
 }
 
@@ -256,6 +259,11 @@ void FakeStorageDriver::Write(const std::string& volume, const std::string& data
 std::vector<std::string> FakeStorageDriver::asked_alone() const {
   std::scoped_lock lock(mutex_);
   return asked_alone_;
+}
+
+std::vector<std::string> FakeStorageDriver::group_secrets() const {
+  std::scoped_lock lock(mutex_);
+  return group_secrets_;
 }
 
 }  // namespace csidelta::support

@@ -61,13 +61,20 @@ class FakeStorageDriver {
   absl::StatusOr<Snapshot> SnapshotStatus(const std::string& handle);
   absl::StatusOr<Group> CreateGroup(const std::string& handle, const std::string& stem,
                                     const std::vector<std::string>& volumes);
-  absl::Status DeleteGroup(const std::string& handle, const std::set<std::string>& members);
+  // `secret`: the name of the Secret that comes with the call; "": none.
+  absl::Status DeleteGroup(const std::string& handle, const std::set<std::string>& members,
+                           const std::string& secret = "");
   absl::Status GroupStatus(const std::string& handle);
 
   // Whether an error of the above leaves open if the call did its work: Unavailable and the like.
   static bool IsOpen(const absl::Status& status);
 
   void AddFault(DriverFault fault);
+  // All calls of `method` fail; or have no answer.
+  void Refuse(const std::string& method, const std::string& code, const std::string& message) {
+    AddFault({.method = method, .code = code, .message = message});
+  }
+  void Hold(const std::string& method) { AddFault({.method = method, .hold = true}); }
   void ClearFaults();
   int CallCount(const std::string& method) const;
 
@@ -80,6 +87,8 @@ class FakeStorageDriver {
   void Write(const std::string& volume, const std::string& data);
   // Snapshots that were asked for alone although a group has them.
   std::vector<std::string> asked_alone() const;
+  // The Secrets of the calls of DeleteGroup that succeeded.
+  std::vector<std::string> group_secrets() const;
 
  private:
   struct Verdict {
@@ -98,6 +107,7 @@ class FakeStorageDriver {
   std::vector<DriverFault> faults_;
   std::map<std::string, int> calls_;
   std::vector<std::string> asked_alone_;
+  std::vector<std::string> group_secrets_;
 };
 
 }  // namespace csidelta::support
