@@ -57,16 +57,17 @@ func newCluster(kubeconfig, groupVersion string) (*cluster, error) {
 		return nil, err
 	}
 	url := regexp.MustCompile(`server: "([^"]+)"`).FindSubmatch(text)
-	authority := regexp.MustCompile(`certificate-authority-data: ([^}]+)\}`).FindSubmatch(text)
-	if url == nil || authority == nil {
+	if url == nil {
 		return nil, fmt.Errorf("cannot read %s", kubeconfig)
 	}
-	pem, err := base64.StdEncoding.DecodeString(string(authority[1]))
-	if err != nil {
-		return nil, err
-	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem)
+	if authority := regexp.MustCompile(`certificate-authority-data: ([^}]+)\}`).FindSubmatch(text); authority != nil {
+		pem, err := base64.StdEncoding.DecodeString(string(authority[1]))
+		if err != nil {
+			return nil, err
+		}
+		pool.AppendCertsFromPEM(pem)
+	}
 	return &cluster{url: string(url[1]), groupVersion: groupVersion,
 		client: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, MaxIdleConnsPerHost: 8}}}, nil
 }
