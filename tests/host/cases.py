@@ -96,6 +96,7 @@ def case_driver_refuses_to_delete(stage):
     with stage.world() as world:
         backup = _saved(world)
         handle, = world.snapshots()
+        world.settings(deletionWait="2s")
         world.driver_fault(method="DeleteSnapshot", match=handle, code="FailedPrecondition", message="kept by the array")
         _, log = world.delete(backup)
         assert world.snapshots() == {handle}
