@@ -474,6 +474,36 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   }
 }
 
+TEST_P(SnapshotClusterContract, AGroupStaysUntilTheDriverHasDeletedIt) {
+  MakeClaim("one", "db");
+  MustCreate(GroupType(),
+             {{"metadata", {{"name", "group"}}},
+              {"spec",
+               {{"volumeGroupSnapshotClassName", MakeGroupClass()},
+                {"source", {{"selector", {{"matchLabels", {{kGroupLabel, "db"}}}}}}}}}});
+  const k8s::ObjectKey key{GroupType(), namespace_, "group"};
+  const Json group = Await(key, "ready", [](const Json& object) {
+    return GetBool(object, {"status", "readyToUse"});
+  });
+  const k8s::ObjectKey content_key = csi::GroupContentKey("v1", csi::BoundGroupContentName(group));
+  const Json content = Await(content_key, "there", [](const Json&) { return true; });
+  subject_->Fail("DeleteVolumeGroupSnapshot", csi::GroupHandleOf(content), "FAILED_PRECONDITION",
+                 "kept by the array");
+  MustDelete(key);
+  Await(content_key, "being deleted", csi::BeingDeleted);
+  ExpectStays(content_key, "being deleted", [](const Json& object) {
+    return csi::BeingDeleted(object) &&
+           !csi::Annotation(object, velero::kGroupBeingDeletedAnnotation).empty();
+  });
+  ExpectStays(key, "being deleted", [](const Json& object) {
+    return csi::BeingDeleted(object) &&
+           HasFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
+  });
+  subject_->StopFailing();
+  AwaitGone(content_key);
+  AwaitGone(key);
+}
+
 TEST_P(SnapshotClusterContract, AGroupOfNoClaimIsAnError) {
   MustCreate(GroupType(),
              {{"metadata", {{"name", "group"}}},

@@ -81,6 +81,15 @@ class RepositoryFixtureTest : public testing::Test {
     return Json();
   }
 
+  // Of all packs.
+  std::uintmax_t DataBytes() const {
+    std::uintmax_t bytes = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(program_.Path("repo/data"))) {
+      bytes += entry.is_regular_file() ? entry.file_size() : 0;
+    }
+    return bytes;
+  }
+
   // Restores the snapshot into a file and returns its bytes.
   std::string Restore(const std::string& id) const {
     Run({"restore", id, "--target", program_.Path("restored")});
@@ -160,10 +169,13 @@ TEST_F(RepositoryFixtureTest, TheNextBackupIsIncremental) {
 TEST_F(RepositoryFixtureTest, OldSnapshotsGoAndTheirSpaceWithThem) {
   OpenQuickly();
   const Json kept = Told("/shop/log", "second");
+  const std::uintmax_t before = DataBytes();
   Run({"forget", GetString(Told("/shop/data", "first"), {"id"}),
        GetString(Told("/shop/data", "second"), {"id"}),
        GetString(Told("/shop/log", "first"), {"id"})});
+  EXPECT_EQ(DataBytes(), before) << "to forget frees nothing";
   Run({"prune", "--max-unused", "0"});
+  EXPECT_LT(DataBytes(), before);
   EXPECT_EQ(Sha256Hex(Restore(GetString(kept, {"id"}))), GetString(kept, {"sha256"}));
   Run({"check", "--read-data"});
 }

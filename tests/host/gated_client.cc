@@ -28,7 +28,7 @@ void GatedClient::SetUser(const std::string& user) { current_user = user; }
 
 void GatedClient::AddRule(Rule rule) {
   std::scoped_lock lock(mutex_);
-  rules_.push_back({std::move(rule)});
+  rules_.push_back({.rule = std::move(rule), .first_write = writes_});
 }
 
 void GatedClient::ClearRules() {
@@ -36,47 +36,72 @@ void GatedClient::ClearRules() {
   rules_.clear();
 }
 
-std::vector<std::string> GatedClient::calls(const std::string& user) const {
+std::vector<GatedCall> GatedClient::calls(const std::string& user) const {
   std::scoped_lock lock(mutex_);
   const auto found = calls_.find(user);
-  return found == calls_.end() ? std::vector<std::string>() : found->second;
+  return found == calls_.end() ? std::vector<GatedCall>() : found->second;
 }
 
 void GatedClient::ForgetCalls() {
   std::scoped_lock lock(mutex_);
   calls_.clear();
+  forgotten_writes_ = writes_;
 }
 
-int GatedClient::kills() const {
+std::vector<GatedCall> GatedClient::kills() const {
   std::scoped_lock lock(mutex_);
   return kills_;
+}
+
+std::vector<int> GatedClient::hits() const {
+  std::scoped_lock lock(mutex_);
+  std::vector<int> all;
+  for (const Counted& counted : rules_) {
+    all.push_back(counted.hits);
+  }
+  return all;
+}
+
+bool GatedClient::Meets(Counted& counted) const {
+  const Rule& rule = counted.rule;
+  if (rule.kill.empty()) {
+    return rule.every == 0 || ++counted.seen % rule.every == 0;
+  }
+  const int writes = writes_ - counted.first_write;
+  return counted.hits == 0 &&
+         (writes > rule.writes || (writes == rule.writes && ++counted.seen >= rule.call));
 }
 
 GatedClient::Verdict GatedClient::Admit(const std::string& verb, const k8s::ResourceType& type,
                                         absl::string_view namespace_name, absl::string_view name) {
   std::scoped_lock lock(mutex_);
-  calls_[current_user].push_back(absl::StrCat(verb, " ", type.plural, " ", namespace_name,
-                                              namespace_name.empty() ? "" : "/", name));
+  const GatedCall call = {absl::StrCat(verb, " ", type.plural, " ", namespace_name,
+                                       namespace_name.empty() ? "" : "/", name),
+                          writes_ - forgotten_writes_};
+  calls_[current_user].push_back(call);
+  Verdict verdict;
   for (Counted& counted : rules_) {
     const Rule& rule = counted.rule;
     if (!Matches(rule.user, current_user) || !Matches(rule.verb, verb) ||
-        !Matches(rule.plural, type.plural)) {
+        !Matches(rule.plural, type.plural) || !Meets(counted)) {
       continue;
     }
-    ++counted.seen;
-    if ((rule.at != 0 && counted.seen != rule.at) ||
-        (rule.every != 0 && counted.seen % rule.every != 0)) {
-      continue;
-    }
+    ++counted.hits;
     if (!rule.kill.empty()) {
-      kills_ += KillProcessOf(rule.kill) ? 1 : 0;
+      if (KillProcessOf(rule.kill)) {
+        kills_.push_back(call);
+      }
       return {.refused = absl::UnavailableError("the caller was killed"), .lost = {}};
     }
     if (!rule.status.ok()) {
-      return rule.lost ? Verdict{{}, rule.status} : Verdict{rule.status, {}};
+      verdict = rule.lost ? Verdict{{}, rule.status} : Verdict{rule.status, {}};
+      break;
     }
   }
-  return {};
+  if (verdict.refused.ok() && verb != "get" && verb != "list" && verb != "watch") {
+    ++writes_;
+  }
+  return verdict;
 }
 
 absl::StatusOr<Json> GatedClient::Get(const CallContext& ctx, const k8s::ObjectKey& key) {

@@ -16,11 +16,20 @@ struct Rule {
   std::string user;
   std::string verb;
   std::string plural;
-  int at = 0;           // the so-many-th matching call, from 1; 0: all of them
   int every = 0;        // each so-many-th matching call
   absl::Status status;  // not OK: the answer
   bool lost = false;    // the call does its work first
-  std::string kill;     // a file with the id of the process to kill before the call does its work
+  // A file with the id of the process to kill, once: before the `call`-th matching call, from 1,
+  // after so many writes of anybody since the rule was made, or the first one after more writes.
+  std::string kill;
+  int writes = 0;
+  int call = 1;
+};
+
+// A call of a user, or one at which he was killed.
+struct GatedCall {
+  std::string text;  // "verb plural namespace/name"
+  int writes = 0;    // of anybody since the last ForgetCalls(), before it
 };
 
 // An ApiClient in front of another one: counts the calls of each user, fails them by rules, and
@@ -35,10 +44,12 @@ class GatedClient : public k8s::ApiClient {
   void AddRule(Rule rule);
   // Forgets rules; those of a kill that did not come yet, too.
   void ClearRules();
-  // The calls of a user since the last ForgetCalls(), as "verb plural namespace/name".
-  std::vector<std::string> calls(const std::string& user) const;
+  // The calls of a user since the last ForgetCalls().
+  std::vector<GatedCall> calls(const std::string& user) const;
   void ForgetCalls();
-  int kills() const;
+  std::vector<GatedCall> kills() const;
+  // How many calls a rule has met, in the order in which they were made.
+  std::vector<int> hits() const;
 
   absl::StatusOr<Json> Get(const CallContext& ctx, const k8s::ObjectKey& key) override;
   absl::StatusOr<k8s::ObjectList> List(const CallContext& ctx, const k8s::ResourceType& type,
@@ -66,17 +77,23 @@ class GatedClient : public k8s::ApiClient {
   };
   struct Counted {
     Rule rule;
+    int first_write = 0;
     int seen = 0;
+    int hits = 0;
   };
 
+  // Whether a rule is for this call.
+  bool Meets(Counted& counted) const;
   Verdict Admit(const std::string& verb, const k8s::ResourceType& type,
                 absl::string_view namespace_name, absl::string_view name);
 
   k8s::ApiClient& behind_;
   mutable std::mutex mutex_;
   std::vector<Counted> rules_;
-  std::map<std::string, std::vector<std::string>> calls_;
-  int kills_ = 0;
+  std::map<std::string, std::vector<GatedCall>> calls_;
+  std::vector<GatedCall> kills_;
+  int writes_ = 0;
+  int forgotten_writes_ = 0;
 };
 
 }  // namespace csidelta::host

@@ -70,6 +70,14 @@ absl::Status StatusOf(int64_t code, const std::string& message) {
                             message);
 }
 
+Json ToJson(const std::vector<GatedCall>& calls) {
+  Json all = Json::array();
+  for (const GatedCall& call : calls) {
+    all.push_back({{"text", call.text}, {"writes", call.writes}});
+  }
+  return all;
+}
+
 }  // namespace
 
 HostedCluster::HostedCluster(const std::string& folder, const Json& options) {
@@ -99,7 +107,7 @@ HostedCluster::HostedCluster(const std::string& folder, const Json& options) {
   programs_.Run(absl::Milliseconds(GetInt(options, {"lag_ms"})),
                 absl::Milliseconds(GetInt(options, {"retry_ms"}, 50)));
   server_ = std::make_unique<support::ApiTestServer>(
-      gate_, Types(), support::TestServerOptions{.tls = true},
+      gate_, Types(), support::TestServerOptions{.tls = GetBool(options, {"tls"}, true)},
       [](const support::ServedRequest& request, support::ServedConnection&) {
         const auto token = request.headers.find("authorization");
         GatedClient::SetUser(token == request.headers.end()
@@ -130,16 +138,15 @@ absl::StatusOr<Json> HostedCluster::Answer(const Json& request) {
   if (op == "driver_fault") {
     return AddDriverFault(request);
   }
-  if (op == "switch") {
-    return Switch(request);
-  }
   if (op == "clear") {
     gate_.ClearRules();
     programs_.driver().ClearFaults();
     return Json::object();
   }
   if (op == "calls") {
-    return Json{{"calls", gate_.calls(GetString(request, {"user"}))}, {"kills", gate_.kills()}};
+    return Json{{"calls", ToJson(gate_.calls(GetString(request, {"user"})))},
+                {"kills", ToJson(gate_.kills())},
+                {"hits", gate_.hits()}};
   }
   if (op == "forget_calls") {
     gate_.ForgetCalls();
@@ -226,11 +233,12 @@ absl::StatusOr<Json> HostedCluster::AddRule(const Json& request) {
   gate_.AddRule({.user = GetString(request, {"user"}),
                  .verb = GetString(request, {"verb"}),
                  .plural = GetString(request, {"plural"}),
-                 .at = static_cast<int>(GetInt(request, {"at"})),
                  .every = static_cast<int>(GetInt(request, {"every"})),
                  .status = StatusOf(GetInt(request, {"code"}), GetString(request, {"message"})),
                  .lost = GetBool(request, {"lost"}),
-                 .kill = GetString(request, {"kill"})});
+                 .kill = GetString(request, {"kill"}),
+                 .writes = static_cast<int>(GetInt(request, {"writes"})),
+                 .call = static_cast<int>(GetInt(request, {"call"}, 1))});
   return Json::object();
 }
 
@@ -249,17 +257,6 @@ absl::StatusOr<Json> HostedCluster::AddDriverFault(const Json& request) {
   fault.not_ready = GetBool(request, {"not_ready"});
   fault.leaves_out = GetString(request, {"leaves_out"});
   programs_.driver().AddFault(std::move(fault));
-  return Json::object();
-}
-
-absl::StatusOr<Json> HostedCluster::Switch(const Json& request) {
-  programs_.controller_runs = GetBool(request, {"controller"}, programs_.controller_runs);
-  programs_.sidecar_runs = GetBool(request, {"sidecar"}, programs_.sidecar_runs);
-  programs_.provisioner_runs = GetBool(request, {"provisioner"}, programs_.provisioner_runs);
-  if (FindJson(request, {"member_error"}) != nullptr) {
-    programs_.member_error = GetString(request, {"member_error"});
-  }
-  programs_.Resync();
   return Json::object();
 }
 

@@ -19,7 +19,7 @@ namespace csidelta::host {
 class HostedCluster {
  public:
   // `options`: groups ("v1", "v1beta2", "v1beta1", or "" for a cluster without the kinds),
-  // driver_groups, lag_ms, retry_ms, driver.
+  // driver_groups, lag_ms, retry_ms, driver, tls (true unless said).
   HostedCluster(const std::string& folder, const Json& options);
 
   // Answers one request of the control socket; `request.op` says which.
@@ -32,7 +32,6 @@ class HostedCluster {
   absl::StatusOr<Json> DriverState() const;
   absl::StatusOr<Json> AddRule(const Json& request);
   absl::StatusOr<Json> AddDriverFault(const Json& request);
-  absl::StatusOr<Json> Switch(const Json& request);
 
   support::FakeApiClient api_;
   support::FakeSnapshotCluster programs_{api_};

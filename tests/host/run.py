@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The plugin at work under Velero's own plugin manager, in clusters that are in memory.
 
-    run.py [--version 118]... [--filter TEXT]... [--product FILE] [--fake-cluster FILE] [--jobs N] [--build-only] [--list]
+    run.py [--version 118]... [--filter TEXT]... [--product FILE] [--fake-cluster FILE] [--jobs N] [--seed N]
+           [--build-only] [--list]
 
 For each Velero release the harness of tests/pluginmanager plays the Velero server: it finds the plugin, and calls its
 actions as a backup, a restore or a deletion of Velero does. The API server, the snapshot controller, the sidecars and the
@@ -16,6 +17,7 @@ from the call before; see kills.py.
 import argparse
 import concurrent.futures
 import contextlib
+import os
 import pathlib
 import shlex
 import sys
@@ -34,13 +36,15 @@ import run as pluginmanager  # noqa: E402  pylint: disable=wrong-import-position
 import world  # noqa: E402  pylint: disable=wrong-import-position
 
 DEFAULT_VERSIONS = ("118", "113")
+RELEASES_MAX = 2  # At a time: much of it is waiting.
+LONGEST = ("two hundred", "fifty claims", "kill in a backup")
 
 
 class Stage:
     """What cases are told with: one fake_cluster, and a harness for each command line of a server."""
 
-    def __init__(self, clusters, harness, release, plugin, folder, every_call):
-        self._clusters, self._program, self.release = clusters, harness, release
+    def __init__(self, clusters, harness, release, plugin, folder, *, seed, every_call):
+        self._clusters, self._program, self.release, self._seed = clusters, harness, release, seed
         self.every_call = every_call
         self.sweeps_groups = every_call or release.minor == max(one.minor for one in pluginmanager.RELEASES.values())
         self._plugin, self._folder = plugin, folder
@@ -59,11 +63,10 @@ class Stage:
                 folder.mkdir()
                 self._harnesses[csi] = world.Harness(self._program, self.release, folder,
                                                      ["--features=EnableCSI"] if csi else [])
-        one = world.World(self._clusters, self._harnesses[csi], self._plugin, self._folder / f"w{number}", **options)
-        try:
+        one = world.World(self._clusters, self._harnesses[csi], self._plugin, self._folder / f"w{number}",
+                          seed=self._seed, **options)
+        with contextlib.closing(one):
             yield one
-        finally:
-            one.end()
 
     def cpu_seconds(self):
         """Where the machine's time went, in words."""
@@ -74,9 +77,10 @@ class Stage:
         clusters, _ = world.cpu_seconds(self._clusters.process.pid)
         return f"harness {harness:.1f}, plugins {plugins:.1f}, clusters {clusters:.1f}, runner {time.process_time():.1f}"
 
-    def end(self):
-        for harness in self._harnesses.values():
-            harness.end()
+    def close(self):
+        with contextlib.ExitStack() as steps:
+            for harness in self._harnesses.values():
+                steps.callback(harness.close)
 
 
 class Report:
@@ -106,7 +110,8 @@ def tell(case, stage, report, arguments):
     """One case, to its line."""
     name = f"{stage.release.version[1:]}/host/{case.name}"
     started = time.monotonic()
-    replay = shlex.join(["tests/host/run.py", "--version", stage.release.name, "--filter", case.name])
+    replay = shlex.join(["tests/host/run.py", "--version", stage.release.name, "--seed", str(arguments.seed),
+                         "--filter", case.name])
     try:
         case.body(stage)
     except AssertionError as problem:
@@ -124,28 +129,25 @@ def chosen(arguments, stage, report):
     """All cases of a release that the filters leave."""
     everything = [*cases.all_cases(), *([] if arguments.no_kills else kills.all_cases(stage, report, arguments.filter))]
     names = {case.name for case in everything}
-    everything.sort(key=lambda case: "two hundred" not in case.name)  # The longest first.
+    everything.sort(key=lambda case: [text not in case.name for text in LONGEST])
     return [case for case in everything if not arguments.filter or any(
         text == case.name if text in names else text in case.name for text in arguments.filter)]
 
 
 def run_release(arguments, release, harness, report):
-    with tempfile.TemporaryDirectory(prefix="host-") as scratch:
-        folder = pathlib.Path(scratch)
-        clusters = world.FakeClusters(arguments.fake_cluster, folder)
-        stage = Stage(clusters, harness, release, arguments.product, folder,
-                      arguments.every_call or any("at call" in text for text in arguments.filter))
-        try:
-            started = time.monotonic()
-            todo = chosen(arguments, stage, report)
-            with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-                list(pool.map(lambda case: tell(case, stage, report, arguments), todo))
-            kills.summarize(stage, report, bool(arguments.filter))
-            report.say(f"host: Velero {release.version}: {len(todo)} cases in {time.monotonic() - started:.1f} s; "
-                       f"CPU seconds: {stage.cpu_seconds()}")
-        finally:
-            stage.end()
-            clusters.end()
+    with contextlib.ExitStack() as steps:
+        folder = pathlib.Path(steps.enter_context(tempfile.TemporaryDirectory(prefix="host-")))
+        clusters = steps.enter_context(contextlib.closing(world.FakeClusters(arguments.fake_cluster, folder)))
+        stage = steps.enter_context(contextlib.closing(Stage(
+            clusters, harness, release, arguments.product, folder, seed=arguments.seed,
+            every_call=arguments.every_call or any("at call" in text for text in arguments.filter))))
+        started = time.monotonic()
+        todo = chosen(arguments, stage, report)
+        with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(lambda case: tell(case, stage, report, arguments), todo))
+        kills.summarize(stage, report, bool(arguments.filter))
+        report.say(f"host: Velero {release.version}: {len(todo)} cases in {time.monotonic() - started:.1f} s; "
+                   f"CPU seconds: {stage.cpu_seconds()}; --seed {arguments.seed}")
 
 
 def parse_arguments():
@@ -156,7 +158,9 @@ def parse_arguments():
     built = [ROOT / "build" / preset / "bin" / "fake_cluster" for preset in ("release", "dev", "tidy")]
     parser.add_argument("--fake-cluster", type=pathlib.Path,
                         default=next((program for program in built if program.is_file()), built[0]))
-    parser.add_argument("--jobs", type=int, default=64)
+    parser.add_argument("--jobs", type=int, default=40, help="cases of a release at a time")
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"),
+                        help="of the order in which Velero comes to what it deletes")
     parser.add_argument("--no-kills", action="store_true")
     parser.add_argument("--every-call", action="store_true")
     parser.add_argument("--build-only", action="store_true")
@@ -183,8 +187,8 @@ def main():
         if not binary.is_file():
             raise SystemExit(f"host: no {binary}: build it first")
     report = Report()
-    for release, harness in harnesses:
-        run_release(arguments, release, harness, report)
+    with concurrent.futures.ThreadPoolExecutor(RELEASES_MAX) as pool:
+        list(pool.map(lambda one: run_release(arguments, *one, report), harnesses))
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed or not report.passed else 0
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -14,7 +15,11 @@ DRIVER = "d.example.com"
 VELERO = "velero"
 POLICY = "policy"
 ANSWER_SECONDS_MAX = 400
+CONTROL_SECONDS_MAX = 60
 END_SECONDS_MAX = 60
+LOOK_SECONDS = (0.01, 0.2)  # How often a condition is looked at: at first, and at last.
+# What a cluster has for other reasons than the plugin's work.
+NOT_COUNTED = ("Event", "Backup", "Restore")
 MIB = 1 << 20
 SNAPSHOT_API = "snapshot.storage.k8s.io"
 GROUP_API = "groupsnapshot.storage.k8s.io"
@@ -34,6 +39,20 @@ def plain_rule(action, **conditions):
     return {"conditions": conditions, "action": {"type": action}}
 
 
+def key_of(obj):
+    return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def is_restored_snapshot(obj):
+    return obj["apiVersion"].partition("/")[0] in (SNAPSHOT_API, GROUP_API) and (
+        "velero.io/restore-name" in obj["metadata"].get("labels", {}))
+
+
+def marks(obj):
+    """What somebody writes on an object of others, and forgets."""
+    return {field: obj["metadata"].get(field) or {} for field in ("labels", "annotations", "finalizers", "ownerReferences")}
+
+
 def cpu_seconds(pid):
     """(of a process, of its ended children)."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -41,23 +60,36 @@ def cpu_seconds(pid):
     return user + system, children_user + children_system
 
 
+def end_process(process, seconds):
+    """Ends a process that ends with its input, and all of its session if it does not."""
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise Broken(f"{process.args[0]} did not end within {seconds} s") from None
+
+
 class FakeClusters:
     """The process that serves all clusters."""
 
     def __init__(self, program, folder):
         self.path = str(pathlib.Path(folder) / "control")
-        self.process = subprocess.Popen([program, self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program, self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        start_new_session=True)
         if self.process.stdout.readline() != "ready\n":
             raise Broken("fake_cluster did not start")
 
     def connect(self):
         connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(CONTROL_SECONDS_MAX)
         connection.connect(self.path)
-        return connection.makefile("rw")
+        return connection
 
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait(10)
+    def close(self):
+        end_process(self.process, 10)
 
 
 class Harness:
@@ -69,7 +101,8 @@ class Harness:
         env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(scratch), "HARNESS_SUITE": "stories",
                "HARNESS_VELERO": str(release.minor), "GOGC": "200"}
         self.process = subprocess.Popen([program, "server", *arguments], env=env, cwd=folder, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                        start_new_session=True)
         self._lock = threading.Condition()
         self._answers = {}
         self._last = 0
@@ -90,8 +123,11 @@ class Harness:
         with self._lock:
             self._last += 1
             seq = self._last
-            self.process.stdin.write(json.dumps({"seq": seq, **request}) + "\n")
-            self.process.stdin.flush()
+            try:
+                self.process.stdin.write(json.dumps({"seq": seq, **request}) + "\n")
+                self.process.stdin.flush()
+            except BrokenPipeError:
+                raise Broken("the harness ended") from None
             done = self._lock.wait_for(lambda: self._answers is None or seq in self._answers, ANSWER_SECONDS_MAX)
             if self._answers is None:
                 raise Broken("the harness ended")
@@ -102,16 +138,16 @@ class Harness:
             raise Broken(answer["broken"])
         return answer
 
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait(20)
+    def close(self):
+        end_process(self.process, 20)
 
 
 class Backup:
-    """A backup that was made: its object, archive, phase, errors and log."""
+    """A backup that was made: its object, archive, phase, errors and log, and the data that its claims had."""
 
-    def __init__(self, obj, answer):
+    def __init__(self, obj, answer, data):
         self.object = obj
+        self.data = data
         self.object["metadata"]["uid"] = answer["uid"]
         self.name = obj["metadata"]["name"]
         self.archive = answer["archive"]
@@ -123,30 +159,40 @@ class Backup:
     def warnings(self):
         return [line for line in self.log if line.startswith("warning ")]
 
-    def archived(self, kind):
-        return [json.loads(item) if isinstance(item, str) else item for key, item in self.archive.items()
-                if key.startswith(kind)]
+    def archived(self, resource):
+        return [item for key, item in self.archive.items() if key.split("/")[0].split(".")[0] == resource]
+
+    def handles(self):
+        """Those of the snapshots and groups that the archive needs."""
+        all_of_them = {content.get("status", {}).get(field) for plural, field in (
+            ("volumesnapshotcontents", "snapshotHandle"), ("volumegroupsnapshotcontents", "volumeGroupSnapshotHandle"))
+                       for content in self.archived(plural)}
+        return all_of_them - {None}
 
 
 class World:
     """One cluster with one Velero server; ends with `end()`. Not thread-safe."""
 
-    def __init__(self, clusters, harness, plugin, folder, *, groups="", **options):
+    def __init__(self, clusters, harness, plugin, folder, *, groups="", seed=0, **options):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         self.harness = harness
         self.name = str(folder)
         self.groups = groups
-        self._control = clusters.connect()
+        self._seed = seed  # of the order of the next deletion
+        self._loaded = {}  # what the test made, by key
+        self._volumes = {}  # their handles by (namespace, claim)
+        self._copies = set()  # namespaces that were restored into
+        self._connection = clusters.connect()
+        self._control = self._connection.makefile("rw")
         self._cluster = None
         self._cluster = self.ask(op="new", folder=str(folder), groups=groups, driver=DRIVER, **options)["cluster"]
         self.pid_file = str(self.folder / "pid")
         plugins = self.folder / "plugins"
         plugins.mkdir()
-        script = plugins / "velero-plugin-for-csi-delta"
-        # Velero starts what the plugin says it is, so it keeps the name that it is called by here.
-        script.write_text(f"#!/bin/bash\necho $$ > {self.pid_file}\nexport CSI_DELTA_KUBECONFIG={self.folder}/plugin.conf\n"
-                          f"export VELERO_NAMESPACE={VELERO}\nexec -a \"$0\" {plugin} \"$@\"\n")
+        script = plugins / pathlib.Path(plugin).name
+        script.write_text(f"#!/bin/sh\necho $$ > {self.pid_file}\nexport CSI_DELTA_KUBECONFIG={self.folder}/plugin.conf\n"
+                          f"export VELERO_NAMESPACE={VELERO}\nexec {plugin} \"$@\"\n")
         script.chmod(0o755)
         self.load(*self._base())
         harness.ask(op="server", server=self.name, folder=str(plugins), kubeconfig=str(self.folder / "velero.conf"),
@@ -163,27 +209,36 @@ class World:
             yield {"apiVersion": f"{GROUP_API}/{self.groups}", "kind": "VolumeGroupSnapshotClass", "driver": DRIVER,
                    "deletionPolicy": "Delete", "metadata": {"name": "groups"}}
 
-    def end(self):
-        self.harness.ask(op="end", server=self.name)
-        self.ask(op="end")
-        self._control.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def close(self):
+        with contextlib.ExitStack() as steps:
+            steps.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            steps.callback(self._connection.close)
+            steps.callback(self._control.close)
+            steps.callback(self.ask, op="end")
+            steps.callback(self.harness.ask, op="end", server=self.name)
 
     # -- The cluster
 
     def ask(self, **request):
         self._control.write(json.dumps({"cluster": self._cluster, **request}) + "\n")
         self._control.flush()
-        answer = json.loads(self._control.readline() or '{"error": "fake_cluster ended"}')
+        try:
+            line = self._control.readline()
+        except TimeoutError:
+            raise Broken(f"{request['op']}: no answer within {CONTROL_SECONDS_MAX} s") from None
+        answer = json.loads(line or '{"error": "fake_cluster ended"}')
         if "error" in answer:
             raise Broken(f"{request['op']}: {answer['error']}")
         return answer
 
     def load(self, *objs):
-        return self.ask(op="load", objects=list(objs))["uids"]
+        """Makes objects as they are, or replaces them."""
+        self.ask(op="load", objects=list(objs))
+        self._loaded.update({key_of(obj): obj for obj in objs})
 
     def objects(self, *plurals):
-        return self.ask(op="dump", plurals=list(plurals))["objects"]
+        """All objects of these kinds; without any: of all kinds."""
+        return self.ask(op="dump", **({"plurals": list(plurals)} if plurals else {}))["objects"]
 
     def driver(self):
         return self.ask(op="driver")
@@ -199,28 +254,36 @@ class World:
     def fail_calls(self, **which):
         self.ask(op="rule", user="plugin", **which)
 
-    def kill_at(self, call):
-        """The plugin is killed before its so-many-th call from now on does its work."""
-        self.ask(op="rule", user="plugin", at=call, kill=self.pid_file)
+    def kill_after(self, writes, call=1):
+        """From now on: the plugin is killed, once, before its so-many-th call after so many writes of anybody does its
+        work; if there are more writes before that, then at its next call."""
+        self.ask(op="rule", user="plugin", writes=writes, call=call, kill=self.pid_file)
 
     def clear(self):
         self.ask(op="clear")
 
     def calls(self):
+        """[{"text": "verb plural namespace/name", "writes": how many of anybody were before it}] of the plugin."""
         return self.ask(op="calls", user="plugin")["calls"]
 
     def kills(self):
+        """Like calls(), those at which it was killed."""
         return self.ask(op="calls", user="plugin")["kills"]
+
+    def hits(self):
+        """How many calls each rule was for."""
+        return self.ask(op="calls", user="plugin")["hits"]
 
     def forget_calls(self):
         self.ask(op="forget_calls")
 
     def wait_for(self, condition, what, seconds=END_SECONDS_MAX):
-        deadline = time.monotonic() + seconds
+        deadline, pause = time.monotonic() + seconds, LOOK_SECONDS[0]
         while not condition():
             if time.monotonic() > deadline:
                 raise AssertionError(what() if callable(what) else what)
-            time.sleep(0.01)
+            time.sleep(pause)
+            pause = min(pause * 1.5, LOOK_SECONDS[1])
 
     # -- What stories are about
 
@@ -249,6 +312,7 @@ class World:
                          "volumeName": f"pv-{namespace}-{name}", "resources": {"requests": {"storage": str(MIB)}}},
                 "status": {"phase": "Bound", "capacity": {"storage": str(MIB)}}})
             if not source:
+                self._volumes[namespace, name] = handle
                 self.ask(op="write", volume=handle, data=f"data of {namespace}/{name}")
         self.load(*objs)
 
@@ -264,49 +328,80 @@ class World:
 
     # -- Velero
 
-    def backup(self, name, *, namespace="app", policy=True, spec=None, timeout_s=30, snapshot_timeout="60s", phases=0,
-               workers=1, stop=False):
+    def backup(self, name, *, namespace="app", policy=True, spec=None, timeout_s=30, snapshot_timeout="60s", workers=1):
+        """Makes a backup of claims that have data that no other backup has."""
+        data = {claim: f"{name} of {space}/{claim}" for space, claim in self._volumes if space == namespace}
+        for claim, text in data.items():
+            self.ask(op="write", volume=self._volumes[namespace, claim], data=text)
         obj = {"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": {"name": name, "namespace": VELERO},
                "spec": {"includedNamespaces": [namespace], "csiSnapshotTimeout": snapshot_timeout,
                         "itemOperationTimeout": f"{timeout_s}s", "storageLocation": "default", **(spec or {})}}
         if policy:
             obj["spec"]["resourcePolicy"] = {"kind": "configmap", "name": POLICY}
         answer = self.harness.ask(op="backup", server=self.name, backup=obj, namespaces=[namespace],
-                                  timeoutMs=timeout_s * 1000, phases=phases, workers=workers, stopAtError=stop)
-        return Backup(obj, answer)
+                                  timeoutMs=timeout_s * 1000, workers=workers)
+        return Backup(obj, answer, data)
 
-    def restore(self, name, backup, *, mapping=None, timeout_s=30, stop=False):
-        """Returns (phase, errors)."""
+    def restore(self, name, backup, *, mapping, timeout_s=30):
+        """Returns (phase, errors, log)."""
         obj = {"apiVersion": "velero.io/v1", "kind": "Restore", "metadata": {"name": name, "namespace": VELERO},
-               "spec": {"backupName": backup.name, "namespaceMapping": mapping or {}, "itemOperationTimeout": f"{timeout_s}s"}}
-        for target in (mapping or {}).values():
+               "spec": {"backupName": backup.name, "namespaceMapping": mapping, "itemOperationTimeout": f"{timeout_s}s"}}
+        for target in mapping.values():
             self.namespace(target)
-        answer = self.harness.ask(op="restore", server=self.name, restore=obj, archive=backup.archive, mapping=mapping or {},
-                                  timeoutMs=timeout_s * 1000, stopAtError=stop)
+            self._copies.add(target)
+        answer = self.harness.ask(op="restore", server=self.name, restore=obj, archive=backup.archive, mapping=mapping,
+                                  timeoutMs=timeout_s * 1000)
         return answer.get("phase", ""), answer["errors"] or [], answer["log"]
 
+    def expect_data(self, namespace, backup):
+        """What was restored there has the data of that backup."""
+        self.wait_for(lambda: self.data(namespace) == backup.data,
+                      lambda: f"data of {namespace}: {self.data(namespace)}, wanted {backup.data}")
+
+    def expect_held(self, *backups):
+        """The driver has all that the archives of backups need."""
+        held = self.snapshots() | set(self.driver()["groups"])
+        for backup in backups:
+            assert backup.handles() <= held, f"{backup.name} needs {backup.handles() - held}, which the driver has not"
+
     def delete(self, backup, *, stop=False):
-        """Deletes a backup; returns (errors, log)."""
+        """Deletes a backup, in an order of its own; returns (errors, log). `stop`: the server ends with its plugin."""
+        self._seed += 1
         answer = self.harness.ask(op="delete", server=self.name, backup=backup.object, archive=backup.archive,
-                                  stopAtError=stop)
+                                  seed=self._seed, stopAtError=stop)
         return answer["errors"] or [], answer["log"]
 
     # -- What a story ends with
 
-    def leftovers(self):
-        """All that a backup, restore or deletion may leave and must not."""
-        left = [f"{o['kind']} {o['metadata'].get('namespace', '')}/{o['metadata']['name']}" for o in self.objects(
-            "volumesnapshots", "volumesnapshotcontents", "volumegroupsnapshots", "volumegroupsnapshotcontents", "leases")]
-        for claim in self.objects("persistentvolumeclaims"):
-            marks = {**claim["metadata"].get("labels", {})}
-            if "velero.io/csi-delta-group" in marks or claim["metadata"].get("finalizers"):
-                left.append(f"marks of claim {claim['metadata']['name']}: {marks} {claim['metadata'].get('finalizers')}")
+    def leftovers(self, but_restored_snapshots=False):
+        """All that differs from what the test made, but for restored claims."""
+        left, there = [], {}
+        for obj in self.objects():
+            there[key_of(obj)] = obj
+        copied = set()
+        for key, obj in there.items():
+            claim = obj.get("spec", {}).get("claimRef", {}).get("namespace") if key[0] == "PersistentVolume" else None
+            if claim in self._copies:
+                copied.add(obj["spec"].get("csi", {}).get("volumeHandle"))
+            elif key[0] in NOT_COUNTED or key not in self._loaded and key[1] in self._copies and (
+                    key[0] == "PersistentVolumeClaim"):
+                continue
+            elif but_restored_snapshots and is_restored_snapshot(obj):
+                continue
+            elif key not in self._loaded:
+                left.append(" ".join(key))
+            elif marks(obj) != marks(self._loaded[key]):
+                left.append(f"marks of {' '.join(key)}: {marks(obj)}, at the start {marks(self._loaded[key])}")
+        left += [f"no {' '.join(key)}" for key in self._loaded.keys() - there.keys() if key[0] not in NOT_COUNTED]
         state = self.driver()
+        volumes = set(self._volumes.values())
+        left += [f"volume {handle}" for handle in set(state["volumes"]) - volumes - copied]
+        left += [f"no volume {handle}" for handle in volumes - set(state["volumes"])]
         return left + [f"snapshot {handle}" for handle in state["snapshots"]] + [
             f"group {handle}" for handle in state["groups"]]
 
-    def expect_nothing_left(self):
-        self.wait_for(lambda: not self.leftovers(), lambda: f"left behind: {self.leftovers()}")
+    def expect_nothing_left(self, **options):
+        self.wait_for(lambda: not self.leftovers(**options), lambda: f"left behind: {self.leftovers(**options)}")
 
     def drop_namespace(self, namespace):
         """Deletes a namespace's claims and volume snapshots, as the namespace controller does."""
@@ -315,7 +410,7 @@ class World:
                 if obj["metadata"].get("namespace") == namespace:
                     self.drop(plural, obj["metadata"]["name"], namespace)
 
-    def drop(self, plural, name, namespace=""):
+    def drop(self, plural, name, namespace):
         with contextlib.suppress(Broken):  # It may go meanwhile.
             self.ask(op="delete", plural=plural, namespace=namespace, name=name)
 

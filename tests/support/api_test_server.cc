@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -106,12 +107,14 @@ ApiTestServer::ApiTestServer(k8s::ApiClient& served, std::vector<k8s::ResourceTy
 ApiTestServer::~ApiTestServer() = default;
 
 std::string ApiTestServer::Kubeconfig(const std::string& user) const {
-  return absl::StrCat(
-      "apiVersion: v1\nkind: Config\ncurrent-context: test\n",
-      "contexts: [{name: test, context: {cluster: test, user: test}}]\n",
-      "clusters: [{name: test, cluster: {server: \"", http_->url(),
-      "\", certificate-authority-data: ", absl::Base64Escape(http_->authority().ca_pem()), "}}]\n",
-      "users: [{name: test, user: ", user, "}]\n");
+  const std::string authority = absl::StartsWith(http_->url(), "https:")
+                                    ? absl::StrCat(", certificate-authority-data: ",
+                                                   absl::Base64Escape(http_->authority().ca_pem()))
+                                    : "";
+  return absl::StrCat("apiVersion: v1\nkind: Config\ncurrent-context: test\n",
+                      "contexts: [{name: test, context: {cluster: test, user: test}}]\n",
+                      "clusters: [{name: test, cluster: {server: \"", http_->url(), "\"", authority,
+                      "}}]\n", "users: [{name: test, user: ", user, "}]\n");
 }
 
 void ApiTestServer::Handle(const ServedRequest& request, ServedConnection& connection) {
@@ -195,12 +198,8 @@ void ApiTestServer::HandleWatch(const k8s::ResourceType& type, const std::string
   // The answer starts before the first event; an error that comes before is an event then, too.
   connection.StartStream(200, {{"Content-Type", "application/json"}});
   std::jthread looker([&](const std::stop_token& stop) {
-    while (!stop.stop_requested() && !over.stop_requested()) {
-      if (connection.PeerIsGone()) {
-        over.request_stop();
-      }
-      Clock::Real().SleepUntil(Clock::Real().Now() + absl::Milliseconds(20), stop);
-    }
+    connection.AwaitPeerGone(stop);
+    over.request_stop();
   });
   const k8s::WatchOptions options{Value(query, "labelSelector"), Value(query, "fieldSelector"),
                                   Value(query, "resourceVersion")};

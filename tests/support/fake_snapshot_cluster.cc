@@ -989,20 +989,24 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
                   [&](const Json& member) { return IsBeingRestored(member); })) {
     return absl::FailedPreconditionError("a member is in use");
   }
+  const bool deletes =
+      content.has_value() && Text(*content, {"spec", "deletionPolicy"}) == "Delete";
   if (content.has_value()) {
     Change(content_key, [](Json& object) {
       SetJson(object, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
     });
-    if (Text(*content, {"spec", "deletionPolicy"}) == "Delete") {
-      Delete(content_key);
-    }
+  }
+  if (deletes) {
+    Delete(content_key);
   }
   for (const Json& member : members) {
     Delete(csi::VolumeSnapshotKey(Namespace(member), Name(member)));
   }
-  Change(csi::GroupSnapshotKey(group), [](Json& object) {
-    DropFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
-  });
+  if (!deletes) {  // Else it stays until its content is gone.
+    Change(csi::GroupSnapshotKey(group), [](Json& object) {
+      DropFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
+    });
+  }
   return absl::OkStatus();
 }
 
@@ -1272,8 +1276,29 @@ absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
   return absl::OkStatus();
 }
 
+absl::Status FakeSnapshotCluster::CheckGroupInput(const Json& content) const {
+  const auto group_class = ClassOf(csi::VolumeGroupSnapshotClassType(group_version),
+                                   Text(content, {"spec", "volumeGroupSnapshotClassName"}));
+  const absl::Status input = !group_class.ok()
+                                 ? group_class.status()
+                                 : CheckSecret(content, velero::kGroupDeletionSecretNameAnnotation,
+                                               velero::kGroupDeletionSecretNamespaceAnnotation);
+  return input.ok() ? input
+                    : absl::FailedPreconditionError(
+                          absl::StrCat("failed to get input parameters to create group snapshot "
+                                       "for group snapshot content ",
+                                       Name(content), ": ", Quoted(input)));
+}
+
 absl::Status FakeSnapshotCluster::SideCreateGroup(const Json& content) {
   const ObjectKey key = csi::GroupContentKey(group_version, Name(content));
+  const std::string failed = HasStatus(content)
+                                 ? "Failed to check and update group snapshot content: "
+                                 : "Failed to create group snapshot: ";
+  const absl::Status input = CheckGroupInput(content);
+  if (!input.ok()) {
+    return FailContent(key, absl::StrCat(failed, input.message()));
+  }
   Change(key, [](Json& object) {
     SetJson(object, {"metadata", "annotations", kGroupBeingCreated}, "yes");
   });
@@ -1293,11 +1318,9 @@ absl::Status FakeSnapshotCluster::SideCreateGroup(const Json& content) {
         EraseJson(object, {"metadata", "annotations", kGroupBeingCreated});
       });
     }
-    return FailContent(
-        key, absl::StrCat(HasStatus(content) ? "Failed to check and update group snapshot content: "
-                                             : "Failed to create group snapshot: ",
-                          "failed to take group snapshot of the volumes [",
-                          absl::StrJoin(volumes, " "), "]: ", Quoted(group.status())));
+    return FailContent(key,
+                       absl::StrCat(failed, "failed to take group snapshot of the volumes [",
+                                    absl::StrJoin(volumes, " "), "]: ", Quoted(group.status())));
   }
   Json members = Json::array();
   for (const FakeStorageDriver::Snapshot& member : group->members) {

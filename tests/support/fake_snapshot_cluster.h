@@ -135,6 +135,7 @@ class FakeSnapshotCluster {
   absl::Status SideUpdate(const Json& content);
   absl::Status SideGroupContent(const Json& content);
   absl::Status SideDeleteGroup(const Json& content);
+  absl::Status CheckGroupInput(const Json& content) const;
   absl::Status SideCreateGroup(const Json& content);
   absl::Status CheckSecret(const Json& content, const char* name, const char* namespace_name) const;
   absl::Status FailContent(const k8s::ObjectKey& key, const std::string& message);

@@ -4,6 +4,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@
 namespace csidelta::support {
 namespace {
 
-constexpr int kPollIntervalMs = 20;  // How late a stop is noticed.
+constexpr int kPollIntervalMs = 20;  // How late a tunnel notices a stop.
 
 int ConnectTo(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -128,6 +129,17 @@ bool ServedConnection::PeerIsGone() {
   return is_cut_ || (poll(&entry, 1, 0) > 0 && recv(fd_, &byte, 1, MSG_PEEK) <= 0);
 }
 
+void ServedConnection::AwaitPeerGone(const std::stop_token& stop) {
+  const int wake = eventfd(0, EFD_CLOEXEC);
+  {
+    const std::stop_callback stopping(stop, [wake] { eventfd_write(wake, 1); });
+    std::array<pollfd, 2> polls{pollfd{.fd = fd_, .events = POLLRDHUP, .revents = 0},
+                                pollfd{.fd = wake, .events = POLLIN, .revents = 0}};
+    poll(polls.data(), polls.size(), is_cut_ ? 0 : -1);
+  }
+  close(wake);
+}
+
 void ServedConnection::Tunnel(uint16_t port) {
   const int other = ConnectTo(port);
   bool is_open = true;
@@ -149,8 +161,7 @@ void ServedConnection::Tunnel(uint16_t port) {
 bool ServedConnection::ReadMore() {
   while (!stop_.stop_requested() && !is_cut_) {
     pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
-    const bool is_ready =
-        (tls_ != nullptr && SSL_pending(tls_) > 0) || poll(&entry, 1, kPollIntervalMs) > 0;
+    const bool is_ready = (tls_ != nullptr && SSL_pending(tls_) > 0) || poll(&entry, 1, -1) > 0;
     if (!is_ready) {
       continue;
     }
@@ -222,11 +233,12 @@ HttpTestServer::HttpTestServer(Handler handler, TestServerOptions options)
 
 HttpTestServer::~HttpTestServer() {
   acceptor_.request_stop();
+  shutdown(listener_, SHUT_RDWR);  // Wakes the acceptor.
   acceptor_.join();
   {
     std::scoped_lock lock(mutex_);
     for (const int fd : open_) {
-      shutdown(fd, SHUT_RDWR);  // Wakes handlers that block in a write.
+      shutdown(fd, SHUT_RDWR);  // Wakes those that block in a read or a write.
     }
   }
   connections_.clear();
@@ -241,7 +253,7 @@ std::string HttpTestServer::url(const std::string& host) const {
 void HttpTestServer::Accept(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     pollfd entry{.fd = listener_, .events = POLLIN, .revents = 0};
-    if (poll(&entry, 1, kPollIntervalMs) <= 0) {
+    if (poll(&entry, 1, -1) <= 0) {
       continue;
     }
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);

@@ -48,6 +48,8 @@ class ServedConnection {
   void Tunnel(uint16_t port);
   // Whether the other side has closed.
   bool PeerIsGone();
+  // Returns when it has, or with `stop`.
+  void AwaitPeerGone(const std::stop_token& stop);
   // Requested when the server is destroyed.
   std::stop_token stop() const { return stop_; }
 

@@ -101,10 +101,11 @@ type host struct {
 	registry process.Registry
 }
 
-func newHost(dir string, minor int) *host {
+// newHost is a host that logs at a level, and has its plugins log.
+func newHost(dir string, minor int, level logrus.Level) *host {
 	logger := logrus.New()
 	logger.SetOutput(&bytes.Buffer{})
-	logger.SetLevel(logrus.DebugLevel)
+	logger.SetLevel(level)
 	h := &host{dir: dir, minor: minor, log: logger, recorder: &logRecorder{}}
 	logger.AddHook(h.recorder)
 	h.registry = process.NewRegistry(dir, logger, logger.Level)

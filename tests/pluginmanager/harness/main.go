@@ -21,6 +21,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/vmware-tanzu/velero/pkg/features"
 	"github.com/vmware-tanzu/velero/pkg/plugin/framework"
 )
@@ -105,7 +107,7 @@ func main() {
 		return
 	}
 	results := &report{prefix: os.Getenv("HARNESS_PREFIX")}
-	host := newHost(os.Getenv("HARNESS_PLUGIN_DIR"), minor)
+	host := newHost(os.Getenv("HARNESS_PLUGIN_DIR"), minor, logrus.DebugLevel)
 	switch suite := os.Getenv("HARNESS_SUITE"); suite {
 	case "product":
 		runProduct(results, host)

@@ -5,11 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/vmware-tanzu/velero/pkg/plugin/clientmgmt/process"
+	"github.com/vmware-tanzu/velero/pkg/plugin/framework"
+	"github.com/vmware-tanzu/velero/pkg/plugin/framework/common"
 )
 
 // A request is one line of input: {"seq", "op", "server", ...}, something that a Velero server does in
@@ -24,9 +30,50 @@ type server struct {
 
 // stories holds the servers by name.
 type stories struct {
-	minor   int
-	mutex   sync.Mutex
-	servers map[string]*server
+	minor      int
+	mutex      sync.Mutex
+	servers    map[string]*server
+	discovered process.Registry // of the first server: all have the same plugin
+}
+
+// movedRegistry has what another one discovered, with the plugin in a folder of its own: discovering takes two processes.
+type movedRegistry struct {
+	process.Registry
+	folder string
+}
+
+func (r movedRegistry) moved(id framework.PluginIdentifier) framework.PluginIdentifier {
+	if id.Command != os.Args[0] { // That one has the plugins of the server itself.
+		id.Command = filepath.Join(r.folder, filepath.Base(id.Command))
+	}
+	return id
+}
+
+func (r movedRegistry) List(kind common.PluginKind) []framework.PluginIdentifier {
+	all := slices.Clone(r.Registry.List(kind))
+	for i := range all {
+		all[i] = r.moved(all[i])
+	}
+	return all
+}
+
+func (r movedRegistry) Get(kind common.PluginKind, name string) (framework.PluginIdentifier, error) {
+	id, err := r.Registry.Get(kind, name)
+	return r.moved(id), err
+}
+
+// discover gives a host the registry that it works with.
+func (s *stories) discover(h *host) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.discovered == nil {
+		if err := h.registry.DiscoverPlugins(); err != nil {
+			return err
+		}
+		s.discovered = h.registry
+	}
+	h.registry = movedRegistry{s.discovered, h.dir}
+	return nil
 }
 
 // runStories answers requests, many at a time: each a line, in the order in which they end.
@@ -73,11 +120,11 @@ func (s *stories) answer(line []byte) (answer map[string]any) {
 	}
 	checkNoError(json.Unmarshal(line, &command), "parse a request")
 	if command.Op == "server" {
-		made := &server{host: newHost(command.Folder, s.minor)}
+		made := &server{host: newHost(command.Folder, s.minor, logrus.InfoLevel)}
 		var err error
 		made.cluster, err = newCluster(command.Kubeconfig, command.GroupVersion)
 		checkNoError(err, "kubeconfig")
-		checkNoError(made.host.registry.DiscoverPlugins(), "DiscoverPlugins")
+		checkNoError(s.discover(made.host), "DiscoverPlugins")
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		s.servers[command.Server] = made

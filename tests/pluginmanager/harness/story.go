@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -13,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	api "github.com/vmware-tanzu/velero/pkg/apis/velero/v1"
+	"github.com/vmware-tanzu/velero/pkg/features"
 	"github.com/vmware-tanzu/velero/pkg/plugin/clientmgmt"
 	"github.com/vmware-tanzu/velero/pkg/plugin/velero"
 	biav2 "github.com/vmware-tanzu/velero/pkg/plugin/velero/backupitemaction/v2"
+	riav2 "github.com/vmware-tanzu/velero/pkg/plugin/velero/restoreitemaction/v2"
 )
 
 const (
@@ -27,6 +32,13 @@ const (
 	backupNameLabel    = "velero.io/backup-name"
 	operationUnit      = time.Millisecond
 	readyTimeoutAtMost = 20 * time.Second
+)
+
+// Since Velero 1.14 a restore has two phases more; older releases have no words for them.
+const (
+	firstFinalizingRestores = 14
+	finalizingRestore       = api.RestorePhase("Finalizing")
+	finalizingFailedRestore = api.RestorePhase("FinalizingPartiallyFailed")
 )
 
 // backedUp are the resources that a backup of a namespace begins with, in Velero's order.
@@ -51,12 +63,11 @@ func (a archive) put(resource, namespace, name string, item *unstructured.Unstru
 
 // operation is one that an action began.
 type operation struct {
-	action   string
-	id       string
-	resource string
-	name     string
-	post     []velero.ResourceIdentifier
-	failed   string
+	action string
+	id     string
+	name   string
+	post   []velero.ResourceIdentifier
+	failed string
 }
 
 // teller tells one story: Velero's server as far as one backup or restore needs it.
@@ -82,27 +93,39 @@ func (t *teller) fail(what string, err error) error {
 	return nil
 }
 
-// applies tells whether an action wants an item.
-func applies(action velero.Applicable, resource, namespace string, itemLabels map[string]string) (bool, error) {
-	selector, err := action.AppliesTo()
+// selected is an action with what it applies to, which Velero asks once in a phase.
+type selected[T velero.Applicable] struct {
+	action     T
+	resources  velero.ResourceSelector
+	itemLabels labels.Selector
+}
+
+func selectAll[T velero.Applicable](actions []T, err error) ([]selected[T], error) {
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	chosen, err := labels.Parse(selector.LabelSelector)
-	if err != nil {
-		return false, err
-	}
-	for _, excluded := range selector.ExcludedNamespaces {
-		if excluded == namespace {
-			return false, nil
+	var all []selected[T]
+	for _, action := range actions {
+		resources, err := action.AppliesTo()
+		if err != nil {
+			return nil, err
 		}
-	}
-	for _, included := range selector.IncludedResources {
-		if included == resource || included == "*" {
-			return chosen.Matches(labels.Set(itemLabels)), nil
+		chosen, err := labels.Parse(resources.LabelSelector)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, selected[T]{action, resources, chosen})
 	}
-	return false, nil
+	return all, nil
+}
+
+// wants tells whether the action is called for an item.
+func (s selected[T]) wants(resource, namespace string, itemLabels map[string]string) bool {
+	if slices.Contains(s.resources.ExcludedNamespaces, namespace) {
+		return false
+	}
+	included := slices.Contains(s.resources.IncludedResources, resource) || slices.Contains(s.resources.IncludedResources, "*")
+	return included && s.itemLabels.Matches(labels.Set(itemLabels))
 }
 
 // --- Backup
@@ -110,7 +133,7 @@ func applies(action velero.Applicable, resource, namespace string, itemLabels ma
 type backupRun struct {
 	*teller
 	backup     *api.Backup
-	actions    []biav2.BackupItemAction
+	actions    []selected[biav2.BackupItemAction]
 	archive    archive
 	operations []*operation
 	finalizing bool
@@ -149,14 +172,11 @@ func (r *backupRun) begin(key string) bool {
 
 // act calls the actions of an item, one after the other.
 func (r *backupRun) act(resource string, item *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	for _, action := range r.actions {
-		wanted, err := applies(action, resource, item.GetNamespace(), item.GetLabels())
-		if err != nil {
-			return nil, err
-		}
-		if !wanted {
+	for _, chosen := range r.actions {
+		if !chosen.wants(resource, item.GetNamespace(), item.GetLabels()) {
 			continue
 		}
+		action := chosen.action
 		updated, more, id, post, err := action.Execute(item, r.backup)
 		if err != nil {
 			return nil, fmt.Errorf("error executing custom action (groupResource=%s, namespace=%s, name=%s): %w", resource,
@@ -169,7 +189,7 @@ func (r *backupRun) act(resource string, item *unstructured.Unstructured) (*unst
 		}
 		if id != "" {
 			r.mutex.Lock()
-			r.operations = append(r.operations, &operation{action: action.Name(), id: id, resource: resource,
+			r.operations = append(r.operations, &operation{action: action.Name(), id: id,
 				name: item.GetNamespace() + "/" + item.GetName(), post: post})
 			r.mutex.Unlock()
 		}
@@ -197,50 +217,58 @@ func (r *backupRun) additional(more []velero.ResourceIdentifier) error {
 	return nil
 }
 
-func (r *backupRun) namespace(m clientmgmt.Manager, namespace string) error {
-	for _, resource := range backedUp {
-		items, err := r.cluster.list(resource, namespace)
-		if err != nil {
-			return err
-		}
-		if resource == claims {
-			if err := relatedItems(m, items, r.backup); err != nil {
-				if err := r.fail("item block", err); err != nil {
-					return err
-				}
+// collected is an item as a backup lists it before it backs up the first one.
+type collected struct {
+	resource string
+	item     *unstructured.Unstructured
+}
+
+func (r *backupRun) collect(namespaces []string) ([]collected, error) {
+	var all []collected
+	for _, namespace := range namespaces {
+		for _, resource := range backedUp {
+			items, err := r.cluster.list(resource, namespace)
+			if err != nil {
+				return nil, err
+			}
+			for _, item := range items {
+				all = append(all, collected{resource, item})
 			}
 		}
-		if err := r.items(resource, items); err != nil {
-			return err
+	}
+	return all, nil
+}
+
+// related asks about the items that are to be backed up together.
+func (r *backupRun) related(m clientmgmt.Manager, all []collected) error {
+	var items []*unstructured.Unstructured
+	for _, one := range all {
+		if one.resource == claims {
+			items = append(items, one.item)
 		}
+	}
+	if err := relatedItems(m, items, r.backup); err != nil {
+		return r.fail("item block", err)
 	}
 	return nil
 }
 
-// items backs up what a namespace has of a resource, as many at a time as there are workers.
-func (r *backupRun) items(resource string, items []*unstructured.Unstructured) error {
-	queue := make(chan *unstructured.Unstructured, len(items))
-	for _, item := range items {
-		queue <- item
+// items backs up what was collected, as many at a time as there are workers.
+func (r *backupRun) items(all []collected) error {
+	queue := make(chan collected, len(all))
+	for _, one := range all {
+		queue <- one
 	}
 	close(queue)
 	ended := make(chan error, r.workers)
 	for range r.workers {
 		go func() {
-			for item := range queue {
-				current, err := r.cluster.get(resource, item.GetNamespace(), item.GetName())
-				if errors.Is(err, errNotFound) {
-					continue
-				}
-				if err == nil {
-					err = r.item(resource, current)
-				}
-				if err == nil {
-					continue
-				}
-				if err := r.fail(item.GetNamespace()+"/"+item.GetName(), err); err != nil {
-					ended <- err
-					return
+			for one := range queue {
+				if err := r.item(one.resource, one.item); err != nil {
+					if err := r.fail(one.item.GetNamespace()+"/"+one.item.GetName(), err); err != nil {
+						ended <- err
+						return
+					}
 				}
 			}
 			ended <- nil
@@ -302,8 +330,10 @@ func (r *backupRun) awaitOperations(m clientmgmt.Manager, timeout time.Duration)
 	}
 }
 
+// finalize backs up again what the operations named, as it is when the phase begins.
 func (r *backupRun) finalize() error {
 	r.finalizing = true
+	var all []collected
 	for _, one := range r.operations {
 		for _, post := range one.post {
 			resource := post.GroupResource.String()
@@ -311,24 +341,19 @@ func (r *backupRun) finalize() error {
 			if errors.Is(err, errNotFound) {
 				continue
 			}
-			if err == nil {
-				err = r.item(resource, item)
-			}
 			if err != nil {
-				if err := r.fail(post.Namespace+"/"+post.Name, err); err != nil {
-					return err
-				}
+				return err
 			}
+			all = append(all, collected{resource, item})
 		}
 	}
-	return nil
+	return r.items(all)
 }
 
 type backupAsked struct {
 	Backup     json.RawMessage
 	Namespaces []string
 	TimeoutMs  int64 // of operations
-	Phases     int   // after so many the server ends: 1 items, 2 operations; 0: all
 	Workers    int   // --item-block-worker-count; 0: 1
 }
 
@@ -348,16 +373,12 @@ func (t *teller) tellBackup(asked backupAsked) (map[string]any, error) {
 	}
 	r.backup.UID, r.backup.CreationTimestamp = made.GetUID(), made.GetCreationTimestamp()
 	ended := r.run(asked)
-	answer := map[string]any{"archive": r.archive, "uid": r.backup.UID, "operations": len(r.operations), "ended": ended == nil}
+	answer := map[string]any{"archive": r.archive, "uid": r.backup.UID}
 	if ended != nil && !errors.Is(ended, errServerEnded) {
 		return answer, ended
 	}
 	if ended == nil {
-		last := api.BackupPhaseCompleted
-		if len(t.errors) > 0 {
-			last = api.BackupPhasePartiallyFailed
-		}
-		if err := r.phase(last); err != nil {
+		if err := r.phase(r.worse(api.BackupPhaseCompleted, api.BackupPhasePartiallyFailed)); err != nil {
 			return answer, err
 		}
 	}
@@ -375,47 +396,44 @@ func (r *backupRun) run(asked backupAsked) error {
 		return err
 	}
 	if err := r.withActions(func(m clientmgmt.Manager) error {
-		for _, namespace := range asked.Namespaces {
-			if err := r.namespace(m, namespace); err != nil {
-				return err
-			}
+		all, err := r.collect(asked.Namespaces)
+		if err == nil {
+			err = r.related(m, all)
 		}
-		return nil
-	}); err != nil || asked.Phases == 1 {
-		return ended(err)
+		if err == nil {
+			err = r.items(all)
+		}
+		return err
+	}); err != nil {
+		return err
 	}
 	if len(r.operations) > 0 {
-		if err := r.phase(api.BackupPhaseWaitingForPluginOperations); err != nil {
+		if err := r.phase(r.worse(api.BackupPhaseWaitingForPluginOperations,
+			api.BackupPhaseWaitingForPluginOperationsPartiallyFailed)); err != nil {
 			return err
 		}
 		r.host.withManager(func(m clientmgmt.Manager) {
 			r.awaitOperations(m, time.Duration(asked.TimeoutMs)*operationUnit)
 		})
 	}
-	if asked.Phases == 2 {
-		return errServerEnded
-	}
-	finalizing := api.BackupPhaseFinalizing
-	if len(r.errors) > 0 {
-		finalizing = api.BackupPhaseFinalizingPartiallyFailed
-	}
-	if err := r.phase(finalizing); err != nil {
+	if err := r.phase(r.worse(api.BackupPhaseFinalizing, api.BackupPhaseFinalizingPartiallyFailed)); err != nil {
 		return err
 	}
 	return r.withActions(func(clientmgmt.Manager) error { return r.finalize() })
 }
 
-func ended(err error) error {
-	if err == nil {
-		return errServerEnded
+// worse is the phase of a backup with errors, if there are any.
+func (r *backupRun) worse(good, bad api.BackupPhase) api.BackupPhase {
+	if len(r.errors) > 0 {
+		return bad
 	}
-	return err
+	return good
 }
 
 // withActions runs one phase with a manager and the actions of its own.
 func (r *backupRun) withActions(body func(clientmgmt.Manager) error) (err error) {
 	r.host.withManager(func(m clientmgmt.Manager) {
-		if r.actions, err = m.GetBackupItemActionsV2(); err == nil {
+		if r.actions, err = selectAll(m.GetBackupItemActionsV2()); err == nil {
 			err = body(m)
 		}
 	})
@@ -429,7 +447,8 @@ type restoreRun struct {
 	restore *api.Restore
 	archive archive
 	asked   restoreAsked
-	done    map[string]bool
+	actions []selected[riav2.RestoreItemAction]
+	done    map[string]bool // Does the item exist? Of those that were restored, or tried.
 	started []restoreOperation
 }
 
@@ -449,78 +468,108 @@ func (r *restoreRun) mapped(namespace string) string {
 	return namespace
 }
 
-// prepared is an item of the archive as Velero hands it to actions.
-func (r *restoreRun) prepared(item *unstructured.Unstructured) *unstructured.Unstructured {
-	fresh := item.DeepCopy()
-	metadata := map[string]any{"name": item.GetName()}
-	if namespace := item.GetNamespace(); namespace != "" {
-		metadata["namespace"] = r.mapped(namespace)
+// resetMetadataAndStatus is Velero's: what is left has its finalizers, and no status.
+func resetMetadataAndStatus(item *unstructured.Unstructured) {
+	for _, field := range []string{"generateName", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+		"deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"} {
+		unstructured.RemoveNestedField(item.Object, "metadata", field)
 	}
-	fresh.Object["metadata"] = metadata
-	fresh.SetLabels(item.GetLabels())
-	fresh.SetAnnotations(item.GetAnnotations())
-	if item.GetKind() != "VolumeSnapshot" && item.GetKind() != "VolumeSnapshotContent" {
-		delete(fresh.Object, "status")
-	}
-	return fresh
+	unstructured.RemoveNestedField(item.Object, "status")
 }
 
-func (r *restoreRun) item(m clientmgmt.Manager, key string) error {
-	if r.done[key] {
-		return nil
+// skipped tells whether a server without EnableCSI leaves an action out.
+func skipped(action string) bool {
+	return !features.IsEnabled(api.CSIFeatureFlag) && strings.Contains(action, "velero.io/csi-")
+}
+
+// item restores one item of the archive with what its actions add, as restoreItem does; false: the server ends.
+// The item's errors are those of the restore. exists tells whether the cluster has the item then.
+func (r *restoreRun) item(key string) (exists bool, ended error) {
+	if exists, tried := r.done[key]; tried {
+		return exists, nil
 	}
-	r.done[key] = true
+	r.done[key] = false
 	resource, rest, _ := strings.Cut(key, "/")
-	namespace, _, _ := strings.Cut(rest, "/")
+	original, _, _ := strings.Cut(rest, "/")
+	namespace := r.mapped(original)
 	fromBackup := object(string(r.archive[key]))
-	item := r.prepared(fromBackup)
-	actions, err := m.GetRestoreItemActionsV2()
-	if err != nil {
-		return err
-	}
-	for _, action := range actions {
-		wanted, err := applies(action, resource, namespace, item.GetLabels())
-		if err != nil {
-			return err
-		}
-		if !wanted {
+	item := fromBackup.DeepCopy()
+	resetMetadataAndStatus(item)
+	for _, chosen := range r.actions {
+		action := chosen.action
+		if !chosen.wants(resource, namespace, item.GetLabels()) || skipped(action.Name()) {
 			continue
 		}
 		output, err := action.Execute(&velero.RestoreItemActionExecuteInput{Item: item, ItemFromBackup: fromBackup, Restore: r.restore})
 		if err != nil {
-			return fmt.Errorf("error preparing %s: %w", key, err)
+			return false, r.fail(key, fmt.Errorf("error preparing %s: %w", key, err))
 		}
 		if output.OperationID != "" {
 			r.started = append(r.started, restoreOperation{action.Name(), output.OperationID, key})
 		}
 		if output.SkipRestore {
-			return nil
+			return false, nil
 		}
 		item = &unstructured.Unstructured{Object: output.UpdatedItem.UnstructuredContent()}
-		for _, more := range output.AdditionalItems {
-			other := archiveKey(more.GroupResource.String(), more.Namespace, more.Name)
-			if _, found := r.archive[other]; !found {
-				continue
-			}
-			if err := r.item(m, other); err != nil {
-				return err
-			}
-		}
-		if output.WaitForAdditionalItems {
-			for deadline := time.Now().Add(readyTimeoutAtMost); ; time.Sleep(pollInterval) {
-				ready, err := action.AreAdditionalItemsReady(output.AdditionalItems, r.restore)
-				if err != nil {
-					return err
-				}
-				if ready || time.Now().After(deadline) {
-					break
-				}
-			}
+		if ended := r.additional(key, action, output); ended != nil {
+			return false, ended
 		}
 	}
-	return r.create(resource, item)
+	if resource == claims {
+		annotations := item.GetAnnotations()
+		delete(annotations, "pv.kubernetes.io/bind-completed")
+		delete(annotations, "pv.kubernetes.io/bound-by-controller")
+		item.SetAnnotations(annotations)
+	}
+	if namespace != "" {
+		item.SetNamespace(namespace)
+	}
+	if err := r.create(resource, item); err != nil {
+		return false, r.fail(key, fmt.Errorf("error restoring %s: %w", key, err))
+	}
+	r.done[key] = true
+	return true, nil
 }
 
+// additional restores what an action adds to an item, and waits for it if the action says so. The item is made whatever
+// comes of that.
+func (r *restoreRun) additional(key string, action riav2.RestoreItemAction, output *velero.RestoreItemActionExecuteOutput) error {
+	var there []velero.ResourceIdentifier
+	for _, more := range output.AdditionalItems {
+		other := archiveKey(more.GroupResource.String(), more.Namespace, more.Name)
+		if _, found := r.archive[other]; !found {
+			continue // A warning.
+		}
+		exists, ended := r.item(other)
+		if ended != nil {
+			return ended
+		}
+		if exists {
+			there = append(there, more)
+		}
+	}
+	if !output.WaitForAdditionalItems {
+		return nil
+	}
+	timeout := readyTimeoutAtMost
+	if output.AdditionalItemsReadyTimeout != 0 {
+		timeout = min(timeout, output.AdditionalItemsReadyTimeout)
+	}
+	for deadline := time.Now().Add(timeout); ; time.Sleep(pollInterval) {
+		ready, err := action.AreAdditionalItemsReady(there, r.restore)
+		if err != nil {
+			return r.fail(key, fmt.Errorf("error verifying additional items are ready to use: %w", err))
+		}
+		if ready {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return r.fail(key, fmt.Errorf("additional items for %s are not ready to use", key))
+		}
+	}
+}
+
+// create makes a restored item, unless the cluster has it.
 func (r *restoreRun) create(resource string, item *unstructured.Unstructured) error {
 	all := item.GetLabels()
 	if all == nil {
@@ -528,10 +577,8 @@ func (r *restoreRun) create(resource string, item *unstructured.Unstructured) er
 	}
 	all[restoreNameLabel], all[backupNameLabel] = r.restore.Name, r.restore.Spec.BackupName
 	item.SetLabels(all)
-	item.SetResourceVersion("")
-	item.SetUID("")
-	if resource != "volumesnapshots.snapshot.storage.k8s.io" && resource != "volumesnapshotcontents.snapshot.storage.k8s.io" {
-		delete(item.Object, "status")
+	if _, err := r.cluster.get(resource, item.GetNamespace(), item.GetName()); err == nil {
+		return nil // A warning, if it differs.
 	}
 	err := r.cluster.create(resource, item.GetNamespace(), item)
 	if errors.Is(err, errAlreadyExists) {
@@ -561,20 +608,28 @@ func (t *teller) tellRestore(asked restoreAsked) (map[string]any, error) {
 	if err := phase(api.RestorePhaseInProgress); err != nil {
 		return nil, err
 	}
-	t.host.withManager(func(m clientmgmt.Manager) { err = r.items(m) })
+	t.host.withManager(func(m clientmgmt.Manager) {
+		if r.actions, err = selectAll(m.GetRestoreItemActionsV2()); err == nil {
+			err = r.items()
+		}
+	})
 	if err == nil && len(r.started) > 0 {
-		if err = phase(api.RestorePhaseWaitingForPluginOperations); err == nil {
+		if err = phase(r.worse(api.RestorePhaseWaitingForPluginOperations,
+			api.RestorePhaseWaitingForPluginOperationsPartiallyFailed)); err == nil {
 			t.host.withManager(func(m clientmgmt.Manager) { r.awaitOperations(m) })
 		}
 	}
-	answer := map[string]any{"ended": err == nil, "operations": len(r.started)}
-	if err != nil && !errors.Is(err, errServerEnded) {
+	if err == nil && t.host.minor >= firstFinalizingRestores {
+		err = phase(r.worse(finalizingRestore, finalizingFailedRestore))
+	}
+	answer := map[string]any{}
+	if err != nil {
+		if errors.Is(err, errServerEnded) {
+			err = nil
+		}
 		return answer, err
 	}
-	last := api.RestorePhaseCompleted
-	if len(t.errors) > 0 {
-		last = api.RestorePhasePartiallyFailed
-	}
+	last := r.worse(api.RestorePhaseCompleted, api.RestorePhasePartiallyFailed)
 	if err := phase(last); err != nil {
 		return answer, err
 	}
@@ -582,7 +637,15 @@ func (t *teller) tellRestore(asked restoreAsked) (map[string]any, error) {
 	return answer, nil
 }
 
-func (r *restoreRun) items(m clientmgmt.Manager) error {
+// worse is the phase of a restore with errors, if there are any.
+func (r *restoreRun) worse(good, bad api.RestorePhase) api.RestorePhase {
+	if len(r.errors) > 0 {
+		return bad
+	}
+	return good
+}
+
+func (r *restoreRun) items() error {
 	for _, resource := range restoreOrder {
 		var keys []string
 		for key := range r.archive {
@@ -592,10 +655,8 @@ func (r *restoreRun) items(m clientmgmt.Manager) error {
 		}
 		sort.Strings(keys)
 		for _, key := range keys {
-			if err := r.item(m, key); err != nil {
-				if err := r.fail(key, err); err != nil {
-					return err
-				}
+			if _, ended := r.item(key); ended != nil {
+				return ended
 			}
 		}
 	}
@@ -637,6 +698,38 @@ func (r *restoreRun) awaitOperations(m clientmgmt.Manager) {
 type deleteAsked struct {
 	Backup  json.RawMessage
 	Archive archive
+	Seed    int64 // of the order
+}
+
+// inSomeOrder returns the keys of an archive as a deletion comes to them: resources, and the namespaces of each, are in
+// the order of a Go map, which the seed stands for.
+func inSomeOrder(items archive, seed int64) []string {
+	groups := map[string][]string{} // by "resource/namespace"
+	for key := range items {
+		group := key[:strings.LastIndex(key, "/")]
+		groups[group] = append(groups[group], key)
+	}
+	order := slices.Sorted(maps.Keys(groups))
+	ranks := map[string]int{}
+	random := rand.New(rand.NewSource(seed))
+	random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for i, group := range order {
+		resource, _, _ := strings.Cut(group, "/")
+		if _, known := ranks[resource]; !known {
+			ranks[resource] = i
+		}
+	}
+	sort.SliceStable(order, func(i, j int) bool {
+		first, _, _ := strings.Cut(order[i], "/")
+		second, _, _ := strings.Cut(order[j], "/")
+		return ranks[first] < ranks[second]
+	})
+	var keys []string
+	for _, group := range order {
+		sort.Strings(groups[group])
+		keys = append(keys, groups[group]...)
+	}
+	return keys
 }
 
 // tellDelete calls the delete actions for all of an archive. Velero logs their errors and goes on, and
@@ -650,40 +743,34 @@ func (t *teller) tellDelete(asked deleteAsked) (map[string]any, error) {
 		!errors.Is(err, errNotFound) {
 		return nil, err
 	}
-	keys := make([]string, 0, len(asked.Archive))
-	for key := range asked.Archive {
-		keys = append(keys, key)
-	}
-	sort.Strings(keys) // Velero's order is that of a Go map: any.
 	var err error
-	t.host.withManager(func(m clientmgmt.Manager) { err = t.deleteItems(m, backup, asked.Archive, keys) })
-	answer := map[string]any{"ended": err == nil}
-	if err != nil && !errors.Is(err, errServerEnded) {
-		return answer, err
+	t.host.withManager(func(m clientmgmt.Manager) { err = t.deleteItems(m, backup, asked) })
+	if errors.Is(err, errServerEnded) {
+		return nil, nil
 	}
 	if err == nil {
-		if err := t.cluster.delete("backups.velero.io", namespaceOfVelero, backup.Name); err != nil && !errors.Is(err, errNotFound) {
-			return answer, err
-		}
+		err = t.cluster.delete("backups.velero.io", namespaceOfVelero, backup.Name)
 	}
-	return answer, nil
+	if errors.Is(err, errNotFound) {
+		err = nil
+	}
+	return nil, err
 }
 
-func (t *teller) deleteItems(m clientmgmt.Manager, backup *api.Backup, items archive, keys []string) error {
-	actions, err := m.GetDeleteItemActions()
+func (t *teller) deleteItems(m clientmgmt.Manager, backup *api.Backup, asked deleteAsked) error {
+	actions, err := selectAll(m.GetDeleteItemActions())
 	if err != nil {
 		return err
 	}
-	for _, key := range keys {
+	for _, key := range inSomeOrder(asked.Archive, asked.Seed) {
 		resource, rest, _ := strings.Cut(key, "/")
 		namespace, _, _ := strings.Cut(rest, "/")
-		item := object(string(items[key]))
-		for _, action := range actions {
-			wanted, err := applies(action, resource, namespace, item.GetLabels())
-			if err == nil && wanted {
-				err = action.Execute(&velero.DeleteItemActionExecuteInput{Item: item, Backup: backup})
+		item := object(string(asked.Archive[key]))
+		for _, chosen := range actions {
+			if !chosen.wants(resource, namespace, item.GetLabels()) {
+				continue
 			}
-			if err != nil {
+			if err := chosen.action.Execute(&velero.DeleteItemActionExecuteInput{Item: item, Backup: backup}); err != nil {
 				if err := t.fail(key, err); err != nil {
 					return err
 				}
