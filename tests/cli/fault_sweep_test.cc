@@ -1,5 +1,4 @@
 #include <atomic>
-#include <thread>
 
 #include "net/http_client.h"
 #include "storage/s3_object_store.h"

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -39,13 +37,8 @@ std::string Help(const std::string& verb) {
   return out;
 }
 
-std::string Document() {
-  std::ifstream file(support::SourcePath("docs/cli.md"));
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 TEST(HelpTest, TheDocumentHasTheHelpOfEveryVerb) {
-  const std::string document = Document();
+  const std::string document = support::ReadSource("docs/cli.md");
   EXPECT_THAT(document, HasSubstr("```text\n" + Help("") + "```\n"));
   EXPECT_GE(AllCommands().size(), 15u);
   for (const std::unique_ptr<Command>& command : AllCommands()) {

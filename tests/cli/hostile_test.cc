@@ -20,6 +20,7 @@
 #include "repository/compression.h"
 #include "repository/repository.h"
 #include "storage/file_object_store.h"
+#include "tests/support/await.h"
 #include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/scratch_folder.h"
@@ -86,6 +87,7 @@ class HostileProgramTest : public testing::Test {
     }
     int state = 0;
     rusage usage{};
+    const support::AwaitEnd end("csi-delta to end");
     EXPECT_EQ(::wait4(pid, &state, 0, &usage), pid);
     return {.code = WIFEXITED(state) ? WEXITSTATUS(state) : -WTERMSIG(state),
             .peak_bytes = int64_t{usage.ru_maxrss} << 10,

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/await.h"
 #include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 
@@ -40,6 +41,7 @@ class ProcessTest : public testing::Test {
     const std::string command =
         absl::StrCat("cd ", folder_.path(), " && PROGRAM() { ", support::BuiltProgram("csi-delta"),
                      " \"$@\"; }; (", line, ") >out 2>error");
+    const support::AwaitEnd end(line);
     const int state = std::system(command.c_str());
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
   }
@@ -93,6 +95,7 @@ class WaitingBackup {
   // Its exit code, or minus the signal that ended it.
   int Wait() const {
     int state = 0;
+    const support::AwaitEnd end("a backup to end");
     EXPECT_EQ(::waitpid(pid_, &state, 0), pid_);
     return WIFEXITED(state) ? WEXITSTATUS(state) : -WTERMSIG(state);
   }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <stop_token>
 #include <string>
@@ -63,6 +64,9 @@ class ProgramRunner {
     ctx.clock = &clock;
     outcome.code = RunProgram(ctx, words,
                               {.get = [this](const char* name) -> const char* {
+                                 if (on_variable) {
+                                   on_variable(name);
+                                 }
                                  const auto found = variables.find(name);
                                  return found == variables.end() ? nullptr : found->second.c_str();
                                },
@@ -89,6 +93,8 @@ class ProgramRunner {
   }
 
   std::map<std::string, std::string> variables;  // of the program's environment
+  // Called before the program reads one of them.
+  std::function<void(const std::string& name)> on_variable = nullptr;
 
  private:
   static std::string Memory() {

@@ -9,11 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "datamover/volume_task.h"
 #include "repository/lock.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
 
@@ -54,9 +56,17 @@ class WorkerTest : public testing::Test {
 
   Outcome Run(const std::vector<std::string>& words) const { return program_.Run(words); }
 
-  // A worker of this task, with these words before and behind the "--".
+  // A worker of this task, with these words before and behind the "--". The verb waits until the
+  // task is said to run. Of a verb that ends at once this would still be on its way, and might come
+  // to the server after the end of the verb: it then is the last word.
   Outcome Work(const std::string& task, const std::vector<std::string>& flags,
-               const std::vector<std::string>& verb) const {
+               const std::vector<std::string>& verb) {
+    program_.on_variable = [this, task](const std::string& name) {
+      if (name == "RESTIC_PASSWORD") {  // The worker itself does not read it.
+        support::Await("the task to run", [&] { return Status(task).phase != TaskPhase::kNone; });
+      }
+    };
+    const absl::Cleanup restore = [this] { program_.on_variable = nullptr; };
     std::vector<std::string> words = {"worker", "--task", absl::StrCat("mover/", task),
                                       "--kubeconfig", Path("kubeconfig")};
     words.insert(words.end(), flags.begin(), flags.end());
@@ -64,7 +74,7 @@ class WorkerTest : public testing::Test {
     words.insert(words.end(), verb.begin(), verb.end());
     return Run(words);
   }
-  Outcome Backup(const std::vector<std::string>& flags = {}) const {
+  Outcome Backup(const std::vector<std::string>& flags = {}) {
     return Work("du-1", flags, {"backup", Path("image"), "--json", "--path", "/app/data"});
   }
 

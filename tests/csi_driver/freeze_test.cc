@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/await.h"
 #include "tests/support/csi_driver/files.h"
 #include "tests/support/csi_driver/filesystem.h"
 #include "tests/support/csi_driver/freeze.h"
@@ -90,9 +91,7 @@ class Stamps {
     });
   }
   void AwaitFirst() const {
-    while (last_ == 0) {
-      std::this_thread::yield();
-    }
+    support::Await("the first stamps", [this] { return last_ > 0; });
   }
 
  private:

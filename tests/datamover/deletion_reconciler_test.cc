@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -426,10 +424,7 @@ TEST_F(DeletionReconcilerTest, AControllerThatDiesAnywhereIsFollowedByOneThatCar
 }
 
 TEST(DataDeletionSchema, KnowsEveryFieldThatIsWritten) {
-  std::ifstream file(support::SourcePath("deploy/chart/crds/datadeletion.yaml"));
-  std::stringstream text;
-  text << file.rdbuf();
-  const auto crd = ParseYaml(text.str());
+  const auto crd = ParseYaml(support::ReadSource("deploy/chart/crds/datadeletion.yaml"));
   ASSERT_THAT(crd, IsOk());
   const Json properties =
       crd->at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema").at("properties");

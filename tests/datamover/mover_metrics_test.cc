@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <set>
 #include <string>
@@ -179,11 +177,6 @@ TEST(MoverMetricsTest, ForeignWordsStayInTheirQuotes) {
   EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("claim=\"a\\\"} 1\\nx \\\\\"} 3600\n"));
 }
 
-std::string Document(const std::string& name) {
-  std::ifstream file(support::SourcePath("docs/" + name));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // The names of ours in a text.
 std::set<std::string> FamiliesIn(const std::string& text) {
   const std::regex form("csi_delta_mover_[a-z_]+");
@@ -192,14 +185,14 @@ std::set<std::string> FamiliesIn(const std::string& text) {
 
 TEST(MoverMetricsTest, DocumentsAndAlertsNameNothingElse) {
   const std::set<std::string> families = FamiliesIn(MoverMetrics().Text(kNow, {}));
-  EXPECT_EQ(FamiliesIn(Document("data-mover-status.md")), families);
-  const std::set<std::string> alerts = FamiliesIn(Document("operations.md"));
+  EXPECT_EQ(FamiliesIn(support::ReadSource("docs/data-mover-status.md")), families);
+  const std::set<std::string> alerts = FamiliesIn(support::ReadSource("docs/operations.md"));
   EXPECT_GE(alerts.size(), 5U);
   EXPECT_THAT(alerts, testing::Each(testing::AnyOfArray(families)));
 }
 
 TEST(MoverMetricsTest, EveryFamilyHasItsHelpAndItsLineInTheDocument) {
-  const std::string document = Document("data-mover-status.md");
+  const std::string document = support::ReadSource("docs/data-mover-status.md");
   const std::string text = MoverMetrics().Text(kNow, {});
   std::string family;
   int families = 0;

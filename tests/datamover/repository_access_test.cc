@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -280,8 +278,7 @@ TEST_F(RepositoryAccessTest, AnAccessModeThatIsUnknownIsNotTakenForWritable) {
 }
 
 TEST_F(RepositoryAccessTest, TheDocumentationHasARowForEachSetting) {
-  std::ifstream file(support::SourcePath("docs/data-mover-settings.md"));
-  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string page = support::ReadSource("docs/data-mover-settings.md");
   EXPECT_GE(LocationSettings().size(), 10u);
   for (const LocationSetting& setting : LocationSettings()) {
     EXPECT_THAT(page, HasSubstr(absl::StrCat("| `", setting.key, "` | ", TextOf(setting.use), " | ",

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,13 +23,6 @@ using support::StatusIs;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
   for (const char* text : {"", "  \n", "{}"}) {
@@ -177,8 +168,7 @@ void Collect(const Json& schema, const Json& node, std::vector<std::string> path
 }
 
 std::vector<Leaf> SchemaLeaves() {
-  const auto schema =
-      ParseJson(ReadFile(support::SourcePath("deploy/chart/files/settings.schema.json")));
+  const auto schema = ParseJson(support::ReadSource("deploy/chart/files/settings.schema.json"));
   EXPECT_THAT(schema, IsOk());
   std::vector<Leaf> leaves;
   Collect(*schema, *schema, {}, leaves);
@@ -235,7 +225,7 @@ TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
 }
 
 TEST(MoverSettings, TheDocumentationTellsEachKeyAndTheTables) {
-  const std::string page = ReadFile(support::SourcePath("docs/data-mover-settings.md"));
+  const std::string page = support::ReadSource("docs/data-mover-settings.md");
   EXPECT_FALSE(SchemaLeaves().empty());
   EXPECT_FALSE(CostlyBases().empty());
   EXPECT_FALSE(csi::FileOnlyDrivers().empty());

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <stop_token>
-#include <thread>
 
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -312,27 +313,33 @@ TEST_F(UploadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
 }
 
 TEST_F(UploadReconcilerTest, IsCancelledInEveryPhase) {
-  for (const std::string phase : {"", "Accepted", "Prepared", "InProgress"}) {
-    SCOPED_TRACE(phase);
-    bed_.worker = phase == "InProgress" ? MoverBed::Worker::kRuns : MoverBed::Worker::kPending;
-    const std::string name = absl::StrCat("nightly-", phase.size());
-    bed_.AddUpload(name);
-    Controller controller(bed_);
-    controller.LookTimes(phase.empty() ? 0 : 4);
-    if (phase == "Prepared") {
-      bed_.SetPodStatus(bed_.StemOfUpload(name), {{"phase", "Running"}});
+  std::set<std::string> met;
+  int uploads = 0;
+  for (const absl::string_view pod : {"waits", "says nothing", "runs"}) {
+    for (int looks = 0; looks < 5; ++looks) {
+      SCOPED_TRACE(absl::StrCat("the Pod ", pod, ", after looks: ", looks));
+      bed_.worker = pod == "runs" ? MoverBed::Worker::kRuns : MoverBed::Worker::kPending;
+      const std::string name = absl::StrCat("nightly-", ++uploads);
+      bed_.AddUpload(name);
+      Controller controller(bed_);
+      for (int look = 0; look < looks; ++look) {
+        controller.LookTimes(1);
+        if (pod == "says nothing" && bed_.Pod(name).has_value()) {
+          bed_.SetPodStatus(bed_.StemOfUpload(name), {{"phase", "Running"}});
+        }
+      }
+      met.insert(bed_.PhaseOf(name));
+      bed_.Cancel(name);
       controller.Look();
+      EXPECT_THAT(bed_.PhaseOf(name), testing::AnyOf("Canceling", "Canceled"));
+      controller.LookTimes(3);
+      EXPECT_EQ(bed_.PhaseOf(name), "Canceled");
+      EXPECT_NE(GetString(bed_.Upload(name), {"status", "completionTimestamp"}), "");
+      EXPECT_NE(bed_.MessageOf(name), "");
+      ExpectNothingButBases(bed_, 0);
     }
-    ASSERT_EQ(bed_.PhaseOf(name), phase);
-    bed_.Cancel(name);
-    controller.Look();
-    EXPECT_THAT(bed_.PhaseOf(name), testing::AnyOf("Canceling", "Canceled"));
-    controller.LookTimes(3);
-    EXPECT_EQ(bed_.PhaseOf(name), "Canceled");
-    EXPECT_NE(GetString(bed_.Upload(name), {"status", "completionTimestamp"}), "");
-    EXPECT_NE(bed_.MessageOf(name), "");
-    ExpectNothingButBases(bed_, 0);
   }
+  EXPECT_THAT(met, ElementsAre("", "Accepted", "InProgress", "Prepared"));
 }
 
 TEST_F(UploadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "base/yaml.h"
 #include "tests/support/paths.h"
@@ -90,10 +88,7 @@ TEST(VolumeTask, AnInterruptedOneIsRunAgain) {
 }
 
 TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
-  std::ifstream file(support::SourcePath("deploy/chart/crds/volumetask.yaml"));
-  std::stringstream text;
-  text << file.rdbuf();
-  const auto crd = ParseYaml(text.str());
+  const auto crd = ParseYaml(support::ReadSource("deploy/chart/crds/volumetask.yaml"));
   ASSERT_TRUE(crd.ok()) << crd.status();
   const Json schema = crd->at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema");
   const Json& properties = schema.at("properties");

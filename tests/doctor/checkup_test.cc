@@ -1,16 +1,19 @@
 #include "doctor/checkup.h"
 
-#include <fstream>
+#include <array>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "base/yaml.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
@@ -22,6 +25,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/http_test_server.h"
 #include "tests/support/lent_store.h"
 #include "tests/support/metadata_cluster.h"
 #include "tests/support/paths.h"
@@ -40,9 +44,7 @@ constexpr char kCloud[] = "[default]\naws_access_key_id = A\naws_secret_access_k
 
 // A definition as the chart has it.
 Json ShippedDefinition(const std::string& file) {
-  std::ifstream in(support::SourcePath("deploy/chart/crds/" + file));
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  absl::StatusOr<Json> definition = ParseYaml(text);
+  absl::StatusOr<Json> definition = ParseYaml(support::ReadSource("deploy/chart/crds/" + file));
   return definition.ok() ? *definition : Json();
 }
 
@@ -61,6 +63,23 @@ class Cluster {
   support::FakeObjectStore& bucket() { return bucket_; }
   support::FakeClock& clock() { return clock_; }
   std::string Now() { return csi::ToRfc3339(clock_.Now()); }
+
+  // The driver serves snapshot metadata, by an object with this certificate of an authority; "":
+  // its own.
+  void ServeMetadata(const std::string& ca_pem) {
+    metadata_server_ = std::make_unique<support::HttpTestServer>(
+        [](const support::ServedRequest&, support::ServedConnection& connection) {
+          connection.Send(400, "");
+        },
+        support::TestServerOptions{.tls = true});
+    AdvertiseMetadata(support::MakeMetadataService(
+        absl::StrCat("127.0.0.1:", metadata_server_->port()),
+        ca_pem.empty() ? metadata_server_->authority().ca_pem() : ca_pem));
+  }
+  void AdvertiseMetadata(const Json& service) {
+    api_.Seed(support::MetadataServiceType(), service);
+    api_.ServeVersion(support::MetadataServiceType().plural, "v1beta1");
+  }
 
   // How the Pod of a probe ends; "" for never.
   std::string probe_phase = "Succeeded";
@@ -177,6 +196,7 @@ class Cluster {
   support::FakeClock clock_;
   FakeApiClient api_{clock_};
   support::FakeObjectStore bucket_;
+  std::unique_ptr<support::HttpTestServer> metadata_server_;
 };
 
 // The places of all fields of spec and status in a definition of one version.
@@ -461,10 +481,8 @@ std::vector<Ailment> OfDrivers() {
       {"driver-metadata-service", Grade::kWarning, "is not reached from here",
        [](Cluster& c) {
          // Nothing listens on port 1.
-         c.api().Seed(
-             support::MetadataServiceType(),
+         c.AdvertiseMetadata(
              support::MakeMetadataService("127.0.0.1:1", support::TestAuthority().ca_pem()));
-         c.api().ServeVersion(support::MetadataServiceType().plural, "v1beta1");
        }},
       {"driver-block-device", Grade::kWarning, "makes no block devices",
        [](Cluster& c) { SetVolumeDriver(c, "nfs.csi.k8s.io"); }},
@@ -476,6 +494,70 @@ std::vector<Ailment> OfDrivers() {
        [](Cluster& c) {
          c.api().Mutate(kClaim, [](Json& p) { SetJson(p, {"status", "phase"}, "Pending"); });
        }},
+  };
+}
+
+// What else a check finds beside its first ailment, which has its name.
+std::vector<Ailment> OfTheSameChecks() {
+  return {
+      {"snapshot-controller", Grade::kNote, "no Deployment runs a snapshot-controller",
+       [](Cluster& c) {
+         c.api().Remove({DeploymentType(), "kube-system", "snapshots"});
+       }},
+      {"velero-namespace", Grade::kFault, "Velero's kinds are not served",
+       [](Cluster& c) { c.api().RemoveType("backupstoragelocations"); }},
+      {"velero-version", Grade::kNote, "its tag does not say",
+       [](Cluster& c) {
+         c.api().Mutate(kServer, [](Json& d) {
+           d["spec"]["template"]["spec"]["containers"][0]["image"] = "velero/velero:main";
+         });
+       }},
+      {"deletions-pending", Grade::kWarning, "its data stays: the key is gone",
+       [](Cluster& c) {
+         Json deletion = MakeObject("mover.csi-delta.io/v1alpha1", "DataDeletion", "velero", "d1");
+         SetJson(deletion, {"status"}, Json{{"phase", "Failed"}, {"message", "the key is gone"}});
+         c.api().Seed(csi::DataDeletionType(), deletion);
+       }},
+      {"location-tls", Grade::kWarning, "insecureSkipTLSVerify is set",
+       [](Cluster& c) {
+         c.api().Mutate(kLocation, [](Json& l) {
+           SetJson(l, {"spec", "config", "insecureSkipTLSVerify"}, "true");
+         });
+       }},
+      {"location-credentials", Grade::kFault, "has no key cloud",
+       [](Cluster& c) {
+         c.api().Mutate({csi::SecretType(), "velero", "cloud"},
+                        [](Json& secret) { secret["data"].erase("cloud"); });
+       }},
+      {"location-writable", Grade::kNote, "is read-only",
+       [](Cluster& c) {
+         c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "accessMode"}, "ReadOnly"); });
+       }},
+      {"mover-deployment", Grade::kNote, "there is none",
+       [](Cluster& c) {
+         c.api().Remove({DeploymentType(), kMover, "csi-delta-mover"});
+       }},
+      {"mover-leader", Grade::kFault, "no controller has ever led here",
+       [](Cluster& c) {
+         c.api().Remove({csi::LeaseType(), kMover, "csi-delta-datamover"});
+       }},
+      {"mover-setting-names", Grade::kFault, "PriorityClass urgent, which does not exist",
+       [](Cluster& c) { SetSettings(c, R"({"worker": {"priorityClassName": "urgent"}})"); }},
+      {"driver-storage-class", Grade::kWarning, "claims without a storage class",
+       [](Cluster& c) {
+         c.api().Mutate(kClaim, [](Json& p) { p["spec"].erase("storageClassName"); });
+       }},
+      {"driver-changed-blocks", Grade::kWarning, "spec.audience is missing",
+       [](Cluster& c) {
+         Json service =
+             support::MakeMetadataService("127.0.0.1:1", support::TestAuthority().ca_pem());
+         service["spec"].erase("audience");
+         c.AdvertiseMetadata(service);
+       }},
+      {"driver-changed-blocks", Grade::kNote, "is asked by a DifferentialSnapshot",
+       [](Cluster&) {}},
+      {"driver-metadata-service", Grade::kFault, "its certificate is not trusted",
+       [](Cluster& c) { c.ServeMetadata(support::TestAuthority().ca_pem()); }},
   };
 }
 
@@ -503,20 +585,78 @@ INSTANTIATE_TEST_SUITE_P(Velero, AilmentTest, ::testing::ValuesIn(OfVelero()), N
 INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Drivers, AilmentTest, ::testing::ValuesIn(OfDrivers()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Same, AilmentTest, ::testing::ValuesIn(OfTheSameChecks()),
+                         [](const auto& test) {
+                           return absl::StrCat(NameOf(test), "_", test.index);
+                         });
 
-// AilmentTest causes each ailment and finds it, with its cure: so no check goes untested.
-TEST(CheckupTest, EachCheckHasAnAilmentThatItFinds) {
-  std::set<std::string> met;
-  for (const auto& ailments : {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfDrivers()}) {
+// Of a check and a grade, "velero-namespace fault", how often.
+using GradeCounts = std::map<std::string, int>;
+
+std::string GradeKey(absl::string_view check, Grade grade) {
+  return absl::StrCat(check, " ", WordOf(grade));
+}
+
+// At how many places the checks say something that is not good, by their sources: a check
+// "velero-namespace" is a function CheckVeleroNamespace().
+GradeCounts PlacesInSource() {
+  constexpr std::array kWords = {std::pair(Grade::kNote, "visit.Note("),
+                                 std::pair(Grade::kWarning, "visit.Warn("),
+                                 std::pair(Grade::kFault, "visit.Fault(")};
+  GradeCounts places;
+  for (const char* part : {"cluster", "velero", "location", "mover", "driver"}) {
+    const std::string source = support::ReadSource(absl::StrCat("src/doctor/", part, "_checks.cc"));
+    std::vector<absl::string_view> functions = absl::StrSplit(source, "\nvoid Check");
+    for (const absl::string_view function : absl::MakeSpan(functions).subspan(1)) {
+      std::string check;
+      for (const char c : function.substr(0, function.find('('))) {
+        absl::StrAppend(&check, absl::ascii_isupper(c) && !check.empty() ? "-" : "",
+                        std::string(1, absl::ascii_tolower(c)));
+      }
+      const std::vector<absl::string_view> body =
+          absl::StrSplit(function, absl::MaxSplits("\n}\n", 1));
+      for (const auto& [grade, words] : kWords) {
+        const std::vector<absl::string_view> between = absl::StrSplit(body.front(), words);
+        places[GradeKey(check, grade)] += static_cast<int>(between.size()) - 1;
+      }
+    }
+  }
+  return places;
+}
+
+// AilmentTest causes each ailment and finds it, with its cure: so nothing that a check finds goes
+// untested.
+TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
+  std::set<std::string> checks;
+  GradeCounts ailing;
+  for (const auto& ailments :
+       {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfDrivers(), OfTheSameChecks()}) {
     for (const Ailment& ailment : ailments) {
-      met.insert(ailment.check);
+      checks.insert(ailment.check);
+      ++ailing[GradeKey(ailment.check, ailment.grade)];
     }
   }
   // Tests of its own, with --probe.
-  met.insert("device-access");
+  checks.insert("device-access");
+  std::set<std::string> names;
   for (const Check& check : AllChecks()) {
-    EXPECT_TRUE(met.contains(std::string(check.name))) << check.name;
+    names.emplace(check.name);
   }
+  EXPECT_EQ(checks, names);
+  int places = 0;
+  for (const auto& [key, count] : PlacesInSource()) {
+    EXPECT_TRUE(names.contains(key.substr(0, key.find(' ')))) << key;
+    EXPECT_GE(ailing[key], count) << key;
+    places += count;
+  }
+  EXPECT_GE(places, 45) << "the sources are read";
+}
+
+TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
+  Cluster cluster;
+  cluster.ServeMetadata("");
+  const Finding finding = cluster.FindingOf("driver-metadata-service");
+  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
 }
 
 TEST(CheckupTest, AHealthyClusterHasNoFault) {
@@ -580,8 +720,7 @@ TEST(CheckupTest, EachOfThirtyChecksSaysSomethingAndHasANameOfItsOwn) {
 }
 
 TEST(CheckupTest, TheDocumentHasEachCheckAndNoOther) {
-  std::ifstream file(support::SourcePath("docs/doctor.md"));
-  const std::string document(std::istreambuf_iterator<char>(file), {});
+  const std::string document = support::ReadSource("docs/doctor.md");
   std::string rows;
   for (const Check& check : AllChecks()) {
     absl::StrAppend(&rows, "| `", check.name, "` | ", check.question, " |\n");
@@ -628,6 +767,18 @@ TEST(CheckupTest, OfManyClassesThoseLeftOutAreNamedAndMayBeAskedForAlone) {
   const Finding alone = cluster.FindingOf("device-access", /*probe=*/true);
   EXPECT_EQ(alone.grade, Grade::kGood);
   EXPECT_EQ(alone.subject, "storage class zone-two");
+}
+
+TEST(CheckupTest, WhatAProbeLeavesBehindIsNamed) {
+  Cluster cluster;
+  cluster.api().Forbid("delete", "pods");
+  std::string left;
+  for (const Finding& finding : cluster.Findings(/*probe=*/true)) {
+    if (finding.check == "device-access" && finding.grade == Grade::kWarning) {
+      absl::StrAppend(&left, finding.subject, " ", finding.text, "\n");
+    }
+  }
+  EXPECT_THAT(left, ::testing::MatchesRegex("Pod csi-delta/doctor-[^ ]* was made.*still there\n"));
 }
 
 TEST(CheckupTest, APodThatNeverRunsIsGivenUpInTimeAndRemoved) {

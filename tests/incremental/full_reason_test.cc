@@ -3,8 +3,6 @@
 #include "incremental/full_reason.h"
 
 #include <cstddef>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 
@@ -20,8 +18,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 
 TEST(FullReasonTest, EachIsDocumented) {
-  std::ifstream file(support::SourcePath("docs/full-backups.md"));
-  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  const std::string document = support::ReadSource("docs/full-backups.md");
   ASSERT_GE(FullReasons().size(), 13u);
   for (const FullReasonText& text : FullReasons()) {
     EXPECT_THAT(document,

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -11,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -24,7 +25,6 @@ using testing::ElementsAre;
 using testing::Pair;
 
 const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
-constexpr std::chrono::seconds kPatience{20};  // For what comes at once.
 
 Json Thing(const std::string& name, const std::string& state) {
   return Json{{"metadata", {{"namespace", "ns"}, {"name", name}}}, {"data", {{"state", state}}}};
@@ -57,12 +57,10 @@ class Mirror : public ObjectFollower {
   // Blocks until the thing is in this state; "": gone.
   void Await(const std::string& name, const std::string& state) {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience,
-                                  [&] {
-                                    const auto found = states_.find(name);
-                                    return (found == states_.end() ? "" : found->second) == state;
-                                  }))
-        << name << " never is \"" << state << "\"";
+    support::AwaitOn(changed_, lock, absl::StrCat(name, " to be \"", state, "\""), [&] {
+      const auto found = states_.find(name);
+      return (found == states_.end() ? "" : found->second) == state;
+    });
   }
 
   int lists() {

@@ -42,6 +42,8 @@ using testing::MatchesRegex;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr absl::Duration kAtOnce = absl::Seconds(1);
 constexpr absl::Duration kHostPatience = absl::Seconds(2);  // Then it kills.
+// While other tests run on the machine, less is no promise.
+constexpr absl::Duration kBusyPatience = absl::Seconds(30);
 constexpr char kName[] = "example.io/scripted";
 constexpr int kParallelCalls = 16;
 
@@ -260,9 +262,11 @@ TEST_P(ShutdownTest, RepliesAtOnceExitsInTimeAndLeavesNoSocket) {
   EXPECT_TRUE(AskForShutdown(channel).ok());
   const absl::Duration answered_after = absl::Now() - asked;
   EXPECT_TRUE(ExitedWith(process.WaitForExit(kPatience), 0));
+  const absl::Duration ended_after = absl::Now() - asked;
+  EXPECT_LT(ended_after, kBusyPatience);
   if (support::AssertsSeconds("a plugin that is asked to end does so at once")) {
     EXPECT_LT(answered_after, kAtOnce);
-    EXPECT_LT(absl::Now() - asked, kHostPatience);
+    EXPECT_LT(ended_after, kHostPatience);
   }
   EXPECT_FALSE(fs::exists(process.SocketPath()));
   if (call != nullptr) {

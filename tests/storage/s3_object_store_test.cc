@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -81,14 +80,14 @@ class S3ObjectStoreTest : public testing::Test {
     store_ = std::make_unique<S3ObjectStore>(std::move(options), *http_, credentials_, meter_);
   }
 
-  // Server and store have this clock; waiting takes no time.
-  void StartAt(support::FakeClock& clock) {
-    clock.SetAutoAdvance(true);
+  // Server and store have the fake clock; waiting takes no time.
+  void StartWithoutWaiting() {
+    clock_.SetAutoAdvance(true);
     FakeS3Options options;
-    options.clock = &clock;
+    options.clock = &clock_;
     Start(options);
     ctx_ = CallContext();
-    ctx_.clock = &clock;
+    ctx_.clock = &clock_;
   }
 
   // Answers every request that asks for `method` with what `handler` sends, the first `times`
@@ -114,6 +113,7 @@ class S3ObjectStoreTest : public testing::Test {
   TestCredentials credentials_;
   StoreMeter meter_;
   CallContext ctx_ = CallContext().WithTimeout(absl::Seconds(60));
+  support::FakeClock clock_;  // Outlives the server's threads.
   std::unique_ptr<FakeS3Server> server_;
   std::unique_ptr<net::HttpClient> http_;
   std::unique_ptr<S3ObjectStore> store_;
@@ -121,8 +121,7 @@ class S3ObjectStoreTest : public testing::Test {
 
 TEST_F(S3ObjectStoreTest, APutTellsTheHashAndAsksForWhatIsConfigured) {
   FakeS3Options server;
-  support::FakeClock clock;
-  server.clock = &clock;
+  server.clock = &clock_;
   Start(server, {.storage_class = "STANDARD_IA",
                  .server_side_encryption = "aws:kms",
                  .kms_key_id = "key-1",
@@ -130,7 +129,7 @@ TEST_F(S3ObjectStoreTest, APutTellsTheHashAndAsksForWhatIsConfigured) {
                  .object_lock_mode = "GOVERNANCE",
                  .object_lock_duration = absl::Hours(24),
                  .object_lock_exempt_prefixes = {"locks/"}});
-  ctx_.clock = &clock;
+  ctx_.clock = &clock_;
   ctx_.deadline = absl::InfiniteFuture();
   const std::string bytes(100'000, 'x');
   ASSERT_THAT(store_->Put(ctx_, "data/one", bytes, {.sha256_hex = Sha256Hex(bytes)}), IsOk());
@@ -190,8 +189,7 @@ TEST_F(S3ObjectStoreTest, AnExpiredTokenIsFetchedAgainOnce) {
 }
 
 TEST_F(S3ObjectStoreTest, CredentialsThatAreExchangedAreWaitedFor) {
-  support::FakeClock clock;
-  StartAt(clock);
+  StartWithoutWaiting();
   credentials_.exchanged_after_ = 10;
   ASSERT_THAT(store_->Put(ctx_, "key", "bytes", {}), IsOk());
   server_->SetSecretKey("another");
@@ -200,18 +198,17 @@ TEST_F(S3ObjectStoreTest, CredentialsThatAreExchangedAreWaitedFor) {
 }
 
 TEST_F(S3ObjectStoreTest, CredentialsThatAreRevokedEndInBoundedTime) {
-  support::FakeClock clock;
-  StartAt(clock);
+  StartWithoutWaiting();
   credentials_.exchanged_after_ = 1'000'000;
   ASSERT_THAT(store_->Put(ctx_, "key", "bytes", {}), IsOk());
   server_->SetSecretKey("another");
-  const absl::Time before = clock.Now();
+  const absl::Time before = clock_.Now();
   EXPECT_THAT(
       store_->Get(ctx_, "key", 10),
       StatusIs(absl::StatusCode::kUnauthenticated, AllOf(HasSubstr("bucket bucket at 127.0.0.1"),
                                                          HasSubstr("403 SignatureDoesNotMatch"))));
-  EXPECT_GE(clock.Now() - before, kNewCredentialsTimeMax);
-  EXPECT_LE(clock.Now() - before, kNewCredentialsTimeMax + absl::Seconds(30));
+  EXPECT_GE(clock_.Now() - before, kNewCredentialsTimeMax);
+  EXPECT_LE(clock_.Now() - before, kNewCredentialsTimeMax + absl::Seconds(30));
 }
 
 TEST_F(S3ObjectStoreTest, CredentialsThatNeverWorkedAreNotWaitedFor) {
@@ -236,10 +233,9 @@ TEST_F(S3ObjectStoreTest, ARightThatIsMissingIsNotWaitedFor) {
 
 TEST_F(S3ObjectStoreTest, AClockThatIsADayOffIsCorrected) {
   for (const absl::Duration off : {absl::Hours(24), -absl::Hours(24)}) {
-    support::FakeClock servers;
-    support::FakeClock ours(servers.Now() + off);
+    support::FakeClock ours(clock_.Now() + off);
     FakeS3Options server;
-    server.clock = &servers;
+    server.clock = &clock_;
     Start(server);
     CallContext ctx;
     ctx.clock = &ours;
@@ -330,18 +326,19 @@ TEST_F(S3ObjectStoreTest, BrokenAnswersAreUnavailable) {
 }
 
 TEST_F(S3ObjectStoreTest, ASilentServerIsUnavailable) {
-  // The server alone moves the clock.
+  // The server alone moves the clock: on and on, because the client may look at it for the first
+  // time when the server is silent already.
   limits_.silence_max = absl::Seconds(20);
-  support::FakeClock clock;
   CallContext ctx;
-  ctx.clock = &clock;
+  ctx.clock = &clock_;
   FakeS3Options server;
-  server.clock = &clock;
+  server.clock = &clock_;
   Start(server);
-  Answer("GET", 1, [&](ServedConnection& connection) {
-    clock.Advance(absl::Seconds(20));
-    support::Await("the client to leave",
-                   [&] { return connection.stop().stop_requested() || connection.PeerIsGone(); });
+  Answer("GET", 1, [this](ServedConnection& connection) {
+    support::Await("the client to leave", [&] {
+      clock_.Advance(absl::Seconds(20));
+      return connection.stop().stop_requested() || connection.PeerIsGone();
+    });
     connection.Cut();
   });
   EXPECT_THAT(store_->Get(ctx, "key", 10),
@@ -517,10 +514,9 @@ TEST_F(S3ObjectStoreTest, EveryKindOfPutTellsItsChecksum) {
 }
 
 TEST_F(S3ObjectStoreTest, ALockLastsByTheServersClock) {
-  support::FakeClock servers;
-  support::FakeClock ours(servers.Now() - absl::Hours(48));
+  support::FakeClock ours(clock_.Now() - absl::Hours(48));
   FakeS3Options server;
-  server.clock = &servers;
+  server.clock = &clock_;
   Start(server, {.object_lock_mode = "COMPLIANCE", .object_lock_duration = absl::Hours(24)});
   CallContext ctx;
   ctx.clock = &ours;
@@ -543,8 +539,6 @@ TEST_F(S3ObjectStoreTest, PagesAreCounted) {
 TEST_F(S3ObjectStoreTest, AStormOf503sPasses) {
   Start();
   server_->SetObject("key", "bytes");
-  support::FakeClock clock(absl::FromUnixSeconds(1'700'000'000));
-  clock.SetAutoAdvance(true);
   const int statuses[] = {500, 503, 429, 502, 504, 408, 507};
   auto next = std::make_shared<std::size_t>(0);
   server_->Interfere([=](const ServedRequest&, ServedConnection& connection) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -173,15 +172,8 @@ TEST(SelectPluginConfigTest, TwoAreAnErrorThatNamesBoth) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("velero/one, velero/two")));
 }
 
-std::string ReadDocumentation() {
-  std::ifstream file(support::SourcePath("docs/configuration.md"));
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 TEST(ConfigurationDocumentTest, ListsExactlyTheKeysOfTheTable) {
-  const std::string document = ReadDocumentation();
+  const std::string document = support::ReadSource("docs/configuration.md");
   std::vector<std::string> want;
   for (const PluginConfigKey& key : PluginConfigKeys()) {
     want.push_back(absl::StrCat("| `", key.name, "` | `", key.default_text, "` | ", key.legal_form,
