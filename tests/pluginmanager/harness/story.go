@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	pollInterval       = 20 * time.Millisecond
+	firstPause         = 20 * time.Millisecond // between two looks
+	lastPause          = 200 * time.Millisecond
 	namespaceOfVelero  = "velero"
 	claims             = "persistentvolumeclaims"
 	mustIncludeAdded   = "backup.velero.io/must-include-additional-items"
@@ -81,6 +82,12 @@ type teller struct {
 }
 
 var errServerEnded = errors.New("the server ended")
+
+// pause waits for the next look: the longer, the more there were.
+func pause(looks *int) {
+	*looks++
+	time.Sleep(min(firstPause*time.Duration(*looks), lastPause))
+}
 
 // fail notes an error, as a backup or restore that goes on does.
 func (t *teller) fail(what string, err error) error {
@@ -303,7 +310,7 @@ func (r *backupRun) phase(phase api.BackupPhase) error {
 // awaitOperations polls the operations until the last one has ended, as the controller of a backup's operations does.
 func (r *backupRun) awaitOperations(m clientmgmt.Manager, timeout time.Duration) {
 	open := append([]*operation{}, r.operations...)
-	for deadline := time.Now().Add(timeout); len(open) > 0; time.Sleep(pollInterval) {
+	for deadline, looks := time.Now().Add(timeout), 0; len(open) > 0; pause(&looks) {
 		var left []*operation
 		for _, one := range open {
 			action, err := m.GetBackupItemActionV2(one.action)
@@ -555,7 +562,7 @@ func (r *restoreRun) additional(key string, action riav2.RestoreItemAction, outp
 	if output.AdditionalItemsReadyTimeout != 0 {
 		timeout = min(timeout, output.AdditionalItemsReadyTimeout)
 	}
-	for deadline := time.Now().Add(timeout); ; time.Sleep(pollInterval) {
+	for deadline, looks := time.Now().Add(timeout), 0; ; pause(&looks) {
 		ready, err := action.AreAdditionalItemsReady(there, r.restore)
 		if err != nil {
 			return r.fail(key, fmt.Errorf("error verifying additional items are ready to use: %w", err))
@@ -665,7 +672,8 @@ func (r *restoreRun) items() error {
 
 func (r *restoreRun) awaitOperations(m clientmgmt.Manager) {
 	open := r.started
-	for deadline := time.Now().Add(time.Duration(r.asked.TimeoutMs) * operationUnit); len(open) > 0; time.Sleep(pollInterval) {
+	timeout := time.Duration(r.asked.TimeoutMs) * operationUnit
+	for deadline, looks := time.Now().Add(timeout), 0; len(open) > 0; pause(&looks) {
 		var left []restoreOperation
 		for _, one := range open {
 			failed := ""
