@@ -19,6 +19,7 @@
 #include "datamover/transfer_object.h"
 #include "incremental/backup_result.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/await.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 
@@ -313,6 +314,7 @@ TEST_F(UploadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
 }
 
 TEST_F(UploadReconcilerTest, IsCancelledInEveryPhase) {
+  const support::AwaitEnd end("uploads that are cancelled in every phase");
   std::set<std::string> met;
   int uploads = 0;
   for (const absl::string_view pod : {"waits", "says nothing", "runs"}) {
