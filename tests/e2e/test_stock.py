@@ -47,6 +47,8 @@ def test_bed_is_up_within_a_minute(stock_bed):
 
 def test_stock_backup_and_restore_of_a_block_volume(stock_bed, workspace):
     bed = stock_bed
+    # Below all contents are deleted: what an earlier test left to the controllers has to be gone by then.
+    bed.wait_gone(lambda: not bed.api.list("volumesnapshotcontents"), 60, "end of the contents of earlier tests")
     before = bed.inventory()
     app = workspace.namespace(bed)
     bed.create_claim("data", app, 64 * MIB)
