@@ -195,38 +195,48 @@ def thaw(folder):
 def loops_below(folder):
     """Loop devices whose backing file is below a folder, also when the file is already deleted.
 
-    Those that a kubelet attaches to one of them, to hold it, come before it.
+    Before each comes what stands on it: a kubelet's, which holds it, and those of files on a file system on it, whose path
+    only the mount namespace knows that mounted it.
     """
-    devices, holders = [], []
-    for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError):
-            if backing.read_text(encoding="utf-8").startswith(f"{folder}/"):
-                devices.append("/dev/" + backing.parts[3])
-    numbers = {os.stat(device).st_rdev for device in devices}
-    for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
-        device = "/dev/" + backing.parts[3]
-        if device not in devices and loop_target(device) in numbers:
-            holders.append(device)
-    return holders + devices
+    layers, known, numbers = [], set(), set()
+    while True:
+        layer = []
+        for backing in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+            device = "/dev/" + backing.parts[3]
+            with contextlib.suppress(OSError):
+                if device not in known and (backing.read_text(encoding="utf-8").startswith(f"{folder}/")
+                                            or numbers & set(loop_targets(device))):
+                    layer.append(device)
+        if not layer:
+            return [device for layer in reversed(layers) for device in layer]
+        layers.append(layer)
+        known |= set(layer)
+        numbers |= {os.stat(device).st_rdev for device in layer}
 
 
-def loop_target(device):
-    """The number of the block device that a loop device stands for; 0 for a file, None if free."""
+def loop_targets(device):
+    """Numbers of the devices below a loop device: of its file's file system, and of itself if it stands for a device."""
     status = bytearray(LOOP_STATUS_BYTES)
     try:
         with open(device, "rb") as loop:
             fcntl.ioctl(loop, LOOP_GET_STATUS64, status)
     except OSError:
-        return None
-    return struct.unpack_from("=QQQ", status)[2]
+        return ()
+    file_system, _, target = struct.unpack_from("=QQQ", status)
+    return tuple(number for number in (file_system, target) if number)
+
+
+def _detach_loops(folder):
+    for device in loops_below(folder):
+        subprocess.run(["losetup", "--detach", device], check=False)
 
 
 def release_folder(folder):
     """Unmounts and detaches all that keeps a folder busy, then deletes it."""
+    _detach_loops(folder)  # First: of a file on a file system that was unmounted the path below the folder is not known.
     for point in mounts_below(folder):
         subprocess.run(["umount", "--lazy", point], check=True)
-    for device in loops_below(folder):
-        subprocess.run(["losetup", "--detach", device], check=False)
+    _detach_loops(folder)
     shutil.rmtree(folder, ignore_errors=True)
     if pathlib.Path(folder).exists():
         shutil.rmtree(folder)  # Once more, for the message.

@@ -46,7 +46,7 @@ def pod(name, namespace, script, **kwargs):
 def check_pod_leaves_traces(traces):
     """A Pod with a device has cgroups, processes, and two loop devices: the driver's, and the kubelet's on it.
 
-    A busy machine may still have one of an earlier test's.
+    A bed with groups has one more, of the file system that its volumes are in.
     """
     kinds = [trace.split()[0] for trace in traces]
     assert "cgroup" in kinds and "process" in kinds and kinds.count("loop") >= 2, traces
