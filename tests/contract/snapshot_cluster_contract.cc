@@ -181,6 +181,17 @@ Json SnapshotClusterContract::TakeSnapshot(const std::string& name, const std::s
   return Await(ContentKeyOf(name), "ready", IsReady);
 }
 
+Json SnapshotClusterContract::TakeGroup(const std::string& name) {
+  MustCreate(GroupType(),
+             {{"metadata", {{"name", name}}},
+              {"spec",
+               {{"volumeGroupSnapshotClassName", MakeGroupClass()},
+                {"source", {{"selector", {{"matchLabels", {{kGroupLabel, "db"}}}}}}}}}});
+  return Await({GroupType(), namespace_, name}, "ready", [](const Json& object) {
+    return GetBool(object, {"status", "readyToUse"});
+  });
+}
+
 std::string SnapshotClusterContract::MakeContent(const std::string& stem, const std::string& handle,
                                                  const std::string& snapshot,
                                                  const std::string& uid, bool finalizer) {
@@ -430,19 +441,12 @@ TEST_P(SnapshotClusterContract, AClaimIsMadeOfASnapshot) {
 
 TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   const std::set<std::string> volumes = {MakeClaim("one", "db"), MakeClaim("two", "db")};
-  const Json made = MustCreate(
-      GroupType(), {{"metadata", {{"name", "group"}}},
-                    {"spec",
-                     {{"volumeGroupSnapshotClassName", MakeGroupClass()},
-                      {"source", {{"selector", {{"matchLabels", {{kGroupLabel, "db"}}}}}}}}}});
   const k8s::ObjectKey key{GroupType(), namespace_, "group"};
-  const Json group = Await(key, "ready", [](const Json& object) {
-    return GetBool(object, {"status", "readyToUse"});
-  });
+  const Json group = TakeGroup("group");
   EXPECT_TRUE(HasFinalizer(group, velero::kGroupSnapshotBoundProtectionFinalizer));
   const k8s::ObjectKey content_key = csi::GroupContentKey("v1", csi::BoundGroupContentName(group));
   const Json content = Await(content_key, "there", [](const Json&) { return true; });
-  EXPECT_EQ(csi::Name(content), absl::StrCat("groupsnapcontent-", csi::Uid(made)));
+  EXPECT_EQ(csi::Name(content), absl::StrCat("groupsnapcontent-", csi::Uid(group)));
   EXPECT_TRUE(HasFinalizer(content, velero::kGroupContentBoundProtectionFinalizer));
   std::set<std::string> found;
   std::string member;
@@ -453,7 +457,7 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
     const Json ready = Await(SnapshotKey(member), "a ready member", [](const Json& object) {
       return csi::ReadyToUse(object) && csi::StatusGroupName(object) == "group";
     });
-    EXPECT_TRUE(csi::IsMemberOf(ready, csi::Uid(made)));
+    EXPECT_TRUE(csi::IsMemberOf(ready, csi::Uid(group)));
     EXPECT_TRUE(HasFinalizer(ready, velero::kSnapshotInGroupFinalizer));
     const Json own = Await(ContentKeyOf(member), "there", [](const Json&) { return true; });
     EXPECT_EQ(csi::Annotation(own, velero::kGroupHandleOfMemberAnnotation),
@@ -476,15 +480,8 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
 
 TEST_P(SnapshotClusterContract, AGroupStaysUntilTheDriverHasDeletedIt) {
   MakeClaim("one", "db");
-  MustCreate(GroupType(),
-             {{"metadata", {{"name", "group"}}},
-              {"spec",
-               {{"volumeGroupSnapshotClassName", MakeGroupClass()},
-                {"source", {{"selector", {{"matchLabels", {{kGroupLabel, "db"}}}}}}}}}});
   const k8s::ObjectKey key{GroupType(), namespace_, "group"};
-  const Json group = Await(key, "ready", [](const Json& object) {
-    return GetBool(object, {"status", "readyToUse"});
-  });
+  const Json group = TakeGroup("group");
   const k8s::ObjectKey content_key = csi::GroupContentKey("v1", csi::BoundGroupContentName(group));
   const Json content = Await(content_key, "there", [](const Json&) { return true; });
   subject_->Fail("DeleteVolumeGroupSnapshot", csi::GroupHandleOf(content), "FAILED_PRECONDITION",

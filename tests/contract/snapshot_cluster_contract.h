@@ -74,6 +74,8 @@ class SnapshotClusterContract : public testing::TestWithParam<SnapshotClusterCas
                     const std::string& class_name);
   // One that is ready; returns its content.
   Json TakeSnapshot(const std::string& name, const std::string& policy = "Delete");
+  // A ready group of the claims that MakeClaim() was told to put into "db".
+  Json TakeGroup(const std::string& name);
   // A content of an existing snapshot, for the VolumeSnapshot `snapshot` with this uid.
   std::string MakeContent(const std::string& stem, const std::string& handle,
                           const std::string& snapshot, const std::string& uid, bool finalizer);
