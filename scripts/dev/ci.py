@@ -78,10 +78,7 @@ def ci(keep_going=False):
     def stop(schedule):
         if keep_going:
             return False
-        # A journey has not failed before its second run.
-        settled = "journeys again" in schedule.seconds
-        judged = [tier for tier in run.tiers if tier.name in schedule.seconds
-                  and (settled or tier.name not in pipeline.JOURNEYS)]
+        judged = [tier for tier in run.tiers if tier.name in schedule.seconds and pipeline.is_settled(tier.name, schedule.seconds)]
         return bool(schedule.failed or results.complaints(judged, optional))
     _go_through(run, pipeline.ci_steps(run), stop)
     if run.step_failures:

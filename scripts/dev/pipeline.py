@@ -22,9 +22,10 @@ NEWEST_AND_OLDEST = (tiers.VELERO_VERSIONS[0], tiers.VELERO_VERSIONS[-1])  # Wha
 SHIPPED = "^src/"  # What CI has clang-tidy look at; --all has it look at the tests, too.
 GO_NICE, LATER_NICE, LAST_NICE = 10, 15, 19  # Of Go that is not needed first; of what no journey waits for.
 OLD_VELERO = ROOT / "tests" / "e2e" / "test_old_velero.py"
-JOURNEYS = ("journeys", "journeys moves", "journeys old velero")
+JOURNEYS = ("journeys", "journeys moves")
+OLD_JOURNEYS = "journeys old velero"  # Of CI: its Velero is a seventh of the bed's Go, for one scenario.
 TEST_TIERS = ("checks", "scripts", "unit", "host", "s3", "restic", *JOURNEYS)
-CI_TIERS = (*TEST_TIERS, "asan", "tsan", "clang-tidy", "image")
+CI_TIERS = (*TEST_TIERS, OLD_JOURNEYS, "asan", "tsan", "clang-tidy", "image")
 TIER_NAMES = {*CI_TIERS, "root", "e2e"}
 
 
@@ -43,12 +44,11 @@ def build_steps():
 def go_steps(versions):
     """Go programs one after the other, in the order in which they are wanted."""
     return [Step("go bed", prepare.bed_without_old_velero, makes=True),
-            Step("go old velero", prepare.old_velero, after=("go bed",), nice=GO_NICE, makes=True),
-            Step("go hosts", lambda: prepare.hosts(versions), after=("go old velero",), nice=GO_NICE, makes=True)]
+            Step("go hosts", lambda: prepare.hosts(versions), after=("go bed",), nice=GO_NICE, makes=True)]
 
 
 def journey_steps(run):
-    """The two lanes, with the tests of the bed where it has changed; and after one of them the oldest Velero's."""
+    """The two lanes, with the tests of the bed where it has changed."""
     must, why = changed.bed_changed()
     run.bed = changed.bed_digest() if must else ""
     run.notes.append(f"tests of the bed: {'run' if must else 'left out'}: {why}")
@@ -56,18 +56,23 @@ def journey_steps(run):
     def lane(words):
         marks = f"({'journey or bed' if must else 'journey'}) and {tiers.LANES[words]}"
         return lambda: tiers.run_e2e(run.tiers, f"journeys{words}", extra=["-m", marks, f"--ignore={OLD_VELERO}"])
-
-    def old_velero():
-        tiers.run_e2e(run.tiers, JOURNEYS[2], [OLD_VELERO], extra=["-m", "journey"])
     needs = ("go bed", "build real tests")
-    return [Step("journeys", lane(""), needs), Step("journeys moves", lane(" moves"), needs),
-            Step(JOURNEYS[2], old_velero, (*needs, "go old velero"), after=("journeys",))]
+    return [Step("journeys", lane(""), needs), Step("journeys moves", lane(" moves"), needs)]
 
 
-def again_step(run, after):
+def old_velero_steps(run, after):
+    """The oldest Velero's journey, and what it needs beside those of the newest."""
+    def journeys():
+        tiers.run_e2e(run.tiers, OLD_JOURNEYS, [OLD_VELERO], extra=["-m", "journey"])
+    return [Step("go old velero", prepare.old_velero, after=after, makes=True),
+            Step(OLD_JOURNEYS, journeys, ("go bed", "build real tests", "go old velero")),
+            again_step(run, (OLD_JOURNEYS,), "old journeys again", (OLD_JOURNEYS,))]
+
+
+def again_step(run, after, name="journeys again", of=JOURNEYS):
     """Journeys that failed run once more when nothing else does."""
     def again():
-        mine = [tier for tier in run.tiers if tier.name in JOURNEYS or tier.name.startswith("scenarios")]
+        mine = [tier for tier in run.tiers if tier.name in of or tier.name.startswith("scenarios")]
         tests = [test for tier in mine for test in tier.tests]
         if not any(test.outcome == results.FAILED for test in tests):
             return
@@ -75,7 +80,13 @@ def again_step(run, after):
         retried, words = pytests.to_retry(tests, journeys)
         run.notes += words
         run.flaky += tiers.run_again(mine, retried)
-    return Step("journeys again", again, after=tuple(after))
+    return Step(name, again, after=tuple(after))
+
+
+def is_settled(name, ended):
+    """Whether a tier that ran is to be judged: a journey has not failed before its second run."""
+    again = "journeys again" if name in JOURNEYS else "old journeys again" if name == OLD_JOURNEYS else name
+    return again in ended
 
 
 def test_steps(run):
@@ -114,6 +125,7 @@ def ci_steps(run):
     over = ("./dev test",)
     return [
         *test, Step("./dev test", test_is_over, after=tuple(step.name for step in test)),
+        *old_velero_steps(run, over),
         Step("image", lambda: tiers.run_image(run.tiers), after=over),
         Step("build asan", lambda: prepare.build.build("asan", [prepare.UNIT]), after=over, makes=True),
         Step("asan", lambda: tiers.run_sanitized(run.tiers, "asan"), ("build asan",)),
@@ -144,8 +156,8 @@ def selected_steps(run, selection):
         steps.append(build_steps()[0])
     if restic_or_host_or_s3:
         steps.append(build_steps()[1])
-    if journeys:  # One scenario builds an old Velero by itself, should it want that.
-        steps += go_steps(())[:2 if "journeys" in whole else 1]
+    if journeys:  # One scenario builds an old Velero by itself.
+        steps += go_steps(())[:1]
     elif "s3" in whole or "s3" in selection.paths:
         steps.append(Step("go bed", lambda: prepare.bed(prepare.STORE_MODULES), nice=GO_NICE, makes=True))
     if host:

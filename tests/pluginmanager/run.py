@@ -31,6 +31,9 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SOURCE = HERE / "harness"
+
+sys.path.append(str(ROOT / "tests" / "e2e"))
+from build import COMPILER_FLAGS, go_environment, go_version  # noqa: E402  (shared, so that the packages are, too)
 RUN_SECONDS_MAX = 300
 
 
@@ -71,19 +74,9 @@ def cache_dir():
     return pathlib.Path(root) / "pluginmanager"
 
 
-def go_environment(update):
-    """The environment of every Go call. GOPROXY stays as the machine has it."""
-    env = dict(os.environ)
-    env.update(GOTOOLCHAIN="local", CGO_ENABLED="0", GOGC="400", GOWORK="off",
-               GOFLAGS="-trimpath" + (" -mod=mod" if update else ""))
-    return env
-
-
 def input_digest(release):
     """Names one state of everything that a harness depends on."""
-    version = subprocess.run(["go", "env", "GOVERSION"], env=go_environment(False), check=True,
-                             capture_output=True, text=True).stdout.strip()
-    digest = hashlib.sha256(repr((release, version)).encode())
+    digest = hashlib.sha256(repr((release, COMPILER_FLAGS, go_version())).encode())
     inputs = sorted(SOURCE.glob("*.go")) + [SOURCE / f"velero{release.name}{end}"
                                             for end in (".mod", ".sum")]
     for path in inputs:
@@ -105,7 +98,7 @@ def build(release, update=False):
         say(f"pluginmanager: building against Velero {release.version}")
         scratch = pathlib.Path(tempfile.mkdtemp(prefix=f"{release.name}.tmp-", dir=cache))
         start = time.monotonic()
-        subprocess.run(["go", "build", "-p", "2", "-tags", release.tags, "-ldflags", "-s -w",
+        subprocess.run(["go", "build", "-p", "2", *COMPILER_FLAGS, "-tags", release.tags, "-ldflags", "-s -w",
                         "-modfile", f"velero{release.name}.mod", "-o", scratch / "harness", "."],
                        cwd=SOURCE, env=go_environment(update), check=True)
         scratch.chmod(0o755)
