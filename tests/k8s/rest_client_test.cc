@@ -346,10 +346,10 @@ TEST_F(RestClientTest, WatchesAskForBookmarksAndAnEnd) {
        {"watch=true", "allowWatchBookmarks=true", "resourceVersion=1000", "labelSelector=a%3Db"}) {
     EXPECT_THAT(target, HasSubstr(part));
   }
-  static constexpr absl::string_view kTimeout = "timeoutSeconds=";
-  ASSERT_THAT(target, HasSubstr(kTimeout));
+  const std::string timeout = "timeoutSeconds=";
+  ASSERT_THAT(target, HasSubstr(timeout));
   // Drawn, so that not all watches end at once.
-  const int seconds = std::atoi(target.c_str() + target.find(kTimeout) + kTimeout.size());
+  const int seconds = std::atoi(target.c_str() + target.find(timeout) + timeout.size());
   EXPECT_GE(seconds, 240);
   EXPECT_LE(seconds, 300);
 }
