@@ -1,6 +1,7 @@
 #include "datamover/archive_reconciler.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -43,18 +44,11 @@ bool IsArchived(const std::string& phase) {
 
 absl::StatusOr<absl::Time> ArchiveReconciler::Reconcile(const CallContext& ctx,
                                                         const Json& object) {
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  const std::optional<Owner> owner = BackupOf(object);
-  if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
-      upload->phase != velero::DataPhase::kCompleted || !owner.has_value()) {
+  if (!Concerns(object)) {
     return absl::InfiniteFuture();
   }
-  {
-    std::scoped_lock lock(mutex_);
-    if (archived_.contains(owner->uid)) {
-      return absl::InfiniteFuture();
-    }
-  }
+  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  const std::optional<Owner> owner = BackupOf(object);
   ASSIGN_OR_RETURN(
       const std::optional<Json> backup,
       k8s::Find(ctx, env_.api, {csi::BackupType(), upload->namespace_name, owner->name}));
@@ -72,6 +66,30 @@ absl::StatusOr<absl::Time> ArchiveReconciler::Reconcile(const CallContext& ctx,
   }
   RETURN_IF_ERROR(AskToGo(ctx, object, *upload, owner->name));
   return absl::InfiniteFuture();
+}
+
+bool ArchiveReconciler::Concerns(const Json& object) const {
+  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  const std::optional<Owner> owner = BackupOf(object);
+  if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
+      upload->phase != velero::DataPhase::kCompleted || !owner.has_value()) {
+    return false;
+  }
+  std::scoped_lock lock(mutex_);
+  return !archived_.contains(owner->uid);
+}
+
+void ArchiveReconciler::Reduce(Json& object) const {
+  Json& metadata = object["metadata"];
+  for (const char* field :
+       {"annotations", "creationTimestamp", "finalizers", "generation", "resourceVersion"}) {
+    metadata.erase(field);
+  }
+  Json status;
+  for (const char* field : {"phase", "snapshotID"}) {
+    status[field] = GetString(object, {"status", field});
+  }
+  object["status"] = std::move(status);
 }
 
 absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const Json& object,

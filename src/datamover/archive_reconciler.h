@@ -36,13 +36,15 @@ class ArchiveReconciler : public k8s::Reconciler {
   explicit ArchiveReconciler(const MoverEnvironment& env) : env_(env) {}
 
   absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
+  bool Concerns(const Json& object) const override;
+  void Reduce(Json& object) const override;
 
  private:
   absl::Status AskToGo(const CallContext& ctx, const Json& object, const velero::DataUpload& upload,
                        const std::string& backup);
 
   const MoverEnvironment& env_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::set<std::string> archived_;  // uids of Backups; guarded by mutex_
 };
 

@@ -23,15 +23,25 @@ class Census : public k8s::ObjectFollower {
   // Borrows `next`.
   Census(Reader read, k8s::ObjectFollower& next) : read_(std::move(read)), next_(next) {}
 
-  void OnAll(const std::vector<Json>& objects) override {
+  void OnPage(const std::vector<Json>& objects, bool is_first) override {
     {
       std::scoped_lock lock(mutex_);
-      entries_.clear();
+      if (is_first) {
+        listed_.clear();
+      }
       for (const Json& object : objects) {
-        entries_.emplace(csi::Uid(object), read_(object));
+        listed_.insert_or_assign(csi::Uid(object), read_(object));
       }
     }
-    next_.OnAll(objects);
+    next_.OnPage(objects, is_first);
+  }
+
+  void OnListed() override {
+    {
+      std::scoped_lock lock(mutex_);
+      entries_ = std::exchange(listed_, {});
+    }
+    next_.OnListed();
   }
 
   void OnEvent(const k8s::WatchEvent& event) override {
@@ -60,6 +70,7 @@ class Census : public k8s::ObjectFollower {
   k8s::ObjectFollower& next_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;  // Guarded by mutex_; by uid.
+  std::map<std::string, Entry> listed_;   // The same, of a list that is not whole yet.
 };
 
 }  // namespace csidelta::datamover

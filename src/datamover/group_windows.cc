@@ -59,16 +59,21 @@ GroupWindows::GroupWindows(std::set<std::string> velero_namespaces, absl::Time s
                            std::function<bool()> leads)
     : velero_namespaces_(std::move(velero_namespaces)), since_(since), leads_(std::move(leads)) {}
 
-void GroupWindows::OnAll(const std::vector<Json>& groups) {
-  std::set<std::string> there;
-  for (const Json& group : groups) {
-    there.insert(csi::Uid(group));
-  }
+void GroupWindows::OnPage(const std::vector<Json>& groups, bool is_first) {
   std::scoped_lock lock(mutex_);
-  std::erase_if(seen_, [&](const std::string& uid) { return !there.contains(uid); });
+  if (is_first) {
+    listed_.clear();
+  }
   for (const Json& group : groups) {
+    listed_.insert(csi::Uid(group));
     Note(group);
   }
+}
+
+void GroupWindows::OnListed() {
+  std::scoped_lock lock(mutex_);
+  std::erase_if(seen_, [&](const std::string& uid) { return !listed_.contains(uid); });
+  listed_.clear();
 }
 
 void GroupWindows::OnEvent(const k8s::WatchEvent& event) {

@@ -39,7 +39,8 @@ class GroupWindows : public k8s::ObjectFollower {
   GroupWindows(std::set<std::string> velero_namespaces, absl::Time since,
                std::function<bool()> leads);
 
-  void OnAll(const std::vector<Json>& groups) override;
+  void OnPage(const std::vector<Json>& groups, bool is_first) override;
+  void OnListed() override;
   void OnEvent(const k8s::WatchEvent& event) override;
 
   GroupFigures figures() const;
@@ -51,8 +52,9 @@ class GroupWindows : public k8s::ObjectFollower {
   const absl::Time since_;
   const std::function<bool()> leads_;
   mutable std::mutex mutex_;
-  GroupFigures figures_;        // Guarded by mutex_.
-  std::set<std::string> seen_;  // Guarded by mutex_; uids of answered groups that are there.
+  GroupFigures figures_;          // Guarded by mutex_.
+  std::set<std::string> seen_;    // Guarded by mutex_; uids of answered groups that are there.
+  std::set<std::string> listed_;  // Guarded by mutex_; of a list that is not whole yet.
 };
 
 // Tells `follower` of the plugin's VolumeGroupSnapshots until `ctx` ends, and returns why it ended.

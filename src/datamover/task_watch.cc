@@ -1,7 +1,9 @@
 #include "datamover/task_watch.h"
 
+#include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
 
@@ -39,7 +41,7 @@ bool WakeTable::Has(const std::string& stem) const {
   return wakes_.contains(stem);
 }
 
-void WakingFollower::OnAll(const std::vector<Json>& objects) {
+void WakingFollower::OnPage(const std::vector<Json>& objects, bool /*is_first*/) {
   for (const Json& object : objects) {
     wakes_.Wake(csi::Name(object));
   }
@@ -47,11 +49,11 @@ void WakingFollower::OnAll(const std::vector<Json>& objects) {
 
 void WakingFollower::OnEvent(const k8s::WatchEvent& event) { wakes_.Wake(csi::Name(event.object)); }
 
-void PodFollower::OnAll(const std::vector<Json>& objects) {
+void PodFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
   for (const Json& pod : objects) {
     ended_.Note(pod);
   }
-  WakingFollower::OnAll(objects);
+  WakingFollower::OnPage(objects, is_first);
 }
 
 void PodFollower::OnEvent(const k8s::WatchEvent& event) {
@@ -59,17 +61,25 @@ void PodFollower::OnEvent(const k8s::WatchEvent& event) {
   WakingFollower::OnEvent(event);
 }
 
-void SubjectFollower::OnAll(const std::vector<Json>& objects) {
-  std::set<std::string> gone = uids_;
+void SubjectFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
+  if (is_first) {
+    listed_.clear();
+  }
   for (const Json& object : objects) {
     if (Note(object)) {
-      gone.erase(csi::Uid(object));
+      listed_.insert(csi::Uid(object));
     }
   }
+  loop_.OnPage(objects, is_first);
+}
+
+void SubjectFollower::OnListed() {
+  std::vector<std::string> gone;
+  absl::c_set_difference(uids_, std::exchange(listed_, {}), std::back_inserter(gone));
   for (const std::string& uid : gone) {
     Forget(uid);
   }
-  loop_.OnAll(objects);
+  loop_.OnListed();
 }
 
 void SubjectFollower::OnEvent(const k8s::WatchEvent& event) {

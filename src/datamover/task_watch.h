@@ -49,7 +49,8 @@ class WakingFollower : public k8s::ObjectFollower {
  public:
   explicit WakingFollower(WakeTable& wakes) : wakes_(wakes) {}
 
-  void OnAll(const std::vector<Json>& objects) override;
+  void OnPage(const std::vector<Json>& objects, bool is_first) override;
+  void OnListed() override {}
   void OnEvent(const k8s::WatchEvent& event) override;
 
  private:
@@ -61,7 +62,7 @@ class PodFollower : public WakingFollower {
  public:
   PodFollower(WakeTable& wakes, EndedPods& ended) : WakingFollower(wakes), ended_(ended) {}
 
-  void OnAll(const std::vector<Json>& objects) override;
+  void OnPage(const std::vector<Json>& objects, bool is_first) override;
   void OnEvent(const k8s::WatchEvent& event) override;
 
  private:
@@ -76,7 +77,8 @@ class SubjectFollower : public k8s::ObjectFollower {
   SubjectFollower(std::string kind, WakeTable& wakes, k8s::ReconcileLoop& loop)
       : kind_(std::move(kind)), wakes_(wakes), loop_(loop) {}
 
-  void OnAll(const std::vector<Json>& objects) override;
+  void OnPage(const std::vector<Json>& objects, bool is_first) override;
+  void OnListed() override;
   void OnEvent(const k8s::WatchEvent& event) override;
 
  protected:
@@ -92,7 +94,8 @@ class SubjectFollower : public k8s::ObjectFollower {
   const std::string kind_;
   WakeTable& wakes_;
   k8s::ReconcileLoop& loop_;
-  std::set<std::string> uids_;  // that were taken
+  std::set<std::string> uids_;    // that were taken
+  std::set<std::string> listed_;  // those of a list that is not whole yet
 };
 
 // Those that are moved in turns: they are in the table of turns, too. One that is over makes way

@@ -266,6 +266,8 @@ absl::StatusOr<absl::Time> TransferReconciler::Reconcile(const CallContext& ctx,
   return step.ok() ? (*step)->Run() : Refuse(ctx, *std::move(fresh), step.status());
 }
 
+bool TransferReconciler::Concerns(const Json& object) const { return IsToBeMoved(object); }
+
 absl::StatusOr<absl::Time> TransferReconciler::Refuse(const CallContext& ctx, Json object,
                                                       const absl::Status& why) {
   TransferObject refused(type_, std::move(object));

@@ -142,6 +142,7 @@ class TransferReconciler : public k8s::Reconciler {
       : env_(env), type_(type) {}
 
   absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) final;
+  bool Concerns(const Json& object) const final;
 
  protected:
   // For an object as it was just read. An error: the object cannot be understood, and has failed.

@@ -1,5 +1,7 @@
 #include "diffsnap/controller.h"
 
+#include <utility>
+
 #include "csi/snapshot_types.h"
 
 namespace csidelta::diffsnap {
@@ -24,17 +26,23 @@ absl::Status Controller::Follow(const CallContext& ctx, k8s::ApiClient& api) {
       *this);
 }
 
-void Controller::OnAll(const std::vector<Json>& objects) {
-  std::set<Key> gone = served_;
+void Controller::OnPage(const std::vector<Json>& objects, bool is_first) {
+  if (is_first) {
+    unlisted_ = served_;
+  }
   for (const Json& object : objects) {
-    gone.erase(KeyOf(object));
+    unlisted_.erase(KeyOf(object));
     Serve(object);
   }
-  for (const Key& key : gone) {
+  loop_.OnPage(objects, is_first);
+}
+
+void Controller::OnListed() {
+  for (const Key& key : std::exchange(unlisted_, {})) {
     Withdraw(key);
   }
   pairs_.SetSynced();
-  loop_.OnAll(objects);
+  loop_.OnListed();
 }
 
 void Controller::OnEvent(const k8s::WatchEvent& event) {

@@ -32,7 +32,8 @@ class Controller : public k8s::ObjectFollower {
   // Follows the objects until `ctx` ends.
   absl::Status Follow(const CallContext& ctx, k8s::ApiClient& api);
 
-  void OnAll(const std::vector<Json>& objects) override;
+  void OnPage(const std::vector<Json>& objects, bool is_first) override;
+  void OnListed() override;
   void OnEvent(const k8s::WatchEvent& event) override;
 
   // Moves what is due, again and again, until `ctx` ends.
@@ -50,7 +51,8 @@ class Controller : public k8s::ObjectFollower {
   const std::string driver_;
   PairTable& pairs_;
   k8s::ReconcileLoop loop_;
-  std::set<Key> served_;  // Of the thread that follows.
+  std::set<Key> served_;    // Of the thread that follows.
+  std::set<Key> unlisted_;  // Of those, what a list that is not whole yet did not have.
 };
 
 }  // namespace csidelta::diffsnap

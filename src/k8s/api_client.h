@@ -100,6 +100,21 @@ class ApiClient {
                                           absl::string_view namespace_name,
                                           const ListOptions& options) = 0;
 
+  // The same for lists of any length: each page is handed to `sink` as it comes, and is held no
+  // longer. `is_first` says that the list begins (again), and that what came before does not count.
+  // Returns the list's resourceVersion. OUT_OF_RANGE: the list grew too old between two pages.
+  virtual absl::StatusOr<std::string> ListPages(
+      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+      const ListOptions& options,
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+    absl::StatusOr<ObjectList> list = List(ctx, type, namespace_name, options);
+    if (!list.ok()) {
+      return list.status();
+    }
+    sink(list->items, true);
+    return list->resource_version;
+  }
+
   // `namespace_name` "" for cluster-scoped kinds. Returns the object as stored.
   virtual absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
                                       absl::string_view namespace_name, const Json& object) = 0;

@@ -37,11 +37,13 @@ class Following {
  private:
   absl::Status ListOnce() {
     ASSIGN_OR_RETURN(
-        const ObjectList list,
-        client_.List(ctx_, objects_.type, objects_.namespace_name,
-                     {.label_selector = objects_.label_selector, .field_selector = ""}));
-    follower_.OnAll(list.items);
-    version_ = list.resource_version;
+        version_,
+        client_.ListPages(ctx_, objects_.type, objects_.namespace_name,
+                          {.label_selector = objects_.label_selector, .field_selector = ""},
+                          [this](const std::vector<Json>& page, bool is_first) {
+                            follower_.OnPage(page, is_first);
+                          }));
+    follower_.OnListed();
     backoff_.Reset();
     return absl::OkStatus();
   }

@@ -15,10 +15,19 @@ class ObjectFollower {
  public:
   virtual ~ObjectFollower() = default;
 
-  // These there are, and no others; at the start, and when events may have been missed.
-  virtual void OnAll(const std::vector<Json>& objects) = 0;
+  // At the start, and when events may have been missed: what there is, in pages. With the first one
+  // (`is_first`) the list begins, perhaps again, before it came to its end.
+  virtual void OnPage(const std::vector<Json>& objects, bool is_first) = 0;
+  // The list is whole: what was on none of its pages is gone.
+  virtual void OnListed() = 0;
   // Never a bookmark.
   virtual void OnEvent(const WatchEvent& event) = 0;
+
+  // A list of one page.
+  void OnAll(const std::vector<Json>& objects) {
+    OnPage(objects, true);
+    OnListed();
+  }
 };
 
 // Which objects are followed.

@@ -29,21 +29,21 @@ ReconcileLoop::Key ReconcileLoop::KeyOf(const Json& object) {
   return {GetString(object, {"metadata", "namespace"}), GetString(object, {"metadata", "name"})};
 }
 
-void ReconcileLoop::OnAll(const std::vector<Json>& objects) {
+void ReconcileLoop::OnPage(const std::vector<Json>& objects, bool is_first) {
   std::scoped_lock lock(mutex_);
-  std::set<Key> there;
+  list_ += is_first ? 1 : 0;
   for (const Json& object : objects) {
-    there.insert(KeyOf(object));
     Keep(object);
   }
-  std::vector<Key> gone;
-  for (const auto& [key, followed] : objects_) {
-    if (!there.contains(key)) {
-      gone.push_back(key);
+}
+
+void ReconcileLoop::OnListed() {
+  std::scoped_lock lock(mutex_);
+  for (auto next = objects_.begin(); next != objects_.end();) {
+    const auto one = next++;
+    if (one->second.list != list_) {
+      Drop(one->first);
     }
-  }
-  for (const Key& key : gone) {
-    Drop(key);
   }
   is_synced_ = true;
   Tell();
@@ -75,8 +75,19 @@ bool ReconcileLoop::is_synced() const {
 
 void ReconcileLoop::Keep(const Json& object) {
   const Key key = KeyOf(object);
+  if (!reconciler_.Concerns(object)) {
+    Drop(key);
+    return;
+  }
+  Json reduced = object;
+  if (const auto metadata = reduced.find("metadata"); metadata != reduced.end()) {
+    metadata->erase("managedFields");  // Two fifths of an object, and nobody's business.
+  }
+  reconciler_.Reduce(reduced);
   Followed& followed = objects_[key];
-  followed.object = object;
+  followed.text = DumpJson(reduced);
+  followed.text.shrink_to_fit();
+  followed.list = list_;
   Schedule(key, followed, absl::InfinitePast());
 }
 
@@ -102,22 +113,27 @@ void ReconcileLoop::Schedule(const Key& key, Followed& followed, absl::Time due)
 
 bool ReconcileLoop::TakeDue(absl::Time now, Json& object) {
   std::scoped_lock lock(mutex_);
-  if (queue_.empty() || queue_.begin()->first > now) {
+  if (!is_synced_ || queue_.empty() || queue_.begin()->first > now) {
     return false;
   }
   const Key key = queue_.begin()->second;
   Followed& followed = objects_.at(key);
   Schedule(key, followed, absl::InfiniteFuture());
-  object = followed.object;
+  object = ParseJson(followed.text).value_or(Json());
   return true;
 }
 
 void ReconcileLoop::SetDue(const Json& object, absl::Time due) {
   std::scoped_lock lock(mutex_);
   const auto found = objects_.find(KeyOf(object));
-  if (found != objects_.end() && found->second.due == absl::InfiniteFuture()) {
-    Schedule(found->first, found->second, due);
+  if (found == objects_.end() || found->second.due != absl::InfiniteFuture()) {
+    return;
   }
+  if (due == absl::InfiniteFuture() && !reconciler_.Concerns(object)) {
+    objects_.erase(found);
+    return;
+  }
+  Schedule(found->first, found->second, due);
 }
 
 void ReconcileLoop::WorkOnce(const CallContext& ctx) {

@@ -1,11 +1,14 @@
 #include "k8s/rest_client.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -24,6 +27,7 @@ namespace {
 
 constexpr BackoffOptions kRetryBackoff = {
     .delay_first = absl::Milliseconds(100), .delay_max = absl::Seconds(5), .attempts_max = 12};
+constexpr int kFollowedPageMax = 100;  // Objects that are held at once of a list that is followed.
 constexpr int kListPagesMax = 10'000;  // A list that goes on beyond this does not end.
 constexpr absl::Duration kRequestTimeMax = absl::Seconds(60);
 constexpr int kWatchSecondsMin =
@@ -153,16 +157,33 @@ class RestClient : public ApiClient {
   absl::StatusOr<ObjectList> List(const CallContext& ctx, const ResourceType& type,
                                   absl::string_view namespace_name,
                                   const ListOptions& options) override {
-    const std::string what =
-        absl::StrCat("list ", ToString(type), namespace_name.empty() ? "" : " in ", namespace_name);
-    absl::StatusOr<ObjectList> list =
-        ListPages(ctx, type, namespace_name, options, settings_.page_items_max);
-    if (absl::IsOutOfRange(list.status())) {
+    ObjectList list;
+    const auto gather = [&](std::vector<Json>& page, bool is_first) {
+      if (is_first) {
+        list.items.clear();
+      }
+      absl::c_move(page, std::back_inserter(list.items));
+    };
+    absl::StatusOr<std::string> version =
+        EachPage(ctx, type, namespace_name, options, settings_.page_items_max, gather);
+    if (absl::IsOutOfRange(version.status())) {
       // The list grew too old between two pages: all of it at once, which does not grow old.
-      list = ListPages(ctx, type, namespace_name, options, 0);
+      version = EachPage(ctx, type, namespace_name, options, 0, gather);
     }
-    RETURN_IF_ERROR(Annotate(list.status(), what));
+    RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
+    list.resource_version = *std::move(version);
     return list;
+  }
+
+  absl::StatusOr<std::string> ListPages(
+      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+      const ListOptions& options,
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
+    absl::StatusOr<std::string> version = EachPage(
+        ctx, type, namespace_name, options, std::min(settings_.page_items_max, kFollowedPageMax),
+        [&](const std::vector<Json>& page, bool is_first) { sink(page, is_first); });
+    RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
+    return version;
   }
 
   absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
@@ -293,13 +314,18 @@ class RestClient : public ApiClient {
     return object;
   }
 
-  absl::StatusOr<ObjectList> ListPages(const CallContext& ctx, const ResourceType& type,
-                                       absl::string_view namespace_name, const ListOptions& options,
-                                       int page_items_max) {
-    ObjectList list;
+  static std::string WhatIsListed(const ResourceType& type, absl::string_view namespace_name) {
+    return absl::StrCat("list ", ToString(type), namespace_name.empty() ? "" : " in ",
+                        namespace_name);
+  }
+
+  absl::StatusOr<std::string> EachPage(
+      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+      const ListOptions& options, int page_items_max,
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
     std::string next;
     int pages = 0;
-    do {
+    while (true) {
       if (++pages > kListPagesMax) {
         return absl::InternalError(absl::StrCat("a list of more than ", kListPagesMax, " pages"));
       }
@@ -313,17 +339,20 @@ class RestClient : public ApiClient {
                                          .target = TargetOf(type, namespace_name, "", "", query),
                                          .content_type = "",
                                          .body = ""}));
+      std::vector<Json> objects;
       const auto items = page.find("items");
       if (items != page.end() && items->is_array()) {
         for (Json& item : *items) {
           Identify(item, type);
-          list.items.push_back(std::move(item));
+          objects.push_back(std::move(item));
         }
       }
-      list.resource_version = GetString(page, {"metadata", "resourceVersion"});
+      sink(objects, pages == 1);
       next = GetString(page, {"metadata", "continue"});
-    } while (!next.empty());
-    return list;
+      if (next.empty()) {
+        return GetString(page, {"metadata", "resourceVersion"});
+      }
+    }
   }
 
   absl::StatusOr<Json> RunJson(const CallContext& ctx, const Call& call) {

@@ -33,13 +33,20 @@ Json Thing(const std::string& name, const std::string& state) {
 // The objects as they were told of.
 class Mirror : public ObjectFollower {
  public:
-  void OnAll(const std::vector<Json>& objects) override {
+  void OnPage(const std::vector<Json>& objects, bool is_first) override {
     std::scoped_lock lock(mutex_);
-    states_.clear();
-    ++lists_;
-    for (const Json& object : objects) {
-      states_[GetString(object, {"metadata", "name"})] = GetString(object, {"data", "state"});
+    if (is_first) {
+      listed_.clear();
     }
+    for (const Json& object : objects) {
+      listed_[GetString(object, {"metadata", "name"})] = GetString(object, {"data", "state"});
+    }
+  }
+
+  void OnListed() override {
+    std::scoped_lock lock(mutex_);
+    states_ = listed_;
+    ++lists_;
     changed_.notify_all();
   }
 
@@ -76,6 +83,7 @@ class Mirror : public ObjectFollower {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string> states_;
+  std::map<std::string, std::string> listed_;
   int lists_ = 0;
 };
 

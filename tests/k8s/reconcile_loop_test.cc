@@ -33,6 +33,7 @@ class Notebook : public Reconciler {
   absl::StatusOr<absl::Time> Reconcile(const CallContext&, const Json& object) override {
     const std::string name = GetString(object, {"metadata", "name"});
     seen.push_back(name + GetString(object, {"data", "state"}));
+    last = object;
     if (on_look) {
       on_look(name);
     }
@@ -45,9 +46,15 @@ class Notebook : public Reconciler {
     return answer;
   }
 
+  bool Concerns(const Json& object) const override {
+    return GetString(object, {"data", "state"}) != "over";
+  }
+  void Reduce(Json& object) const override { object["data"].erase("long"); }
+
   std::vector<std::string> Seen() { return std::exchange(seen, {}); }
 
   std::vector<std::string> seen;
+  Json last;
   std::map<std::string, std::vector<absl::StatusOr<absl::Time>>> answers;
   std::function<void(const std::string&)> on_look;
 };
@@ -81,6 +88,36 @@ TEST_F(ReconcileLoopTest, WhatChangedIsLookedAtOnce) {
   EXPECT_THAT(Work(), IsEmpty());
   loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "4")});
   loop_.OnAll({});
+  EXPECT_THAT(Work(), IsEmpty());
+}
+
+TEST_F(ReconcileLoopTest, AListCountsWhenItIsWhole) {
+  loop_.OnPage({Thing("a"), Thing("b")}, /*is_first=*/true);
+  EXPECT_THAT(Work(), IsEmpty());
+  EXPECT_FALSE(loop_.is_synced());
+  loop_.OnPage({Thing("b"), Thing("c")}, /*is_first=*/true);  // It had to begin again.
+  loop_.OnPage({Thing("d")}, /*is_first=*/false);
+  loop_.OnListed();
+  EXPECT_THAT(Work(), ElementsAre("b", "c", "d"));
+  loop_.OnPage({Thing("d", "2")}, /*is_first=*/true);
+  EXPECT_THAT(Work(), ElementsAre("d2")) << "what is there already goes on meanwhile";
+  loop_.Wake("ns", "b");
+  EXPECT_THAT(Work(), ElementsAre("b"));
+  loop_.OnListed();
+  loop_.Wake("ns", "b");
+  EXPECT_THAT(Work(), IsEmpty());
+}
+
+TEST_F(ReconcileLoopTest, WhatIsOverIsNotHeld) {
+  Json long_one = Thing("a");
+  long_one["data"]["long"] = std::string(1000, 'x');
+  long_one["metadata"]["managedFields"] = Json::array({1});
+  loop_.OnAll({long_one, Thing("b", "over")});
+  EXPECT_THAT(Work(), ElementsAre("a"));
+  EXPECT_EQ(notebook_.last, Thing("a"));
+  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "over")});
+  loop_.Wake("ns", "a");
+  loop_.Wake("ns", "b");
   EXPECT_THAT(Work(), IsEmpty());
 }
 

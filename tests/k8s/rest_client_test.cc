@@ -149,6 +149,34 @@ TEST_F(RestClientTest, PagesAreJoined) {
   EXPECT_EQ(requests().size(), 4u);
 }
 
+TEST_F(RestClientTest, PagesAreHandedOnAsTheyCome) {
+  settings_.page_items_max = 3;
+  bool grows_old = false;
+  Start([&](const ServedRequest& request, ServedConnection& connection) {
+    if (!grows_old || request.target.find("continue=") == std::string::npos) {
+      return false;
+    }
+    connection.Send(410, R"({"kind":"Status","code":410,"reason":"Expired"})");
+    return true;
+  });
+  for (int i = 0; i < 7; ++i) {
+    fake_.Seed(kConfigMaps, ConfigMap("c" + std::to_string(i)));
+  }
+  std::vector<std::pair<std::size_t, bool>> pages;
+  const auto list = [&] {
+    pages.clear();
+    return client_->ListPages(ctx_, kConfigMaps, "ns", {},
+                              [&](const std::vector<Json>& page, bool is_first) {
+                                pages.emplace_back(page.size(), is_first);
+                              });
+  };
+  EXPECT_THAT(list(), IsOk());
+  using testing::Pair;
+  EXPECT_THAT(pages, testing::ElementsAre(Pair(3, true), Pair(3, false), Pair(1, false)));
+  grows_old = true;
+  EXPECT_THAT(list(), StatusIs(absl::StatusCode::kOutOfRange)) << "never all of it at once";
+}
+
 TEST_F(RestClientTest, AListThatGrewOldIsReadAtOnce) {
   settings_.page_items_max = 3;
   Start([](const ServedRequest& request, ServedConnection& connection) {

@@ -1,0 +1,219 @@
+// The data mover's controller as a process, in a cluster whose Velero keeps very many DataUploads.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/volume_task.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/await.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/paths.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/scratch_folder.h"
+
+namespace csidelta::cli::controller_memory_test {
+namespace {
+
+using support::ServedConnection;
+using support::ServedRequest;
+
+constexpr int kUploads = 15'000;  // 500 volumes each night, kept for thirty days.
+constexpr int kBackups = 30;
+constexpr int64_t kPeakBytesMax = int64_t{48} << 20;  // Of the 64 MiB that the chart allows.
+
+// A DataUpload that was completed, as an API server returns it: 4.6 KB, two fifths of it who wrote
+// which field. NUMBER stands for which one it is, VOLUME
+// and NIGHT for what it moved and when.
+std::string UploadTemplate() {
+  Json annotations;
+  for (int i = 0; i < 25; ++i) {
+    annotations[absl::StrCat("example.com/annotation-", i)] = std::string(30, 'a');
+  }
+  Json fields;
+  for (int i = 0; i < 55; ++i) {
+    fields[absl::StrCat("f:a-field-that-somebody-wrote-", i)] = Json::object();
+  }
+  return DumpJson(
+      {{"metadata",
+        {{"name", "nightly-NIGHT-NUMBER"},
+         {"namespace", "velero"},
+         {"uid", "0d9d2f5c-0000-4000-8000-NUMBER"},
+         {"resourceVersion", "1NUMBER"},
+         {"creationTimestamp", "2026-11-01T02:00:00Z"},
+         {"labels", {{"velero.io/backup-name", "nightly-NIGHT"}}},
+         {"annotations", annotations},
+         {"ownerReferences",
+          {{{"apiVersion", "velero.io/v1"},
+            {"kind", "Backup"},
+            {"name", "nightly-NIGHT"},
+            {"uid", "backup-uid-NIGHT"},
+            {"controller", true}}}},
+         {"managedFields",
+          {{{"manager", "velero-server"}, {"operation", "Update"}, {"fieldsV1", fields}}}}}},
+       {"spec",
+        {{"snapshotType", "CSI"},
+         {"datamover", "csi-delta"},
+         {"sourceNamespace", "app-VOLUME"},
+         {"sourcePVC", "data"},
+         {"operationTimeout", "10m0s"},
+         {"backupStorageLocation", "default"},
+         {"csiSnapshot",
+          {{"volumeSnapshot", "velero-data-NUMBER"},
+           {"storageClass", "fast"},
+           {"snapshotClass", "fast"},
+           {"driver", "driver.example.com"}}}}},
+       {"status",
+        {{"phase", "Completed"},
+         {"snapshotID", "csi-delta/NUMBER"},
+         {"progress", {{"bytesDone", 1 << 30}, {"totalBytes", 1 << 30}}},
+         {"completionTimestamp", "2026-11-01T02:10:00Z"}}}});
+}
+
+class ControllerMemoryTest : public testing::Test {
+ protected:
+  ControllerMemoryTest()
+      : server_(api_,
+                {csi::DataUploadType(),
+                 csi::DataDownloadType(),
+                 csi::DataDeletionType(),
+                 csi::BackupType(),
+                 csi::LeaseType(),
+                 csi::PodType(),
+                 csi::ConfigMapType(),
+                 csi::SecretType(),
+                 csi::VolumeSnapshotContentType(),
+                 datamover::VolumeTaskType(),
+                 {"", "v1", "namespaces", "Namespace", false}},
+                {}, [this](const ServedRequest& request, ServedConnection& connection) {
+                  return AnswerUploads(request, connection);
+                }) {
+    api_.Seed({"", "v1", "namespaces", "Namespace", false},
+              {{"metadata", {{"name", "kube-system"}, {"uid", "cluster"}}}});
+    for (int i = 0; i < kBackups; ++i) {
+      api_.Seed(csi::BackupType(), {{"metadata",
+                                     {{"name", absl::StrCat("nightly-", i)},
+                                      {"namespace", "velero"},
+                                      {"uid", absl::StrCat("backup-uid-", i)}}},
+                                    {"status", {{"phase", "Completed"}}}});
+    }
+    std::ofstream(absl::StrCat(folder_.path(), "/kubeconfig")) << server_.Kubeconfig("{token: a}");
+  }
+
+  ~ControllerMemoryTest() override {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGTERM);
+      int state = 0;
+      const support::AwaitEnd end("the controller to end");
+      EXPECT_EQ(::waitpid(pid_, &state, 0), pid_);
+    }
+  }
+
+  // Lists of DataUploads, in pages; and watches of them, of which the first of each follower says
+  // that it is too late to go on, so that all is listed again.
+  bool AnswerUploads(const ServedRequest& request, ServedConnection& connection) {
+    if (request.method != "GET" || request.target.find("/datauploads?") == std::string::npos) {
+      return false;
+    }
+    if (request.target.find("watch=true") != std::string::npos) {
+      connection.StartStream(200, {{"Content-Type", "application/json"}});
+      if (++watches_ <= 2) {
+        connection.Chunk(
+            R"({"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,)"
+            R"("reason":"Expired","message":"too old"}})"
+            "\n");
+        connection.EndStream();
+      } else {
+        connection.AwaitPeerGone(connection.stop());
+      }
+      return true;
+    }
+    int from = 0;
+    int limit = kUploads;
+    for (const absl::string_view part : absl::StrSplit(request.target, absl::ByAnyChar("?&"))) {
+      const std::pair<absl::string_view, absl::string_view> pair =
+          absl::StrSplit(part, absl::MaxSplits('=', 1));
+      if (pair.first == "continue") {
+        (void)absl::SimpleAtoi(pair.second, &from);
+      } else if (pair.first == "limit") {
+        (void)absl::SimpleAtoi(pair.second, &limit);
+      }
+    }
+    const int end = std::min(kUploads, from + limit);
+    std::string items;
+    for (int i = from; i < end; ++i) {
+      absl::StrAppend(&items, i == from ? "" : ",",
+                      absl::StrReplaceAll(upload_, {{"NUMBER", absl::StrCat(100'000 + i)},
+                                                    {"VOLUME", absl::StrCat(i / kBackups)},
+                                                    {"NIGHT", absl::StrCat(i % kBackups)}}));
+    }
+    connection.Send(200,
+                    absl::StrCat(R"({"kind":"DataUploadList","metadata":{"resourceVersion":"1")",
+                                 end < kUploads ? absl::StrCat(R"(,"continue":")", end, "\"") : "",
+                                 "},\"items\":[", items, "]}"),
+                    {{"Content-Type", "application/json"}});
+    return true;
+  }
+
+  void Start() {
+    pid_ = ::fork();
+    if (pid_ != 0) {
+      return;
+    }
+    const std::string error = absl::StrCat(folder_.path(), "/error");
+    const std::string program = support::BuiltProgram("csi-delta");
+    const std::string config = absl::StrCat(folder_.path(), "/kubeconfig");
+    ::dup2(::open(error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+    ::execl(program.c_str(), program.c_str(), "datamover", "--kubeconfig", config.c_str(),
+            "--image", "csi-delta:test", "--namespace", "mover", "--listen", "127.0.0.1:0",
+            nullptr);
+    ::_exit(127);
+  }
+
+  int64_t PeakBytes() const {
+    std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
+    for (std::string word; status >> word;) {
+      if (int64_t kibibytes = 0; word == "VmHWM:" && status >> kibibytes) {
+        return kibibytes << 10;
+      }
+    }
+    return 0;
+  }
+
+  const support::ScratchFolder folder_;
+  const std::string upload_ = UploadTemplate();
+  support::FakeApiClient api_;
+  std::atomic<int> watches_ = 0;
+  support::ApiTestServer server_;
+  pid_t pid_ = 0;
+};
+
+TEST_F(ControllerMemoryTest, DoesNotFollowTheNumberOfDataUploadsThatAreOver) {
+  EXPECT_NEAR(static_cast<double>(upload_.size()), 4600, 400);
+  Start();
+  // Each of two followers listed, was told to list again, did so, and watches.
+  support::Await("the controller to know all DataUploads again", [&] { return watches_ >= 4; });
+  const int64_t peak_bytes = PeakBytes();
+  EXPECT_GT(peak_bytes, int64_t{4} << 20);
+  RecordProperty("peak_mib", static_cast<int>(peak_bytes >> 20));
+  if (support::AssertsUnsanitized("the controller stays below 48 MiB")) {
+    EXPECT_LE(peak_bytes, kPeakBytesMax) << (peak_bytes >> 20) << " MiB";
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::cli::controller_memory_test
