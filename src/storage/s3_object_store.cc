@@ -393,7 +393,8 @@ absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string&
     }
     absl::StatusOr<ListPage> page = ParseListPage(response->body);
     if (!page.ok()) {
-      return absl::DataLossError(absl::StrCat(what, ": ", page.status().message()));
+      // Cut off, or of somebody else who answered once; never a listing of nothing.
+      return absl::UnavailableError(absl::StrCat(what, ": ", page.status().message()));
     }
     RETURN_IF_ERROR(
         PassOn(*page, {.root = options_.prefix, .prefix = prefix, .is_deep = is_deep}, sink));

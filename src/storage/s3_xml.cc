@@ -3,6 +3,7 @@
 #include <expat.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -113,7 +114,7 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
   ListPage page;
   ListedObject object;
   bool is_list = false;
-  bool is_truncated = false;
+  std::optional<bool> is_truncated;
   bool is_encoded = false;
   RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) -> absl::Status {
     if (path == "ListBucketResult/Contents/Key") {
@@ -127,6 +128,9 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
     } else if (path == "ListBucketResult/CommonPrefixes/Prefix") {
       page.folders.push_back(std::move(text));
     } else if (path == "ListBucketResult/IsTruncated") {
+      if (text != "true" && text != "false") {
+        return absl::InvalidArgumentError("IsTruncated of a listing is neither true nor false");
+      }
       is_truncated = text == "true";
     } else if (path == "ListBucketResult/NextContinuationToken") {
       page.next_token = std::move(text);
@@ -140,10 +144,13 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
   if (!is_list) {
     return absl::InvalidArgumentError("not a listing of a bucket");
   }
-  if (is_truncated && page.next_token.empty()) {
+  if (!is_truncated.has_value()) {
+    return absl::InvalidArgumentError("a page of a listing does not say whether it is the last");
+  }
+  if (*is_truncated && page.next_token.empty()) {
     return absl::InvalidArgumentError("a page of a listing does not say where the next begins");
   }
-  if (!is_truncated) {
+  if (!*is_truncated) {
     page.next_token.clear();
   }
   for (ListedObject& listed : page.objects) {

@@ -44,28 +44,32 @@ TEST(S3XmlTest, ReadsAPage) {
 TEST(S3XmlTest, ReadsPagesOfOtherServers) {
   // No encoding, no declaration, the flag behind the objects, a token although it is the last page.
   const auto page = ParseListPage(
-      "<ListBucketResult><Contents><Size>3</Size><Key>a%20b</Key></Contents>"
+      "<ListBucketResult>"
+      "<Contents><Size>3</Size><Key>a%20b</Key></Contents>"
       "<NextContinuationToken>x</NextContinuationToken><IsTruncated>false</IsTruncated>"
       "</ListBucketResult>");
   ASSERT_THAT(page, IsOk());
   ASSERT_THAT(page->objects, SizeIs(1));
   EXPECT_EQ(page->objects[0].key, "a%20b");
   EXPECT_THAT(page->next_token, IsEmpty());
-  EXPECT_THAT(ParseListPage("<ListBucketResult/>")->objects, IsEmpty());
+  EXPECT_THAT(ParseListPage("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+                  ->objects,
+              IsEmpty());
 }
 
 TEST(S3XmlTest, ReadsFolders) {
   const std::string folders =
       "<CommonPrefixes><Prefix>a%2Bb/</Prefix></CommonPrefixes>"
       "<CommonPrefixes><Prefix>c+d/</Prefix></CommonPrefixes>";
-  const auto encoded = ParseListPage(
-      absl::StrCat("<ListBucketResult><EncodingType>url</EncodingType><Prefix>x/</Prefix>", folders,
-                   "</ListBucketResult>"));
+  const auto encoded =
+      ParseListPage(absl::StrCat("<ListBucketResult><IsTruncated>false</"
+                                 "IsTruncated><EncodingType>url</EncodingType><Prefix>x/</Prefix>",
+                                 folders, "</ListBucketResult>"));
   ASSERT_THAT(encoded, IsOk());
   EXPECT_THAT(encoded->folders, ElementsAre("a+b/", "c d/"));
   EXPECT_THAT(encoded->objects, IsEmpty());
-  const auto plain =
-      ParseListPage(absl::StrCat("<ListBucketResult>", folders, "</ListBucketResult>"));
+  const auto plain = ParseListPage(absl::StrCat(
+      "<ListBucketResult><IsTruncated>false</IsTruncated>", folders, "</ListBucketResult>"));
   ASSERT_THAT(plain, IsOk());
   EXPECT_THAT(plain->folders, ElementsAre("a%2Bb/", "c+d/"));
 }
@@ -86,6 +90,9 @@ TEST(S3XmlTest, RefusesWhatIsNoPage) {
       "<ListBucketResult>",
       "<ListBucketResult></Other>",
       "<ListBucketResult/><ListBucketResult/>",
+      "<ListBucketResult/>",
+      "<ListBucketResult><Contents><Key>a</Key><Size>3</Size></Contents></ListBucketResult>",
+      "<ListBucketResult><IsTruncated>TRUE</IsTruncated></ListBucketResult>",
       "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
       "<ListBucketResult><Contents><Size>-1</Size></Contents></ListBucketResult>",
       "<ListBucketResult><Contents><Size>9223372036854775808</Size></Contents></ListBucketResult>",
