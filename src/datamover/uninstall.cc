@@ -17,7 +17,9 @@
 #include "base/worker_pool.h"
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
+#include "csi/deletion_proof.h"
 #include "csi/exposed_snapshot.h"
+#include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_types.h"
@@ -539,6 +541,11 @@ class Planner {
     return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
   }
 
+  // Without the plugin nobody takes its finalizer off.
+  void NotePendingDeletion(const k8s::ResourceType& type, const Json& object) {
+    plan_.stays.push_back(ItemOf(type, object, csi::DescribePendingDeletion(type, object)));
+  }
+
   absl::Status NoteWhatStays() {
     if (!leader_.empty()) {
       plan_.stays.push_back({.kind = "controller",
@@ -550,9 +557,25 @@ class Planner {
          {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType()}) {
       ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", velero::kCsiDeltaLabel));
       for (const Json& object : marked) {
+        if (csi::IsPendingDeletion(object)) {
+          NotePendingDeletion(*type, object);
+          continue;
+        }
         plan_.stays.push_back(
             ItemOf(*type, object,
                    absl::StrCat("is a backup's, and has our label ", velero::kCsiDeltaLabel)));
+      }
+    }
+    for (const char* const version : csi::kGroupVersions) {
+      const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
+      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(type, "", velero::kCsiDeltaLabel));
+      for (const Json& object : marked) {
+        if (csi::IsPendingDeletion(object)) {
+          NotePendingDeletion(type, object);
+        }
+      }
+      if (!marked.empty()) {
+        break;
       }
     }
     for (const k8s::ResourceType* type : {&VolumeTaskType(), &csi::DataDeletionType()}) {

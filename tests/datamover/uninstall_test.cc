@@ -359,6 +359,20 @@ TEST_F(UninstallTest, WhatTheUserMayStillWantGoneIsListed) {
                                              {{"name", "kept"},
                                               {"namespace", "shop"},
                                               {"labels", {{"velero.io/csi-delta", "velero"}}}}}});
+  for (const k8s::ResourceType& type :
+       {csi::VolumeSnapshotContentType(), csi::VolumeGroupSnapshotContentType("v1")}) {
+    bed_.api.Seed(type,
+                  {{"metadata",
+                    {{"name", "pending"},
+                     {"labels", {{"velero.io/csi-delta", "velero"}}},
+                     {"deletionTimestamp", "2026-01-01T00:00:00Z"},
+                     {"finalizers", {velero::kDeletionFinalizer}}}},
+                   {"spec", {{"driver", "d"}}},
+                   {"status", {{"snapshotHandle", "h"}, {"volumeGroupSnapshotHandle", "g"}}}});
+  }
+  EXPECT_THAT(Names(Plan().stays),
+              AllOf(Contains(HasSubstr("driver d has not been seen to delete snapshot h")),
+                    Contains(HasSubstr("driver d has not been seen to delete group g"))));
   EXPECT_THAT(Names(Plan().stays),
               AllOf(Contains(HasSubstr("kubectl delete crd volumetasks.mover.csi-delta.io")),
                     Contains(HasSubstr("kubectl delete crd datadeletions.mover.csi-delta.io")),
