@@ -1,5 +1,8 @@
 #include "csi/claim_provisioning.h"
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -13,6 +16,51 @@ constexpr char kProvisioningFailed[] = "ProvisioningFailed";
 const k8s::ResourceType& EventsType() {
   static const k8s::ResourceType type{"", "v1", "events", "Event", true};
   return type;
+}
+
+constexpr char kProvisionedByAnnotation[] = "pv.kubernetes.io/provisioned-by";
+constexpr char kInTreePrefix[] = "kubernetes.io/";
+constexpr char kNoProvisioner[] = "kubernetes.io/no-provisioner";
+
+// Whether volumes of the class are made by the driver. Its name in the tree of Kubernetes is
+// another one.
+bool IsOfDriver(const Json& storage_class, absl::string_view driver) {
+  const std::string provisioner = GetString(storage_class, {"provisioner"});
+  return driver.empty() || provisioner.empty() || provisioner == driver ||
+         (absl::StartsWith(provisioner, kInTreePrefix) && provisioner != kNoProvisioner);
+}
+
+bool IsDefaultClass(const Json& storage_class) {
+  return Annotation(storage_class, "storageclass.kubernetes.io/is-default-class") == "true" ||
+         Annotation(storage_class, "storageclass.beta.kubernetes.io/is-default-class") == "true";
+}
+
+// Of several, the API server takes the newest.
+const Json* DefaultClass(const std::vector<Json>& classes) {
+  const Json* found = nullptr;
+  for (const Json& one : classes) {
+    if (IsDefaultClass(one) &&
+        (found == nullptr || GetString(one, {"metadata", "creationTimestamp"}) >
+                                 GetString(*found, {"metadata", "creationTimestamp"}))) {
+      found = &one;
+    }
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<Json>> ListStorageClasses(const CallContext& ctx, k8s::ApiClient& api) {
+  ASSIGN_OR_RETURN(k8s::ObjectList list, api.List(ctx, StorageClassType(), "", {}));
+  return std::move(list.items);
+}
+
+ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
+  if (IsOfDriver(storage_class, driver)) {
+    return {};
+  }
+  return {.kind = ClassFit::Kind::kNever,
+          .text = absl::StrCat("the storage class ", Name(storage_class), " is of driver ",
+                               GetString(storage_class, {"provisioner"}),
+                               ", and the snapshot of driver ", driver)};
 }
 
 }  // namespace
@@ -61,6 +109,77 @@ absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClien
   }
   RETURN_IF_ERROR(found.status());
   return GetString(*found, {"volumeBindingMode"}) == "WaitForFirstConsumer";
+}
+
+absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
+                                    const std::optional<std::string>& storage_class,
+                                    absl::string_view driver) {
+  if (!storage_class.has_value()) {
+    ASSIGN_OR_RETURN(const std::vector<Json> classes, ListStorageClasses(ctx, api));
+    const Json* const found = DefaultClass(classes);
+    return found == nullptr
+               ? ClassFit{.kind = ClassFit::Kind::kMissing,
+                          .text = "the claim names no storage class, and there is no default class"}
+               : FitOf(*found, driver);
+  }
+  if (storage_class->empty()) {
+    return ClassFit{.kind = ClassFit::Kind::kNever,
+                    .text = "its storage class is \"\", for which no provisioner makes volumes"};
+  }
+  const absl::StatusOr<Json> found =
+      api.Get(ctx, {.type = StorageClassType(), .namespace_name = "", .name = *storage_class});
+  if (absl::IsNotFound(found.status())) {
+    return ClassFit{.kind = ClassFit::Kind::kMissing,
+                    .text = absl::StrCat("there is no storage class ", *storage_class)};
+  }
+  RETURN_IF_ERROR(found.status());
+  return FitOf(*found, driver);
+}
+
+std::optional<std::string> StorageClassOf(const Json& claim) {
+  const Json* const named = FindJson(claim, {"spec", "storageClassName"});
+  return named != nullptr && named->is_string() ? std::optional(named->get<std::string>())
+                                                : std::nullopt;
+}
+
+absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
+                                               const Json& claim, absl::string_view driver) {
+  const std::string name = GetString(claim, {"spec", "volumeName"});
+  ASSIGN_OR_RETURN(const Json volume, api.Get(ctx, VolumeKey(name)));
+  const std::string owner = GetString(volume, {"spec", "claimRef", "uid"});
+  if (!owner.empty() && owner != Uid(claim)) {
+    return absl::StrCat("volume ", name, " belongs to another claim");
+  }
+  const auto made = FromRfc3339(GetString(volume, {"metadata", "creationTimestamp"}));
+  const auto asked = FromRfc3339(GetString(claim, {"metadata", "creationTimestamp"}));
+  if (made.has_value() && asked.has_value() && *made < *asked) {
+    return absl::StrCat("volume ", name, " is older than the claim");
+  }
+  if (Annotation(volume, kProvisionedByAnnotation).empty() &&
+      name != absl::StrCat("pvc-", Uid(claim))) {
+    return absl::StrCat("volume ", name, " was made by no provisioner");
+  }
+  const std::string volume_driver = GetString(volume, {"spec", "csi", "driver"});
+  if (!driver.empty() && !volume_driver.empty() && volume_driver != driver) {
+    return absl::StrCat("volume ", name, " is of driver ", volume_driver, ", not of ", driver);
+  }
+  return std::string();
+}
+
+absl::StatusOr<std::string> SomeClassOfDriver(const CallContext& ctx, k8s::ApiClient& api,
+                                              absl::string_view driver) {
+  ASSIGN_OR_RETURN(const std::vector<Json> classes, ListStorageClasses(ctx, api));
+  const Json* const usual = DefaultClass(classes);
+  if (usual != nullptr && GetString(*usual, {"provisioner"}) == driver) {
+    return Name(*usual);
+  }
+  std::string first;
+  for (const Json& one : classes) {
+    if (GetString(one, {"provisioner"}) == driver && (first.empty() || Name(one) < first)) {
+      first = Name(one);
+    }
+  }
+  return first;
 }
 
 }  // namespace csidelta::csi

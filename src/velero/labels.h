@@ -176,8 +176,8 @@ inline constexpr char kSnapshotSourceProtectionFinalizer[] =
 // A member of a VolumeGroupSnapshot, which goes with it and not before.
 inline constexpr char kSnapshotInGroupFinalizer[] =
     "snapshot.storage.kubernetes.io/volumesnapshot-in-group-protection";
-// Ours, on a content that was made to have a driver's snapshot or group deleted, until the driver is
-// proven to have done so.
+// Ours, on a content that was made to have a driver's snapshot or group deleted, until the driver
+// is proven to have done so.
 inline constexpr char kDeletionFinalizer[] = "velero.io/csi-delta-deletion";
 inline constexpr char kGroupContentBoundProtectionFinalizer[] =
     "groupsnapshot.storage.kubernetes.io/volumegroupsnapshotcontent-bound-protection";
