@@ -366,6 +366,26 @@ class Exposer {
     return claim;
   }
 
+  // One that fills claims from snapshots of this driver: the default class, which the API server
+  // writes into a claim without one, may be another driver's.
+  absl::Status RequireClass() {
+    if (exposure_.storage_class.empty()) {
+      ASSIGN_OR_RETURN(exposure_.storage_class, SomeClassOfDriver(ctx_, api_, exposure_.driver));
+    }
+    if (exposure_.storage_class.empty()) {
+      return Refuse(absl::StrCat(
+          "cannot be read: its claim has no storage class, and there is none of the driver; make "
+          "one, and name it as intermediateClass in the data mover's settings"));
+    }
+    ASSIGN_OR_RETURN(const ClassFit fit,
+                     FitOfClass(ctx_, api_, exposure_.storage_class, exposure_.driver));
+    return fit.kind == ClassFit::Kind::kFits
+               ? absl::OkStatus()
+               : Refuse(absl::StrCat("cannot be read: ", fit.text,
+                                     "; name one of its driver as intermediateClass in the data "
+                                     "mover's settings"));
+  }
+
   // Nothing while one for many readers is still going.
   absl::StatusOr<std::optional<Json>> EnsureClaim(const Json& content) {
     const k8s::ObjectKey key = OwnClaimKey(request_);
@@ -374,8 +394,10 @@ class Exposer {
       if (!HasLabels(*found, request_.labels)) {
         return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
       }
+      exposure_.storage_class = StorageClassOf(*found).value_or(exposure_.storage_class);
       return BeingDeleted(*found) ? std::optional<Json>() : found;
     }
+    RETURN_IF_ERROR(RequireClass());
     const bool read_only_many =
         request_.read_only_many && Annotation(content, kReadOnlyManyAnnotation).empty();
     ASSIGN_OR_RETURN(Json made, api_.Create(ctx_, PersistentVolumeClaimType(),
@@ -395,7 +417,12 @@ class Exposer {
       ReadNodeAffinity(content);
     }
     if (phase == "Bound") {
-      return Ready();
+      ASSIGN_OR_RETURN(const std::string foreign,
+                       WhyVolumeIsForeign(ctx_, api_, claim, exposure_.driver));
+      return foreign.empty()
+                 ? absl::StatusOr<Exposure>(Ready())
+                 : Refuse(absl::StrCat("cannot be read: ", ToString(OwnClaimKey(request_)),
+                                       " was bound to what is not the snapshot: ", foreign));
     }
     ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim));
     if (!refusal.empty() && FindJson(claim, {"spec", "accessModes"}) != nullptr &&
