@@ -550,7 +550,8 @@ bool IsOfAnotherBackup(const Json& archived, absl::string_view backup_name) {
       !Label(archived, velero::kRestoreUidLabel).empty()) {
     return false;
   }
-  const std::string backup = Label(archived, velero::kBackupNameLabel);
+  std::string backup = Label(archived, velero::kMemberOfBackupLabel);
+  backup = backup.empty() ? Label(archived, velero::kBackupNameLabel) : backup;
   if (backup.empty()) {
     return IsGroupName(GroupOwnerName(archived));
   }
