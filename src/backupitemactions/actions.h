@@ -21,6 +21,9 @@ std::unique_ptr<velero::BackupItemAction> MakeUnclaimedVolumeAction(const csi::E
 // it outlive its namespace.
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
 
+// Notes on a DataUpload of ours that it is in the archive, when it gets there.
+std::unique_ptr<velero::BackupItemAction> MakeDataUploadAction(const csi::Environment& env);
+
 // Brings the Secrets of a content along.
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotContentAction(
     const csi::Environment& env);

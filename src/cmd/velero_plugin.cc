@@ -47,6 +47,7 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.backup.Add(kGroups, backupitemactions::MakeVolumeGroupSnapshotAction(env));
   registry.backup.Add(kGroupContents, backupitemactions::MakeVolumeGroupSnapshotContentAction(env));
   registry.backup.Add(kGroupClasses, backupitemactions::MakeVolumeGroupSnapshotClassAction(env));
+  registry.backup.Add(kUploads, backupitemactions::MakeDataUploadAction(env));
   registry.backup.Add(kUnclaimed, backupitemactions::MakeUnclaimedVolumeAction(env));
   registry.restore.Add(kClaims, restoreitemactions::MakePvcAction(env));
   registry.restore.Add(kSnapshots, restoreitemactions::MakeVolumeSnapshotAction(env));
