@@ -499,18 +499,20 @@ std::vector<Ailment> OfDrivers() {
   };
 }
 
+void SeedPendingGroupDeletion(Cluster& c) {
+  c.api().Seed(csi::VolumeGroupSnapshotContentType("v1"),
+               {{"metadata",
+                 {{"name", "csi-delta-delete-group-1"},
+                  {"finalizers", {velero::kDeletionFinalizer}},
+                  {"deletionTimestamp", Ago(c, absl::Hours(2))}}},
+                {"status", {{"volumeGroupSnapshotHandle", "g-1"}}}});
+}
+
 // What else a check finds beside its first ailment, which has its name.
 std::vector<Ailment> OfTheSameChecks() {
   return {
       {"stuck-contents", Grade::kWarning, "has not been seen to delete group g-1",
-       [](Cluster& c) {
-         c.api().Seed(csi::VolumeGroupSnapshotContentType("v1"),
-                      {{"metadata",
-                        {{"name", "csi-delta-delete-group-1"},
-                         {"finalizers", {velero::kDeletionFinalizer}},
-                         {"deletionTimestamp", Ago(c, absl::Hours(2))}}},
-                       {"status", {{"volumeGroupSnapshotHandle", "g-1"}}}});
-       }},
+       SeedPendingGroupDeletion},
       {"snapshot-controller", Grade::kNote, "no Deployment runs a snapshot-controller",
        [](Cluster& c) {
          c.api().Remove({DeploymentType(), "kube-system", "snapshots"});
