@@ -1,8 +1,5 @@
 #include "csi/claim_provisioning.h"
 
-#include <utility>
-#include <vector>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -28,29 +25,6 @@ bool IsOfDriver(const Json& storage_class, absl::string_view driver) {
   const std::string provisioner = GetString(storage_class, {"provisioner"});
   return driver.empty() || provisioner.empty() || provisioner == driver ||
          (absl::StartsWith(provisioner, kInTreePrefix) && provisioner != kNoProvisioner);
-}
-
-bool IsDefaultClass(const Json& storage_class) {
-  return Annotation(storage_class, "storageclass.kubernetes.io/is-default-class") == "true" ||
-         Annotation(storage_class, "storageclass.beta.kubernetes.io/is-default-class") == "true";
-}
-
-// Of several, the API server takes the newest.
-const Json* DefaultClass(const std::vector<Json>& classes) {
-  const Json* found = nullptr;
-  for (const Json& one : classes) {
-    if (IsDefaultClass(one) &&
-        (found == nullptr || GetString(one, {"metadata", "creationTimestamp"}) >
-                                 GetString(*found, {"metadata", "creationTimestamp"}))) {
-      found = &one;
-    }
-  }
-  return found;
-}
-
-absl::StatusOr<std::vector<Json>> ListStorageClasses(const CallContext& ctx, k8s::ApiClient& api) {
-  ASSIGN_OR_RETURN(k8s::ObjectList list, api.List(ctx, StorageClassType(), "", {}));
-  return std::move(list.items);
 }
 
 ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
@@ -115,12 +89,7 @@ absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
                                     const std::optional<std::string>& storage_class,
                                     absl::string_view driver) {
   if (!storage_class.has_value()) {
-    ASSIGN_OR_RETURN(const std::vector<Json> classes, ListStorageClasses(ctx, api));
-    const Json* const found = DefaultClass(classes);
-    return found == nullptr
-               ? ClassFit{.kind = ClassFit::Kind::kMissing,
-                          .text = "the claim names no storage class, and there is no default class"}
-               : FitOf(*found, driver);
+    return ClassFit();
   }
   if (storage_class->empty()) {
     return ClassFit{.kind = ClassFit::Kind::kNever,
@@ -164,22 +133,6 @@ absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiC
     return absl::StrCat("volume ", name, " is of driver ", volume_driver, ", not of ", driver);
   }
   return std::string();
-}
-
-absl::StatusOr<std::string> SomeClassOfDriver(const CallContext& ctx, k8s::ApiClient& api,
-                                              absl::string_view driver) {
-  ASSIGN_OR_RETURN(const std::vector<Json> classes, ListStorageClasses(ctx, api));
-  const Json* const usual = DefaultClass(classes);
-  if (usual != nullptr && GetString(*usual, {"provisioner"}) == driver) {
-    return Name(*usual);
-  }
-  std::string first;
-  for (const Json& one : classes) {
-    if (GetString(one, {"provisioner"}) == driver && (first.empty() || Name(one) < first)) {
-      first = Name(one);
-    }
-  }
-  return first;
 }
 
 }  // namespace csidelta::csi

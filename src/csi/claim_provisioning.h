@@ -40,9 +40,9 @@ struct ClassFit {
   std::string text;  // why not: "the storage class x is of driver y"
 };
 
-// `storage_class` is nothing for a claim that names none: then the cluster's default class counts,
-// where there is one. `driver` "" is not known, and fits. In-tree names, which are migrated to CSI
-// drivers, fit any.
+// `storage_class` is nothing for a claim that names none yet: the API server gives it the default
+// class when it is made, so that fits until then. `driver` "" is not known, and fits. In-tree
+// names, which are migrated to CSI drivers, fit any.
 absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
                                     const std::optional<std::string>& storage_class,
                                     absl::string_view driver);
@@ -55,10 +55,5 @@ std::optional<std::string> StorageClassOf(const Json& claim);
 // the claim is to be filled from. NOT_FOUND when the volume is not there.
 absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
                                                const Json& claim, absl::string_view driver);
-
-// The class to make a claim of for a snapshot of `driver` where nobody says which: the default
-// class if it is of that driver, else the first of them by name; "" when there is none.
-absl::StatusOr<std::string> SomeClassOfDriver(const CallContext& ctx, k8s::ApiClient& api,
-                                              absl::string_view driver);
 
 }  // namespace csidelta::csi

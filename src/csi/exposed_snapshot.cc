@@ -366,24 +366,20 @@ class Exposer {
     return claim;
   }
 
-  // One that fills claims from snapshots of this driver: the default class, which the API server
-  // writes into a claim without one, may be another driver's.
-  absl::Status RequireClass() {
-    if (exposure_.storage_class.empty()) {
-      ASSIGN_OR_RETURN(exposure_.storage_class, SomeClassOfDriver(ctx_, api_, exposure_.driver));
+  // Its class must be one that fills claims from snapshots of this driver. A claim without one gets
+  // the default class when it is made, which may be another driver's.
+  absl::Status RequireClass(const std::optional<std::string>& storage_class) const {
+    constexpr char kCure[] =
+        "; name one of its driver as intermediateClass in the data mover's settings";
+    if (!storage_class.has_value()) {
+      return Refuse(
+          "cannot be read: its claim has no storage class, and there is no default class; make one "
+          "of its driver the default");
     }
-    if (exposure_.storage_class.empty()) {
-      return Refuse(absl::StrCat(
-          "cannot be read: its claim has no storage class, and there is none of the driver; make "
-          "one, and name it as intermediateClass in the data mover's settings"));
-    }
-    ASSIGN_OR_RETURN(const ClassFit fit,
-                     FitOfClass(ctx_, api_, exposure_.storage_class, exposure_.driver));
+    ASSIGN_OR_RETURN(const ClassFit fit, FitOfClass(ctx_, api_, storage_class, exposure_.driver));
     return fit.kind == ClassFit::Kind::kFits
                ? absl::OkStatus()
-               : Refuse(absl::StrCat("cannot be read: ", fit.text,
-                                     "; name one of its driver as intermediateClass in the data "
-                                     "mover's settings"));
+               : Refuse(absl::StrCat("cannot be read: ", fit.text, kCure));
   }
 
   // Nothing while one for many readers is still going.
@@ -394,10 +390,11 @@ class Exposer {
       if (!HasLabels(*found, request_.labels)) {
         return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
       }
-      exposure_.storage_class = StorageClassOf(*found).value_or(exposure_.storage_class);
       return BeingDeleted(*found) ? std::optional<Json>() : found;
     }
-    RETURN_IF_ERROR(RequireClass());
+    if (!exposure_.storage_class.empty()) {
+      RETURN_IF_ERROR(RequireClass(exposure_.storage_class));
+    }
     const bool read_only_many =
         request_.read_only_many && Annotation(content, kReadOnlyManyAnnotation).empty();
     ASSIGN_OR_RETURN(Json made, api_.Create(ctx_, PersistentVolumeClaimType(),
@@ -410,6 +407,10 @@ class Exposer {
     if (phase == "Lost") {
       return Refuse(absl::StrCat("lost the volume that ", ToString(OwnClaimKey(request_)),
                                  " was filled with"));
+    }
+    if (exposure_.storage_class.empty()) {
+      RETURN_IF_ERROR(RequireClass(StorageClassOf(claim)));
+      exposure_.storage_class = StorageClassOf(claim).value_or("");
     }
     ASSIGN_OR_RETURN(const bool waits_for_pod,
                      WaitsForFirstConsumer(ctx_, api_, exposure_.storage_class));

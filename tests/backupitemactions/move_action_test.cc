@@ -172,7 +172,7 @@ TEST_F(MoveActionTest, AnUploadIsMarkedWhenItEntersTheArchive) {
   api_.ClearFaults();
   archived = archive->Execute(ctx_, upload, backup_);
   ASSERT_THAT(archived, IsOk());
-  EXPECT_EQ(mark(*archived->item), "true");
+  EXPECT_EQ(mark(archived->item.value_or(upload)), "true");
   EXPECT_EQ(mark(Upload()), "true");
 }
 

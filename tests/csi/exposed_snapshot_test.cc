@@ -259,21 +259,24 @@ TEST_F(ExposedSnapshotTest, AnotherClassMayBeAskedFor) {
   EXPECT_EQ(GetString(*Claim(), {"spec", "storageClassName"}), "cheap");
 }
 
-// The API server would write the default class into a claim without one.
-TEST_F(ExposedSnapshotTest, WithoutAClassOneOfTheSnapshotsDriverIsTaken) {
+// The API server writes the default class into a claim without one.
+TEST_F(ExposedSnapshotTest, WithoutAClassTheDefaultClassMustBeOfTheSnapshotsDriver) {
   api_.Mutate(ClaimKey("shop", "data"), [](Json& claim) {
     EraseJson(claim, {"spec", "storageClassName"});
   });
   SeedStorageClass("default", "Immediate", "other.driver");
-  api_.Mutate({kClasses, "", "default"}, [](Json& usual) {
-    SetJson(usual, {"metadata", "annotations", "storageclass.kubernetes.io/is-default-class"},
-            "true");
+  cluster_.provisioner_runs = false;
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("there is no default class")));
+  api_.Mutate(ClaimKey("mover", Name(*Claim())), [](Json& made) {
+    SetJson(made, {"spec", "storageClassName"}, "default");
   });
-  SeedStorageClass("another", "Immediate");
+  EXPECT_THAT(Expose(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of driver other.driver")));
+  SeedStorageClass("default", "Immediate");
   const auto exposure = Expose();
   ASSERT_THAT(exposure, IsOk());
-  EXPECT_EQ(GetString(*Claim(), {"spec", "storageClassName"}), "another");
-  EXPECT_EQ(exposure->storage_class, "another");
+  EXPECT_EQ(exposure->storage_class, "default");
 }
 
 TEST_F(ExposedSnapshotTest, AClassThatCannotFillItsClaimIsRefusedAtOnce) {

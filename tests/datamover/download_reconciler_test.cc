@@ -337,6 +337,27 @@ TEST_F(DownloadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
   EXPECT_EQ(bed_.TargetPhase(), "Pending");
 }
 
+// The first Pod may write on, on a node that nobody reaches, until it finds itself cut off.
+TEST_F(DownloadReconcilerTest, AVolumeIsNotGivenAwayWhileALostPodMayWriteIntoIt) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.Stem()});  // By force.
+  bed_.worker = MoverBed::Worker::kSucceeds;
+  controller.LookTimes(2);
+  bed_.clock.Advance(kFencedAfter - absl::Seconds(10));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.pods_made, 1);
+  EXPECT_EQ(bed_.TargetPhase(), "Pending");
+  bed_.clock.Advance(absl::Seconds(10));
+  controller.LookTimes(8);
+  EXPECT_EQ(bed_.pods_made, 2);
+  EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+  EXPECT_EQ(bed_.TargetPhase(), "Bound");
+}
+
 TEST_F(DownloadReconcilerTest, AVolumeThatIsNotBoundIsTriedAgainAndThenGivenUp) {
   bed_.AddDownload("Block");
   Controller controller(bed_);
