@@ -119,17 +119,19 @@ absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiC
   if (!owner.empty() && owner != Uid(claim)) {
     return absl::StrCat("volume ", name, " belongs to another claim");
   }
+  // Provisioners name a volume after its claim; the clocks of two API servers may differ.
+  const bool is_named_after_it = !Uid(claim).empty() && absl::StrContains(name, Uid(claim));
   const auto made = FromRfc3339(GetString(volume, {"metadata", "creationTimestamp"}));
   const auto asked = FromRfc3339(GetString(claim, {"metadata", "creationTimestamp"}));
-  if (made.has_value() && asked.has_value() && *made < *asked) {
+  if (!is_named_after_it && made.has_value() && asked.has_value() && *made < *asked) {
     return absl::StrCat("volume ", name, " is older than the claim");
   }
-  if (Annotation(volume, kProvisionedByAnnotation).empty() &&
-      name != absl::StrCat("pvc-", Uid(claim))) {
+  if (!is_named_after_it && Annotation(volume, kProvisionedByAnnotation).empty()) {
     return absl::StrCat("volume ", name, " was made by no provisioner");
   }
   const std::string volume_driver = GetString(volume, {"spec", "csi", "driver"});
-  if (!driver.empty() && !volume_driver.empty() && volume_driver != driver) {
+  if (!driver.empty() && !absl::StartsWith(driver, kInTreePrefix) && !volume_driver.empty() &&
+      volume_driver != driver) {
     return absl::StrCat("volume ", name, " is of driver ", volume_driver, ", not of ", driver);
   }
   return std::string();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
+#include "datamover/write_fence.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
