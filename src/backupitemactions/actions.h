@@ -14,7 +14,7 @@ namespace csidelta::backupitemactions {
 std::unique_ptr<velero::BackupItemAction> MakePvcAction(const csi::Environment& env);
 
 // Warns of volumes that a policy gives to us where the server runs without EnableCSI. Velero (1.13
-// and newer) then calls no action whose name begins with "velero.io/csi-", so this one has another.
+// and newer) then calls no action whose name begins with csi-, so the name of this one does not.
 std::unique_ptr<velero::BackupItemAction> MakeUnclaimedVolumeAction(const csi::Environment& env);
 
 // Notes on a VolumeSnapshot what a restore elsewhere needs, watches it until it is ready, and lets
