@@ -13,9 +13,16 @@ namespace csidelta::backupitemactions {
 // Takes the volume snapshot where the volume is ours to save.
 std::unique_ptr<velero::BackupItemAction> MakePvcAction(const csi::Environment& env);
 
+// Warns of volumes that a policy gives to us where the server runs without EnableCSI. Velero (1.13
+// and newer) then calls no action whose name begins with csi-, so the name of this one does not.
+std::unique_ptr<velero::BackupItemAction> MakeUnclaimedVolumeAction(const csi::Environment& env);
+
 // Notes on a VolumeSnapshot what a restore elsewhere needs, watches it until it is ready, and lets
 // it outlive its namespace.
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
+
+// Notes on a DataUpload of ours that it is in the archive, when it gets there.
+std::unique_ptr<velero::BackupItemAction> MakeDataUploadAction(const csi::Environment& env);
 
 // Brings the Secrets of a content along.
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotContentAction(

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/content_deletion.h"
 #include "csi/group_deletion.h"
 #include "csi/orphan_sweep.h"
 #include "csi/settings.h"
@@ -98,6 +99,10 @@ void BackupFacts::SweepOnce(const CallContext& ctx, const velero::Backup& backup
   if (const absl::StatusOr<int> finished = csi::FinishGroupDeletions(ctx, env_); !finished.ok()) {
     CSIDELTA_LOG(kWarn, "cannot look for groups of deleted backups",
                  {"status", finished.status().ToString()});
+  }
+  if (const absl::StatusOr<int> proven = csi::FinishSnapshotDeletions(ctx, env_); !proven.ok()) {
+    CSIDELTA_LOG(kWarn, "cannot look for volume snapshots of deleted backups",
+                 {"status", proven.status().ToString()});
   }
   const absl::StatusOr<csi::SweepResult> swept = csi::SweepOrphans(ctx, env_, backup, config);
   if (!swept.ok()) {

@@ -32,6 +32,7 @@ Json MakeDataUpload(const MoveRequest& request) {
            {{"name", csi::TransferName(backup.name, operation)},
             {"namespace", backup.namespace_name},
             {"ownerReferences", OwnedBy(backup)},
+            {"annotations", {{velero::kArchivedAnnotation, velero::kArchiveAwaited}}},
             {"labels",
              {{velero::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
               {velero::kBackupUidLabel, backup.uid},

@@ -15,6 +15,7 @@
 #include "backupitemactions/volume_groups.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
 #include "csi/data_transfer.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_class.h"
@@ -298,6 +299,12 @@ class PvcAction : public velero::BackupItemAction {
                                                     const VolumeDecision& decision) {
     velero::BackupItemResult result;
     csi::TakenSnapshot taken;
+    if (csi::StorageClassOf(item) == "") {
+      CSIDELTA_LOG(kWarn,
+                   "the claim has the storage class \"\", for which no provisioner makes volumes: "
+                   "to restore it, map its class to one of its driver",
+                   {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)});
+    }
     ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
     if (group != nullptr) {
       taken = group->taken.members.at(csi::Uid(item));

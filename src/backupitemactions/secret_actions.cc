@@ -9,6 +9,7 @@
 #include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/group_deletion.h"
 #include "csi/group_types.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_secrets.h"
@@ -37,14 +38,17 @@ class PlainAction : public velero::BackupItemAction {
                                                    const Json& backup_object) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     velero::BackupItemResult result;
-    if (backup.Finalizing() || !env_.enable_csi) {
+    if (!env_.enable_csi) {
       return result;
     }
     Json archived = item;
-    result.additional_items = Prepare(ctx, backup, archived);
+    if (!backup.Finalizing()) {
+      result.additional_items = Prepare(ctx, backup, archived);
+    }
     if (!result.additional_items.empty()) {
       SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
     }
+    Describe(backup, archived);
     if (archived != item) {
       result.item = std::move(archived);
     }
@@ -67,6 +71,10 @@ class PlainAction : public velero::BackupItemAction {
   virtual std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
                                                           const velero::Backup& backup,
                                                           Json& item) = 0;
+
+  // The same for what the archive alone has. Also of the backup that is being finalized, which
+  // reads the object anew.
+  virtual void Describe(const velero::Backup& /*backup*/, Json& /*item*/) {}
 
   csi::Environment env_;
 
@@ -97,6 +105,16 @@ class VolumeSnapshotContentAction : public PlainAction {
       Repair(ctx, item, repair);
     }
     return csi::SecretsOfContent(item);
+  }
+
+  // Velero's own delete action takes whatever has the label, and asks the driver for this snapshot
+  // alone: many drivers refuse that, and others then refuse to delete the rest of the group.
+  void Describe(const velero::Backup& backup, Json& item) override {
+    if (csi::IsMemberOfOurs(item) && IsOf(backup, item)) {
+      EraseJson(item, {"metadata", "labels", velero::kBackupNameLabel});
+      SetJson(item, {"metadata", "labels", velero::kMemberOfBackupLabel},
+              velero::ValidLabelValue(backup.name));
+    }
   }
 
  private:

@@ -82,6 +82,12 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
         csi::Label(item, velero::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
       return Correct(item, backup);
     }
+    if (csi::IsOfAnotherBackup(item, backup.name)) {
+      CSIDELTA_LOG(kInfo, "a volume snapshot that another backup left is archived as it is",
+                   {"namespace", csi::Namespace(item)}, {"volume_snapshot", csi::Name(item)},
+                   {"backup", csi::Label(item, velero::kBackupNameLabel)});
+      return velero::BackupItemResult{};
+    }
     if (!csi::IsOurs(item, backup)) {
       return DescribeOthers(ctx, item);
     }

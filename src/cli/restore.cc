@@ -8,6 +8,7 @@
 #include "cli/text.h"
 #include "incremental/block_downloader.h"
 #include "incremental/file_block_device.h"
+#include "incremental/gated_block_device.h"
 
 namespace csidelta::cli {
 namespace {
@@ -59,6 +60,8 @@ class RestoreCommand : public Command {
                      incremental::OpenVolumeRecord(ctx, *repository, stored));
     ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,
                      OpenTarget(record->manifest.size_bytes));
+    incremental::GatedBlockDevice gated(*device,
+                                        [&] { return session.environment().await_writing(ctx); });
     ProgressMeter meter(session.console(), *ctx.clock);
     const incremental::DownloadOptions options{
         .target_is_zero = target_is_zero_,
@@ -69,7 +72,7 @@ class RestoreCommand : public Command {
               meter.ReportBytes("restore", progress.done_bytes, progress.total_bytes);
             }};
     ASSIGN_OR_RETURN(const RestoreResult result,
-                     BlockDownloader(*repository, *device, *session.environment().random)
+                     BlockDownloader(*repository, gated, *session.environment().random)
                          .Run(ctx, *record, options));
     if (result.damaged_copies > 0) {
       session.console().Warn(absl::StrCat(

@@ -38,6 +38,10 @@ struct ProgramEnvironment {
       open_store = storage::OpenStore;
   // Who we are and how we tell the living from the dead, asked for each lock.
   std::function<repository::LockWitnesses()> witnesses = [] { return repository::LockWitnesses(); };
+  // Blocks until a volume may be written to; an error: never again.
+  std::function<absl::Status(const CallContext&)> await_writing = [](const CallContext&) {
+    return absl::OkStatus();
+  };
 };
 
 // Which repository, and how it opens.

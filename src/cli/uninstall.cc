@@ -44,16 +44,21 @@ class UninstallCommand : public Command {
     ArgumentTable table;
     access_.Declare(table);
     DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
-    table.Add("--keep-data", "leave what is in the buckets, and the keys that open it",
-              request_.keep_data);
+    table.Add("--delete-data", "CLUSTER",
+              "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the "
+              "uid of this cluster, as the data that is kept says it",
+              delete_data_of_);
+    table.Add("--keep-data", "what it does anyway: data and keys stay", keep_data_);
     table.Add("--yes", "do it; else it is only said what would be done", yes_);
     return {.name = "uninstall",
             .summary = "Take out of a cluster what the data mover brought into it",
             .details =
                 "Base snapshots with the driver's, tasks and all that belongs to them, finalizers "
-                "on DataUploads and DataDownloads, DataDeletions, what this cluster stored in the "
-                "buckets, and its keys. What other clusters stored stays. Refuses while volumes "
-                "are being moved. Before or after helm uninstall, which takes the rest; what is "
+                "on DataUploads and DataDownloads, and DataDeletions. What this cluster stored in "
+                "the buckets stays, with its keys, unless --delete-data names this cluster: "
+                "Velero's Backups stay in the bucket, and other clusters restore from them. "
+                "Refuses while volumes are being moved. Before or after helm uninstall, which "
+                "takes the rest; what is "
                 "left then is listed. May be run again.",
             .table = std::move(table)};
   }
@@ -65,6 +70,8 @@ class UninstallCommand : public Command {
     };
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
     ASSIGN_OR_RETURN(const std::string cluster, datamover::ReadClusterUid(ctx, *api));
+    RETURN_IF_ERROR(CheckDeletion(cluster));
+    request_.keep_data = delete_data_of_.empty();
     const datamover::MoverEnvironment env = {.api = *api,
                                              .random = *session.environment().random,
                                              .secure_random = SecureRandom::Real(),
@@ -91,6 +98,19 @@ class UninstallCommand : public Command {
   }
 
  private:
+  absl::Status CheckDeletion(const std::string& cluster) const {
+    if (delete_data_of_.empty()) {
+      return absl::OkStatus();
+    }
+    if (keep_data_) {
+      return absl::InvalidArgumentError("--keep-data and --delete-data exclude each other");
+    }
+    return delete_data_of_ == cluster ? absl::OkStatus()
+                                      : absl::InvalidArgumentError(absl::StrCat(
+                                            "--delete-data names cluster ", delete_data_of_,
+                                            ", and this is ", cluster, ": nothing was done"));
+  }
+
   static int64_t Announce(const UninstallPlan& plan, Console& console) {
     for (const UninstallPlan::Step& step : plan.steps) {
       Say(console, "goes", step.item, "");
@@ -138,6 +158,8 @@ class UninstallCommand : public Command {
   datamover::UninstallRequest request_;
   std::string mover_namespace_ = "csi-delta";
   std::string velero_namespaces_ = "velero";
+  std::string delete_data_of_;
+  bool keep_data_ = false;
   bool yes_ = false;
 };
 

@@ -24,6 +24,7 @@ using datamover::VerbEnd;
 constexpr absl::string_view kVerbs[] = {"backup", "restore", "forget"};
 constexpr int kWordsMax = 1000;
 constexpr char kNodeVariable[] = "NODE_NAME";
+constexpr char kPodVariable[] = "POD_UID";
 constexpr absl::string_view kSentenceBegin = "csi-delta: ";
 
 // What a verb prints, taken apart: progress goes on at once, the last document and the last
@@ -104,7 +105,9 @@ class WorkerCommand : public Command {
                 "Runs in the Pods of the data mover. The verb runs as it would without this, with "
                 "--json; its progress, its result and its last sentence go into the status of the "
                 "task. It is stopped when spec.cancel of the task becomes true (Canceled), or when "
-                "this program is (Interrupted). While the API server is away it goes on. The exit "
+                "this program is (Interrupted). While the API server is away it goes on, but a "
+                "restore writes nothing after two minutes, until the task says that it is still "
+                "this Pod's. The exit "
                 "code is 0 once the end is written, whatever the end is.",
             .table = std::move(table)};
   }
@@ -114,13 +117,22 @@ class WorkerCommand : public Command {
     ASSIGN_OR_RETURN(const k8s::ObjectKey task, TaskKey());
     RETURN_IF_ERROR(ReadVerb());
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-    const char* node = session.environment().get(kNodeVariable);
+    const auto variable = [&session](const char* name) -> std::string {
+      const char* const value = session.environment().get(name);
+      return value == nullptr ? "" : value;
+    };
+    datamover::WriteFence fence(*ctx.clock);
+    ProgramEnvironment environment = session.environment();
+    environment.await_writing = [&fence](const CallContext& verb_ctx) {
+      return fence.Await(verb_ctx);
+    };
     ASSIGN_OR_RETURN(
         const TaskPhase phase,
-        datamover::RunTask(ctx, *api, task, node == nullptr ? "" : node,
+        datamover::RunTask(ctx, *api, task, variable(kNodeVariable),
                            [&](const CallContext& verb_ctx, const TaskProgress& progress) {
-                             return RunVerb(verb_ctx, progress, session.environment());
-                           }));
+                             return RunVerb(verb_ctx, progress, environment);
+                           },
+                           {.uid = variable(kPodVariable), .fence = &fence}));
     session.console().Note(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
                                                      : absl::StrCat("task ", task_, " ended as ",
                                                                     datamover::ToString(phase)));

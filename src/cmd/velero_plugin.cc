@@ -23,6 +23,7 @@ constexpr char kGroups[] = "velero.io/csi-vgs";
 constexpr char kGroupContents[] = "velero.io/csi-vgsc";
 constexpr char kGroupClasses[] = "velero.io/csi-vgsclass";
 constexpr char kUploads[] = "velero.io/csi-dataupload";
+constexpr char kUnclaimed[] = "velero.io/unclaimed-volumes";
 
 // Velero 1.12 and 1.13 restore no CSI snapshot without an error unless these names are registered.
 constexpr char kVeleroClaimBackup[] = "velero.io/csi-pvc-backupper";
@@ -46,6 +47,8 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.backup.Add(kGroups, backupitemactions::MakeVolumeGroupSnapshotAction(env));
   registry.backup.Add(kGroupContents, backupitemactions::MakeVolumeGroupSnapshotContentAction(env));
   registry.backup.Add(kGroupClasses, backupitemactions::MakeVolumeGroupSnapshotClassAction(env));
+  registry.backup.Add(kUploads, backupitemactions::MakeDataUploadAction(env));
+  registry.backup.Add(kUnclaimed, backupitemactions::MakeUnclaimedVolumeAction(env));
   registry.restore.Add(kClaims, restoreitemactions::MakePvcAction(env));
   registry.restore.Add(kSnapshots, restoreitemactions::MakeVolumeSnapshotAction(env));
   registry.restore.Add(kContents, restoreitemactions::MakeVolumeSnapshotContentAction(env));

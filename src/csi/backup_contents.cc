@@ -128,7 +128,8 @@ absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k
                          absl::Duration patience) {
   bool needless = false;
   const auto has_spoken = [&](const Json* object) -> absl::StatusOr<bool> {
-    needless = object == nullptr || !GetString(*object, {"status", field}).empty();
+    needless = object == nullptr || BeingDeleted(*object) ||
+               !GetString(*object, {"status", field}).empty();
     return needless || !ErrorMessage(*object).empty();
   };
   const auto wait = [&](absl::Duration time) {

@@ -46,8 +46,8 @@ absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
 // about the object, for `patience` and five seconds at most, and writes the handle where that did
 // not: an error of that first look replaces the whole status (external-snapshotter 8.6), and a
 // handle that was there would be lost, and the deletion with it. Where no sidecar is up, the handle
-// waits for one. Without the right to write a status, waits half a minute for the sidecar to do it.
-// OK when the object is gone.
+// waits for one. One that is being deleted is left as it is. Without the right to write a status,
+// waits half a minute for the sidecar to do it. OK when the object is gone.
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
                          const std::string& field, const std::string& handle,
                          absl::Duration patience);

@@ -15,6 +15,28 @@ const k8s::ResourceType& EventsType() {
   return type;
 }
 
+constexpr char kProvisionedByAnnotation[] = "pv.kubernetes.io/provisioned-by";
+constexpr char kInTreePrefix[] = "kubernetes.io/";
+constexpr char kNoProvisioner[] = "kubernetes.io/no-provisioner";
+
+// Whether volumes of the class are made by the driver. Its name in the tree of Kubernetes is
+// another one.
+bool IsOfDriver(const Json& storage_class, absl::string_view driver) {
+  const std::string provisioner = GetString(storage_class, {"provisioner"});
+  return driver.empty() || provisioner.empty() || provisioner == driver ||
+         (absl::StartsWith(provisioner, kInTreePrefix) && provisioner != kNoProvisioner);
+}
+
+ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
+  if (IsOfDriver(storage_class, driver)) {
+    return {};
+  }
+  return {.kind = ClassFit::Kind::kNever,
+          .text = absl::StrCat("the storage class ", Name(storage_class), " is of driver ",
+                               GetString(storage_class, {"provisioner"}),
+                               ", and the snapshot of driver ", driver)};
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
@@ -61,6 +83,58 @@ absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClien
   }
   RETURN_IF_ERROR(found.status());
   return GetString(*found, {"volumeBindingMode"}) == "WaitForFirstConsumer";
+}
+
+absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
+                                    const std::optional<std::string>& storage_class,
+                                    absl::string_view driver) {
+  if (!storage_class.has_value()) {
+    return ClassFit();
+  }
+  if (storage_class->empty()) {
+    return ClassFit{.kind = ClassFit::Kind::kNever,
+                    .text = "its storage class is \"\", for which no provisioner makes volumes"};
+  }
+  const absl::StatusOr<Json> found =
+      api.Get(ctx, {.type = StorageClassType(), .namespace_name = "", .name = *storage_class});
+  if (absl::IsNotFound(found.status())) {
+    return ClassFit{.kind = ClassFit::Kind::kMissing,
+                    .text = absl::StrCat("there is no storage class ", *storage_class)};
+  }
+  RETURN_IF_ERROR(found.status());
+  return FitOf(*found, driver);
+}
+
+std::optional<std::string> StorageClassOf(const Json& claim) {
+  const Json* const named = FindJson(claim, {"spec", "storageClassName"});
+  return named != nullptr && named->is_string() ? std::optional(named->get<std::string>())
+                                                : std::nullopt;
+}
+
+absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
+                                               const Json& claim, absl::string_view driver) {
+  const std::string name = GetString(claim, {"spec", "volumeName"});
+  ASSIGN_OR_RETURN(const Json volume, api.Get(ctx, VolumeKey(name)));
+  const std::string owner = GetString(volume, {"spec", "claimRef", "uid"});
+  if (!owner.empty() && owner != Uid(claim)) {
+    return absl::StrCat("volume ", name, " belongs to another claim");
+  }
+  // Provisioners name a volume after its claim; the clocks of two API servers may differ.
+  const bool is_named_after_it = !Uid(claim).empty() && absl::StrContains(name, Uid(claim));
+  const auto made = FromRfc3339(GetString(volume, {"metadata", "creationTimestamp"}));
+  const auto asked = FromRfc3339(GetString(claim, {"metadata", "creationTimestamp"}));
+  if (!is_named_after_it && made.has_value() && asked.has_value() && *made < *asked) {
+    return absl::StrCat("volume ", name, " is older than the claim");
+  }
+  if (!is_named_after_it && Annotation(volume, kProvisionedByAnnotation).empty()) {
+    return absl::StrCat("volume ", name, " was made by no provisioner");
+  }
+  const std::string volume_driver = GetString(volume, {"spec", "csi", "driver"});
+  if (!driver.empty() && !absl::StartsWith(driver, kInTreePrefix) && !volume_driver.empty() &&
+      volume_driver != driver) {
+    return absl::StrCat("volume ", name, " is of driver ", volume_driver, ", not of ", driver);
+  }
+  return std::string();
 }
 
 }  // namespace csidelta::csi

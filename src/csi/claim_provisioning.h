@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -27,5 +28,32 @@ bool IsDefiniteRefusal(absl::string_view message);
 // not exist, and for "".
 absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClient& api,
                                            absl::string_view storage_class);
+
+// Whether the class of a claim can fill it from a snapshot.
+struct ClassFit {
+  enum class Kind {
+    kFits,     // as far as it can be known: the class is one of the snapshot's driver
+    kMissing,  // there is no such class; it may come
+    kNever,    // "" provisions nothing, and a class of another driver knows no such snapshot
+  };
+  Kind kind = Kind::kFits;
+  std::string text;  // why not: "the storage class x is of driver y"
+};
+
+// `storage_class` is nothing for a claim that names none yet: the API server gives it the default
+// class when it is made, so that fits until then. `driver` "" is not known, and fits. In-tree
+// names, which are migrated to CSI drivers, fit any.
+absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
+                                    const std::optional<std::string>& storage_class,
+                                    absl::string_view driver);
+
+// spec.storageClassName of a claim; nothing when the field is not there. Pure.
+std::optional<std::string> StorageClassOf(const Json& claim);
+
+// Why the volume that `claim` is bound to was not made for it; "" where it was, by a provisioner of
+// `driver` ("": any). An older volume that is free is bound before a provisioner is asked, whatever
+// the claim is to be filled from. NOT_FOUND when the volume is not there.
+absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
+                                               const Json& claim, absl::string_view driver);
 
 }  // namespace csidelta::csi

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
+#include "csi/deletion_proof.h"
 #include "csi/orphan_sweep.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
@@ -16,6 +17,9 @@
 
 namespace csidelta::csi {
 namespace {
+
+// What a backup waits for all deletions of earlier backups that it goes on with.
+constexpr absl::Duration kFinishTimeMax = absl::Seconds(5);
 
 // One snapshot of the driver's that has to go.
 struct Target {
@@ -106,8 +110,22 @@ absl::StatusOr<Json> TemporaryContent(const CallContext& ctx, const Environment&
   }
   content.annotations = DeletionSecretAnnotations(archived_content);
   // Nothing is bound to it, so the snapshot controller would not protect it.
-  content.finalizers = {velero::kContentBoundProtectionFinalizer};
+  content.finalizers = {velero::kContentBoundProtectionFinalizer, velero::kDeletionFinalizer};
   return MakeStaticContent(content);
+}
+
+absl::StatusOr<DeletionState> RunTemporaryContent(const CallContext& ctx, const Environment& env,
+                                                  const Target& target,
+                                                  const Json& archived_content,
+                                                  absl::Duration wait) {
+  ASSIGN_OR_RETURN(const Json content, TemporaryContent(ctx, env, target, archived_content));
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(Name(content));
+  ASSIGN_OR_RETURN(const bool made, EnsurePendingDeletion(ctx, env, key, content, wait));
+  if (!made) {
+    return DeletionState::kPending;
+  }
+  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "snapshotHandle", target.handle, wait));
+  return ProveDeletion(ctx, env, {.key = key, .handle = target.handle}, wait);
 }
 
 absl::StatusOr<DeletionResult> DeleteByTemporaryContent(const CallContext& ctx,
@@ -115,19 +133,18 @@ absl::StatusOr<DeletionResult> DeleteByTemporaryContent(const CallContext& ctx,
                                                         const Target& target,
                                                         const Json& archived_content,
                                                         absl::Duration wait) {
-  ASSIGN_OR_RETURN(const Json content, TemporaryContent(ctx, env, target, archived_content));
-  const std::string name = Name(content);
-  const absl::Status created =
-      env.api.Create(ctx, VolumeSnapshotContentType(), "", content).status();
-  if (!created.ok() && !absl::IsAlreadyExists(created)) {
-    return Annotate(created, absl::StrCat("delete ", Describe(target)));
+  const absl::StatusOr<DeletionState> state =
+      RunTemporaryContent(ctx, env, target, archived_content, wait);
+  RETURN_IF_ERROR(Annotate(state.status(), absl::StrCat("delete ", Describe(target))));
+  switch (*state) {
+    case DeletionState::kProven:
+      return DeletionResult::kGone;
+    case DeletionState::kDeclined:
+      return DeletionResult::kDeclined;
+    case DeletionState::kPending:
+      break;
   }
-  const k8s::ObjectKey key = VolumeSnapshotContentKey(name);
-  RETURN_IF_ERROR(Annotate(WriteHandle(ctx, env, key, "snapshotHandle", target.handle, wait),
-                           absl::StrCat("delete ", Describe(target))));
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(ctx, key, {})));
-  ASSIGN_OR_RETURN(const bool gone, AwaitGone(ctx, env, key, wait));
-  return gone ? DeletionResult::kGone : StillThere(ctx, env, target, name);
+  return StillThere(ctx, env, target, DeletionContentName(target.driver, target.handle));
 }
 
 }  // namespace
@@ -158,15 +175,14 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
                    env.api.List(ctx, VolumeSnapshotContentType(), "", {}));
   std::vector<Json> owned;
   for (const Json& content : contents.items) {
-    if (!HasTarget(content, target)) {
+    if (!HasTarget(content, target) || IsPendingDeletion(content)) {
       continue;
     }
     if (IsDeletionInFlight(content)) {
       ASSIGN_OR_RETURN(const bool gone,
                        AwaitGone(ctx, env, VolumeSnapshotContentKey(Name(content)), wait));
-      if (!gone) {
-        return StillThere(ctx, env, target, Name(content));
-      }
+      // It may lose its handle and go without the driver's snapshot, so ours goes beside it.
+      wait = gone ? wait : absl::ZeroDuration();
     } else if (BelongsToBackup(content, target)) {
       owned.push_back(content);
     }
@@ -178,6 +194,33 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
     return DeletionResult::kDeferred;
   }
   return DeleteByTemporaryContent(ctx, env, target, archived_content, wait);
+}
+
+absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Environment& env) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
+                   env.api.List(ctx, VolumeSnapshotContentType(), "",
+                                {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=",
+                                                                env.velero_namespace),
+                                 .field_selector = ""}));
+  const absl::Time end = ctx.clock->Now() + kFinishTimeMax;
+  int proven = 0;
+  for (const Json& content : contents.items) {
+    if (!IsPendingDeletion(content)) {
+      continue;
+    }
+    const absl::StatusOr<DeletionState> state = ProveDeletion(
+        ctx, env, PendingDeletionOf(VolumeSnapshotContentType(), content), end - ctx.clock->Now());
+    RETURN_IF_ERROR(ctx.Check());
+    if (!state.ok() || *state == DeletionState::kPending) {
+      CSIDELTA_LOG(kWarn, "the driver has not deleted the snapshot of a deleted backup yet",
+                   {"driver", GetString(content, {"spec", "driver"})},
+                   {"snapshot_handle", HandleOf(content)},
+                   {"volume_snapshot_content", Name(content)},
+                   {"last_error", state.ok() ? ErrorMessage(content) : state.status().ToString()});
+    }
+    proven += state.ok() && *state == DeletionState::kProven ? 1 : 0;
+  }
+  return proven;
 }
 
 }  // namespace csidelta::csi

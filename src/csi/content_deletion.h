@@ -17,9 +17,10 @@ std::string DigestOfHandle(absl::string_view driver, absl::string_view handle);
 // How a deletion ended.
 enum class DeletionResult {
   kNothing,     // the archived object names no snapshot of this backup
-  kGone,        // the driver holds the snapshot no more
-  kInProgress,  // asked for, not over yet: a content with its finalizer stands for it in the
-                // cluster
+  kGone,        // proven: the driver holds the snapshot no more
+  kInProgress,  // asked for, not proven yet: a content with our finalizer stands for it in the
+                // cluster, and a later backup goes on with it
+  kDeclined,    // the snapshot is a member of a group, and the sidecar deletes none of those alone
   kDeferred,    // a claim is still being filled from the snapshot; the sweep deletes it afterwards
 };
 
@@ -27,15 +28,15 @@ enum class DeletionResult {
 // the archive of `backup`, no more. What happens, in this order:
 //
 //   1. A content that Velero's own delete action made for the same handle is being deleted: wait at
-//      most `wait` until it is gone; when it stays, that content finishes the work (kInProgress).
+//      most `wait` until it is gone; when it stays, what follows is done beside it, without a wait.
 //   2. Contents of the handle that belong to the backup, the original and those that restores of it
 //      made, are set to Delete and deleted, with the VolumeSnapshots bound to them. When a claim is
 //      still being filled from one, its VolumeSnapshot is marked instead, the others go without the
 //      driver's snapshot, and that is all (kDeferred).
 //   3. A temporary content for the handle, named after driver and handle, is made with Delete, the
-//      finalizer and the handle in its status, and deleted: the driver's sidecar deletes the
-//      snapshot, also after a restart. A driver that knows no such snapshot any more agrees at
-//      once. Waits at most `wait` for it to disappear.
+//      sidecar's finalizer and ours, and the handle in its status, and deleted: the driver's
+//      sidecar deletes the snapshot, also after a restart. A driver that knows no such snapshot any
+//      more agrees at once. Waits at most `wait` until that is proven (csi/deletion_proof.h).
 //
 // Contents of other origin that name the same handle stay. Idempotent; may run in two processes at
 // once. An error means that calling again may help.
@@ -44,6 +45,13 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
                                                       const Json& archived_content,
                                                       const velero::Backup& backup,
                                                       absl::Duration wait);
+
+// Goes on with temporary contents that earlier deletions left: those whose drivers refused, were
+// slow, or lost the handle, and those of calls that died. Returns for how many the driver is proven
+// to have deleted the snapshot now. Waits a few seconds at most for all of them; one request when
+// there is nothing to do. What fails for one is logged as a warning; only a failed listing is
+// returned.
+absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Environment& env);
 
 // The name of the temporary content that deletes this snapshot. Pure.
 std::string DeletionContentName(absl::string_view driver, absl::string_view handle);

@@ -366,6 +366,22 @@ class Exposer {
     return claim;
   }
 
+  // Its class must be one that fills claims from snapshots of this driver. A claim without one gets
+  // the default class when it is made, which may be another driver's.
+  absl::Status RequireClass(const std::optional<std::string>& storage_class) const {
+    constexpr char kCure[] =
+        "; name one of its driver as intermediateClass in the data mover's settings";
+    if (!storage_class.has_value()) {
+      return Refuse(
+          "cannot be read: its claim has no storage class, and there is no default class; make one "
+          "of its driver the default");
+    }
+    ASSIGN_OR_RETURN(const ClassFit fit, FitOfClass(ctx_, api_, storage_class, exposure_.driver));
+    return fit.kind == ClassFit::Kind::kFits
+               ? absl::OkStatus()
+               : Refuse(absl::StrCat("cannot be read: ", fit.text, kCure));
+  }
+
   // Nothing while one for many readers is still going.
   absl::StatusOr<std::optional<Json>> EnsureClaim(const Json& content) {
     const k8s::ObjectKey key = OwnClaimKey(request_);
@@ -375,6 +391,9 @@ class Exposer {
         return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
       }
       return BeingDeleted(*found) ? std::optional<Json>() : found;
+    }
+    if (!exposure_.storage_class.empty()) {
+      RETURN_IF_ERROR(RequireClass(exposure_.storage_class));
     }
     const bool read_only_many =
         request_.read_only_many && Annotation(content, kReadOnlyManyAnnotation).empty();
@@ -389,13 +408,22 @@ class Exposer {
       return Refuse(absl::StrCat("lost the volume that ", ToString(OwnClaimKey(request_)),
                                  " was filled with"));
     }
+    if (exposure_.storage_class.empty()) {
+      RETURN_IF_ERROR(RequireClass(StorageClassOf(claim)));
+      exposure_.storage_class = StorageClassOf(claim).value_or("");
+    }
     ASSIGN_OR_RETURN(const bool waits_for_pod,
                      WaitsForFirstConsumer(ctx_, api_, exposure_.storage_class));
     if (waits_for_pod) {
       ReadNodeAffinity(content);
     }
     if (phase == "Bound") {
-      return Ready();
+      ASSIGN_OR_RETURN(const std::string foreign,
+                       WhyVolumeIsForeign(ctx_, api_, claim, exposure_.driver));
+      return foreign.empty()
+                 ? absl::StatusOr<Exposure>(Ready())
+                 : Refuse(absl::StrCat("cannot be read: ", ToString(OwnClaimKey(request_)),
+                                       " was bound to what is not the snapshot: ", foreign));
     }
     ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim));
     if (!refusal.empty() && FindJson(claim, {"spec", "accessModes"}) != nullptr &&

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/content_deletion.h"
+#include "csi/deletion_proof.h"
 #include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
@@ -25,6 +26,8 @@ namespace csidelta::csi {
 namespace {
 
 constexpr char kNamePrefix[] = "csi-delta-delete-group-";
+// What a backup waits for each deletion of an earlier backup that it goes on with.
+constexpr absl::Duration kFinishGroupTimeMax = absl::Seconds(2);
 
 // One group of the driver's that has to go.
 struct Group {
@@ -167,10 +170,11 @@ absl::Status RemoveOwned(const CallContext& ctx, const Environment& env, const G
   return absl::OkStatus();
 }
 
-// Makes the temporary content, or gives the one that is there the Secret that is right now.
-absl::Status EnsureTemporaryContent(const CallContext& ctx, const Environment& env,
-                                    const Group& group, const Json& archived_content,
-                                    const std::vector<Json>& classes) {
+// Makes the temporary content, or gives the one that is there the Secret that is right now. False
+// where one that an older version of us made does not go.
+absl::StatusOr<bool> EnsureTemporaryContent(const CallContext& ctx, const Environment& env,
+                                            const Group& group, const Json& archived_content,
+                                            const std::vector<Json>& classes, absl::Duration wait) {
   const Json* const group_class = GroupClassOf(
       classes, group.driver, GetString(archived_content, {"spec", "volumeGroupSnapshotClassName"}));
   const StaticGroup content = {
@@ -188,26 +192,25 @@ absl::Status EnsureTemporaryContent(const CallContext& ctx, const Environment& e
                  {velero::kGroupNameLabel, group.group_name}},
       .annotations = GroupDeletionSecret(archived_content, group_class),
       // Nothing is bound to it, so the snapshot controller would not protect it.
-      .finalizers = {velero::kGroupContentBoundProtectionFinalizer}};
-  const absl::Status created =
-      env.api
-          .Create(ctx, VolumeGroupSnapshotContentType(group.version), "", MakeStaticGroup(content))
-          .status();
-  if (!absl::IsAlreadyExists(created) || content.annotations.empty()) {
-    return absl::IsAlreadyExists(created) ? absl::OkStatus() : created;
+      .finalizers = {velero::kGroupContentBoundProtectionFinalizer, velero::kDeletionFinalizer}};
+  const k8s::ObjectKey key = ContentKey(group, content.name);
+  ASSIGN_OR_RETURN(const bool made,
+                   EnsurePendingDeletion(ctx, env, key, MakeStaticGroup(content), wait));
+  if (content.annotations.empty()) {
+    return made;
   }
   Json patch;
   SetJson(patch, {"metadata", "annotations"}, content.annotations);
-  return k8s::IgnoreNotFound(
-      env.api.Patch(ctx, ContentKey(group, content.name), k8s::PatchKind::kMerge, patch, "")
-          .status());
+  RETURN_IF_ERROR(
+      k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+  return made;
 }
 
-absl::Status DeleteTemporaryContent(const CallContext& ctx, const Environment& env,
-                                    const Group& group, absl::Duration patience) {
+absl::StatusOr<DeletionState> DeleteTemporaryContent(const CallContext& ctx, const Environment& env,
+                                                     const Group& group, absl::Duration wait) {
   const k8s::ObjectKey key = ContentKey(group, TemporaryName(group));
-  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", group.handle, patience));
-  return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {}));
+  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", group.handle, wait));
+  return ProveDeletion(ctx, env, {.key = key, .handle = group.handle}, wait);
 }
 
 // What the archive says; nothing when the backup did not make the group.
@@ -239,8 +242,25 @@ absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, cons
     return false;
   }
   RETURN_IF_ERROR(RemoveOwned(ctx, env, group, members));
-  RETURN_IF_ERROR(DeleteTemporaryContent(ctx, env, group, absl::InfiniteDuration()));
+  RETURN_IF_ERROR(DeleteTemporaryContent(ctx, env, group, kFinishGroupTimeMax).status());
   return true;
+}
+
+// Goes on with one that was asked to go before.
+absl::StatusOr<bool> FinishDeleted(const CallContext& ctx, const Environment& env,
+                                   const Json& content, const char* version) {
+  const PendingDeletion pending =
+      PendingDeletionOf(VolumeGroupSnapshotContentType(version), content);
+  ASSIGN_OR_RETURN(const DeletionState state,
+                   ProveDeletion(ctx, env, pending, kFinishGroupTimeMax));
+  if (state == DeletionState::kPending) {
+    CSIDELTA_LOG(kWarn, "the driver has not deleted the group of a deleted backup yet",
+                 {"driver", GetString(content, {"spec", "driver"})},
+                 {"group_snapshot_handle", pending.handle},
+                 {"volume_group_snapshot_content", Name(content)},
+                 {"last_error", ErrorMessage(content)});
+  }
+  return state == DeletionState::kProven;
 }
 
 // The same for any content of ours, of whatever kind.
@@ -249,8 +269,11 @@ absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env, c
   if (!MovedGroupOf(content).empty()) {
     return DeleteRecordInVain(ctx, env, content);
   }
-  if (!absl::StartsWith(Name(content), kNamePrefix) || BeingDeleted(content)) {
+  if (!absl::StartsWith(Name(content), kNamePrefix)) {
     return false;
+  }
+  if (BeingDeleted(content)) {
+    return IsPendingDeletion(content) ? FinishDeleted(ctx, env, content, version) : false;
   }
   const Group group = {.version = version,
                        .driver = GetString(content, {"spec", "driver"}),
@@ -287,18 +310,22 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const
   group->version = kinds->version;
   const absl::StatusOr<std::vector<BackupContent>> members = LookAtMembers(ctx, env, *group);
   RETURN_IF_ERROR(failed(members.status()));
-  RETURN_IF_ERROR(
-      failed(EnsureTemporaryContent(ctx, env, *group, archived_content, kinds->classes)));
+  const absl::StatusOr<bool> made =
+      EnsureTemporaryContent(ctx, env, *group, archived_content, kinds->classes, wait);
+  RETURN_IF_ERROR(failed(made.status()));
   if (OneIsNeeded(*members)) {
     CSIDELTA_LOG(kInfo, "a claim is still being filled from the group: deleted later",
                  {"driver", group->driver}, {"group_snapshot_handle", group->handle});
     return DeletionResult::kDeferred;
   }
   RETURN_IF_ERROR(failed(RemoveOwned(ctx, env, *group, *members)));
-  RETURN_IF_ERROR(failed(DeleteTemporaryContent(ctx, env, *group, wait)));
+  absl::StatusOr<DeletionState> state = DeletionState::kPending;
+  if (*made) {
+    state = DeleteTemporaryContent(ctx, env, *group, wait);
+    RETURN_IF_ERROR(failed(state.status()));
+  }
   const k8s::ObjectKey key = ContentKey(*group, TemporaryName(*group));
-  ASSIGN_OR_RETURN(const bool gone, AwaitGone(ctx, env, key, wait));
-  if (!gone) {
+  if (*state != DeletionState::kProven) {
     CSIDELTA_LOG(kWarn, "the driver has not deleted the group yet and will be asked again",
                  {"driver", group->driver}, {"group_snapshot_handle", group->handle},
                  {"volume_group_snapshot_content", key.name},

@@ -34,9 +34,10 @@ bool IsMemberOfOurs(const Json& content);
 //      the backup: the originals, where they are left over, and those that restores of it made. The
 //      driver is not asked.
 //   3. A temporary content for the group, named after driver and handle, is made with Delete, the
-//      finalizer, the handles of all members, the Secret of the class that fits now, and the handle
-//      in its status, and deleted. Waits at most `wait` for it to disappear; when it does not, it
-//      stays and finishes the work (kInProgress), also after a restart of anything.
+//      sidecar's finalizer and ours, the handles of all members, the Secret of the class that fits
+//      now, and the handle in its status, and deleted. Waits at most `wait` until the driver is
+//      proven to have deleted the group (csi/deletion_proof.h); until then it stays and stands for
+//      the work (kInProgress), also after a restart of anything.
 //
 // Contents of other origin that name the same handle stay. Idempotent; may run in two processes at
 // once. NOT_FOUND when the cluster serves no group kinds; any error means that calling again may
@@ -46,11 +47,11 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const
                                                    const velero::Backup& backup,
                                                    absl::Duration wait);
 
-// Takes up temporary contents that wait for claims, or that a call which died left before it
-// deleted them: removes what restores made and deletes the group, once no claim is being filled
-// from a member. Takes up records of moved groups that were made in vain, too. Returns how many;
-// does not wait for the driver. One to three requests when there is nothing to do. What fails for
-// one group is logged as a warning; only a failed listing is returned.
+// Takes up temporary contents that wait for claims or for a proof, or that a call which died left
+// before it deleted them: removes what restores made and deletes the group, once no claim is being
+// filled from a member. Takes up records of moved groups that were made in vain, too. Returns how
+// many; does not wait for the driver. One to three requests when there is nothing to do. What fails
+// for one group is logged as a warning; only a failed listing is returned.
 absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environment& env);
 
 // The name of the temporary content that deletes this group. Pure.

@@ -26,6 +26,7 @@
 namespace csidelta::csi {
 namespace {
 
+constexpr char kGroupNamePrefix[] = "velero-";
 constexpr size_t kNameValueBytesMax = 35;
 constexpr size_t kMarkHashBytes = 8;
 
@@ -50,7 +51,7 @@ std::string NameFor(const std::string& backup_uid, const std::string& namespace_
   value.resize(std::min(value.size(), kNameValueBytesMax));
   const std::string hash = Sha256Hex(absl::StrCat(backup_uid, "/", namespace_name, "/", label.first,
                                                   "/", label.second, Purpose(to_be_moved)));
-  return absl::StrCat("velero-", value, "-", hash.substr(0, kNameHashBytes));
+  return absl::StrCat(kGroupNamePrefix, value, "-", hash.substr(0, kNameHashBytes));
 }
 
 std::string GroupOf(const GroupRequest& request) {
@@ -535,6 +536,29 @@ std::string GroupName(const GroupRequest& request) {
 
 std::string GroupMark(const GroupRequest& request) {
   return absl::StrCat(request.backup.uid, ".", HashOfGroup(request).substr(0, kMarkHashBytes));
+}
+
+bool IsGroupName(absl::string_view name) {
+  const std::size_t dash = name.rfind('-');
+  return absl::StartsWith(name, kGroupNamePrefix) && dash != absl::string_view::npos &&
+         name.size() - dash - 1 == kNameHashBytes &&
+         name.find_first_not_of("0123456789abcdef", dash + 1) == absl::string_view::npos;
+}
+
+bool IsOfAnotherBackup(const Json& archived, absl::string_view backup_name) {
+  if (!Label(archived, velero::kRestoreNameLabel).empty() ||
+      !Label(archived, velero::kRestoreUidLabel).empty()) {
+    return false;
+  }
+  std::string backup = Label(archived, velero::kMemberOfBackupLabel);
+  backup = backup.empty() ? Label(archived, velero::kBackupNameLabel) : backup;
+  if (backup.empty()) {
+    return IsGroupName(GroupOwnerName(archived));
+  }
+  const bool is_content = GetString(archived, {"kind"}) == VolumeSnapshotContentType().kind;
+  const bool is_ours = is_content || !Label(archived, velero::kCsiDeltaLabel).empty() ||
+                       !Label(archived, velero::kGroupNameLabel).empty();
+  return is_ours && backup != velero::ValidLabelValue(backup_name);
 }
 
 bool IsGroupMadeByUs(const Json& group) {

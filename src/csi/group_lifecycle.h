@@ -71,6 +71,15 @@ std::string GroupName(const GroupRequest& request);
 // The value of kGroupMarkLabel on its claims. Pure.
 std::string GroupMark(const GroupRequest& request);
 
+// Whether `name` has the form of GroupName(). Pure.
+bool IsGroupName(absl::string_view name);
+
+// Whether a VolumeSnapshot, VolumeGroupSnapshot, or a content of either, as a backup's archive has
+// it, was made by us for another backup. The host lists what is there before the sweep of the
+// backup removes what one that died left, and archives what it listed; such an object is of no use.
+// Members of a group that died early carry no label of ours. Pure.
+bool IsOfAnotherBackup(const Json& archived, absl::string_view backup_name);
+
 // Whether a VolumeGroupSnapshot was made by us, for whichever backup: its labels, annotations and
 // name agree. A copy under another name is not. Pure.
 bool IsGroupMadeByUs(const Json& group);

@@ -473,16 +473,18 @@ bool IsReplacedBy(const Json& other, const Json& base) {
          *old_group->cut_at < *new_group->cut_at;
 }
 
-// Whether the backup that a record was made for is over. False where it is gone.
-absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env, const Json& record) {
+// Whether the backup that a record was made for is over. Where it is gone, the record's age tells.
+absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env, const Json& record,
+                            absl::Time made) {
+  const bool is_old = ctx.clock->Now() - made >= kRecordInVainAfter;
   const std::string name = Annotation(record, kBackupAnnotation);
   if (name.empty()) {
-    return false;
+    return is_old;
   }
   ASSIGN_OR_RETURN(const std::optional<Json> found,
                    k8s::Find(ctx, env.api, {BackupType(), env.velero_namespace, name}));
   if (!found.has_value() || Uid(*found) != Label(record, velero::kBackupUidLabel)) {
-    return false;
+    return is_old;
   }
   const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(*found);
   return backup.ok() && backup->Finished();
@@ -618,11 +620,9 @@ absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environmen
   if (!made.has_value() || BeingDeleted(record)) {
     return false;
   }
-  if (ctx.clock->Now() - *made < kRecordInVainAfter) {
-    ASSIGN_OR_RETURN(const bool is_over, IsOver(ctx, env, record));
-    if (!is_over) {
-      return false;
-    }
+  ASSIGN_OR_RETURN(const bool is_over, IsOver(ctx, env, record, *made));
+  if (!is_over) {
+    return false;
   }
   ASSIGN_OR_RETURN(
       const k8s::ObjectList members,

@@ -170,11 +170,18 @@ class Preparation {
                                              bool waits_for_pod) {
     ASSIGN_OR_RETURN(const Json claim, EnsureClaim(target));
     const std::string phase = GetString(claim, {"status", "phase"});
-    if (phase == "Bound" || phase == "Lost") {
+    if (phase == "Lost") {
+      return Refuse(request_, "cannot be filled: its new volume was lost");
+    }
+    if (phase == "Bound") {
+      ASSIGN_OR_RETURN(const std::string foreign, WhyVolumeIsForeign(ctx_, api_, claim, driver));
+      if (!foreign.empty()) {  // Whose data would be written over?
+        return Refuse(request_, absl::StrCat("cannot be filled: ", ToString(OwnClaimKey(request_)),
+                                             " was bound to what was there before: ", foreign));
+      }
       result_.volume_name = GetString(claim, {"spec", "volumeName"});
       result_.state = RestoredVolume::State::kReady;
-      return phase == "Bound" ? absl::StatusOr<RestoredVolume>(result_)
-                              : Refuse(request_, "cannot be filled: its new volume was lost");
+      return result_;
     }
     ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim));
     if (IsDefiniteRefusal(refusal)) {

@@ -124,8 +124,8 @@ bool StripMarks(Json& object) {
         kGroupContentOfMemberAnnotation}) {
     changed |= EraseEntry(object, "annotations", key);
   }
-  for (absl::string_view key :
-       {velero::kCsiDeltaLabel, velero::kBackupUidLabel, velero::kGroupNameLabel}) {
+  for (absl::string_view key : {velero::kCsiDeltaLabel, velero::kBackupUidLabel,
+                                velero::kGroupNameLabel, velero::kMemberOfBackupLabel}) {
     changed |= EraseEntry(object, "labels", key);
   }
   return StripFinalizer(object, velero::kSnapshotInGroupFinalizer) || changed;

@@ -123,9 +123,11 @@ Json NotedGroupContent(const Json& archived_member) {
   Json content = *noted;
   SetJson(content, {"spec", "driver"}, GetString(archived_member, {"spec", "driver"}));
   Json labels = Json::object();
-  for (const char* key : {velero::kBackupNameLabel, velero::kGroupNameLabel}) {
-    labels[key] = Label(archived_member, key);
-  }
+  // Older archives have the backup by Velero's own label.
+  const std::string backup = Label(archived_member, velero::kMemberOfBackupLabel);
+  labels[velero::kBackupNameLabel] =
+      backup.empty() ? Label(archived_member, velero::kBackupNameLabel) : backup;
+  labels[velero::kGroupNameLabel] = Label(archived_member, velero::kGroupNameLabel);
   SetJson(content, {"metadata", "labels"}, labels);
   return content;
 }

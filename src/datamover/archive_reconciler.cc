@@ -13,6 +13,7 @@
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
 #include "velero/data_reference.h"
+#include "velero/labels.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -36,6 +37,11 @@ std::optional<Owner> BackupOf(const Json& upload) {
   return std::nullopt;
 }
 
+// Whether the plugin that made the upload was to mark it when it enters the archive, and has not.
+bool IsMarkAwaited(const Json& upload) {
+  return csi::Annotation(upload, velero::kArchivedAnnotation) == velero::kArchiveAwaited;
+}
+
 bool IsArchived(const std::string& phase) {
   return phase == "Completed" || phase == "PartiallyFailed";
 }
@@ -57,14 +63,23 @@ absl::StatusOr<absl::Time> ArchiveReconciler::Reconcile(const CallContext& ctx,
   }
   const std::string phase = GetString(*backup, {"status", "phase"});
   if (IsArchived(phase)) {
+    ASSIGN_OR_RETURN(const bool is_awaited, IsAwaited(ctx, object));
+    if (is_awaited) {
+      RETURN_IF_ERROR(AskToGo(ctx, object, *upload, "NotInArchive",
+                              absl::StrCat("Backup ", owner->name,
+                                           " is over, and the DataUpload is "
+                                           "not in its archive")));
+    }
     std::scoped_lock lock(mutex_);
-    archived_.insert(owner->uid);
+    over_.insert(owner->uid);
     return absl::InfiniteFuture();
   }
   if (phase != "Failed") {
     return ctx.clock->Now() + kArchiveLookEvery;
   }
-  RETURN_IF_ERROR(AskToGo(ctx, object, *upload, owner->name));
+  RETURN_IF_ERROR(
+      AskToGo(ctx, object, *upload, "BackupFailed",
+              absl::StrCat("Backup ", owner->name, " failed before it wrote its archive")));
   return absl::InfiniteFuture();
 }
 
@@ -76,14 +91,18 @@ bool ArchiveReconciler::Concerns(const Json& object) const {
     return false;
   }
   std::scoped_lock lock(mutex_);
-  return !archived_.contains(owner->uid);
+  return !over_.contains(owner->uid) || IsMarkAwaited(object);
 }
 
 void ArchiveReconciler::Reduce(Json& object) const {
+  const std::string mark = csi::Annotation(object, velero::kArchivedAnnotation);
   Json& metadata = object["metadata"];
   for (const char* field :
        {"annotations", "creationTimestamp", "finalizers", "generation", "resourceVersion"}) {
     metadata.erase(field);
+  }
+  if (!mark.empty()) {
+    metadata["annotations"][velero::kArchivedAnnotation] = mark;
   }
   Json status;
   for (const char* field : {"phase", "snapshotID"}) {
@@ -92,9 +111,20 @@ void ArchiveReconciler::Reduce(Json& object) const {
   object["status"] = std::move(status);
 }
 
+// The plugin marks an upload before its Backup is over, so only what is read afterwards tells.
+absl::StatusOr<bool> ArchiveReconciler::IsAwaited(const CallContext& ctx, const Json& object) {
+  if (!IsMarkAwaited(object)) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(
+      const std::optional<Json> now,
+      k8s::Find(ctx, env_.api, {csi::DataUploadType(), csi::Namespace(object), csi::Name(object)}));
+  return now.has_value() && csi::Uid(*now) == csi::Uid(object) && IsMarkAwaited(*now);
+}
+
 absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const Json& object,
-                                        const velero::DataUpload& upload,
-                                        const std::string& backup) {
+                                        const velero::DataUpload& upload, const char* reason,
+                                        const std::string& why) {
   const absl::StatusOr<velero::DataReference> reference =
       velero::ParseDataReference(GetString(object, {"status", "snapshotID"}));
   if (!reference.ok()) {
@@ -110,12 +140,10 @@ absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const Json& obje
   }
   RETURN_IF_ERROR(made);
   const std::string message =
-      absl::StrCat("Backup ", backup,
-                   " failed before it wrote its archive: what was moved can never be restored, and "
-                   "is removed from the bucket");
+      absl::StrCat(why, ": what was moved can never be restored, and is removed from the bucket");
   CSIDELTA_LOG(kWarn, message, {"namespace", upload.namespace_name}, {"name", upload.name});
-  const absl::Status told = k8s::EmitEvent(ctx, env_.api, object, k8s::EventType::kWarning,
-                                           "BackupFailed", message, kMoverComponent);
+  const absl::Status told = k8s::EmitEvent(ctx, env_.api, object, k8s::EventType::kWarning, reason,
+                                           message, kMoverComponent);
   if (!told.ok()) {
     CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", upload.namespace_name},
                  {"name", upload.name}, {"error", std::string(told.message())});

@@ -24,7 +24,10 @@ inline constexpr absl::Duration kArchiveLookEvery = absl::Seconds(30);
 //
 //   Backup, of the very uid that the DataUpload names as its owner    what was moved
 //   ---------------------------------------------------------------   ---------------------------
-//   Completed, PartiallyFailed                                        is in the archive: stays
+//   Completed, PartiallyFailed; the upload is marked as archived, or  is in the archive: stays
+//     nobody was to mark it
+//   Completed, PartiallyFailed; a mark is still awaited: the plugin   is in none: asked to go, once
+//     died over the claim, or Velero lost the operation
 //   Failed: it never came to its end                                  is in none: asked to go, once
 //   any other phase                                                   is looked at again
 //   gone, or another one of that name                                 stays: who knows why
@@ -40,12 +43,13 @@ class ArchiveReconciler : public k8s::Reconciler {
   void Reduce(Json& object) const override;
 
  private:
+  absl::StatusOr<bool> IsAwaited(const CallContext& ctx, const Json& object);
   absl::Status AskToGo(const CallContext& ctx, const Json& object, const velero::DataUpload& upload,
-                       const std::string& backup);
+                       const char* reason, const std::string& why);
 
   const MoverEnvironment& env_;
   mutable std::mutex mutex_;
-  std::set<std::string> archived_;  // uids of Backups; guarded by mutex_
+  std::set<std::string> over_;  // uids of Backups with archives; guarded by mutex_
 };
 
 }  // namespace csidelta::datamover

@@ -23,6 +23,8 @@ constexpr absl::Duration kLastLookTimeMax = absl::Seconds(2);
 constexpr absl::Duration kWatchAgainAfter = absl::Seconds(2);
 constexpr BackoffOptions kInsistBackoff = {.delay_first = absl::Milliseconds(200),
                                            .delay_max = absl::Seconds(5)};
+// The controller writes into a task now and then; more in a row are none of its.
+constexpr int kWriteConflictsMax = 10;
 constexpr absl::string_view kFieldsOfOneRun[] = {"stage", "completionTimestamp", "exitCode",
                                                  "message", "result"};
 
@@ -41,7 +43,7 @@ auto Insist(const CallContext& ctx, const Call& call) -> decltype(call(ctx)) {
     auto answer = call(ctx.WithTimeout(kRequestTimeMax));
     const absl::Status& status = internal::ToStatus(answer);
     if (status.ok() || absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
-        !ctx.Check().ok()) {
+        absl::IsFailedPrecondition(status) || !ctx.Check().ok()) {
       return answer;
     }
     CSIDELTA_LOG(kWarn, "the API server does not answer; trying again",
@@ -89,10 +91,15 @@ void WatchForCancel(const CallContext& ctx, k8s::ApiClient& api, const k8s::Obje
   }
 }
 
-void KeepReporting(const CallContext& ctx, TaskReport& report) {
+void KeepReporting(const CallContext& ctx, TaskReport& report, Stopper& stopper) {
   bool answers = true;
   while (ctx.Check().ok()) {
     const absl::Status written = report.Step(ctx.WithTimeout(kRequestTimeMax));
+    if (absl::IsFailedPrecondition(written)) {
+      CSIDELTA_LOG(kWarn, "the worker stops", {"reason", std::string(written.message())});
+      stopper.Cancel();
+      return;
+    }
     if (written.ok() != answers && ctx.Check().ok()) {
       answers = written.ok();
       CSIDELTA_LOG(kWarn, answers ? "progress can be written again" : "progress cannot be written",
@@ -114,7 +121,7 @@ VerbEnd RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::Object
     return context;
   };
   const std::jthread reporting(
-      [&](std::stop_token stop) { KeepReporting(context_of(std::move(stop)), report); });
+      [&](std::stop_token stop) { KeepReporting(context_of(std::move(stop)), report, stopper); });
   const std::jthread watching([&](std::stop_token stop) {
     WatchForCancel(context_of(std::move(stop)), api, task, uid, stopper);
   });
@@ -162,7 +169,7 @@ VolumeTaskStatus LastWord(VolumeTaskStatus status, const VerbEnd& end, TaskPhase
 absl::StatusOr<TaskPhase> Conclude(const CallContext& ctx, TaskReport& report,
                                    const VolumeTaskStatus& last) {
   const absl::Status written = report.Finish(Unstopped(ctx), last);
-  if (absl::IsNotFound(written)) {
+  if (absl::IsNotFound(written) || absl::IsFailedPrecondition(written)) {
     return TaskPhase::kNone;
   }
   RETURN_IF_ERROR(written);
@@ -226,13 +233,62 @@ absl::Status TaskReport::Write(const CallContext& ctx, const VolumeTaskStatus& s
       fields[std::string(name)] = nullptr;  // What the run before this one left.
     }
   }
-  return api_.Patch(ctx, task_, k8s::PatchKind::kMerge, {{"status", std::move(fields)}}, "status")
-      .status();
+  RETURN_IF_ERROR(lost_);
+  Json patch = {{"status", std::move(fields)}};
+  for (int tries = 0; tries < kWriteConflictsMax; ++tries) {
+    if (!resource_version_.empty()) {
+      SetJson(patch, {"metadata", "resourceVersion"}, resource_version_);
+    }
+    const std::optional<WriteFence::Moment> asked =
+        pod_.fence == nullptr ? std::nullopt : std::optional(pod_.fence->Look());
+    absl::StatusOr<Json> task = api_.Patch(ctx, task_, k8s::PatchKind::kMerge, patch, "status");
+    const bool conflicts = absl::IsAborted(task.status());
+    if (conflicts) {
+      task = api_.Get(ctx, task_);
+    }
+    RETURN_IF_ERROR(task.status());
+    RETURN_IF_ERROR(Note(*task));
+    if (asked.has_value()) {
+      pod_.fence->Renew(*asked);
+    }
+    if (!conflicts) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::AbortedError(absl::StrCat(ToString(task_), " changes all the time"));
+}
+
+absl::Status TaskReport::Note(const Json& task) {
+  if (task.is_null()) {
+    return absl::OkStatus();
+  }
+  const std::string uid = GetString(task, {"metadata", "uid"});
+  if (!uid_.empty() && uid != uid_) {
+    lost_ = absl::NotFoundError(absl::StrCat(ToString(task_), " is another one of the same name"));
+    return lost_;
+  }
+  uid_ = uid;
+  resource_version_ = GetString(task, {"metadata", "resourceVersion"});
+  const std::string named = GetString(task, {"metadata", "annotations", kPodAnnotation});
+  const bool is_given_up =
+      !pod_.uid.empty() &&
+      (GetString(task, {"metadata", "annotations", kUnseenEndAnnotation}) == pod_.uid ||
+       (named != pod_.uid && (!named.empty() || was_counted_)));
+  was_counted_ = was_counted_ || named == pod_.uid;
+  if (!is_given_up) {
+    return absl::OkStatus();
+  }
+  if (pod_.fence != nullptr) {
+    pod_.fence->Close();
+  }
+  lost_ = absl::FailedPreconditionError(
+      absl::StrCat(ToString(task_), " was given to another Pod than this one, ", pod_.uid));
+  return lost_;
 }
 
 absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                   const k8s::ObjectKey& task, absl::string_view node,
-                                  const RunVerb& run) {
+                                  const RunVerb& run, const WorkerPodRef& pod) {
   ASSIGN_OR_RETURN(const Json object,
                    Insist(ctx.WithTimeout(kLastWordTimeMax),
                           [&](const CallContext& attempt) { return api.Get(attempt, task); }));
@@ -249,7 +305,11 @@ absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
   status.total_bytes = before.total_bytes;
   status.started_at = before.started_at.value_or(ctx.clock->Now());
   status.node = std::string(node);
-  TaskReport report(api, task, status);
+  TaskReport report(api, task, status, object, pod);
+  if (!report.is_ours()) {
+    CSIDELTA_LOG(kWarn, "the task is another Pod's", {"task", ToString(task)});
+    return TaskPhase::kNone;
+  }
   Stopper stopper(ctx);
   if (IsGivenUp(&object, uid)) {
     stopper.Cancel();

@@ -12,6 +12,7 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "datamover/volume_task.h"
+#include "datamover/write_fence.h"
 #include "k8s/api_client.h"
 
 namespace csidelta::datamover {
@@ -23,28 +24,52 @@ inline constexpr absl::Duration kLastWordTimeMax = absl::Minutes(10);
 inline constexpr std::size_t kTaskMessageBytesMax = 4096;
 inline constexpr std::size_t kTaskResultBytesMax = std::size_t{256} << 10;
 
-// What a VolumeTask's status says, kept in step with what a verb does. Thread-safe.
+// Which Pod a worker runs in. Both may be left out: then nobody takes the task away.
+struct WorkerPodRef {
+  std::string uid = {};
+  WriteFence* fence = nullptr;  // renewed when the task is reached, closed when it is another's
+};
+
+// What a VolumeTask's status says, kept in step with what a verb does. Thread-safe, but for Step()
+// and Finish(), which have one caller at a time.
+//
+// Each write says on what it is based: one that was given up, and that the API server carries out
+// later, is refused then. So is that of a Pod which the controller has replaced.
 class TaskReport {
  public:
-  TaskReport(k8s::ApiClient& api, k8s::ObjectKey task, VolumeTaskStatus status)
-      : api_(api), task_(std::move(task)), status_(std::move(status)) {}
+  TaskReport(k8s::ApiClient& api, k8s::ObjectKey task, VolumeTaskStatus status,
+             const Json& as_read = {}, WorkerPodRef pod = {})
+      : api_(api), task_(std::move(task)), pod_(std::move(pod)), status_(std::move(status)) {
+    Note(as_read).IgnoreError();
+  }
 
   void Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes);
 
-  // Writes the status if it changed, or if it was not written for kHeartbeatEvery. One caller.
+  // Writes the status if it changed, or if it was not written for kHeartbeatEvery.
+  // FAILED_PRECONDITION when the task is another Pod's now.
   absl::Status Step(const CallContext& ctx);
 
-  // Writes `status`, until it is written or the task is gone, for at most kLastWordTimeMax. A
-  // result that the API server does not take is left out.
+  // Writes `status`, until it is written or the task is gone or another Pod's, for at most
+  // kLastWordTimeMax. A result that the API server does not take is left out.
   absl::Status Finish(const CallContext& ctx, VolumeTaskStatus status);
 
   VolumeTaskStatus status() const;
+  // Whether the task was this Pod's when it was seen last. Not beside Step().
+  bool is_ours() const { return lost_.ok(); }
 
  private:
   absl::Status Write(const CallContext& ctx, const VolumeTaskStatus& status);
+  // Takes in what the task says of its Pod. FAILED_PRECONDITION, NOT_FOUND: it is not ours any
+  // more.
+  absl::Status Note(const Json& task);
 
   k8s::ApiClient& api_;
   const k8s::ObjectKey task_;
+  const WorkerPodRef pod_;
+  std::string uid_;               // of the task
+  std::string resource_version_;  // as it was seen last
+  bool was_counted_ = false;      // the task named this Pod
+  absl::Status lost_;             // why the task is not ours any more, and never again
   mutable std::mutex mutex_;
   VolumeTaskStatus status_;  // Guarded by mutex_, as is what follows.
   bool changed_ = true;
@@ -70,10 +95,10 @@ using RunVerb = std::function<VerbEnd(const CallContext& ctx, const TaskProgress
 // stopped (Interrupted). While the API server is away it goes on.
 //
 // A task that has its last phase is not run again. Returns the last phase once it is written, or
-// kNone when the task is gone by then; NOT_FOUND when it never was there; DEADLINE_EXCEEDED when
-// the API server does not come back.
+// kNone when the task is gone or another Pod's by then; NOT_FOUND when it never was there;
+// DEADLINE_EXCEEDED when the API server does not come back.
 absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                   const k8s::ObjectKey& task, absl::string_view node,
-                                  const RunVerb& run);
+                                  const RunVerb& run, const WorkerPodRef& pod = {});
 
 }  // namespace csidelta::datamover

@@ -17,7 +17,9 @@
 #include "base/worker_pool.h"
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
+#include "csi/deletion_proof.h"
 #include "csi/exposed_snapshot.h"
+#include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_types.h"
@@ -317,10 +319,24 @@ class Planner {
                                csi::SnapshotFate::kDelete);
   }
 
+  // Whether it was made for a Velero that is asked for; the others are counted.
+  bool IsAskedFor(const Json& object) {
+    const std::string space = csi::Label(object, kVeleroNamespaceLabel);
+    const std::vector<std::string>& asked = request_.velero_namespaces;
+    if (space.empty() || std::find(asked.begin(), asked.end(), space) != asked.end()) {
+      return true;
+    }
+    ++of_others_[space];
+    return false;
+  }
+
   // Tasks, with the volumes, snapshots and Pods of each; then what has lost its task.
   absl::Status PlanTasks() {
     ASSIGN_OR_RETURN(const std::vector<Json> tasks, List(VolumeTaskType(), env_.mover_namespace));
     for (const Json& task : tasks) {
+      if (!IsAskedFor(task)) {
+        continue;
+      }
       const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
       auto* remove = &RemoveDeletionLeftovers;
       if (spec.ok() && spec->kind != TaskKind::kForget) {
@@ -337,7 +353,9 @@ class Planner {
       ASSIGN_OR_RETURN(const std::vector<Json> objects,
                        List(*type, env_.mover_namespace, kTaskLabel));
       for (const Json& object : objects) {
-        AddObject(*type, object);
+        if (IsAskedFor(object)) {
+          AddObject(*type, object);
+        }
       }
     }
     return absl::OkStatus();
@@ -351,7 +369,7 @@ class Planner {
       ASSIGN_OR_RETURN(const std::vector<Json> contents,
                        List(csi::VolumeSnapshotContentType(), "", selector));
       for (const Json& content : contents) {
-        if (!names.insert(csi::Name(content)).second) {
+        if (!names.insert(csi::Name(content)).second || !IsAskedFor(content)) {
           continue;
         }
         const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
@@ -412,13 +430,24 @@ class Planner {
     return absl::OkStatus();
   }
 
+  // How to delete it is said beside it.
+  std::string KeptText(const absl::StatusOr<velero::StorageLocation>& location) const {
+    return absl::StrCat("what this cluster stored below ", velero::kRepositoryRoot, "/", folder_,
+                        " is kept, with its keys",
+                        location.ok() && location->read_only
+                            ? ""
+                            : absl::StrCat("; --delete-data ", env_.cluster,
+                                           " deletes it, and with it the data of every backup that "
+                                           "this cluster moved, wherever it is restored"));
+  }
+
   void PlanDataOf(const Json& object) {
     UninstallItem item = {
         .kind = "data", .name = absl::StrCat("location ", FullName(object)), .text = ""};
     const absl::StatusOr<velero::StorageLocation> location = velero::ParseStorageLocation(object);
     if (request_.keep_data || (location.ok() && location->read_only)) {
-      item.text = request_.keep_data ? "is kept, as was asked for"
-                                     : "stays: the location's access mode is ReadOnly";
+      item.text =
+          request_.keep_data ? KeptText(location) : "stays: the location's access mode is ReadOnly";
       plan_.stays.push_back(std::move(item));
       return;
     }
@@ -539,7 +568,20 @@ class Planner {
     return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
   }
 
+  // Without the plugin nobody takes its finalizer off.
+  void NotePendingDeletion(const k8s::ResourceType& type, const Json& object) {
+    plan_.stays.push_back(ItemOf(type, object, csi::DescribePendingDeletion(type, object)));
+  }
+
   absl::Status NoteWhatStays() {
+    for (const auto& [space, count] : of_others_) {
+      plan_.stays.push_back(
+          {.kind = "namespace",
+           .name = space,
+           .text = absl::StrCat(count,
+                                " things of the Velero there stay: --velero-namespaces does "
+                                "not name it")});
+    }
     if (!leader_.empty()) {
       plan_.stays.push_back({.kind = "controller",
                              .name = leader_,
@@ -550,9 +592,25 @@ class Planner {
          {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType()}) {
       ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", velero::kCsiDeltaLabel));
       for (const Json& object : marked) {
+        if (csi::IsPendingDeletion(object)) {
+          NotePendingDeletion(*type, object);
+          continue;
+        }
         plan_.stays.push_back(
             ItemOf(*type, object,
                    absl::StrCat("is a backup's, and has our label ", velero::kCsiDeltaLabel)));
+      }
+    }
+    for (const char* const version : csi::kGroupVersions) {
+      const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
+      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(type, "", velero::kCsiDeltaLabel));
+      for (const Json& object : marked) {
+        if (csi::IsPendingDeletion(object)) {
+          NotePendingDeletion(type, object);
+        }
+      }
+      if (!marked.empty()) {
+        break;
       }
     }
     for (const k8s::ResourceType* type : {&VolumeTaskType(), &csi::DataDeletionType()}) {
@@ -575,7 +633,8 @@ class Planner {
   const std::string folder_;  // of this cluster, below that of all
   std::string leader_;        // "" when no controller leads
   bool has_idle_lease_ = false;
-  std::map<std::string, Place> places_;  // by "<velero namespace>/<location>"
+  std::map<std::string, int> of_others_;  // by the namespace of a Velero that is not asked for
+  std::map<std::string, Place> places_;   // by "<velero namespace>/<location>"
   UninstallPlan plan_;
 };
 

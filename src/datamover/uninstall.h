@@ -17,7 +17,7 @@ namespace csidelta::datamover {
 
 struct UninstallRequest {
   std::vector<std::string> velero_namespaces;
-  bool keep_data = false;  // buckets and keys stay as they are
+  bool keep_data = true;  // buckets and keys stay as they are
   StoreOpener open_store;
 };
 
@@ -43,8 +43,10 @@ struct UninstallPlan {
 // What there is to remove now. Whatever is not over is `running` while somebody may be at it: a
 // controller that leads, or a worker Pod. When nobody is any more, it is given up instead.
 //
-// Keys go only with the data that they open: where data of this cluster stays, or may be where
-// nobody looks, they stay. Data of other clusters in the same bucket is none of ours.
+// Data and keys stay unless `keep_data` is false. Keys go only with the data that they open: where
+// data of this cluster stays, or may be where nobody looks, they stay. Data of other clusters in
+// the same bucket is none of ours. What belongs to a Velero in another namespace than those asked
+// for stays, too.
 //
 // FAILED_PRECONDITION when the cluster cannot be told from others; errors of the API server. Writes
 // nothing. The plan borrows `env`.

@@ -12,19 +12,16 @@
 #include "csi/snapshot_types.h"
 #include "datamover/node_slots.h"
 #include "datamover/worker_pod.h"
+#include "datamover/write_fence.h"
 #include "k8s/find.h"
 
 namespace csidelta::datamover {
 namespace {
 
-// On the task: the Pod that is counted, how many were, when the next may come, and how the last one
-// ended.
-constexpr char kPodAnnotation[] = "mover.csi-delta.io/pod";
+// On the task: how many Pods were counted, when the next may come, and how the last one ended.
 constexpr char kAttemptsAnnotation[] = "mover.csi-delta.io/attempts";
 constexpr char kAttemptAtAnnotation[] = "mover.csi-delta.io/attempt-at";
 constexpr char kLastEndAnnotation[] = "mover.csi-delta.io/last-end";
-// A Pod that is gone without anybody having seen its end.
-constexpr char kUnseenEndAnnotation[] = "mover.csi-delta.io/unseen-end";
 
 // While something is waited for that nobody tells of: the less often the longer it takes.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
@@ -89,6 +86,12 @@ std::string ConditionWords(const Json& pod) {
     }
   }
   return "";
+}
+
+// Whether its worker writes into a volume.
+bool IsRestore(const Json& task) {
+  const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
+  return spec.ok() && spec->kind == TaskKind::kDownload;
 }
 
 // Makes it, or sees to it that the one that is there has the same data.
@@ -245,6 +248,8 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
     words = Join("it had to end early", TaskStatusOf(task).message);
   }
   const int attempts = AttemptsOf(task);
+  const std::string counted = csi::Annotation(task, kPodAnnotation);
+  const bool end_was_seen = env_.ended_pods->Has(counted);
   WorkerView view;
   view.attempts = attempts;
   view.status = TaskStatusOf(task);
@@ -261,12 +266,16 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   view.attempt_since = ctx.clock->Now() + PauseAfter(attempts);
   view.words =
       absl::StrCat("Pod ", attempts, " of at most ", kWorkerAttemptsMax, " was lost: ", words);
+  if (!end_was_seen && IsRestore(task)) {
+    // It may still write, on a node that nobody reaches, until it finds itself cut off.
+    view.attempt_since = std::max(view.attempt_since, ctx.clock->Now() + kFencedAfter);
+    absl::StrAppend(&view.words, "; another one begins when that one surely writes no more");
+  }
   view.look_again = ctx.clock->Now();
   Json notes = {{kPodAnnotation, nullptr},
                 {kAttemptAtAnnotation, csi::ToRfc3339(view.attempt_since)},
                 {kLastEndAnnotation, view.words}};
-  if (const std::string counted = csi::Annotation(task, kPodAnnotation);
-      !env_.ended_pods->Has(counted)) {
+  if (!end_was_seen) {
     notes[kUnseenEndAnnotation] = counted;
   }
   RETURN_IF_ERROR(NoteTask(ctx, std::move(notes)));

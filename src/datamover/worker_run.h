@@ -64,6 +64,8 @@ struct WorkerJob {
 //     +-- a pause ----+  at most kWorkerAttemptsMax times, then ended: Failed
 //
 // A Pod whose node is lost runs for ever, as far as anybody can see: the worker's silence tells.
+// After one whose end nobody saw, the pause of a restore is kFencedAfter: until the lost worker has
+// stopped writing by itself (datamover/write_fence.h).
 //
 // Pods are counted in annotations of the task, which is the only memory. No node runs more of all
 // tasks' Pods than the settings allow. Borrows `env`.

@@ -46,6 +46,13 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
         CSIDELTA_LOG(kInfo, "the driver holds the snapshot no more", {"driver", driver},
                      {"snapshot_handle", csi::HandleOf(item)}, {"backup", backup.name});
         return absl::OkStatus();
+      case csi::DeletionResult::kDeclined:
+        CSIDELTA_LOG(kWarn,
+                     "the snapshot is a member of a group that the driver holds: the CSI sidecar "
+                     "deletes it only with its group, and nothing here knows that group",
+                     {"driver", driver}, {"snapshot_handle", csi::HandleOf(item)},
+                     {"backup", backup.name});
+        return absl::OkStatus();
       case csi::DeletionResult::kInProgress:
         patience_.WasSlow(driver);
         return absl::OkStatus();

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "csi/data_transfer.h"
+#include "csi/deletion_proof.h"
+#include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "datamover/volume_task.h"
 #include "doctor/checks.h"
@@ -35,6 +37,11 @@ std::string ImagesOf(const Json& deployment) {
     }
   }
   return images;
+}
+
+void WarnOfPendingDeletion(Visit& visit, const k8s::ResourceType& type, const Json& content) {
+  visit.Warn(NameOf(type.kind, content), csi::DescribePendingDeletion(type, content),
+             "look at the log of the driver's csi-snapshotter");
 }
 
 // What this version reads and writes of the mover's kinds. The API server drops, without a word,
@@ -197,12 +204,30 @@ void CheckStuckContents(Visit& visit) {
                      kSnapshotTimeMax)) {
       continue;
     }
+    if (csi::IsPendingDeletion(content)) {
+      WarnOfPendingDeletion(visit, csi::VolumeSnapshotContentType(), content);
+      continue;
+    }
     const std::string error = csi::ErrorMessage(content);
     visit.Warn(NameOf("VolumeSnapshotContent", content),
                absl::StrCat("being deleted for over an hour; driver ",
                             GetString(content, {"spec", "driver"}), ", snapshot ",
                             csi::SnapshotHandle(content), error.empty() ? "" : ": ", error),
                "look at the log of the driver's csi-snapshotter");
+  }
+  for (const char* const version : csi::kGroupVersions) {
+    const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
+    const absl::StatusOr<std::vector<Json>>& contents = visit.facts().List(type);
+    for (const Json& content : contents.ok() ? *contents : std::vector<Json>()) {
+      if (csi::IsPendingDeletion(content) &&
+          IsOlderThan(visit, GetString(content, {"metadata", "deletionTimestamp"}),
+                      kSnapshotTimeMax)) {
+        WarnOfPendingDeletion(visit, type, content);
+      }
+    }
+    if (contents.ok()) {
+      break;
+    }
   }
 }
 

@@ -50,7 +50,7 @@ class ClaimCheck {
     progress_.started = created_.value_or(env_.clock.Now());
     const std::string phase = GetString(claim_, {"status", "phase"});
     if (phase == "Bound") {
-      return Complete("bound");
+      return CheckVolume();
     }
     if (phase == "Lost") {
       return FailWithEvent("lost its volume");
@@ -59,13 +59,47 @@ class ClaimCheck {
   }
 
  private:
-  velero::OperationProgress CheckPending() {
-    ContentState content;
-    if (absl::StatusOr<Json> snapshot = env_.api.Get(
-            ctx_, csi::VolumeSnapshotKey(operation_.namespace_name, operation_.snapshot_name));
-        snapshot.ok()) {
-      content = LookAtContent(ctx_, env_, *snapshot).value_or(ContentState());
+  // A claim is bound to any volume of its class that is free and large enough, whatever it is to be
+  // filled from, before a provisioner is asked.
+  velero::OperationProgress CheckVolume() {
+    const absl::StatusOr<std::string> foreign =
+        csi::WhyVolumeIsForeign(ctx_, env_.api, claim_, StateOf(FindSource()).driver);
+    if (!foreign.ok()) {
+      return Wait(foreign.status().ToString());
     }
+    if (!foreign->empty()) {
+      return FailWithEvent(
+          absl::StrCat("was bound to what was not made from the snapshot, and does not have its "
+                       "data: ",
+                       *foreign,
+                       "; delete the claim, keep such volumes from being bound, and "
+                       "restore it again"));
+    }
+    return Complete("bound");
+  }
+
+  // The host restores it before the claim.
+  absl::StatusOr<Json> FindSource() {
+    return env_.api.Get(
+        ctx_, csi::VolumeSnapshotKey(operation_.namespace_name, operation_.snapshot_name));
+  }
+
+  ContentState StateOf(const absl::StatusOr<Json>& source) {
+    return source.ok() ? LookAtContent(ctx_, env_, *source).value_or(ContentState())
+                       : ContentState();
+  }
+
+  velero::OperationProgress CheckPending() {
+    const absl::StatusOr<Json> source = FindSource();
+    if (absl::IsNotFound(source.status())) {
+      return FailWithEvent(absl::StrCat(
+          "cannot be filled: its VolumeSnapshot ", operation_.snapshot_name,
+          " is not there. Either the restore could not make it, or its includedResources and "
+          "excludedResources leave it out: they must let ",
+          ToString(csi::VolumeSnapshotType()), " and ", ToString(csi::VolumeSnapshotContentType()),
+          " through"));
+    }
+    const ContentState content = StateOf(source);
     if (content.kind == ContentState::Kind::kGone) {
       return FailWithEvent(absl::StrCat("cannot be filled: the driver has no snapshot ",
                                         content.handle, ": ", content.message));
@@ -77,6 +111,14 @@ class ClaimCheck {
     if (IsDefiniteRefusal(*refusal)) {
       return FailWithEvent(
           absl::StrCat("cannot be filled from snapshot ", content.handle, ": ", *refusal));
+    }
+    const absl::StatusOr<csi::ClassFit> fit =
+        csi::FitOfClass(ctx_, env_.api, csi::StorageClassOf(claim_), content.driver);
+    if (!fit.ok()) {
+      return Wait(fit.status().ToString());
+    }
+    if (fit->kind == csi::ClassFit::Kind::kNever) {
+      return FailWithEvent(absl::StrCat("cannot be filled: ", fit->text));
     }
     if (WaitsForConsumer()) {
       return Complete(

@@ -13,7 +13,9 @@ namespace csidelta::restoreitemactions {
 
 // The asynchronous operation of a restored claim: did it get its volume?
 //
-//   created --> waiting --Bound------------------------------> completed
+//   created --> waiting --Bound to a volume made for it------> completed
+//                  |    --Bound to another volume------------> failed, Event on the claim
+//                  |    --no VolumeSnapshot, no fitting class-> failed, Event on the claim
 //                  |    --WaitForFirstConsumer, no node------> completed, "not checked"
 //                  |    --driver: no such snapshot-----------> failed, Event on the claim
 //                  |    --provisioner: definite refusal------> failed, Event on the claim

@@ -28,6 +28,7 @@ bool SaysSnapshotIsGone(absl::string_view message) {
 
 ContentState StateOfContent(const Json& content) {
   ContentState state;
+  state.driver = GetString(content, {"spec", "driver"});
   state.handle = csi::HandleOf(content);
   state.message = csi::ErrorMessage(content);
   if (csi::ReadyToUse(content)) {

@@ -18,6 +18,7 @@ struct ContentState {
     kGone,     // the driver does not know the handle
   };
   Kind kind = Kind::kPending;
+  std::string driver;  // "" until it is known, like what follows
   std::string handle;
   std::string message;  // the driver's last words
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
 #include "csi/data_transfer.h"
 #include "csi/settings.h"
 #include "csi/snapshot_types.h"
@@ -36,6 +37,7 @@ struct ClaimRestore {
   std::string claim_name;
   std::string original_snapshot;  // the VolumeSnapshot's name in the backup
   std::string data_upload;        // "<namespace>/<name>" in the backup's cluster, or ""
+  std::string provisioner;        // that made its volume; "" when the archive does not say
 };
 
 bool EraseMetadata(Json& item, absl::string_view map, absl::string_view key) {
@@ -102,6 +104,12 @@ std::string UploadInBackup(const Json& item_from_backup, const ClaimRestore& cla
   return counts ? csi::Annotation(item_from_backup, velero::kDataUploadNameAnnotation) : "";
 }
 
+std::string ProvisionerOf(const Json& claim) {
+  const std::string provisioner = csi::Annotation(claim, velero::kStorageProvisionerAnnotation);
+  return provisioner.empty() ? csi::Annotation(claim, velero::kBetaStorageProvisionerAnnotation)
+                             : provisioner;
+}
+
 // The VolumeSnapshot that Velero's own action has made the claim's source, "" when it has not:
 // under the restored name, or, as Velero 1.14 and 1.15 do, under the original one.
 std::string SourceSetByVelero(const Json& item, const ClaimRestore& claim) {
@@ -164,6 +172,7 @@ class PvcAction : public velero::RestoreItemAction {
     claim.claim_name = csi::Name(item_from_backup);
     claim.original_snapshot = SnapshotInBackup(item_from_backup, claim.restore.backup_name);
     claim.data_upload = UploadInBackup(item_from_backup, claim);
+    claim.provisioner = ProvisionerOf(item_from_backup);
 
     Json changed_item = item;
     bool changed = StripBackupMarks(changed_item);
@@ -351,6 +360,7 @@ class PvcAction : public velero::RestoreItemAction {
     const absl::StatusOr<Json> snapshot =
         env_.api.Get(ctx, csi::VolumeSnapshotKey(claim.target_namespace, source));
     if (absl::IsNotFound(snapshot.status())) {
+      RETURN_IF_ERROR(RequireClass(ctx, claim, item, claim.provisioner));
       // It comes as additional item, after this call.
       ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
       result.wait_for_additional_items = !result.additional_items.empty();
@@ -358,9 +368,26 @@ class PvcAction : public velero::RestoreItemAction {
       return changed;
     }
     RETURN_IF_ERROR(snapshot.status());
+    RETURN_IF_ERROR(
+        RequireClass(ctx, claim, item, csi::Annotation(*snapshot, velero::kDriverNameAnnotation)));
     changed |= RaiseRequest(*snapshot, item);
     RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));
     return changed;
+  }
+
+  // Fails when no provisioner can ever fill the claim from the snapshot: it would wait, and be
+  // bound to whatever volume comes free.
+  absl::Status RequireClass(const CallContext& ctx, const ClaimRestore& claim, const Json& item,
+                            const std::string& driver) {
+    ASSIGN_OR_RETURN(const csi::ClassFit fit,
+                     csi::FitOfClass(ctx, env_.api, csi::StorageClassOf(item), driver));
+    return fit.kind != csi::ClassFit::Kind::kNever
+               ? absl::OkStatus()
+               : absl::FailedPreconditionError(absl::StrCat(
+                     "persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
+                     " cannot be restored from its snapshot: ", fit.text,
+                     "; map its storage class to one of that driver (ConfigMap labelled "
+                     "velero.io/change-storage-class: RestoreItemAction)"));
   }
 
   // Fails when the driver says that it has no such snapshot. When it says nothing in time, the

@@ -5,9 +5,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/group_lifecycle.h"
+#include "csi/snapshot_types.h"
 #include "velero/backup.h"
 #include "velero/item_action.h"
+#include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
 
@@ -29,6 +33,14 @@ class SnapshotObjectAction : public velero::RestoreItemAction {
                                                     const Json& restore_json) final {
     ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
     if (restore.restore_pvs.has_value() && !*restore.restore_pvs) {
+      return Skip();
+    }
+    if (csi::IsOfAnotherBackup(item_from_backup, restore.backup_name)) {
+      CSIDELTA_LOG(kInfo, "left out what another backup had left when this one was taken",
+                   {"kind", GetString(item_from_backup, {"kind"})},
+                   {"namespace", csi::Namespace(item_from_backup)},
+                   {"name", csi::Name(item_from_backup)},
+                   {"backup", csi::Label(item_from_backup, velero::kBackupNameLabel)});
       return Skip();
     }
     return RestoreObject(ctx, restore, item, item_from_backup);

@@ -104,6 +104,13 @@ absl::StatusOr<DataDownload> ParseDataDownload(const Json& object) {
   reader.Require(download.target_namespace, "spec.targetVolume.namespace");
   reader.Require(download.target_claim, "spec.targetVolume.pvc");
   RETURN_IF_ERROR(Annotate(reader.status(), "parse DataDownload"));
+  if (const std::string volume = GetString(object, {"spec", "targetVolume", "pv"});
+      !volume.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parse DataDownload: spec.targetVolume.pv is ", volume,
+        ": a restore in place, into a volume that exists, is not supported by this data mover; "
+        "restore into a new claim"));
+  }
   return download;
 }
 

@@ -47,10 +47,19 @@ inline constexpr char kGroupMarkLabel[] = "velero.io/csi-delta-group";
 // VolumeSnapshotContent, whose annotations the snapshot controller replaces by those it remembers,
 // and of the VolumeGroupSnapshotContent; an annotation of the VolumeSnapshot.
 inline constexpr char kGroupNameLabel[] = "velero.io/csi-delta-volume-group";
+// Member of a group of ours, its VolumeSnapshotContent in an archive: the backup it belongs to. Not
+// by kBackupNameLabel: Velero (1.14 and newer) has what carries that deleted alone.
+inline constexpr char kMemberOfBackupLabel[] = "velero.io/csi-delta-backup-name";
 // VolumeGroupSnapshotClass, "true": use this class for its driver.
 inline constexpr char kGroupSnapshotClassLabel[] = "velero.io/csi-volumegroupsnapshot-class";
 // VolumeSnapshotContent: the node whose sidecar owns it, with distributed snapshotting.
 inline constexpr char kManagedByLabel[] = "snapshot.storage.kubernetes.io/managed-by";
+
+// --- Annotations: DataUploads -------------------------------------------------------------------
+// Ours: "awaited" from the beginning, "true" once the DataUpload is written into the archive of its
+// backup. One that is Completed, and still awaited when its backup is over, is in no archive.
+inline constexpr char kArchivedAnnotation[] = "velero.io/csi-delta-archived";
+inline constexpr char kArchiveAwaited[] = "awaited";
 
 // --- Annotations: claims ------------------------------------------------------------------------
 inline constexpr char kVolumeSnapshotNameAnnotation[] = "velero.io/volume-snapshot-name";
@@ -176,6 +185,9 @@ inline constexpr char kSnapshotSourceProtectionFinalizer[] =
 // A member of a VolumeGroupSnapshot, which goes with it and not before.
 inline constexpr char kSnapshotInGroupFinalizer[] =
     "snapshot.storage.kubernetes.io/volumesnapshot-in-group-protection";
+// Ours, on a content that was made to have a driver's snapshot or group deleted, until the driver
+// is proven to have done so.
+inline constexpr char kDeletionFinalizer[] = "velero.io/csi-delta-deletion";
 inline constexpr char kGroupContentBoundProtectionFinalizer[] =
     "groupsnapshot.storage.kubernetes.io/volumegroupsnapshotcontent-bound-protection";
 inline constexpr char kGroupSnapshotBoundProtectionFinalizer[] =

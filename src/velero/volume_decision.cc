@@ -94,6 +94,15 @@ VolumeDecision Snapshot(const DecisionInput& input, Json pv, std::string reason,
                         std::string snapshot_class, bool is_ours) {
   const std::string phase = GetString(input.pvc, {"status", "phase"});
   if (phase != "Bound" || GetString(input.pvc, {"spec", "volumeName"}).empty() || pv.is_null()) {
+    const std::string volume = GetString(input.pvc, {"spec", "volumeName"});
+    if (is_ours && !volume.empty() && (phase == "Bound" || phase == "Lost")) {
+      return LeaveAloneAndWarn(
+          absl::StrCat("the claim's volume ", absl::CHexEscape(volume.substr(0, 64)),
+                       pv.is_null() ? " does not exist"
+                                    : absl::StrCat(" cannot be used: the claim's phase is \"",
+                                                   absl::CHexEscape(phase.substr(0, 64)), "\""),
+                       ", though ", reason));
+    }
     return LeaveAlone(absl::StrCat("the claim has no volume: its phase is \"",
                                    absl::CHexEscape(phase.substr(0, 64)), "\""));
   }
@@ -173,6 +182,25 @@ absl::StatusOr<VolumeDecision> DecideByFlags(const DecisionInput& input,
   return HeedDataMovement(input, std::move(decision));
 }
 
+// Nothing is taken then. A rule of type `custom` makes Velero's own ways step aside all the same.
+VolumeDecision DecideWithoutCsi(const DecisionInput& input, const VolumeQueries& queries) {
+  constexpr char kWithoutCsi[] = "the server runs without the feature EnableCSI";
+  const auto policies = queries.policies();
+  if (!policies.ok() || (*policies)->size() == 0) {
+    return LeaveAlone(kWithoutCsi);
+  }
+  const absl::StatusOr<Json> pv = queries.pv();
+  const PolicyMatch match =
+      (*policies)->Match({.pvc = input.pvc, .pv = pv.ok() && !pv->is_null() ? &*pv : nullptr});
+  const bool is_ours = match.kind == PolicyMatch::Kind::kRule &&
+                       match.action == PolicyAction::kCustom &&
+                       match.parameters.contains(kCsiDeltaParameter);
+  return is_ours ? LeaveAloneAndWarn(absl::StrCat(
+                       match.rule, " gives this volume to us, but ", kWithoutCsi,
+                       ": nobody backs it up; start velero server with --features=EnableCSI"))
+                 : LeaveAlone(kWithoutCsi);
+}
+
 bool NamesVolume(const std::map<std::string, std::string>& annotations, const char* key,
                  const std::string& volume) {
   const auto found = annotations.find(key);
@@ -205,7 +233,7 @@ bool FsBackupTakesClaim(const Backup& backup, const Json& pod, absl::string_view
 absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
                                             const VolumeQueries& queries) {
   if (!input.enable_csi) {
-    return LeaveAlone("the server runs without the feature EnableCSI");
+    return DecideWithoutCsi(input, queries);
   }
   if (input.backup.Finalizing()) {
     return LeaveAlone("the backup is being finalized");

@@ -63,6 +63,8 @@ struct DecisionInput {
 
 // Decides what this plugin does with a claim's volume in a backup; see docs/volume-policies.md for
 // the table. Pure but for `queries`.
+// Where the server runs without EnableCSI nothing is taken; a volume that a policy gives to us is
+// warned of then.
 //   INVALID_ARGUMENT  a policy gives the volume to us with a value that we do not know; the
 //                     message names the claim, the rule and the legal values.
 absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,

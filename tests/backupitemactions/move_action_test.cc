@@ -150,6 +150,32 @@ TEST_F(MoveActionTest, AnAnswerThatIsLostIsAskedForAgain) {
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
+// The mover takes what is never marked for data that no archive names.
+TEST_F(MoveActionTest, AnUploadIsMarkedWhenItEntersTheArchive) {
+  ASSERT_THAT(Execute(), IsOk());
+  const Json upload = Upload();
+  const auto mark = [&](const Json& item) {
+    return csi::Annotation(item, "velero.io/csi-delta-archived");
+  };
+  EXPECT_EQ(mark(upload), "awaited");
+  const auto archive = MakeDataUploadAction(env_);
+  auto archived = archive->Execute(ctx_, upload, backup_);
+  ASSERT_THAT(archived, IsOk());
+  EXPECT_FALSE(archived->item.has_value()) << "only what is archived at the end counts";
+  Finalizing();
+  Json of_another = upload;
+  SetJson(of_another, {"metadata", "labels", "velero.io/backup-name"}, "other");
+  EXPECT_FALSE(archive->Execute(ctx_, of_another, backup_)->item.has_value());
+  EXPECT_EQ(mark(Upload()), "awaited");
+  api_.Forbid("patch", "datauploads");
+  EXPECT_FALSE(archive->Execute(ctx_, upload, backup_).ok()) << "then it is not archived";
+  api_.ClearFaults();
+  archived = archive->Execute(ctx_, upload, backup_);
+  ASSERT_THAT(archived, IsOk());
+  EXPECT_EQ(mark(archived->item.value_or(upload)), "true");
+  EXPECT_EQ(mark(Upload()), "true");
+}
+
 TEST_F(MoveActionTest, HandsOffWhileFinalizing) {
   Finalizing();
   ASSERT_THAT(Execute(), IsOk());

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
+#include "base/log.h"
 #include "csi/snapshot_types.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
@@ -84,6 +85,33 @@ TEST_F(PvcActionTest, HandsOffWithoutTheFeature) {
   env_.enable_csi = false;
   ExpectUntouched();
   EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+// Velero's own ways step aside for a rule of type custom.
+TEST_F(PvcActionTest, AVolumeThatNobodyTakesIsWarnedOf) {
+  static std::string log;
+  log.clear();
+  SetLogSink(
+      [](LogLevel level, const std::string& line) { log += level == LogLevel::kWarn ? line : ""; });
+  const auto run = [&] {
+    return MakeUnclaimedVolumeAction(env_)->Execute(ctx_, claim_, backup_).status();
+  };
+  EXPECT_THAT(run(), IsOk());
+  EXPECT_EQ(log, "") << "it is taken";
+  env_.enable_csi = false;
+  EXPECT_THAT(run(), IsOk());
+  EXPECT_THAT(log,
+              testing::AllOf(HasSubstr("\"pvc\":\"data\""), HasSubstr("--features=EnableCSI")));
+  log.clear();
+  SetPolicy("{acme: mine}");
+  EXPECT_THAT(run(), IsOk());
+  EXPECT_EQ(log, "");
+  env_.enable_csi = true;
+  SetPolicy("{csi-delta: snapshot}");
+  SetJson(claim_, {"spec", "storageClassName"}, "");
+  EXPECT_THAT(Execute(), IsOk());
+  EXPECT_THAT(log, HasSubstr("storage class"));
+  SetLogSink(nullptr);
 }
 
 TEST_F(PvcActionTest, HandsOffWhileFinalizing) {

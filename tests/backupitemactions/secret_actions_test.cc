@@ -81,6 +81,21 @@ TEST_F(SecretActionsTest, AForgottenLabelIsWritten) {
             "nightly");
 }
 
+// Velero's delete action has each content that carries the backup's label deleted alone, whenever
+// the driver cannot tell that it is a member of a group.
+TEST_F(SecretActionsTest, AMemberOfAGroupIsArchivedWithoutTheLabelThatHasItDeletedAlone) {
+  Json content = TakeContent();
+  SetJson(content, {"metadata", "labels"},
+          {{"velero.io/backup-name", "nightly"}, {"velero.io/csi-delta-volume-group", "g"}});
+  const Json labels = {{"velero.io/csi-delta-backup-name", "nightly"},
+                       {"velero.io/csi-delta-volume-group", "g"}};
+  EXPECT_EQ(Execute(content).item.value_or(content)["metadata"]["labels"], labels);
+  Finalizing();
+  EXPECT_EQ(Execute(content).item.value_or(content)["metadata"]["labels"], labels)
+      << "it is read anew then";
+  EXPECT_EQ(Writes(), 0);
+}
+
 TEST_F(SecretActionsTest, OtherContentsGetNoLabel) {
   Json content = TakeContent();
   SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");

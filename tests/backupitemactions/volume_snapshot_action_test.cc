@@ -99,6 +99,19 @@ TEST_F(VolumeSnapshotActionTest, AfterVelerosActionOnlyTimesAreAdded) {
             nullptr);
 }
 
+// The host lists what there is before the sweep removes what a dead backup left. Nothing of it
+// comes along: a restore would make a content of it that nobody deletes.
+TEST_F(VolumeSnapshotActionTest, WhatADeadBackupLeftBringsNothingAlong) {
+  Json snapshot = Take();
+  SetJson(backup_, {"metadata", "name"}, "next");
+  SetJson(backup_, {"metadata", "uid"}, "next-uid");
+  const auto result = Execute(snapshot);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(result->item.has_value());
+  EXPECT_THAT(result->additional_items, IsEmpty());
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
 TEST_F(VolumeSnapshotActionTest, VelerosOwnGoesBackByteForByte) {
   Json snapshot = SeedUsers("content");
   SetJson(snapshot, {"metadata", "labels", "velero.io/backup-name"}, "nightly");

@@ -317,6 +317,57 @@ TEST_P(SnapshotClusterContract, AnUnboundContentWithFinalizerTakesItsSnapshotAlo
   AwaitDriver(handle, false);
 }
 
+// By which we know that the driver was asked, and agreed.
+TEST_P(SnapshotClusterContract, AContentThatIsHeldTellsThatItsSnapshotWasDeleted) {
+  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap", "Retain"));
+  const k8s::ObjectKey key =
+      csi::VolumeSnapshotContentKey(MakeContent("held", handle, "none", "", true));
+  const auto set_finalizers = [&](const Json& finalizers) {
+    const Json patch = {{"metadata", {{"finalizers", finalizers}}}};
+    EXPECT_TRUE(client_.Patch({}, key, k8s::PatchKind::kMerge, patch, "").ok());
+  };
+  set_finalizers(
+      Json::array({velero::kContentBoundProtectionFinalizer, velero::kDeletionFinalizer}));
+  Await(key, "ready", IsReady);
+  MustDelete(key);
+  Await(key, "deleted but held", [](const Json& object) {
+    const Json* const status = FindJson(object, {"status"});
+    return !HasFinalizer(object, velero::kContentBoundProtectionFinalizer) &&
+           HasFinalizer(object, velero::kDeletionFinalizer) && status != nullptr &&
+           status->is_object() && !status->contains("snapshotHandle") &&
+           !status->contains("readyToUse");
+  });
+  AwaitDriver(handle, false);
+  set_finalizers(Json::array());
+  AwaitGone(key);
+}
+
+// An error of a look that began before there was a status costs the handle. Written again, it is
+// deleted after all, although the sidecar has no finalizer on the content any more.
+TEST_P(SnapshotClusterContract, AHandleThatIsWrittenToAHeldContentIsDeleted) {
+  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap", "Retain"));
+  subject_->Fail("ListSnapshots", handle, "UNAVAILABLE", "the array is busy");
+  const k8s::ObjectKey key =
+      csi::VolumeSnapshotContentKey(MakeContent("held", handle, "none", "", true));
+  const auto patch = [&](const Json& change, const char* subresource) {
+    EXPECT_TRUE(client_.Patch({}, key, k8s::PatchKind::kMerge, change, subresource).ok());
+  };
+  patch({{"metadata",
+          {{"finalizers",
+            Json::array({velero::kContentBoundProtectionFinalizer, velero::kDeletionFinalizer})}}}},
+        "");
+  Await(key, "in error", ErrorSays("the array is busy"));
+  MustDelete(key);
+  Await(key, "held by us alone", [](const Json& object) {
+    return !HasFinalizer(object, velero::kContentBoundProtectionFinalizer);
+  });
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
+  patch({{"status", {{"snapshotHandle", handle}}}}, "status");
+  AwaitDriver(handle, false);
+  patch({{"metadata", {{"finalizers", Json::array()}}}}, "");
+  AwaitGone(key);
+}
+
 TEST_P(SnapshotClusterContract, AContentWithoutFinalizerLeavesItsSnapshot) {
   const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap"));
   const k8s::ObjectKey key =

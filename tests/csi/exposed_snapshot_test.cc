@@ -55,8 +55,11 @@ class ExposedSnapshotTest : public testing::Test {
     TakeSource();
   }
 
-  void SeedStorageClass(const std::string& name, const std::string& binding_mode) {
-    api_.Seed(kClasses, {{"metadata", {{"name", name}}}, {"volumeBindingMode", binding_mode}});
+  void SeedStorageClass(const std::string& name, const std::string& binding_mode,
+                        const std::string& provisioner = "d.example.com") {
+    api_.Seed(kClasses, {{"metadata", {{"name", name}}},
+                         {"provisioner", provisioner},
+                         {"volumeBindingMode", binding_mode}});
   }
 
   // A VolumeSnapshot of the claim, as Velero takes it.
@@ -254,6 +257,57 @@ TEST_F(ExposedSnapshotTest, AnotherClassMayBeAskedFor) {
   ASSERT_THAT(exposure, IsOk());
   EXPECT_EQ(exposure->storage_class, "cheap");
   EXPECT_EQ(GetString(*Claim(), {"spec", "storageClassName"}), "cheap");
+}
+
+// The API server writes the default class into a claim without one.
+TEST_F(ExposedSnapshotTest, WithoutAClassTheDefaultClassMustBeOfTheSnapshotsDriver) {
+  api_.Mutate(ClaimKey("shop", "data"), [](Json& claim) {
+    EraseJson(claim, {"spec", "storageClassName"});
+  });
+  SeedStorageClass("default", "Immediate", "other.driver");
+  cluster_.provisioner_runs = false;
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("there is no default class")));
+  api_.Mutate(ClaimKey("mover", Name(*Claim())), [](Json& made) {
+    SetJson(made, {"spec", "storageClassName"}, "default");
+  });
+  EXPECT_THAT(Expose(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of driver other.driver")));
+  SeedStorageClass("default", "Immediate");
+  const auto exposure = Expose();
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->storage_class, "default");
+}
+
+TEST_F(ExposedSnapshotTest, AClassThatCannotFillItsClaimIsRefusedAtOnce) {
+  ExposeRequest request = Request();
+  request.storage_class = "gone";
+  EXPECT_THAT(ExposeFully(request), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                             AllOf(HasSubstr("there is no storage class gone"),
+                                                   HasSubstr("intermediateClass"))));
+  SeedStorageClass("foreign", "Immediate", "other.driver");
+  request.storage_class = "foreign";
+  EXPECT_THAT(ExposeFully(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of driver other.driver")));
+  api_.Mutate(ClaimKey("shop", "data"), [](Json& claim) {
+    EraseJson(claim, {"spec", "storageClassName"});
+  });
+  EXPECT_FALSE(Claim().has_value());
+}
+
+// What it holds would be saved for the data of the volume snapshot.
+TEST_F(ExposedSnapshotTest, AVolumeThatWasThereBeforeIsNotRead) {
+  cluster_.provisioner_runs = false;
+  ASSERT_THAT(Expose(), IsOk());
+  api_.Seed(PersistentVolumeType(),
+            {{"metadata", {{"name", "old"}, {"creationTimestamp", "2001-01-01T00:00:00Z"}}},
+             {"spec", {{"claimRef", {{"uid", Uid(*Claim())}}}}}});
+  api_.Mutate(ClaimKey("mover", Name(*Claim())), [](Json& bound) {
+    SetJson(bound, {"spec", "volumeName"}, "old");
+    SetJson(bound, {"status", "phase"}, "Bound");
+  });
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("volume old is older than the claim")));
 }
 
 TEST_F(ExposedSnapshotTest, ManyReadersFallBackToOneAndThatIsRemembered) {

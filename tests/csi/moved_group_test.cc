@@ -420,6 +420,23 @@ TEST_F(MovedGroupTest, AMemberThatNobodyGoesOnWithIsLetGoOfWhenItsBackupIsOver) 
       << "it has a VolumeSnapshot";
 }
 
+// A snapshot may take longer than a record may stand without its backup.
+TEST_F(MovedGroupTest, ARecordIsJudgedByItsBackupHoweverOldItIs) {
+  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
+  for (const std::string& name : names) {
+    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotContentKey(name), {}), IsOk());
+  }
+  const Json record = Records().at(0);
+  api_.Seed(BackupType(), {{"metadata",
+                            {{"name", Annotation(record, "mover.csi-delta.io/group-backup")},
+                             {"namespace", "velero"},
+                             {"uid", Label(record, velero::kBackupUidLabel)}}},
+                           {"status", {{"phase", "InProgress"}}}});
+  clock_.Advance(absl::Hours(2));
+  EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
+  EXPECT_THAT(DriverGroups(), SizeIs(1));
+}
+
 TEST_F(MovedGroupTest, ARecordThatNobodyGoesOnWithIsDeletedLater) {
   const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
   clock_.Advance(absl::Hours(2));

@@ -111,7 +111,8 @@ class RestoredVolumeTest : public testing::Test {
     EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}),
               cluster_.reclaim_policy);
     EXPECT_EQ(Label(volume, velero::kDynamicPvRestoreLabel), "shop.data.x");
-    EXPECT_THAT(GetStringMap(volume, {"metadata", "annotations"}), IsEmpty());
+    EXPECT_THAT(GetStringMap(volume, {"metadata", "annotations"}),
+                testing::Each(testing::Key("pv.kubernetes.io/provisioned-by")));
   }
 
   // Volumes whose policy is Delete and whose claim is gone go; a driver does that.
@@ -134,6 +135,22 @@ class RestoredVolumeTest : public testing::Test {
   std::string target_uid_;
   int dropped_by_driver_ = 0;
 };
+
+// A free volume of the class is bound before a provisioner is asked. What it holds is somebody's.
+TEST_F(RestoredVolumeTest, AVolumeThatWasThereBeforeIsNotWrittenOver) {
+  cluster_.provisioner_runs = false;
+  ASSERT_THAT(Prepare(), IsOk());
+  const Json claim = *Claim();
+  api_.Seed(PersistentVolumeType(),
+            {{"metadata", {{"name", "old"}, {"creationTimestamp", "2001-01-01T00:00:00Z"}}},
+             {"spec", {{"claimRef", {{"uid", Uid(claim)}}}}}});
+  api_.Mutate(ClaimKey("mover", kStem), [](Json& bound) {
+    SetJson(bound, {"spec", "volumeName"}, "old");
+    SetJson(bound, {"status", "phase"}, "Bound");
+  });
+  EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  HasSubstr("volume old is older than the claim")));
+}
 
 TEST_F(RestoredVolumeTest, IsMadeAsABlockDeviceOfTheTargetsClassAndSize) {
   MakeTarget("Filesystem", 2 * kDataBytes);

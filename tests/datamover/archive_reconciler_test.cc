@@ -82,6 +82,40 @@ TEST_F(ArchiveReconcilerTest, WhatAnArchiveMayNameStays) {
   }
 }
 
+// The plugin died over the claim after it had made the DataUpload, and Velero knows nothing of
+// that.
+TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAskedToGo) {
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
+  });
+  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
+  SetPhase("Finalizing");
+  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
+  EXPECT_THAT(Deletions(), IsEmpty());
+  SetPhase("PartiallyFailed");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
+  }
+  ASSERT_THAT(Deletions(), SizeIs(1));
+  EXPECT_EQ(DataDeletionOf(Deletions()[0]).upload, csi::Uid(bed_.Upload()));
+  ASSERT_THAT(Events(), SizeIs(1));
+  EXPECT_THAT(GetString(Events()[0], {"message"}), HasSubstr("not in its archive"));
+}
+
+TEST_F(ArchiveReconcilerTest, TheMarkThatCameSinceTheUploadWasReadCounts) {
+  SetPhase("Completed");
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
+  });
+  const Json as_read = bed_.Upload();
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "true");
+  });
+  EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, as_read), IsOkAndHolds(absl::InfiniteFuture()));
+  EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
+  EXPECT_THAT(Deletions(), IsEmpty());
+}
+
 TEST_F(ArchiveReconcilerTest, WithoutItsVeryOwnBackupItStays) {
   SetPhase("Failed");
   bed_.api.Remove(Key());

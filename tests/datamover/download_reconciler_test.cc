@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
+#include "datamover/write_fence.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -46,7 +47,7 @@ class DownloadBed : public MoverBed {
                                               .mover_namespace = kMover,
                                               .repository_path = velero::RepositoryPath(reference_),
                                               .for_writing = true,
-                                              .required_key = ""},
+                                              .written_with_key = ""},
                                              secure_random);
     EXPECT_THAT(access, IsOk());
     reference_.key = access.ok() ? access->key_fingerprint : "";
@@ -253,12 +254,20 @@ TEST_F(DownloadReconcilerTest, ASnapshotIdThatIsNoneOfOursIsRefusedBeforeAnythin
   }
 }
 
-TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsNamed) {
+// Another one may open the repository; where none does, the one that did is named.
+TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneFits) {
+  bed_.worker = MoverBed::Worker::kRuns;
   bed_.reference_.key = std::string(16, '0');
   bed_.AddDownload();
   Controller controller(bed_);
-  controller.LookTimes(6);
+  controller.LookTimes(5);
+  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  bed_.SetTaskStatus(bed_.Stem(),
+                     {{"phase", "Failed"}, {"exitCode", 12}, {"message", "no key opens it"}});
+  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Failed"}});
+  controller.LookTimes(3);
   EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("no key opens it"));
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("0000000000000000"), HasSubstr("new/data")));
   bed_.PlayDriver();
   ExpectNothingLeft(bed_, 0);
@@ -327,6 +336,27 @@ TEST_F(DownloadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
   bed_.PlayDriver();
   ExpectNothingLeft(bed_, 0);
   EXPECT_EQ(bed_.TargetPhase(), "Pending");
+}
+
+// The first Pod may write on, on a node that nobody reaches, until it finds itself cut off.
+TEST_F(DownloadReconcilerTest, AVolumeIsNotGivenAwayWhileALostPodMayWriteIntoIt) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.Stem()});  // By force.
+  bed_.worker = MoverBed::Worker::kSucceeds;
+  controller.LookTimes(2);
+  bed_.clock.Advance(kFencedAfter - absl::Seconds(10));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.pods_made, 1);
+  EXPECT_EQ(bed_.TargetPhase(), "Pending");
+  bed_.clock.Advance(absl::Seconds(10));
+  controller.LookTimes(8);
+  EXPECT_EQ(bed_.pods_made, 2);
+  EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+  EXPECT_EQ(bed_.TargetPhase(), "Bound");
 }
 
 TEST_F(DownloadReconcilerTest, AVolumeThatIsNotBoundIsTriedAgainAndThenGivenUp) {

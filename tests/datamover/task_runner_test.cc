@@ -195,6 +195,101 @@ TEST_F(TaskRunnerTest, InsistingHasAnEnd) {
               StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
+// A request that was given up may be carried out all the same, when the last word is written.
+TEST_F(TaskRunnerTest, ALatePatchOfTheReporterIsRefused) {
+  Json held;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json* body) {
+    if (call.verb == "patch" && held.is_null()) {
+      held = *body;
+      return absl::DeadlineExceededError("no answer");
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Run([&](const CallContext&, const TaskProgress&) {
+                while (api_.CallCount("patch", "volumetasks") == 0) {
+                  clock_.Advance(absl::Seconds(1));
+                }
+                return Done({{"snapshot_id", "abc"}});
+              }),
+              IsOkAndHolds(TaskPhase::kSucceeded));
+  ASSERT_EQ(GetString(held, {"status", "phase"}), "Running");
+  EXPECT_THAT(api_.Patch(Context(), task_, k8s::PatchKind::kMerge, held, "status").status(),
+              StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(Status().phase, TaskPhase::kSucceeded);
+  EXPECT_EQ(Status().exit_code, 0);
+  EXPECT_EQ(GetString(Status().result, {"snapshot_id"}), "abc");
+}
+
+// The controller lost sight of it, and another one is at it.
+TEST_F(TaskRunnerTest, APodThatWasReplacedStopsAndSaysNothing) {
+  const auto name_pod = [this](const char* uid) {
+    api_.Mutate(task_, [&](Json& task) {
+      SetJson(task, {"metadata", "annotations", kPodAnnotation}, uid);
+    });
+  };
+  name_pod("one");
+  WriteFence fence(clock_);
+  EXPECT_THAT(fence.Await(Context()), IsOk());
+  EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
+                      [&](const CallContext& ctx, const TaskProgress& progress) {
+                        name_pod("two");
+                        return UntilStopped(ctx, progress);
+                      },
+                      {.uid = "one", .fence = &fence}),
+              IsOkAndHolds(TaskPhase::kNone));
+  EXPECT_EQ(Status().exit_code, std::nullopt);
+  EXPECT_THAT(fence.Await(Context()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another Pod")));
+}
+
+TEST_F(TaskRunnerTest, APodThatWasGivenUpUnseenDoesNotBegin) {
+  api_.Mutate(task_, [](Json& task) {
+    SetJson(task, {"metadata", "annotations", kUnseenEndAnnotation}, "one");
+  });
+  EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
+                      [](const CallContext&, const TaskProgress&) -> VerbEnd {
+                        ADD_FAILURE() << "it ran";
+                        return Done();
+                      },
+                      {.uid = "one"}),
+              IsOkAndHolds(TaskPhase::kNone));
+  EXPECT_EQ(api_.CallCount("patch", "volumetasks"), 0);
+}
+
+class WriteFenceTest : public testing::Test {
+ protected:
+  // Whether writing is allowed now, without a wait.
+  bool IsOpen() {
+    CallContext ctx;
+    ctx.clock = &clock_;
+    std::stop_source stopped;
+    stopped.request_stop();
+    ctx.stop = stopped.get_token();
+    return fence_.Await(ctx).ok();
+  }
+
+  support::FakeClock clock_;
+  WriteFence fence_{clock_};
+};
+
+TEST_F(WriteFenceTest, WritesPauseWithoutWordOfTheTaskAndGoOnWithIt) {
+  EXPECT_TRUE(IsOpen());
+  clock_.Advance(kWriteFenceAfter - absl::Seconds(1));
+  EXPECT_TRUE(IsOpen());
+  const WriteFence::Moment asked = fence_.Look();
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_FALSE(IsOpen());
+  fence_.Renew(asked);
+  EXPECT_TRUE(IsOpen());
+  clock_.Advance(kWriteFenceAfter - absl::Seconds(1));
+  EXPECT_FALSE(IsOpen()) << "the answer counts from when it was asked for";
+  fence_.Renew(fence_.Look());
+  EXPECT_TRUE(IsOpen());
+  fence_.Close();
+  fence_.Renew(fence_.Look());
+  EXPECT_FALSE(IsOpen());
+}
+
 TEST_F(TaskRunnerTest, AResultThatIsNotTakenIsLeftOut) {
   api_.SetInterceptor([](const support::ApiCall& call, const Json* body) {
     return call.verb == "patch" && FindJson(*body, {"status", "result", "x"}) != nullptr

@@ -46,6 +46,8 @@ const KeyringOwner kOwner = {.velero_namespace = "velero", .location = "default"
 class UninstallTest : public testing::Test {
  protected:
   UninstallTest() {
+    EXPECT_TRUE(request_.keep_data) << "unless somebody says otherwise";
+    request_.keep_data = false;
     request_.velero_namespaces = {"velero"};
     request_.open_store =
         [this](const RepositoryAccess&) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
@@ -269,8 +271,26 @@ TEST_F(UninstallTest, DataThatIsKeptKeepsItsKeys) {
   ExpectNothingInCluster();
   EXPECT_TRUE(HasKeys());
   EXPECT_THAT(bucket_.objects(), SizeIs(7));
-  EXPECT_THAT(Names(Plan().stays), AllOf(Contains(HasSubstr("mover-key export")),
-                                         Contains(HasSubstr("data location velero/default"))));
+  EXPECT_THAT(Names(Plan().stays),
+              AllOf(Contains(HasSubstr("mover-key export")),
+                    Contains(AllOf(HasSubstr("data location velero/default"),
+                                   HasSubstr(absl::StrCat("--delete-data ", bed_.env.cluster))))));
+}
+
+TEST_F(UninstallTest, WhatIsOfAVeleroThatIsNotNamedStays) {
+  BackUp();
+  bed_.AddUpload("accepted");
+  bed_.worker = MoverBed::Worker::kRuns;
+  Look(3);
+  ASSERT_TRUE(bed_.Task("accepted").has_value());
+  bed_.SetPodStatus(bed_.StemOfUpload("accepted"), {{"phase", "Failed"}});
+  request_.velero_namespaces = {"velero-two"};
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_TRUE(bed_.Task("accepted").has_value());
+  EXPECT_THAT(bed_.cluster.driver().snapshots(), SizeIs(2)) << "a base, and what is being moved";
+  EXPECT_TRUE(HasKeys());
+  EXPECT_THAT(bucket_.objects(), SizeIs(7));
+  EXPECT_THAT(Names(Plan().stays), Contains(HasSubstr("namespace velero: ")));
 }
 
 TEST_F(UninstallTest, KeysOutliveDataThatDoesNotGo) {
@@ -359,6 +379,20 @@ TEST_F(UninstallTest, WhatTheUserMayStillWantGoneIsListed) {
                                              {{"name", "kept"},
                                               {"namespace", "shop"},
                                               {"labels", {{"velero.io/csi-delta", "velero"}}}}}});
+  for (const k8s::ResourceType& type :
+       {csi::VolumeSnapshotContentType(), csi::VolumeGroupSnapshotContentType("v1")}) {
+    bed_.api.Seed(type,
+                  {{"metadata",
+                    {{"name", "pending"},
+                     {"labels", {{"velero.io/csi-delta", "velero"}}},
+                     {"deletionTimestamp", "2026-01-01T00:00:00Z"},
+                     {"finalizers", {velero::kDeletionFinalizer}}}},
+                   {"spec", {{"driver", "d"}}},
+                   {"status", {{"snapshotHandle", "h"}, {"volumeGroupSnapshotHandle", "g"}}}});
+  }
+  EXPECT_THAT(Names(Plan().stays),
+              AllOf(Contains(HasSubstr("driver d has not been seen to delete snapshot h")),
+                    Contains(HasSubstr("driver d has not been seen to delete group g"))));
   EXPECT_THAT(Names(Plan().stays),
               AllOf(Contains(HasSubstr("kubectl delete crd volumetasks.mover.csi-delta.io")),
                     Contains(HasSubstr("kubectl delete crd datadeletions.mover.csi-delta.io")),

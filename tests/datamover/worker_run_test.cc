@@ -7,6 +7,7 @@
 
 #include "csi/snapshot_types.h"
 #include "datamover/node_slots.h"
+#include "datamover/write_fence.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 
@@ -23,9 +24,9 @@ constexpr char kStem[] = "du-7";
 
 class WorkerRunTest : public testing::Test {
  protected:
-  WorkerRunTest() {
+  explicit WorkerRunTest(TaskKind kind = TaskKind::kUpload) {
     bed_.worker = MoverBed::Worker::kRuns;
-    const VolumeTaskSpec spec{.kind = TaskKind::kUpload,
+    const VolumeTaskSpec spec{.kind = kind,
                               .subject = {"DataUpload", "velero", "nightly", "7"},
                               .volume = {"shop", "data", "claim-uid"}};
     EXPECT_THAT(run_.EnsureTask(bed_.ctx, spec, {}), IsOk());
@@ -126,6 +127,35 @@ TEST_F(WorkerRunTest, AllHaveSurelyEndedOnceTheEndOfEachWasSeen) {
   StepOn();
   EndPod(terminated);
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false)) << "the second may run on";
+}
+
+class RestoreRunTest : public WorkerRunTest {
+ protected:
+  RestoreRunTest() : WorkerRunTest(TaskKind::kDownload) {}
+};
+
+// It may write on, on a node that nobody reaches, for as long as a worker goes on without its task.
+TEST_F(RestoreRunTest, AfterAPodWhoseEndNobodySawTheNextOneWaitsUntilThatWritesNoMore) {
+  ASSERT_EQ(StepOn().state, State::kRunning);
+  bed_.api.Remove({csi::PodType(), "mover", kStem});  // By force.
+  const absl::Time lost_at = bed_.clock.Now();
+  const WorkerView view = Step();
+  EXPECT_GE(view.attempt_since, lost_at + 2 * kWriteFenceAfter);
+  EXPECT_THAT(view.words, HasSubstr("surely writes no more"));
+  bed_.clock.Advance(2 * kWriteFenceAfter - absl::Seconds(1));
+  Step();
+  EXPECT_FALSE(HasPod());
+  bed_.clock.Advance(absl::Seconds(1));
+  EXPECT_EQ(StepOn().state, State::kRunning);
+}
+
+TEST_F(RestoreRunTest, AfterAPodThatSurelyEndedTheNextOneComesSoon) {
+  ASSERT_EQ(StepOn().state, State::kRunning);
+  EndPod(
+      {{"phase", "Failed"},
+       {"containerStatuses",
+        Json::array({{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "c"}}}}}}})}});
+  EXPECT_EQ(Step().attempt_since, bed_.clock.Now() + kWorkerAgainFirst);
 }
 
 TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -52,16 +53,24 @@ class Sidecar {
     if (!csi::BeingDeleted(content) || !(unbound || told)) {
       return;
     }
+    const k8s::ObjectKey key = VolumeSnapshotContentKey(csi::Name(content));
     if (GetString(content, {"spec", "deletionPolicy"}) == "Delete" &&
         !csi::SnapshotHandle(content).empty()) {
       if (refuses) {
         return;
       }
       snapshots.erase(csi::SnapshotHandle(content));
+      api.Mutate(key, [](Json& object) { object["status"] = Json::object(); });
     }
-    api.Mutate(VolumeSnapshotContentKey(csi::Name(content)), [](Json& object) {
-      EraseJson(object, {"metadata", "finalizers"});
-    });
+    Json others = Json::array();
+    for (const Json& one : content["metadata"].value("finalizers", Json::array())) {
+      if (one != velero::kContentBoundProtectionFinalizer) {
+        others.push_back(one);
+      }
+    }
+    if (others.size() != content["metadata"].value("finalizers", Json::array()).size()) {
+      api.Mutate(key, [&](Json& object) { SetJson(object, {"metadata", "finalizers"}, others); });
+    }
   }
 
   std::set<std::string> snapshots = {"handle-1", "handle-2"};
@@ -227,6 +236,77 @@ TEST_F(DeleteActionsTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
   EXPECT_FALSE(sidecar_.snapshots.contains("handle-1"));
 }
 
+// The same look, of a driver that takes longer than we wait for the sidecar's first word.
+class LostHandleTest : public DeleteActionsTest {
+ protected:
+  // The handle is lost just before the content is deleted, and no call is answered after `last`.
+  void LoseHandle(const std::string& last_verb) {
+    bed_.api.SetInterceptor([this, last_verb](const support::ApiCall& call, const Json*) {
+      if (dead_) {
+        return absl::UnavailableError("dead");
+      }
+      if (call.verb == "delete" && call.name == name_ && !lost_) {
+        lost_ = bed_.api.Mutate(VolumeSnapshotContentKey(name_), [](Json& content) {
+          content["status"] = {{"readyToUse", false}, {"error", {{"message", "deadline"}}}};
+        });
+      }
+      return absl::OkStatus();
+    });
+    bed_.api.OnEvent("volumesnapshotcontents",
+                     [this, last_verb](FakeApiClient&, const k8s::WatchEvent& event) {
+                       dead_ = dead_ || (last_verb == "delete" && csi::BeingDeleted(event.object));
+                     });
+  }
+
+  const std::string name_ = csi::DeletionContentName(support::kDriver, "handle-1");
+  bool lost_ = false;
+  bool dead_ = false;
+};
+
+TEST_F(LostHandleTest, IsWrittenAgain) {
+  LoseHandle("");
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_TRUE(lost_);
+  EXPECT_FALSE(sidecar_.snapshots.contains("handle-1"));
+  EXPECT_EQ(Contents(), 0u);
+  EXPECT_THAT(log(), HasSubstr("the driver holds the snapshot no more"));
+}
+
+TEST_F(LostHandleTest, IsWrittenAgainByALaterBackupWhenThePluginDied) {
+  LoseHandle("delete");
+  EXPECT_FALSE(Delete(Archived()).ok());
+  EXPECT_TRUE(lost_);
+  EXPECT_TRUE(sidecar_.snapshots.contains("handle-1"));
+  bed_.api.SetInterceptor(nullptr);
+  EXPECT_EQ(Contents(), 1u) << "what says that the snapshot is still to be deleted";
+  EXPECT_THAT(csi::FinishSnapshotDeletions(bed_.ctx, bed_.env), support::IsOkAndHolds(1));
+  EXPECT_FALSE(sidecar_.snapshots.contains("handle-1"));
+  EXPECT_EQ(Contents(), 0u);
+  EXPECT_THAT(csi::FinishSnapshotDeletions(bed_.ctx, bed_.env), support::IsOkAndHolds(0));
+}
+
+// No finalizer can be added to it, so that it goes proves nothing.
+TEST_F(DeleteActionsTest, TheDeletionThatAnOlderVersionBeganIsDoneAgain) {
+  Json old = MakeContentObject(csi::DeletionContentName(support::kDriver, "handle-1"), "velero",
+                               "none", "");
+  SetJson(old, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
+  EraseJson(old, {"spec", "volumeSnapshotRef", "uid"});
+  SetJson(old, {"metadata", "finalizers"}, Json::array({velero::kContentBoundProtectionFinalizer}));
+  SetJson(old, {"metadata", "deletionTimestamp"}, "2026-01-01T00:00:00Z");
+  bed_.api.Seed(VolumeSnapshotContentType(), old);
+  bool looked = false;
+  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "watch" && !std::exchange(looked, true)) {
+      sidecar_.Sync(bed_.api, old);  // Without a handle: it goes, and the driver is not asked.
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_TRUE(looked);
+  EXPECT_FALSE(sidecar_.snapshots.contains("handle-1"));
+  EXPECT_EQ(Contents(), 0u);
+}
+
 TEST_F(DeleteActionsTest, TemporaryContentCarriesAllThatDeletionNeeds) {
   bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("slow", "other.driver"));
   bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
@@ -248,8 +328,8 @@ TEST_F(DeleteActionsTest, TemporaryContentCarriesAllThatDeletionNeeds) {
   EXPECT_EQ(csi::Annotation(made, velero::kDeletionSecretNameAnnotation), "key");
   EXPECT_EQ(csi::Annotation(made, velero::kDeletionSecretNamespaceAnnotation), "vault");
   EXPECT_EQ(csi::Label(made, velero::kManagedByLabel), "node-7");
-  EXPECT_EQ((*FindJson(made, {"metadata", "finalizers"}))[0],
-            velero::kContentBoundProtectionFinalizer);
+  EXPECT_EQ(*FindJson(made, {"metadata", "finalizers"}),
+            Json::array({velero::kContentBoundProtectionFinalizer, velero::kDeletionFinalizer}));
 }
 
 TEST_F(DeleteActionsTest, LeavesAloneWhatIsNotTheBackups) {
@@ -348,9 +428,12 @@ TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
   EXPECT_TRUE(csi::BeingDeleted(content));
   EXPECT_THAT(log(), HasSubstr("handle-1"));
   EXPECT_THAT(log(), HasSubstr(support::kDriver));
+  EXPECT_THAT(csi::FinishSnapshotDeletions(bed_.ctx, bed_.env), support::IsOkAndHolds(0));
+  EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
 
   sidecar_.refuses = false;
   sidecar_.Sync(bed_.api, content);
+  EXPECT_THAT(csi::FinishSnapshotDeletions(bed_.ctx, bed_.env), support::IsOkAndHolds(1));
   EXPECT_EQ(Contents(), 0u);
   EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 0u);
 }
@@ -367,7 +450,8 @@ TEST_F(DeleteActionsTest, SlowDriverIsWaitedForInFullOnlyOnce) {
   EXPECT_LE(bed_.clock.Now() - first, absl::Seconds(10));
 }
 
-TEST_F(DeleteActionsTest, DoesNothingWhileVelerosDeletionIsVisible) {
+// Velero's may lose its handle and go without the snapshot.
+TEST_F(DeleteActionsTest, StandsBesideADeletionOfVelerosThatDoesNotEnd) {
   sidecar_.refuses = true;
   Json in_tree = MakeContentObject("vsc-1234", "ns-uid", "name-uid", "handle-1",
                                    {{velero::kBackupNameLabel, "nightly"}});
@@ -380,9 +464,29 @@ TEST_F(DeleteActionsTest, DoesNothingWhileVelerosDeletionIsVisible) {
 
   EXPECT_THAT(Delete(Archived()), IsOk());
 
-  EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
-  EXPECT_EQ(bed_.api.CallCount("delete", "volumesnapshotcontents"), 0);
-  EXPECT_EQ(Contents(), 1u);
+  EXPECT_EQ(bed_.api.CallCount("delete", "volumesnapshotcontents"), 1);
+  ASSERT_EQ(Contents(), 2u);
+  const auto ours = bed_.api.Find(
+      VolumeSnapshotContentKey(csi::DeletionContentName(support::kDriver, "handle-1")));
+  ASSERT_TRUE(ours.has_value());
+  EXPECT_TRUE(csi::BeingDeleted(*ours));
+  EXPECT_EQ(csi::SnapshotHandle(*ours), "handle-1");
+}
+
+// As Velero 1.17 and 1.18 take groups: the archive has the members alone, and the sidecar lets
+// their contents go without asking the driver.
+TEST_F(DeleteActionsTest, AMemberOfAForeignGroupIsNotSaidToBeGone) {
+  ActionBed bed;
+  bed.clock.SetAutoAdvance(true);
+  support::FakeSnapshotCluster cluster(bed.api);
+  cluster.driver().AddGroup("group-1", {"handle-1"});
+  EXPECT_THAT(MakeVolumeSnapshotContentAction(bed.env, MakeGroupDeletions(bed.env))
+                  ->Execute(bed.ctx, Archived(), support::MakeBackupObject("nightly", "Deleting")),
+              IsOk());
+  EXPECT_TRUE(cluster.driver().groups().contains("group-1"));
+  EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), testing::IsEmpty());
+  EXPECT_THAT(log(), HasSubstr("member of a group"));
+  EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
 }
 
 TEST_F(DeleteActionsTest, WithoutTheRightToWriteStatusWaitsForTheSidecar) {

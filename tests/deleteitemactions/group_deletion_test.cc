@@ -147,7 +147,7 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
                     [&made](FakeApiClient&, const Json& object) { made = object; });
   bed_.api.OnEvent("volumegroupsnapshotcontents",
                    [&at_its_end](FakeApiClient&, const k8s::WatchEvent& event) {
-                     if (csi::BeingDeleted(event.object)) {
+                     if (csi::BeingDeleted(event.object) && at_its_end.is_null()) {
                        at_its_end = event.object;
                      }
                    });
@@ -165,8 +165,9 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
   EXPECT_EQ(GetString(made, {"spec", "volumeGroupSnapshotRef", "uid"}), "");
   EXPECT_EQ(GetString(made, {"spec", "volumeGroupSnapshotRef", "namespace"}),
             support::kVeleroNamespace);
-  EXPECT_EQ(*FindJson(made, {"metadata", "finalizers"}),
-            Json::array({velero::kGroupContentBoundProtectionFinalizer}));
+  EXPECT_EQ(
+      *FindJson(made, {"metadata", "finalizers"}),
+      Json::array({velero::kGroupContentBoundProtectionFinalizer, velero::kDeletionFinalizer}));
   EXPECT_EQ(GetString(at_its_end, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
 }
 
@@ -188,6 +189,26 @@ TEST_F(GroupDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   EXPECT_TRUE(spoken);
   EXPECT_FALSE(DriverHoldsGroup());
+}
+
+// A look that takes longer than we wait for the sidecar's first word.
+TEST_F(GroupDeletionTest, AHandleThatIsLostLaterIsWrittenAgain) {
+  const std::string name = csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle);
+  bool lost = false;
+  cluster_.sidecar_runs = false;
+  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (!lost && call.verb == "delete" && call.name == name) {
+      cluster_.sidecar_runs = true;
+      lost = bed_.api.Mutate(csi::GroupContentKey("v1", name), [](Json& content) {
+        content["status"] = {{"readyToUse", false}, {"error", {{"message", "deadline"}}}};
+      });
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
+  EXPECT_TRUE(lost);
+  EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 
 // Of an archive in which members say nothing of their group.
@@ -477,8 +498,11 @@ TEST_F(GroupDeletionTest, ADriverThatRefusesIsNamedAndFinishesLater) {
   for (const char* part : {support::kGroupHandle, support::kDriver, "volume is busy"}) {
     EXPECT_THAT(log(), HasSubstr(part));
   }
+  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+  EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
   cluster_.LetDriverWork();
   EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 
@@ -497,6 +521,7 @@ TEST_F(GroupDeletionTest, WithoutASidecarTheContentStandsForWhatIsToBeDone) {
   cluster_.sidecar_runs = true;
   cluster_.Resync();
   EXPECT_FALSE(DriverHoldsGroup());
+  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "base/yaml.h"
 #include "csi/data_transfer.h"
+#include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "datamover/repository_access.h"
@@ -31,6 +32,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/test_authority.h"
+#include "velero/labels.h"
 
 namespace csidelta::doctor::checkup_test {
 namespace {
@@ -497,9 +499,20 @@ std::vector<Ailment> OfDrivers() {
   };
 }
 
+void SeedPendingGroupDeletion(Cluster& c) {
+  c.api().Seed(csi::VolumeGroupSnapshotContentType("v1"),
+               {{"metadata",
+                 {{"name", "csi-delta-delete-group-1"},
+                  {"finalizers", {velero::kDeletionFinalizer}},
+                  {"deletionTimestamp", Ago(c, absl::Hours(2))}}},
+                {"status", {{"volumeGroupSnapshotHandle", "g-1"}}}});
+}
+
 // What else a check finds beside its first ailment, which has its name.
 std::vector<Ailment> OfTheSameChecks() {
   return {
+      {"stuck-contents", Grade::kWarning, "has not been seen to delete group g-1",
+       SeedPendingGroupDeletion},
       {"snapshot-controller", Grade::kNote, "no Deployment runs a snapshot-controller",
        [](Cluster& c) {
          c.api().Remove({DeploymentType(), "kube-system", "snapshots"});

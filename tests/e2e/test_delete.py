@@ -70,6 +70,8 @@ def test_refusing_driver(bed, workspace, saved):
         lines = [line for line in bed.log("velero").splitlines()
                  if handle in line and bed.driver.name in line and "level=warning" in line]
         assert lines, "the log names driver and handle"
+    bed.wait_gone(lambda: handle not in bed.driver.snapshots(), 60, f"end of snapshot {handle}")
+    _save(bed, workspace)  # The next backup sees that the driver has deleted it, and removes what stands for that.
     _await_nothing_left(bed, backup, handle)
 
 

@@ -17,6 +17,8 @@ ACTIONS = {
     ("velero.io/csi-vgs", "BackupItemActionV2"),
     ("velero.io/csi-vgsc", "BackupItemActionV2"),
     ("velero.io/csi-vgsclass", "BackupItemActionV2"),
+    ("velero.io/csi-dataupload", "BackupItemActionV2"),
+    ("velero.io/unclaimed-volumes", "BackupItemActionV2"),
     ("velero.io/csi-pvc", "RestoreItemActionV2"),
     ("velero.io/csi-vs", "RestoreItemActionV2"),
     ("velero.io/csi-vsc", "RestoreItemActionV2"),

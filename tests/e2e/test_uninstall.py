@@ -75,15 +75,16 @@ def test_nothing_is_left_of_ours_and_all_of_another_cluster(bed, workspace):
     assert FOREIGN in others
     assert await_base(bed, app) and mover.keyring(bed)
 
-    fates, result = uninstall(bed)
+    everything = ("--delete-data", own)
+    fates, result = uninstall(bed, *everything)
     assert set(fates) == {"goes", "stays"} and result["dry_run"] and own in folders(bed)
     mover.uninstall(bed)
-    fates, result = uninstall(bed, "--yes")
+    fates, result = uninstall(bed, *everything, "--yes")
     assert "failed" not in fates and result["things"] == len(fates["gone"]) >= 3, fates
     assert not ours(bed)
     assert folders(bed) == others
     assert not [s for s in bed.api.list("secrets", mover.NAMESPACE) if s["metadata"]["name"].startswith("csi-delta-")]
-    fates, result = uninstall(bed, "--yes")
+    fates, result = uninstall(bed, *everything, "--yes")
     assert result["things"] == 0 and set(fates) == {"stays"}, fates
     foreign.unlink()
     mover.install(bed)
@@ -97,7 +98,7 @@ def test_data_that_was_kept_comes_back_with_the_exported_key(bed, workspace):
     place = ("--velero-namespace", bed.namespace, "--location", "default")
     keys.write_text(program(bed, "mover-key", "export", *place).stdout)
 
-    fates, _ = uninstall(bed, "--keep-data", "--yes")
+    fates, _ = uninstall(bed, "--yes")
     assert "failed" not in fates and any(thing.startswith("Secret") for thing in fates["stays"]), fates
     assert not ours(bed) and mover.repositories(bed)
     mover.uninstall(bed)

@@ -421,6 +421,7 @@ TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
 class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInterface<const char*> {
  protected:
   MoverFixtureTest() {
+    programs_.driver_name = "test.csi-delta.io";
     api_.OnCreate("pods", [this](support::FakeApiClient&, const Json& pod) { Start(pod); });
   }
 

@@ -43,11 +43,6 @@ def key_of(obj):
     return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def is_restored_snapshot(obj):
-    return obj["apiVersion"].partition("/")[0] in (SNAPSHOT_API, GROUP_API) and (
-        "velero.io/restore-name" in obj["metadata"].get("labels", {}))
-
-
 def marks(obj):
     """What somebody writes on an object of others, and forgets."""
     return {field: obj["metadata"].get(field) or {} for field in ("labels", "annotations", "finalizers", "ownerReferences")}
@@ -373,7 +368,7 @@ class World:
 
     # -- What a story ends with
 
-    def leftovers(self, but_restored_snapshots=False):
+    def leftovers(self):
         """All that differs from what the test made, but for restored claims."""
         left, there = [], {}
         for obj in self.objects():
@@ -385,8 +380,6 @@ class World:
                 copied.add(obj["spec"].get("csi", {}).get("volumeHandle"))
             elif key[0] in NOT_COUNTED or key not in self._loaded and key[1] in self._copies and (
                     key[0] == "PersistentVolumeClaim"):
-                continue
-            elif but_restored_snapshots and is_restored_snapshot(obj):
                 continue
             elif key not in self._loaded:
                 left.append(" ".join(key))
@@ -400,8 +393,8 @@ class World:
         return left + [f"snapshot {handle}" for handle in state["snapshots"]] + [
             f"group {handle}" for handle in state["groups"]]
 
-    def expect_nothing_left(self, **options):
-        self.wait_for(lambda: not self.leftovers(**options), lambda: f"left behind: {self.leftovers(**options)}")
+    def expect_nothing_left(self):
+        self.wait_for(lambda: not self.leftovers(), lambda: f"left behind: {self.leftovers()}")
 
     def drop_namespace(self, namespace):
         """Deletes a namespace's claims and volume snapshots, as the namespace controller does."""

@@ -34,6 +34,12 @@ struct ClaimCase {
   std::string event = "";          // of the provisioner
   std::string content_error = "";  // of the driver's sidecar
   absl::Duration age = absl::Minutes(1);
+  absl::Duration volume_age = absl::Seconds(30);
+  std::string volume_driver = support::kDriver;
+  std::string provisioned_by = support::kDriver;
+  std::string storage_class = "fast";
+  std::string provisioner = support::kDriver;  // of class "fast"
+  bool has_snapshot = true;
   bool completed = false;
   std::string error = "";  // "" for none
   std::string description = "";
@@ -48,8 +54,12 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
       SetJson(claim, {"metadata", "uid"}, "claim-uid");
       SetJson(claim, {"metadata", "creationTimestamp"},
               csi::ToRfc3339(bed_.clock.Now() - test.age));
-      SetJson(claim, {"spec", "storageClassName"}, "fast");
+      SetJson(claim, {"spec", "storageClassName"}, test.storage_class);
       SetJson(claim, {"status", "phase"}, test.phase);
+      if (test.phase == "Bound") {
+        SetJson(claim, {"spec", "volumeName"}, "pv");
+        SeedVolume(test);
+      }
       if (!test.selected_node.empty()) {
         SetJson(claim, {"metadata", "annotations", velero::kSelectedNodeAnnotation},
                 test.selected_node);
@@ -58,9 +68,12 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
     }
     Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
     SetJson(storage_class, {"volumeBindingMode"}, test.binding_mode);
+    SetJson(storage_class, {"provisioner"}, test.provisioner);
     bed_.api.Seed(kStorageClasses, storage_class);
-    Json snapshot = support::MakeSnapshotObject("shop", "snap", "content");
-    bed_.api.Seed(csi::VolumeSnapshotType(), snapshot);
+    if (test.has_snapshot) {
+      bed_.api.Seed(csi::VolumeSnapshotType(),
+                    support::MakeSnapshotObject("shop", "snap", "content"));
+    }
     Json content = support::MakeContentObject("content", "shop", "snap", "handle-1");
     if (!test.content_error.empty()) {
       SetJson(content, {"status", "readyToUse"}, false);
@@ -72,6 +85,19 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
     }
     SeedEvent("e2", "another-uid", "ProvisioningFailed", "rpc error: code = NotFound desc = no");
     SeedEvent("e3", "claim-uid", "Provisioning", "rpc error: code = NotFound desc = no");
+  }
+
+  void SeedVolume(const ClaimCase& test) {
+    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv");
+    SetJson(volume, {"metadata", "creationTimestamp"},
+            csi::ToRfc3339(bed_.clock.Now() - test.volume_age));
+    SetJson(volume, {"spec", "claimRef", "uid"}, "claim-uid");
+    SetJson(volume, {"spec", "csi", "driver"}, test.volume_driver);
+    if (!test.provisioned_by.empty()) {
+      SetJson(volume, {"metadata", "annotations", "pv.kubernetes.io/provisioned-by"},
+              test.provisioned_by);
+    }
+    bed_.api.Seed(csi::PersistentVolumeType(), volume);
   }
 
   void SeedEvent(const std::string& name, const std::string& uid, const std::string& reason,
@@ -109,6 +135,36 @@ TEST_P(ClaimOperationTest, FollowsTheDiagram) {
 
 const ClaimCase kCases[] = {
     {.name = "Bound", .phase = "Bound", .completed = true, .description = "bound"},
+    {.name = "BoundToAnOlderVolume",
+     .phase = "Bound",
+     .volume_age = absl::Hours(1),
+     .completed = true,
+     .error = "older than the claim"},
+    {.name = "BoundToAVolumeOfNoProvisioner",
+     .phase = "Bound",
+     .provisioned_by = "",
+     .completed = true,
+     .error = "made by no provisioner"},
+    {.name = "BoundToAVolumeOfAnotherDriver",
+     .phase = "Bound",
+     .volume_driver = "other.driver",
+     .completed = true,
+     .error = "of driver other.driver"},
+    {.name = "WithoutClass",
+     .storage_class = "",
+     .completed = true,
+     .error = "no provisioner makes volumes"},
+    {.name = "OfAClassOfAnotherDriver",
+     .binding_mode = "WaitForFirstConsumer",
+     .provisioner = "other.driver",
+     .completed = true,
+     .error = "storage class fast is of driver other.driver"},
+    {.name = "OfAnInTreeClass", .provisioner = "kubernetes.io/aws-ebs", .description = "waiting"},
+    {.name = "WithoutVolumeSnapshot",
+     .binding_mode = "WaitForFirstConsumer",
+     .has_snapshot = false,
+     .completed = true,
+     .error = "includedResources"},
     {.name = "Gone", .phase = "", .completed = true, .error = "is gone"},
     {.name = "Lost", .phase = "Lost", .completed = true, .error = "lost its volume"},
     {.name = "Young", .description = "waiting"},

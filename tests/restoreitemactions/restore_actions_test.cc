@@ -124,6 +124,26 @@ TEST_F(PvcRestoreTest, DoesEverythingWhereVeleroDoesNothing) {
   EXPECT_FALSE(result.wait_for_additional_items);
 }
 
+// It would be bound to any volume that comes free, and its data would be somebody else's.
+TEST_F(PvcRestoreTest, RefusesAClassThatFillsNoClaimFromTheSnapshot) {
+  Json other = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
+  SetJson(other, {"provisioner"}, "other.driver");
+  bed_.api.Seed(csi::StorageClassType(), other);
+  Json archived = ArchivedClaim();
+  SetJson(archived, {"metadata", "annotations", velero::kStorageProvisionerAnnotation},
+          support::kDriver);
+  EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       testing::AllOf(HasSubstr("shop/data"), HasSubstr("of driver other.driver"),
+                                      HasSubstr("change-storage-class"))));
+  SetJson(archived, {"spec", "storageClassName"}, "");
+  EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no provisioner")));
+  SeedRestored("shop", "3Gi");
+  EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no provisioner")));
+}
+
 TEST_F(PvcRestoreTest, LeavesWhatVeleroDidAsItIs) {
   SeedRestored("shop", "1Gi");
   Json item = ArchivedClaim();
@@ -319,6 +339,32 @@ TEST_F(SnapshotRestoreTest, BindsToTheRestoredContent) {
   EXPECT_THAT(
       result.additional_items,
       ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshotcontents", "", "content"}));
+}
+
+TEST_F(SnapshotRestoreTest, LeavesOutWhatADeadBackupLeft) {
+  Json of_another = Archived();
+  SetJson(of_another, {"metadata", "labels", velero::kBackupNameLabel}, "died");
+  Json early_member = Archived();
+  EraseJson(early_member, {"metadata", "labels"});
+  SetJson(early_member, {"metadata", "ownerReferences"},
+          Json::array({{{"apiVersion", "groupsnapshot.storage.k8s.io/v1"},
+                        {"kind", "VolumeGroupSnapshot"},
+                        {"name", "velero-db-3baf1f8d8d1133e46fa9"},
+                        {"uid", "u"}}}));
+  for (const Json& archived : {of_another, early_member}) {
+    EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);
+  }
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+  SetJson(early_member, {"metadata", "ownerReferences"},
+          Json::array({{{"apiVersion", "groupsnapshot.storage.k8s.io/v1"},
+                        {"kind", "VolumeGroupSnapshot"},
+                        {"name", "of-a-user"},
+                        {"uid", "u"}}}));
+  EXPECT_FALSE(Run(*action_, early_member, early_member).skip_restore);
+  const auto contents = MakeVolumeSnapshotContentAction(bed_.env);
+  const Json content = MakeContentObject("content", "shop", "snap", "handle-1",
+                                         {{velero::kBackupNameLabel, "died"}});
+  EXPECT_TRUE(Run(*contents, content, content).skip_restore);
 }
 
 TEST_F(SnapshotRestoreTest, LeavesWhatVeleroDidAsItIs) {

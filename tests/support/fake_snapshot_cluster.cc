@@ -1022,10 +1022,14 @@ absl::Status FakeSnapshotCluster::SyncGroupContent(const Json& content) {
 
 // --- csi-snapshotter
 
-absl::Status FakeSnapshotCluster::FailContent(const ObjectKey& key, const std::string& message) {
+absl::Status FakeSnapshotCluster::FailContent(const ObjectKey& key, const std::string& message,
+                                              const Json* looked_at) {
   const auto object = api_.Find(key);
   if (object.has_value() && csi::ErrorMessage(*object) != message) {
     Change(key, [&](Json& failed) {
+      if (looked_at != nullptr && !HasStatus(*looked_at)) {
+        failed["status"] = Json::object();  // Whatever others wrote meanwhile.
+      }
       failed["status"]["error"] = ErrorOf(message);
       failed["status"]["readyToUse"] = false;
     });
@@ -1170,9 +1174,11 @@ absl::Status FakeSnapshotCluster::SideUpdate(const Json& content) {
     return found.status();
   }
   if (!found.ok()) {
-    return FailContent(key, absl::StrCat("Failed to check and update snapshot content: failed to "
-                                         "list snapshot for content ",
-                                         Name(content), ": ", Quoted(found.status())));
+    return FailContent(key,
+                       absl::StrCat("Failed to check and update snapshot content: failed to "
+                                    "list snapshot for content ",
+                                    Name(content), ": ", Quoted(found.status())),
+                       &content);
   }
   if (member && !member_error.empty()) {
     return absl::OkStatus();
@@ -1234,7 +1240,8 @@ absl::Status FakeSnapshotCluster::SideGroupContent(const Json& content) {
     return FailContent(key,
                        absl::StrCat("Failed to check and update group snapshot content: failed "
                                     "to list group snapshot for content ",
-                                    Name(content), ": ", Quoted(found)));
+                                    Name(content), ": ", Quoted(found)),
+                       &content);
   }
   Change(key, [&](Json& object) {
     Json& status = object["status"];
@@ -1428,7 +1435,10 @@ absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
     }
     return made;
   }
-  Json volume = {{"metadata", {{"name", name}, {"labels", {{"made-by", "provisioner"}}}}}};
+  Json volume = {{"metadata",
+                  {{"name", name},
+                   {"labels", {{"made-by", "provisioner"}}},
+                   {"annotations", {{"pv.kubernetes.io/provisioned-by", driver_name}}}}}};
   volume["spec"] = {
       {"accessModes", claim["spec"]["accessModes"]},
       {"capacity", {{"storage", Text(claim, {"spec", "resources", "requests", "storage"})}}},

@@ -138,7 +138,9 @@ class FakeSnapshotCluster {
   absl::Status CheckGroupInput(const Json& content) const;
   absl::Status SideCreateGroup(const Json& content);
   absl::Status CheckSecret(const Json& content, const char* name, const char* namespace_name) const;
-  absl::Status FailContent(const k8s::ObjectKey& key, const std::string& message);
+  // An error replaces the whole status where the content that was looked at had none.
+  absl::Status FailContent(const k8s::ObjectKey& key, const std::string& message,
+                           const Json* looked_at = nullptr);
 
   // csi-provisioner, and kube-controller-manager's binder
   absl::Status SyncClaim(const Json& claim);

@@ -94,7 +94,7 @@ inline Json MakeMemberObject(int n) {
 inline Json MakeMemberContentObject(int n) {
   Json content = MakeContentObject(
       absl::StrCat("content-", n), "shop", absl::StrCat("snap-", n), absl::StrCat("handle-", n),
-      {{velero::kBackupNameLabel, "nightly"}, {velero::kGroupNameLabel, kGroupName}});
+      {{velero::kMemberOfBackupLabel, "nightly"}, {velero::kGroupNameLabel, kGroupName}});
   EraseJson(content, {"spec", "volumeSnapshotClassName"});
   SetJson(content, {"metadata", "annotations", velero::kGroupHandleOfMemberAnnotation},
           kGroupHandle);

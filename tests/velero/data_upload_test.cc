@@ -82,6 +82,12 @@ TEST(DataDownloadTest, SaysWhichFieldIsWrong) {
   EXPECT_THAT(ParseDataDownload(object),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("acceptedTimestamp")));
   object = Download();
+  object["spec"]["targetVolume"]["pv"] = "pvc-123";
+  EXPECT_THAT(
+      ParseDataDownload(object),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               testing::AllOf(HasSubstr("targetVolume.pv is pvc-123"), HasSubstr("in place"))));
+  object["spec"]["targetVolume"]["pv"] = "";
   object["spec"]["targetVolume"]["pvc"] = "";
   EXPECT_THAT(ParseDataDownload(object),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("targetVolume.pvc")));

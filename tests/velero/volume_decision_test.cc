@@ -250,6 +250,12 @@ INSTANTIATE_TEST_SUITE_P(
            s.enable_csi = false;
            s.policies = Custom("move");
          },
+         kLeaveAlone, "nobody backs it up", true},
+        {"EnableCsiOffWithAnothersPolicy",
+         [](Scene& s) {
+           s.enable_csi = false;
+           s.policies = "{action: {type: custom, parameters: {acme: yes}}}";
+         },
          kLeaveAlone, "EnableCSI"},
         {"Finalizing", [](Scene& s) { s.backup.phase = "FinalizingPartiallyFailed"; }, kLeaveAlone,
          "finalized"},
@@ -319,6 +325,18 @@ INSTANTIATE_TEST_SUITE_P(
            s.pvc["status"]["phase"] = "Pending";
          },
          kLeaveAlone, "no volume"},
+        {"LostThoughOurs",
+         [](Scene& s) {
+           s.policies = Custom("snapshot");
+           s.pvc["status"]["phase"] = "Lost";
+         },
+         kLeaveAlone, "phase is \"Lost\"", true},
+        {"VolumeGoneThoughOurs",
+         [](Scene& s) {
+           s.policies = Custom("snapshot");
+           s.pv = nullptr;
+         },
+         kLeaveAlone, "does not exist", true},
         {"PendingThoughMove",
          [](Scene& s) {
            s.policies = Custom("move");

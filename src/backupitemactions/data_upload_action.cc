@@ -1,0 +1,79 @@
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/snapshot_operation.h"
+#include "base/status_macros.h"
+#include "csi/insist.h"
+#include "csi/snapshot_types.h"
+#include "velero/backup.h"
+#include "velero/data_upload.h"
+#include "velero/labels.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+class DataUploadAction : public velero::BackupItemAction {
+ public:
+  explicit DataUploadAction(const csi::Environment& env) : env_(env) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    return {.included_namespaces = {},
+            .excluded_namespaces = {},
+            .included_resources = {"datauploads.velero.io"},
+            .excluded_resources = {},
+            .label_selector = ""};
+  }
+
+  // Only what the host writes into the archive at the very end counts. An error here keeps the item
+  // out of the archive: the data mover would take it for one that never entered it.
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                   const Json& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    velero::BackupItemResult result;
+    if (!backup.Finalizing() ||
+        csi::Annotation(item, velero::kArchivedAnnotation) != velero::kArchiveAwaited ||
+        csi::Label(item, velero::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+      return result;
+    }
+    Json mark;
+    SetJson(mark, {"metadata", "annotations", velero::kArchivedAnnotation}, "true");
+    RETURN_IF_ERROR(Annotate(csi::Insist(ctx,
+                                         [&] {
+                                           return env_.api
+                                               .Patch(ctx,
+                                                      {.type = csi::DataUploadType(),
+                                                       .namespace_name = csi::Namespace(item),
+                                                       .name = csi::Name(item)},
+                                                      k8s::PatchKind::kMerge, mark, "")
+                                               .status();
+                                         }),
+                             absl::StrCat("mark DataUpload ", csi::Name(item), " as archived")));
+    result.item = item;
+    SetJson(*result.item, {"metadata", "annotations", velero::kArchivedAnnotation}, "true");
+    return result;
+  }
+
+  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
+                                                     absl::string_view operation_id,
+                                                     const Json& /*backup*/) override {
+    return UnknownOperation(operation_id, ctx.clock->Now());
+  }
+
+  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
+                      const Json& /*backup*/) override {
+    return absl::OkStatus();
+  }
+
+ private:
+  const csi::Environment env_;
+};
+
+}  // namespace
+
+std::unique_ptr<velero::BackupItemAction> MakeDataUploadAction(const csi::Environment& env) {
+  return std::make_unique<DataUploadAction>(env);
+}
+
+}  // namespace csidelta::backupitemactions

@@ -1,0 +1,60 @@
+#include "datamover/write_fence.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/status_macros.h"
+
+namespace csidelta::datamover {
+namespace {
+
+constexpr absl::Duration kLookAtFenceAgain = absl::Milliseconds(500);
+
+}  // namespace
+
+WriteFence::WriteFence(const Clock& clock) : clock_(clock), renewed_(Look()) {}
+
+void WriteFence::Renew(const Moment& asked) {
+  std::scoped_lock lock(mutex_);
+  renewed_ = asked;
+  if (told_ && IsOpen()) {
+    told_ = false;
+    CSIDELTA_LOG(kInfo, "the task is reached again, and is this Pod's: the volume is written on");
+  }
+}
+
+void WriteFence::Close() {
+  std::scoped_lock lock(mutex_);
+  closed_ = true;
+}
+
+bool WriteFence::IsOpen() const {
+  const Moment now = Look();
+  const absl::Duration passed = std::max(now.uptime - renewed_.uptime, now.now - renewed_.now);
+  return passed < kWriteFenceAfter;
+}
+
+absl::Status WriteFence::Await(const CallContext& ctx) {
+  while (true) {
+    {
+      std::scoped_lock lock(mutex_);
+      if (closed_) {
+        return absl::FailedPreconditionError(
+            "the task was given to another Pod: this one writes nothing more into the volume");
+      }
+      if (IsOpen()) {
+        return absl::OkStatus();
+      }
+      if (!told_) {
+        told_ = true;
+        CSIDELTA_LOG(kWarn,
+                     "the task could not be reached for two minutes: writes into the volume pause "
+                     "until it says that it is still this Pod's");
+      }
+    }
+    RETURN_IF_ERROR(ctx.Check());
+    ctx.clock->SleepFor(kLookAtFenceAgain, ctx.stop);
+  }
+}
+
+}  // namespace csidelta::datamover

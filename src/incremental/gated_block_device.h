@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "incremental/block_device.h"
+
+namespace csidelta::incremental {
+
+// Blocks until something may be written; an error: nothing may be any more.
+using WriteGate = std::function<absl::Status()>;
+
+// A device whose every write passes a gate first: a write that the gate refuses fails with its
+// error, and nothing reaches the device. Reads and flushes pass. Borrows `device`.
+class GatedBlockDevice : public BlockDevice {
+ public:
+  GatedBlockDevice(BlockDevice& device, WriteGate gate) : device_(device), gate_(std::move(gate)) {}
+
+  const DeviceFacts& facts() const override { return device_.facts(); }
+  absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override;
+  absl::Status MakeZero(const CallContext& ctx, const Extent& extent) override;
+  absl::Status Flush(const CallContext& ctx) override { return device_.Flush(ctx); }
+
+ private:
+  BlockDevice& device_;
+  const WriteGate gate_;
+};
+
+}  // namespace csidelta::incremental
