@@ -46,6 +46,8 @@ struct Call {
   std::string content_type;
   std::string body;
   bool may_be_repeated = true;
+  // Set when an attempt ended without an answer, so that nobody knows what it did; may be null.
+  bool* is_unanswered = nullptr;
   absl::Duration time_max = kRequestTimeMax;
   RateLimiter::Kind kind = RateLimiter::Kind::kBegins;
 };
@@ -112,6 +114,36 @@ absl::Status CheckKey(const ObjectKey& key) {
                                                           : "the kind has no namespaces");
   }
   return absl::OkStatus();
+}
+
+// Whether a stored object is one that was sent: it has all that was said of it. The server and
+// webhooks add members, append to lists, leave out what is empty, and take no status from a create.
+bool Holds(const Json& stored, const Json& sent) {
+  if (sent.is_object()) {
+    for (const auto& [name, value] : sent.items()) {
+      const auto found = stored.is_object() ? stored.find(name) : stored.end();
+      const bool is_absent = !stored.is_object() || found == stored.end();
+      const bool is_nothing = value.is_null() || (value.is_structured() && value.empty());
+      if (is_absent ? !is_nothing : !Holds(*found, value)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  if (sent.is_array()) {
+    return stored.is_array() && std::all_of(sent.begin(), sent.end(), [&](const Json& item) {
+             return std::any_of(stored.begin(), stored.end(),
+                                [&](const Json& kept) { return Holds(kept, item); });
+           });
+  }
+  return sent.is_null() || stored == sent;
+}
+
+bool WasCreatedFrom(const Json& stored, Json sent) {
+  sent.erase("status");
+  sent.erase("apiVersion");
+  sent.erase("kind");
+  return Holds(stored, sent);
 }
 
 // When the server was last away. Thread-safe.
@@ -191,12 +223,25 @@ class RestClient : public ApiClient {
     const std::string what =
         absl::StrCat("create ", ToString(type), " ", namespace_name,
                      namespace_name.empty() ? "" : "/", GetString(object, {"metadata", "name"}));
+    const std::string name = GetString(object, {"metadata", "name"});
+    bool is_unanswered = false;
     absl::StatusOr<Json> created =
         RunJson(ctx, Call{.method = "POST",
                           .target = TargetOf(type, namespace_name, "", "", {}),
                           .content_type = "application/json",
                           .body = DumpJson(object),
-                          .may_be_repeated = false});
+                          .may_be_repeated = !name.empty(),
+                          .is_unanswered = &is_unanswered});
+    if (absl::IsAlreadyExists(created.status()) && is_unanswered) {
+      // An attempt whose answer was lost may have made it.
+      absl::StatusOr<Json> there =
+          Get(ctx, {.type = type, .namespace_name = std::string(namespace_name), .name = name});
+      if (there.ok() && WasCreatedFrom(*there, object)) {
+        created = std::move(there);
+      } else if (!there.ok() && !absl::IsNotFound(there.status())) {
+        return Annotate(there.status(), what);
+      }
+    }
     RETURN_IF_ERROR(Annotate(created.status(), what));
     Identify(*created, type);
     return created;
@@ -423,6 +468,9 @@ class RestClient : public ApiClient {
         attempt.status = absl::UnavailableError("no answer in time");
       }
       const bool not_sent = net::SurelyNotSent(attempt.response.status());
+      if (!not_sent && call.is_unanswered != nullptr) {
+        *call.is_unanswered = true;
+      }
       if (not_sent && absl::IsNotFound(attempt.status)) {
         // A host that cannot be found is no object that cannot be found.
         attempt.status = absl::UnavailableError(attempt.status.message());
@@ -437,6 +485,9 @@ class RestClient : public ApiClient {
     attempt.status = StatusFromAnswer(response.status, response.body);
     attempt.retry_after = RetryAfter(response);
     const bool turned_away = response.status == 429 || response.headers.contains("retry-after");
+    if (response.status / 100 == 5 && !turned_away && call.is_unanswered != nullptr) {
+      *call.is_unanswered = true;
+    }
     attempt.may_try_again =
         (absl::IsUnavailable(attempt.status) || absl::IsResourceExhausted(attempt.status)) &&
         (turned_away || call.may_be_repeated);

@@ -17,10 +17,12 @@ namespace csidelta::k8s {
 //   - Tries again, with jittered backoff and at least the server's Retry-After, up to 12 times and
 //     while the deadline allows: whatever the server turned away unseen (429, any 5xx with
 //     Retry-After), and after other 5xx or a lost connection everything that may be done twice:
-//     get, list, watch, update, merge patch, delete. So delete may say NOT_FOUND of an object that
-//     it deleted, and update ABORTED though it was done.
-//   - After a lost connection create and JSON patch return UNAVAILABLE, and nobody knows whether
-//     they were done: create again under the same name and take ALREADY_EXISTS for an answer.
+//     get, list, watch, update, merge patch, delete, and create under a name of the caller's. So
+//     delete may say NOT_FOUND of an object that it deleted, and update ABORTED though it was done.
+//     When a create without an answer is repeated and meets an object, that is read: it counts as
+//     created when it has all that was sent, and is ALREADY_EXISTS when not.
+//   - After a lost connection a create without a name (generateName) and a JSON patch return
+//     UNAVAILABLE, and nobody knows whether they were done.
 //   - For 20 s after the server was away (no connection, 5xx) a 403 is no answer and is tried again
 //     like these: a kube-apiserver that has just started serves before it has read its roles, and
 //     refuses everybody.

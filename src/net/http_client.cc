@@ -1,10 +1,12 @@
 #include "net/http_client.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "net/connection.h"
@@ -17,8 +19,16 @@ constexpr char kNotSentPayload[] = "csi-delta/request-not-sent";
 
 using Sink = absl::FunctionRef<bool(absl::string_view bytes)>;
 
-bool IsIdempotent(absl::string_view method) {
-  return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE";
+bool IsIdempotent(const HttpRequest& request) {
+  const absl::string_view method = request.method;
+  // A condition that holds no more for what the first attempt has done.
+  const bool is_conditional =
+      std::any_of(request.headers.begin(), request.headers.end(), [](const auto& header) {
+        return absl::EqualsIgnoreCase(header.first, "if-none-match") ||
+               absl::EqualsIgnoreCase(header.first, "if-match");
+      });
+  return method == "GET" || method == "HEAD" || method == "DELETE" ||
+         (method == "PUT" && !is_conditional);
 }
 
 absl::Status NotSent(absl::Status status) {
@@ -50,7 +60,7 @@ class HttpClient::Impl {
       absl::StatusOr<HttpResponse> response =
           connection->Exchange(ctx, request, options_.limits, sink, progress);
       const bool went_stale = absl::IsUnavailable(response.status()) && !progress.answer_started;
-      if (!went_stale || !IsIdempotent(request.method)) {
+      if (!went_stale || !IsIdempotent(request)) {
         return Finish(ctx, server, std::move(connection), progress, std::move(response));
       }
     }

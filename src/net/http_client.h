@@ -79,7 +79,8 @@ std::string Header(const HttpResponse& response, const std::string& name);
 //   INTERNAL             the answer is larger than the limits
 //   DEADLINE_EXCEEDED · CANCELLED   from ctx
 // Any HTTP status is a success here. A request that fails on a kept connection before the first
-// byte of an answer is sent again on a new one when its method is idempotent.
+// byte of an answer is sent again on a new one when its method is idempotent, and it has no
+// condition that the first attempt may have ended.
 class HttpClient {
  public:
   explicit HttpClient(HttpClientOptions options);

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "net/system_bundle.h"
 
 namespace csidelta::net {
 namespace {
 
+constexpr char kPemBegin[] = "-----BEGIN ";
 constexpr unsigned char kAlpnHttp11[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
 
 struct BioDeleter {
@@ -45,19 +47,39 @@ Certificate NextCertificate(BIO* bio) {
   return Certificate(PEM_read_bio_X509(bio, nullptr, nullptr, nullptr));
 }
 
+bool IsEndOfPem(unsigned long error) {
+  return ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
+}
+
 absl::Status TrustPem(SSL_CTX* context, const std::string& pem) {
   X509_STORE* store = SSL_CTX_get_cert_store(context);
-  const Bio bio = BioOf(pem);
   int certificates = 0;
-  while (const Certificate certificate = NextCertificate(bio.get())) {
+  std::string malformed;  // What is wrong with the last such one.
+  std::size_t begin = pem.find(kPemBegin);
+  for (int position = 1; begin != std::string::npos; ++position) {
+    // Block by block: one that has no end takes none of the others with it.
+    const std::size_t end = pem.find(kPemBegin, begin + 1);
+    const std::string block = pem.substr(begin, end - begin);
+    begin = end;
+    const Bio bio = BioOf(block);
+    const Certificate certificate = NextCertificate(bio.get());
+    if (certificate == nullptr) {
+      if (!IsEndOfPem(ERR_peek_last_error())) {  // Else a key, or something else.
+        malformed = absl::StrCat("CA certificate ", position, ": ", TlsErrorText());
+        CSIDELTA_LOG(kWarn, "a CA certificate is malformed and left out", {"error", malformed});
+      }
+      ERR_clear_error();
+      continue;
+    }
     if (X509_STORE_add_cert(store, certificate.get()) != 1) {
       return absl::InvalidArgumentError(absl::StrCat("CA certificate: ", TlsErrorText()));
     }
     ++certificates;
   }
-  ERR_clear_error();  // The end of the text is an error of the PEM reader.
-  return certificates > 0 ? absl::OkStatus()
-                          : absl::InvalidArgumentError("CA data holds no certificate");
+  if (certificates > 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(malformed.empty() ? "CA data holds no certificate" : malformed);
 }
 
 absl::Status TrustSystem(SSL_CTX* context) {
@@ -138,6 +160,9 @@ absl::StatusOr<SslContext> MakeSslContext(const TlsOptions& options) {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
   } else {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+    // A certificate that is trusted ends the chain, self-signed or not: what Go does, and so the
+    // rest of the cluster. Many a bundle holds the issuing intermediate alone.
+    X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context.get()), X509_V_FLAG_PARTIAL_CHAIN);
     RETURN_IF_ERROR(options.ca_pem.empty() ? TrustSystem(context.get())
                                            : TrustPem(context.get(), options.ca_pem));
   }

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/last_words.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/compression.h"
@@ -25,6 +26,7 @@ constexpr char kWrongPasswordMark[] = "csi-delta/wrong-password";
 constexpr char kLockedMark[] = "csi-delta/locked";
 
 constexpr std::size_t kKeysTriedMax = 64;
+constexpr absl::Duration kInitSettle = absl::Milliseconds(200);
 constexpr std::size_t kLoadThreads = 8;
 constexpr std::size_t kIndexThreads = 4;
 constexpr char kCompressedMarker = 2;
@@ -147,6 +149,10 @@ bool IsWrongCopy(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsOutOfRange(status);
 }
 
+absl::Status ExistsAlready(const storage::ObjectStore& store) {
+  return absl::AlreadyExistsError(absl::StrCat(store.Describe(), " holds a repository already"));
+}
+
 absl::Status PutNamed(const CallContext& ctx, storage::ObjectStore& store, const std::string& key,
                       const Id& id, absl::string_view bytes) {
   storage::PutOptions options;
@@ -188,7 +194,7 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& 
   std::unique_ptr<Repository> repository(new Repository(store, environment));
   const absl::Status config = store.Stat(ctx, kConfigKey).status();
   if (config.ok()) {
-    return absl::AlreadyExistsError(absl::StrCat(store.Describe(), " holds a repository already"));
+    return ExistsAlready(store);
   }
   if (!absl::IsNotFound(config)) {
     return config;
@@ -201,11 +207,48 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& 
   options.if_absent = true;
   absl::Status put = store.Put(ctx, kConfigKey, sealed, options);
   if (absl::IsUnimplemented(put)) {
+    // Deriving the key took a while: nobody may have been faster.
     options.if_absent = false;
-    put = store.Put(ctx, kConfigKey, sealed, options);
+    const absl::Status seen = store.Stat(ctx, kConfigKey).status();
+    put = absl::IsNotFound(seen) ? store.Put(ctx, kConfigKey, sealed, options)
+          : seen.ok()            ? ExistsAlready(store)
+                                 : seen;
   }
-  RETURN_IF_ERROR(put);
+  // ALREADY_EXISTS is also the answer to a PUT that was repeated after the first did its work.
+  if (!put.ok() && !absl::IsAlreadyExists(put)) {
+    return put;
+  }
+  RETURN_IF_ERROR(repository->ConfirmConfig(ctx, password, absl::IsAlreadyExists(put)));
   return repository;
+}
+
+// REQUIRES that a config was written or refused. Of several runs of Init() at the same time one
+// wins: that whose config is in the store in the end. The others take back their keys, with which
+// that config does not open.
+absl::Status Repository::ConfirmConfig(const CallContext& ctx, absl::string_view password,
+                                       bool was_refused) {
+  // A store without conditional PUTs takes the config of another run as well.
+  ctx.clock->SleepFor(kInitSettle, ctx.stop);
+  ASSIGN_OR_RETURN(const std::string sealed, GetWhole(ctx, store_, kConfigKey, kConfigBytesMax));
+  const absl::StatusOr<std::string> text = Sealer(master_key_, *environment_.random).Open(sealed);
+  if (!text.ok()) {
+    // Stock restic takes the first key that its password opens, so ours must not stay. Not because
+    // of one answer alone: it may have been damaged on its way.
+    Repository winner(store_, environment_);
+    if (was_refused || winner.OpenWith(ctx, password, sealed).ok()) {
+      RETURN_IF_ERROR(store_.Delete(LastWords(ctx), KeyFileKey(key_id_)));
+      return ExistsAlready(store_);
+    }
+    return Annotate(text.status(), "config, read back");
+  }
+  // Another run may have gone on with our key. Then it is as good as ours, and must stay.
+  const absl::Status key = store_.Stat(ctx, KeyFileKey(key_id_)).status();
+  if (absl::IsNotFound(key)) {
+    ASSIGN_OR_RETURN(key_id_, SaveKey(ctx, password));
+  } else if (!key.ok()) {
+    return key;
+  }
+  return *text == EncodeConfig(config_) ? absl::OkStatus() : ExistsAlready(store_);
 }
 
 // A key for a repository that has no config yet: a new one, or that of an Init() that was cut off.
@@ -218,7 +261,7 @@ absl::Status Repository::PrepareKey(const CallContext& ctx, absl::string_view pa
     return parts;
   }
   if (!keys.empty()) {
-    return OpenWith(ctx, password).ok() ? absl::OkStatus() : parts;
+    return OpenWith(ctx, password, std::nullopt).ok() ? absl::OkStatus() : parts;
   }
   master_key_ = MakeMasterKey(*environment_.random);
   ASSIGN_OR_RETURN(key_id_, SaveKey(ctx, password));
@@ -230,19 +273,22 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const CallContext& 
                                                              absl::string_view password,
                                                              const Environment& environment) {
   std::unique_ptr<Repository> repository(new Repository(store, environment));
-  const absl::StatusOr<std::string> sealed = GetWhole(ctx, store, kConfigKey, kConfigBytesMax);
+  absl::StatusOr<std::string> sealed = GetWhole(ctx, store, kConfigKey, kConfigBytesMax);
   if (absl::IsNotFound(sealed.status())) {
     return AsNoRepository(
         absl::NotFoundError(absl::StrCat("there is no repository in ", store.Describe())));
   }
   RETURN_IF_ERROR(sealed.status());
-  RETURN_IF_ERROR(repository->OpenWith(ctx, password));
-  const absl::StatusOr<std::string> text =
-      Sealer(repository->master_key_, *environment.random).Open(*sealed);
-  if (!text.ok()) {
-    return Annotate(text.status(), "config");
+  absl::Status opened = repository->OpenWith(ctx, password, *sealed);
+  if (absl::IsDataLoss(opened)) {
+    // A gateway may have answered in the store's place.
+    ASSIGN_OR_RETURN(sealed, GetWhole(ctx, store, kConfigKey, kConfigBytesMax));
+    opened = repository->OpenWith(ctx, password, *sealed);
   }
-  ASSIGN_OR_RETURN(repository->config_, DecodeConfig(*text));
+  RETURN_IF_ERROR(opened);
+  ASSIGN_OR_RETURN(const std::string text,
+                   Sealer(repository->master_key_, *environment.random).Open(*sealed));
+  ASSIGN_OR_RETURN(repository->config_, DecodeConfig(text));
   return repository;
 }
 
@@ -280,17 +326,25 @@ absl::Status Repository::OpenWithKey(const CallContext& ctx, const Id& id,
   return absl::OkStatus();
 }
 
-// Tries each key file until one gives the master key. One that is damaged spoils none of the
-// others.
-absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view password) {
+// Tries each key file until one gives the master key, that of `config` if there is one. A key file
+// that is damaged, or was left by an Init() that another one overtook, spoils none of the others.
+absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view password,
+                                  const std::optional<std::string>& config) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
   absl::Status damage;
   absl::Status gone;
+  absl::Status of_config;
   bool refused = false;
   for (std::size_t i = 0; i < std::min(keys.size(), kKeysTriedMax); ++i) {
     const absl::Status status = OpenWithKey(ctx, keys[i].id, password);
     if (status.ok()) {
-      return status;
+      of_config = config.has_value()
+                      ? Sealer(master_key_, *environment_.random).Open(*config).status()
+                      : absl::OkStatus();
+      if (of_config.ok()) {
+        return status;
+      }
+      continue;
     }
     if (IsDamagedKey(status)) {
       damage = Annotate(status, absl::StrCat("key ", keys[i].id.ShortHex()));
@@ -305,6 +359,9 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
   }
   if (!gone.ok()) {
     return gone;
+  }
+  if (!of_config.ok()) {
+    return Annotate(of_config, "config, under each key that the password opens");
   }
   if (!refused && !damage.ok()) {
     return damage;
@@ -391,9 +448,10 @@ absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
   std::string key;
   const absl::StatusOr<Id> id = SaveSealed(
       ctx, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); }, stored_bytes);
-  if (!id.ok() && kind == FileKind::kLock && !key.empty()) {
-    // It may have been stored all the same, and would lock everyone out until it runs out.
-    store_.Delete(ctx, key).IgnoreError();
+  if (!id.ok() && kind != FileKind::kIndex && !key.empty()) {
+    // It may have been stored all the same. A lock would keep everyone out until it runs out; a
+    // snapshot would be one of a run that is reported as failed, and whose lock may be lost.
+    store_.Delete(LastWords(ctx), key).IgnoreError();
   }
   return id;
 }

@@ -67,7 +67,8 @@ struct KeyInfo {
 // do not prove themselves are DATA_LOSS.
 class Repository {
  public:
-  // Makes a new repository. ALREADY_EXISTS when there is one, or parts of one.
+  // Makes a new repository. ALREADY_EXISTS when there is one, or parts of one, or when another run
+  // made it at the same time: exactly one of them gets the repository, and it opens.
   static absl::StatusOr<std::unique_ptr<Repository>> Init(const CallContext& ctx,
                                                           storage::ObjectStore& store,
                                                           absl::string_view password,
@@ -181,9 +182,11 @@ class Repository {
         environment_(environment),
         scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {}
   absl::StatusOr<KeyFile> LoadKeyFile(const CallContext& ctx, const Id& id) const;
-  absl::Status OpenWith(const CallContext& ctx, absl::string_view password);
+  absl::Status OpenWith(const CallContext& ctx, absl::string_view password,
+                        const std::optional<std::string>& config);
   absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
+  absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password, bool was_refused);
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);

@@ -26,8 +26,14 @@ constexpr int64_t kFileBytesMax = int64_t{256} << 10;
 constexpr int64_t kAnswerBytesMax = int64_t{256} << 10;
 constexpr absl::Duration kRenewBefore = absl::Minutes(5);
 constexpr absl::Duration kStsTimeMax = absl::Seconds(30);
-// Where there is no such service the packets are lost without an answer.
+// Where there is no such service the packets are lost without an answer. Where there is one, it may
+// be slow while a node starts.
 constexpr absl::Duration kMetadataTimeMax = absl::Seconds(2);
+constexpr int kMetadataLooksMax = 3;
+constexpr absl::Duration kContainerTimeMax = absl::Seconds(10);
+// STS calls a good token bad until it has learnt of its issuer's keys.
+constexpr int kTokenAttemptsMax = 4;
+constexpr absl::Duration kBeforeAnotherQuestion = absl::Seconds(1);
 constexpr char kMetadataTokenPath[] = "/latest/api/token";
 constexpr char kMetadataRolesPath[] = "/latest/meta-data/iam/security-credentials/";
 
@@ -60,7 +66,12 @@ std::string StsUrl(const CredentialsEnvironment& environment) {
 // What containers and instances are told. `source` is for the message.
 absl::StatusOr<Credentials> ParseJsonCredentials(const std::string& text,
                                                  absl::string_view source) {
-  ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
+  const absl::StatusOr<Json> parsed = ParseJsonObject(text);
+  if (!parsed.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat(source, " answered with something else than credentials"));
+  }
+  const Json& json = *parsed;
   Credentials credentials{.access_key_id = GetString(json, {"AccessKeyId"}),
                           .secret_access_key = Secret(GetString(json, {"SecretAccessKey"})),
                           .session_token = Secret(GetString(json, {"Token"}))};
@@ -102,9 +113,24 @@ bool MayBeAskedForKeys(const net::Url& url) {
          absl::StartsWith(url.host, "127.");
 }
 
+// Whether the same question may be answered otherwise a little later.
+bool MayPass(int status) {
+  return (status / 100 == 5 && status != 501 && status != 505) || status == 408 || status == 425 ||
+         status == 429;
+}
+
+// No answer, while there was time left for one: never that something is not there.
+absl::Status NotAnswered(const CallContext& ctx, const absl::Status& status,
+                         absl::string_view source) {
+  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) || !ctx.Check().ok()) {
+    return Annotate(status, source);
+  }
+  return absl::UnavailableError(absl::StrCat(source, ": ", status.message()));
+}
+
 // The answer's body; errors say `source`.
 absl::StatusOr<std::string> BodyOf(const net::HttpResponse& response, absl::string_view source) {
-  if (response.status / 100 == 5 || response.status == 429) {
+  if (MayPass(response.status)) {
     return absl::UnavailableError(absl::StrCat(source, " answered ", response.status));
   }
   if (response.status != 200) {
@@ -268,16 +294,30 @@ absl::StatusOr<Credentials> CredentialsChain::AssumeRole(const CallContext& ctx)
           "&RoleSessionName=", net::PercentEncode(environment_.role_session_name),
           "&WebIdentityToken=", net::PercentEncode(absl::StripAsciiWhitespace(*token))),
       .answer_bytes_max = kAnswerBytesMax};
-  absl::StatusOr<net::HttpResponse> response = sts_.Send(ctx.WithTimeout(kStsTimeMax), request);
-  RETURN_IF_ERROR(Annotate(response.status(), "web identity"));
-  if (response->status != 200) {
-    absl::Status status = S3Status(*response, ReadS3Error(*response), environment_.region);
+  for (int attempt = 1;; ++attempt) {
+    const absl::StatusOr<net::HttpResponse> response =
+        sts_.Send(ctx.WithTimeout(kStsTimeMax), request);
+    if (!response.ok()) {
+      return NotAnswered(ctx, response.status(), "web identity");
+    }
+    if (response->status == 200) {
+      absl::StatusOr<Credentials> role = ParseAssumeRoleResponse(response->body);
+      return role.ok() ? role
+                       : NotAnswered(ctx, absl::UnavailableError(role.status().message()),
+                                     "web identity");
+    }
+    const S3Error error = ReadS3Error(*response);
+    if (error.code == "InvalidIdentityToken" && attempt < kTokenAttemptsMax) {
+      ctx.clock->SleepFor(kBeforeAnotherQuestion, ctx.stop);
+      RETURN_IF_ERROR(ctx.Check());
+      continue;
+    }
+    absl::Status status = S3Status(*response, error, environment_.region);
     if (!IsRetryable(status)) {
       status = absl::UnauthenticatedError(status.message());
     }
     return Annotate(status, "web identity");
   }
-  return ParseAssumeRoleResponse(response->body);
 }
 
 absl::StatusOr<std::string> CredentialsChain::AskMetadata(const CallContext& ctx,
@@ -295,14 +335,21 @@ absl::StatusOr<std::string> CredentialsChain::AskMetadata(const CallContext& ctx
       token.empty() ? "21600" : token);
   absl::StatusOr<net::HttpResponse> response =
       metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
-  if (!response.ok() && ctx.Check().ok()) {
+  for (int looks = 1; !response.ok() && ctx.Check().ok() && looks < kMetadataLooksMax; ++looks) {
+    ctx.clock->SleepFor(kBeforeAnotherQuestion, ctx.stop);
+    response = metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
+  }
+  if (!response.ok() && ctx.Check().ok() && token.empty() && !metadata_answered_) {
     // Nobody there: this is no such machine, and there were no other credentials.
     return absl::UnauthenticatedError(absl::StrCat(
         "none found in the environment, by web identity, or in a shared credentials file, and "
         "instance metadata does not answer: ",
         response.status().message()));
   }
-  RETURN_IF_ERROR(response.status());
+  if (!response.ok()) {
+    return NotAnswered(ctx, response.status(), "instance metadata");
+  }
+  metadata_answered_ = true;
   return BodyOf(*response, absl::StrCat("instance metadata, asked for ", path, ","));
 }
 
@@ -336,8 +383,10 @@ absl::StatusOr<Credentials> CredentialsChain::AskContainer(const CallContext& ct
     request.headers.emplace_back("authorization", token);
   }
   absl::StatusOr<net::HttpResponse> response =
-      metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
-  RETURN_IF_ERROR(Annotate(response.status(), kSource));
+      metadata_.Send(ctx.WithTimeout(kContainerTimeMax), request);
+  if (!response.ok()) {
+    return NotAnswered(ctx, response.status(), kSource);
+  }
   ASSIGN_OR_RETURN(const std::string text, BodyOf(*response, kSource));
   return ParseJsonCredentials(text, kSource);
 }

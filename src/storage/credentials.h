@@ -69,7 +69,9 @@ struct CredentialsEnvironment {
 // The first of these that is set up: environment, web identity (AssumeRoleWithWebIdentity of STS),
 // shared files (credentials, then settings), the container's endpoint, instance metadata (IMDSv2).
 // What has an end is fetched again five minutes before it, by one thread, while the others go on
-// with what they have; a failure counts only when nothing valid is left.
+// with what they have; a failure counts only when nothing valid is left. A source that is set up
+// and does not answer, or answers like a server that is still starting, is UNAVAILABLE; instance
+// metadata that never answered is taken for a machine without it after three looks.
 //
 // `sts` and `metadata` are borrowed; the latter must not use a proxy.
 class CredentialsChain : public CredentialsProvider {
@@ -97,7 +99,8 @@ class CredentialsChain : public CredentialsProvider {
   const CredentialsEnvironment environment_;
   net::HttpClient& sts_;
   net::HttpClient& metadata_;
-  std::mutex load_mutex_;  // Held while one thread loads.
+  std::mutex load_mutex_;           // Held while one thread loads.
+  bool metadata_answered_ = false;  // Guarded by load_mutex_.
   mutable std::mutex mutex_;
   std::optional<Credentials> kept_;  // Guarded by mutex_.
 };

@@ -27,6 +27,7 @@ const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
       {"InvalidToken", Code::kUnauthenticated},
       {"InvalidClientTokenId", Code::kUnauthenticated},
       {"InvalidIdentityToken", Code::kUnauthenticated},
+      {"IDPCommunicationError", Code::kUnavailable},
       {"TokenRefreshRequired", Code::kUnauthenticated},
       {"RequestTimeTooSkewed", Code::kFailedPrecondition},
       {"RequestTimeout", Code::kUnavailable},
@@ -72,13 +73,15 @@ absl::StatusCode CodeOfStatus(int status) {
     case 429:
       return absl::StatusCode::kResourceExhausted;
     case 408:
-    case 500:
-    case 502:
-    case 503:
-    case 504:
+    case 425:
       return absl::StatusCode::kUnavailable;
-    default:
+    case 501:
+    case 505:
       return absl::StatusCode::kFailedPrecondition;
+    default:
+      // Gateways have numbers of their own for a server that is away, such as 520 to 530.
+      return status / 100 == 5 ? absl::StatusCode::kUnavailable
+                               : absl::StatusCode::kFailedPrecondition;
   }
 }
 

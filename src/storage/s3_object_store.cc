@@ -28,6 +28,9 @@ constexpr int64_t kEmptyPagesMax = 1000;   // In a row; a server may need some t
 // A clock that differs by more is what a refusal without a reason may come from.
 constexpr absl::Duration kSkewMin = absl::Minutes(5);
 constexpr absl::Duration kLookForCredentialsAgain = absl::Seconds(5);
+constexpr int kLooksForHostMax = 4;  // of a server that was never reached
+constexpr int kSameKeysMax = 3;      // requests with keys that were good until now
+constexpr absl::Duration kBeforeAnotherRequest = absl::Seconds(1);
 
 std::string EncodePath(absl::string_view path) {
   return absl::StrJoin(absl::StrSplit(path, '/'), "/",
@@ -48,10 +51,13 @@ bool IsRefusal(const net::HttpResponse& response) {
   return absl::IsUnauthenticated(S3Status(response, error, error.region));
 }
 
-// What HttpClient's errors mean here: NOT_FOUND is a missing host there, but an object here.
-absl::Status FromTransport(const absl::Status& status) {
+// What HttpClient's errors mean here: NOT_FOUND is a missing host there, but an object here. A
+// resolver that restarts says so of any host.
+absl::Status FromTransport(const absl::Status& status, bool host_was_there) {
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
+      return host_was_there ? absl::UnavailableError(status.message())
+                            : absl::FailedPreconditionError(status.message());
     case absl::StatusCode::kInvalidArgument:
       return absl::FailedPreconditionError(status.message());
     case absl::StatusCode::kInternal:
@@ -223,19 +229,34 @@ bool S3ObjectStore::AwaitOthers(const CallContext& ctx, const Credentials& refus
 // Any answer that is neither a wrong clock nor refused credentials, when that could be helped.
 absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, const Call& call) {
   constexpr int kCorrectionsMax = 2;
-  for (int corrections = 0;; ++corrections) {
+  int looks_for_host = 0;
+  int same_keys = 0;
+  int corrections = 0;
+  while (true) {
     RETURN_IF_ERROR(ctx.Check());
     ASSIGN_OR_RETURN(const Credentials credentials, credentials_.Get(ctx));
     const absl::Time time = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
     absl::StatusOr<net::HttpResponse> response = http_.Send(ctx, Sign(call, credentials, time));
+    if (absl::IsNotFound(response.status()) && !was_let_in_ &&
+        ++looks_for_host < kLooksForHostMax) {
+      ctx.clock->SleepFor(kBeforeAnotherRequest, ctx.stop);
+      continue;
+    }
     if (!response.ok()) {
-      return FromTransport(response.status());
+      return FromTransport(response.status(), was_let_in_);
     }
     if (IsSuccess(*response)) {
       was_let_in_ = true;
     }
+    // Some servers say so once in a long while, of a request like any other.
+    if (was_let_in_ && ReadS3Error(*response).code == "SignatureDoesNotMatch" &&
+        ++same_keys < kSameKeysMax) {
+      ctx.clock->SleepFor(kBeforeAnotherRequest, ctx.stop);
+      continue;
+    }
     const bool may_be_corrected = response->status / 100 == 4 && corrections < kCorrectionsMax;
     if (may_be_corrected && Correct(ctx, *response)) {
+      ++corrections;
       continue;
     }
     if (!was_let_in_ || !IsRefusal(*response) || !AwaitOthers(ctx, credentials)) {
@@ -245,8 +266,17 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, co
 }
 
 absl::Status S3ObjectStore::Failure(const net::HttpResponse& response) const {
-  return Annotate(S3Status(response, ReadS3Error(response), options_.region),
-                  absl::StrCat("bucket ", options_.bucket, " at ", options_.endpoint.HostHeader()));
+  const S3Error error = ReadS3Error(response);
+  absl::Status status =
+      Annotate(S3Status(response, error, options_.region),
+               absl::StrCat("bucket ", options_.bucket, " at ", options_.endpoint.HostHeader()));
+  if (was_let_in_ && error.code == "SignatureDoesNotMatch") {
+    return {status.code(),
+            absl::StrCat(status.message(),
+                         "; the same place accepted earlier requests, so the keys were changed, or "
+                         "a proxy on the way changes requests")};
+  }
+  return status;
 }
 
 bool S3ObjectStore::IsRetained(const std::string& key) const {

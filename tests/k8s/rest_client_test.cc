@@ -235,10 +235,64 @@ TEST_F(RestClientTest, TriesAgainWhatMayBeDoneTwice) {
   EXPECT_EQ(requests().size(), 4u);
 }
 
-TEST_F(RestClientTest, DoesNotCreateTwiceAfterALostAnswer) {
-  Start(FirstTimes(1, [](ServedConnection& connection) { connection.Cut(); }));
+// The first answer is lost before or after the object was made, by this create or by somebody else.
+TEST_F(RestClientTest, ACreateWhoseAnswerWasLostIsRepeatedUnderItsName) {
+  for (const bool by_connection : {true, false}) {
+    const auto lose = [&](ServedConnection& connection) {
+      if (by_connection) {
+        connection.Cut();
+      } else {
+        connection.Send(502, "bad gateway");
+      }
+    };
+    Start(FirstTimes(1, lose));
+    EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("new")), IsOk());
+
+    Json made = ConfigMap("made");
+    made["metadata"]["labels"] = {{"added-by", "a webhook"}};
+    fake_.Seed(kConfigMaps, made);
+    Start(FirstTimes(1, lose));
+    Json sent = ConfigMap("made");
+    sent["status"] = {{"phase", "new"}};
+    sent["metadata"]["annotations"] = Json::object();
+    const auto created = client_->Create(ctx_, kConfigMaps, "ns", sent);
+    ASSERT_THAT(created, IsOk());
+    EXPECT_EQ(GetString(*created, {"metadata", "labels", "added-by"}), "a webhook");
+
+    Json other = ConfigMap("other");
+    other["data"]["key"] = "of somebody else";
+    fake_.Seed(kConfigMaps, other);
+    Start(FirstTimes(1, lose));
+    EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("other")),
+                StatusIs(absl::StatusCode::kAlreadyExists));
+    for (const char* name : {"new", "made", "other"}) {
+      EXPECT_THAT(fake_.Delete(ctx_, {kConfigMaps, "ns", name}, {}), IsOk());
+    }
+  }
+}
+
+TEST_F(RestClientTest, WhatExistsBeforeTheFirstAnswerIsNoCreateOfOurs) {
+  Start();
+  fake_.Seed(kConfigMaps, ConfigMap("one"));
+  EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("one")),
+              StatusIs(absl::StatusCode::kAlreadyExists));
+  EXPECT_EQ(requests().size(), 1u);
+}
+
+TEST_F(RestClientTest, ACreateThatIsNeverAnsweredEndsWithItsCallersTime) {
+  Start(FirstTimes(1'000, [](ServedConnection& connection) { connection.Cut(); }));
+  ctx_ = ctx_.WithTimeout(absl::Seconds(2));
   EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("one")),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("create configmaps ns/one")));
+  EXPECT_LT(requests().size(), 12u);
+}
+
+TEST_F(RestClientTest, DoesNotCreateTwiceWithoutAName) {
+  Start(FirstTimes(1, [](ServedConnection& connection) { connection.Cut(); }));
+  Json nameless = ConfigMap("");
+  nameless["metadata"] = {{"generateName", "one-"}};
+  EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", nameless),
+              StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_EQ(requests().size(), 1u);
 }
 

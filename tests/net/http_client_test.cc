@@ -123,10 +123,11 @@ TEST_F(HttpClientTest, SendsAgainWhenAKeptConnectionIsClosed) {
   EXPECT_EQ(server_->connection_count(), 2);
 }
 
+// Nor a PUT with a condition, which what the first one has done would refuse.
 TEST_F(HttpClientTest, DoesNotSendAPostTwice) {
   std::atomic<int> posts = 0;
   Start([&](const ServedRequest& request, ServedConnection& connection) {
-    if (request.method == "POST") {
+    if (request.method != "GET") {
       ++posts;
       connection.Cut();
     } else {
@@ -138,6 +139,11 @@ TEST_F(HttpClientTest, DoesNotSendAPostTwice) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_FALSE(SurelyNotSent(status));
   EXPECT_EQ(posts, 1);
+  EXPECT_THAT(Get(), IsOk());
+  HttpRequest put = Request("PUT", "/");
+  put.headers.emplace_back("If-None-Match", "*");
+  EXPECT_THAT(client().Send(ctx_, put), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(posts, 2);
 }
 
 TEST_F(HttpClientTest, ARefusedConnectionIsSurelyNotSent) {
@@ -415,6 +421,27 @@ TEST_F(HttpClientTest, VerifiesTheServer) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not trusted")));
   options_.tls.insecure_skip_verify = true;
   EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")), IsOk());
+}
+
+// As Go does, and so the rest of a cluster.
+TEST_F(HttpClientTest, AnIntermediateThatIsTrustedEndsTheChain) {
+  Start(Echo, {.tls = true});
+  options_.tls.ca_pem = server_->authority().intermediate_pem();
+  EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")), IsOk());
+}
+
+TEST_F(HttpClientTest, AMalformedCertificateDoesNotHideTheNext) {
+  Start(Echo, {.tls = true});
+  const std::string good = server_->authority().ca_pem();
+  const std::string bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+  const std::string torn = "-----BEGIN CERTIFICATE-----\n*&^%\n";
+  for (const std::string& bundle : {bad + good, good + bad, torn + good, bad + torn + bad + good}) {
+    options_.tls.ca_pem = bundle;
+    EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")), IsOk()) << bundle;
+  }
+  options_.tls.ca_pem = bad;
+  EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("CA certificate 1")));
 }
 
 TEST_F(HttpClientTest, ALaterConnectionResumesTheSession) {

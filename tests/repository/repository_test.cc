@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <barrier>
+#include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "repository/blob_writer.h"
 #include "tests/repository/repository_fixture.h"
+#include "tests/support/watched_store.h"
 
 namespace csidelta::repository::repository_test {
 namespace {
@@ -39,7 +44,11 @@ TEST_F(RepositoryTest, WhatInitMakesOpens) {
 TEST_F(RepositoryTest, TheConfigIsWrittenLast) {
   Init();
   const std::vector<support::StoreCall> calls = store_.calls();
-  EXPECT_EQ(calls.back(), (support::StoreCall{StoreOperation::kPut, "config"}));
+  const auto last_put = std::find_if(calls.rbegin(), calls.rend(), [](const auto& call) {
+    return call.operation == StoreOperation::kPut;
+  });
+  ASSERT_NE(last_put, calls.rend());
+  EXPECT_EQ(last_put->key, "config");
 }
 
 TEST_F(RepositoryTest, InitRefusesWhatIsThere) {
@@ -75,6 +84,88 @@ TEST_F(RepositoryTest, AStoreWithoutConditionalPutsWillDo) {
                    .key_prefix = "config",
                    .status = absl::UnimplementedError("no If-None-Match")});
   Init();
+  Open();
+}
+
+// Two runs that both found no repository, and both have put their config before either looks again.
+TEST_F(RepositoryTest, OfTwoThatAreMadeAtTheSameTimeOneIsLeftAndOpens) {
+  for (const char* kind : {"conditional", "refuses conditions", "ignores conditions"}) {
+    SCOPED_TRACE(kind);
+    store_.SetObjects({});
+    store_.Restart();
+    store_.AddFault({.operation = StoreOperation::kPut,
+                     .key_prefix = "config",
+                     .last_call = kind == std::string("refuses conditions") ? 2 : 0,
+                     .status = absl::UnimplementedError("no If-None-Match")});
+    std::barrier together(2);
+    std::vector<absl::Status> made(2);
+    {
+      std::vector<std::jthread> runs;
+      for (int i = 0; i < 2; ++i) {
+        runs.emplace_back([&, i] {
+          support::FakeSecureRandom random(100 + i);
+          Environment environment = environment_;
+          environment.random = &random;
+          support::WatchedStore store(store_);
+          store.ignores_conditions = kind == std::string("ignores conditions");
+          store.before_put = [&](const std::string&) { together.arrive_and_wait(); };
+          store.after_put = store.before_put;
+          made[i] = Repository::Init(ctx_, store, kTestPassword, environment).status();
+          together.arrive_and_drop();
+        });
+      }
+    }
+    EXPECT_EQ(made[0].ok() + made[1].ok(), 1) << made[0] << ", " << made[1];
+    EXPECT_EQ(absl::IsAlreadyExists(made[0]) + absl::IsAlreadyExists(made[1]), 1);
+    EXPECT_THAT(KeysBelow("keys/"), SizeIs(1)) << "what stock restic opens as well";
+    Open();
+  }
+}
+
+TEST_F(RepositoryTest, AKeyThatAnOvertakenInitLeftSpoilsNothing) {
+  Init();
+  const std::map<std::string, std::string> ours = store_.objects();
+  for (const uint64_t seed : {7, 8, 9, 10}) {  // Before and behind ours in the listing.
+    support::FakeObjectStore other;
+    support::FakeSecureRandom random(seed);
+    Environment environment = environment_;
+    environment.random = &random;
+    ASSERT_THAT(Repository::Init(ctx_, other, kTestPassword, environment), IsOk());
+    for (const auto& [key, bytes] : other.objects()) {
+      if (key != "config") {
+        store_.SetObject(key, bytes);
+      }
+    }
+  }
+  EXPECT_THAT(KeysBelow("keys/"), SizeIs(5));
+  Open();
+  // Without its own key the config is not damaged by a word about it.
+  for (const auto& [key, bytes] : ours) {
+    if (key != "config") {
+      store_.RemoveObject(key);
+    }
+  }
+  EXPECT_THAT(Repository::Open(ctx_, store_, kTestPassword, environment_),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("config, under each key")));
+}
+
+TEST_F(RepositoryTest, AnInitWhoseConfigWasStoredBeforeItWasRefusedIsDone) {
+  store_.AddFault({.operation = StoreOperation::kPut,
+                   .key_prefix = "config",
+                   .status = absl::AlreadyExistsError("412, to a put that was sent twice"),
+                   .after_effect = true});
+  Init();
+  Open();
+}
+
+TEST_F(RepositoryTest, AConfigThatReadsBackWrongOnceCostsNoKey) {
+  store_.AddFault({.operation = StoreOperation::kGet,
+                   .key_prefix = "config",
+                   .wrong_bytes = support::WrongBytes::kOther});
+  EXPECT_FALSE(Repository::Init(ctx_, store_, kTestPassword, environment_).ok());
+  store_.AddFault({.operation = StoreOperation::kGet,
+                   .key_prefix = "config",
+                   .wrong_bytes = support::WrongBytes::kOther});
   Open();
 }
 

@@ -194,11 +194,71 @@ TEST_F(CredentialsTest, ARefusedRoleIsUnauthenticated) {
                     "<Message>no</Message></Error></ErrorResponse>");
   });
   UseWebIdentity();
+  clock_.SetAutoAdvance(true);
   EXPECT_THAT(chain().Get(ctx_),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("InvalidIdentityToken")));
   chain_.reset();
   environment_.web_identity_token_file = folder_.path() + "/none";
   EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnauthenticated));
+}
+
+// What AWS says to repeat.
+TEST_F(CredentialsTest, StsMayRefuseAGoodTokenForAMoment) {
+  std::atomic<int> asked = 0;
+  Serve([&](const ServedRequest&, ServedConnection& connection) {
+    if (++asked < 4) {
+      connection.Send(400,
+                      "<ErrorResponse><Error><Code>InvalidIdentityToken</Code></Error>"
+                      "</ErrorResponse>");
+    } else {
+      connection.Send(200, Role("id", absl::FromUnixSeconds(2'000'000'000)));
+    }
+  });
+  UseWebIdentity();
+  clock_.SetAutoAdvance(true);
+  EXPECT_THAT(chain().Get(ctx_), IsOk());
+}
+
+// A host or an object that is not found is something else.
+TEST_F(CredentialsTest, ASourceThatDoesNotAnswerIsUnavailable) {
+  Serve([&](const ServedRequest&, ServedConnection& connection) {
+    connection.Send(200, "<html>please wait</html>");
+  });
+  UseWebIdentity();
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable));
+  environment_.sts_url = "http://no-such-host.onion";
+  chain_.reset();
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("onion")));
+  environment_.role_arn = "";
+  environment_.container_url = server_->url();
+  chain_.reset();
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable));
+  server_.reset();
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(CredentialsTest, InstanceMetadataThatStartsIsAskedAgain) {
+  std::atomic<int> asked = 0;
+  std::atomic<bool> is_gone = false;
+  Serve([&](const ServedRequest& request, ServedConnection& connection) {
+    if (++asked <= 2 || is_gone) {
+      connection.Cut();
+    } else if (request.method == "PUT") {
+      connection.Send(200, "token");
+    } else if (absl::EndsWith(request.target, "/")) {
+      connection.Send(200, "role");
+    } else {
+      connection.Send(200, R"({"Code":"Success","AccessKeyId":"id","SecretAccessKey":"s",)"
+                           R"("Token":"t","Expiration":"2024-01-01T00:00:00Z"})");
+    }
+  });
+  environment_.metadata_disabled = false;
+  environment_.metadata_url = server_->url();
+  clock_.SetAutoAdvance(true);
+  EXPECT_THAT(chain().Get(ctx_), IsOk());
+  is_gone = true;
+  clock_.Advance(absl::Hours(24 * 365));
+  EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable)) << "it was there";
 }
 
 TEST_F(CredentialsTest, TheFilesProfileIsRead) {

@@ -220,6 +220,20 @@ TEST_F(S3ObjectStoreTest, CredentialsThatNeverWorkedAreNotWaitedFor) {
   EXPECT_EQ(credentials_.forgotten_, 0);
 }
 
+TEST_F(S3ObjectStoreTest, AStraySignatureDoesNotMatchIsNoRefusal) {
+  StartWithoutWaiting();
+  ASSERT_THAT(store_->Put(ctx_, "key", "bytes", {}), IsOk());
+  const auto refuse = [](ServedConnection& connection) {
+    connection.Send(403, ErrorXml("SignatureDoesNotMatch"));
+  };
+  Answer("GET", 2, refuse);
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), IsOkAndHolds("bytes"));
+  Answer("GET", 100, refuse);
+  EXPECT_THAT(store_->Get(ctx_, "key", 10),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("a proxy on the way")));
+  EXPECT_EQ(credentials_.forgotten_, 0);
+}
+
 TEST_F(S3ObjectStoreTest, ARightThatIsMissingIsNotWaitedFor) {
   Start();
   credentials_.exchanged_after_ = 1'000'000;
@@ -279,9 +293,14 @@ TEST_F(S3ObjectStoreTest, AMissingHostIsNoMissingObject) {
   S3Options options{
       .endpoint = *net::ParseUrl("http://no-such-host.onion"), .bucket = "bucket", .prefix = ""};
   S3ObjectStore store(options, *http_, credentials_, meter_);
-  EXPECT_THAT(store.Get(ctx_, "key", 10),
+  clock_.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock_;
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(store.Get(ctx, "key", 10),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("resolve no-such-host.onion: no such host")));
+  EXPECT_GE(clock_.Now() - before, absl::Seconds(3)) << "a resolver may just be starting";
 }
 
 TEST_F(S3ObjectStoreTest, WrongRangesAreDataLoss) {

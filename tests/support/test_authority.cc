@@ -74,6 +74,21 @@ std::string TestAuthority::ca_pem() const {
   return ToPem([&](BIO* bio) { return PEM_write_bio_X509(bio, parts_->certificate); });
 }
 
+std::string TestAuthority::intermediate_pem() const {
+  const Parts root;
+  X509* certificate = MakeCertificate("test authority", parts_->key, 2);
+  X509_NAME* issuer = X509_NAME_new();
+  X509_NAME_add_entry_by_txt(issuer, "CN", MBSTRING_UTF8,
+                             reinterpret_cast<const unsigned char*>("root"), -1, -1, 0);
+  X509_set_issuer_name(certificate, issuer);
+  X509_NAME_free(issuer);
+  AddExtension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE");
+  CSIDELTA_CHECK(X509_sign(certificate, root.key, EVP_sha256()) > 0);
+  std::string pem = ToPem([&](BIO* bio) { return PEM_write_bio_X509(bio, certificate); });
+  X509_free(certificate);
+  return pem;
+}
+
 Credentials TestAuthority::Issue(const std::string& common_name, const std::string& names) {
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = MakeCertificate(common_name, key, ++parts_->last_serial);

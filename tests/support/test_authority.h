@@ -21,6 +21,8 @@ class TestAuthority {
   ~TestAuthority();
 
   std::string ca_pem() const;
+  // The same authority, as one that another issued: not self-signed.
+  std::string intermediate_pem() const;
   // `names` is a list as OpenSSL writes it: "DNS:api.test,IP:127.0.0.1".
   Credentials IssueServer(const std::string& names);
   Credentials IssueClient(const std::string& common_name);
