@@ -67,7 +67,8 @@ class BlobWriter::Impl {
     std::optional<Pack> full;
     if (status.ok()) {
       CountBlob(handle.type, plaintext.size(), lane->builder.bytes() - bytes_before);
-      if (lane->builder.bytes() >= options_.pack_target_bytes) {
+      if (lane->builder.bytes() >= options_.pack_target_bytes ||
+          EntriesOf(lane->builder) >= options_.pack_entries_target) {
         absl::StatusOr<Pack> pack = lane->builder.Finish();
         status = pack.status();
         if (pack.ok()) {
@@ -125,6 +126,14 @@ class BlobWriter::Impl {
     std::unique_ptr<BlobCodec> codec;
     PackBuilder builder;
   };
+
+  static int64_t EntriesOf(const PackBuilder& builder) { return std::ssize(builder.entries()); }
+
+  // Whether two begun packs may become one.
+  bool FitTogether(const PackBuilder& one, const PackBuilder& other) const {
+    return one.bytes() + other.bytes() <= options_.pack_target_bytes + kPackSlackBytes &&
+           EntriesOf(one) + EntriesOf(other) <= options_.pack_entries_target;
+  }
 
   // REQUIRES mutex_. Whether the blob has to be written.
   bool Remember(const BlobHandle& handle) {
@@ -311,8 +320,7 @@ class BlobWriter::Impl {
   absl::Status FinishLanes(std::vector<std::unique_ptr<Lane>>& lanes) {
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       PackBuilder& builder = lanes[i]->builder;
-      if (i + 1 < lanes.size() && builder.bytes() + lanes[i + 1]->builder.bytes() <=
-                                      options_.pack_target_bytes + kPackSlackBytes) {
+      if (i + 1 < lanes.size() && FitTogether(builder, lanes[i + 1]->builder)) {
         lanes[i + 1]->builder.Append(builder);
         continue;
       }

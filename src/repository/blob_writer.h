@@ -17,6 +17,7 @@ namespace csidelta::repository {
 struct BlobWriterOptions {
   int data_compression_level = kDataCompressionLevel;
   int64_t pack_target_bytes = kPackTargetBytesLocal;
+  int64_t pack_entries_target = kPackEntriesTarget;
   int uploads_in_flight_max = 4;  // Threads that put packs.
   // Finished packs that wait or travel; AddBlob() blocks beyond it. At least one pack is let
   // through.

@@ -30,6 +30,7 @@ struct PackUse : PackFacts {
   int64_t used_bytes = 0;  // Of the copies to keep.
   uint32_t keepers = 0;
   bool present = false;  // Stored, with exactly these bytes.
+  bool used = false;     // Holds a used blob, which another pack may keep.
 
   bool mixed() const { return has_data && has_tree; }
   int64_t unused_bytes() const { return stored_bytes - used_bytes; }
@@ -230,6 +231,7 @@ class Planner {
     return index().ForEach([&](const IndexedCopy& copy) {
       const bool used = used_.Contains(copy.first);
       const bool keeper = plan_.keepers[copy.number];
+      packs_[copy.pack_ordinal].used |= used;
       ++(keeper ? figures.blobs_used : used ? figures.blobs_duplicate : figures.blobs_unused);
       (keeper ? figures.bytes_used
        : used ? figures.bytes_duplicate
@@ -255,12 +257,13 @@ class Planner {
     for (uint32_t i = 0; i < packs_.size(); ++i) {
       const PackUse& pack = packs_[i];
       if (pack.keepers == 0) {
-        plan_.removed.push_back(index().packs()[i]);
+        (pack.used ? plan_.removed : plan_.unused).push_back(index().packs()[i]);
         ++(pack.present ? plan_.figures.packs_removed : plan_.figures.packs_missing);
         plan_.figures.bytes_removed += pack.present ? pack.stored_bytes : 0;
       } else if (pack.MustBeRepacked() || pack.keepers < pack.blobs) {
         candidates.push_back(i);
-      } else if (pack.stored_bytes < options_.pack_target_bytes / 4) {
+      } else if (pack.stored_bytes < options_.pack_target_bytes / 4 &&
+                 pack.blobs < kPackEntriesTarget / 4) {
         small[pack.has_tree ? 1 : 0].push_back(i);
       }
     }

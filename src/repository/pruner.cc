@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -18,6 +20,24 @@ namespace {
 
 // No write takes this long; restic, too, holds a lock while it writes, but others may not.
 constexpr absl::Duration kLeftoverAgeMin = absl::Hours(24);
+// Where the files of a repository are; what else lies beside them is a stranger's.
+constexpr char kKeyFolder[] = "keys/";
+
+std::vector<std::string> OwnFolders() {
+  return {"", "data/", "index/", "snapshots/", "locks/", kKeyFolder, kSidecarFolder};
+}
+
+// Whether a file of a repository has this key.
+bool IsOwnKey(absl::string_view key) {
+  if (key == kConfigKey || absl::StartsWith(key, kSidecarFolder)) {
+    return true;
+  }
+  const absl::StatusOr<Id> id = Id::Parse(key.substr(key.rfind('/') + 1));
+  return id.ok() &&
+         (key == PackKey(*id) || key == FileKey(FileKind::kIndex, *id) ||
+          key == FileKey(FileKind::kSnapshot, *id) || key == FileKey(FileKind::kLock, *id) ||
+          key == absl::StrCat(kKeyFolder, id->Hex()));
+}
 
 absl::StatusOr<std::vector<BlobToFetch>> BlobsToKeep(const Repository& repository,
                                                      const PrunePlan& plan,
@@ -67,7 +87,7 @@ absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, const P
   }
   RETURN_IF_ERROR(writer.Flush());
   result.packs_written = writer.counts().packs;
-  result.index_files_written = writer.counts().index_files;
+  result.index_files_written += writer.counts().index_files;
   return absl::OkStatus();
 }
 
@@ -87,6 +107,21 @@ absl::Status DeleteUnindexed(const CallContext& ctx, Repository& repository, Loc
   return DeletePacks(ctx, repository, lock, plan.unindexed, options.progress);
 }
 
+// Takes packs out of the index, then out of the store.
+absl::Status DropPacks(const CallContext& ctx, Repository& repository, Lock& lock,
+                       const std::vector<PackId>& packs, const PruneOptions& options,
+                       PruneResult& result) {
+  RETURN_IF_ERROR(lock.Fence(ctx));
+  const absl::flat_hash_set<PackId> dropped(packs.begin(), packs.end());
+  ASSIGN_OR_RETURN(const IndexRewriteCounts rewritten,
+                   DropFromIndex(ctx, repository, lock, dropped, options.progress));
+  result.index_files_written += rewritten.files_written;
+  result.index_files_removed += rewritten.files_removed;
+  RETURN_IF_ERROR(DeletePacks(ctx, repository, lock, packs, options.progress));
+  result.packs_deleted += static_cast<int64_t>(packs.size());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& repository, Lock& lock,
@@ -94,25 +129,26 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
   CSIDELTA_CHECK(plan.keepers.size() == static_cast<std::size_t>(repository.index().entry_count()));
   PruneResult result;
   RETURN_IF_ERROR(DeleteUnindexed(ctx, repository, lock, plan, options));
+  result.packs_deleted = static_cast<int64_t>(plan.unindexed.size());
+  std::vector<PackId> old_packs = plan.unused;
   if (!plan.repack.empty()) {
+    if (!old_packs.empty()) {
+      // Makes room for what is written now: the disk may be full.
+      RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));
+      old_packs.clear();
+    }
     RETURN_IF_ERROR(RepackBlobs(ctx, repository, plan, options, result));
+    for (const uint32_t pack : plan.repack) {
+      old_packs.push_back(repository.index().packs()[pack]);
+    }
   }
-  std::vector<PackId> old_packs = plan.removed;
-  for (const uint32_t pack : plan.repack) {
-    old_packs.push_back(repository.index().packs()[pack]);
-  }
-  RETURN_IF_ERROR(lock.Fence(ctx));
-  const absl::flat_hash_set<PackId> dropped(old_packs.begin(), old_packs.end());
-  ASSIGN_OR_RETURN(const IndexRewriteCounts rewritten,
-                   DropFromIndex(ctx, repository, lock, dropped, options.progress));
-  result.index_files_written += rewritten.files_written;
-  result.index_files_removed = rewritten.files_removed;
-  RETURN_IF_ERROR(DeletePacks(ctx, repository, lock, old_packs, options.progress));
-  result.packs_deleted = static_cast<int64_t>(old_packs.size() + plan.unindexed.size());
+  old_packs.insert(old_packs.end(), plan.removed.begin(), plan.removed.end());
+  RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));
   for (const std::string& key : plan.sidecar_keys) {
     RETURN_IF_ERROR(repository.store().Delete(ctx, key));
   }
-  RETURN_IF_ERROR(repository.store().RemoveLeftovers(ctx, kLeftoverAgeMin).status());
+  RETURN_IF_ERROR(
+      repository.store().RemoveLeftovers(ctx, OwnFolders(), IsOwnKey, kLeftoverAgeMin).status());
   return result;
 }
 

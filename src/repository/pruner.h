@@ -18,8 +18,12 @@
 // Frees the space of blobs that no snapshot uses.
 //
 //   PlanPrune:  snapshots --walk--> used blobs --> which packs stay, go, or are repacked
-//   RunPrune:   unindexed packs go -> new packs -> their index -> index without the old packs
-//               -> old index files go -> old packs go -> sidecars of removed snapshots go
+//   RunPrune:   unindexed packs go -> packs without any used blob go, the index first -> new
+//               packs -> their index -> index without the old packs -> old index files go -> old
+//               packs go -> sidecars of removed snapshots go
+//
+// So what is not used makes room first: on a full disk only the index is written before. Other
+// copies of used blobs stay until the one to keep has been read, if it is.
 //
 // Dead at any point of this, it leaves a repository that checks clean and that the next prune
 // finishes. Memory beside the index: five bits per copy of a blob, and 48 bytes per pack.
@@ -74,7 +78,8 @@ struct PruneFigures {
 struct PrunePlan {
   PruneFigures figures;
   std::vector<uint32_t> repack;   // Ordinals of packs in the index.
-  std::vector<PackId> removed;    // Indexed packs without anything to keep, also missing ones.
+  std::vector<PackId> unused;     // Indexed packs without any used blob, and missing ones.
+  std::vector<PackId> removed;    // Indexed packs of which another copy of each used blob stays.
   std::vector<PackId> unindexed;  // Not in any index.
   // Sidecars of snapshots that are gone, what no other sidecar names, and what runs left that did
   // not end.

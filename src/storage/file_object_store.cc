@@ -6,11 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
@@ -20,9 +23,12 @@
 namespace csidelta::storage {
 namespace {
 
-constexpr mode_t kFolderMode = 0700;
+constexpr mode_t kOwnerFolderMode = 0700;
+constexpr mode_t kOwnerFileMode = 0400;
 constexpr mode_t kUnfinishedMode = 0600;
-constexpr mode_t kFileMode = 0400;
+constexpr mode_t kGroupBits = 0070;
+constexpr mode_t kGroupReads = 0040;
+constexpr char kConfigName[] = "config";  // What restic, too, takes the modes from.
 
 // A key cut at its last "/".
 struct Place {
@@ -45,7 +51,16 @@ std::string WithoutSlashes(std::string path) {
   return path;
 }
 
+absl::Status NotFollowed(absl::string_view path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path,
+                   " is a symbolic link or a special file, which is not followed here: what "
+                   "is behind it would count as lost; put the folder itself there"));
+}
+
 // Opens `folder` below `root`, one segment after the other, so that no symbolic link leads out.
+// NOT_FOUND where there is none, or a plain file, below which nothing can be; FAILED_PRECONDITION
+// where there may be something that we do not look at.
 absl::StatusOr<UniqueFd> OpenBelow(const std::string& root, const std::string& folder) {
   UniqueFd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) {
@@ -55,7 +70,15 @@ absl::StatusOr<UniqueFd> OpenBelow(const std::string& root, const std::string& f
     return fd;
   }
   for (const absl::string_view segment : absl::StrSplit(folder, '/')) {
-    ASSIGN_OR_RETURN(fd, OpenFolder(fd.get(), std::string(segment)));
+    const std::string name(segment);
+    absl::StatusOr<UniqueFd> inner = OpenFolder(fd.get(), name);
+    struct stat facts {};
+    if (absl::IsNotFound(inner.status()) &&
+        fstatat(fd.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)) {
+      return NotFollowed(folder);
+    }
+    ASSIGN_OR_RETURN(fd, std::move(inner));
   }
   return fd;
 }
@@ -79,24 +102,41 @@ absl::Status MakeRoot(const std::string& path) {
   if (stat(path.c_str(), &facts) == 0) {
     return absl::OkStatus();
   }
+  if (errno != ENOENT) {
+    return PosixError(errno, absl::StrCat("stat ", path));
+  }
   const Place place = Split(path);
   const bool is_top = place.folder.empty();
   const std::string above = !is_top ? place.folder : path.front() == '/' ? "/" : ".";
   if (!is_top) {
     RETURN_IF_ERROR(MakeRoot(above));
   }
-  if (mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) {
+  if (mkdir(path.c_str(), kOwnerFolderMode) != 0 && errno != EEXIST) {
     return PosixError(errno, absl::StrCat("make directory ", path));
   }
   ASSIGN_OR_RETURN(const UniqueFd fd, OpenBelow(above, ""));
-  return SyncFile(fd.get(), above);
+  return SyncFolder(fd.get(), above);
+}
+
+// Makes a folder, and gives its group what the group may do in the one above, whatever the umask.
+absl::Status MakeFolder(const UniqueFd& above, const std::string& name, bool is_shared) {
+  if (mkdirat(above.get(), name.c_str(), kOwnerFolderMode) != 0) {
+    return errno == EEXIST ? absl::OkStatus() : PosixError(errno, "make directory");
+  }
+  struct stat facts {};
+  if (is_shared && fstat(above.get(), &facts) == 0) {
+    // Some file systems have no modes.
+    [[maybe_unused]] const int changed = fchmodat(
+        above.get(), name.c_str(), kOwnerFolderMode | (facts.st_mode & (kGroupBits | S_ISGID)), 0);
+  }
+  return absl::OkStatus();
 }
 
 // A file with a name of its own until it is published; removed unless it was.
 class UnfinishedFile {
  public:
-  UnfinishedFile(const UniqueFd& folder, std::string name)
-      : folder_(folder), name_(std::move(name)) {}
+  UnfinishedFile(const UniqueFd& folder, std::string name, bool is_shared)
+      : folder_(folder), name_(std::move(name)), is_shared_(is_shared) {}
   ~UnfinishedFile() {
     if (exists_) {
       unlinkat(folder_.get(), name_.c_str(), 0);
@@ -112,6 +152,9 @@ class UnfinishedFile {
       return PosixError(errno, "create");
     }
     exists_ = true;
+    if (is_shared_) {
+      fchmod(fd_.get(), kUnfinishedMode | kGroupReads);  // Whoever lists it may read it, too.
+    }
     RETURN_IF_ERROR(WriteBytes(ctx, fd_.get(), bytes));
     return SyncFile(fd_.get(), "file");
   }
@@ -122,8 +165,9 @@ class UnfinishedFile {
     } else if (const int error = Rename(name, 0); error != 0) {
       return PosixError(error, "rename");
     }
-    RETURN_IF_ERROR(SyncFile(folder_.get(), "directory"));
-    fchmod(fd_.get(), kFileMode);  // A guard against accidents; some file systems have no modes.
+    RETURN_IF_ERROR(SyncFolder(folder_.get(), "directory"));
+    // A guard against accidents; some file systems have no modes.
+    fchmod(fd_.get(), kOwnerFileMode | (is_shared_ ? kGroupReads : 0));
     return absl::OkStatus();
   }
 
@@ -157,6 +201,7 @@ class UnfinishedFile {
 
   const UniqueFd& folder_;
   const std::string name_;
+  const bool is_shared_;
   UniqueFd fd_;
   bool exists_ = false;
 };
@@ -194,14 +239,19 @@ absl::Status LookInto(const CallContext& ctx, UniqueFd folder, const std::string
     FoundFile file = {.folder_fd = dirfd(dir.get()),
                       .name = entry->d_name,
                       .path = absl::StrCat(prefix, entry->d_name)};
-    // What is gone meanwhile was removed by somebody who may.
     if (fstatat(file.folder_fd, file.name, &file.facts, AT_SYMLINK_NOFOLLOW) == 0) {
       RETURN_IF_ERROR(visit(file));
+    } else if (errno != ENOENT) {
+      // Only what does not exist was removed by somebody who may. A listing that leaves out what
+      // cannot be looked at calls its data unused.
+      return PosixError(errno, absl::StrCat("stat ", file.path));
     }
   }
 }
 
-// Visits every regular file below one folder.
+// Visits every regular file below one folder. A link under the name of an object or a folder, in a
+// folder of the store's own, hides what it leads to: that is an error, while in the root strangers
+// may put what they like.
 absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
                   absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
   return LookInto(ctx, std::move(folder), prefix, [&](const FoundFile& file) -> absl::Status {
@@ -209,13 +259,14 @@ absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& pr
       return visit(file);
     }
     if (!file.IsFolder()) {
-      return absl::OkStatus();
+      const bool hides = S_ISLNK(file.facts.st_mode) && !prefix.empty() && CheckKey(file.path).ok();
+      return hides ? NotFollowed(file.path) : absl::OkStatus();
     }
     absl::StatusOr<UniqueFd> inner = OpenFolder(file.folder_fd, file.name);
     if (absl::IsNotFound(inner.status())) {
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(inner.status());
+    RETURN_IF_ERROR(Annotate(inner.status(), file.path));
     return Walk(ctx, *std::move(inner), absl::StrCat(file.path, "/"), visit);
   });
 }
@@ -235,10 +286,17 @@ absl::StatusOr<absl::Time> TimeOfPlace(const UniqueFd& folder, const std::string
   return known ? absl::StatusOr<absl::Time>(ModifiedAt(facts)) : PosixError(error, "create");
 }
 
-// Whether `path` is the name of an unfinished object, of ours or restic's.
-bool IsUnfinished(absl::string_view path) {
+// The key of the object that an unfinished file, of ours or restic's, was to become; "" when the
+// path is no name of one.
+absl::string_view KeyOfUnfinished(absl::string_view path) {
   const auto mark = path.rfind(kUnfinishedMark);
-  return mark != absl::string_view::npos && CheckKey(path.substr(0, mark)).ok();
+  if (mark == absl::string_view::npos) {
+    return "";
+  }
+  const absl::string_view random = path.substr(mark + std::strlen(kUnfinishedMark));
+  const bool is_random =
+      !random.empty() && std::all_of(random.begin(), random.end(), absl::ascii_isalnum);
+  return is_random && CheckKey(path.substr(0, mark)).ok() ? path.substr(0, mark) : "";
 }
 
 }  // namespace
@@ -249,6 +307,17 @@ FileObjectStore::FileObjectStore(std::string root, Random& random)
 bool FileObjectStore::IsDurable(const std::string& folder) const {
   std::scoped_lock lock(mutex_);
   return durable_.contains(folder);
+}
+
+// Whether the group of the repository may read what is stored. What is not there yet, or cannot be
+// asked, keeps others out.
+bool FileObjectStore::IsShared() {
+  std::scoped_lock lock(mutex_);
+  struct stat facts {};
+  if (!is_shared_.has_value() && stat(absl::StrCat(root_, "/", kConfigName).c_str(), &facts) == 0) {
+    is_shared_ = (facts.st_mode & kGroupReads) != 0;
+  }
+  return is_shared_.value_or(false);
 }
 
 void FileObjectStore::SetDurable(const std::string& folder, bool is_durable) {
@@ -272,10 +341,8 @@ absl::Status FileObjectStore::EnsureFolder(const std::string& folder) {
     const Place place = Split(folder);
     RETURN_IF_ERROR(EnsureFolder(place.folder));
     ASSIGN_OR_RETURN(const UniqueFd above, OpenBelow(root_, place.folder));
-    if (mkdirat(above.get(), place.name.c_str(), kFolderMode) != 0 && errno != EEXIST) {
-      return PosixError(errno, "make directory");
-    }
-    RETURN_IF_ERROR(SyncFile(above.get(), "directory"));
+    RETURN_IF_ERROR(MakeFolder(above, place.name, IsShared()));
+    RETURN_IF_ERROR(SyncFolder(above.get(), "directory"));
   }
   SetDurable(folder, true);
   return absl::OkStatus();
@@ -309,7 +376,7 @@ absl::Status FileObjectStore::Put(const CallContext& ctx, const std::string& key
         absl::StrCat("put ", key, ": a part of its path is no directory"));
   }
   RETURN_IF_ERROR(Annotate(folder.status(), absl::StrCat("put ", key)));
-  UnfinishedFile file(*folder, UnfinishedName(place.name));
+  UnfinishedFile file(*folder, UnfinishedName(place.name), IsShared());
   absl::Status status = file.Write(ctx, bytes);
   if (status.ok()) {
     status = file.Publish(place.name, options.if_absent);
@@ -405,26 +472,34 @@ absl::Status FileObjectStore::Delete(const CallContext& ctx, const std::string& 
     const absl::Status status = PosixError(errno, absl::StrCat("delete ", key));
     return absl::IsNotFound(status) ? absl::OkStatus() : status;
   }
-  return Annotate(SyncFile(folder->get(), "directory"), absl::StrCat("delete ", key));
+  return Annotate(SyncFolder(folder->get(), "directory"), absl::StrCat("delete ", key));
 }
 
-absl::StatusOr<int64_t> FileObjectStore::RemoveLeftovers(const CallContext& ctx,
-                                                         absl::Duration age_min) {
+absl::StatusOr<int64_t> FileObjectStore::RemoveLeftovers(
+    const CallContext& ctx, absl::Span<const std::string> folders,
+    absl::FunctionRef<bool(absl::string_view key)> is_ours, absl::Duration age_min) {
   RETURN_IF_ERROR(ctx.Check());
   absl::StatusOr<UniqueFd> root = OpenBelow(root_, "");
   if (absl::IsNotFound(root.status())) {
     return 0;
   }
   RETURN_IF_ERROR(root.status());
-  ASSIGN_OR_RETURN(const absl::Time now, TimeOfPlace(*root, UnfinishedName("time")));
+  ASSIGN_OR_RETURN(const absl::Time now, TimeOfPlace(*root, UnfinishedName(kConfigName)));
   int64_t removed = 0;
-  RETURN_IF_ERROR(Walk(ctx, *std::move(root), "", [&](const FoundFile& file) {
-    const bool old_enough = now - ModifiedAt(file.facts) >= age_min;
-    if (IsUnfinished(file.path) && old_enough && unlinkat(file.folder_fd, file.name, 0) == 0) {
+  const auto look = [&](const FoundFile& file) {
+    const absl::string_view key = KeyOfUnfinished(file.path);
+    if (S_ISREG(file.facts.st_mode) && !key.empty() && is_ours(key) &&
+        now - ModifiedAt(file.facts) >= age_min && unlinkat(file.folder_fd, file.name, 0) == 0) {
       ++removed;
     }
     return absl::OkStatus();
-  }));
+  };
+  for (const std::string& prefix : folders) {
+    RETURN_IF_ERROR(InFolder(ctx, prefix, [&](UniqueFd folder) {
+      return prefix.empty() ? LookInto(ctx, std::move(folder), prefix, look)
+                            : Walk(ctx, std::move(folder), prefix, look);
+    }));
+  }
   return removed;
 }
 

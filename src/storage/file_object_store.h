@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -11,13 +12,20 @@
 namespace csidelta::storage {
 
 // Objects as files below a directory, a key as its path: what restic calls a local repository.
-// Directories have mode 0700, files 0400. A directory that does not exist is a store without
-// objects; Put() makes it. The directory itself may be reached through symbolic links; below it
-// they are not followed, and neither they nor other special files are objects.
+// Directories have mode 0700, files 0400; where the group may read the object "config", as in a
+// repository that a group shares, the group may read the files too, and may do in a new directory
+// what it may in the one above. A directory that does not exist is a store without objects; Put()
+// makes it. The directory itself may be reached through symbolic links; below it they are not
+// followed, and neither they nor other special files are objects. A listing of a prefix says so
+// (FAILED_PRECONDITION) where a link stands in the place of an object or a directory.
+//
+// Only what does not exist (ENOENT) is missing in a listing. Whatever else a directory or a file
+// answers ends the listing with an error that names it: less than all is worse than nothing.
 //
 // A file is written under a name of its own (<name>-tmp-<random>) beside its place, synced, renamed
 // and the directory synced, so that power may fail at any moment. A process that dies leaves such a
-// file behind, which disturbs nobody and goes with RemoveLeftovers(). Large objects are written
+// file behind, which disturbs nobody and goes with RemoveLeftovers(). File systems whose
+// directories cannot be synced are taken as they are, as restic does. Large objects are written
 // past the page cache where the file system can do that: the cache would cost more processor time
 // than sealing them.
 //
@@ -42,10 +50,14 @@ class FileObjectStore : public ObjectStore {
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
                           absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
-  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx, absl::Duration age_min) override;
+  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
+                                          absl::Span<const std::string> folders,
+                                          absl::FunctionRef<bool(absl::string_view key)> is_ours,
+                                          absl::Duration age_min) override;
   std::string Describe() const override { return root_; }
 
  private:
+  bool IsShared();
   bool IsDurable(const std::string& folder) const;
   void SetDurable(const std::string& folder, bool is_durable);
   absl::Status EnsureFolder(const std::string& folder);
@@ -59,6 +71,7 @@ class FileObjectStore : public ObjectStore {
   // Folders below the root, by path, of which this object knows that their entry in the parent has
   // been synced. Guarded by mutex_.
   std::set<std::string> durable_;
+  std::optional<bool> is_shared_;  // Unknown as long as there is no "config". Guarded by mutex_.
 };
 
 }  // namespace csidelta::storage

@@ -126,9 +126,10 @@ absl::Status LimitedObjectStore::Delete(const CallContext& ctx, const std::strin
   return inner_.Delete(ctx, key);
 }
 
-absl::StatusOr<int64_t> LimitedObjectStore::RemoveLeftovers(const CallContext& ctx,
-                                                            absl::Duration age_min) {
-  return inner_.RemoveLeftovers(ctx, age_min);
+absl::StatusOr<int64_t> LimitedObjectStore::RemoveLeftovers(
+    const CallContext& ctx, absl::Span<const std::string> folders,
+    absl::FunctionRef<bool(absl::string_view key)> is_ours, absl::Duration age_min) {
+  return inner_.RemoveLeftovers(ctx, folders, is_ours, age_min);
 }
 
 }  // namespace csidelta::storage

@@ -62,9 +62,10 @@ absl::Status MeteredObjectStore::Delete(const CallContext& ctx, const std::strin
   return Count(&StoreUsage::delete_requests, inner_.Delete(ctx, key));
 }
 
-absl::StatusOr<int64_t> MeteredObjectStore::RemoveLeftovers(const CallContext& ctx,
-                                                            absl::Duration age_min) {
-  return inner_.RemoveLeftovers(ctx, age_min);
+absl::StatusOr<int64_t> MeteredObjectStore::RemoveLeftovers(
+    const CallContext& ctx, absl::Span<const std::string> folders,
+    absl::FunctionRef<bool(absl::string_view key)> is_ours, absl::Duration age_min) {
+  return inner_.RemoveLeftovers(ctx, folders, is_ours, age_min);
 }
 
 }  // namespace csidelta::storage

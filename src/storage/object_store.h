@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/call_context.h"
 
 namespace csidelta::storage {
@@ -81,11 +82,13 @@ class ObjectStore {
   // OK also when there is no such object.
   virtual absl::Status Delete(const CallContext& ctx, const std::string& key) = 0;
 
-  // Removes what writers that died left in the place and that no other call shows, if it is older
-  // than `age_min` by the place's own clock; returns how much. A place where nothing is left so has
-  // nothing to do.
-  virtual absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& /*ctx*/,
-                                                  absl::Duration /*age_min*/) {
+  // Removes what writers that died left and that no other call shows, if it was to become an object
+  // whose key `is_ours` knows and is older than `age_min` by the place's own clock; returns how
+  // much. Looks below `folders` (prefixes) alone; "" is the place itself without its folders. A
+  // place where nothing is left so has nothing to do.
+  virtual absl::StatusOr<int64_t> RemoveLeftovers(
+      const CallContext& /*ctx*/, absl::Span<const std::string> /*folders*/,
+      absl::FunctionRef<bool(absl::string_view key)> /*is_ours*/, absl::Duration /*age_min*/) {
     return 0;
   }
 

@@ -223,13 +223,30 @@ absl::Status WriteBytes(const CallContext& ctx, int fd, absl::string_view bytes)
   return absl::OkStatus();
 }
 
-absl::Status SyncFile(int fd, absl::string_view what) {
+namespace {
+
+// 0, or why not as an errno.
+int Sync(int fd) {
   while (fsync(fd) != 0) {
     if (errno != EINTR) {
-      return PosixError(errno, absl::StrCat("sync ", what));
+      return errno;
     }
   }
-  return absl::OkStatus();
+  return 0;
+}
+
+}  // namespace
+
+absl::Status SyncFile(int fd, absl::string_view what) {
+  const int error = Sync(fd);
+  return error == 0 ? absl::OkStatus() : PosixError(error, absl::StrCat("sync ", what));
+}
+
+absl::Status SyncFolder(int fd, absl::string_view what) {
+  const int error = Sync(fd);
+  // What vboxsf, 9p and old CIFS answer: they keep directories as they see fit.
+  const bool cannot = error == EINVAL || error == EOPNOTSUPP || error == ENOSYS || error == ENOTTY;
+  return error == 0 || cannot ? absl::OkStatus() : PosixError(error, absl::StrCat("sync ", what));
 }
 
 }  // namespace csidelta::storage

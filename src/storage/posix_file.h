@@ -38,4 +38,7 @@ absl::Status WriteBytes(const CallContext& ctx, int fd, absl::string_view bytes)
 
 absl::Status SyncFile(int fd, absl::string_view what);
 
+// The same of a folder; OK where the file system has no such call for folders.
+absl::Status SyncFolder(int fd, absl::string_view what);
+
 }  // namespace csidelta::storage

@@ -145,11 +145,12 @@ absl::Status RetryingObjectStore::Delete(const CallContext& ctx, const std::stri
   return Insist(ctx, [&](const CallContext& limited) { return inner_.Delete(limited, key); });
 }
 
-absl::StatusOr<int64_t> RetryingObjectStore::RemoveLeftovers(const CallContext& ctx,
-                                                             absl::Duration age_min) {
+absl::StatusOr<int64_t> RetryingObjectStore::RemoveLeftovers(
+    const CallContext& ctx, absl::Span<const std::string> folders,
+    absl::FunctionRef<bool(absl::string_view key)> is_ours, absl::Duration age_min) {
   int64_t removed = 0;
   RETURN_IF_ERROR(Insist(ctx, [&](const CallContext& limited) -> absl::Status {
-    ASSIGN_OR_RETURN(removed, inner_.RemoveLeftovers(limited, age_min));
+    ASSIGN_OR_RETURN(removed, inner_.RemoveLeftovers(limited, folders, is_ours, age_min));
     return absl::OkStatus();
   }));
   return removed;

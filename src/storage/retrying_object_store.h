@@ -47,7 +47,10 @@ class RetryingObjectStore : public ObjectStore {
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
                           absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
-  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx, absl::Duration age_min) override;
+  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
+                                          absl::Span<const std::string> folders,
+                                          absl::FunctionRef<bool(absl::string_view key)> is_ours,
+                                          absl::Duration age_min) override;
   std::string Describe() const override { return inner_.Describe(); }
 
  private:

@@ -53,6 +53,17 @@ class BlobWriterTest : public RepositoryFixture {
   BlobWriterOptions options_;
 };
 
+// The header of a pack has a limit too, and blobs may shrink to next to nothing.
+TEST_F(BlobWriterTest, ManySmallBlobsCloseAPack) {
+  options_.pack_entries_target = 4;
+  BlobWriter writer(ctx_, *repository_, options_);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_THAT(Add(writer, absl::StrCat(i, std::string(1'000, ' '))), IsOkAndHolds(true));
+  }
+  ASSERT_THAT(writer.Flush(), IsOk());
+  EXPECT_EQ(writer.counts().packs, 3);
+}
+
 TEST_F(BlobWriterTest, ManyThreadsWriteAndEverythingComesBack) {
   BlobWriter writer(ctx_, *repository_, options_);
   {

@@ -16,6 +16,7 @@ using support::IsOkAndHolds;
 using support::Noise;
 using support::Prose;
 using support::StatusIs;
+using support::StoreOperation;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -86,6 +87,19 @@ TEST_F(PrunerTest, PlansAndFrees) {
   ASSERT_THAT(again, IsOk());
   EXPECT_EQ(again->figures.blobs_unused + again->figures.blobs_duplicate, 0);
   EXPECT_EQ(again->figures.bytes_freed, 0);
+}
+
+TEST_F(PrunerTest, OnAFullDiskWhatIsNotUsedMakesRoomFirst) {
+  MakeGenerations();
+  const std::size_t packs = KeysBelow("data/").size();
+  store_.AddFault({.operation = StoreOperation::kPut,
+                   .key_prefix = "data/",
+                   .last_call = 1'000'000,
+                   .status = absl::ResourceExhaustedError("disk full")});
+  EXPECT_THAT(Prune(Thorough()), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_LT(KeysBelow("data/").size(), packs);
+  store_.ClearFaults();
+  ExpectAllRight();
 }
 
 TEST_F(PrunerTest, LeavesWhatTheLimitAllows) {
@@ -256,11 +270,28 @@ TEST_F(PrunerTest, APackThatDoesNotReadStopsItBeforeAnythingIsLost) {
   for (std::size_t i = 0; i < 2; ++i) {
     Flip(PackKey(pack), 100 + i * kTestChunkBytes);
   }
-  const std::map<std::string, std::string> before = store_.objects();
   EXPECT_THAT(Prune(Thorough()), StatusIs(absl::StatusCode::kDataLoss));
-  for (const auto& [key, bytes] : before) {
-    EXPECT_TRUE(store_.objects().contains(key)) << key;
+  for (std::size_t i = 0; i < 2; ++i) {
+    Flip(PackKey(pack), 100 + i * kTestChunkBytes);
   }
+  ExpectAllRight();
+}
+
+// Of two copies the one to keep may turn out to be damaged.
+TEST_F(PrunerTest, AnotherCopyOfAUsedBlobDoesNotGoFirst) {
+  MakeGenerations();
+  const std::vector<std::string> once = KeysBelow("data/");
+  kept_ = BackUp(image_, /*skip_known=*/false);
+  std::unique_ptr<Repository> repository = Open();
+  const absl::StatusOr<PrunePlan> plan = PlanPrune(ctx_, *repository, Thorough());
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->unused, Not(IsEmpty()));
+  EXPECT_THAT(plan->removed, Not(IsEmpty()));
+  for (const PackId& pack : plan->unused) {
+    EXPECT_THAT(once, testing::Contains(PackKey(pack)));
+  }
+  ASSERT_THAT(Prune(Thorough()), IsOk());
+  ExpectAllRight();
 }
 
 // --- Dying anywhere ---

@@ -1,5 +1,6 @@
 #include "storage/file_object_store.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -46,12 +47,8 @@ std::string KindOf(int fd) {
   return path.find("-tmp-") == std::string::npos ? "file" : "tmp";
 }
 
-bool Note(const std::string& call, const std::string& detail) {
-  if (!watch.is_on) {
-    return false;
-  }
-  watch.calls.push_back(absl::StrCat(call, " ", detail));
-  const auto found = watch.failing.find(call);
+bool Fails(const std::string& call) {
+  const auto found = watch.is_on ? watch.failing.find(call) : watch.failing.end();
   if (found == watch.failing.end()) {
     return false;
   }
@@ -60,6 +57,14 @@ bool Note(const std::string& call, const std::string& detail) {
     watch.failing.erase(found);
   }
   return true;
+}
+
+// Also under the name of the call and the first word of the detail: "fsync dir".
+bool Note(const std::string& call, const std::string& detail) {
+  if (watch.is_on) {
+    watch.calls.push_back(absl::StrCat(call, " ", detail));
+  }
+  return Fails(call) || Fails(absl::StrCat(call, " ", detail.substr(0, detail.find(' '))));
 }
 
 template <typename Function>
@@ -94,6 +99,15 @@ int mkdirat(int fd, const char* name, mode_t mode) noexcept {
   return Note("mkdir", name) ? -1 : Real<Call>("mkdirat")(fd, name, mode);
 }
 
+int fstatat(int fd, const char* name, struct stat* facts, int flags) noexcept {
+  using Call = int(int, const char*, struct stat*, int);
+  return Fails("fstatat") ? -1 : Real<Call>("fstatat")(fd, name, facts, flags);
+}
+
+dirent* readdir(DIR* folder) {
+  return Fails("readdir") ? nullptr : Real<dirent*(DIR*)>("readdir")(folder);
+}
+
 int unlinkat(int fd, const char* name, int flags) noexcept {
   using Call = int(int, const char*, int);
   const bool is_unfinished = std::string(name).find("-tmp-") != std::string::npos;
@@ -109,6 +123,7 @@ using support::IsOk;
 using support::IsOkAndHolds;
 using support::StatusIs;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
@@ -143,6 +158,23 @@ class FileObjectStoreTest : public testing::Test {
       names.push_back(std::filesystem::relative(entry.path(), root_).string());
     }
     return names;
+  }
+
+  // The same as another user, to whom the store belongs, when this one may do anything.
+  template <typename What>
+  auto WithoutPrivileges(What what) {
+    constexpr uid_t kNobody = 65534;
+    const bool is_root = geteuid() == 0;
+    if (is_root) {
+      EXPECT_EQ(chown(root_.c_str(), kNobody, kNobody), 0);
+      for (const std::string& name : Names()) {
+        EXPECT_EQ(lchown((root_ + "/" + name).c_str(), kNobody, kNobody), 0);
+      }
+      EXPECT_EQ(seteuid(kNobody), 0);
+    }
+    const auto result = what();
+    EXPECT_EQ(is_root ? seteuid(0) : 0, 0);
+    return result;
   }
 
   mode_t Mode(const std::string& name) const {
@@ -195,6 +227,83 @@ TEST_F(FileObjectStoreTest, ModesKeepOthersOut) {
   EXPECT_EQ(Mode("data/ab/one"), 0400u);
   EXPECT_EQ(Mode("data/ab"), 0700u);
   EXPECT_EQ(Mode("data"), 0700u);
+}
+
+// What prune does not see it takes for unused, a lock that it does not see for released.
+TEST_F(FileObjectStoreTest, OnlyWhatDoesNotExistIsMissingInAListing) {
+  ASSERT_THAT(store_.Put(ctx_, "snapshots/one", "x", {}), IsOk());
+  const auto ignore = [](const ObjectInfo&) { return absl::OkStatus(); };
+  struct Case {
+    const char* call;
+    int error;
+    absl::StatusCode code;
+  };
+  const Case cases[] = {
+      {"fstatat", EIO, absl::StatusCode::kUnavailable},
+      {"fstatat", ESTALE, absl::StatusCode::kUnavailable},
+      {"fstatat", ETIMEDOUT, absl::StatusCode::kUnavailable},
+      {"fstatat", EACCES, absl::StatusCode::kPermissionDenied},
+      {"fstatat", EOVERFLOW, absl::StatusCode::kFailedPrecondition},
+      {"fstatat", ENOENT, absl::StatusCode::kOk},
+      {"readdir", EIO, absl::StatusCode::kUnavailable},
+  };
+  for (const Case& each : cases) {
+    watch.failing = {{each.call, each.error}};
+    Watched([&] {
+      EXPECT_THAT(store_.List(ctx_, "snapshots/", ignore), StatusIs(each.code)) << each.error;
+      EXPECT_THAT(store_.ListFolder(ctx_, "snapshots/", ignore), StatusIs(each.code)) << each.error;
+    });
+  }
+}
+
+TEST_F(FileObjectStoreTest, AFolderWhoseFilesCannotBeLookedAtIsNotEmpty) {
+  ASSERT_THAT(store_.Put(ctx_, "snapshots/one", "x", {}), IsOk());
+  ASSERT_EQ(chmod((root_ + "/snapshots").c_str(), 0644), 0);
+  const absl::Status status = WithoutPrivileges([&] {
+    return store_.List(ctx_, "snapshots/", [](const ObjectInfo&) { return absl::OkStatus(); });
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("snapshots/one")));
+}
+
+TEST_F(FileObjectStoreTest, WhatALinkHidesIsNotMissing) {
+  ASSERT_THAT(store_.Put(ctx_, "data/ab/one", "x", {}), IsOk());
+  const auto listed = [&](const std::string& prefix) {
+    return store_.List(ctx_, prefix, [](const ObjectInfo&) { return absl::OkStatus(); });
+  };
+  std::filesystem::rename(root_ + "/data/ab", root_ + "/elsewhere");
+  std::filesystem::create_directory_symlink(root_ + "/elsewhere", root_ + "/data/ab");
+  EXPECT_THAT(listed("data/"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("data/ab")));
+  std::filesystem::create_directory_symlink(root_ + "/elsewhere", root_ + "/snapshots");
+  EXPECT_THAT(listed("snapshots/"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("snapshots")));
+}
+
+TEST_F(FileObjectStoreTest, WhatAGroupSharesStaysSo) {
+  ASSERT_THAT(store_.Put(ctx_, "config", "x", {}), IsOk());
+  ASSERT_EQ(chmod(root_.c_str(), 02770), 0);
+  ASSERT_EQ(chmod((root_ + "/config").c_str(), 0440), 0);
+  FileObjectStore store(root_, Random::Real());
+  const mode_t before = umask(077);
+  ASSERT_THAT(store.Put(ctx_, "data/ab/one", "x", {}), IsOk());
+  umask(before);
+  EXPECT_EQ(Mode("data"), 02770u);
+  EXPECT_EQ(Mode("data/ab"), 02770u);
+  EXPECT_EQ(Mode("data/ab/one"), 0440u);
+}
+
+TEST_F(FileObjectStoreTest, AFileSystemThatCannotSyncFoldersWillDo) {
+  for (const int error : {EINVAL, EOPNOTSUPP, ENOTTY}) {
+    watch.failing = {{"fsync dir", error}};
+    Watched([&] {
+      EXPECT_THAT(store_.Put(ctx_, absl::StrCat("data/", error), "x", {}), IsOk());
+      EXPECT_THAT(store_.Delete(ctx_, absl::StrCat("data/", error)), IsOk());
+    });
+  }
+  watch.failing = {{"fsync dir", EIO}};
+  Watched([&] {
+    EXPECT_THAT(store_.Put(ctx_, "data/one", "x", {}), StatusIs(absl::StatusCode::kUnavailable));
+  });
 }
 
 TEST_F(FileObjectStoreTest, WhatFailsLeavesNothingBehind) {
@@ -273,26 +382,44 @@ TEST_F(FileObjectStoreTest, WhatTheDeadLeftGoesWhenItIsOld) {
   write("data/ab/three-tmp-1", std::chrono::hours(23));
   write("not ours-tmp-1", std::chrono::hours(25));
   write("notes", std::chrono::hours(25));
-  EXPECT_THAT(store_.RemoveLeftovers(ctx_, absl::Hours(24)), IsOkAndHolds(2));
+  // Strangers: by place, by name, and by what the repository says.
+  std::filesystem::create_directories(root_ + "/mydocs/x");
+  write("mydocs/x/report-tmp-2024", std::chrono::hours(72));
+  write("data/ab/two-tmp-final.odt", std::chrono::hours(72));
+  write("data/ab/holiday-tmp-1", std::chrono::hours(72));
+  std::filesystem::create_directories(root_ + "/.Trash-0");
+  ASSERT_EQ(chmod((root_ + "/.Trash-0").c_str(), 0), 0);
+  const std::vector<std::string> folders = {"", "data/", "absent/"};
+  const auto remove = [&] {
+    return store_.RemoveLeftovers(
+        ctx_, folders, [](absl::string_view key) { return key != "data/ab/holiday"; },
+        absl::Hours(24));
+  };
+  EXPECT_THAT(WithoutPrivileges(remove), IsOkAndHolds(2));
   EXPECT_THAT(Names(), UnorderedElementsAre("data", "data/ab", "data/ab/one", "data/ab/three-tmp-1",
-                                            "not ours-tmp-1", "notes"));
+                                            "not ours-tmp-1", "notes", "mydocs", "mydocs/x",
+                                            "mydocs/x/report-tmp-2024", "data/ab/two-tmp-final.odt",
+                                            "data/ab/holiday-tmp-1", ".Trash-0"));
+  ASSERT_EQ(chmod((root_ + "/.Trash-0").c_str(), 0700), 0);
   std::filesystem::remove_all(root_);
-  EXPECT_THAT(store_.RemoveLeftovers(ctx_, absl::Hours(24)), IsOkAndHolds(0));
+  EXPECT_THAT(remove(), IsOkAndHolds(0));
 }
 
 TEST_F(FileObjectStoreTest, OnlyRegularFilesAreObjects) {
   ASSERT_THAT(store_.Put(ctx_, "data/one", "x", {}), IsOk());
-  std::filesystem::create_symlink(root_ + "/data/one", root_ + "/data/link");
+  std::filesystem::create_symlink(root_ + "/data/one", root_ + "/link");
   std::filesystem::create_directory_symlink(root_ + "/data", root_ + "/linked");
   std::filesystem::create_symlink("/nowhere", root_ + "/dangling");
   ASSERT_EQ(mkfifo((root_ + "/pipe").c_str(), 0600), 0);
   EXPECT_THAT(Listed(), ElementsAre("data/one"));
-  for (const char* key : {"data/link", "linked/one", "dangling", "pipe", "data"}) {
+  for (const char* key : {"link", "dangling", "pipe", "data"}) {
     EXPECT_THAT(store_.Get(ctx_, key, 10), StatusIs(absl::StatusCode::kNotFound)) << key;
     EXPECT_THAT(store_.Stat(ctx_, key), StatusIs(absl::StatusCode::kNotFound)) << key;
     EXPECT_THAT(store_.Delete(ctx_, key), IsOk()) << key;
   }
-  EXPECT_TRUE(std::filesystem::is_symlink(root_ + "/data/link"));
+  EXPECT_THAT(store_.Stat(ctx_, "linked/one"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_THAT(store_.Delete(ctx_, "linked/one"), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_TRUE(std::filesystem::is_symlink(root_ + "/link"));
   EXPECT_TRUE(std::filesystem::exists(root_ + "/linked/one"));
 }
 
