@@ -106,8 +106,8 @@ class BackupCommand : public Command {
                                                                  UploadOptions& options);
   absl::StatusOr<std::string> RecordedPath() const;
   absl::StatusOr<repository::RepoSnapshot> MakeRecord(const Session& session) const;
-  absl::StatusOr<std::optional<StoredSnapshot>> ChooseParent(
-      const CallContext& ctx, Repository& repository, const repository::RepoSnapshot& record) const;
+  absl::Status ChooseParent(const CallContext& ctx, Session& session, Repository& repository,
+                            UploadOptions& options) const;
   absl::StatusOr<UploadOptions> MakeOptions(const CallContext& ctx, Session& session,
                                             Repository& repository) const;
   // The name of the source and its state, for --immutable. REQUIRES AskCluster() with
@@ -263,21 +263,28 @@ absl::StatusOr<repository::RepoSnapshot> BackupCommand::MakeRecord(const Session
   return record;
 }
 
-absl::StatusOr<std::optional<StoredSnapshot>> BackupCommand::ChooseParent(
-    const CallContext& ctx, Repository& repository, const repository::RepoSnapshot& record) const {
+absl::Status BackupCommand::ChooseParent(const CallContext& ctx, Session& session,
+                                         Repository& repository, UploadOptions& options) const {
   if (!parent_.empty()) {
-    ASSIGN_OR_RETURN(StoredSnapshot parent, ChooseSnapshot(ctx, repository, parent_, {}));
-    return parent;
+    ASSIGN_OR_RETURN(options.parent,
+                     ChooseSnapshot(ctx, session.console(), repository, parent_, {}));
+    return absl::OkStatus();
   }
-  return repository::FindChainEnd(ctx, repository,
-                                  repository::ChainOf(record.hostname, record.paths));
+  absl::StatusOr<std::optional<StoredSnapshot>> end = repository::FindChainEnd(
+      ctx, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
+  if (absl::IsDataLoss(end.status())) {
+    options.parent_damage = end.status();
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(options.parent, std::move(end));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<UploadOptions> BackupCommand::MakeOptions(const CallContext& ctx, Session& session,
                                                          Repository& repository) const {
   UploadOptions options;
   ASSIGN_OR_RETURN(options.snapshot, MakeRecord(session));
-  ASSIGN_OR_RETURN(options.parent, ChooseParent(ctx, repository, options.snapshot));
+  RETURN_IF_ERROR(ChooseParent(ctx, session, repository, options));
   options.incremental_asked = !force_;
   options.chunk_bytes = chunk_bytes_;
   options.new_chain = new_chain_;

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -24,21 +25,51 @@ std::string FindingText(const repository::Finding& finding) {
                       finding.next_step.empty() ? "" : "; ", finding.next_step, "\n");
 }
 
+Json HexOf(const std::vector<repository::Id>& ids) {
+  Json list = Json::array();
+  for (const repository::Id& id : ids) {
+    list.push_back(id.Hex());
+  }
+  return list;
+}
+
 Json ReportJson(const CheckReport& report, uint64_t seed) {
-  return {{"message_type", "result"},        {"num_errors", report.errors},
-          {"notes", report.notes},           {"complete", report.complete},
-          {"snapshots", report.snapshots},   {"index_files", report.index_files},
-          {"packs", report.packs},           {"blobs", report.blobs},
-          {"trees", report.trees},           {"packs_read", report.packs_read},
-          {"bytes_read", report.bytes_read}, {"scratch_bytes", report.scratch_bytes},
+  return {{"message_type", "result"},
+          {"num_errors", report.errors},
+          {"notes", report.notes},
+          {"complete", report.complete},
+          {"snapshots", report.snapshots},
+          {"index_files", report.index_files},
+          {"packs", report.packs},
+          {"blobs", report.blobs},
+          {"trees", report.trees},
+          {"packs_read", report.packs_read},
+          {"bytes_read", report.bytes_read},
+          {"scratch_bytes", report.scratch_bytes},
+          {"unrestorable", HexOf(report.unrestorable)},
           {"seed", absl::StrCat(seed)}};
+}
+
+// Whom the damage concerns.
+std::string UnrestorableText(const CheckReport& report) {
+  if (report.ok() || !report.complete) {
+    return "";
+  }
+  if (report.unrestorable.empty()) {
+    return "every snapshot can be restored\n";
+  }
+  return absl::StrCat(
+      "cannot be restored: ",
+      absl::StrJoin(report.unrestorable, ", ",
+                    [](std::string* out, const repository::Id& id) { out->append(id.ShortHex()); }),
+      "; all others are good\n");
 }
 
 std::string ReportText(const CheckReport& report) {
   return absl::StrCat(report.ok() ? "no errors" : absl::StrCat(report.errors, " errors"), " in ",
                       report.snapshots, " snapshots, ", report.packs, " packs, ", report.blobs,
                       " blobs and ", report.trees, " trees; read ", report.packs_read, " packs, ",
-                      FormatBytes(report.bytes_read), "\n");
+                      FormatBytes(report.bytes_read), "\n", UnrestorableText(report));
 }
 
 class CheckCommand : public Command {

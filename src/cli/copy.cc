@@ -64,7 +64,9 @@ class CopyCommand : public Command {
     source.Choose(SourceChoice(session));
     ASSIGN_OR_RETURN(Repository * from, source.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(Repository * to, session.Open(ctx, LockKind::kWrite));
-    ASSIGN_OR_RETURN(const std::vector<Id> ids, ChooseIds(ctx, *from));
+    UnreadableSnapshots unreadable(session.console());
+    ASSIGN_OR_RETURN(const std::vector<Id> ids,
+                     ChooseIds(ctx, session.console(), *from, unreadable));
     std::vector<CopiedSnapshot> copied;
     if (!ids.empty()) {
       const bool look = session.lock()->unfinished().unproven > 0;
@@ -83,7 +85,7 @@ class CopyCommand : public Command {
       ASSIGN_OR_RETURN(copied, std::move(done));
     }
     Tell(session.console(), copied);
-    return ExitCode::kOk;
+    return unreadable.code();
   }
 
  private:
@@ -120,14 +122,18 @@ class CopyCommand : public Command {
     return source;
   }
 
-  absl::StatusOr<std::vector<Id>> ChooseIds(const CallContext& ctx, const Repository& from) const {
+  absl::StatusOr<std::vector<Id>> ChooseIds(const CallContext& ctx, Console& console,
+                                            const Repository& from,
+                                            UnreadableSnapshots& unreadable) const {
     std::vector<Id> ids;
     for (const std::string& id : ids_) {
-      ASSIGN_OR_RETURN(const StoredSnapshot stored, ChooseSnapshot(ctx, from, id, filter_));
+      ASSIGN_OR_RETURN(const StoredSnapshot stored,
+                       ChooseSnapshot(ctx, console, from, id, filter_));
       ids.push_back(stored.id);
     }
     if (ids_.empty()) {
-      ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, from.ListSnapshots(ctx));
+      ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all,
+                       from.ListSnapshots(ctx, unreadable.Teller()));
       for (const StoredSnapshot& stored : all) {
         if (filter_.Matches(stored.snapshot)) {
           ids.push_back(stored.id);

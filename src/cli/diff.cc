@@ -169,8 +169,10 @@ class DiffCommand : public Command {
  private:
   absl::StatusOr<ExitCode> CompareSnapshots(const CallContext& ctx, Session& session) {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
-    ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> before, Load(ctx, *repository, ids_[0]));
-    ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> after, Load(ctx, *repository, ids_[1]));
+    ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> before,
+                     Load(ctx, session.console(), *repository, ids_[0]));
+    ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> after,
+                     Load(ctx, session.console(), *repository, ids_[1]));
     if (before->layout.chunk_bytes() != after->layout.chunk_bytes()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the chunks have ", before->layout.chunk_bytes(), " and ", after->layout.chunk_bytes(),
@@ -247,10 +249,11 @@ class DiffCommand : public Command {
   }
 
   static absl::StatusOr<std::unique_ptr<VolumeRecord>> Load(const CallContext& ctx,
+                                                            Console& console,
                                                             Repository& repository,
                                                             const std::string& id) {
     ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                     ChooseSnapshot(ctx, repository, id, {}));
+                     ChooseSnapshot(ctx, console, repository, id, {}));
     return incremental::OpenVolumeRecord(ctx, repository, stored);
   }
 

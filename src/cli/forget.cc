@@ -79,8 +79,8 @@ std::string GroupText(const ForgetGroup& group, bool dry_run) {
                     absl::StrJoin(kept.reasons, ", ")});
   }
   for (const StoredSnapshot& stored : group.remove) {
-    rows.push_back(
-        {dry_run ? "  would remove" : "  remove", stored.id.ShortHex(), time_of(stored), ""});
+    rows.push_back({dry_run ? "  would remove" : "  remove", stored.id.ShortHex(),
+                    stored.snapshot.tree.IsNull() ? "does not read" : time_of(stored), ""});
   }
   return absl::StrCat("snapshots of ", group.hostname, " ", absl::StrJoin(group.paths, ", "), " ",
                       absl::StrJoin(group.tags, ","), "\n", FormatTable(rows));
@@ -113,8 +113,10 @@ class ForgetCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx,
+  absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx, Console& console,
                                                   const Repository& repository) const;
+  absl::StatusOr<ForgetGroup> Named(const CallContext& ctx, Console& console,
+                                    const Repository& repository) const;
   void Tell(Session& session, const std::vector<ForgetGroup>& groups, std::size_t removed) const;
   bool CountsAsRemoved() const;
   absl::StatusOr<bool> SparesUnfinished(const CallContext& ctx, const Repository& repository) const;
@@ -171,22 +173,41 @@ VerbSyntax ForgetCommand::Declare() {
           .table = std::move(table)};
 }
 
+// A file that does not read goes when it is named by all of its id: then there is no doubt which.
+absl::StatusOr<ForgetGroup> ForgetCommand::Named(const CallContext& ctx, Console& console,
+                                                 const Repository& repository) const {
+  ForgetGroup group;
+  for (const std::string& id : ids_) {
+    absl::StatusOr<StoredSnapshot> stored = ChooseSnapshot(ctx, console, repository, id, filter_);
+    if (ignore_missing_ && absl::IsNotFound(stored.status())) {
+      continue;
+    }
+    const absl::StatusOr<Id> whole = Id::Parse(id);
+    if (absl::IsDataLoss(stored.status()) && whole.ok()) {
+      console.Warn(absl::StrCat("the file snapshots/", id, " does not read: it goes unseen"));
+      group.remove.push_back({.id = *whole, .snapshot = {}});
+      continue;
+    }
+    if (absl::IsDataLoss(stored.status()) && id != "latest") {
+      return absl::DataLossError(absl::StrCat(stored.status().message(),
+                                              "; to remove a file that does not read, name it by "
+                                              "its whole id, which csi-delta snapshots says"));
+    }
+    RETURN_IF_ERROR(stored.status());
+    group.remove.push_back(*std::move(stored));
+  }
+  return group;
+}
+
 absl::StatusOr<std::vector<ForgetGroup>> ForgetCommand::Decide(const CallContext& ctx,
+                                                               Console& console,
                                                                const Repository& repository) const {
   if (!ids_.empty()) {
     if (!rules_.IsEmpty() || !keep_tags_.empty()) {
       return absl::InvalidArgumentError(
           "snapshots are named both by id and by rules; leave one of them out");
     }
-    ForgetGroup group;
-    for (const std::string& id : ids_) {
-      absl::StatusOr<StoredSnapshot> stored = ChooseSnapshot(ctx, repository, id, filter_);
-      if (ignore_missing_ && absl::IsNotFound(stored.status())) {
-        continue;
-      }
-      RETURN_IF_ERROR(stored.status());
-      group.remove.push_back(*std::move(stored));
-    }
+    ASSIGN_OR_RETURN(ForgetGroup group, Named(ctx, console, repository));
     return std::vector<ForgetGroup>{std::move(group)};
   }
   KeepRules rules = rules_;
@@ -199,6 +220,14 @@ absl::StatusOr<std::vector<ForgetGroup>> ForgetCommand::Decide(const CallContext
   ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots, repository.ListSnapshots(ctx));
   std::erase_if(snapshots,
                 [&](const StoredSnapshot& stored) { return !filter_.Matches(stored.snapshot); });
+  for (const StoredSnapshot& stored : snapshots) {
+    if (repository::IsOfTheFuture(stored.snapshot, ctx.clock->Now())) {
+      console.Warn(absl::StrCat(SayFuture(stored),
+                                ": a clock was wrong when it was made, or this one is now; beside "
+                                "others it stays, and no rule counts it, until it is forgotten by "
+                                "its id"));
+    }
+  }
   return repository::DecideForget(snapshots, rules, grouping, ctx.clock->Now());
 }
 
@@ -238,7 +267,8 @@ absl::StatusOr<bool> ForgetCommand::SparesUnfinished(const CallContext& ctx,
 absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& session) {
   RETURN_IF_ERROR(ReadPruneFlags(prune_flags_, session).status());
   ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
-  ASSIGN_OR_RETURN(const std::vector<ForgetGroup> groups, Decide(ctx, *repository));
+  ASSIGN_OR_RETURN(const std::vector<ForgetGroup> groups,
+                   Decide(ctx, session.console(), *repository));
   std::vector<Id> ids;
   for (const ForgetGroup& group : groups) {
     for (const StoredSnapshot& stored : group.remove) {

@@ -112,7 +112,7 @@ class LsCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                     ChooseSnapshot(ctx, *repository, id_, filter_));
+                     ChooseSnapshot(ctx, session.console(), *repository, id_, filter_));
     Console& console = session.console();
     const bool json = console.options().json;
     if (json) {

@@ -29,15 +29,34 @@ absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Conso
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
-  for (auto* make : {MakeInitCommand,           MakeBackupCommand,      MakeRestoreCommand,
-                     MakeSnapshotsCommand,      MakeLsCommand,          MakeDiffCommand,
-                     MakeStatsCommand,          MakeCheckCommand,       MakeForgetCommand,
-                     MakePruneCommand,          MakeCopyCommand,        MakeRepairIndexCommand,
-                     MakeRepairPacksCommand,    MakeKeyListCommand,     MakeKeyAddCommand,
-                     MakeKeyRemoveCommand,      MakeKeyPasswdCommand,   MakeDatamoverCommand,
-                     MakeDiffsnapCommand,       MakeConformanceCommand, MakeStatusCommand,
-                     MakeDoctorCommand,         MakeWorkerCommand,      MakeMoverKeyExportCommand,
-                     MakeMoverKeyImportCommand, MakeUninstallCommand,   MakeVersionCommand}) {
+  for (auto* make : {MakeInitCommand,
+                     MakeBackupCommand,
+                     MakeRestoreCommand,
+                     MakeSnapshotsCommand,
+                     MakeLsCommand,
+                     MakeDiffCommand,
+                     MakeStatsCommand,
+                     MakeCheckCommand,
+                     MakeForgetCommand,
+                     MakePruneCommand,
+                     MakeCopyCommand,
+                     MakeRepairIndexCommand,
+                     MakeRepairPacksCommand,
+                     MakeRepairSnapshotsCommand,
+                     MakeKeyListCommand,
+                     MakeKeyAddCommand,
+                     MakeKeyRemoveCommand,
+                     MakeKeyPasswdCommand,
+                     MakeDatamoverCommand,
+                     MakeDiffsnapCommand,
+                     MakeConformanceCommand,
+                     MakeStatusCommand,
+                     MakeDoctorCommand,
+                     MakeWorkerCommand,
+                     MakeMoverKeyExportCommand,
+                     MakeMoverKeyImportCommand,
+                     MakeUninstallCommand,
+                     MakeVersionCommand}) {
     commands.push_back(make());
   }
   return commands;

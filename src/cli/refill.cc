@@ -3,23 +3,70 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <utility>
+#include <mutex>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "incremental/aligned_buffer.h"
-#include "repository/repairer.h"
+#include "incremental/chunk_reader.h"
 
 namespace csidelta::cli {
+namespace {
 
-VolumeRefill::VolumeRefill(const repository::Repository& repository,
-                           repository::StoredSnapshot stored, incremental::BlockDevice& device)
-    : repository_(repository), stored_(std::move(stored)), device_(device) {}
+constexpr int kBuffersBesideWorkers = 16;
 
-absl::Status VolumeRefill::Prepare(const CallContext& ctx,
-                                   const absl::flat_hash_set<repository::BlobId>& chunks) {
-  ASSIGN_OR_RETURN(chunks_, repository::FindChunks(ctx, repository_, stored_.snapshot, chunks));
+}  // namespace
+
+absl::Status VolumeRefill::Prepare(const CallContext& ctx, const repository::WantedChunks& wanted,
+                                   const repository::ProgressReporter& progress) {
+  for (const int64_t chunk_bytes : wanted.chunk_bytes) {
+    if (chunks_.size() < wanted.ids.size()) {
+      RETURN_IF_ERROR(Scan(ctx, chunk_bytes, wanted, progress));
+    }
+  }
   return absl::OkStatus();
+}
+
+absl::Status VolumeRefill::Scan(const CallContext& ctx, int64_t chunk_bytes,
+                                const repository::WantedChunks& wanted,
+                                const repository::ProgressReporter& progress) {
+  const int workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::mutex mutex;  // Guards what was found.
+  ASSIGN_OR_RETURN(const std::unique_ptr<incremental::ChunkReader> reader,
+                   incremental::ChunkReader::Make(ctx, device_,
+                                                  {.chunk_bytes = chunk_bytes,
+                                                   .workers = workers,
+                                                   .buffers = kBuffersBesideWorkers + workers}));
+  const int64_t size_bytes = device_.facts().size_bytes;
+  for (int64_t offset = 0; offset < size_bytes; offset += chunk_bytes) {
+    {
+      std::scoped_lock lock(mutex);
+      if (chunks_.size() == wanted.ids.size()) {
+        break;
+      }
+    }
+    repository::Report(progress, "chunks of the volume", offset / chunk_bytes,
+                       size_bytes / chunk_bytes);
+    const auto look = [this, &wanted, &mutex, offset](absl::string_view bytes) {
+      const auto take = [&](absl::string_view chunk) {
+        const repository::BlobId id = repository::BlobId::Of(chunk);
+        if (wanted.ids.contains(id)) {
+          std::scoped_lock lock(mutex);
+          chunks_.emplace(id, Extent{offset, static_cast<int64_t>(chunk.size())});
+        }
+      };
+      take(bytes);
+      for (const int64_t tail_bytes : wanted.tail_bytes) {  // Of a volume that has grown since.
+        if (tail_bytes < static_cast<int64_t>(bytes.size())) {
+          take(bytes.substr(0, static_cast<std::size_t>(tail_bytes)));
+        }
+      }
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(reader->Read({offset, std::min(chunk_bytes, size_bytes - offset)}, look));
+  }
+  return reader->Finish();
 }
 
 absl::StatusOr<std::string> VolumeRefill::Load(const CallContext& ctx,

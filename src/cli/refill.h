@@ -3,38 +3,37 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "base/extent.h"
 #include "incremental/block_device.h"
 #include "repository/blob.h"
-#include "repository/repo_snapshot.h"
-#include "repository/repository.h"
+#include "repository/maintenance.h"
+#include "repository/repairer.h"
 
 namespace csidelta::cli {
 
-// Finds chunks of a volume again in the live volume: a snapshot says where each lay, and who asks
-// compares the hash, since the volume may have changed. Borrows all but the snapshot. Not
-// thread-safe.
+// Finds chunks in a live volume, or in an image of it, by reading all of it: wherever they lie now,
+// and whichever snapshot they are of. Borrows the device. Not thread-safe.
 class VolumeRefill {
  public:
-  VolumeRefill(const repository::Repository& repository, repository::StoredSnapshot stored,
-               incremental::BlockDevice& device);
+  explicit VolumeRefill(incremental::BlockDevice& device) : device_(device) {}
 
-  // Looks up where the chunks lie, of which any may be asked for; leaves that do not read are
-  // passed over. REQUIRES a loaded index.
-  absl::Status Prepare(const CallContext& ctx,
-                       const absl::flat_hash_set<repository::BlobId>& chunks);
+  // Looks for the chunks, of which any may be asked for. Reads the volume once for each length of
+  // chunks, and ends when all are found. `progress` may be null.
+  absl::Status Prepare(const CallContext& ctx, const repository::WantedChunks& wanted,
+                       const repository::ProgressReporter& progress);
 
-  // The bytes that the volume has where the chunk lay. NOT_FOUND for what was not found by
-  // Prepare(), and where the volume ends earlier.
+  // The bytes that the volume has where the chunk was found: whoever asks compares the hash, since
+  // the volume may be written to. NOT_FOUND for what was not found by Prepare().
   absl::StatusOr<std::string> Load(const CallContext& ctx, const repository::BlobHandle& handle);
 
  private:
-  const repository::Repository& repository_;
-  const repository::StoredSnapshot stored_;
+  absl::Status Scan(const CallContext& ctx, int64_t chunk_bytes,
+                    const repository::WantedChunks& wanted,
+                    const repository::ProgressReporter& progress);
+
   incremental::BlockDevice& device_;
   absl::flat_hash_map<repository::BlobId, Extent> chunks_;
 };

@@ -1,14 +1,16 @@
+#include <memory>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/refill.h"
-#include "cli/snapshot_filter.h"
 #include "incremental/file_block_device.h"
+#include "repository/checker.h"
+#include "repository/forget.h"
 #include "repository/repairer.h"
 
 namespace csidelta::cli {
@@ -18,6 +20,7 @@ using incremental::FileBlockDevice;
 using repository::Id;
 using repository::PackRepair;
 using repository::RepairIndexResult;
+using repository::RepairPacksResult;
 using repository::Repository;
 
 constexpr int kPacksMax = 1000;
@@ -61,9 +64,13 @@ class RepairIndexCommand : public Command {
          {"index_files_written", result.files_written},
          {"index_files_removed", result.files_removed}},
         absl::StrCat(options_.dry_run ? "would list " : "listed ", result.packs_added.size(),
-                     " packs anew and drop ", result.packs_dropped.size(), "; ",
-                     result.unreadable_files.size(), " index files and ",
-                     result.packs_unreadable.size(), " packs do not read\n"));
+                     " packs anew and ", options_.dry_run ? "drop " : "dropped ",
+                     result.packs_dropped.size(), "; ", result.unreadable_files.size(),
+                     " index files and ", result.packs_unreadable.size(), " packs do not read\n",
+                     result.packs_dropped.empty()
+                         ? ""
+                         : "what the dropped packs held, repair packs --from fills in where the "
+                           "volume still has it; check names the snapshots that need it\n"));
     return result.packs_unreadable.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
   }
 
@@ -75,22 +82,24 @@ class RepairPacksCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWords("PACK", "the damaged packs, by their whole ids; check --read-data names them", 1,
-                   kPacksMax, packs_);
-    table.Add(
-        "--from", "DEVICE",
-        "the live volume or an image of it: lost chunks are read from it where they are still "
-        "the same",
-        device_);
-    table.Add("--snapshot", "ID", "the snapshot that says where the chunks lie in DEVICE (latest)",
-              snapshot_);
+    table.AddWords("PACK",
+                   "damaged packs, by their whole ids, which check --read-data names; none: those "
+                   "that are listed and not there",
+                   0, kPacksMax, packs_);
+    table.Add("--from", "DEVICE",
+              "the live volume or an image of it: lost chunks are looked for in all of it",
+              device_);
     table.Add("--drop-lost",
               "remove the packs also when blobs are lost, and with them what needs those",
               drop_lost_);
-    return {.name = "repair packs",
-            .summary = "Save what is left of damaged packs, and fill in the rest from a volume",
-            .details = "Ends with exit code 3 when blobs are lost.",
-            .table = std::move(table)};
+    return {
+        .name = "repair packs",
+        .summary = "Save what is left of damaged packs, and fill in the rest from a volume",
+        .details =
+            "Also fills in what snapshots name and no pack holds, whatever became of the pack "
+            "that did. Ends with exit code 3 when blobs are lost; check then names the snapshots "
+            "that cannot be restored.",
+        .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -99,14 +108,16 @@ class RepairPacksCommand : public Command {
     repository::RepairPacksOptions options;
     std::unique_ptr<FileBlockDevice> device;
     std::optional<VolumeRefill> refill;
+    ProgressMeter meter(session.console(), *ctx.clock);
+    options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
+      meter.ReportCount(stage, done, total);
+    };
     if (!device_.empty()) {
       ASSIGN_OR_RETURN(device, FileBlockDevice::OpenForRead(device_));
-      ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                       ChooseSnapshot(ctx, *repository, snapshot_, {}));
-      refill.emplace(*repository, stored, *device);
-      options.prepare_refill = [&refill](const CallContext& prepare_ctx,
-                                         const absl::flat_hash_set<repository::BlobId>& data) {
-        return refill->Prepare(prepare_ctx, data);
+      refill.emplace(*device);
+      options.prepare_refill = [&](const CallContext& prepare_ctx,
+                                   const repository::WantedChunks& wanted) {
+        return refill->Prepare(prepare_ctx, wanted, options.progress);
       };
       options.refill = [&refill](const CallContext& refill_ctx,
                                  const repository::BlobHandle& handle) {
@@ -114,13 +125,9 @@ class RepairPacksCommand : public Command {
       };
     }
     options.drop_lost = drop_lost_;
-    ProgressMeter meter(session.console(), *ctx.clock);
-    options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
-      meter.ReportCount(stage, done, total);
-    };
-    ASSIGN_OR_RETURN(const std::vector<PackRepair> repairs,
+    ASSIGN_OR_RETURN(const RepairPacksResult result,
                      repository::RepairPacks(ctx, *repository, *session.lock(), packs, options));
-    return Tell(session.console(), repairs);
+    return Tell(session.console(), result);
   }
 
  private:
@@ -137,12 +144,10 @@ class RepairPacksCommand : public Command {
     return ids;
   }
 
-  static ExitCode Tell(Console& console, const std::vector<PackRepair>& repairs) {
+  static ExitCode Tell(Console& console, const RepairPacksResult& result) {
     Json list = Json::array();
     std::string text;
-    std::size_t lost = 0;
-    for (const PackRepair& repair : repairs) {
-      lost += repair.lost.size();
+    for (const PackRepair& repair : result.packs) {
       list.push_back({{"pack", repair.pack.Hex()},
                       {"blobs_intact", repair.blobs_intact},
                       {"blobs_elsewhere", repair.blobs_elsewhere},
@@ -154,20 +159,120 @@ class RepairPacksCommand : public Command {
                       " filled in, ", repair.lost.size(), " lost",
                       repair.removed ? "" : "; it stays", "\n");
     }
-    console.PrintResult(
-        {{"message_type", "result"}, {"blobs_lost", lost}, {"packs", std::move(list)}}, text);
-    return lost == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
+    for (const Id& pack : result.unlisted) {
+      absl::StrAppend(&text, "pack ", pack.ShortHex(),
+                      ": is in no index, so there is nothing to move\n");
+    }
+    if (result.blobs_missing > 0) {
+      absl::StrAppend(&text, "in no pack: ", result.missing_refilled, " filled in, ",
+                      result.blobs_missing - result.missing_refilled, " lost\n");
+    }
+    if (result.trees_unreadable > 0) {
+      absl::StrAppend(&text, result.trees_unreadable, " trees do not read\n");
+    }
+    console.PrintResult({{"message_type", "result"},
+                         {"blobs_lost", result.lost()},
+                         {"blobs_missing", result.blobs_missing},
+                         {"missing_refilled", result.missing_refilled},
+                         {"trees_unreadable", result.trees_unreadable},
+                         {"packs_unlisted", Ids(result.unlisted)},
+                         {"packs", std::move(list)}},
+                        text.empty() ? "nothing to repair\n" : text);
+    return result.lost() == 0 && result.trees_unreadable == 0 ? ExitCode::kOk
+                                                              : ExitCode::kIncomplete;
   }
 
   std::vector<std::string> packs_;
   std::string device_;
-  std::string snapshot_ = "latest";
   bool drop_lost_ = false;
+};
+
+class RepairSnapshotsCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.Add("--forget", "remove them", forget_);
+    table.Add("--read-data", "read all data, so as to find those too that need damaged bytes",
+              read_data_);
+    table.Add("-n,--dry-run", "only say what would be done", dry_run_);
+    return {.name = "repair snapshots",
+            .summary = "Name the snapshots that cannot be restored, and remove them",
+            .details =
+                "A volume is all of its chunks: nothing is put in the place of what is lost. First "
+                "try what brings it back, repair packs --from and backup --force. A snapshot whose "
+                "own file does not read is named, and goes only by forget with its whole id. Ends "
+                "with exit code 3 when snapshots are left that cannot be restored.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
+    ProgressMeter meter(session.console(), *ctx.clock);
+    repository::CheckOptions check;
+    if (read_data_) {
+      check.read_data = repository::ReadEverything{};
+    }
+    check.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
+      meter.ReportCount(stage, done, total);
+    };
+    ASSIGN_OR_RETURN(const repository::CheckReport report,
+                     repository::CheckRepository(ctx, *repository, check));
+    if (!report.complete) {
+      return absl::FailedPreconditionError(
+          "the index does not read, so what snapshots lack is not known; run csi-delta repair "
+          "index");
+    }
+    std::vector<Id> lost;
+    for (const Id& id : report.unrestorable) {
+      if (!absl::c_linear_search(report.unreadable, id)) {
+        lost.push_back(id);
+      }
+    }
+    const bool removes = forget_ && !dry_run_;
+    if (removes) {
+      RETURN_IF_ERROR(
+          repository::RemoveSnapshots(ctx, *repository, *session.lock(), lost, check.progress));
+    }
+    Tell(session.console(), report, lost);
+    const std::size_t left = report.unrestorable.size() - (removes ? lost.size() : 0);
+    return left == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
+  }
+
+ private:
+  void Tell(Console& console, const repository::CheckReport& report,
+            const std::vector<Id>& lost) const {
+    std::string text;
+    for (const Id& id : lost) {
+      absl::StrAppend(&text, "snapshot ", id.ShortHex(), " cannot be restored",
+                      !forget_   ? ""
+                      : dry_run_ ? ": would be removed"
+                                 : ": removed",
+                      "\n");
+    }
+    for (const Id& id : report.unreadable) {
+      absl::StrAppend(&text, "the file snapshots/", id.Hex(), " does not read\n");
+    }
+    absl::StrAppend(&text, report.unrestorable.empty() ? "every snapshot can be restored\n"
+                                                       : "all others are good\n");
+    console.PrintResult({{"message_type", "result"},
+                         {"dry_run", dry_run_},
+                         {"unrestorable", Ids(lost)},
+                         {"unreadable", Ids(report.unreadable)},
+                         {"removed", forget_ && !dry_run_ ? lost.size() : 0}},
+                        text);
+  }
+
+  bool forget_ = false;
+  bool read_data_ = false;
+  bool dry_run_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<Command> MakeRepairIndexCommand() { return std::make_unique<RepairIndexCommand>(); }
 std::unique_ptr<Command> MakeRepairPacksCommand() { return std::make_unique<RepairPacksCommand>(); }
+std::unique_ptr<Command> MakeRepairSnapshotsCommand() {
+  return std::make_unique<RepairSnapshotsCommand>();
+}
 
 }  // namespace csidelta::cli

@@ -55,7 +55,7 @@ class RestoreCommand : public Command {
     }
     ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                     ChooseSnapshot(ctx, *repository, id_, filter_));
+                     ChooseSnapshot(ctx, session.console(), *repository, id_, filter_));
     ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> record,
                      incremental::OpenVolumeRecord(ctx, *repository, stored));
     ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,

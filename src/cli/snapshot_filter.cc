@@ -57,18 +57,44 @@ std::vector<std::string> SplitTags(const std::vector<std::string>& lists) {
   return tags;
 }
 
-absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, const Repository& repository,
-                                              const std::string& id, const SnapshotFilter& filter) {
+std::string SayFuture(const StoredSnapshot& stored) {
+  return absl::StrCat(
+      "snapshot ", stored.id.ShortHex(), " is dated in the future, ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone()));
+}
+
+std::function<void(const repository::Id&, const absl::Status&)> UnreadableSnapshots::Teller() {
+  return [this](const repository::Id& id, const absl::Status& status) {
+    any_ = true;
+    console_.Warn(absl::StrCat("the file snapshots/", id.Hex(),
+                               " does not read: ", status.message(), "; csi-delta forget ",
+                               id.Hex(), " removes this file"));
+  };
+}
+
+absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& console,
+                                              const Repository& repository, const std::string& id,
+                                              const SnapshotFilter& filter) {
   constexpr absl::string_view kWay = "; csi-delta snapshots lists what there is";
-  if (id == "latest" && !filter.IsEmpty()) {
-    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
-    const auto newest = std::find_if(all.rbegin(), all.rend(), [&](const StoredSnapshot& stored) {
-      return filter.Matches(stored.snapshot);
-    });
-    if (newest == all.rend()) {
-      return absl::NotFoundError(absl::StrCat("no snapshot matches", kWay));
+  const absl::Time now = ctx.clock->Now();
+  if (id == "latest") {
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
+    const auto matches = [&](const RepoSnapshot& snapshot) { return filter.Matches(snapshot); };
+    const StoredSnapshot* newest = repository::NewestOf(all, matches, now);
+    if (newest == nullptr) {
+      return absl::NotFoundError(absl::StrCat(
+          all.empty() ? "the repository has no snapshots" : "no snapshot matches", kWay));
     }
-    return std::move(*newest);
+    for (const StoredSnapshot& stored : all) {
+      if (matches(stored.snapshot) && repository::IsOfTheFuture(stored.snapshot, now)) {
+        console.Warn(absl::StrCat(
+            SayFuture(stored),
+            stored.id == newest->id
+                ? ": it is taken for the latest; name another by its id if it is not"
+                : absl::StrCat(": ", newest->id.ShortHex(), " is taken for the latest instead")));
+      }
+    }
+    return *newest;
   }
   absl::StatusOr<StoredSnapshot> found = repository.FindSnapshot(ctx, id);
   if (absl::IsNotFound(found.status()) || absl::IsInvalidArgument(found.status())) {

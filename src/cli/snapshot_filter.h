@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "cli/arguments.h"
+#include "cli/exit_code.h"
 #include "cli/session.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
@@ -32,12 +34,33 @@ void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
 // The tags of all of `lists`, which are texts with commas, each once, in their order.
 std::vector<std::string> SplitTags(const std::vector<std::string>& lists);
 
-// The snapshot whose id begins with `id`, or, for "latest", the newest that matches. Errors end
-// with the way to the list.
-absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(const CallContext& ctx,
+// The snapshot whose id begins with `id`, or, for "latest", the newest that matches, as
+// repository::NewestOf() has it. Warns of one that is dated in the future, whether it is the one or
+// was passed over for another. Errors end with the way to the list; DATA_LOSS for "latest" when any
+// snapshot does not read.
+absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& console,
                                                           const repository::Repository& repository,
                                                           const std::string& id,
                                                           const SnapshotFilter& filter);
+
+// "snapshot 0a1b2c3d is dated in the future, 2099-01-01 00:00:00".
+std::string SayFuture(const repository::StoredSnapshot& stored);
+
+// Tells of snapshots that did not read, and with which exit code to end over them.
+class UnreadableSnapshots {
+ public:
+  explicit UnreadableSnapshots(Console& console) : console_(console) {}
+
+  // For Repository::ListSnapshots().
+  std::function<void(const repository::Id&, const absl::Status&)> Teller();
+
+  bool any() const { return any_; }
+  ExitCode code() const { return any_ ? ExitCode::kIncomplete : ExitCode::kOk; }
+
+ private:
+  Console& console_;
+  bool any_ = false;
+};
 
 // Of a volume: its size as the snapshot's summary has it; 0 when it does not say.
 int64_t SummaryBytes(const repository::RepoSnapshot& snapshot);

@@ -59,15 +59,17 @@ class SnapshotsCommand : public Command {
       return ListVolumeGroups(ctx, session, {.names = ids_, .filter = filter_, .latest = latest_});
     }
     ASSIGN_OR_RETURN(const repository::Repository* repository, session.Open(ctx, LockKind::kRead));
-    bool damaged = false;
-    ASSIGN_OR_RETURN(
-        std::vector<StoredSnapshot> snapshots,
-        repository->ListSnapshots(ctx, [&](const repository::Id& id, const absl::Status& status) {
-          damaged = true;
-          session.console().Warn(
-              absl::StrCat("snapshot ", id.ShortHex(), " is damaged: ", status.message()));
-        }));
-    Choose(snapshots);
+    UnreadableSnapshots unreadable(session.console());
+    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
+                     repository->ListSnapshots(ctx, unreadable.Teller()));
+    const absl::Time now = ctx.clock->Now();
+    Choose(snapshots, now);
+    for (const StoredSnapshot& stored : snapshots) {
+      if (repository::IsOfTheFuture(stored.snapshot, now)) {
+        session.console().Warn(absl::StrCat(
+            SayFuture(stored), ": a clock was wrong when it was made, or this one is now"));
+      }
+    }
     if (session.options().json) {
       session.console().Print(
           absl::StrCat("[",
@@ -79,7 +81,7 @@ class SnapshotsCommand : public Command {
     } else {
       session.console().Print(AsTable(snapshots));
     }
-    return damaged ? ExitCode::kIncomplete : ExitCode::kOk;
+    return unreadable.code();
   }
 
  private:
@@ -90,14 +92,18 @@ class SnapshotsCommand : public Command {
            });
   }
 
-  void Choose(std::vector<StoredSnapshot>& snapshots) const {
+  void Choose(std::vector<StoredSnapshot>& snapshots, absl::Time now) const {
     const bool only_latest = ids_.size() == 1 && ids_.front() == "latest";
+    const auto matches = [&](const repository::RepoSnapshot& snapshot) {
+      return filter_.Matches(snapshot);
+    };
+    const StoredSnapshot* newest =
+        only_latest ? repository::NewestOf(snapshots, matches, now) : nullptr;
+    const repository::Id latest = newest == nullptr ? repository::Id() : newest->id;
     std::erase_if(snapshots, [&](const StoredSnapshot& stored) {
-      return !(only_latest || IsNamed(stored)) || !filter_.Matches(stored.snapshot);
+      return only_latest ? stored.id != latest
+                         : !IsNamed(stored) || !filter_.Matches(stored.snapshot);
     });
-    if (only_latest && snapshots.size() > 1) {
-      snapshots.erase(snapshots.begin(), snapshots.end() - 1);
-    }
     if (latest_ > 0) {
       KeepNewest(snapshots);
     }

@@ -93,16 +93,18 @@ class StatsCommand : public Command {
     return ExitCode::kOk;
   }
 
-  absl::StatusOr<std::vector<StoredSnapshot>> Choose(const CallContext& ctx,
-                                                     const Repository& repository) const {
+  absl::StatusOr<std::vector<StoredSnapshot>> Choose(const CallContext& ctx, Console& console,
+                                                     const Repository& repository,
+                                                     UnreadableSnapshots& unreadable) const {
     std::vector<StoredSnapshot> chosen;
     if (ids_.empty()) {
-      ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx));
+      ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx, unreadable.Teller()));
       std::erase_if(
           chosen, [&](const StoredSnapshot& stored) { return !filter_.Matches(stored.snapshot); });
     }
     for (const std::string& id : ids_) {
-      ASSIGN_OR_RETURN(StoredSnapshot stored, ChooseSnapshot(ctx, repository, id, filter_));
+      ASSIGN_OR_RETURN(StoredSnapshot stored,
+                       ChooseSnapshot(ctx, console, repository, id, filter_));
       chosen.push_back(std::move(stored));
     }
     return chosen;
@@ -110,7 +112,9 @@ class StatsCommand : public Command {
 
   absl::StatusOr<ExitCode> RunDrivers(const CallContext& ctx, Session& session,
                                       Repository& repository) const {
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen, Choose(ctx, repository));
+    UnreadableSnapshots unreadable(session.console());
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
+                     Choose(ctx, session.console(), repository, unreadable));
     DriverNotes notes;
     for (const StoredSnapshot& stored : chosen) {
       const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
@@ -122,12 +126,14 @@ class StatsCommand : public Command {
       }
     }
     session.console().PrintResult(notes.ToJson(), notes.ToText());
-    return ExitCode::kOk;
+    return unreadable.code();
   }
 
   absl::StatusOr<ExitCode> RunRestore(const CallContext& ctx, Session& session,
                                       Repository& repository) const {
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen, Choose(ctx, repository));
+    UnreadableSnapshots unreadable(session.console());
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
+                     Choose(ctx, session.console(), repository, unreadable));
     RestoreSize size;
     for (const StoredSnapshot& stored : chosen) {
       const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
@@ -153,7 +159,7 @@ class StatsCommand : public Command {
          {"total_file_count", size.files},
          {"snapshots_count", size.snapshots}},
         absl::StrCat(size.snapshots, " volumes of ", FormatBytes(size.bytes), " in all\n"));
-    return size.others > 0 ? ExitCode::kIncomplete : ExitCode::kOk;
+    return size.others > 0 ? ExitCode::kIncomplete : unreadable.code();
   }
 
   std::vector<std::string> ids_;

@@ -15,6 +15,7 @@
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
 #include "incremental/full_scan_source.h"
+#include "incremental/held_proof.h"
 #include "incremental/image_builder.h"
 #include "incremental/listing_failure.h"
 #include "incremental/metered_source.h"
@@ -24,6 +25,7 @@
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -125,6 +127,10 @@ class UploadRun {
   absl::Status ChooseLayout();
   absl::Status StartWriter();
   void OpenJournal();
+  // Has the writer count as stored what the index lists in packs that are there.
+  absl::Status LearnStored();
+  // Whether a pass takes the parent's word for what is stored.
+  bool TrustsParent(Listing listing) const;
   Listing FirstListing();
   absl::StatusOr<PassEnd> Pass(Listing listing, absl::string_view stage);
   absl::Status Feed(Listing listing, ImageBuilder& builder, absl::Status& of_source);
@@ -163,8 +169,11 @@ class UploadRun {
   std::optional<TreeFetcher> fetcher_;
   std::optional<ChunkLedger> ledger_;
   std::optional<BlobWriter> writer_;
-  std::unique_ptr<ChunkJournal> journal_;  // of an immutable source
-  ListingFacts listing_facts_;             // of the last pass
+  const repository::BlobIndex* known_ = nullptr;  // what LearnStored() went by
+  repository::PackSample held_packs_;             // of data, from before this run
+  std::unique_ptr<ChunkJournal> journal_;         // of an immutable source
+  ListingFacts listing_facts_;                    // of the last pass
+  bool trusted_parent_ = false;                   // in the last pass
   BlobId image_tree_;
   BlobId manifest_blob_;
   ImageCounts counts_;
@@ -195,6 +204,10 @@ absl::Status UploadRun::OpenParent() {
   result_.mode_asked = options_.incremental_asked ? "incremental" : "full";
   result_.logical_bytes = device_.facts().size_bytes;
   result_.engine = device_.facts().engine;
+  if (!options_.parent_damage.ok()) {
+    const WhyFull& why = SetWhy(FullReason::kParentDamaged, options_.parent_damage.message());
+    return options_.fail_on_fallback ? FallbackRefused(why) : absl::OkStatus();
+  }
   if (!options_.parent.has_value()) {
     SetWhy(options_.incremental_asked ? FullReason::kNoParent : FullReason::kForcedByUser);
     return absl::OkStatus();
@@ -267,7 +280,33 @@ absl::Status UploadRun::StartWriter() {
                                     .upload_bytes_max = plan_.uploads_in_flight * plan_.pack_bytes,
                                     .known = options_.known,
                                     .remembered_blobs_max = kRememberedBlobsMax});
+  return options_.known == nullptr ? absl::OkStatus() : LearnStored();
+}
+
+absl::Status UploadRun::LearnStored() {
+  if (known_ != nullptr) {
+    return absl::OkStatus();
+  }
+  const repository::BlobIndex* known = options_.known;
+  if (known == nullptr) {
+    const absl::Status loaded = repository_.LoadIndex(ctx_);
+    if (absl::IsDataLoss(loaded)) {
+      return absl::DataLossError(absl::StrCat(
+          loaded.message(), ", so what is stored is not known; run csi-delta repair index"));
+    }
+    RETURN_IF_ERROR(loaded);
+    known = &repository_.index();
+  }
+  ASSIGN_OR_RETURN(absl::flat_hash_set<repository::PackId> absent,
+                   repository::FindAbsentPacks(ctx_, repository_, *known));
+  held_packs_ = repository::SampleDataPacks(*known, absent);
+  writer_->UseKnown(*known, std::move(absent));
+  known_ = known;
   return absl::OkStatus();
+}
+
+bool UploadRun::TrustsParent(Listing listing) const {
+  return parent_ != nullptr && listing == Listing::kChanged && source_.compares();
 }
 
 void UploadRun::OpenJournal() {
@@ -335,14 +374,19 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
 }
 
 absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string_view stage) {
+  const bool has_history = options_.parent.has_value() || !options_.parent_damage.ok();
+  if (has_history && !TrustsParent(listing)) {
+    RETURN_IF_ERROR(LearnStored());
+  }
   ledger_.emplace(*layout_);
   result_.source = std::string(listing == Listing::kEverything ? kFullScan : source_.name());
   result_.unknown_bytes = 0;
   ASSIGN_OR_RETURN(std::unique_ptr<ChunkReader> reader,
                    ChunkReader::Make(ctx_, device_, ReaderOptions()));
-  ImageBuilder builder(*layout_, parent_.get(), fetcher_.has_value() ? &*fetcher_ : nullptr,
-                       *reader, *writer_, journal_.get(),
-                       [&](int64_t leaf) { ReportLeaf(stage, leaf); });
+  trusted_parent_ = TrustsParent(listing);
+  ImageBuilder builder(*layout_, parent_.get(), trusted_parent_,
+                       fetcher_.has_value() ? &*fetcher_ : nullptr, *reader, *writer_,
+                       journal_.get(), [&](int64_t leaf) { ReportLeaf(stage, leaf); });
   // The reader's threads call the builder: they end first.
   const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
   absl::Status of_source;
@@ -390,7 +434,7 @@ absl::Status UploadRun::Rescan(const WhyFull& why) {
 }
 
 UploadRun::Listing UploadRun::FirstListing() {
-  if (!options_.parent.has_value()) {
+  if (!options_.parent.has_value() && options_.parent_damage.ok()) {
     return Listing::kChanged;
   }
   if (!options_.incremental_asked) {
@@ -453,17 +497,25 @@ absl::Status UploadRun::Audit() {
   result_.audit_seed = random_.Below(uint64_t{1} << 63);
   Report("audit", 0);
   AuditResult audit;
-  const absl::Status status =
-      RunAudit(ctx_, device_,
-               {.layout = *layout_,
-                .ledger = *ledger_,
-                .parent = parent_.get(),
-                .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
-                .reader = ReaderOptions(),
-                .seed = result_.audit_seed,
-                .one_in = options_.audit_one_in,
-                .on_leaf = [&](int64_t leaf) { ReportLeaf("audit", leaf); }},
-               audit);
+  absl::Status status = RunAudit(ctx_, device_,
+                                 {.layout = *layout_,
+                                  .ledger = *ledger_,
+                                  .parent = parent_.get(),
+                                  .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
+                                  .reader = ReaderOptions(),
+                                  .seed = result_.audit_seed,
+                                  .one_in = options_.audit_one_in,
+                                  .on_leaf = [&](int64_t leaf) { ReportLeaf("audit", leaf); }},
+                                 audit);
+  if (status.ok() && !audit.mismatch && trusted_parent_) {
+    absl::StatusOr<repository::PackSample> held =
+        ProveHeld(ctx_, repository_, *parent_, *fetcher_, audit.relied_on, random_);
+    status = held.status();
+    audit.parent_failed = absl::IsDataLoss(status) || absl::IsNotFound(status);
+    if (held.ok() && known_ == nullptr) {
+      held_packs_ = *std::move(held);
+    }
+  }
   if (!status.ok() && !audit.parent_failed) {
     return Annotate(status, "audit");
   }
@@ -546,16 +598,22 @@ LocatorChange UploadRun::MakeLocatorChange(const BlobId& root) const {
       return found->location;
     }
     BlobLocation location;
-    const bool known =
-        options_.known != nullptr && options_.known->FindAny({type, id}, location).value_or(false);
+    const bool known = known_ != nullptr && known_->FindAny({type, id}, location).value_or(false);
     return known ? std::optional<BlobLocation>(location) : std::nullopt;
   };
   LocatorChange change{.layout = *layout_,
                        .trees = {},
                        .root = find(BlobType::kTree, root),
                        .image_tree = find(BlobType::kTree, image_tree_),
-                       .manifest = find(BlobType::kData, manifest_blob_)};
-  if (parent_ != nullptr && parent_->root.image_tree == image_tree_) {
+                       .manifest = find(BlobType::kData, manifest_blob_),
+                       .data_packs = held_packs_};
+  const repository::PackSample& written_packs = writer_->data_packs();
+  for (const repository::PackId& pack : written_packs.packs) {
+    change.data_packs.Add(pack);
+  }
+  change.data_packs.count +=
+      written_packs.count - static_cast<uint32_t>(written_packs.packs.size());
+  if (parent_ != nullptr && parent_->root.image_tree == image_tree_ && trusted_parent_) {
     change.image_tree = parent_->places->locator().image_tree;
   }
   for (const PlacedTree& tree : moved_trees_) {

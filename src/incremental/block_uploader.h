@@ -36,6 +36,9 @@ struct UploadProgress {
 struct UploadOptions {
   // The backup to build on. Its chunk size is kept.
   std::optional<repository::StoredSnapshot> parent;
+  // Not OK: which backup to build on is not known, since one does not read that may be it. Then
+  // there is no parent, and a list of changes is of no use.
+  absl::Status parent_damage;
   // What OpenVolumeRecord() says of it, where the caller has asked already.
   std::optional<absl::StatusOr<std::shared_ptr<VolumeRecord>>> parent_record;
   bool incremental_asked = true;  // for mode_asked; false also reads everything
@@ -72,10 +75,16 @@ struct UploadOptions {
 //
 //   open parent --> transfer --> audit --(mismatch)--> rescan --> commit
 //
+// What a full reads counts as stored when the index lists it and its pack is there: so it loads the
+// index, where there is a parent. An increment takes the parent's trees and chunks as they are; of
+// those that the audit draws it proves that they are still held, and of all its own packs that the
+// store has them.
+//
 // The caller holds a lock. Nothing is visible before the commit; what a run that failed has written
 // is found by later ones. Errors, beside those of device, source and repository:
 //   FAILED_PRECONDITION  fail_on_fallback, or another chunk size without new_chain
 //   INVALID_ARGUMENT     the volume is empty, or the budget too small
+//   DATA_LOSS            a full, and the index does not read; a pack that was put is not there
 // One run at a time for each object; borrows all it is given.
 class BlockUploader {
  public:

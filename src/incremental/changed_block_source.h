@@ -55,6 +55,10 @@ class ChangedBlockSource {
   // costs the reading of what is allocated, not of everything.
   virtual bool lists_allocated() const { return false; }
 
+  // Whether it compares with the base: what it leaves out, and what turns out to be the same, is
+  // then the base's. False where it lists what there is, and whoever reads that compares.
+  virtual bool compares() const { return true; }
+
   // Feeds `sink` every extent of `request.target` that differs from `request.base`, or every
   // allocated one when there is no base. Blocks until done. An error from `sink` stops the listing
   // and is returned unchanged. Errors of its own:

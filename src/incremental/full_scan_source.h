@@ -9,6 +9,7 @@ namespace csidelta::incremental {
 class FullScanSource : public ChangedBlockSource {
  public:
   absl::string_view name() const override { return "full-scan"; }
+  bool compares() const override { return false; }
 
   absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
                            ExtentSink sink) override {

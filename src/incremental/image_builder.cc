@@ -35,11 +35,12 @@ struct ImageBuilder::LeafJob {
 };
 
 ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* parent,
-                           TreeFetcher* fetcher, ChunkReader& reader,
+                           bool trusts_parent, TreeFetcher* fetcher, ChunkReader& reader,
                            repository::BlobWriter& writer, ChunkJournal* journal,
                            std::function<void(int64_t leaf)> on_leaf)
     : layout_(layout),
       parent_(parent),
+      trusts_parent_(trusts_parent),
       fetcher_(fetcher),
       reader_(reader),
       writer_(writer),
@@ -219,7 +220,7 @@ absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_p
       }
     }
     if (state == ChunkState::kZero || (state == ChunkState::kUnlisted && id.IsNull())) {
-      if (!IsWholeZero(id)) {
+      if (!IsWholeZero(id) || !trusts_parent_) {
         RETURN_IF_ERROR(EnsureZeroChunk());
       }
       id = zero_chunk_;
@@ -242,14 +243,15 @@ absl::Status ImageBuilder::TakeChunk(const std::shared_ptr<LeafJob>& job, int64_
   BlobId now = zero_chunk_;
   bool is_new = false;
   if (static_cast<int64_t>(bytes.size()) == layout_.chunk_bytes() && IsZero(bytes)) {
-    if (!IsWholeZero(id)) {
+    if (!IsWholeZero(id) || !trusts_parent_) {
       RETURN_IF_ERROR(EnsureZeroChunk());
     }
   } else {
     now = BlobId::Of(bytes);
     is_new = now != id;
-    if (is_new) {
-      RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, now, bytes).status());
+    if (is_new || !trusts_parent_) {
+      ASSIGN_OR_RETURN(const bool written, writer_.AddBlob(BlobType::kData, now, bytes));
+      is_new |= written;
     }
   }
   id = now;
@@ -292,14 +294,15 @@ absl::Status ImageBuilder::Release(const std::shared_ptr<Level1Job>& job) {
 
 absl::Status ImageBuilder::WriteTree(const repository::TreePosition& position, const BlobId& id,
                                      const BlobId& parents, absl::string_view text) {
-  if (id == parents) {
+  if (id == parents && trusts_parent_) {
     return absl::OkStatus();
   }
-  {
+  ASSIGN_OR_RETURN(const bool written, writer_.AddBlob(BlobType::kTree, id, text));
+  if (id != parents || written) {
     std::scoped_lock lock(mutex_);
     moved_.push_back({position, id});
   }
-  return writer_.AddBlob(BlobType::kTree, id, text).status();
+  return absl::OkStatus();
 }
 
 absl::Status ImageBuilder::EnsureZeroChunk() {
@@ -371,7 +374,7 @@ absl::StatusOr<BlobId> ImageBuilder::Finish() {
   }
   const std::string text = repository::EncodeImageTree(level1_trees_);
   const BlobId id = BlobId::Of(text);
-  if (parent_ == nullptr || id != parent_->root.image_tree) {
+  if (parent_ == nullptr || !trusts_parent_ || id != parent_->root.image_tree) {
     RETURN_IF_ERROR(writer_.AddBlob(BlobType::kTree, id, text).status());
   }
   return id;

@@ -47,10 +47,12 @@ struct PlacedTree {
 // `fetcher` may both be null.
 class ImageBuilder {
  public:
-  // `on_leaf` is told each leaf as it is begun, on the owner's thread. `journal` may be null.
+  // `on_leaf` is told each leaf as it is begun, on the owner's thread. `journal` may be null. With
+  // `trusts_parent` what is the parent's counts as stored; without it only what `writer` knows.
   ImageBuilder(const repository::VolumeLayout& layout, const VolumeRecord* parent,
-               TreeFetcher* fetcher, ChunkReader& reader, repository::BlobWriter& writer,
-               ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf);
+               bool trusts_parent, TreeFetcher* fetcher, ChunkReader& reader,
+               repository::BlobWriter& writer, ChunkJournal* journal,
+               std::function<void(int64_t leaf)> on_leaf);
 
   // Fetches the parent's trees ahead, for kPreparedMax level-1 trees: what is read is one of those
   // before, if there are more.
@@ -119,6 +121,7 @@ class ImageBuilder {
 
   const repository::VolumeLayout layout_;
   const VolumeRecord* const parent_;
+  const bool trusts_parent_;
   TreeFetcher* const fetcher_;
   ChunkReader& reader_;
   repository::BlobWriter& writer_;

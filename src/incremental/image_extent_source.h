@@ -32,6 +32,7 @@ class ImageExtentSource : public ChangedBlockSource {
                                                 ImageListing listing = ImageListing::kSeek);
 
   absl::string_view name() const override { return "image-extents"; }
+  bool compares() const override { return false; }
 
   absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
                            ExtentSink sink) override;

@@ -238,6 +238,11 @@ absl::StatusOr<bool> BlobIndex::FindAny(const BlobHandle& handle, BlobLocation& 
   return found.has_value();
 }
 
+absl::Status BlobIndex::ForEachCopyOf(const BlobHandle& handle,
+                                      absl::FunctionRef<bool(const IndexedCopy&)> visit) const {
+  return state_->ForEachOf(handle, visit);
+}
+
 absl::StatusOr<std::vector<BlobLocation>> BlobIndex::Lookup(const BlobHandle& handle) const {
   std::vector<BlobLocation> locations;
   RETURN_IF_ERROR(state_->ForEachOf(handle, [&](const IndexedCopy& copy) {
@@ -362,6 +367,10 @@ absl::StatusOr<bool> BlobIndexBuilder::AddPack(const IndexedPack& pack) {
     const uint32_t tree_bit = entry.handle.type == BlobType::kTree ? kTreeBit : 0;
     copies.push_back({.id = entry.handle.id, .pack_and_type = tree_bit, .span = entry.span});
   }
+  // Writers list a pack's blobs in any order.
+  std::sort(copies.begin(), copies.end(), [](const Copy& left, const Copy& right) {
+    return left.span.offset_bytes < right.span.offset_bytes;
+  });
   const uint64_t fingerprint =
       Id::Of({reinterpret_cast<const char*>(copies.data()), copies.size() * sizeof(Copy)})
           .Prefix64();

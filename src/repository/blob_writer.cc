@@ -19,6 +19,7 @@
 #include "repository/format.h"
 #include "repository/pack_headers.h"
 #include "repository/pack_writer.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::repository {
 namespace {
@@ -88,8 +89,13 @@ class BlobWriter::Impl {
 
   bool IsKnown(const BlobHandle& handle) const {
     std::scoped_lock lock(mutex_);
-    return written_.contains(handle) ||
-           (options_.known != nullptr && options_.known->Contains(handle).value_or(false));
+    return written_.contains(handle) || IsStored(handle);
+  }
+
+  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs) {
+    std::scoped_lock lock(mutex_);
+    known_ = &known;
+    absent_packs_ = std::move(absent_packs);
   }
 
   void RememberPlace(const BlobId& data_blob) {
@@ -101,6 +107,12 @@ class BlobWriter::Impl {
     absl::Status status = FinishOpenPacks();
     if (status.ok()) {
       status = AwaitUploads();
+    }
+    if (status.ok()) {
+      status = put_packs_.Prove(ctx_, repository_);  // Nobody adds any more.
+      if (absl::IsDataLoss(status)) {
+        TakePending();  // Not to be listed; the next run takes up those that are there.
+      }
     }
     if (status.ok()) {
       status = WriteIndex(ctx_, TakePending());
@@ -115,6 +127,7 @@ class BlobWriter::Impl {
     return counts_;
   }
 
+  const PackSample& data_packs() const { return data_packs_; }
   const std::vector<TreePlace>& tree_places() const { return places_; }
 
  private:
@@ -135,10 +148,25 @@ class BlobWriter::Impl {
            EntriesOf(one) + EntriesOf(other) <= options_.pack_entries_target;
   }
 
+  // REQUIRES mutex_. Whether a pack that is there holds the blob. Where the index does not answer
+  // it is written twice rather than not at all.
+  bool IsStored(const BlobHandle& handle) const {
+    if (known_ == nullptr) {
+      return false;
+    }
+    if (absent_packs_.empty()) {
+      return known_->Contains(handle).value_or(false);
+    }
+    const std::vector<BlobLocation> copies =
+        known_->Lookup(handle).value_or(std::vector<BlobLocation>());
+    return std::any_of(copies.begin(), copies.end(), [this](const BlobLocation& copy) {
+      return !absent_packs_.contains(copy.pack);
+    });
+  }
+
   // REQUIRES mutex_. Whether the blob has to be written.
   bool Remember(const BlobHandle& handle) {
-    // Written twice rather than not at all, should the answer be an error.
-    if (options_.known != nullptr && options_.known->Contains(handle).value_or(false)) {
+    if (IsStored(handle)) {
       return false;
     }
     if (static_cast<int64_t>(written_.size()) < options_.remembered_blobs_max) {
@@ -265,6 +293,10 @@ class BlobWriter::Impl {
               {.tree = entry.handle.id, .location = {.pack = pack.id, .span = entry.span}});
         }
       }
+      put_packs_.Add(pack.id, static_cast<int64_t>(pack.bytes.size()));
+      if (pack.entries.front().handle.type == BlobType::kData) {
+        data_packs_.Add(pack.id);
+      }
       if (pending_.empty()) {
         pending_since_ = ctx_.clock->Uptime();
       }
@@ -349,6 +381,10 @@ class BlobWriter::Impl {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   absl::Status error_;
+  const BlobIndex* known_ = options_.known;
+  absl::flat_hash_set<PackId> absent_packs_;
+  PutPacks put_packs_;
+  PackSample data_packs_;
   absl::flat_hash_set<BlobHandle> written_;
   absl::flat_hash_set<BlobId> placed_data_;
   std::array<std::vector<std::unique_ptr<Lane>>, 2>
@@ -376,6 +412,10 @@ absl::StatusOr<bool> BlobWriter::AddBlob(BlobType type, const BlobId& id,
 
 bool BlobWriter::IsKnown(const BlobHandle& handle) const { return impl_->IsKnown(handle); }
 
+void BlobWriter::UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs) {
+  impl_->UseKnown(known, std::move(absent_packs));
+}
+
 void BlobWriter::RememberPlace(const BlobId& data_blob) { impl_->RememberPlace(data_blob); }
 
 absl::Status BlobWriter::Checkpoint(const CallContext& ctx) { return impl_->Checkpoint(ctx); }
@@ -383,6 +423,8 @@ absl::Status BlobWriter::Checkpoint(const CallContext& ctx) { return impl_->Chec
 absl::Status BlobWriter::Flush() { return impl_->Flush(); }
 
 BlobWriterCounts BlobWriter::counts() const { return impl_->counts(); }
+
+const PackSample& BlobWriter::data_packs() const { return impl_->data_packs(); }
 
 const std::vector<TreePlace>& BlobWriter::tree_places() const { return impl_->tree_places(); }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -11,6 +12,7 @@
 #include "repository/blob.h"
 #include "repository/index.h"
 #include "repository/repository.h"
+#include "repository/tree_locator.h"
 
 namespace csidelta::repository {
 
@@ -68,6 +70,11 @@ class BlobWriter {
   // Whether a blob need not be added.
   bool IsKnown(const BlobHandle& handle) const;
 
+  // From now on what `known` lists need not be written, but for what lies in `absent_packs` alone,
+  // which it lists and the store does not have. Instead of BlobWriterOptions::known; not while
+  // blobs are added.
+  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs);
+
   // Has tree_places() list also this data blob, which is added later.
   void RememberPlace(const BlobId& data_blob);
 
@@ -75,10 +82,15 @@ class BlobWriter {
   // about to be stopped, which is why it takes a context of its own. Works after an error.
   absl::Status Checkpoint(const CallContext& ctx);
 
-  // Uploads all open packs, then the last index. After OK every blob added is durable and listed.
+  // Uploads all open packs, looks for every pack of this writer, then writes the last index. After
+  // OK every blob added is durable and listed. DATA_LOSS when the store does not have a pack that
+  // it took.
   absl::Status Flush();
 
   BlobWriterCounts counts() const;
+
+  // Packs with data that this writer put. After Flush().
+  const PackSample& data_packs() const;
 
   // Where the trees went that this writer wrote, and the blobs of RememberPlace(). After Flush().
   const std::vector<TreePlace>& tree_places() const;

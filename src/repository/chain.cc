@@ -30,7 +30,7 @@ ChainNote NoteOf(const StoredSnapshot& stored) {
 }
 
 // The last of `chain` by what the snapshots say of each other, then by their clocks.
-const ChainNote* EndOf(const std::map<Id, ChainNote>& notes, const Id& chain) {
+const ChainNote* EndOf(const std::map<Id, ChainNote>& notes, const Id& chain, absl::Time now) {
   // What another one builds on is not the newest, whatever the clock said then.
   std::set<Id> bases;
   for (const auto& [id, note] : notes) {
@@ -38,10 +38,13 @@ const ChainNote* EndOf(const std::map<Id, ChainNote>& notes, const Id& chain) {
       bases.insert(*note.parent);
     }
   }
+  const auto rank = [&](const ChainNote& note) {
+    return std::tuple(note.time <= now + kClockSkewMax, note.time, note.id);
+  };
   const ChainNote* end = nullptr;
   for (const auto& [id, note] : notes) {
     const bool may_be = note.chain == chain && !bases.contains(id);
-    if (may_be && (end == nullptr || std::tie(end->time, end->id) < std::tie(note.time, note.id))) {
+    if (may_be && (end == nullptr || rank(*end) < rank(note))) {
       end = &note;
     }
   }
@@ -67,10 +70,12 @@ class ChainSearch {
       }
     }
     RETURN_IF_ERROR(Read(unnoted));
-    const ChainNote* end = EndOf(notes_, chain);
-    if (end != nullptr && !read_.contains(end->id) && !ReadNoted(*end)) {
-      RETURN_IF_ERROR(ctx_.Check());
-      ASSIGN_OR_RETURN(end, ReadAll(files, chain));
+    const ChainNote* end = EndOf(notes_, chain, ctx_.clock->Now());
+    if (end != nullptr && !read_.contains(end->id)) {
+      ASSIGN_OR_RETURN(const bool is_true, ReadNoted(*end));
+      if (!is_true) {
+        ASSIGN_OR_RETURN(end, ReadAll(files, chain));
+      }
     }
     if (read_.size() > kUnnotedMax) {
       SaveNotes();
@@ -112,13 +117,14 @@ class ChainSearch {
     return absl::OkStatus();
   }
 
-  // Whether the snapshot reads and is what its note says.
-  bool ReadNoted(const ChainNote& note) {
-    absl::StatusOr<RepoSnapshot> snapshot = repository_.LoadSnapshot(ctx_, note.id);
-    if (!snapshot.ok() || NoteOf({.id = note.id, .snapshot = *snapshot}) != note) {
+  // Whether the snapshot is what its note says.
+  absl::StatusOr<bool> ReadNoted(const ChainNote& note) {
+    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
+                     repository_.LoadSnapshots(ctx_, {note.id}));
+    if (snapshots.empty() || NoteOf(snapshots.front()) != note) {
       return false;
     }
-    read_.insert_or_assign(note.id, *std::move(snapshot));
+    read_.insert_or_assign(note.id, std::move(snapshots.front().snapshot));
     return true;
   }
 
@@ -131,7 +137,7 @@ class ChainSearch {
     }
     notes_.clear();
     RETURN_IF_ERROR(Read(all));
-    return EndOf(notes_, chain);
+    return EndOf(notes_, chain, ctx_.clock->Now());
   }
 
   void SaveNotes() {

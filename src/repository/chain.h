@@ -42,8 +42,9 @@ std::string EncodeChainNotes(const std::vector<ChainNote>& notes);
 // INVALID_ARGUMENT when malformed.
 absl::StatusOr<std::vector<ChainNote>> DecodeChainNotes(absl::string_view bytes);
 
-// The snapshot of a volume that a new one should build on: the newest that no other one builds on;
-// nullopt when there is none. Snapshots that do not read are passed over.
+// The snapshot of a volume that a new one should build on: the newest that no other one builds on,
+// and that is not dated in the future where there is another; nullopt when there is none. DATA_LOSS
+// when one does not read that may be it: which is the end is not known then.
 absl::StatusOr<std::optional<StoredSnapshot>> FindChainEnd(const CallContext& ctx,
                                                            Repository& repository, const Id& chain);
 

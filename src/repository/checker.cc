@@ -4,19 +4,23 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "repository/blob_fetcher.h"
 #include "repository/blob_marks.h"
 #include "repository/content_check.h"
 #include "repository/format.h"
 #include "repository/index_rewriter.h"
 #include "repository/pack_contents.h"
+#include "repository/pack_headers.h"
 #include "repository/pack_reader.h"
 #include "repository/parallel.h"
 #include "repository/tree_walk.h"
@@ -26,9 +30,13 @@ namespace csidelta::repository {
 namespace {
 
 constexpr char kRepairIndex[] = "run repair index";
-constexpr char kRepairPacks[] = "run repair packs, with the volume at hand if it still exists";
+constexpr char kRefill[] =
+    "with the volume at hand run repair packs --from it, or backup --force; then, or without it, "
+    "repair snapshots";
+// Of what no content of a volume brings back.
 constexpr char kBackUpAnew[] =
-    "a new full backup brings back what still exists; forget the snapshots that need it";
+    "with the volume at hand run backup --force; then, or without it, repair snapshots";
+constexpr char kNotNeeded[] = "no snapshot needs what is lost with it; repair index drops it";
 
 std::string PackName(const PackId& id) { return absl::StrCat("pack ", id.Hex()); }
 
@@ -43,9 +51,17 @@ class Checker {
       report_.complete = false;
       return std::move(report_);
     }
+    bad_copies_.emplace(index());
+    bad_trees_.emplace(index());
+    inner_trees_.emplace(index());
+    needed_.resize(index().packs().size());
     RETURN_IF_ERROR(CheckPacks());
-    RETURN_IF_ERROR(CheckTrees());
+    // First what the packs hold, by which it is then known what snapshots lack.
+    RETURN_IF_ERROR(ReadWrongSizes());
     RETURN_IF_ERROR(ReadPacks());
+    RETURN_IF_ERROR(CheckTrees());
+    RETURN_IF_ERROR(TellOfBlobs());
+    TellOfPacks();
     report_.scratch_bytes = repository_.scratch().peak_bytes();
     return std::move(report_);
   }
@@ -104,27 +120,31 @@ class Checker {
       if (!ordinal.has_value()) {
         Add(FindingKind::kPackUnindexed, false, PackName(file.id),
             "is in no index, as backups leave packs that were cut off", "prune removes it");
+        unindexed_.push_back(file);
       } else {
         stored[*ordinal] = true;
-        CheckPack(file, index().facts(*ordinal));
+        CheckPack(file, *ordinal);
       }
       return absl::OkStatus();
     }));
     for (uint32_t i = 0; i < stored.size(); ++i) {
       const PackId& id = index().packs()[i];
       if (!stored[i] && index().FindPack(id) == i) {
-        Add(FindingKind::kPackMissing, true, PackName(id), "is indexed, but not stored",
-            kRepairPacks);
+        bad_packs_.emplace(
+            i, BadPack{.kind = FindingKind::kPackMissing, .detail = "is indexed, but not stored"});
       }
     }
     return absl::OkStatus();
   }
 
-  void CheckPack(const FileInfo& file, const PackFacts& facts) {
+  void CheckPack(const FileInfo& file, uint32_t ordinal) {
+    const PackFacts& facts = index().facts(ordinal);
     if (file.size_bytes != facts.stored_bytes) {
-      Add(FindingKind::kPackWrongSize, true, PackName(file.id),
-          absl::StrCat("has ", file.size_bytes, " bytes instead of ", facts.stored_bytes),
-          kRepairPacks);
+      bad_packs_.emplace(
+          ordinal, BadPack{.kind = FindingKind::kPackWrongSize,
+                           .detail = absl::StrCat("has ", file.size_bytes, " bytes instead of ",
+                                                  facts.stored_bytes)});
+      wrong_size_.push_back(ordinal);
       return;
     }
     if (facts.has_data && facts.has_tree) {
@@ -141,7 +161,9 @@ class Checker {
                      repository_.ListSnapshots(ctx_, [this](const Id& id, const absl::Status& why) {
                        Add(FindingKind::kSnapshotUnreadable, true,
                            absl::StrCat("snapshot ", id.Hex()), why.message(),
-                           "forget it by its id");
+                           absl::StrCat("forget ", id.Hex(), " removes the file"));
+                       report_.unrestorable.push_back(id);
+                       report_.unreadable.push_back(id);
                      }));
     report_.snapshots = static_cast<int64_t>(snapshots.size());
     std::vector<BlobId> roots;
@@ -153,7 +175,98 @@ class Checker {
     VolumeCheck volumes(repository_);
     RETURN_IF_ERROR(WalkAndCheckContent(roots, visited, volumes));
     report_.trees = visited.count();
-    return CheckVolumes(snapshots, volumes);
+    RETURN_IF_ERROR(CheckVolumes(snapshots, volumes));
+    RETURN_IF_ERROR(FindAncestors());
+    for (const StoredSnapshot& stored : snapshots) {
+      ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(stored.snapshot.tree));
+      if (is_bad || malformed_.contains(stored.id)) {
+        report_.unrestorable.push_back(stored.id);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> IsBadTree(const BlobId& tree) const {
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                     index().Find({.type = BlobType::kTree, .id = tree}));
+    return !copy.has_value() || bad_trees_->Contains(copy->first);
+  }
+
+  // Calls bad what is above a bad tree, a level at a time: only when there is any are the trees
+  // read again that have others below them, of a volume one in 257.
+  absl::Status FindAncestors() {
+    bool found = bad_trees_->count() > 0 || trees_lost_ > 0;
+    std::vector<BlobToFetch> inner;
+    if (found) {
+      RETURN_IF_ERROR(index().ForEach([&](const IndexedCopy& copy) {
+        if (copy.number == copy.first && copy.entry.handle.type == BlobType::kTree &&
+            inner_trees_->Contains(copy.first)) {
+          inner.push_back({.handle = copy.entry.handle, .location = index().LocationOf(copy)});
+        }
+      }));
+    }
+    while (found) {
+      const int64_t before = bad_trees_->count();
+      RETURN_IF_ERROR(FetchBlobs(
+          ctx_, repository_, inner,
+          [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
+            return JudgeByChildren(handle, text);
+          }));
+      found = bad_trees_->count() > before;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status JudgeByChildren(const BlobHandle& handle,
+                               const absl::StatusOr<absl::string_view>& text) {
+    std::vector<BlobId> below;
+    absl::Status read = text.status();
+    if (read.ok()) {
+      read = ReadTreeNodes(*text, below, [](const Node&) { return absl::OkStatus(); });
+    }
+    if (!read.ok() && !IsDamage(read)) {
+      return read;
+    }
+    bool is_bad = !read.ok();
+    for (std::size_t i = 0; i < below.size() && !is_bad; ++i) {
+      ASSIGN_OR_RETURN(is_bad, IsBadTree(below[i]));
+    }
+    return is_bad ? MarkBad(handle.id) : absl::OkStatus();
+  }
+
+  absl::Status MarkBad(const BlobId& tree) {
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                     index().Find({.type = BlobType::kTree, .id = tree}));
+    if (copy.has_value()) {
+      bad_trees_->Mark(copy->first);
+      RETURN_IF_ERROR(NoteNeeded(copy->entry.handle));
+    }
+    return absl::OkStatus();
+  }
+
+  // A snapshot needs this blob: whose packs are bad, these are not to be dropped for nothing.
+  absl::Status NoteNeeded(const BlobHandle& handle) {
+    return index().ForEachCopyOf(handle, [this](const IndexedCopy& copy) {
+      std::scoped_lock lock(mutex_);
+      needed_[copy.pack_ordinal] = true;
+      return true;
+    });
+  }
+
+  // Whether no copy can be had of a blob that the index lists.
+  absl::StatusOr<bool> IsLost(const IndexedCopy& first) const {
+    if (bad_packs_.empty()) {
+      return false;
+    }
+    bool lost = true;
+    RETURN_IF_ERROR(
+        index().ForEachCopyOf(first.entry.handle, [this, &lost](const IndexedCopy& copy) {
+          const auto pack = bad_packs_.find(copy.pack_ordinal);
+          lost = pack != bad_packs_.end() && (pack->second.kind == FindingKind::kPackMissing ||
+                                              bad_copies_->Contains(copy.number));
+          return lost;
+        }));
+    return lost;
   }
 
   absl::Status WalkAndCheckContent(const std::vector<BlobId>& roots, BlobMarks& visited,
@@ -161,11 +274,19 @@ class Checker {
     const auto missing = [this](const BlobId& blob, uint32_t tree) {
       return AddMissing(blob, tree);
     };
+    const auto listed = [this](const IndexedCopy& first, uint32_t tree) -> absl::Status {
+      ASSIGN_OR_RETURN(const bool lost, IsLost(first));
+      if (lost) {
+        bad_trees_->Mark(tree);
+        RETURN_IF_ERROR(NoteNeeded(first.entry.handle));
+      }
+      return absl::OkStatus();
+    };
     const auto wrong_size = [this](const ContentCheck::WrongSize& file) {
       return AddWrongSize(file);
     };
     ContentCheck content(index(), repository_.scratch(), volumes,
-                         {.missing = missing, .wrong_size = wrong_size});
+                         {.missing = missing, .listed = listed, .wrong_size = wrong_size});
     RETURN_IF_ERROR(WalkTrees(
         ctx_, repository_, roots, visited,
         [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
@@ -187,30 +308,72 @@ class Checker {
         return node.type == NodeType::kFile ? content.Add(copy->first, number, node)
                                             : absl::OkStatus();
       });
+      if (!below.empty()) {
+        inner_trees_->Mark(copy->first);
+      }
     }
     if (IsDamage(status)) {
       Add(FindingKind::kTreeUnreadable, true, absl::StrCat("tree ", tree.Hex()), status.message(),
           kBackUpAnew);
-      return absl::OkStatus();
+      ++trees_lost_;
+      return MarkBad(tree);
     }
     return status;
   }
 
   absl::Status AddMissing(const BlobId& blob, uint32_t tree) {
-    {
-      std::scoped_lock lock(mutex_);
-      if (missing_.size() >= kFindingsMax || !missing_.insert(blob).second) {
-        return absl::OkStatus();
-      }
+    bad_trees_->Mark(tree);
+    std::scoped_lock lock(mutex_);
+    if (missing_.size() < kFindingsMax) {
+      missing_.emplace(blob, tree);
     }
-    ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
-    Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.Hex()),
-        absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()), kRepairIndex);
     return absl::OkStatus();
+  }
+
+  // What is in no index may still be in a pack that is in none: only then is there an index to
+  // repair.
+  absl::Status TellOfBlobs() {
+    absl::flat_hash_set<BlobId> in_packs;
+    if (!missing_.empty() && !unindexed_.empty()) {
+      RETURN_IF_ERROR(ReadPackHeaders(
+          ctx_, repository_, unindexed_, PackProof::kHeader,
+          [&](const FileInfo&, const absl::StatusOr<std::vector<PackEntry>>& entries) {
+            for (const PackEntry& entry : entries.ok() ? *entries : std::vector<PackEntry>()) {
+              if (entry.handle.type == BlobType::kData && missing_.contains(entry.handle.id)) {
+                in_packs.insert(entry.handle.id);
+              }
+            }
+            return entries.ok() || IsDamage(entries.status()) ? absl::OkStatus() : entries.status();
+          }));
+    }
+    for (const auto& [blob, tree] : missing_) {
+      ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
+      Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.Hex()),
+          absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()),
+          in_packs.contains(blob) ? kRepairIndex : kRefill);
+    }
+    return absl::OkStatus();
+  }
+
+  void TellOfPacks() {
+    for (const auto& [ordinal, pack] : bad_packs_) {
+      const PackId& id = index().packs()[ordinal];
+      const bool is_gone = pack.kind == FindingKind::kPackMissing;
+      std::string step = kRefill;
+      if (!needed_[ordinal]) {
+        step = is_gone ? kNotNeeded : absl::StrCat("run repair packs ", id.Hex(), " --drop-lost");
+      } else if (!is_gone) {
+        step = absl::StrCat("with the volume at hand run repair packs ", id.Hex(),
+                            " --from it; without it repair packs ", id.Hex(),
+                            " --drop-lost, then repair snapshots");
+      }
+      Add(pack.kind, true, PackName(id), pack.detail, step);
+    }
   }
 
   // Reads the tree again for the file's name: rather than keep the names of all files.
   absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong) {
+    bad_trees_->Mark(wrong.tree);
     ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(wrong.tree));
     ASSIGN_OR_RETURN(const std::string text, repository_.LoadBlob(ctx_, entry.handle));
     uint32_t nodes = 0;
@@ -237,6 +400,7 @@ class Checker {
       if (IsDamage(status) || absl::IsFailedPrecondition(status)) {
         Add(FindingKind::kVolumeMalformed, true, absl::StrCat("snapshot ", snapshots[i].id.Hex()),
             status.message(), kBackUpAnew);
+        malformed_.insert(snapshots[i].id);
       } else if (!status.ok()) {
         return status;
       }
@@ -277,35 +441,74 @@ class Checker {
 
   absl::Status ReadPack(const FileInfo& pack, absl::Span<const NumberedEntry> indexed) {
     if (pack.size_bytes > kPackReadBytesMax) {
-      AddDamaged(pack.id, "is longer than any writer makes packs");
-      return absl::OkStatus();
-    }
-    const absl::StatusOr<std::string> bytes =
-        repository_.store().Get(ctx_, PackKey(pack.id), kPackReadBytesMax);
-    if (!bytes.ok()) {
-      if (!IsDamage(bytes.status())) {
-        return bytes.status();
-      }
-      AddDamaged(pack.id, bytes.status().message());
-      return absl::OkStatus();
+      return AddDamaged(pack.id, indexed, "", "is longer than any writer makes packs");
     }
     const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
+    absl::StatusOr<std::vector<PackEntry>> entries = absl::InternalError("not read");
+    std::string bytes;
     std::string details;
-    const absl::StatusOr<std::vector<PackEntry>> entries =
-        VerifyPack(pack.id, *bytes, *codec, [&details](const PackEntry&, const absl::Status& why) {
-          absl::StrAppend(&details, details.empty() ? "" : "; ", why.message());
-        });
+    // What was read wrong once may have been the way, not the pack.
+    for (int reads = 0; reads < 2 && !entries.ok(); ++reads) {
+      ASSIGN_OR_RETURN(bytes, LoadPack(pack.id));
+      details.clear();
+      entries = VerifyPack(pack.id, bytes, *codec, [&](const PackEntry&, const absl::Status& why) {
+        absl::StrAppend(&details, details.empty() ? "" : "; ", why.message());
+      });
+    }
     if (!entries.ok()) {
-      AddDamaged(pack.id, details.empty() ? entries.status().message() : details);
-    } else if (*entries != InPackOrder(indexed)) {
+      return AddDamaged(pack.id, indexed, bytes,
+                        details.empty() ? entries.status().message() : details);
+    }
+    if (*entries != InPackOrder(indexed)) {
       Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
           "its header lists other blobs than the index", kRepairIndex);
     }
     return absl::OkStatus();
   }
 
-  void AddDamaged(const PackId& pack, absl::string_view detail) {
-    Add(FindingKind::kPackDamaged, true, PackName(pack), detail, kRepairPacks);
+  // "" when it does not read.
+  absl::StatusOr<std::string> LoadPack(const PackId& pack) const {
+    absl::StatusOr<std::string> bytes =
+        repository_.store().Get(ctx_, PackKey(pack), kPackReadBytesMax);
+    return IsDamage(bytes.status()) ? std::string() : std::move(bytes);
+  }
+
+  absl::Status AddDamaged(const PackId& pack, absl::Span<const NumberedEntry> indexed,
+                          absl::string_view bytes, absl::string_view detail) {
+    JudgeCopies(indexed, bytes);
+    std::scoped_lock lock(mutex_);
+    bad_packs_.emplace(*index().FindPack(pack),
+                       BadPack{.kind = FindingKind::kPackDamaged, .detail = std::string(detail)});
+    return absl::OkStatus();
+  }
+
+  // Marks what does not read in a pack's bytes.
+  void JudgeCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes) {
+    const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
+    for (const auto& [copy, entry] : indexed) {
+      const BlobSpan& span = entry.span;
+      const bool reads =
+          std::size_t{span.offset_bytes} + span.sealed_bytes <= bytes.size() &&
+          codec->Decode(entry.handle, span, bytes.substr(span.offset_bytes, span.sealed_bytes))
+              .ok();
+      if (!reads) {
+        bad_copies_->Mark(copy);
+      }
+    }
+  }
+
+  // What is left of packs of another length.
+  absl::Status ReadWrongSizes() {
+    if (wrong_size_.empty()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(index(), wrong_size_));
+    for (const uint32_t ordinal : wrong_size_) {
+      RETURN_IF_ERROR(ctx_.Check());
+      ASSIGN_OR_RETURN(const std::string bytes, LoadPack(index().packs()[ordinal]));
+      JudgeCopies(contents.at(ordinal), bytes);
+    }
+    return absl::OkStatus();
   }
 
   // An index need not list them so.
@@ -320,13 +523,28 @@ class Checker {
     return entries;
   }
 
+  // A pack that is not as the index has it.
+  struct BadPack {
+    FindingKind kind = FindingKind::kPackMissing;
+    std::string detail;
+  };
+
   const CallContext& ctx_;
   Repository& repository_;
   const CheckOptions& options_;
   std::vector<FileInfo> readable_packs_;
+  std::vector<FileInfo> unindexed_;
+  std::vector<uint32_t> wrong_size_;
   std::atomic<int64_t> trees_done_ = 0;
-  std::mutex mutex_;  // Guards what follows while threads are at work.
-  absl::flat_hash_set<BlobId> missing_;
+  std::atomic<int64_t> trees_lost_ = 0;
+  std::optional<BlobMarks> bad_copies_;  // By their own numbers: read, and not what they should be.
+  std::optional<BlobMarks> bad_trees_;   // That do not read, or lack something.
+  std::optional<BlobMarks> inner_trees_;           // With trees below them.
+  absl::flat_hash_set<Id> malformed_;              // Snapshots of volumes.
+  std::mutex mutex_;                               // Guards what follows while threads are at work.
+  std::map<uint32_t, BadPack> bad_packs_;          // By ordinal; complete once the packs were read.
+  std::vector<bool> needed_;                       // By ordinal: a snapshot lacks a blob of it.
+  absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
   CheckReport report_;
 };
 

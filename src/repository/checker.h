@@ -39,7 +39,7 @@ struct Finding {
   bool is_error = true;   // Else a note: nothing is lost.
   std::string thing;      // "pack 0a1b2c3d..."
   std::string detail;     // What is wrong with it.
-  std::string next_step;  // What helps.
+  std::string next_step;  // What helps: nothing that cannot, whatever was run before.
 };
 
 // Findings beyond it are only counted.
@@ -57,6 +57,10 @@ struct CheckReport {
   int64_t packs_read = 0;
   int64_t bytes_read = 0;
   int64_t scratch_bytes = 0;  // The most that lay in scratch files.
+  // Snapshots that lack a tree or a chunk, or do not read, oldest first. All others can be
+  // restored, as far as was looked: bytes are read with `read_data` only.
+  std::vector<Id> unrestorable;
+  std::vector<Id> unreadable;  // Of these, the ones whose own file does not read.
   // False when the index does not read: then nothing else was looked at.
   bool complete = true;
 

@@ -69,7 +69,7 @@ absl::Status ContentCheck::ResolveAll() {
         file.absent_bytes -= bytes;
         file.shortest_bytes = std::min(file.shortest_bytes, bytes);
         file.longest_bytes = std::max(file.longest_bytes, bytes);
-        return absl::OkStatus();
+        return findings_.listed(*copy, file.tree);
       }));
   for (const File& file : std::exchange(files_, {})) {
     RETURN_IF_ERROR(Judge(file));

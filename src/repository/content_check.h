@@ -34,7 +34,10 @@ class ContentCheck {
     uint64_t absent_bytes = 0;  // Its size less that of its content, modulo 2^64.
   };
   struct Findings {
+    // `blob` is in no index.
     absl::FunctionRef<absl::Status(const BlobId& blob, uint32_t tree)> missing;
+    // Told of each blob that is, by its first copy.
+    absl::FunctionRef<absl::Status(const IndexedCopy& first, uint32_t tree)> listed;
     absl::FunctionRef<absl::Status(const WrongSize&)> wrong_size;
   };
 

@@ -74,7 +74,9 @@ class Copier {
 
  private:
   absl::Status FindExisting() {
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> there, to_.ListSnapshots(ctx_));
+    // One that does not read is not there as far as a copy goes.
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> there,
+                     to_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
     for (const StoredSnapshot& snapshot : there) {
       existing_.emplace(std::pair(OriginOf(snapshot), snapshot.snapshot.tree), snapshot.id);
     }

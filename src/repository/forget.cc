@@ -18,6 +18,7 @@
 namespace csidelta::repository {
 namespace {
 
+constexpr char kFutureReason[] = "dated in the future";
 constexpr int kSpanNumberMax = 100'000;
 
 enum class Period { kSnapshot, kHour, kDay, kWeek, kMonth, kYear };
@@ -128,6 +129,13 @@ std::vector<PeriodRule> MakeRules(const KeepRules& rules, absl::Time newest) {
 
 void DecideGroup(absl::Span<const StoredSnapshot* const> newest_first, const KeepRules& rules,
                  absl::Time now, ForgetGroup& group) {
+  // What is dated in the future comes first, and competes with nothing; where all are, it is this
+  // clock that is wrong.
+  const bool any_was = !IsOfTheFuture(newest_first.back()->snapshot, now);
+  while (any_was && IsOfTheFuture(newest_first.front()->snapshot, now)) {
+    group.keep.push_back({.snapshot = *newest_first.front(), .reasons = {kFutureReason}});
+    newest_first.remove_prefix(1);
+  }
   const absl::Time newest = NewestUpTo(newest_first, now);
   const absl::Time within_begin = GoBack(newest, rules.within, rules.zone);
   std::vector<PeriodRule> period_rules = MakeRules(rules, newest);

@@ -35,9 +35,10 @@ std::string FormatCalendarSpan(const CalendarSpan& span);
 
 inline constexpr int kKeepAll = -1;
 
-// A snapshot stays when any rule keeps it. Of each hour (day, week by ISO 8601, month, year) that
-// has snapshots the newest counts, back until the number is used up; while a number is not, the
-// oldest snapshot stays too. Spans count back from the newest snapshot that is not of the future.
+// A snapshot stays when any rule keeps it; so does one that is dated in the future beside others
+// that are not, and no rule counts it. Of each hour (day, week by ISO 8601, month, year) that has
+// snapshots the newest counts, back until the number is used up; while a number is not, the oldest
+// snapshot stays too. Spans count back from the newest snapshot that is not of the future.
 struct KeepRules {
   // Numbers, or kKeepAll.
   int last = 0;

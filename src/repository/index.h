@@ -69,6 +69,9 @@ class BlobIndex {
   absl::StatusOr<bool> Contains(const BlobHandle& handle) const;
   // The first copy; false when there is none.
   absl::StatusOr<bool> FindAny(const BlobHandle& handle, BlobLocation& location) const;
+  // Calls `visit` with each copy until it returns false.
+  absl::Status ForEachCopyOf(const BlobHandle& handle,
+                             absl::FunctionRef<bool(const IndexedCopy&)> visit) const;
   // Every copy; empty when there is none.
   absl::StatusOr<std::vector<BlobLocation>> Lookup(const BlobHandle& handle) const;
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -21,7 +22,12 @@ struct PackState {
   uint64_t fingerprint = 0;  // Of what a file lists in it.
 };
 
-uint64_t FingerprintOf(const IndexedPack& pack) {
+// Writers list a pack's blobs in any order.
+uint64_t FingerprintOf(IndexedPack pack) {
+  std::sort(pack.entries.begin(), pack.entries.end(),
+            [](const PackEntry& left, const PackEntry& right) {
+              return left.span.offset_bytes < right.span.offset_bytes;
+            });
   return Id::Of(EncodeIndex(absl::MakeConstSpan(&pack, 1))).Prefix64();
 }
 

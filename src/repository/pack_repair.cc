@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -9,10 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "repository/blob_marks.h"
+#include "repository/blob_references.h"
 #include "repository/format.h"
 #include "repository/index_rewriter.h"
 #include "repository/pack_contents.h"
 #include "repository/repairer.h"
+#include "repository/stored_packs.h"
+#include "repository/tree_walk.h"
+#include "repository/volume_layout.h"
 
 namespace csidelta::repository {
 namespace {
@@ -26,53 +32,156 @@ class PacksRepair {
         codec_(repository.MakeCodec()),
         writer_(ctx, repository, options.writer) {}
 
-  absl::StatusOr<std::vector<PackRepair>> Run(Lock& lock, absl::Span<const PackId> packs) {
-    ASSIGN_OR_RETURN(const std::vector<uint32_t> ordinals, OrdinalsOf(packs));
-    std::vector<PackRepair> repairs;
+  absl::StatusOr<RepairPacksResult> Run(Lock& lock, absl::Span<const PackId> packs) {
+    ASSIGN_OR_RETURN(absent_, FindAbsentPacks(ctx_, repository_, repository_.index()));
+    const std::vector<uint32_t> ordinals = OrdinalsOf(packs);
     std::vector<PackId> removed;
     ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository_.index(), ordinals));
-    if (options_.prepare_refill != nullptr) {
-      absl::flat_hash_set<BlobId> data;
-      for (const auto& [ordinal, entries] : contents) {
-        for (const NumberedEntry& numbered : entries) {
-          if (numbered.entry.handle.type == BlobType::kData) {
-            data.insert(numbered.entry.handle.id);
-          }
-        }
-      }
-      RETURN_IF_ERROR(options_.prepare_refill(ctx_, data));
-    }
+    RETURN_IF_ERROR(FindMissing(ordinals));
+    RETURN_IF_ERROR(PrepareRefill(contents));
     for (const uint32_t ordinal : ordinals) {
       RETURN_IF_ERROR(ctx_.Check());
-      Report(options_.progress, "packs", static_cast<int64_t>(repairs.size()),
+      Report(options_.progress, "packs", static_cast<int64_t>(result_.packs.size()),
              static_cast<int64_t>(ordinals.size()));
       ASSIGN_OR_RETURN(PackRepair repair,
                        Repair(repository_.index().packs()[ordinal], contents.at(ordinal)));
       if (repair.removed) {
         removed.push_back(repair.pack);
       }
-      repairs.push_back(std::move(repair));
+      result_.packs.push_back(std::move(repair));
     }
+    RETURN_IF_ERROR(RefillMissing());
     RETURN_IF_ERROR(writer_.Flush());
     RETURN_IF_ERROR(lock.Fence(ctx_));
     const absl::flat_hash_set<PackId> dropped(removed.begin(), removed.end());
-    RETURN_IF_ERROR(DropFromIndex(ctx_, repository_, lock, dropped, options_.progress).status());
-    RETURN_IF_ERROR(DeletePacks(ctx_, repository_, lock, removed, options_.progress));
-    return repairs;
+    if (!dropped.empty()) {
+      RETURN_IF_ERROR(DropFromIndex(ctx_, repository_, lock, dropped, options_.progress).status());
+      RETURN_IF_ERROR(DeletePacks(ctx_, repository_, lock, removed, options_.progress));
+    }
+    return std::move(result_);
   }
 
  private:
-  absl::StatusOr<std::vector<uint32_t>> OrdinalsOf(absl::Span<const PackId> packs) const {
+  std::vector<uint32_t> OrdinalsOf(absl::Span<const PackId> packs) {
+    const absl::flat_hash_set<PackId> wanted =
+        packs.empty() ? absent_ : absl::flat_hash_set<PackId>(packs.begin(), packs.end());
     std::vector<uint32_t> ordinals;
-    for (const PackId& pack : absl::flat_hash_set<PackId>(packs.begin(), packs.end())) {
+    for (const PackId& pack : wanted) {
       const std::optional<uint32_t> found = repository_.index().FindPack(pack);
-      if (!found.has_value()) {
-        return absl::NotFoundError(
-            absl::StrCat("pack ", pack.Hex(), " is in no index: run repair index first"));
+      if (found.has_value()) {
+        ordinals.push_back(*found);
+      } else {
+        result_.unlisted.push_back(pack);
       }
-      ordinals.push_back(*found);
     }
+    std::sort(ordinals.begin(), ordinals.end());
     return ordinals;
+  }
+
+  // What snapshots name that no pack holds, but for the packs that are repaired anyway.
+  absl::Status FindMissing(absl::Span<const uint32_t> repaired) {
+    // One that does not read names nothing that could be looked for.
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
+                     repository_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
+    std::vector<BlobId> roots;
+    for (const StoredSnapshot& stored : snapshots) {
+      roots.push_back(stored.snapshot.tree);
+    }
+    const BlobIndex& index = repository_.index();
+    BlobMarks visited(index);
+    BlobReferences content(repository_.scratch());
+    std::mutex mutex;
+    int64_t trees = 0;
+    RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, visited,
+                              [&](const BlobId&, const absl::StatusOr<absl::string_view>& text,
+                                  std::vector<BlobId>& below) {
+                                absl::Status status = text.status();
+                                if (status.ok()) {
+                                  status = ReadTreeNodes(*text, below,
+                                                         [&](const Node& node) -> absl::Status {
+                                                           if (!node.content.has_value()) {
+                                                             return absl::OkStatus();
+                                                           }
+                                                           {
+                                                             std::scoped_lock lock(mutex);
+                                                             NoteLengths(node);
+                                                           }
+                                                           return content.Add(0, *node.content);
+                                                         });
+                                }
+                                std::scoped_lock lock(mutex);
+                                Report(options_.progress, "trees", ++trees, 0);
+                                if (IsDamage(status)) {
+                                  ++result_.trees_unreadable;
+                                  return absl::OkStatus();
+                                }
+                                return status;
+                              }));
+    const absl::flat_hash_set<uint32_t> handled(repaired.begin(), repaired.end());
+    const absl::Status resolved = content.Resolve(
+        index, [&](const BlobId& blob, uint32_t, const IndexedCopy* copy) -> absl::Status {
+          bool held = false;
+          if (copy != nullptr) {
+            RETURN_IF_ERROR(index.ForEachCopyOf(copy->entry.handle, [&](const IndexedCopy& one) {
+              held = handled.contains(one.pack_ordinal) ||
+                     !absent_.contains(index.packs()[one.pack_ordinal]);
+              return !held;
+            }));
+          }
+          if (!held) {
+            missing_.insert(blob);
+          }
+          return absl::OkStatus();
+        });
+    RETURN_IF_ERROR(resolved);
+    result_.blobs_missing = static_cast<int64_t>(missing_.size());
+    return absl::OkStatus();
+  }
+
+  // How long the chunks are of which a file of a volume may be made.
+  void NoteLengths(const Node& node) {
+    const auto count = static_cast<int64_t>(node.content->size());
+    if (node.name != kDataName || count == 0) {
+      return;
+    }
+    const auto bytes = static_cast<int64_t>(node.size_bytes);
+    for (int64_t chunk = kChunkBytesMin; chunk <= kChunkBytesMax; chunk *= 2) {
+      if (bytes > (count - 1) * chunk && bytes <= count * chunk) {
+        wanted_.chunk_bytes.insert(chunk);
+        if (const int64_t tail = bytes - (count - 1) * chunk; tail < chunk) {
+          wanted_.tail_bytes.insert(tail);
+        }
+        return;  // Of one chunk it may be a longer one's tail: that begins where a shorter does.
+      }
+    }
+  }
+
+  absl::Status PrepareRefill(const PackContents& contents) {
+    if (options_.prepare_refill == nullptr) {
+      return absl::OkStatus();
+    }
+    wanted_.ids = missing_;
+    for (const auto& [ordinal, entries] : contents) {
+      for (const NumberedEntry& numbered : entries) {
+        if (numbered.entry.handle.type == BlobType::kData) {
+          wanted_.ids.insert(numbered.entry.handle.id);
+        }
+      }
+    }
+    return options_.prepare_refill(ctx_, wanted_);
+  }
+
+  absl::Status RefillMissing() {
+    for (const BlobId& blob : missing_) {
+      RETURN_IF_ERROR(ctx_.Check());
+      ASSIGN_OR_RETURN(const std::optional<std::string> plaintext,
+                       Refill({.type = BlobType::kData, .id = blob}));
+      if (plaintext.has_value()) {
+        RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, blob, *plaintext).status());
+        ++result_.missing_refilled;
+      }
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<PackRepair> Repair(const PackId& pack, absl::Span<const NumberedEntry> entries) {
@@ -180,13 +289,17 @@ class PacksRepair {
   const RepairPacksOptions& options_;
   std::unique_ptr<BlobCodec> codec_;
   BlobWriter writer_;
+  absl::flat_hash_set<PackId> absent_;
+  absl::flat_hash_set<BlobId> missing_;
+  WantedChunks wanted_;
+  RepairPacksResult result_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<PackRepair>> RepairPacks(const CallContext& ctx, Repository& repository,
-                                                    Lock& lock, absl::Span<const PackId> packs,
-                                                    const RepairPacksOptions& options) {
+absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository& repository,
+                                              Lock& lock, absl::Span<const PackId> packs,
+                                              const RepairPacksOptions& options) {
   const absl::Status loaded = repository.LoadIndex(ctx);
   if (IsDamage(loaded)) {
     return absl::FailedPreconditionError(

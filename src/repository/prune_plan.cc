@@ -71,8 +71,9 @@ class Planner {
                      repository_.ListSnapshots(
                          ctx_, [&](const Id& id, const absl::Status&) { damaged.push_back(id); }));
     if (!damaged.empty()) {
-      return Refuse(absl::StrCat("snapshot ", damaged.front().ShortHex(), " does not read"),
-                    "forget it by its id if it cannot be restored");
+      const std::string hex = damaged.front().Hex();
+      return Refuse(absl::StrCat("the file snapshots/", hex, " does not read"),
+                    absl::StrCat("csi-delta forget ", hex, " removes this file"));
     }
     std::vector<BlobId> roots;
     for (const StoredSnapshot& snapshot : snapshots) {
@@ -91,7 +92,8 @@ class Planner {
   }
 
   static absl::Status RefuseTree(const BlobId& tree, absl::string_view why) {
-    return Refuse(absl::StrCat("tree ", tree.ShortHex(), ": ", why), "run check, then repair");
+    return Refuse(absl::StrCat("tree ", tree.ShortHex(), ": ", why),
+                  "csi-delta check says what helps");
   }
 
   absl::Status NoteContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
@@ -194,7 +196,7 @@ class Planner {
     if (present.count() != used_.count()) {
       return Refuse(absl::StrCat(used_.count() - present.count(),
                                  " used blobs lie only in packs that are missing or cut short"),
-                    "run check, then repair packs");
+                    "csi-delta check says what helps");
     }
     RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
       if (!doubled.Contains(copy.first)) {

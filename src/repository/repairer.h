@@ -2,16 +2,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
-#include "base/extent.h"
 #include "repository/blob.h"
 #include "repository/blob_writer.h"
 #include "repository/lock.h"
@@ -54,18 +53,19 @@ absl::StatusOr<RepairIndexResult> RepairIndex(const CallContext& ctx, Repository
 using BlobRefill =
     std::function<absl::StatusOr<std::string>(const CallContext& ctx, const BlobHandle& handle)>;
 
-// Where in a volume's snapshot these data blobs stand: of each one that does, its first chunk. With
-// it a live volume, or an older image of it, can refill what was lost. Leaves that do not read are
-// passed over; errors above them end it. REQUIRES a loaded index.
-absl::StatusOr<absl::flat_hash_map<BlobId, Extent>> FindChunks(
-    const CallContext& ctx, const Repository& repository, const RepoSnapshot& snapshot,
-    const absl::flat_hash_set<BlobId>& blobs);
+// A data blob that snapshots name, as a volume would hold it: it begins at a multiple of one of
+// `chunk_bytes`.
+struct WantedChunks {
+  absl::flat_hash_set<BlobId> ids;
+  std::set<int64_t> chunk_bytes;
+  std::set<int64_t> tail_bytes;  // Lengths of those that are shorter, at the end of a volume.
+};
 
 struct RepairPacksOptions {
   BlobRefill refill = nullptr;  // May be null.
   // Called once before the first call of `refill`, with all that it may be asked for. May be null.
-  std::function<absl::Status(const CallContext& ctx, const absl::flat_hash_set<BlobId>& data)>
-      prepare_refill = nullptr;
+  std::function<absl::Status(const CallContext& ctx, const WantedChunks& wanted)> prepare_refill =
+      nullptr;
   // Remove packs also when some of their blobs are lost; the snapshots that need them are then
   // beyond repair. Else such packs stay as they are.
   bool drop_lost = false;
@@ -82,11 +82,29 @@ struct PackRepair {
   bool removed = false;  // Its blobs are in other packs now.
 };
 
-// Moves what is left of these packs to new ones. Order: new packs, their index, index without the
-// old packs, old packs go. REQUIRES that `lock` is exclusive. FAILED_PRECONDITION when the index
-// does not read; NOT_FOUND for a pack that it does not list.
-absl::StatusOr<std::vector<PackRepair>> RepairPacks(const CallContext& ctx, Repository& repository,
-                                                    Lock& lock, absl::Span<const PackId> packs,
-                                                    const RepairPacksOptions& options);
+struct RepairPacksResult {
+  std::vector<PackRepair> packs;
+  std::vector<PackId> unlisted;  // Asked for, and in no index: there is nothing to move.
+  // Data blobs that snapshots name, beside those of `packs`: in no index, or only where no pack is.
+  int64_t blobs_missing = 0;
+  int64_t missing_refilled = 0;
+  int64_t trees_unreadable = 0;  // What they name is not known.
+
+  int64_t lost() const {
+    int64_t blobs = blobs_missing - missing_refilled;
+    for (const PackRepair& repair : packs) {
+      blobs += static_cast<int64_t>(repair.lost.size());
+    }
+    return blobs;
+  }
+};
+
+// Moves what is left of these packs to new ones, and fills in what the snapshots miss, whatever
+// became of the packs that held it. Without `packs`, of all that are listed and not stored in their
+// length. Order: new packs, their index, index without the old packs, old packs go. Reads every
+// tree. REQUIRES that `lock` is exclusive. FAILED_PRECONDITION when the index does not read.
+absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository& repository,
+                                              Lock& lock, absl::Span<const PackId> packs,
+                                              const RepairPacksOptions& options);
 
 }  // namespace csidelta::repository

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -214,6 +216,28 @@ absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view text) {
     }
   }
   return snapshot;
+}
+
+const StoredSnapshot* NewestOf(absl::Span<const StoredSnapshot> all,
+                               absl::FunctionRef<bool(const RepoSnapshot&)> matches,
+                               absl::Time now) {
+  std::set<Id> bases;
+  for (const StoredSnapshot& stored : all) {
+    if (stored.snapshot.parent.has_value()) {
+      bases.insert(*stored.snapshot.parent);
+    }
+  }
+  const auto rank = [&](const StoredSnapshot& stored) {
+    return std::tuple(!bases.contains(stored.id), !IsOfTheFuture(stored.snapshot, now),
+                      stored.snapshot.time, stored.id);
+  };
+  const StoredSnapshot* newest = nullptr;
+  for (const StoredSnapshot& stored : all) {
+    if (matches(stored.snapshot) && (newest == nullptr || rank(*newest) < rank(stored))) {
+      newest = &stored;
+    }
+  }
+  return newest;
 }
 
 }  // namespace csidelta::repository

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/json.h"
 #include "repository/blob.h"
 
@@ -53,6 +55,18 @@ struct StoredSnapshot {
   Id id;
   RepoSnapshot snapshot;
 };
+
+// Clocks of two machines may differ by so much: what is dated later is dated in the future.
+inline constexpr absl::Duration kClockSkewMax = absl::Minutes(10);
+inline bool IsOfTheFuture(const RepoSnapshot& snapshot, absl::Time now) {
+  return snapshot.time > now + kClockSkewMax;
+}
+
+// The newest of those in `all` that match; null when there is none. One that another builds on is
+// not it, whatever the clock said then, and one that is dated in the future only where all are.
+const StoredSnapshot* NewestOf(absl::Span<const StoredSnapshot> all,
+                               absl::FunctionRef<bool(const RepoSnapshot&)> matches,
+                               absl::Time now);
 
 // The value of the tag "<name>=<value>", or "".
 std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name);

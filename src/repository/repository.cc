@@ -115,8 +115,26 @@ absl::StatusOr<std::string> GetWhole(const CallContext& ctx, storage::ObjectStor
                                                    : std::move(bytes);
 }
 
-bool IsDamagedKey(const absl::Status& status) {
+// Whether an error speaks of the bytes of an object that was read.
+bool IsOfBytes(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+}
+
+// The whole object, of which `read` makes something. When that fails over the bytes they are
+// fetched a second time: a gateway may have answered in the store's place.
+template <typename Read>
+auto ReadProven(const CallContext& ctx, storage::ObjectStore& store, const std::string& key,
+                int64_t bytes_max, Read read) -> decltype(read(std::string())) {
+  for (bool again = false;; again = true) {
+    absl::StatusOr<std::string> bytes = GetWhole(ctx, store, key, bytes_max);
+    if (!bytes.ok() && (again || !absl::IsDataLoss(bytes.status()))) {
+      return bytes.status();
+    }
+    auto result = bytes.ok() ? read(*std::move(bytes)) : bytes.status();
+    if (result.ok() || again || !IsOfBytes(result.status())) {
+      return result;
+    }
+  }
 }
 
 // The text of a file that was sealed as restic seals its JSON.
@@ -135,6 +153,15 @@ absl::StatusOr<std::string> DecodeText(std::string opened, int64_t bytes_max) {
       Decompressor().Decompress(absl::string_view(opened).substr(1), bytes_max);
   return absl::IsResourceExhausted(text.status()) ? absl::DataLossError(text.status().message())
                                                   : std::move(text);
+}
+
+// Of a snapshot that may be the one that is asked for.
+absl::Status UnreadableSnapshot(const Id& id, const absl::Status& why) {
+  return absl::DataLossError(absl::StrCat(
+      "the file snapshots/", id.Hex(), " does not read (", why.message(),
+      "), so which snapshot is the newest is not known; name one by its id, which csi-delta "
+      "snapshots lists, or remove this file with csi-delta forget ",
+      id.Hex()));
 }
 
 absl::StatusOr<RepoSnapshot> DecodeSnapshotFile(const Id& id,
@@ -306,11 +333,13 @@ absl::StatusOr<std::vector<std::string>> Repository::ListKeyNames(const CallCont
 }
 
 absl::StatusOr<KeyFile> Repository::LoadKeyFile(const CallContext& ctx, const Id& id) const {
-  ASSIGN_OR_RETURN(const std::string text, GetWhole(ctx, store_, KeyFileKey(id), kKeyFileBytesMax));
-  if (Id::Of(text) != id) {
-    return absl::DataLossError("does not hash to its name");
-  }
-  return DecodeKeyFile(text);
+  return ReadProven(ctx, store_, KeyFileKey(id), kKeyFileBytesMax,
+                    [&](const std::string& text) -> absl::StatusOr<KeyFile> {
+                      if (Id::Of(text) != id) {
+                        return absl::DataLossError("does not hash to its name");
+                      }
+                      return DecodeKeyFile(text);
+                    });
 }
 
 absl::Status Repository::OpenWithKey(const CallContext& ctx, const Id& id,
@@ -346,7 +375,7 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
       }
       continue;
     }
-    if (IsDamagedKey(status)) {
+    if (IsOfBytes(status)) {
       damage = Annotate(status, absl::StrCat("key ", keys[i].id.ShortHex()));
     } else if (IsWrongPassword(status)) {
       refused = true;
@@ -386,7 +415,7 @@ absl::StatusOr<std::vector<KeyInfo>> Repository::ListKeys(const CallContext& ctx
   std::vector<KeyInfo> keys;
   for (const FileInfo& listed : files) {
     absl::StatusOr<KeyFile> file = LoadKeyFile(ctx, listed.id);
-    if (!file.ok() && !IsDamagedKey(file.status())) {
+    if (!file.ok() && !IsOfBytes(file.status())) {
       return Annotate(file.status(), absl::StrCat("key ", listed.id.ShortHex()));
     }
     keys.push_back({.id = listed.id, .file = std::move(file), .current = listed.id == key_id_});
@@ -459,10 +488,14 @@ absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
 absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
                                                  const Id& id) const {
   ASSIGN_OR_RETURN(const std::string sealed,
-                   GetWhole(ctx, store_, FileKey(kind, id), TextBytesMax(kind)));
-  if (Id::Of(sealed) != id) {
-    return absl::DataLossError(absl::StrCat(Describe(kind, id), " does not hash to its name"));
-  }
+                   ReadProven(ctx, store_, FileKey(kind, id), TextBytesMax(kind),
+                              [&](std::string bytes) -> absl::StatusOr<std::string> {
+                                if (Id::Of(bytes) != id) {
+                                  return absl::DataLossError(absl::StrCat(
+                                      Describe(kind, id), " does not hash to its name"));
+                                }
+                                return bytes;
+                              }));
   absl::StatusOr<std::string> text = Sealer(master_key_, *environment_.random).Open(sealed);
   if (text.ok()) {
     text = DecodeText(*std::move(text), TextBytesMax(kind));
@@ -555,9 +588,10 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
     if (!broken) {
       return snapshot.status();
     }
-    if (damaged != nullptr) {
-      damaged(ids[i], snapshot.status());
+    if (damaged == nullptr) {
+      return UnreadableSnapshot(ids[i], snapshot.status());
     }
+    damaged(ids[i], snapshot.status());
     return absl::OkStatus();
   }));
   RETURN_IF_ERROR(ExpectForgotten(ctx, gone));
@@ -571,10 +605,12 @@ absl::StatusOr<StoredSnapshot> Repository::FindSnapshot(const CallContext& ctx,
                                                         absl::string_view prefix) const {
   if (prefix == "latest") {
     ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all, ListSnapshots(ctx));
-    if (all.empty()) {
+    const StoredSnapshot* newest = NewestOf(
+        all, [](const RepoSnapshot&) { return true; }, ctx.clock->Now());
+    if (newest == nullptr) {
       return absl::NotFoundError("the repository has no snapshots");
     }
-    return std::move(all.back());
+    return *newest;
   }
   std::optional<Id> match;
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
@@ -667,6 +703,15 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const B
   if (locations.empty()) {
     return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index"));
   }
+  absl::StatusOr<std::string> blob = ReadBlob(ctx, handle, locations, bytes_max);
+  return absl::IsDataLoss(blob.status()) ? ReadBlob(ctx, handle, locations, bytes_max)
+                                         : std::move(blob);
+}
+
+// One round over the copies.
+absl::StatusOr<std::string> Repository::ReadBlob(const CallContext& ctx, const BlobHandle& handle,
+                                                 absl::Span<const BlobLocation> locations,
+                                                 int64_t bytes_max) const {
   absl::Status last;
   for (const BlobLocation& location : locations) {
     absl::StatusOr<std::string> blob =

@@ -63,8 +63,9 @@ struct KeyInfo {
 // A restic repository of format version 2 on an object store: opens it, and loads and saves what it
 // holds. Takes no locks: see lock.h. Does not retry: see storage/retrying_object_store.h.
 //
-// Thread-safe, but for ReloadIndex(). Does not own the store. Bytes that
-// do not prove themselves are DATA_LOSS.
+// Thread-safe, but for ReloadIndex(). Does not own the store. Bytes that do not prove themselves
+// are read a second time, since a gateway may have answered with a page of its own; then they are
+// DATA_LOSS.
 class Repository {
  public:
   // Makes a new repository. ALREADY_EXISTS when there is one, or parts of one, or when another run
@@ -115,7 +116,8 @@ class Repository {
   absl::StatusOr<Id> SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
                                   int64_t* stored_bytes = nullptr);
   absl::StatusOr<RepoSnapshot> LoadSnapshot(const CallContext& ctx, const Id& id) const;
-  // All that read, oldest first; each that does not is given to `damaged`, if there is one.
+  // All, oldest first. Each that does not read is given to `damaged`; where that is null, one such
+  // is DATA_LOSS, which names it: what was not read may be the newest, or the one that counts.
   absl::StatusOr<std::vector<StoredSnapshot>> ListSnapshots(
       const CallContext& ctx,
       const std::function<void(const Id&, const absl::Status&)>& damaged = nullptr) const;
@@ -123,8 +125,9 @@ class Repository {
   absl::StatusOr<std::vector<StoredSnapshot>> LoadSnapshots(
       const CallContext& ctx, const std::vector<Id>& ids,
       const std::function<void(const Id&, const absl::Status&)>& damaged = nullptr) const;
-  // The one snapshot whose id begins with `prefix` (lower-case digits), or the newest for "latest".
-  // NOT_FOUND, or INVALID_ARGUMENT when several do.
+  // The one snapshot whose id begins with `prefix` (lower-case digits), or for "latest" the one of
+  // NewestOf(). NOT_FOUND, or INVALID_ARGUMENT when several do; DATA_LOSS for "latest" when any
+  // snapshot does not read.
   absl::StatusOr<StoredSnapshot> FindSnapshot(const CallContext& ctx,
                                               absl::string_view prefix) const;
 
@@ -142,8 +145,9 @@ class Repository {
   // A codec for one thread; data_level as in BlobCodec.
   std::unique_ptr<BlobCodec> MakeCodec(int data_level = kDataCompressionLevel) const;
 
-  // The blob, from any copy that proves itself. REQUIRES a loaded index. NOT_FOUND when the index
-  // has none, DATA_LOSS when no copy reads or has `bytes_max` bytes at most.
+  // The blob, from any copy that proves itself; all are read a second time before it is called
+  // damaged. REQUIRES a loaded index. NOT_FOUND when the index has none, DATA_LOSS when no copy
+  // reads or has `bytes_max` bytes at most.
   absl::StatusOr<std::string> LoadBlob(const CallContext& ctx, const BlobHandle& handle,
                                        int64_t bytes_max = kTreeBlobBytesMax) const;
   // From this very copy.
@@ -190,6 +194,9 @@ class Repository {
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);
+  absl::StatusOr<std::string> ReadBlob(const CallContext& ctx, const BlobHandle& handle,
+                                       absl::Span<const BlobLocation> locations,
+                                       int64_t bytes_max) const;
   absl::Status ExpectForgotten(const CallContext& ctx, const std::set<Id>& gone) const;
   absl::StatusOr<Id> SaveKey(const CallContext& ctx, absl::string_view password);
 

@@ -1,6 +1,7 @@
 #include "repository/tree_locator.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -12,7 +13,9 @@ namespace csidelta::repository {
 namespace {
 
 constexpr absl::string_view kLocatorMagic = "CSDL";
-constexpr uint32_t kLocatorVersion = 2;
+constexpr uint32_t kLocatorVersion = 3;
+constexpr uint32_t kVersionWithoutSample = 2;
+constexpr std::size_t kSampleHeadBytes = 8;
 constexpr std::size_t kLocatorHeadBytes = 20;
 constexpr std::size_t kSpanBytes = 12;
 constexpr std::size_t kPlaceBytes = Id::kBytes + kSpanBytes;
@@ -111,6 +114,18 @@ absl::StatusOr<LocatorShard> LocatorShard::Decode(absl::string_view bytes) {
   return shard;
 }
 
+void PackSample::Add(const PackId& pack) {
+  const auto at = std::lower_bound(packs.begin(), packs.end(), pack);
+  if (at != packs.end() && *at == pack) {
+    return;
+  }
+  count += count < std::numeric_limits<uint32_t>::max() ? 1 : 0;
+  if (packs.size() < kMax || at != packs.end()) {
+    packs.insert(at, pack);
+    packs.resize(std::min(packs.size(), kMax));
+  }
+}
+
 const ShardPlace* TreeLocator::ShardOf(const TreePosition& position) const {
   const std::vector<ShardPlace>& shards = position.is_leaf ? leaf_shards : level1_shards;
   const auto at = static_cast<std::size_t>(position.number / kShardTrees);
@@ -135,12 +150,20 @@ std::string TreeLocator::Encode() const {
   for (const ShardPlace& place : leaf_shards) {
     AppendShardPlace(out, place);
   }
+  AppendLe32(out, data_packs.count);
+  AppendLe32(out, static_cast<uint32_t>(data_packs.packs.size()));
+  for (const PackId& pack : data_packs.packs) {
+    AppendId(out, pack);
+  }
   return out;
 }
 
 absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
-  if (bytes.size() < kLocatorHeadBytes || bytes.substr(0, kLocatorMagic.size()) != kLocatorMagic ||
-      ReadLe32(bytes, 4) != kLocatorVersion) {
+  if (bytes.size() < kLocatorHeadBytes || bytes.substr(0, kLocatorMagic.size()) != kLocatorMagic) {
+    return Malformed();
+  }
+  const uint32_t version = ReadLe32(bytes, 4);
+  if (version != kLocatorVersion && version != kVersionWithoutSample) {
     return Malformed();
   }
   const std::size_t files = ReadLe32(bytes, 8);
@@ -148,10 +171,21 @@ absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
   const std::size_t leaves = ReadLe32(bytes, 16);
   const std::size_t files_begin = kLocatorHeadBytes + kFixedPlaces * kPlaceBytes;
   const std::size_t shards_begin = files_begin + files * Id::kBytes;
-  if (bytes.size() != shards_begin + (level1 + leaves) * kShardPlaceBytes) {
+  const std::size_t sample_begin = shards_begin + (level1 + leaves) * kShardPlaceBytes;
+  const std::size_t sample_head = version == kVersionWithoutSample ? 0 : kSampleHeadBytes;
+  if (bytes.size() < sample_begin + sample_head) {
+    return Malformed();
+  }
+  const std::size_t sampled = sample_head == 0 ? 0 : ReadLe32(bytes, sample_begin + 4);
+  if (sampled > PackSample::kMax ||
+      bytes.size() != sample_begin + sample_head + sampled * Id::kBytes) {
     return Malformed();
   }
   TreeLocator locator;
+  for (std::size_t i = 0; i < sampled; ++i) {
+    locator.data_packs.Add(ReadId(bytes, sample_begin + sample_head + i * Id::kBytes));
+  }
+  locator.data_packs.count = sample_head == 0 ? 0 : ReadLe32(bytes, sample_begin);
   RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes, locator.root));
   RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes + kPlaceBytes, locator.image_tree));
   RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes + 2 * kPlaceBytes, locator.manifest));

@@ -53,12 +53,27 @@ struct ShardPlace {
   friend bool operator==(const ShardPlace&, const ShardPlace&) = default;
 };
 
+// Some of the packs that hold a chain's data, so that a backup can look whether they are there. All
+// of them while they are few, then those with the first names, which as names are hashes is a
+// sample.
+struct PackSample {
+  static constexpr std::size_t kMax = 1024;
+
+  std::vector<PackId> packs = {};  // ascending
+  uint32_t count = 0;              // of all
+
+  void Add(const PackId& pack);
+
+  friend bool operator==(const PackSample&, const PackSample&) = default;
+};
+
 // What aux/v1/<snapshot id> says.
 //
-// Binary before compression and sealing, little-endian: "CSDL", u32 version 2, u32 files, u32
+// Binary before compression and sealing, little-endian: "CSDL", u32 version 3, u32 files, u32
 // level-1 shards, u32 leaf shards; the places of root, image tree and volume.json, each 32 bytes of
 // pack (zeros where unknown), u32 offset, u32 sealed bytes, u32 uncompressed bytes; per file 32
-// bytes; per shard u16 file, u16 sealed bytes, u32 offset.
+// bytes; per shard u16 file, u16 sealed bytes, u32 offset; u32 data packs, u32 of them in the
+// sample, 32 bytes for each of these. Version 2 ends before the sample.
 struct TreeLocator {
   std::optional<BlobLocation> root = {};
   std::optional<BlobLocation> image_tree = {};
@@ -66,6 +81,7 @@ struct TreeLocator {
   std::vector<Id> files = {};
   std::vector<ShardPlace> level1_shards = {};
   std::vector<ShardPlace> leaf_shards = {};
+  PackSample data_packs = {};
 
   // The shard that holds a tree; null where the volume has none.
   const ShardPlace* ShardOf(const TreePosition& position) const;

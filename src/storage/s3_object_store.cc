@@ -45,6 +45,11 @@ std::string Base64OfHex(const std::string& hex) {
 
 bool IsSuccess(const net::HttpResponse& response) { return response.status / 100 == 2; }
 
+// A page for people. Objects are put without a type, and no store calls them that.
+bool IsPage(const net::HttpResponse& response) {
+  return absl::StartsWithIgnoreCase(net::Header(response, "content-type"), "text/html");
+}
+
 // Whether the credentials are what is refused, and not what they are used for.
 bool IsRefusal(const net::HttpResponse& response) {
   const S3Error error = ReadS3Error(response);
@@ -245,6 +250,9 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, co
     if (!response.ok()) {
       return FromTransport(response.status(), was_let_in_);
     }
+    if (IsSuccess(*response) && IsPage(*response)) {
+      return absl::UnavailableError("a gateway answered with a page in the store's place");
+    }
     if (IsSuccess(*response)) {
       was_let_in_ = true;
     }
@@ -318,6 +326,10 @@ absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
   RETURN_IF_ERROR(Annotate(response.status(), what));
   if (IsSuccess(*response)) {
     const std::string stored = net::Header(*response, "x-amz-checksum-sha256");
+    if (stored.empty() && net::Header(*response, "etag").empty()) {
+      return absl::UnavailableError(absl::StrCat(
+          what, ": the answer does not name what was stored, as that of a store does"));
+    }
     return stored.empty() || stored == Base64OfHex(known.sha256_hex)
                ? absl::OkStatus()
                : absl::DataLossError(absl::StrCat(what, ": the server stored other bytes"));

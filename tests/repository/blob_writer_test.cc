@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "repository/pack_reader.h"
+#include "repository/stored_packs.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/support/fake_clock.h"
 
@@ -62,6 +66,67 @@ TEST_F(BlobWriterTest, ManySmallBlobsCloseAPack) {
   }
   ASSERT_THAT(writer.Flush(), IsOk());
   EXPECT_EQ(writer.counts().packs, 3);
+}
+
+// A store that takes packs and does not keep one of them, or not all of it.
+class ForgetfulStore : public support::FakeObjectStore {
+ public:
+  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                   const storage::PutOptions& options) override {
+    RETURN_IF_ERROR(FakeObjectStore::Put(ctx, key, bytes, options));
+    if (key.starts_with("data/") && ++packs_ == forgets_) {
+      keeps_a_part_ ? SetObject(key, "part") : RemoveObject(key);
+    }
+    return absl::OkStatus();
+  }
+
+  std::atomic<int> packs_ = 0;
+  int forgets_ = 0;
+  bool keeps_a_part_ = false;
+};
+
+TEST_F(BlobWriterTest, APackThatTheStoreDoesNotHaveIsNotedBeforeAnythingNamesIt) {
+  for (const int packs : {3, 80}) {
+    for (const bool keeps_a_part : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(packs, " packs"));
+      ForgetfulStore store;
+      store.SetObjects(store_.objects());
+      store.forgets_ = 2;
+      store.keeps_a_part_ = keeps_a_part;
+      auto repository = Repository::Open(ctx_, store, kTestPassword, environment_);
+      ASSERT_THAT(repository, IsOk());
+      options_.pack_target_bytes = 1;
+      BlobWriter writer(ctx_, **repository, options_);
+      for (int i = 0; i < packs; ++i) {
+        ASSERT_THAT(Add(writer, absl::StrCat("blob ", i)), IsOkAndHolds(true));
+      }
+      EXPECT_THAT(writer.Flush(), StatusIs(absl::StatusCode::kDataLoss));
+      EXPECT_THAT(writer.Checkpoint(ctx_), IsOk());
+      for (const auto& [key, bytes] : store.objects()) {
+        EXPECT_FALSE(key.starts_with("index/"));
+      }
+    }
+  }
+}
+
+TEST_F(BlobWriterTest, WhatLiesInPacksThatAreNotThereIsWrittenAgain) {
+  BlobWriter first(ctx_, *repository_, options_);
+  ASSERT_THAT(Add(first, Blob(0)), IsOkAndHolds(true));
+  ASSERT_THAT(first.Flush(), IsOk());
+  ASSERT_THAT(repository_->LoadIndex(ctx_), IsOk());
+  const std::string pack = KeysBelow("data/").front();
+  for (const bool is_there : {true, false}) {
+    if (!is_there) {
+      store_.RemoveObject(pack);
+    }
+    BlobWriter second(ctx_, *repository_, options_);
+    auto absent = FindAbsentPacks(ctx_, *repository_, repository_->index());
+    ASSERT_THAT(absent, IsOk());
+    second.UseKnown(repository_->index(), *std::move(absent));
+    EXPECT_THAT(Add(second, Blob(0)), IsOkAndHolds(!is_there));
+    ASSERT_THAT(second.Flush(), IsOk());
+  }
+  ExpectAllReadable(1);
 }
 
 TEST_F(BlobWriterTest, ManyThreadsWriteAndEverythingComesBack) {

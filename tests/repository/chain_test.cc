@@ -153,13 +153,25 @@ TEST_F(ChainTest, ANoteThatItsSnapshotDoesNotBearOutSpoilsThemAll) {
   EXPECT_EQ(ReadBy([&] { EXPECT_EQ(End(), last); }), 1);
 }
 
-TEST_F(ChainTest, AnEndThatIsDamagedGivesWayToTheOneBefore) {
+TEST_F(ChainTest, AnEndThatDoesNotReadIsNotPassedOver) {
   const Id last = AddChain("a", 8);
+  const Id other = AddChain("b", 8);
   EXPECT_EQ(End(), last);
   store_.SetObject(FileKey(FileKind::kSnapshot, last), "x");
-  const std::optional<Id> before = End();
-  ASSERT_TRUE(before.has_value());
-  EXPECT_NE(*before, last);
+  const auto end = [&](const std::string& path) {
+    return FindChainEnd(ctx_, *repository_, ChainOf("host", {path})).status();
+  };
+  EXPECT_THAT(end("/a"), StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr(last.Hex())));
+  // Its note says that it is none of the other volume's.
+  EXPECT_EQ(End("b"), other);
+  store_.RemoveObject(kChainNotesKey);
+  EXPECT_THAT(end("/b"), StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr(last.Hex())));
+}
+
+TEST_F(ChainTest, WhatIsDatedInTheFutureIsNotTheEndBesideAnother) {
+  const Id last = Add("a", std::nullopt, 1000);
+  Add("a", std::nullopt, 4'000'000'000);
+  EXPECT_EQ(End(), last);
 }
 
 TEST_F(ChainTest, AnEndThatIsNotFoundIsNotTakenAsForgotten) {
@@ -167,7 +179,6 @@ TEST_F(ChainTest, AnEndThatIsNotFoundIsNotTakenAsForgotten) {
   EXPECT_EQ(End(), last);
   store_.AddFault({.operation = StoreOperation::kGet,
                    .key_prefix = FileKey(FileKind::kSnapshot, last),
-                   .last_call = 2,
                    .status = absl::NotFoundError("404")});
   EXPECT_THAT(FindChainEnd(ctx_, *repository_, ChainOf("host", {"/a"})),
               StatusIs(absl::StatusCode::kUnavailable));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "repository/pack_reader.h"
+#include "repository/repairer.h"
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"
 
@@ -17,9 +18,12 @@ using support::IsOk;
 using support::IsOkAndHolds;
 using support::Noise;
 using support::StatusIs;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 // --- Which packs to read ---
@@ -230,6 +234,68 @@ TEST_F(CheckerTest, VolumesAreWhatTheirManifestSays) {
   snapshot.tree = Id::Of(text);
   ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot), IsOk());
   EXPECT_THAT(Errors(true), ElementsAre("volume-malformed"));
+}
+
+TEST_F(CheckerTest, NamesTheSnapshotsThatCannotBeRestored) {
+  const std::string other = Image({4, 5});
+  const Id second = BackUp(other);
+  const Id third = BackUp(image_);  // Of the same trees and chunks as the first.
+  EXPECT_THAT(Check().unrestorable, IsEmpty());
+  const std::map<std::string, std::string> base = store_.objects();
+  const std::string first_data = PackKey(PackOf(Noise(kTestChunkBytes, 2)));
+  const auto unrestorable = [&](bool read_data) {
+    const CheckReport report = Check(read_data);
+    EXPECT_TRUE(report.complete);
+    return report.unrestorable;
+  };
+  store_.RemoveObject(first_data);
+  EXPECT_THAT(unrestorable(false), ElementsAre(id_, third));
+  store_.SetObjects(base);
+  store_.RemoveObject(PackKey(PackOf(Noise(kTestChunkBytes, 4))));
+  EXPECT_THAT(unrestorable(false), ElementsAre(second));
+  store_.SetObjects(base);
+  Flip(first_data, 1000);
+  EXPECT_THAT(unrestorable(false), IsEmpty());
+  EXPECT_THAT(unrestorable(true), ElementsAre(id_, third));
+  store_.SetObjects(base);
+  store_.RemoveObject(PackKey(TreePackOf(second)));
+  EXPECT_THAT(unrestorable(false), ElementsAre(second));
+  store_.SetObjects(base);
+  Flip(FileKey(FileKind::kSnapshot, second), 40);
+  EXPECT_THAT(unrestorable(false), ElementsAre(second));
+}
+
+TEST_F(CheckerTest, ALostPackThatNoSnapshotNeedsConcernsNone) {
+  const Id second = BackUp(Image({4, 5}));
+  ASSERT_THAT(Forget(second), IsOk());
+  store_.RemoveObject(PackKey(PackOf(Noise(kTestChunkBytes, 4))));
+  const CheckReport report = Check(/*read_data=*/false);
+  ASSERT_EQ(report.errors, 1);
+  EXPECT_THAT(report.unrestorable, IsEmpty());
+  EXPECT_THAT(report.findings.front().next_step, HasSubstr("repair index drops it"));
+}
+
+// What is in no index is in a pack that is in none, or `repair index` cannot help.
+TEST_F(CheckerTest, RecommendsOnlyWhatCanHelp) {
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  const std::string bytes = store_.objects().at(PackKey(pack));
+  store_.RemoveObject(PackKey(pack));
+  const auto steps = [this] {
+    std::string text;
+    for (const Finding& finding : Check(/*read_data=*/false).findings) {
+      text += finding.next_step + "\n";
+    }
+    return text;
+  };
+  EXPECT_THAT(steps(), AllOf(HasSubstr("repair packs --from"), HasSubstr("backup --force"),
+                             Not(HasSubstr("repair index"))));
+  std::unique_ptr<Repository> repository = Open();
+  const absl::StatusOr<std::unique_ptr<Lock>> lock = TakeLock(*repository);
+  ASSERT_THAT(RepairIndex(ctx_, *repository, **lock, {}), IsOk());
+  EXPECT_THAT(steps(), AllOf(HasSubstr("repair packs --from"), HasSubstr("backup --force"),
+                             Not(HasSubstr("repair index"))));
+  store_.SetObject(PackKey(pack), bytes);
+  EXPECT_THAT(steps(), AllOf(HasSubstr("run repair index"), Not(HasSubstr("--from"))));
 }
 
 TEST_F(CheckerTest, FindsPacksThatTwoIndexesListDifferently) {

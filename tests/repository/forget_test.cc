@@ -146,6 +146,17 @@ TEST(ForgetRulesTest, ASnapshotOfTheFutureDoesNotMoveSpans) {
               ElementsAre("01-01 00:00", "01-02 12:00", "01-01 12:00"));
 }
 
+TEST(ForgetRulesTest, ASnapshotOfTheFutureStaysAndCountsForNothing) {
+  const std::vector<std::string> snapshots = {"2026-01-01 12:00", "2026-01-02 12:00",
+                                              "2099-01-01 00:00"};
+  EXPECT_THAT(Kept(snapshots, {.last = 1}, At("2026-01-03 00:00")),
+              ElementsAre("01-01 00:00", "01-02 12:00"));
+  const auto groups = DecideForget(TakenAll(snapshots), {.last = 1}, {}, At("2026-01-03 00:00"));
+  EXPECT_THAT(groups->front().keep.front().reasons, ElementsAre("dated in the future"));
+  // Where all are, it is the clock that forgets which is wrong.
+  EXPECT_THAT(Kept(snapshots, {.last = 1}, At("2025-01-03 00:00")), ElementsAre("01-01 00:00"));
+}
+
 TEST(ForgetRulesTest, AnyRuleKeeps) {
   KeepRules rules = {.last = 1};
   rules.tags = {{"gold", "eu"}, {"legal"}};

@@ -311,6 +311,9 @@ TEST_P(BlobIndexTest, APackListedTwice) {
   BlobIndexBuilder builder(scratch_);
   EXPECT_THAT(builder.AddPack(TestPack(1, 3)), IsOkAndHolds(true));
   EXPECT_THAT(builder.AddPack(TestPack(1, 3)), IsOkAndHolds(true));
+  IndexedPack backwards = TestPack(1, 3);
+  std::reverse(backwards.entries.begin(), backwards.entries.end());
+  EXPECT_THAT(builder.AddPack(backwards), IsOkAndHolds(true));
   EXPECT_THAT(builder.AddPack(TestPack(1, 4)), IsOkAndHolds(false));
   const BlobIndex index = BuildFrom(builder);
   EXPECT_EQ(index.entry_count(), 7);

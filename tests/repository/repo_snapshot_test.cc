@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -55,6 +57,34 @@ TEST(RepoSnapshotTest, ComesBackWithWhatWeDoNotKnow) {
   EXPECT_EQ(TagValue(*read, "vol-uid"), "1");
   EXPECT_EQ(TagValue(*read, "vol"), "");
   EXPECT_EQ(TagValue(*read, "kind"), "full");
+}
+
+// Hours of the snapshots, and on which of them each builds (-1: none): which is the newest.
+TEST(NewestTest, IsWhatNothingBuildsOnAndNotOfTheFutureBesideAnother) {
+  const absl::Time now = absl::FromUnixSeconds(100 * 3600);
+  struct Case {
+    std::vector<std::pair<int, int>> snapshots;
+    int newest;
+  };
+  for (const Case& one :
+       {Case{{}, -1}, Case{{{1, -1}, {3, -1}, {2, -1}}, 1},
+        Case{{{5000, -1}, {10, 0}, {11, 1}}, 2},  // The clock was wrong, then not.
+        Case{{{10, -1}, {5000, -1}}, 0}, Case{{{10, -1}, {5000, 0}}, 1},  // Or it is wrong now.
+        Case{{{4000, -1}, {5000, -1}}, 1}}) {
+    std::vector<StoredSnapshot> all;
+    for (const auto& [hour, base] : one.snapshots) {
+      StoredSnapshot stored = {.id = Id::Of(absl::StrCat(all.size())), .snapshot = TestSnapshot()};
+      stored.snapshot.time = absl::FromUnixSeconds(hour * 3600);
+      stored.snapshot.parent = std::nullopt;
+      if (base >= 0) {
+        stored.snapshot.parent = all[static_cast<std::size_t>(base)].id;
+      }
+      all.push_back(std::move(stored));
+    }
+    const StoredSnapshot* newest = NewestOf(
+        all, [](const RepoSnapshot&) { return true; }, now);
+    EXPECT_EQ(newest == nullptr ? -1 : static_cast<int>(newest - all.data()), one.newest);
+  }
 }
 
 TEST(RepoSnapshotTest, TakesTheLeastThatResticWrites) {

@@ -10,7 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "repository/blob_writer.h"
+#include "tests/repository/cheap_key.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/support/watched_store.h"
 
@@ -282,6 +284,58 @@ TEST_F(RepositoryTest, ADamagedSnapshotDoesNotHideTheOthers) {
   ASSERT_THAT(all, IsOkAndHolds(SizeIs(1)));
   EXPECT_EQ((*all)[0].id, good);
   EXPECT_THAT(damaged, ElementsAre(bad));
+}
+
+TEST_F(RepositoryTest, LatestIsNotSaidWhereASnapshotDoesNotRead) {
+  std::unique_ptr<Repository> repository = Init();
+  const Id bad = *repository->SaveSnapshot(ctx_, SnapshotAt(2));
+  store_.SetObject(FileKey(FileKind::kSnapshot, bad), "x");
+  const auto names_it =
+      StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("snapshots/" + bad.Hex()));
+  EXPECT_THAT(repository->FindSnapshot(ctx_, "latest"), names_it);
+  const Id good = *repository->SaveSnapshot(ctx_, SnapshotAt(1));
+  EXPECT_THAT(repository->FindSnapshot(ctx_, "latest"), names_it);
+  EXPECT_THAT(repository->ListSnapshots(ctx_), names_it);
+  EXPECT_EQ(repository->FindSnapshot(ctx_, good.Hex())->id, good);
+}
+
+// A gateway answered once, and the store the second time.
+TEST_F(RepositoryTest, WhatIsReadWrongOnceIsReadAgain) {
+  std::unique_ptr<Repository> repository = Init();
+  UseCheapKey(store_, *repository, kTestPassword);
+  ASSERT_THAT(repository->SaveSnapshot(ctx_, SnapshotAt(1)), IsOk());
+  const std::string blob = support::Noise(5000, 1);
+  BlobWriter writer(ctx_, *repository, {});
+  ASSERT_THAT(writer.AddBlob(BlobType::kData, Id::Of(blob), blob), IsOk());
+  ASSERT_THAT(writer.Flush(), IsOk());
+  const auto use = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const auto opened,
+                     Repository::Open(ctx_, store_, kTestPassword, environment_));
+    RETURN_IF_ERROR(opened->FindSnapshot(ctx_, "latest").status());
+    RETURN_IF_ERROR(opened->LoadIndex(ctx_));
+    ASSIGN_OR_RETURN(const std::string read,
+                     opened->LoadBlob(ctx_, {BlobType::kData, Id::Of(blob)}));
+    EXPECT_EQ(read, blob);
+    return absl::OkStatus();
+  };
+  for (const char* prefix : {"config", "keys/", "snapshots/", "index/", "data/"}) {
+    for (const support::WrongBytes wrong :
+         {support::WrongBytes::kShort, support::WrongBytes::kFlipped,
+          support::WrongBytes::kOther}) {
+      const bool is_range = std::string(prefix) == "data/";
+      store_.AddFault({.operation = is_range ? StoreOperation::kGetRange : StoreOperation::kGet,
+                       .key_prefix = prefix,
+                       .wrong_bytes = wrong});
+      EXPECT_THAT(use(), IsOk()) << prefix;
+      store_.ClearFaults();
+      store_.AddFault({.operation = is_range ? StoreOperation::kGetRange : StoreOperation::kGet,
+                       .key_prefix = prefix,
+                       .last_call = 100,
+                       .wrong_bytes = wrong});
+      EXPECT_FALSE(use().ok()) << prefix;
+      store_.ClearFaults();
+    }
+  }
 }
 
 // Writes one blob into a pack of its own.

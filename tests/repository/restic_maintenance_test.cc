@@ -140,10 +140,11 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
       }
       return absl::NotFoundError("not of this volume");
     };
-    const absl::StatusOr<std::vector<PackRepair>> repairs =
+    const absl::StatusOr<RepairPacksResult> repairs =
         RepairPacks(ctx_, *repository, *lock, absl::MakeConstSpan(&location.pack, 1), options);
-    ASSERT_THAT(repairs, IsOkAndHolds(SizeIs(1)));
-    EXPECT_GT(repairs->front().blobs_refilled, 0);
+    ASSERT_THAT(repairs, IsOk());
+    ASSERT_THAT(repairs->packs, SizeIs(1));
+    EXPECT_GT(repairs->packs.front().blobs_refilled, 0);
   }
   ExpectResticFindsNothingWrong();
   ExpectRestores(newest, image);

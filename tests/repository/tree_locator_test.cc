@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -29,12 +30,21 @@ LocatorShard TestShard(int count, int packs) {
   return shard;
 }
 
+PackSample Sample(int count) {
+  PackSample sample;
+  for (int i = 0; i < count; ++i) {
+    sample.Add(Id::Of(absl::StrCat("data ", i)));
+  }
+  return sample;
+}
+
 TreeLocator TestLocator() {
   return {.root = Place(1, 3),
           .manifest = Place(2, 3),
           .files = {Id::Of("one"), Id::Of("two")},
           .level1_shards = {{.file = 1, .sealed_bytes = 500, .offset_bytes = 7}},
-          .leaf_shards = {{.file = 2, .sealed_bytes = 600, .offset_bytes = 70'000}, {}}};
+          .leaf_shards = {{.file = 2, .sealed_bytes = 600, .offset_bytes = 70'000}, {}},
+          .data_packs = Sample(3)};
 }
 
 TEST(LocatorShardTest, ComesBack) {
@@ -74,6 +84,29 @@ TEST(TreeLocatorTest, ComesBack) {
     ASSERT_THAT(read, IsOk());
     EXPECT_EQ(*read, locator);
   }
+}
+
+TEST(TreeLocatorTest, ReadsTheVersionWithoutASample) {
+  TreeLocator locator = TestLocator();
+  locator.data_packs = {};
+  std::string text = locator.Encode();
+  text[4] = 2;
+  text.resize(text.size() - 8);
+  const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(text);
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(*read, locator);
+}
+
+TEST(PackSampleTest, KeepsAllOfFewAndTheFirstOfMany) {
+  PackSample few = Sample(100);
+  few.Add(Id::Of("data 7"));
+  EXPECT_EQ(few.count, 100u);
+  EXPECT_EQ(few.packs.size(), 100u);
+  const PackSample many = Sample(5000);
+  EXPECT_EQ(many.count, 5000u);
+  EXPECT_EQ(many.packs.size(), PackSample::kMax);
+  EXPECT_TRUE(std::is_sorted(many.packs.begin(), many.packs.end()));
+  EXPECT_LT(many.packs.back().bytes()[0], 256 * 1300 / 5000);
 }
 
 TEST(TreeLocatorTest, KnowsTheShardOfATree) {

@@ -166,6 +166,22 @@ TEST_F(S3ObjectStoreTest, AChecksumOfOtherBytesIsDataLoss) {
   EXPECT_THAT(store_->Put(ctx_, "data/one", "bytes", {}), StatusIs(absl::StatusCode::kDataLoss));
 }
 
+TEST_F(S3ObjectStoreTest, AnAnswerThatNamesNothingStoredIsNoSuccess) {
+  Start();
+  const support::Headers page = {{"Content-Type", "text/html; charset=utf-8"}, {"ETag", "\"1\""}};
+  const std::pair<support::Headers, absl::StatusCode> answers[] = {
+      {{}, absl::StatusCode::kUnavailable},
+      {page, absl::StatusCode::kUnavailable},
+      {{{"ETag", "\"1\""}}, absl::StatusCode::kOk}};
+  for (const auto& [headers, code] : answers) {
+    AnswerWith("PUT", 200, "<html>back soon</html>", headers);
+    EXPECT_EQ(store_->Put(ctx_, "data/one", "bytes", {}).code(), code);
+  }
+  AnswerWith("GET", 200, "<html>back soon</html>", page);
+  EXPECT_THAT(store_->Get(ctx_, "data/one", 100), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(store_->List(ctx_, "data/", Ignore), StatusIs(absl::StatusCode::kUnavailable));
+}
+
 TEST_F(S3ObjectStoreTest, AWrongKeyIsUnauthenticated) {
   FakeS3Options server;
   server.secret_access_key = "another";

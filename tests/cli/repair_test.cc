@@ -1,0 +1,259 @@
+// A repository that has lost something, as an operator meets it: every order of the verbs that
+// repair leads to the same end, and what does not read, or is dated wrongly, is never passed over
+// without a word.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/cli/program_runner.h"
+
+namespace csidelta::cli::repair_test {
+namespace {
+
+using support::Noise;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::size_t kChunk = 256 << 10;
+constexpr std::size_t kChunks = 64;  // In two packs at least.
+constexpr std::size_t kTwin = 19;    // Holds what the first chunk does.
+
+class RepairTest : public testing::Test, protected ProgramRunner {
+ protected:
+  RepairTest() {
+    variables = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", Path("repo")}};
+    for (std::size_t i = 0; i < kChunks; ++i) {
+      image_ += Noise(kChunk, i == kTwin ? 0 : i);
+    }
+    image_ += Noise(1000, 99);
+    Write("image", image_);
+    Write("nothing", "{\"end\":true}\n");
+    InitCheaply();
+  }
+
+  using ProgramRunner::Run;  // Not that of GoogleTest.
+
+  Outcome MustRun(const std::vector<std::string>& words, ExitCode code = ExitCode::kOk) const {
+    Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.code, code) << absl::StrJoin(words, " ") << ": " << outcome.error
+                                  << outcome.out;
+    return outcome;
+  }
+
+  Json Backup(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"--json", "backup",      "--chunk-size",
+                                      "256KiB", "--pack-size", "4",
+                                      "--path", "/volume",     Path("image")};
+    words.insert(words.end(), more.begin(), more.end());
+    return MustRun(words).Result();
+  }
+  std::string BackupId(const std::vector<std::string>& more = {}) const {
+    return GetString(Backup(more), {"snapshot_id"});
+  }
+
+  // Writes `seed`'s noise over a chunk of the image.
+  void Change(std::size_t chunk, uint64_t seed) {
+    image_.replace(chunk * kChunk, kChunk, Noise(kChunk, seed));
+    Write("image", image_);
+  }
+
+  std::string Read(const std::string& name) const {
+    std::ifstream file(Path(name), std::ios::binary);
+    std::ostringstream bytes;
+    bytes << file.rdbuf();
+    return std::move(bytes).str();
+  }
+
+  void ExpectRestores(const std::string& id, const std::string& image) const {
+    Write("target", "");
+    MustRun({"restore", id, "--target", Path("target")});
+    EXPECT_TRUE(Read("target") == image) << id;
+  }
+
+  // Removes a pack of chunks alone: what else volumes are made of no volume brings back.
+  void LosePack() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(Path("repo/data"))) {
+      if (!entry.is_regular_file() || entry.file_size() < 8 * kChunk) {
+        continue;
+      }
+      std::filesystem::rename(entry.path(), Path("lost"));
+      if (!absl::StrContains(MustRun({"--json", "check"}, ExitCode::kFailed).out, "malformed")) {
+        return;
+      }
+      std::filesystem::rename(Path("lost"), entry.path());
+    }
+    ADD_FAILURE() << "no pack of chunks alone";
+  }
+
+  std::string SnapshotFile(const std::string& id) const { return Path("repo/snapshots/" + id); }
+  void Spoil(const std::string& id) const {
+    std::filesystem::permissions(SnapshotFile(id), std::filesystem::perms::owner_all);
+    std::fstream file(SnapshotFile(id), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(40);
+    file.put('X').put('Y');
+  }
+
+  std::string image_;
+};
+
+TEST_F(RepairTest, WithTheVolumeAtHandEveryOrderBringsEverythingBack) {
+  const std::string before = image_;
+  const std::string first = BackupId();
+  Change(kTwin, 1000);
+  const std::string second = BackupId();
+  std::filesystem::copy(Path("repo"), Path("sound"), std::filesystem::copy_options::recursive);
+  std::vector<std::string> verbs = {"index", "packs", "snapshots"};
+  const std::vector<std::vector<std::string>> cures = {
+      {"repair", "packs", "--from", Path("image")},
+      {"backup", "--force", "--path", "/volume", Path("image")}};
+  do {
+    for (const std::vector<std::string>& cure : cures) {
+      SCOPED_TRACE(absl::StrCat(absl::StrJoin(verbs, ", "), ", ", absl::StrJoin(cure, " ")));
+      std::filesystem::remove_all(Path("repo"));
+      std::filesystem::copy(Path("sound"), Path("repo"), std::filesystem::copy_options::recursive);
+      LosePack();
+      for (const std::string& verb : verbs) {
+        // Only the index is made whole without the volume.
+        MustRun({"repair", verb}, verb == "index" ? ExitCode::kOk : ExitCode::kIncomplete);
+        const Outcome check = MustRun({"check"}, ExitCode::kFailed);
+        EXPECT_THAT(check.out, Not(HasSubstr("run repair index")));
+        EXPECT_THAT(check.out, HasSubstr("repair packs --from"));
+      }
+      MustRun(cure);
+      MustRun({"repair", "index"});  // A pack that is gone may still be listed.
+      MustRun({"check", "--read-data"});
+      MustRun({"repair", "snapshots"});
+      ExpectRestores(first, before);
+      ExpectRestores(second, image_);
+      MustRun({"prune"});
+    }
+  } while (std::next_permutation(verbs.begin(), verbs.end()));
+}
+
+TEST_F(RepairTest, WhatNothingBringsBackIsNamedByItsSnapshots) {
+  const std::string first = BackupId();
+  LosePack();
+  // The volume holds other bytes by now.
+  image_.clear();
+  for (std::size_t i = 0; i < kChunks; ++i) {
+    image_ += Noise(kChunk, 2000 + i);
+  }
+  Write("image", image_);
+  const std::string second = BackupId();
+  const Outcome check = MustRun({"check"}, ExitCode::kFailed);
+  EXPECT_THAT(check.out, HasSubstr(absl::StrCat("cannot be restored: ", first.substr(0, 8),
+                                                "; all others are good")));
+  MustRun({"repair", "packs", "--from", Path("image")}, ExitCode::kIncomplete);
+  EXPECT_THAT(MustRun({"repair", "snapshots"}, ExitCode::kIncomplete).out,
+              AllOf(HasSubstr(first.substr(0, 8)), Not(HasSubstr(second.substr(0, 8)))));
+  EXPECT_TRUE(std::filesystem::exists(SnapshotFile(first)));
+  MustRun({"repair", "snapshots", "--forget"});
+  EXPECT_FALSE(std::filesystem::exists(SnapshotFile(first)));
+  EXPECT_THAT(
+      MustRun({"check"}, ExitCode::kFailed).out,
+      AllOf(HasSubstr("repair index drops it"), HasSubstr("every snapshot can be restored")));
+  MustRun({"repair", "index"});
+  MustRun({"check"});
+  MustRun({"prune"});
+  ExpectRestores(second, image_);
+}
+
+TEST_F(RepairTest, AnIncrementOnALostPackIsAFullThatRestores) {
+  Backup();
+  LosePack();
+  const Json result = Backup({"--extents", Path("nothing")});
+  EXPECT_EQ(GetString(result, {"mode_done"}), "full");
+  EXPECT_EQ(GetString(result, {"reason"}), "parent-damaged");
+  ExpectRestores("latest", image_);
+}
+
+TEST_F(RepairTest, ASnapshotThatDoesNotReadIsNeverPassedOver) {
+  const std::string before = image_;
+  const std::string first = BackupId();
+  Change(3, 1000);
+  const std::string second = BackupId();
+  Spoil(second);
+  const std::string file = absl::StrCat("snapshots/", second);
+
+  const std::vector<std::vector<std::string>> refused = {
+      {"restore", "latest", "--target", Path("target")},
+      {"restore", "latest", "--path", "/volume", "--target", Path("target")},
+      {"ls", "latest"},
+      {"diff", first, "latest"},
+      {"stats", "latest"},
+      {"forget", "latest"},
+      {"forget", "--keep-last", "1"},
+      {"forget", second.substr(0, 8)},
+      {"prune"}};
+  for (const std::vector<std::string>& words : refused) {
+    const Outcome outcome = MustRun(words, ExitCode::kFailed);
+    EXPECT_THAT(outcome.error, HasSubstr(second.substr(0, 8))) << words.front();
+    EXPECT_THAT(outcome.error, Not(HasSubstr("no snapshots"))) << words.front();
+  }
+  EXPECT_FALSE(std::filesystem::exists(Path("target")));
+  EXPECT_THAT(
+      MustRun(refused.front(), ExitCode::kFailed).error,
+      AllOf(HasSubstr(file), HasSubstr("by its id"), HasSubstr("csi-delta forget " + second)));
+  ExpectRestores(first, before);
+
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"snapshots"}, {"stats"}}) {
+    EXPECT_THAT(MustRun(words, ExitCode::kIncomplete).error, HasSubstr(file));
+  }
+  variables["RESTIC_REPOSITORY"] = Path("copy");
+  MustRun({"init"});
+  const Outcome copied =
+      MustRun({"--json", "copy", "--from-repo", Path("repo")}, ExitCode::kIncomplete);
+  EXPECT_THAT(copied.error, HasSubstr(file));
+  EXPECT_EQ(copied.Result()["snapshots"].size(), 1u);
+  variables["RESTIC_REPOSITORY"] = Path("repo");
+
+  const Json full = Backup({"--extents", Path("nothing")});
+  EXPECT_EQ(GetString(full, {"mode_done"}), "full");
+  EXPECT_EQ(GetString(full, {"reason"}), "parent-damaged");
+  ExpectRestores(GetString(full, {"snapshot_id"}), image_);
+
+  MustRun({"forget", second});
+  EXPECT_FALSE(std::filesystem::exists(SnapshotFile(second)));
+  EXPECT_TRUE(std::filesystem::exists(SnapshotFile(first)));
+  MustRun({"prune"});
+  MustRun({"check", "--read-data"});
+  ExpectRestores("latest", image_);
+}
+
+TEST_F(RepairTest, ASnapshotOfTheFutureIsNeverTakenWithoutAWord) {
+  const std::string before = image_;
+  const std::string future = BackupId({"--time", "2099-01-01 00:00:00"});
+  const std::string short_id = future.substr(0, 8);
+  std::vector<std::string> later;
+  for (const uint64_t seed : {1000, 1001, 1002}) {
+    Change(3, seed);
+    later.push_back(BackupId());
+  }
+  EXPECT_THAT(MustRun({"snapshots"}).error, AllOf(HasSubstr(short_id), HasSubstr("future")));
+  EXPECT_THAT(MustRun({"restore", "latest", "--target", Path("target")}).error,
+              AllOf(HasSubstr(short_id), HasSubstr("future"), HasSubstr(later[2].substr(0, 8))));
+  EXPECT_TRUE(Read("target") == image_);
+  const Outcome forgotten = MustRun({"--json", "forget", "--keep-last", "1"});
+  EXPECT_THAT(forgotten.error, AllOf(HasSubstr(short_id), HasSubstr("future")));
+  EXPECT_EQ(GetInt(forgotten.Result(), {"removed"}), 2);
+  EXPECT_TRUE(std::filesystem::exists(SnapshotFile(later[2])));
+  MustRun({"forget", later[2]});
+  EXPECT_THAT(MustRun({"restore", "latest", "--target", Path("target")}).error,
+              AllOf(HasSubstr("it is taken for the latest"), HasSubstr(short_id)));
+  EXPECT_TRUE(Read("target") == before);
+}
+
+}  // namespace
+}  // namespace csidelta::cli::repair_test
