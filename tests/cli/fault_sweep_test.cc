@@ -1,4 +1,5 @@
 #include <atomic>
+#include <set>
 
 #include "net/http_client.h"
 #include "storage/s3_object_store.h"
@@ -26,20 +27,44 @@ class FixedCredentials : public storage::CredentialsProvider {
   bool MayBeExchanged() const override { return false; }
 };
 
+bool IsListing(const ServedRequest& request) {
+  return request.target.find("list-type=") != std::string::npos;
+}
+bool IsWrite(const ServedRequest& request) {
+  return request.method == "PUT" || request.method == "DELETE";
+}
+bool HasBytes(const ServedRequest& request) {
+  return request.method == "GET" && !IsListing(request);
+}
+// Nothing but the transport guards a listing against another bit.
+bool IsGuarded(const ServedRequest& request) { return !IsListing(request); }
+bool HasText(const ServedRequest& request) { return request.method != "HEAD"; }
+
 // What goes wrong at one request, and once.
 struct FaultKind {
   const char* name;
-  int status = 0;  // of an error that is answered; 0: see below
-  const char* code = "";
-  bool is_silent = false;  // no answer at all
-  bool is_reset = false;   // the connection is closed before anything is done
+  int status = 0;              // of what is answered; 0: see below
+  const char* code = "";       // of an error of S3
+  const char* body = nullptr;  // instead of such an error
+  const char* type = "";       // Content-Type
+  bool is_silent = false;      // no answer at all
+  bool is_reset = false;       // the connection is closed before anything is done
   Spoiling spoiling = Spoiling::kNone;
+  bool (*may_be)(const ServedRequest&) = nullptr;  // which it can happen to; null: to all
   // Nobody must notice: the call is made again.
   bool heals = false;
 };
 
+constexpr char kPage[] =
+    "<!DOCTYPE html><html><head><title>Maintenance</title></head><body>Back soon.</body></html>";
+constexpr char kHalfAList[] =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult><Name>bucket</Name>"
+    "<IsTruncated>false</IsTruncated>";
+constexpr char kOtherXml[] = "<?xml version=\"1.0\"?>\n<Result></Result>";
+
 constexpr FaultKind kNotFound = {.name = "not found", .status = 404, .code = "NoSuchKey"};
-constexpr FaultKind kWrongBit = {.name = "a wrong bit", .spoiling = Spoiling::kFlipped};
+constexpr FaultKind kWrongBit = {
+    .name = "a wrong bit", .spoiling = Spoiling::kFlipped, .may_be = IsGuarded};
 constexpr FaultKind kThrottled = {
     .name = "too many requests", .status = 429, .code = "SlowDown", .heals = true};
 constexpr FaultKind kFaults[] = {
@@ -47,9 +72,36 @@ constexpr FaultKind kFaults[] = {
     kWrongBit,
     kThrottled,
     {.name = "forbidden", .status = 403, .code = "AccessDenied"},
+    {.name = "a page of nobody's", .status = 403, .body = kPage, .type = "text/html"},
+    {.name = "unauthorized", .status = 401, .body = ""},
+    {.name = "moved", .status = 301, .code = "PermanentRedirect"},
+    {.name = "no bucket", .status = 404, .code = "NoSuchBucket"},
+    {.name = "not implemented", .status = 501, .code = "NotImplemented"},
+    {.name = "no such version", .status = 505, .body = ""},
+    {.name = "a timeout of the client's", .status = 408, .code = "RequestTimeout", .heals = true},
+    {.name = "a timeout that is a bad request",
+     .status = 400,
+     .code = "RequestTimeout",
+     .heals = true},
+    {.name = "too early", .status = 425, .body = "", .heals = true},
+    {.name = "a conflict", .status = 409, .code = "OperationAborted", .heals = true},
     {.name = "internal error", .status = 500, .code = "InternalError", .heals = true},
+    {.name = "bad gateway", .status = 502, .body = kPage, .type = "text/html", .heals = true},
     {.name = "unavailable", .status = 503, .code = "SlowDown", .heals = true},
+    {.name = "gateway timeout", .status = 504, .body = "", .heals = true},
     {.name = "full", .status = 507, .code = "InsufficientStorage", .heals = true},
+    {.name = "unknown error", .status = 520, .body = kPage, .type = "text/html", .heals = true},
+    {.name = "connection refused", .status = 521, .body = "", .heals = true},
+    {.name = "connection timed out", .status = 522, .body = "", .heals = true},
+    {.name = "origin unreachable", .status = 523, .body = "", .heals = true},
+    {.name = "a timeout occurred", .status = 524, .body = "", .heals = true},
+    {.name = "an expired token", .status = 400, .code = "ExpiredToken", .heals = true},
+    {.name = "a page", .status = 200, .body = kPage, .type = "text/html", .heals = true},
+    {.name = "a page of no type", .status = 200, .body = kPage, .may_be = HasText, .heals = true},
+    {.name = "an empty answer", .status = 200, .body = "", .may_be = HasText, .heals = true},
+    {.name = "half a list", .status = 200, .body = kHalfAList, .may_be = IsListing, .heals = true},
+    {.name = "no list", .status = 200, .body = kOtherXml, .may_be = IsListing, .heals = true},
+    {.name = "no content", .status = 204, .body = nullptr, .may_be = HasBytes, .heals = true},
     {.name = "reset", .is_reset = true, .heals = true},
     {.name = "reset after the effect", .spoiling = Spoiling::kCut, .heals = true},
     {.name = "a short body", .spoiling = Spoiling::kShort, .heals = true},
@@ -61,6 +113,7 @@ constexpr FaultKind kFaults[] = {
 class FaultSweepTest : public SweepFixture {
  protected:
   static constexpr std::size_t kSample = 4;  // of what may go wrong with a verb
+  static constexpr std::size_t kBackupSample = 12;
 
   FaultSweepTest() : server_(ServerOptions()) {
     http_ = std::make_unique<net::HttpClient>(
@@ -98,21 +151,24 @@ class FaultSweepTest : public SweepFixture {
     kept_image_ = image_;
   }
 
-  // The request after so many others goes wrong.
+  // The request after so many others goes wrong, if it can so.
   void Misbehave(const FaultKind& kind, int64_t point) {
-    const auto is_due = [left = std::make_shared<std::atomic<int64_t>>(point)] {
-      return left->fetch_sub(1) == 0;
+    was_met_ = false;
+    const auto is_due = [this, kind, left = std::make_shared<std::atomic<int64_t>>(point)](
+                            const ServedRequest& request) {
+      const bool now =
+          left->fetch_sub(1) == 0 && (kind.may_be == nullptr || kind.may_be(request));
+      was_met_ = was_met_ || now;
+      return now;
     };
     if (kind.spoiling != Spoiling::kNone) {
       server_.Spoil([=](const ServedRequest& request) {
-        // Nothing but the transport guards a listing against another bit.
-        const bool may = kind.spoiling != Spoiling::kFlipped || !IsListing(request);
-        return is_due() && may ? kind.spoiling : Spoiling::kNone;
+        return is_due(request) ? kind.spoiling : Spoiling::kNone;
       });
       return;
     }
     server_.Interfere([=, this](const ServedRequest& request, ServedConnection& connection) {
-      if (!is_due()) {
+      if (!is_due(request)) {
         return false;
       }
       if (kind.is_silent) {
@@ -120,9 +176,15 @@ class FaultSweepTest : public SweepFixture {
       } else if (kind.is_reset) {
         connection.Cut();
       } else {
-        const std::string body = absl::StrCat("<Error><Code>", kind.code, "</Code></Error>");
-        connection.Raw(absl::StrCat("HTTP/1.1 ", kind.status, " Text\r\nContent-Length: ",
-                                    body.size(), "\r\n\r\n", request.method == "HEAD" ? "" : body));
+        const std::string body = kind.status == 204 ? ""
+                                 : kind.body != nullptr
+                                     ? kind.body
+                                     : absl::StrCat("<Error><Code>", kind.code, "</Code></Error>");
+        connection.Raw(absl::StrCat(
+            "HTTP/1.1 ", kind.status, " Text\r\n",
+            *kind.type == '\0' ? "" : absl::StrCat("Content-Type: ", kind.type, "\r\n"),
+            kind.status == 204 ? "" : absl::StrCat("Content-Length: ", body.size(), "\r\n"), "\r\n",
+            request.method == "HEAD" ? "" : body));
       }
       return true;
     });
@@ -143,13 +205,6 @@ class FaultSweepTest : public SweepFixture {
     connection.Cut();
   }
 
-  static bool IsListing(const ServedRequest& request) {
-    return request.target.find("list-type=") != std::string::npos;
-  }
-  static bool IsWrite(const ServedRequest& request) {
-    return request.method == "PUT" || request.method == "DELETE";
-  }
-
   // The requests of a good run, for which a repository is in the bucket from now on.
   std::vector<ServedRequest> GoodRun(const std::vector<std::string>& words) {
     in_bucket_ = true;
@@ -162,25 +217,17 @@ class FaultSweepTest : public SweepFixture {
   // Each request, in each way.
   void Sweep(const std::vector<std::string>& words, std::size_t sample = kSample) {
     const auto requests = std::ssize(GoodRun(words));
-    const std::vector<int64_t> points = sample_.Below(std::ssize(kFaults) * requests, sample);
-    for (const int64_t point : points) {
+    std::set<int64_t> met;
+    int points = 0;
+    for (const int64_t point : sample_.Below(std::ssize(kFaults) * requests, sample)) {
       FailOnce(words, kFaults[static_cast<std::size_t>(point / requests)], point % requests);
+      points += was_met_ ? 1 : 0;
+      met.insert(was_met_ ? point / requests : -1);
     }
-    RecordProperty("points", static_cast<int>(points.size()));
-  }
-
-  // The same, where a sample has each of the ways.
-  void SweepEachWay(const std::vector<std::string>& words) {
-    const auto requests = std::ssize(GoodRun(words));
-    const std::vector<int64_t> points = sample_.Below(requests, std::size(kFaults));
-    if (std::ssize(points) == requests) {
-      Sweep(words);
-      return;
-    }
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      FailOnce(words, kFaults[i], points[i]);
-    }
-    RecordProperty("points", static_cast<int>(points.size()));
+    met.erase(-1);
+    EXPECT_TRUE(!sample_.is_everything() || met.size() == std::size(kFaults))
+        << "only " << met.size() << " of the faults were met";
+    RecordProperty("points", points);
   }
 
   // Each request of one sort, in one way, also where the rest is a sample.
@@ -210,10 +257,13 @@ class FaultSweepTest : public SweepFixture {
     SCOPED_TRACE(absl::StrCat("said: ", outcome.error));
     server_.Reset(server_.objects());
     if (outcome.code != ExitCode::kOk) {
-      EXPECT_FALSE(kind.heals);
+      // Who was not let in yet is told at once what is wrong with the place.
+      EXPECT_FALSE(kind.heals && point > 0);
       ExpectOneClearError(outcome);
     } else if (words[0] == "restore") {
       EXPECT_TRUE(ReadFile("target") == kept_image_);
+    } else if (words[0] == "backup") {
+      ExpectRestores(GetString(outcome.Result(), {"snapshot_id"}), image_, {});
     }
     MustRun(words);
     ExpectGood({});
@@ -238,12 +288,25 @@ class FaultSweepTest : public SweepFixture {
   std::unique_ptr<storage::S3ObjectStore> place_;
   std::map<std::string, std::string> base_;
   bool in_bucket_ = false;
+  bool was_met_ = false;  // by the last fault, a request
 };
 
 TEST_F(FaultSweepTest, Backup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
-  SweepEachWay(BackupWords());
+  Sweep(BackupWords(), kBackupSample);
+}
+
+TEST_F(FaultSweepTest, FirstBackup) { Sweep(BackupWords()); }
+
+TEST_F(FaultSweepTest, IncrementalBackup) {
+  MakeGenerations();
+  WriteImage({1, 12, 23, 14, 5, 6});
+  WriteFile("list", absl::StrCat("{\"base\":\"", kept_, "\"}\n{\"offset\":", 2 * kChunkBytes,
+                                 ",\"length\":", kChunkBytes, "}\n{\"end\":true}\n"));
+  std::vector<std::string> words = BackupWords();
+  words.insert(words.end(), {"--extents", Path("list")});
+  Sweep(words);
 }
 
 TEST_F(FaultSweepTest, WhatABackupStoresWronglyIsStoredAgain) {
@@ -292,6 +355,11 @@ TEST_F(FaultSweepTest, PruneDeletesNoPackThatIsStillListed) {
            });
 }
 
+TEST_F(FaultSweepTest, RepairIndex) {
+  MakeGenerations();
+  Sweep({"repair", "index"});
+}
+
 TEST_F(FaultSweepTest, Check) {
   MakeGenerations();
   Sweep({"check", "--read-data"});
@@ -311,6 +379,158 @@ TEST_F(FaultSweepTest, KeyAdd) {
   MakeGenerations();
   WriteFile("new", "new secret");
   Sweep({"key", "add", "--new-password-file", Path("new")}, 1);  // Keys are made by real scrypt.
+}
+
+// What one answer of a source of credentials is instead, once.
+struct SourceFault {
+  const char* name;
+  int status = 0;  // 0: nothing is answered, and the connection closed
+  const char* body = "";
+};
+
+constexpr SourceFault kSourceFaults[] = {
+    {.name = "reset"},
+    {.name = "internal error", .status = 500},
+    {.name = "unavailable", .status = 503},
+    {.name = "too many requests", .status = 429, .body = "<Error><Code>Throttling</Code></Error>"},
+    {.name = "unknown error", .status = 520, .body = kPage},
+    {.name = "a page", .status = 200, .body = kPage},
+    {.name = "an empty answer", .status = 200},
+    {.name = "half an answer", .status = 200, .body = "{\"AccessKeyId\":\"AKID"},
+    {.name = "an identity that is not known yet",
+     .status = 400,
+     .body = "<ErrorResponse><Error><Code>InvalidIdentityToken</Code></Error></ErrorResponse>"},
+    {.name = "an identity provider that does not answer",
+     .status = 400,
+     .body = "<ErrorResponse><Error><Code>IDPCommunicationError</Code></Error></ErrorResponse>"}};
+
+// Sources of credentials of which one answer goes wrong: nobody must notice.
+class CredentialsSweepTest : public FaultSweepTest {
+ protected:
+  enum class Source { kContainer, kSts, kInstance };  // The last is asked three times.
+
+  CredentialsSweepTest()
+      : source_server_([this](const ServedRequest& request, ServedConnection& connection) {
+          Serve(request, connection);
+        }) {
+    WriteFile("token", "web+token");
+  }
+
+  void Serve(const ServedRequest& request, ServedConnection& connection) {
+    if (left_-- == 0) {
+      was_met_ = true;
+      fault_->status == 0 ? connection.Cut() : connection.Send(fault_->status, fault_->body);
+      return;
+    }
+    const std::string expiry =
+        absl::FormatTime(absl::RFC3339_sec, clock_.Now() + absl::Hours(6), absl::UTCTimeZone());
+    if (source_ == Source::kSts) {
+      connection.Send(
+          200, absl::StrCat("<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult>"
+                            "<Credentials><AccessKeyId>AKIDTEST</AccessKeyId><SecretAccessKey>"
+                            "secret/key+of=test</SecretAccessKey><SessionToken>t</SessionToken>"
+                            "<Expiration>",
+                            expiry,
+                            "</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"
+                            "</AssumeRoleWithWebIdentityResponse>"));
+    } else if (request.method == "PUT") {
+      connection.Send(200, "metadata-token");
+    } else if (request.target.ends_with("security-credentials/")) {
+      connection.Send(200, "role");
+    } else {
+      connection.Send(200, absl::StrCat(R"({"Code":"Success","AccessKeyId":"AKIDTEST",)"
+                                        R"("SecretAccessKey":"secret/key+of=test","Token":"t",)"
+                                        R"("Expiration":")",
+                                        expiry, "\"}"));
+    }
+  }
+
+  // A process finds its credentials anew.
+  struct OwnStore : storage::OpenedStore {
+    OwnStore(const storage::CredentialsEnvironment& environment, storage::S3Options options,
+             net::HttpClient& http)
+        : chain(environment, http, http),
+          place(std::move(options), http, chain, own_meter),
+          retried(place) {}
+    storage::ObjectStore& store() override { return retried.store(); }
+    const storage::StoreMeter& meter() const override { return retried.meter(); }
+
+    storage::StoreMeter own_meter;
+    storage::CredentialsChain chain;
+    storage::S3ObjectStore place;
+    RetriedStore retried;
+  };
+
+  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
+      const storage::Location& location, const storage::StoreSettings& settings) override {
+    if (!in_bucket_) {
+      return FaultSweepTest::OpenStore(location, settings);
+    }
+    storage::CredentialsEnvironment environment;
+    if (source_ == Source::kContainer) {
+      environment.container_url = source_server_.url() + "/keys";
+    } else if (source_ == Source::kSts) {
+      environment.role_arn = "arn:aws:iam::1:role/r";
+      environment.role_session_name = "session";
+      environment.web_identity_token_file = Path("token");
+      environment.sts_url = source_server_.url();
+    } else {
+      environment.metadata_url = source_server_.url();
+    }
+    environment.shared_credentials_file = Path("none");
+    environment.config_file = Path("none");
+    storage::S3Options options;
+    options.endpoint = *net::ParseUrl(server_.url());
+    options.bucket = "bucket";
+    return std::make_unique<OwnStore>(environment, options, *http_);
+  }
+
+  void SweepSources(const std::vector<std::string>& words) {
+    const auto base = store_.objects();
+    in_bucket_ = true;
+    server_.SetSessionToken("t");
+    constexpr int64_t kFaultCount = std::size(kSourceFaults);
+    int points = 0;
+    for (const int64_t point : sample_.Below(5 * kFaultCount, kSample)) {
+      const int64_t request = point / kFaultCount;
+      source_ = request == 0 ? Source::kContainer : request == 1 ? Source::kSts : Source::kInstance;
+      fault_ = &kSourceFaults[point % kFaultCount];
+      SCOPED_TRACE(absl::StrCat(fault_->name, " at question ", request, " for credentials"));
+      server_.Reset(base);
+      was_met_ = false;
+      left_ = static_cast<int>(request < 2 ? 0 : request - 2);
+      MustRun(words);
+      EXPECT_TRUE(was_met_);
+      ExpectGood({});
+      ++points;
+      if (HasFailure()) {
+        return;
+      }
+    }
+    RecordProperty("points", points);
+  }
+
+  Source source_ = Source::kContainer;
+  const SourceFault* fault_ = kSourceFaults;
+  std::atomic<int> left_ = -1;
+  support::HttpTestServer source_server_;
+};
+
+TEST_F(CredentialsSweepTest, Backup) {
+  MakeGenerations();
+  WriteImage({1, 12, 23, 14, 5, 26});
+  SweepSources(BackupWords());
+}
+
+TEST_F(CredentialsSweepTest, Restore) {
+  MakeGenerations();
+  WriteFile("target", "");
+  SweepSources({"restore", kept_, "--target", Path("target")});
+}
+
+TEST_F(CredentialsSweepTest, ForgetAndPrune) {
+  MakeGenerations();
+  SweepSources({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"});
 }
 
 }  // namespace

@@ -1,64 +1,10 @@
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "tests/cli/sweep_fixture.h"
+#include "tests/cli/system_calls.h"
 #include "tests/support/durable_disk.h"
-
-// This program's own fsync() and pwrite(): where a test watches they tell a disk that loses what
-// was not synced, and fail when it is full. All others get those of the system.
-namespace {
-
-struct Watch {
-  std::mutex mutex;
-  csidelta::support::DurableDisk* disk = nullptr;
-  std::string root;         // Of what is watched.
-  int64_t free_bytes = -1;  // Negative: there is room.
-};
-Watch watch;
-
-bool IsWatched(int fd) {
-  std::error_code error;
-  const std::string path =
-      std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd), error).string();
-  return !watch.root.empty() && path.starts_with(watch.root);
-}
-
-// The function of the system that ours stands before.
-template <typename Call>
-Call* Real(const char* name) {
-  return reinterpret_cast<Call*>(dlsym(RTLD_NEXT, name));
-}
-
-}  // namespace
-
-extern "C" {
-int fsync(int fd) {
-  {
-    std::scoped_lock lock(watch.mutex);
-    if (watch.disk != nullptr && IsWatched(fd)) {
-      watch.disk->NoteSync(fd);
-      return 0;
-    }
-  }
-  return Real<int(int)>("fsync")(fd);
-}
-
-ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
-  {
-    std::scoped_lock lock(watch.mutex);
-    if (watch.free_bytes >= 0 && IsWatched(fd)) {
-      if (watch.free_bytes < static_cast<int64_t>(count)) {
-        errno = ENOSPC;
-        return -1;
-      }
-      watch.free_bytes -= static_cast<int64_t>(count);
-    }
-  }
-  return Real<ssize_t(int, const void*, size_t, off_t)>("pwrite")(fd, bytes, count, offset);
-}
-}  // extern "C"
 
 namespace csidelta::cli::power_loss_test {
 namespace {
@@ -87,12 +33,6 @@ class PowerLossTest : public SweepFixture {
     return objects;
   }
 
-  ~PowerLossTest() override {
-    watch.disk = nullptr;
-    watch.root.clear();
-    watch.free_bytes = -1;
-  }
-
   // Goes on in a directory that holds `tree`.
   void MoveInto(const DurableDisk::Tree& tree) {
     if (!folder_of_store_.empty()) {
@@ -114,11 +54,17 @@ class PowerLossTest : public SweepFixture {
   void Sweep(const std::vector<std::string>& words,
              const std::vector<std::vector<std::string>>& again) {
     MoveInto(store_.objects());
-    watch.root = folder_of_store_;
     DurableDisk disk(folder_of_store_);
-    watch.disk = &disk;
-    last_ = MustRun(words);
-    watch.disk = nullptr;
+    {
+      const SystemCallWatch watch(folder_of_store_, [&](const SystemCall& call) {
+        if (absl::string_view(call.name) != "fsync") {
+          return std::optional<int64_t>();
+        }
+        disk.NoteSync(call.fd);
+        return std::optional<int64_t>(0);
+      });
+      last_ = MustRun(words);
+    }
     // What was answered with OK is there, if the power fails in this moment.
     ASSERT_GT(disk.sync_count(), 5u);
     MoveInto(disk.After(disk.sync_count()));
@@ -139,6 +85,22 @@ class PowerLossTest : public SweepFixture {
       }
     }
     RecordProperty("points", static_cast<int>(points.size()));
+  }
+
+  // A backup to a disk with room for so many bytes.
+  Outcome RunWithRoomFor(int64_t free_bytes) {
+    const SystemCallWatch watch(folder_of_store_,
+                                [&](const SystemCall& call) -> std::optional<int64_t> {
+                                  if (absl::string_view(call.name) != "pwrite") {
+                                    return std::nullopt;
+                                  }
+                                  if (free_bytes < static_cast<int64_t>(call.size_bytes)) {
+                                    return -ENOSPC;
+                                  }
+                                  free_bytes -= static_cast<int64_t>(call.size_bytes);
+                                  return std::nullopt;
+                                });
+    return Run(BackupWords());
   }
 
   void ExpectDone() {
@@ -184,10 +146,7 @@ TEST_F(PowerLossTest, AFullDiskIsOneClearErrorAndLosesNothing) {
   for (const int64_t point : points) {
     SCOPED_TRACE(absl::StrCat("room for ", point * 100'000));
     MoveInto(base);
-    watch.root = folder_of_store_;
-    watch.free_bytes = point * 100'000;
-    const Outcome outcome = Run(BackupWords());
-    watch.free_bytes = -1;
+    const Outcome outcome = RunWithRoomFor(point * 100'000);
     if (point < kRoomMin || outcome.code != ExitCode::kOk) {
       EXPECT_EQ(outcome.code, ExitCode::kFailed);
       EXPECT_THAT(outcome.error, testing::HasSubstr("No space left on device"));
