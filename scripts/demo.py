@@ -74,7 +74,13 @@ def change_files(folder, environment):
     run(folder, environment, "debugfs", "-w", "-f", "-", "volume.img", show=False, text_input=commands)
 
 
-def list_changes(folder):
+def newest_snapshot(folder, environment):
+    """The id of the only snapshot there is yet."""
+    listed = subprocess.run(["csi-delta", "snapshots", "--json"], cwd=folder, env=environment, check=True, capture_output=True)
+    return json.loads(listed.stdout)[-1]["id"]
+
+
+def list_changes(folder, base):
     """Where two states of the volume differ, as csi-delta reads it; returns the number of bytes."""
     extents = []
     with open(folder / "before.img", "rb") as before, open(folder / "volume.img", "rb") as after:
@@ -86,7 +92,7 @@ def list_changes(folder):
             else:
                 extents.append([offset, COMPARE_BYTES])
     lines = [json.dumps({"offset": offset, "length": length}) for offset, length in extents]
-    (folder / "changed.jsonl").write_text("\n".join([*lines, '{"end":true}']) + "\n")
+    (folder / "changed.jsonl").write_text("\n".join([json.dumps({"base": base}), *lines, '{"end":true}']) + "\n")
     return sum(length for _, length in extents)
 
 
@@ -101,7 +107,7 @@ def back_up(folder, environment):
     run(folder, environment, "csi-delta", "backup", "volume.img")
     run(folder, environment, "cp", "--sparse=always", "volume.img", "before.img", show=False)
     change_files(folder, environment)
-    changed_bytes = list_changes(folder)
+    changed_bytes = list_changes(folder, newest_snapshot(folder, environment))
     say(f"\nA storage system that tracks changed blocks would list them; here both states are compared: "
         f"{changed_bytes / MIB:.1f} MiB differ.")
     run(folder, environment, "csi-delta", "backup", "volume.img", "--extents", "changed.jsonl")

@@ -1,4 +1,3 @@
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,8 @@
 #include "incremental/file_block_device.h"
 #include "incremental/full_scan_source.h"
 #include "incremental/image_extent_source.h"
+#include "incremental/memory_plan.h"
+#include "incremental/source_identity.h"
 #include "incremental/volume_record.h"
 #include "repository/chain.h"
 
@@ -40,6 +41,8 @@ using repository::StoredSnapshot;
 
 // What an index that is loaded for the sake of an unfinished run may take of the memory.
 constexpr int64_t kKnownShare = 4;
+// And of what the smallest plan leaves, so that a small budget is one to work with.
+constexpr int64_t kSpareShare = 2;
 // While one upload waits for its answer another uses the line; the budget decides how many there
 // are.
 constexpr int kUploadsToBucketMax = 16;
@@ -114,7 +117,9 @@ class BackupCommand : public Command {
   // --volume-snapshot.
   absl::StatusOr<std::string> Identity(const UploadOptions& options) const;
   absl::StatusOr<ResumeAnswer> UseUnfinished(const CallContext& ctx, Session& session,
-                                             Repository& repository, UploadOptions& options) const;
+                                             Repository& repository, int64_t volume_bytes,
+                                             UploadOptions& options) const;
+  int64_t ChunkBytes(const UploadOptions& options, int64_t volume_bytes) const;
   ExitCode Tell(Session& session, const BackupResult& result) const;
 
   std::string device_;
@@ -125,6 +130,7 @@ class BackupCommand : public Command {
   bool force_ = false;
   bool new_chain_ = false;
   bool immutable_ = false;
+  std::string immutable_id_;
   bool measure_ = false;
   int64_t chunk_bytes_ = 0;
   std::string on_fallback_ = "warn";
@@ -141,8 +147,8 @@ VerbSyntax BackupCommand::Declare() {
   ArgumentTable table;
   table.AddWord("DEVICE", "the block device or image file to read", device_);
   table.Add("--extents", "FILE",
-            "a list of what changed since the parent, or of what is allocated where there is none; "
-            "\"-\": standard input",
+            "a list of what changed since the parent, or of what is allocated; \"-\": standard "
+            "input",
             extents_);
   cluster_flags_.Declare(table);
   table.Add("--parent", "ID",
@@ -152,10 +158,15 @@ VerbSyntax BackupCommand::Declare() {
   table.Add("-f,--force", "read everything, whatever a list says", force_);
   table.Add("--new-chain", "let the chunk size differ from the parent's: a full backup",
             new_chain_);
-  table.Add("--immutable",
-            "DEVICE is a snapshot that nobody writes to: what a run before this one has read of it "
-            "and stored, without coming to its end, is not read again",
-            immutable_);
+  table.Add(
+      "--immutable",
+      "DEVICE is a snapshot that is not written to: what an interrupted run has read of it and "
+      "stored in the last seven days is not read again, but for a sample",
+      immutable_);
+  table.Add("--immutable-id", "NAME",
+            "--immutable, and the name of what DEVICE holds: another content has another name; for "
+            "devices of which the kernel does not say when their content becomes another",
+            immutable_id_);
   table.Add("--measure", "also say how large the repository is, and how many snapshots it holds",
             measure_);
   table.AddBytes("--chunk-size",
@@ -175,19 +186,23 @@ VerbSyntax BackupCommand::Declare() {
   table.AddNumber("--pack-size", "MIB", "wanted size of packs (16, in a bucket 32)", 4, 128,
                   pack_mib_);
   DeclareRecordFlags(table);
-  return {.name = "backup",
-          .summary = "Back up a block device or an image file",
-          .details =
-              "The list of --extents has one JSON object per line, {\"offset\":0,\"length\":4096}, "
-              "in bytes, and may end with {\"end\":true}; from a pipe it must. An empty list means "
-              "that nothing changed. Without a list an image file is asked for what it has "
-              "allocated, and a device is read as a whole.\n"
-              "With --volume-snapshot the list comes from the CSI driver, by the service that its "
-              "SnapshotMetadataService names or by a DifferentialSnapshot: what changed since the "
-              "parent's volume snapshot, or without a parent what is allocated.\n"
-              "What was not read is audited: a sample of it is read again, and one mismatch makes "
-              "the backup a full one, which ends with exit code 20.",
-          .table = std::move(table)};
+  return {
+      .name = "backup",
+      .summary = "Back up a block device or an image file",
+      .details =
+          "The list of --extents has one JSON object per line. The first says what the list is: "
+          "{\"base\":ID}, of what changed since that snapshot, or {\"allocated\":true}. Then "
+          "come the extents in bytes, {\"offset\":0,\"length\":4096}, and last {\"end\":true}; "
+          "with no extents between the two nothing changed, or nothing is allocated. A list "
+          "since another snapshot than the parent is refused, and everything is read. Without a "
+          "list an image file is asked for what it has allocated, and a device is read as a "
+          "whole.\n"
+          "With --volume-snapshot the list comes from the CSI driver, by the service that its "
+          "SnapshotMetadataService names or by a DifferentialSnapshot: what changed since the "
+          "parent's volume snapshot, or without a parent what is allocated.\n"
+          "What was not read is audited: a sample of it is read again, and one mismatch makes "
+          "the backup a full one. That, and a list that was refused, ends with exit code 20.",
+      .table = std::move(table)};
 }
 
 void BackupCommand::DeclareRecordFlags(ArgumentTable& table) {
@@ -305,39 +320,63 @@ absl::StatusOr<UploadOptions> BackupCommand::MakeOptions(const CallContext& ctx,
 }
 
 absl::StatusOr<std::string> BackupCommand::Identity(const UploadOptions& options) const {
+  const std::string volume =
+      absl::StrCat(options.snapshot.hostname, "\n", options.snapshot.paths[0], "\n");
+  if (!immutable_id_.empty()) {
+    return absl::StrCat(volume, "id\n", immutable_id_);
+  }
   if (cluster_snapshot_ != nullptr) {
     // Wherever it is looked at: the driver's handle is the same in each Pod and on each node.
     const csi::BoundSnapshot& snapshot = cluster_snapshot_->snapshot();
-    return absl::StrCat(options.snapshot.hostname, "\n", options.snapshot.paths[0], "\n",
-                        snapshot.driver, "\n", snapshot.snapshot_handle);
+    return absl::StrCat(volume, snapshot.driver, "\n", snapshot.snapshot_handle);
   }
-  struct stat facts {};
-  if (::stat(device_.c_str(), &facts) != 0) {
-    return absl::NotFoundError(absl::StrCat(device_, " is gone"));
+  ASSIGN_OR_RETURN(const incremental::SourceFacts facts, incremental::ReadSourceFacts(device_));
+  ASSIGN_OR_RETURN(const std::string content, incremental::ContentIdentity(device_, facts));
+  return absl::StrCat(volume, content);
+}
+
+// As far as it is known before the parent is read.
+int64_t BackupCommand::ChunkBytes(const UploadOptions& options, int64_t volume_bytes) const {
+  if (chunk_bytes_ != 0) {
+    return chunk_bytes_;
   }
-  // A file also says when it was written to last; a device only where it is.
-  const bool is_file = S_ISREG(facts.st_mode);
-  return absl::StrCat(options.snapshot.hostname, "\n", options.snapshot.paths[0], "\n",
-                      is_file ? facts.st_ino : facts.st_rdev, "\n",
-                      is_file ? facts.st_mtim.tv_sec : 0, ".", is_file ? facts.st_mtim.tv_nsec : 0);
+  const bool has_record = options.parent_record.has_value() && options.parent_record->ok();
+  return has_record ? (**options.parent_record)->layout.chunk_bytes()
+                    : repository::DefaultChunkBytes(volume_bytes);
 }
 
 absl::StatusOr<ResumeAnswer> BackupCommand::UseUnfinished(const CallContext& ctx, Session& session,
                                                           Repository& repository,
+                                                          int64_t volume_bytes,
                                                           UploadOptions& options) const {
   // The lock of a run on another machine may be all that is left of it.
   const bool look = !options.parent.has_value() || session.lock()->unfinished().unproven > 0 ||
                     (immutable_ && incremental::ChunkJournal::Exists(ctx, repository,
                                                                      options.immutable_identity));
+  const int64_t spare_bytes = memory_budget_bytes_ - options.memory.reserved_bytes -
+                              incremental::LeastMemoryBytes(ChunkBytes(options, volume_bytes));
   ASSIGN_OR_RETURN(ResumeAnswer answer,
-                   FindUnfinished(ctx, repository, look, memory_budget_bytes_ / kKnownShare));
+                   FindUnfinished(ctx, repository, look,
+                                  std::clamp<int64_t>(spare_bytes / kSpareShare, 0,
+                                                      memory_budget_bytes_ / kKnownShare)));
   if (answer.packs_found > 0) {
     session.console().Note(absl::StrCat("found ", answer.packs_found,
                                         " packs of a backup that did not come to its end"));
   }
   if (answer.known != nullptr) {
     options.known = answer.known;
-    options.memory.budget_bytes -= answer.known->memory_bytes();
+    options.memory.reserved_bytes += answer.known->memory_bytes();
+  }
+  if (answer.memory_bytes_missing > 0) {
+    // Half of what an index may take is for its tables, which grow with it.
+    const int64_t needed_bytes =
+        memory_budget_bytes_ + 2 * kKnownShare * answer.memory_bytes_missing;
+    session.console().Note(
+        absl::StrCat("the repository's index does not fit into the memory budget of ",
+                     FormatBytes(memory_budget_bytes_),
+                     ", so what an interrupted backup has stored is read and stored again; give "
+                     "--memory-budget ",
+                     (needed_bytes >> 20) + 1, "MiB or more"));
   }
   return answer;
 }
@@ -348,7 +387,7 @@ ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) const
     session.console().Warn(Explain(*result.why));
   }
   session.console().PrintResult(incremental::ToJson(result), Summary(result));
-  return result.audit_mismatch ? ExitCode::kAuditMismatch : ExitCode::kOk;
+  return result.audit_mismatch || result.list_refused ? ExitCode::kAuditMismatch : ExitCode::kOk;
 }
 
 // The backup is good without it.
@@ -380,11 +419,13 @@ absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& ses
   if (asks_cluster) {
     ASSIGN_OR_RETURN(source, AskCluster(ctx, session, *repository, options));
   }
+  options.memory.reserved_bytes = source->memory_bytes();
+  immutable_ = immutable_ || !immutable_id_.empty();
   if (immutable_) {
     ASSIGN_OR_RETURN(options.immutable_identity, Identity(options));
   }
   ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
-                   UseUnfinished(ctx, session, *repository, options));
+                   UseUnfinished(ctx, session, *repository, device->facts().size_bytes, options));
   ProgressMeter meter(session.console(), *ctx.clock);
   options.on_progress = [&meter](const incremental::UploadProgress& progress) {
     meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
@@ -392,6 +433,12 @@ absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& ses
   absl::StatusOr<BackupResult> result =
       BlockUploader(*repository, *device, *source, *session.environment().random).Run(ctx, options);
   NoteEnd(ctx, *repository, unfinished, result.ok());
+  if (!result.ok() && ctx.stop.stop_requested()) {
+    return absl::CancelledError(unfinished.memory_bytes_missing > 0
+                                    ? "interrupted; run it again"
+                                    : "interrupted; run it again, what is stored already is looked "
+                                      "for and not stored again");
+  }
   RETURN_IF_ERROR(result.status());
   if (measure_) {
     Measure(ctx, session, *repository, *result);

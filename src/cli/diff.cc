@@ -184,6 +184,7 @@ class DiffCommand : public Command {
       ASSIGN_OR_RETURN(extents, VolumeDiff(*repository, *before, *after).Compare(ctx, meter));
     }
     if (print_extents_) {
+      PrintBase(session.console(), before->stored.id.Hex());
       return PrintExtents(session.console(), extents);
     }
     return PrintSummary(session.console(), *before, *after, extents);
@@ -203,6 +204,9 @@ class DiffCommand : public Command {
         snapshot->MakeSource(ctx, base.facts, *session.environment().random);
     ChangeMap map(volume_bytes);
     Console& console = session.console();
+    if (print_extents_) {
+      PrintBase(console, base.handle);
+    }
     incremental::ValidatingSource validated(*source);
     RETURN_IF_ERROR(validated.ListExtents(
         ctx,
@@ -240,6 +244,12 @@ class DiffCommand : public Command {
                                                   : absl::StrCat(" changed since ", base, ", in "),
                                      map.extents(), " extents, by ", source.name(), "\n[",
                                      map.Picture(), "]\n", map.HistogramLines()));
+  }
+
+  // What the list is; "": of what is allocated.
+  static void PrintBase(Console& console, const std::string& base) {
+    const Json line = base.empty() ? Json{{"allocated", true}} : Json{{"base", base}};
+    console.Print(absl::StrCat(line.dump(), "\n"));
   }
 
   static void PrintExtent(Console& console, const incremental::ListedExtent& listed) {

@@ -9,6 +9,7 @@
 namespace csidelta::cli {
 namespace {
 
+constexpr char kInterruptedWord[] = "interrupted";
 constexpr char kTargetPayload[] = "csi-delta/target-too-small";
 
 // What to do about a status that has no exit code of its own; "" when the message must do.
@@ -23,7 +24,7 @@ absl::string_view NextStep(absl::StatusCode code) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted:
-      return "try again later; what is stored already will be used";
+      return "try again later";
     case absl::StatusCode::kResourceExhausted:
       return "make room, or raise the limit that was met, and run it again";
     case absl::StatusCode::kDataLoss:
@@ -80,7 +81,8 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
     case ExitCode::kTargetTooSmall:
       return absl::StrCat(message, "; give a larger target, nothing was written");
     case ExitCode::kInterrupted:
-      return "interrupted; run it again, what is stored already will be used";
+      return absl::StartsWith(message, kInterruptedWord) ? std::string(message)
+                                                         : std::string(kInterruptedWord);
     default:
       break;
   }

@@ -15,7 +15,7 @@ enum class ExitCode : int {
   kNoRepository = 10,
   kLocked = 11,
   kWrongPassword = 12,
-  kAuditMismatch = 20,    // the backup is good, but the list of extents was not
+  kAuditMismatch = 20,    // the backup is good, but the list was not: refused, or found wrong
   kFallbackRefused = 21,  // --on-fallback fail
   kTargetTooSmall = 22,
   kInterrupted = 130,

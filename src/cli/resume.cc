@@ -1,5 +1,6 @@
 #include "cli/resume.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -13,9 +14,14 @@ using repository::Repository;
 
 // Beside the sidecars, where stock restic does not look.
 constexpr char kMarkKey[] = "aux/v1/unfinished";
-// An index entry takes 49 bytes in the store and about 54 in memory; a third more for safety.
-constexpr int64_t kMemoryPerStoredNumerator = 3;
-constexpr int64_t kMemoryPerStoredDenominator = 2;
+// Tables that are sorted, and of the index the part that stays, take so much of what there is: as
+// much again holds what of an index is never in a scratch file.
+constexpr int64_t kTablesShare = 2;
+constexpr int64_t kTableBytesLeast = 16 << 10;
+// An index entry takes 49 bytes in the store, and 1 to 3 in memory of one that is in a scratch
+// file: its share of the table of packs. Where that alone is too much, nothing need be loaded to
+// know it.
+constexpr int64_t kStoredPerMemory = 48;
 constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 
 }  // namespace
@@ -41,11 +47,19 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   for (const FileInfo& file : files) {
     stored_bytes += file.size_bytes;
   }
-  if (stored_bytes / kMemoryPerStoredDenominator * kMemoryPerStoredNumerator > memory_bytes_max) {
+  answer.memory_bytes_missing = stored_bytes / kStoredPerMemory - memory_bytes_max;
+  if (answer.memory_bytes_missing > 0) {
     return answer;
   }
+  repository.scratch().LimitTables(std::max(memory_bytes_max / kTablesShare, kTableBytesLeast));
   RETURN_IF_ERROR(repository.LoadIndex(ctx));
   ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(ctx, repository));
+  answer.memory_bytes_missing =
+      std::max<int64_t>(0, repository.index().memory_bytes() - memory_bytes_max);
+  if (answer.memory_bytes_missing > 0) {
+    repository.DropIndex();
+    return answer;
+  }
   answer.known = &repository.index();
   return answer;
 }

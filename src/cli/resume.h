@@ -22,10 +22,13 @@ struct ResumeAnswer {
   const repository::BlobIndex* known = nullptr;  // the repository's; null: nothing to look for
   bool marked = false;
   int64_t packs_found = 0;  // of runs that did not end
+  // Not 0: the index takes so much more memory than there is, and was left alone.
+  int64_t memory_bytes_missing = 0;
 };
 
-// Loads the index and adds packs that no index lists, when `look` or when there is a mark. An index
-// that weighs more than `memory_bytes_max` is left alone: then blobs may be stored twice.
+// Loads the index and adds packs that no index lists, when `look` or when there is a mark. The
+// index takes `memory_bytes_max` at most: of a large one most lies in a scratch file. Where not
+// even what must be in memory fits, it is left alone: then blobs may be stored twice.
 absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx,
                                             repository::Repository& repository, bool look,
                                             int64_t memory_bytes_max);

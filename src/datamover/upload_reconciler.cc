@@ -294,7 +294,9 @@ class UploadStep : public TransferStep {
     end_.phase = phase;
     end_.pods_lost = std::max(0, pods_ - 1);
     const bool is_good = phase == DataPhase::kCompleted && !audit_mismatch_;
-    const std::string reason = audit_mismatch_ ? "AuditMismatch" : velero::ToString(phase);
+    const std::string reason = !audit_mismatch_              ? velero::ToString(phase)
+                               : end_.figures.audit_mismatch ? "AuditMismatch"
+                                                             : "ListRefused";
     const std::string text =
         audit_mismatch_
             ? absl::StrCat("the driver's list of changes was wrong, so all was read: ", message)

@@ -24,6 +24,8 @@ constexpr int64_t kResultsMax = 16'000;
 // Of a message that was too long, the part that is asked for instead, down to a smallest one.
 constexpr int32_t kResultsDivisor = 4;
 constexpr int32_t kResultsLeast = 16;
+// Streams that end with OK and have no message.
+constexpr int kSilentMax = 1;
 // Of one page: blocks that touch could go on for the whole volume.
 constexpr int64_t kTuplesInPageMax = int64_t{4} << 20;
 
@@ -127,6 +129,12 @@ absl::Status MetadataListing::AfterStream() {
   if (status.ok() && brought_something && !assembler_.reached_capacity()) {
     ended_well_ = true;
     return absl::OkStatus();
+  }
+  // Behind what an earlier page had, a driver that has no more need not say so.
+  if (status.ok() && !assembler_.has_message() && handed_out_bytes_ == 0) {
+    return ++silent_ > kSilentMax
+               ? ContractViolation("the driver ended the list twice without any message")
+               : absl::OkStatus();
   }
   if (status.ok() || (ended_well_ && status.error_code() == grpc::StatusCode::OUT_OF_RANGE)) {
     complete_ = true;

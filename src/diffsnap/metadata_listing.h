@@ -21,7 +21,8 @@ namespace csidelta::diffsnap {
 // One listing of csi.v1's SnapshotMetadata, read in pages as far as they are asked for; its stream
 // stays open in between. What touches is joined, as far as it lies in one page. A stream that ends
 // with OK before the end of the volume is believed when one from there on brings nothing: there are
-// drivers that end early. Not thread-safe.
+// drivers that end early. A listing without any message is asked for once more, and then no answer:
+// it does not say that nothing changed. Not thread-safe.
 class MetadataListing {
  public:
   struct Limits {
@@ -75,6 +76,7 @@ class MetadataListing {
   int64_t stream_from_bytes_ = 0;
   int64_t tuples_in_page_ = 0;
   bool ended_well_ = false;  // the stream before ended with OK: this one asks for the tail
+  int silent_ = 0;           // streams that ended with OK and had no message
   bool complete_ = false;
   bool is_open_ = true;
 };

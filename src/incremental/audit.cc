@@ -28,13 +28,38 @@ struct Expected {
   BlobId id = {};
 };
 
+// Chunks of which one thing was said.
+enum class Claim { kUnlisted, kZero, kResumed };
+
+ChunkState StateOf(Claim claim) {
+  return claim == Claim::kZero ? ChunkState::kZero : ChunkState::kUnlisted;
+}
+
+absl::Span<const uint32_t> ResumedInLeaf(const AuditInput& input, int64_t leaf) {
+  const auto first =
+      std::lower_bound(input.resumed.begin(), input.resumed.end(), leaf * kLeafChunks);
+  const auto last = std::lower_bound(first, input.resumed.end(), (leaf + 1) * kLeafChunks);
+  return input.resumed.subspan(static_cast<std::size_t>(first - input.resumed.begin()),
+                               static_cast<std::size_t>(last - first));
+}
+
+int64_t CountInLeaf(const AuditInput& input, Claim claim, int64_t leaf) {
+  return claim == Claim::kResumed ? std::ssize(ResumedInLeaf(input, leaf))
+                                  : input.ledger.CountInLeaf(leaf, StateOf(claim));
+}
+
 // The chunks of some drawn leaves.
-std::vector<Expected> ChunksOf(const AuditInput& input, ChunkState state,
+std::vector<Expected> ChunksOf(const AuditInput& input, Claim claim,
                                absl::Span<const AuditLeaf> leaves) {
   std::vector<Expected> chunks;
   for (const AuditLeaf& leaf : leaves) {
     for (const int64_t ordinal : leaf.ordinals) {
-      chunks.push_back({.chunk = input.ledger.ChunkAt(leaf.leaf, state, ordinal)});
+      if (claim == Claim::kResumed) {
+        const int64_t chunk = ResumedInLeaf(input, leaf.leaf)[static_cast<std::size_t>(ordinal)];
+        chunks.push_back({.chunk = chunk, .id = *input.journal->Find(chunk)});
+      } else {
+        chunks.push_back({.chunk = input.ledger.ChunkAt(leaf.leaf, StateOf(claim), ordinal)});
+      }
     }
   }
   return chunks;
@@ -85,15 +110,15 @@ bool Differs(const Expected& expected, absl::string_view bytes, const BlobId& ze
 }
 
 // Draws and reads the chunks of one kind. Mismatches are counted in `mismatches`.
-absl::Status AuditKind(const AuditInput& input, ChunkState state, const AuditDraw& draw,
+absl::Status AuditKind(const AuditInput& input, Claim claim, const AuditDraw& draw,
                        ChunkReader& reader, std::atomic<int64_t>& mismatches, AuditResult& result) {
-  const bool by_parent = state == ChunkState::kUnlisted && input.parent != nullptr;
+  const bool by_parent = claim == Claim::kUnlisted && input.parent != nullptr;
   const BlobId zero_chunk = repository::ZeroChunkId(input.layout.chunk_bytes());
   const absl::Span<const AuditLeaf> all(draw.leaves);
   int64_t begun = -1;
   for (std::size_t from = 0; from < all.size() && mismatches == 0; from += kLeavesAtOnce) {
     const absl::Span<const AuditLeaf> leaves = all.subspan(from, kLeavesAtOnce);
-    std::vector<Expected> chunks = ChunksOf(input, state, leaves);
+    std::vector<Expected> chunks = ChunksOf(input, claim, leaves);
     if (by_parent) {
       const absl::Status status =
           LookUpParent(reader.context(), input, leaves, chunks, result.relied_on);
@@ -119,28 +144,62 @@ absl::Status AuditKind(const AuditInput& input, ChunkState state, const AuditDra
   return absl::OkStatus();
 }
 
+const char* NameOf(const AuditInput& input, Claim claim) {
+  switch (claim) {
+    case Claim::kUnlisted:
+      return input.parent != nullptr ? "unchanged" : "unlisted";
+    case Claim::kZero:
+      return "zeroed";
+    case Claim::kResumed:
+      return "resumed";
+  }
+  return "";
+}
+
+// Whether nearly all of the volume is said to be zero, and no parent says otherwise.
+bool IsNearlyAllZero(const AuditInput& input) {
+  int64_t claimed = 0;
+  for (int64_t leaf = 0; leaf < input.layout.leaf_count(); ++leaf) {
+    claimed += CountInLeaf(input, Claim::kZero, leaf);
+    claimed += input.parent == nullptr ? CountInLeaf(input, Claim::kUnlisted, leaf) : 0;
+  }
+  return claimed * 100 >= input.layout.chunk_count() * kAuditFirstPercent;
+}
+
+AuditDraw Draw(const AuditInput& input, Claim claim, bool singly) {
+  const auto count = [&](int64_t leaf) { return CountInLeaf(input, claim, leaf); };
+  const int64_t leaves = input.layout.leaf_count();
+  if (!singly || claim == Claim::kResumed) {
+    return DrawAudit(leaves, count, input.seed, input.one_in);
+  }
+  int64_t candidates = 0;
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+    candidates += count(leaf);
+  }
+  return DrawSingly(leaves, count, input.seed,
+                    std::max(input.first_chunks, AuditChunkCount(candidates, input.one_in)));
+}
+
 }  // namespace
 
 absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditInput& input,
                       AuditResult& result) {
-  for (const ChunkState state : {ChunkState::kUnlisted, ChunkState::kZero}) {
-    const AuditDraw draw = DrawAudit(
-        input.layout.leaf_count(),
-        [&](int64_t leaf) { return input.ledger.CountInLeaf(leaf, state); }, input.seed,
-        input.one_in);
-    if (draw.chunks == 0 || result.mismatch) {
+  const bool singly = input.first_chunks > 0 && IsNearlyAllZero(input);
+  for (const Claim claim : {Claim::kUnlisted, Claim::kZero, Claim::kResumed}) {
+    if (result.mismatch) {
+      continue;
+    }
+    const AuditDraw draw = Draw(input, claim, singly);
+    if (draw.chunks == 0) {
       continue;
     }
     std::atomic<int64_t> mismatches = 0;
     ASSIGN_OR_RETURN(const std::unique_ptr<ChunkReader> reader,
                      ChunkReader::Make(ctx, device, input.reader));
-    RETURN_IF_ERROR(AuditKind(input, state, draw, *reader, mismatches, result));
+    RETURN_IF_ERROR(AuditKind(input, claim, draw, *reader, mismatches, result));
     RETURN_IF_ERROR(reader->Finish());
     const AuditPromise promise = PromiseOf(draw);
-    const char* const kind = state == ChunkState::kZero ? "zeroed"
-                             : input.parent != nullptr  ? "unchanged"
-                                                        : "unlisted";
-    result.kinds.push_back({.kind = kind,
+    result.kinds.push_back({.kind = NameOf(input, claim),
                             .candidates = draw.candidates,
                             .chunks = draw.chunks,
                             .leaves = static_cast<int64_t>(draw.leaves.size()),
@@ -149,6 +208,7 @@ absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditIn
                             .detects_clustered = promise.clustered});
     result.read_bytes += reader->read_bytes();
     result.mismatch = mismatches > 0;
+    result.resumed_differs = result.mismatch && claim == Claim::kResumed;
   }
   return absl::OkStatus();
 }

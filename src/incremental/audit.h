@@ -7,10 +7,12 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/call_context.h"
 #include "incremental/audit_plan.h"
 #include "incremental/backup_result.h"
 #include "incremental/block_device.h"
+#include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
 #include "incremental/tree_fetcher.h"
@@ -28,8 +30,9 @@ struct AuditResult {
   std::vector<AuditKindResult> kinds;  // those that have candidates
   int64_t read_bytes = 0;
   bool mismatch = false;
-  bool parent_failed = false;  // with an error: the parent's trees could not be read
-  ReliedOn relied_on;          // what the new backup has of the parent, as far as it was looked at
+  bool resumed_differs = false;  // it was a chunk of the journal's
+  bool parent_failed = false;    // with an error: the parent's trees could not be read
+  ReliedOn relied_on;  // what the new backup has of the parent, as far as it was looked at
 };
 
 struct AuditInput {
@@ -37,15 +40,22 @@ struct AuditInput {
   const ChunkLedger& ledger;
   const VolumeRecord* parent = nullptr;  // null: what was unlisted is said to be zero
   TreeFetcher* fetcher = nullptr;        // of the parent
+  // Chunks that were taken from the journal of an earlier run, ascending, and that journal.
+  absl::Span<const uint32_t> resumed = {};
+  const ChunkJournal* journal = nullptr;
   ChunkReaderOptions reader;
   uint64_t seed = 0;
   int64_t one_in = kAuditOneIn;
+  // So many chunks are drawn singly, where kAuditFirstPercent of the volume are said to be zero; 0:
+  // never, as for what a parent has.
+  int64_t first_chunks = 0;
   std::function<void(int64_t leaf)> on_leaf = nullptr;  // as it is begun, on the caller's thread
 };
 
 // Reads again some of the chunks that a run did not read, and compares them with what was said of
-// them: unchanged ones with the parent's ids, unlisted and zeroed ones with zeros. Ends at the
-// first that differs. `result.parent_failed` is set also when this fails.
+// them: unchanged ones with the parent's ids, unlisted and zeroed ones with zeros, resumed ones
+// with the journal's. Ends at the first that differs. `result.parent_failed` is set also when this
+// fails.
 absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditInput& input,
                       AuditResult& result);
 

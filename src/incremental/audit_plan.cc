@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 
 namespace csidelta::incremental {
@@ -55,6 +56,35 @@ std::vector<int64_t> Choose(int64_t bound, int64_t count, SeededNumbers& numbers
   return all;
 }
 
+// `count` different numbers below `bound`, ascending, in memory for `count` alone.
+std::vector<int64_t> ChooseOfMany(int64_t bound, int64_t count, SeededNumbers& numbers) {
+  absl::flat_hash_set<int64_t> chosen;
+  for (int64_t last = bound - count; last < bound; ++last) {
+    if (!chosen.insert(numbers.Below(last + 1)).second) {
+      chosen.insert(last);
+    }
+  }
+  std::vector<int64_t> all(chosen.begin(), chosen.end());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// Leaves with a candidate, ascending.
+std::vector<Candidates> Eligible(int64_t leaf_count,
+                                 absl::FunctionRef<int64_t(int64_t leaf)> candidates_in_leaf,
+                                 AuditDraw& draw) {
+  std::vector<Candidates> eligible;
+  for (int64_t leaf = 0; leaf < leaf_count; ++leaf) {
+    const int64_t count = candidates_in_leaf(leaf);
+    if (count > 0) {
+      eligible.push_back({.leaf = leaf, .count = count});
+      draw.candidates += count;
+    }
+  }
+  draw.candidate_leaves = static_cast<int64_t>(eligible.size());
+  return eligible;
+}
+
 // How many chunks each of `eligible`, in the order of the draw, gives; leaves not reached give
 // none.
 std::vector<int64_t> Shares(const std::vector<Candidates>& eligible, int64_t wanted) {
@@ -90,15 +120,7 @@ int64_t AuditChunkCount(int64_t candidates, int64_t one_in) {
 AuditDraw DrawAudit(int64_t leaf_count, absl::FunctionRef<int64_t(int64_t leaf)> candidates_in_leaf,
                     uint64_t seed, int64_t one_in) {
   AuditDraw draw;
-  std::vector<Candidates> eligible;
-  for (int64_t leaf = 0; leaf < leaf_count; ++leaf) {
-    const int64_t count = candidates_in_leaf(leaf);
-    if (count > 0) {
-      eligible.push_back({.leaf = leaf, .count = count});
-      draw.candidates += count;
-    }
-  }
-  draw.candidate_leaves = static_cast<int64_t>(eligible.size());
+  std::vector<Candidates> eligible = Eligible(leaf_count, candidates_in_leaf, draw);
   SeededNumbers numbers(seed);
   for (std::size_t i = 0; i + 1 < eligible.size(); ++i) {
     const auto left = static_cast<int64_t>(eligible.size() - i);
@@ -112,6 +134,27 @@ AuditDraw DrawAudit(int64_t leaf_count, absl::FunctionRef<int64_t(int64_t leaf)>
   }
   std::sort(draw.leaves.begin(), draw.leaves.end(),
             [](const AuditLeaf& left, const AuditLeaf& right) { return left.leaf < right.leaf; });
+  return draw;
+}
+
+AuditDraw DrawSingly(int64_t leaf_count,
+                     absl::FunctionRef<int64_t(int64_t leaf)> candidates_in_leaf, uint64_t seed,
+                     int64_t chunks) {
+  AuditDraw draw;
+  const std::vector<Candidates> eligible = Eligible(leaf_count, candidates_in_leaf, draw);
+  draw.chunks = std::min(chunks, draw.candidates);
+  SeededNumbers numbers(seed);
+  int64_t before = 0;  // candidates in the leaves before
+  auto leaf = eligible.begin();
+  for (const int64_t number : ChooseOfMany(draw.candidates, draw.chunks, numbers)) {
+    for (; number >= before + leaf->count; ++leaf) {
+      before += leaf->count;
+    }
+    if (draw.leaves.empty() || draw.leaves.back().leaf != leaf->leaf) {
+      draw.leaves.push_back({.leaf = leaf->leaf, .ordinals = {}});
+    }
+    draw.leaves.back().ordinals.push_back(number - before);
+  }
   return draw;
 }
 

@@ -20,6 +20,14 @@ inline constexpr int64_t kAuditSmallOneIn = 8;
 inline constexpr int64_t kAuditLeafChunksMax = 16;
 inline constexpr int64_t kAuditLeavesMin = 16;
 
+// A first backup has no parent that could contradict a list, and a list that calls nearly all of a
+// volume zero saves nearly all of the reading: there a wrong one costs most, and what it leaves out
+// may be small. From this share of the volume on, in percent, so many chunks are drawn, each by
+// itself: one wrong chunk in a thousand, however they lie, is then met with a probability of
+// 0.99999 (0.999 takes 6,905), and in a volume of fewer chunks all are read.
+inline constexpr int64_t kAuditFirstPercent = 90;
+inline constexpr int64_t kAuditFirstChunks = 11'508;
+
 // How many of `candidates` chunks are read again; one in `one_in` where there are many. Never more
 // than there are.
 int64_t AuditChunkCount(int64_t candidates, int64_t one_in = kAuditOneIn);
@@ -45,6 +53,12 @@ struct AuditDraw {
 // once for each leaf from 0 to leaf_count-1. The same seed draws the same.
 AuditDraw DrawAudit(int64_t leaf_count, absl::FunctionRef<int64_t(int64_t leaf)> candidates_in_leaf,
                     uint64_t seed, int64_t one_in = kAuditOneIn);
+
+// Draws `chunks` of all candidates, or all of them, evenly and each by itself, so that neighbours
+// are met no less than what is scattered. The same seed draws the same.
+AuditDraw DrawSingly(int64_t leaf_count,
+                     absl::FunctionRef<int64_t(int64_t leaf)> candidates_in_leaf, uint64_t seed,
+                     int64_t chunks);
 
 // The probability that a sample of `drawn` out of `total` things meets at least one of `lying`.
 // With chunks: of lies scattered evenly. With leaves: of lies that fill whole leaves.

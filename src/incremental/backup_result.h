@@ -17,7 +17,7 @@ inline constexpr int kResultSchemaVersion = 1;
 
 // What the audit read again of one kind of claim.
 struct AuditKindResult {
-  std::string kind;  // "unchanged", "unlisted", "zeroed"
+  std::string kind;  // "unchanged", "unlisted", "zeroed", "resumed"
   int64_t candidates = 0;
   int64_t chunks = 0;
   int64_t leaves = 0;
@@ -46,6 +46,7 @@ struct BackupResult {
   std::string source;          // who listed the extents that counted
   std::string engine;          // of the device
   bool audit_mismatch = false;
+  bool list_refused = false;  // it contradicts itself or the volume, or is of another base
 
   int64_t logical_bytes = 0;
   int64_t allocated_bytes = 0;  // not known to be zero

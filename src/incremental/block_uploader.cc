@@ -71,6 +71,8 @@ std::optional<FullReason> ReasonOf(const absl::Status& of_source) {
       return FullReason::kMetadataVersion;
     case ListingFailure::kMalformedList:
       return FullReason::kListRefused;
+    case ListingFailure::kOtherBase:
+      return FullReason::kListBaseMismatch;
     case ListingFailure::kPermanent:
       return std::nullopt;
   }
@@ -178,6 +180,7 @@ class UploadRun {
   BlobId manifest_blob_;
   ImageCounts counts_;
   std::vector<PlacedTree> moved_trees_;
+  std::vector<uint32_t> resumed_;
 };
 
 StoreNumbers UploadRun::Numbers() const {
@@ -261,6 +264,7 @@ absl::Status UploadRun::ChooseLayout() {
 absl::Status UploadRun::StartWriter() {
   MemoryRequest memory = options_.memory;
   memory.chunk_bytes = layout_->chunk_bytes();
+  memory.reserved_bytes += journal_ == nullptr ? 0 : journal_->memory_bytes();
   if (memory.workers <= 0) {
     memory.workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   }
@@ -316,7 +320,11 @@ void UploadRun::OpenJournal() {
   journal_ = std::make_unique<ChunkJournal>(repository_, options_.immutable_identity, *layout_,
                                             options_.journal);
   if (options_.known != nullptr) {
-    journal_->Load(ctx_, plan_.budget_bytes / kJournalShare);
+    const MemoryRequest& memory = options_.memory;
+    const int64_t spare_bytes =
+        memory.budget_bytes - memory.reserved_bytes - LeastMemoryBytes(layout_->chunk_bytes());
+    journal_->Load(ctx_,
+                   std::clamp<int64_t>(spare_bytes / 2, 0, memory.budget_bytes / kJournalShare));
   }
 }
 
@@ -340,6 +348,13 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
       .base = "", .target = options_.target_handle, .size_bytes = layout_->size_bytes()};
   if (parent_ != nullptr && listing != Listing::kAllocated) {
     request.base = options_.base_handle.empty() ? parent_->stored.id.Hex() : options_.base_handle;
+    const std::optional<repository::Id>& original = parent_->stored.snapshot.original;
+    for (const std::string& name : {parent_->manifest.snapshot_handle, parent_->manifest.change_id,
+                                    original.has_value() ? original->Hex() : ""}) {
+      if (!name.empty()) {
+        request.base_names.push_back(name);
+      }
+    }
   }
   // Beside a parent, what is not listed would be called unchanged.
   const bool gaps_are_zero = parent_ != nullptr && listing == Listing::kAllocated;
@@ -397,6 +412,7 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
     image_tree_ = *image_tree;
     counts_ = builder.counts();
     moved_trees_ = builder.TakeMovedTrees();
+    resumed_ = builder.TakeResumed();
     return PassEnd::kDone;
   }
   if (const std::optional<FullReason> refused = ReasonOf(of_source); refused.has_value()) {
@@ -404,8 +420,13 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
                                 options_.parent.has_value() &&
                                 ParseGroupTags(options_.parent->snapshot).has_value();
     const FullReason reason = with_its_group ? FullReason::kGroupBaseReleased : *refused;
-    // What came first stays the reason.
-    SetWhy(result_.why.has_value() ? result_.why->reason : reason, of_source.message());
+    const bool list_refused =
+        *refused == FullReason::kListRefused || *refused == FullReason::kListBaseMismatch;
+    result_.list_refused = result_.list_refused || list_refused;
+    // What came first stays the reason; but that there is no parent is none to read everything.
+    const bool counts =
+        !result_.why.has_value() || (list_refused && result_.why->reason == FullReason::kNoParent);
+    SetWhy(counts ? reason : result_.why->reason, of_source.message());
     return PassEnd::kSourceRefused;
   }
   if (builder.parent_failed()) {
@@ -434,15 +455,19 @@ absl::Status UploadRun::Rescan(const WhyFull& why) {
 }
 
 UploadRun::Listing UploadRun::FirstListing() {
-  if (!options_.parent.has_value() && options_.parent_damage.ok()) {
-    return Listing::kChanged;
-  }
   if (!options_.incremental_asked) {
     return Listing::kEverything;
+  }
+  if (!options_.parent.has_value() && options_.parent_damage.ok()) {
+    return Listing::kChanged;
   }
   if (parent_ == nullptr) {
     // A list that is relative to a parent means something else without it.
     return source_.lists_allocated() ? Listing::kAllocated : Listing::kEverything;
+  }
+  if (!source_.lists_changes()) {
+    SetWhy(FullReason::kNoChangedBlockList, "the list says what is allocated");
+    return Listing::kAllocated;
   }
   if (source_.lists_allocated() && !options_.base_known) {
     SetWhy(FullReason::kNoChangedBlockList, "nobody knows the parent's volume snapshot");
@@ -497,16 +522,20 @@ absl::Status UploadRun::Audit() {
   result_.audit_seed = random_.Below(uint64_t{1} << 63);
   Report("audit", 0);
   AuditResult audit;
-  absl::Status status = RunAudit(ctx_, device_,
-                                 {.layout = *layout_,
-                                  .ledger = *ledger_,
-                                  .parent = parent_.get(),
-                                  .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
-                                  .reader = ReaderOptions(),
-                                  .seed = result_.audit_seed,
-                                  .one_in = options_.audit_one_in,
-                                  .on_leaf = [&](int64_t leaf) { ReportLeaf("audit", leaf); }},
-                                 audit);
+  absl::Status status =
+      RunAudit(ctx_, device_,
+               {.layout = *layout_,
+                .ledger = *ledger_,
+                .parent = parent_.get(),
+                .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
+                .resumed = resumed_,
+                .journal = journal_.get(),
+                .reader = ReaderOptions(),
+                .seed = result_.audit_seed,
+                .one_in = options_.audit_one_in,
+                .first_chunks = result_.mode_done == "full" ? options_.audit_first_chunks : 0,
+                .on_leaf = [&](int64_t leaf) { ReportLeaf("audit", leaf); }},
+               audit);
   if (status.ok() && !audit.mismatch && trusted_parent_) {
     absl::StatusOr<repository::PackSample> held =
         ProveHeld(ctx_, repository_, *parent_, *fetcher_, audit.relied_on, random_);
@@ -524,6 +553,10 @@ absl::Status UploadRun::Audit() {
   result_.audit_mismatch = audit.mismatch;
   result_.audit_requests = Numbers().requests - requests_before;
   timer_.End("audit");
+  if ((audit.mismatch || audit.parent_failed) && journal_ != nullptr) {
+    // What comes now is not audited again: nothing that an earlier run has read is believed.
+    journal_->Forget(ctx_);
+  }
   if (audit.parent_failed) {
     const WhyFull why = SetWhy(FullReason::kParentDamaged, status.message());
     DropParent();
@@ -531,7 +564,8 @@ absl::Status UploadRun::Audit() {
     return Rescan(why);
   }
   if (audit.mismatch) {
-    return Rescan(SetWhy(FullReason::kAuditMismatch));
+    return Rescan(
+        SetWhy(audit.resumed_differs ? FullReason::kResumedChanged : FullReason::kAuditMismatch));
   }
   return absl::OkStatus();
 }
@@ -678,8 +712,8 @@ absl::Status UploadRun::RunStages() {
   numbers_before_ = Numbers();
   RETURN_IF_ERROR(OpenParent());
   RETURN_IF_ERROR(ChooseLayout());
-  RETURN_IF_ERROR(StartWriter());
   OpenJournal();
+  RETURN_IF_ERROR(StartWriter());
   timer_.End("open");
   RETURN_IF_ERROR(Transfer());
   RETURN_IF_ERROR(Audit());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -34,6 +35,8 @@ struct DiffRequest {
   std::string base;  // "": no base, list what is allocated
   std::string target;
   int64_t size_bytes = 0;  // of the target volume
+  // Other names of the base, by which a list that was made beforehand may know it.
+  std::vector<std::string> base_names = {};
 };
 
 using ExtentSink = absl::FunctionRef<absl::Status(const ListedExtent&)>;
@@ -58,6 +61,12 @@ class ChangedBlockSource {
   // Whether it compares with the base: what it leaves out, and what turns out to be the same, is
   // then the base's. False where it lists what there is, and whoever reads that compares.
   virtual bool compares() const { return true; }
+
+  // Whether it lists what changed since a base. False: only what is allocated, whatever the base.
+  virtual bool lists_changes() const { return true; }
+
+  // What it holds in memory, beside what a listing takes.
+  virtual int64_t memory_bytes() const { return 0; }
 
   // Feeds `sink` every extent of `request.target` that differs from `request.base`, or every
   // allocated one when there is no base. Blocks until done. An error from `sink` stops the listing

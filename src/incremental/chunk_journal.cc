@@ -18,7 +18,7 @@ using repository::Repository;
 using repository::VolumeLayout;
 
 constexpr absl::string_view kMagic = "CSDJ";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr std::size_t kEntryBytes = 4 + Id::kBytes;
 
 std::string FolderOf(absl::string_view identity) {
@@ -38,12 +38,20 @@ std::vector<std::string> ListKeys(const CallContext& ctx, const Repository& repo
   return keys;
 }
 
+void AppendLe64(std::string& text, uint64_t value) {
+  repository::AppendLe32(text, static_cast<uint32_t>(value));
+  repository::AppendLe32(text, static_cast<uint32_t>(value >> 32));
+}
+
+uint64_t ReadLe64(absl::string_view bytes, std::size_t at) {
+  return repository::ReadLe32(bytes, at) |
+         static_cast<uint64_t>(repository::ReadLe32(bytes, at + 4)) << 32;
+}
+
 std::string HeadOf(const VolumeLayout& layout) {
   std::string head(kMagic);
   repository::AppendLe32(head, kVersion);
-  const auto size = static_cast<uint64_t>(layout.size_bytes());
-  repository::AppendLe32(head, static_cast<uint32_t>(size));
-  repository::AppendLe32(head, static_cast<uint32_t>(size >> 32));
+  AppendLe64(head, static_cast<uint64_t>(layout.size_bytes()));
   repository::AppendLe32(head, static_cast<uint32_t>(layout.chunk_bytes()));
   return head;
 }
@@ -54,32 +62,36 @@ bool HasLowerChunk(const JournalEntry& left, const JournalEntry& right) {
 
 }  // namespace
 
-std::string EncodeJournal(const VolumeLayout& layout, const std::vector<JournalEntry>& entries) {
+std::string EncodeJournal(const VolumeLayout& layout, const JournalFile& file) {
   std::string text = HeadOf(layout);
-  text.reserve(text.size() + entries.size() * kEntryBytes);
-  for (const JournalEntry& entry : entries) {
+  AppendLe64(text, static_cast<uint64_t>(absl::ToUnixSeconds(file.read_at)));
+  text.reserve(text.size() + file.entries.size() * kEntryBytes);
+  for (const JournalEntry& entry : file.entries) {
     repository::AppendLe32(text, entry.chunk);
     absl::StrAppend(&text, repository::AsText(entry.id.bytes()));
   }
   return text;
 }
 
-absl::StatusOr<std::vector<JournalEntry>> DecodeJournal(const VolumeLayout& layout,
-                                                        absl::string_view bytes) {
+absl::StatusOr<JournalFile> DecodeJournal(const VolumeLayout& layout, absl::string_view bytes) {
   const std::string head = HeadOf(layout);
-  if (bytes.substr(0, head.size()) != head || (bytes.size() - head.size()) % kEntryBytes != 0) {
+  const std::size_t entries_at = head.size() + sizeof(uint64_t);
+  if (bytes.size() < entries_at || bytes.substr(0, head.size()) != head ||
+      (bytes.size() - entries_at) % kEntryBytes != 0) {
     return absl::InvalidArgumentError("chunk journal: malformed, or of another volume");
   }
-  std::vector<JournalEntry> entries;
-  for (std::size_t at = head.size(); at < bytes.size(); at += kEntryBytes) {
+  JournalFile file{
+      .read_at = absl::FromUnixSeconds(static_cast<int64_t>(ReadLe64(bytes, head.size()))),
+      .entries = {}};
+  for (std::size_t at = entries_at; at < bytes.size(); at += kEntryBytes) {
     std::array<uint8_t, Id::kBytes> id;
     std::memcpy(id.data(), bytes.data() + at + 4, id.size());
-    entries.push_back({.chunk = repository::ReadLe32(bytes, at), .id = Id(id)});
-    if (entries.back().chunk >= layout.chunk_count()) {
+    file.entries.push_back({.chunk = repository::ReadLe32(bytes, at), .id = Id(id)});
+    if (file.entries.back().chunk >= layout.chunk_count()) {
       return absl::InvalidArgumentError("chunk journal: a chunk behind the volume");
     }
   }
-  return entries;
+  return file;
 }
 
 ChunkJournal::ChunkJournal(Repository& repository, absl::string_view identity,
@@ -98,12 +110,20 @@ void ChunkJournal::Load(const CallContext& ctx, int64_t memory_bytes_max) {
     if (!text.ok()) {
       continue;
     }
-    const absl::StatusOr<std::vector<JournalEntry>> entries = DecodeJournal(layout_, *text);
-    if (entries.ok() && found_.size() + entries->size() <= entries_max) {
-      found_.insert(found_.end(), entries->begin(), entries->end());
+    const absl::StatusOr<JournalFile> file = DecodeJournal(layout_, *text);
+    if (!file.ok() || absl::AbsDuration(ctx.clock->Now() - file->read_at) > kJournalAgeMax) {
+      repository_.store().Delete(ctx, key).IgnoreError();
+    } else if (found_.size() + file->entries.size() <= entries_max) {
+      found_.insert(found_.end(), file->entries.begin(), file->entries.end());
     }
   }
+  found_.shrink_to_fit();
   std::sort(found_.begin(), found_.end());
+}
+
+void ChunkJournal::Forget(const CallContext& ctx) {
+  found_ = {};
+  Remove(ctx);
 }
 
 const BlobId* ChunkJournal::Find(int64_t chunk) const {
@@ -116,6 +136,9 @@ const BlobId* ChunkJournal::Find(int64_t chunk) const {
 void ChunkJournal::Note(const CallContext& ctx, int64_t chunk, const BlobId& id, bool is_new) {
   {
     std::scoped_lock lock(mutex_);
+    if (noted_.empty()) {
+      noted_since_ = ctx.clock->Now();
+    }
     noted_.push_back({.chunk = static_cast<uint32_t>(chunk), .id = id});
     new_bytes_ += is_new ? layout_.ChunkLength(chunk) : 0;
     if (new_bytes_ < sizes_.step_bytes && !IsFull()) {
@@ -130,18 +153,18 @@ void ChunkJournal::Flush(const CallContext& ctx) { Store(ctx); }
 
 void ChunkJournal::Store(const CallContext& ctx) {
   std::scoped_lock storing(store_mutex_);
-  std::vector<JournalEntry> entries;
+  JournalFile file;
   bool is_full = false;
   {
     std::scoped_lock lock(mutex_);
     is_full = IsFull();
-    entries = is_full ? std::exchange(noted_, {}) : noted_;
+    file = {.read_at = noted_since_, .entries = is_full ? std::exchange(noted_, {}) : noted_};
   }
-  if (entries.empty()) {
+  if (file.entries.empty()) {
     return;
   }
   const absl::StatusOr<std::string> key =
-      repository_.SaveSidecar(ctx, folder_, EncodeJournal(layout_, entries));
+      repository_.SaveSidecar(ctx, folder_, EncodeJournal(layout_, file));
   if (key.ok() && !stored_key_.empty() && stored_key_ != *key) {
     repository_.store().Delete(ctx, stored_key_).IgnoreError();
   }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/repository.h"
@@ -22,13 +23,24 @@ struct JournalEntry {
   friend auto operator<=>(const JournalEntry&, const JournalEntry&) = default;
 };
 
-// The text of a file of the journal: "CSDJ", u32 version 1, u64 size of the volume, u32 of a chunk,
-// then per entry u32 chunk and 32 bytes of id; little-endian.
-std::string EncodeJournal(const repository::VolumeLayout& layout,
-                          const std::vector<JournalEntry>& entries);
-// INVALID_ARGUMENT when malformed, or of a volume with another layout.
-absl::StatusOr<std::vector<JournalEntry>> DecodeJournal(const repository::VolumeLayout& layout,
-                                                        absl::string_view bytes);
+// What is older is not resumed, and neither is what a clock dates as far ahead: the longer ago
+// something was read, the more may have happened to its source.
+inline constexpr absl::Duration kJournalAgeMax = absl::Hours(7 * 24);
+
+// One file of the journal, as a value.
+struct JournalFile {
+  absl::Time read_at;  // when the first of the chunks was read; whole seconds
+  std::vector<JournalEntry> entries;
+
+  friend bool operator==(const JournalFile&, const JournalFile&) = default;
+};
+
+// The text of a file: "CSDJ", u32 version 2, u64 size of the volume, u32 of a chunk, i64 seconds
+// since 1970 of read_at, then per entry u32 chunk and 32 bytes of id; little-endian.
+std::string EncodeJournal(const repository::VolumeLayout& layout, const JournalFile& file);
+// INVALID_ARGUMENT when malformed, of another version, or of a volume with another layout.
+absl::StatusOr<JournalFile> DecodeJournal(const repository::VolumeLayout& layout,
+                                          absl::string_view bytes);
 
 struct JournalSizes {
   int64_t entries_per_file = 4096;
@@ -38,8 +50,8 @@ struct JournalSizes {
 
 // What runs that did not come to their end have read of a source that does not change, so that the
 // next one need not read it again: sidecars aux/v1/run-<SHA-256 of the identity>/<id>. An entry is
-// worth something only where the index has the blob. Best effort throughout: what is not noted is
-// read again.
+// worth something only where the index has the blob, and for kJournalAgeMax. Best effort
+// throughout: what is not noted is read again.
 //
 // With each step the file that grows is stored anew, and what it replaces goes, so that there are
 // few files however large the volume.
@@ -56,8 +68,17 @@ class ChunkJournal {
   static bool Exists(const CallContext& ctx, const repository::Repository& repository,
                      absl::string_view identity);
 
-  // Takes up what is there, up to `memory_bytes_max`.
+  // Takes up what is there, up to `memory_bytes_max`, and removes what is too old.
   void Load(const CallContext& ctx, int64_t memory_bytes_max);
+
+  // Of what Load() found.
+  int64_t memory_bytes() const {
+    return static_cast<int64_t>(found_.capacity() * sizeof(JournalEntry));
+  }
+
+  // Nothing that was found is true: what is in memory and in the store of it goes. Not beside other
+  // calls.
+  void Forget(const CallContext& ctx);
 
   // Null where unknown.
   const repository::BlobId* Find(int64_t chunk) const;
@@ -83,6 +104,7 @@ class ChunkJournal {
   const JournalSizes sizes_;
   std::vector<JournalEntry> found_;  // by chunk
   std::mutex mutex_;
+  absl::Time noted_since_;           // when the first of noted_ was; under mutex_
   std::vector<JournalEntry> noted_;  // of the file that grows; under mutex_
   int64_t new_bytes_ = 0;            // since the last step; under mutex_
   std::mutex store_mutex_;           // taken before mutex_

@@ -23,6 +23,8 @@ using csi::MetadataService;
 constexpr absl::Duration kSuspiciousBeforeDeadline = absl::Seconds(1);
 // Streams in a row that bring nothing but an error nobody explains.
 constexpr int kUnexplainedMax = 2;
+// Streams that end with OK and have no message.
+constexpr int kSilentMax = 1;
 constexpr int32_t kResultsMin = 16;
 constexpr int32_t kResultsDivisor = 4;
 
@@ -80,6 +82,7 @@ class Listing {
   absl::Time stream_deadline_;
   int connections_ = 0;
   int unexplained_ = 0;
+  int silent_ = 0;
   bool token_refused_ = false;
   bool restarted_ = false;
   bool ended_well_ = false;  // the stream before ended with OK: this one asks for the tail
@@ -232,6 +235,18 @@ absl::StatusOr<Listing::Next> Listing::AfterOk(int64_t from_bytes) {
         "the stream ended as if complete, but at the moment of its deadline");
     return AfterError({.status = suspicion, .server_spoke = true}, from_bytes);
   }
+  if (!assembler_->has_message()) {
+    return ++silent_ > kSilentMax
+               ? absl::StatusOr<Next>(GiveUp(
+                     ListingFailure::kMalformedList,
+                     absl::InvalidArgumentError(
+                         "the driver ended the list twice without any message, which does not say "
+                         "that there is nothing to list"),
+                     absl::StrCat("a driver says that by a message without blocks: ask the vendor "
+                                  "of ",
+                                  target_->driver)))
+               : WaitAndGoOn(absl::UnavailableError("the list has no message at all"));
+  }
   if (!brought_something) {
     return Next::kComplete;
   }
@@ -302,7 +317,10 @@ absl::Status Listing::Do() {
     }
     ASSIGN_OR_RETURN(next, end.status.ok() ? AfterOk(from_bytes) : AfterError(end, from_bytes));
   }
-  return assembler_->Finish();
+  const absl::Status finished = assembler_->Finish();
+  return finished.ok() || assembler_->sink_failed()
+             ? finished
+             : GiveUp(ListingFailure::kMalformedList, finished, "");
 }
 
 // Whether an error is the source's own, which says where it comes from.

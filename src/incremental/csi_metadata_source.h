@@ -44,8 +44,10 @@ struct CsiMetadataOptions {
 //        +-- UNAVAILABLE: is it still there? then connect anew ---- wait, then go on from S
 //
 // A stream that ends with OK is believed only when one from where it ended brings nothing, or when
-// it reached the end of the volume: there are drivers that end early. Every attempt that brings
-// something begins the patience anew. Extents flow to the sink as they come, touching ones joined.
+// it reached the end of the volume: there are drivers that end early. A listing without any message
+// is asked for once more, and then malformed: that nothing changed, or that nothing is allocated,
+// is said by a message without blocks. Every attempt that brings something begins the patience
+// anew. Extents flow to the sink as they come, touching ones joined.
 //
 // Errors carry a ListingFailure; those of the sink and of `ctx` are returned as they are. A list
 // that was begun and failed is worth nothing: what it did not list is not unchanged. Thread-safe;

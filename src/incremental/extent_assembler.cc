@@ -83,7 +83,7 @@ absl::Status ExtentAssembler::Flush() {
 absl::Status ExtentAssembler::Finish() {
   RETURN_IF_ERROR(Flush());
   if (!message_.has_value()) {
-    return absl::OkStatus();
+    return absl::InvalidArgumentError("the list has no message at all");
   }
   const int64_t told_bytes = std::max(message_->volume_capacity_bytes, next_offset_bytes_);
   if (told_bytes >= size_bytes_) {

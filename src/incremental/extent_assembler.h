@@ -38,8 +38,12 @@ class ExtentAssembler {
   // Delivers what is held back, touched or not by what comes.
   absl::Status Flush();
 
-  // The listing is complete.
+  // The listing is complete. INVALID_ARGUMENT without any message: a stream that broke off at once
+  // looks like that, and "nothing" is said by a message without tuples.
   absl::Status Finish();
+
+  // Whether a driver has said anything.
+  bool has_message() const { return message_.has_value(); }
 
   // The end of the last tuple, in the driver's own numbers.
   int64_t next_offset_bytes() const { return next_offset_bytes_; }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +10,11 @@
 #include <limits>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "base/status_macros.h"
+#include "incremental/listing_failure.h"
 #include "incremental/posix_file.h"
 
 namespace csidelta::incremental {
@@ -22,6 +23,8 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 // Joining early keeps a list of many duplicates small.
 constexpr std::size_t kCompactFrom = std::size_t{1} << 12;
+// Of a snapshot's id, as messages show it.
+constexpr std::size_t kIdPrefixMin = 8;
 // How often a wait for a silent pipe looks at its context.
 constexpr int kPollSliceMs = 200;
 
@@ -40,11 +43,21 @@ absl::Status OnlyMembers(const Json& object, std::initializer_list<absl::string_
     if (std::find(known.begin(), known.end(), member.key()) == known.end()) {
       return absl::InvalidArgumentError(absl::StrCat("unknown member \"", member.key(), "\""));
     }
-    if (member.key() != "offset" && member.key() != "length" && !member.value().is_boolean()) {
+    const bool is_flag =
+        member.key() == "end" || member.key() == "allocated" || member.key() == "zero";
+    if (is_flag && !member.value().is_boolean()) {
       return absl::InvalidArgumentError(absl::StrCat("\"", member.key(), "\" is no boolean"));
     }
   }
   return absl::OkStatus();
+}
+
+// {"end":true} and the like: one member, and it is true.
+absl::Status OnlyTrue(const Json& object, absl::string_view member) {
+  RETURN_IF_ERROR(OnlyMembers(object, {member}));
+  return GetBool(object, {member})
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(absl::StrCat("\"", member, "\" is not true"));
 }
 
 std::vector<ListedExtent> MergeKinds(std::vector<Extent> data, std::vector<Extent> zero) {
@@ -95,11 +108,20 @@ absl::StatusOr<ExtentListLine> ParseExtentListLine(absl::string_view line) {
   }
   ASSIGN_OR_RETURN(const Json object, ParseJsonObject(line));
   if (FindJson(object, {"end"}) != nullptr) {
-    RETURN_IF_ERROR(OnlyMembers(object, {"end"}));
-    if (!GetBool(object, {"end"})) {
-      return absl::InvalidArgumentError("\"end\" is not true");
+    RETURN_IF_ERROR(OnlyTrue(object, "end"));
+    return ExtentListLine{.end = true};
+  }
+  if (FindJson(object, {"allocated"}) != nullptr) {
+    RETURN_IF_ERROR(OnlyTrue(object, "allocated"));
+    return ExtentListLine{.base = ""};
+  }
+  if (FindJson(object, {"base"}) != nullptr) {
+    RETURN_IF_ERROR(OnlyMembers(object, {"base"}));
+    const std::string base = GetString(object, {"base"});
+    if (base.empty()) {
+      return absl::InvalidArgumentError("\"base\" names no snapshot");
     }
-    return ExtentListLine{.extent = std::nullopt, .end = true};
+    return ExtentListLine{.base = base};
   }
   RETURN_IF_ERROR(OnlyMembers(object, {"offset", "length", "zero"}));
   ListedExtent listed;
@@ -138,9 +160,24 @@ absl::Status ExtentListReader::TakeLine(absl::string_view text) {
   if (!line.ok()) {
     return Annotate(line.status(), absl::StrCat("line ", line_number_));
   }
-  if (ended_ && (line->end || line->extent.has_value())) {
+  if (!line->end && !line->extent.has_value() && !line->base.has_value()) {
+    return absl::OkStatus();
+  }
+  if (ended_) {
     return absl::InvalidArgumentError(
         absl::StrCat("line ", line_number_, " stands behind the end of the list"));
+  }
+  if (line->base.has_value() == base_.has_value()) {
+    return absl::InvalidArgumentError(
+        base_.has_value()
+            ? absl::StrCat("line ", line_number_, " says a second time what the list is")
+            : absl::StrCat("line ", line_number_,
+                           " does not say what the list is; begin it with {\"base\":ID}, the "
+                           "snapshot since which the extents changed, or {\"allocated\":true}"));
+  }
+  if (line->base.has_value()) {
+    base_ = *std::move(line->base);
+    return absl::OkStatus();
   }
   ended_ = ended_ || line->end;
   return line->extent.has_value() ? Add(*line->extent) : absl::OkStatus();
@@ -166,17 +203,18 @@ absl::Status ExtentListReader::Add(const ListedExtent& listed) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<ListedExtent>> ExtentListReader::Finish() {
+absl::StatusOr<ExtentList> ExtentListReader::Finish() {
   if (!partial_.empty()) {
     RETURN_IF_ERROR(TakeLine(partial_));
     partial_.clear();
   }
-  if (end_required_ && !ended_) {
+  if (!ended_) {
     return absl::InvalidArgumentError(
         absl::StrCat("the list ends after line ", line_number_,
-                     " without {\"end\":true}; whoever wrote it may have died"));
+                     " without {\"end\":true}; the program that wrote it may have died: make it "
+                     "again"));
   }
-  return MergeKinds(std::move(data_), std::move(zero_));
+  return ExtentList{.base = *base_, .extents = MergeKinds(std::move(data_), std::move(zero_))};
 }
 
 absl::StatusOr<ExtentListSource> ExtentListSource::Open(const CallContext& ctx,
@@ -190,26 +228,41 @@ absl::StatusOr<ExtentListSource> ExtentListSource::Open(const CallContext& ctx,
     }
   }
   const int fd = path == "-" ? STDIN_FILENO : opened.get();
-  struct stat facts {};
-  if (::fstat(fd, &facts) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("stat ", what));
-  }
-  ExtentListReader reader(/*end_required=*/!S_ISREG(facts.st_mode));
+  ExtentListReader reader;
   if (absl::Status status = FeedAll(ctx, fd, reader); !status.ok()) {
     return Annotate(status, what);
   }
-  absl::StatusOr<std::vector<ListedExtent>> extents = reader.Finish();
-  if (!extents.ok()) {
-    return Annotate(extents.status(), what);
+  absl::StatusOr<ExtentList> list = reader.Finish();
+  if (!list.ok()) {
+    return Annotate(list.status(), what);
   }
-  return ExtentListSource(*std::move(extents));
+  return ExtentListSource(*std::move(list));
 }
 
-absl::Status ExtentListSource::ListExtents(const CallContext& ctx, const DiffRequest&,
+bool ExtentListSource::IsOfBase(const DiffRequest& request) const {
+  if (list_.base.empty()) {
+    return request.base.empty();
+  }
+  const bool is_id =
+      list_.base.size() >= kIdPrefixMin && absl::StartsWith(request.base, list_.base);
+  return is_id || std::find(request.base_names.begin(), request.base_names.end(), list_.base) !=
+                      request.base_names.end();
+}
+
+absl::Status ExtentListSource::ListExtents(const CallContext& ctx, const DiffRequest& request,
                                            ExtentSink sink) {
+  if (!IsOfBase(request)) {
+    return WithFailure(
+        absl::FailedPreconditionError(absl::StrCat(
+            "the list is of ",
+            list_.base.empty() ? "what is allocated" : absl::StrCat("changes since ", list_.base),
+            request.base.empty() ? ", and there is no earlier backup to build on"
+                                 : absl::StrCat(", and this backup builds on ", request.base))),
+        ListingFailure::kOtherBase);
+  }
   constexpr int64_t kCheckEvery = 4096;
   int64_t count = 0;
-  for (const ListedExtent& listed : extents_) {
+  for (const ListedExtent& listed : list_.extents) {
     if (count++ % kCheckEvery == 0) {
       RETURN_IF_ERROR(ctx.Check());
     }

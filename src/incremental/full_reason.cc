@@ -48,10 +48,20 @@ constexpr FullReasonText kReasons[] = {
      "The list of changed blocks contradicts itself or the volume, or its source gave up in the "
      "middle; none of it was believed.",
      "Look at what made the list; the detail names the first extent that is wrong."},
+    {FullReason::kListBaseMismatch, "list-base-mismatch", true,
+     "The list says what changed since a backup that this one does not build on, so it says "
+     "nothing "
+     "about the rest; everything was read.",
+     "Make the list since the newest backup of this host and path, or name its base with "
+     "--parent."},
     {FullReason::kAuditMismatch, "audit-mismatch", true,
      "A block that the list called unchanged had changed, so everything was read.",
      "Report it to whoever makes the list: every earlier backup that believed it may lack "
      "changes. This one is good."},
+    {FullReason::kResumedChanged, "resumed-changed", true,
+     "A block that an interrupted run had read is another one now, so everything was read.",
+     "Use --immutable only for a source that is not written to, and give another --immutable-id to "
+     "each content. This backup is good."},
     {FullReason::kVolumeResized, "volume-resized", true,
      "The volume has another size than at the last backup, after which drivers have been known to "
      "lose changes; what is allocated was read.",

@@ -22,7 +22,9 @@ enum class FullReason {
   kMetadataUnavailable,
   kMetadataVersion,
   kListRefused,
+  kListBaseMismatch,
   kAuditMismatch,
+  kResumedChanged,
   kVolumeResized,
   kGroupBaseReleased,
 };

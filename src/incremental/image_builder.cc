@@ -215,6 +215,7 @@ absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_p
       if (const BlobId* known = FindInJournal(first_chunk + slot)) {
         id = *known;
         resumed_bytes_ += layout_.ChunkLength(first_chunk + slot);
+        resumed_.push_back(static_cast<uint32_t>(first_chunk + slot));
       } else {
         reads.push_back(first_chunk + slot);
       }

@@ -69,6 +69,8 @@ class ImageBuilder {
   ImageCounts counts() const;
   // Trees that the parent does not have at their place.
   std::vector<PlacedTree> TakeMovedTrees() { return std::move(moved_); }
+  // Chunks whose ids are the journal's, ascending.
+  std::vector<uint32_t> TakeResumed() { return std::move(resumed_); }
 
  private:
   struct Level1Job;
@@ -138,7 +140,8 @@ class ImageBuilder {
   std::atomic<int64_t> zero_chunks_ = 0;
   std::atomic<int64_t> leaves_touched_ = 0;
   std::atomic<int64_t> level1_touched_ = 0;
-  int64_t resumed_bytes_ = 0;  // the owner's
+  int64_t resumed_bytes_ = 0;      // the owner's
+  std::vector<uint32_t> resumed_;  // the owner's
   std::atomic<bool> zero_chunk_written_ = false;
   std::mutex mutex_;
   std::vector<PlacedTree> moved_;                               // under mutex_

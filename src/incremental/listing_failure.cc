@@ -16,13 +16,14 @@ namespace {
 constexpr std::size_t kServerTextMax = 512;
 constexpr char kPayload[] = "csi-delta/listing-failure";
 
-constexpr std::array<std::pair<ListingFailure, absl::string_view>, 7> kNames = {
+constexpr std::array<std::pair<ListingFailure, absl::string_view>, 8> kNames = {
     {{ListingFailure::kBaseGone, "base-snapshot-gone"},
      {ListingFailure::kDriverHasNoService, "driver-has-no-metadata-service"},
      {ListingFailure::kMetadataUnavailable, "metadata-unavailable"},
      {ListingFailure::kMetadataVersion, "metadata-version"},
      {ListingFailure::kNotComparable, "not-comparable"},
      {ListingFailure::kMalformedList, "malformed-list"},
+     {ListingFailure::kOtherBase, "other-base"},
      {ListingFailure::kPermanent, "permanent"}}};
 
 }  // namespace

@@ -18,11 +18,13 @@ enum class ListingFailure {
   kMetadataVersion,      // an old service, which may have understood the base as something else
   kNotComparable,        // the driver will not compare these two: list what is allocated
   kMalformedList,        // what was listed contradicts itself: believe none of it
+  kOtherBase,            // a list that was made beforehand is of another base: read everything
   kPermanent,            // a person must act; reading everything would hide it
 };
 
 // "base-snapshot-gone", "driver-has-no-metadata-service", "metadata-unavailable",
-// "metadata-version", "not-comparable", "malformed-list", "permanent".
+// "metadata-version", "not-comparable", "malformed-list", "other-base",
+// "permanent".
 absl::string_view ListingFailureName(ListingFailure failure);
 
 // `status`, which is an error, with the class as a payload. Annotate() keeps it.

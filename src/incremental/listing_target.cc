@@ -21,6 +21,7 @@ absl::StatusCode CodeOf(ListingFailure failure, absl::StatusCode code) {
     case ListingFailure::kDriverHasNoService:
     case ListingFailure::kMetadataVersion:
     case ListingFailure::kNotComparable:
+    case ListingFailure::kOtherBase:
       return absl::StatusCode::kFailedPrecondition;
     case ListingFailure::kPermanent:
       break;

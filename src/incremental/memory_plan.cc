@@ -24,6 +24,15 @@ int64_t NeededBytes(const MemoryPlan& plan, int64_t chunk_bytes) {
 
 }  // namespace
 
+int64_t LeastMemoryBytes(int64_t chunk_bytes) {
+  return NeededBytes({.workers = 1,
+                      .queue_depth = kQueueDepth,
+                      .buffers = kQueueDepth + 2,
+                      .pack_bytes = kPackBytesMin,
+                      .uploads_in_flight = 1},
+                     chunk_bytes);
+}
+
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
   MemoryPlan plan{.budget_bytes = request.budget_bytes};
   for (plan.workers = std::max(1, request.workers); plan.workers > 0; --plan.workers) {
@@ -45,9 +54,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
       }
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat("a memory budget of ", request.budget_bytes,
-                                                 " bytes is too small for chunks of ",
-                                                 request.chunk_bytes, " bytes"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a memory budget of ", request.budget_bytes, " bytes is too small for chunks of ",
+      request.chunk_bytes, " bytes; give at least ",
+      request.reserved_bytes + LeastMemoryBytes(request.chunk_bytes), " bytes"));
 }
 
 }  // namespace csidelta::incremental

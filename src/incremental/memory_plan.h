@@ -29,6 +29,9 @@ struct MemoryRequest {
   int uploads_in_flight_max = 4;
 };
 
+// The smallest budget that one worker and one upload fit into, with chunks of this size. Pure.
+int64_t LeastMemoryBytes(int64_t chunk_bytes);
+
 // Divides the budget: each worker has an open pack and three blobs in work, each upload holds a
 // pack, and chunks wait in buffers. Where all that does not fit, packs get smaller first, down to 4
 // MiB, then uploads fewer, then workers; what is left becomes more buffers, up to 24 MiB.

@@ -663,12 +663,14 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   return absl::OkStatus();
 }
 
+void Repository::DropIndex() {
+  std::scoped_lock lock(index_mutex_);
+  index_loaded_ = false;
+  index_ = BlobIndex();
+}
+
 absl::Status Repository::ReloadIndex(const CallContext& ctx) {
-  {
-    std::scoped_lock lock(index_mutex_);
-    index_loaded_ = false;
-    index_ = BlobIndex();
-  }
+  DropIndex();
   return LoadIndex(ctx);
 }
 

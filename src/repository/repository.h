@@ -136,6 +136,9 @@ class Repository {
   // DATA_LOSS, named. Packs that two files list differently are noted, not an error. What memory
   // should not hold goes to a scratch file; its errors are this function's.
   absl::Status LoadIndex(const CallContext& ctx);
+
+  // Gives back the memory of the index; it may be loaded again. Not beside other calls.
+  void DropIndex();
   // The same, anew: for a writer that is done, so that what it wrote is found. Wants to be alone.
   absl::Status ReloadIndex(const CallContext& ctx);
   // REQUIRES that LoadIndex() returned OK.

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +30,10 @@ class ScratchSpace {
   explicit ScratchSpace(ScratchOptions options) : options_(std::move(options)) {}
 
   const ScratchOptions& options() const { return options_; }
+  // Tables take no more memory than this, or than was allowed before. Before the first table.
+  void LimitTables(int64_t memory_bytes_max) {
+    options_.table_memory_bytes_max = std::min(options_.table_memory_bytes_max, memory_bytes_max);
+  }
   // The most that all files took at one time.
   int64_t peak_bytes() const { return peak_bytes_; }
 
@@ -35,7 +41,7 @@ class ScratchSpace {
   void Count(int64_t change_bytes);
 
  private:
-  const ScratchOptions options_;
+  ScratchOptions options_;
   std::atomic<int64_t> now_bytes_ = 0;
   std::atomic<int64_t> peak_bytes_ = 0;
 };

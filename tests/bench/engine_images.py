@@ -79,6 +79,7 @@ def touched_chunks(extents):
 
 
 def write_list(path, extents):
+    """A list of changes, but for its first line: who uses it knows since when."""
     with open(path, "w", encoding="ascii") as file:
         for offset, length in extents:
             file.write(f'{{"offset":{offset},"length":{length}}}\n')

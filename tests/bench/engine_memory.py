@@ -90,10 +90,11 @@ class Row:
         stride = CHUNKS_PER_EXTENT * CHUNK
         with self.volume.open("wb") as file:
             file.truncate(self.extents * stride)
-        self.csi_delta("backup", "--chunk-size", str(CHUNK), self.volume)
+        _, base = self.csi_delta("backup", "--chunk-size", str(CHUNK), self.volume)
         draw = random.Random(2)
         listing = self.lab.folder / "extents"
         with self.volume.open("r+b") as file, listing.open("w", encoding="ascii") as lines:
+            lines.write(json.dumps({"base": base["snapshot_id"]}) + "\n")
             for number in range(self.extents):
                 if number % WRITTEN_ONE_IN == 0:
                     file.seek(number * stride)

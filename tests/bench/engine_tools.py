@@ -63,9 +63,17 @@ class CsiDelta:
         env = {"RESTIC_PASSWORD": PASSWORD, **dict(self.environment)}
         lab.measure([self.program, "-r", place.repo, "init", "-q"], env, home=place.home, cold=False)
 
+    def _since_newest(self, lab, place, extents):
+        """The list, which begins with what its extents changed since."""
+        snapshots = json.loads(self._call(lab, place, ["snapshots"], cold=False).output)
+        newest = max(snapshots, key=lambda snapshot: snapshot["time"])
+        listing = lab.folder / "since-newest.jsonl"
+        listing.write_text(json.dumps({"base": newest["id"]}) + "\n" + extents.read_text(encoding="ascii"))
+        return listing
+
     def backup(self, lab, place, image, extents=None, force=False):
         words = ["backup", image, "--host", "bench", "--path", "/volume", "--compression", self.level]
-        words += ["--extents", extents] if extents else []
+        words += ["--extents", self._since_newest(lab, place, extents)] if extents else []
         words += ["--force"] if force else []
         return self._call(lab, place, words, place.folder)
 

@@ -239,7 +239,7 @@ def planner(world, runs, quick):
     parent, _ = mover.backup("one", "bench")
     bed.create_snapshot("two", "bench", "data")
     device = mover.device_of("two", "bench")
-    (world.folder / "nothing").write_text('{"end":true}\n')
+    (world.folder / "nothing").write_text(json.dumps({"base": parent["snapshot_id"]}) + '\n{"end":true}\n')
     sides = {"told by the cluster": ["--volume-snapshot", "bench/two", "--kubeconfig", world.kubeconfig],
              "told by an empty list": ["--extents", world.folder / "nothing"]}
     found = {side: [] for side in sides}

@@ -6,9 +6,8 @@ namespace {
 // A backup that is not told its parent finds it, and what that costs does not grow with the chain.
 class ChainCostTest : public SweepFixture {
  protected:
-  ChainCostTest() { WriteFile("nothing", ""); }
-
-  Json BackUpUnchanged() {
+  Json BackUpUnchanged(const std::string& base) {
+    WriteFile("nothing", "{\"base\":\"" + base + "\"}\n{\"end\":true}\n");
     std::vector<std::string> words = BackupWords();
     words.insert(words.end(), {"--extents", Path("nothing")});
     return MustRun(words).Result();
@@ -20,7 +19,7 @@ TEST_F(ChainCostTest, TheFortiethCostsWhatTheFifthDoes) {
   for (int generation = 2; generation <= 45; ++generation) {
     SCOPED_TRACE(generation);
     store_.Restart();
-    const Json result = BackUpUnchanged();
+    const Json result = BackUpUnchanged(last);
     EXPECT_EQ(GetString(result, {"base"}), last);
     // From the first to the last, but for the audit, which has a row of its own.
     EXPECT_LE(store_.call_count() - GetInt(result, {"audit", "requests"}), 25);
@@ -31,10 +30,10 @@ TEST_F(ChainCostTest, TheFortiethCostsWhatTheFifthDoes) {
 TEST_F(ChainCostTest, WithoutNotesTheParentIsTheSame) {
   std::string last = Backup();
   for (int generation = 2; generation <= 8; ++generation) {
-    last = GetString(BackUpUnchanged(), {"snapshot_id"});
+    last = GetString(BackUpUnchanged(last), {"snapshot_id"});
   }
   store_.RemoveObject("aux/v1/chains");
-  EXPECT_EQ(GetString(BackUpUnchanged(), {"base"}), last);
+  EXPECT_EQ(GetString(BackUpUnchanged(last), {"base"}), last);
 }
 
 }  // namespace

@@ -122,8 +122,8 @@ class CrashSweepTest : public SweepFixture {
 TEST_F(CrashSweepTest, Backup) {
   KeepThis({1, 2, 3, 4, 5, 6});
   WriteImage({1, 12, 3, 14, 5, 6});
-  WriteFile("list",
-            absl::StrCat("{\"offset\":", kChunkBytes, ",\"length\":", 3 * kChunkBytes, "}\n"));
+  WriteFile("list", absl::StrCat("{\"base\":\"", kept_, "\"}\n{\"offset\":", kChunkBytes,
+                                 ",\"length\":", 3 * kChunkBytes, "}\n{\"end\":true}\n"));
   std::vector<std::string> words = BackupWords();
   words.insert(words.end(), {"--extents", Path("list")});
   Sweep(words, [&](const Process& next) { ExpectNothingWasted(next); });

@@ -118,14 +118,14 @@ TEST_F(ProcessTest, SignalsEndARunInOrder) {
 
 TEST_F(ProcessTest, AListThatIsCutShortCommitsNothing) {
   WaitingBackup cut(absl::StrCat(folder_.path(), "/image"));
-  cut.Write("{\"offset\":0,\"length\":4096}\n");
+  cut.Write("{\"allocated\":true}\n{\"offset\":0,\"length\":4096}\n");
   cut.Close();
   EXPECT_EQ(cut.Wait(), 1);
   EXPECT_EQ(Shell("PROGRAM snapshots --json"), 0);
   EXPECT_EQ(Text("out"), "[]\n");
 
   WaitingBackup whole(absl::StrCat(folder_.path(), "/image"));
-  whole.Write("{\"offset\":0,\"length\":1048576}\n{\"end\":true}\n");
+  whole.Write("{\"allocated\":true}\n{\"offset\":0,\"length\":1048576}\n{\"end\":true}\n");
   whole.Close();
   EXPECT_EQ(whole.Wait(), 0);
 }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "incremental/memory_plan.h"
 #include "repository/lock.h"
 #include "storage/file_object_store.h"
 #include "tests/cli/program_runner.h"
@@ -84,13 +85,24 @@ std::string Line(std::size_t offset, std::size_t length) {
   return absl::StrCat("{\"offset\":", offset, ",\"length\":", length, "}\n");
 }
 
+constexpr char kEndLine[] = "{\"end\":true}\n";
+
+// A list of what changed since the backup of this result document.
+std::string ListSince(const Json& base, const std::string& lines) {
+  return absl::StrCat("{\"base\":\"", GetString(base, {"snapshot_id"}), "\"}\n", lines, kEndLine);
+}
+
+std::string AllocatedList(const std::string& lines) {
+  return absl::StrCat("{\"allocated\":true}\n", lines, kEndLine);
+}
+
 TEST_F(ProgramTest, AVolumeComesBackAsItWas) {
   InitCheaply();
   const Json full = Backup();
   EXPECT_EQ(GetString(full, {"mode_done"}), "full");
   EXPECT_EQ(GetInt(full, {"logical_bytes"}), static_cast<int64_t>(kImageBytes));
   ChangeChunk(7);
-  Write("list", Line(7 * kChunk + 5, 100));
+  Write("list", ListSince(full, Line(7 * kChunk + 5, 100)));
   const Json increment = Backup({"--extents", Path("list")});
   EXPECT_EQ(GetString(increment, {"mode_done"}), "incremental");
   EXPECT_EQ(GetString(increment, {"base"}), GetString(full, {"snapshot_id"}));
@@ -104,23 +116,66 @@ TEST_F(ProgramTest, AVolumeComesBackAsItWas) {
   EXPECT_EQ(Read("target"), image_ + std::string(4096, '\xa5'));
 }
 
-TEST_F(ProgramTest, AnEmptyListMeansThatNothingChanged) {
+TEST_F(ProgramTest, AListWithoutExtentsMeansThatNothingChanged) {
   InitCheaply();
   const Json full = Backup();
-  Write("list", "");
+  Write("list", ListSince(full, ""));
   const Json increment = Backup({"--extents", Path("list"), "--parent", "latest"});
   EXPECT_EQ(GetString(increment, {"mode_done"}), "incremental");
   EXPECT_EQ(GetInt(increment, {"read_bytes"}), 0);
   EXPECT_EQ(GetString(increment, {"image_tree"}), GetString(full, {"image_tree"}));
 }
 
+// What `false > list`, or a disk that is full, leaves of a list; and one from before lists said
+// what they are of.
+TEST_F(ProgramTest, WhatAProducerLeavesThatFailedIsNoList) {
+  InitCheaply();
+  const Json full = Backup();
+  ChangeChunk(7);
+  const std::string whole = ListSince(full, Line(7 * kChunk, kChunk));
+  const std::string cut = whole.substr(0, whole.size() - std::string(kEndLine).size());
+  for (const std::string& list : {std::string(), ListSince(full, "").substr(0, 20), cut,
+                                  Line(7 * kChunk, kChunk) + kEndLine, std::string(kEndLine)}) {
+    Write("list", list);
+    const Outcome outcome = Run({"backup", Path("image"), "--extents", Path("list")});
+    EXPECT_EQ(outcome.code, ExitCode::kFailed) << list;
+    EXPECT_THAT(outcome.error, HasSubstr(Path("list")));
+  }
+  EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 1U);
+}
+
+TEST_F(ProgramTest, AListWithoutItsBaseIsNotOfWhatIsAllocated) {
+  InitCheaply();
+  Write("list", "{\"base\":\"8ab6fc6f\"}\n{\"end\":true}\n");
+  const Json full = Backup({"--extents", Path("list")}, ExitCode::kAuditMismatch);
+  EXPECT_EQ(GetString(full, {"reason"}), "list-base-mismatch");
+  EXPECT_EQ(GetInt(full, {"read_bytes"}), static_cast<int64_t>(kImageBytes));
+  ASSERT_EQ(Run({"restore", "latest", "-t", Path("target")}).code, ExitCode::kOk);
+  EXPECT_EQ(Read("target"), image_);
+}
+
+TEST_F(ProgramTest, AListThatIsRefusedEndsWithTwentyAndAGoodBackup) {
+  InitCheaply();
+  const Json full = Backup();
+  ChangeChunk(7);
+  Write("list", ListSince(full, Line(kImageBytes, kChunk)));  // Outside of the volume.
+  const Json result = Backup({"--extents", Path("list")}, ExitCode::kAuditMismatch);
+  EXPECT_EQ(GetString(result, {"reason"}), "list-refused");
+  Write("list", AllocatedList(Line(kImageBytes, kChunk)));
+  const Json first =
+      Backup({"--extents", Path("list"), "--host", "another"}, ExitCode::kAuditMismatch);
+  EXPECT_EQ(GetString(first, {"reason"}), "list-refused");
+  ASSERT_EQ(Run({"restore", "latest", "-t", Path("target")}).code, ExitCode::kOk);
+  EXPECT_EQ(Read("target"), image_);
+}
+
 TEST_F(ProgramTest, AListThatLiesEndsWithTwentyAndAGoodBackup) {
   InitCheaply();
-  Backup();
+  const Json full = Backup();
   for (std::size_t chunk = 0; chunk < 40; ++chunk) {
     ChangeChunk(chunk);
   }
-  Write("list", Line(0, kChunk));
+  Write("list", ListSince(full, Line(0, kChunk)));
   const Json result = Backup({"--extents", Path("list")}, ExitCode::kAuditMismatch);
   EXPECT_EQ(GetString(result, {"mode_done"}), "full");
   EXPECT_EQ(GetString(result, {"reason"}), "audit-mismatch");
@@ -130,8 +185,7 @@ TEST_F(ProgramTest, AListThatLiesEndsWithTwentyAndAGoodBackup) {
 
 TEST_F(ProgramTest, AFallbackIsRefusedWhereItIsNotAllowed) {
   InitCheaply();
-  Backup();
-  Write("list", absl::StrCat(Line(kImageBytes, kChunk)));  // Outside of the volume.
+  Write("list", ListSince(Backup(), Line(kImageBytes, kChunk)));  // Outside of the volume.
   const Outcome refused =
       Run({"backup", Path("image"), "--extents", Path("list"), "--on-fallback", "fail"});
   EXPECT_EQ(refused.code, ExitCode::kFallbackRefused);
@@ -156,11 +210,11 @@ TEST_F(ProgramTest, AListFromAPipeThatEndsTooEarlyCommitsNothing) {
     writer.join();
     return outcome;
   };
-  const Outcome cut = backup_from_pipe(Line(0, kChunk));
+  const Outcome cut = backup_from_pipe("{\"allocated\":true}\n" + Line(0, kChunk));
   EXPECT_EQ(cut.code, ExitCode::kFailed);
   EXPECT_THAT(cut.error, HasSubstr("end"));
   EXPECT_EQ(Run({"snapshots", "--json"}).out, "[]\n");
-  EXPECT_EQ(backup_from_pipe(Line(0, kImageBytes) + "{\"end\":true}\n").code, ExitCode::kOk);
+  EXPECT_EQ(backup_from_pipe(AllocatedList(Line(0, kImageBytes))).code, ExitCode::kOk);
 }
 
 TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
@@ -173,6 +227,22 @@ TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
     ++files;
   }
   EXPECT_GT(files, 0);
+}
+
+TEST_F(ProgramTest, ASmallBudgetLooksForWhatAnInterruptedRunHasStoredOrSaysThatItDoesNot) {
+  InitCheaply();
+  Backup();
+  Write("repo/aux/v1/unfinished", "1");
+  // What a worker with a limit of 128 MiB has, and a limit that leaves nothing for an index.
+  const Outcome small = Run({"backup", "--memory-budget", "96MiB", Path("image")});
+  EXPECT_EQ(small.code, ExitCode::kOk) << small.error;
+  EXPECT_THAT(small.error, Not(HasSubstr("memory budget")));
+  EXPECT_FALSE(std::filesystem::exists(Path("repo/aux/v1/unfinished")));
+  Write("repo/aux/v1/unfinished", "1");
+  const std::string least = absl::StrCat(incremental::LeastMemoryBytes(kChunk));
+  const Outcome least_of_all = Run({"backup", "--memory-budget", least, Path("image")});
+  EXPECT_EQ(least_of_all.code, ExitCode::kOk) << least_of_all.error;
+  EXPECT_THAT(least_of_all.error, HasSubstr("is read and stored again; give --memory-budget"));
 }
 
 TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
@@ -295,10 +365,11 @@ TEST_F(ProgramTest, DiffNamesTheChunksThatDiffer) {
   const Outcome summary = Run({"diff", before, after, "--json"});
   ASSERT_EQ(summary.code, ExitCode::kOk) << summary.error;
   EXPECT_EQ(GetInt(summary.Result(), {"changed_bytes"}), static_cast<int64_t>(3 * kChunk));
-  EXPECT_EQ(
-      Run({"diff", before, after, "--extents"}).out,
-      absl::StrCat(Line(3 * kChunk, 2 * kChunk), Line(39 * kChunk, kChunk), "{\"end\":true}\n"));
-  EXPECT_EQ(Run({"diff", before, before, "--extents"}).out, "{\"end\":true}\n");
+  EXPECT_EQ(Run({"diff", before, after, "--extents"}).out,
+            ListSince({{"snapshot_id", before}},
+                      Line(3 * kChunk, 2 * kChunk) + Line(39 * kChunk, kChunk)));
+  EXPECT_EQ(Run({"diff", before, before, "--extents"}).out,
+            ListSince({{"snapshot_id", before}}, ""));
 }
 
 TEST_F(ProgramTest, KeysComeAndGo) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "repository/blob_writer.h"
 #include "tests/repository/repository_fixture.h"
 
@@ -81,17 +82,41 @@ TEST_F(ResumeTest, AMarkOrAnOptionMakesItLookAndWhatItFindsIsKnown) {
   }
 }
 
-// Rather a blob twice than a process that is killed for its memory.
-TEST_F(ResumeTest, AnIndexThatIsTooLargeIsLeftAlone) {
-  store_.SetObject("index/" + std::string(64, 'a'), std::string(100'000, 'x'));
-  MarkUnfinished(ctx_, *repository_);
-  const auto answer = FindUnfinished(ctx_, *repository_, /*look=*/true, 149'999);
+// Most of a large index lies in a scratch file: it takes what memory there is, whatever its size.
+TEST_F(ResumeTest, AnIndexLargerThanTheMemoryIsUsedAllTheSame) {
+  constexpr int kBlobs = 20'000;
+  repository::BlobWriter writer(ctx_, *repository_, {});
+  for (int i = 0; i < kBlobs; ++i) {
+    const std::string text = absl::StrCat("blob ", i);
+    ASSERT_THAT(writer.AddBlob(BlobType::kData, Id::Of(text), text), IsOk());
+  }
+  ASSERT_THAT(writer.Flush(), IsOk());
+  constexpr int64_t kRoom = kBlobs * 48 / 10;
+  const std::unique_ptr<Repository> next = Open();
+  const auto answer = FindUnfinished(ctx_, *next, /*look=*/true, kRoom);
   ASSERT_THAT(answer, IsOk());
+  ASSERT_EQ(answer->known, &next->index());
+  EXPECT_EQ(answer->memory_bytes_missing, 0);
+  EXPECT_TRUE(next->index().in_scratch());
+  EXPECT_LE(next->index().memory_bytes(), kRoom);
+  EXPECT_THAT(next->index().Contains({BlobType::kData, Id::Of("blob 12345")}), IsOkAndHolds(true));
+}
+
+// Rather a blob twice than a process that is killed for its memory.
+TEST_F(ResumeTest, AnIndexOfWhichNotEvenThePacksFitIsLeftAlone) {
+  StoreWithoutIndex("lost");
+  for (const int64_t memory_bytes : {0, 50}) {
+    const std::unique_ptr<Repository> next = Open();
+    const auto answer = FindUnfinished(ctx_, *next, /*look=*/true, memory_bytes);
+    ASSERT_THAT(answer, IsOk());
+    EXPECT_EQ(answer->known, nullptr);
+    EXPECT_GT(answer->memory_bytes_missing, 0);
+    EXPECT_EQ(next->index().memory_bytes(), 0);
+  }
+  store_.SetObject("index/" + std::string(64, 'a'), std::string(100'000, 'x'));
+  const auto answer = FindUnfinished(ctx_, *Open(), /*look=*/true, 2'000);
+  ASSERT_THAT(answer, IsOk()) << "what is certainly too large is not loaded, and this is no index";
   EXPECT_EQ(answer->known, nullptr);
-  EXPECT_TRUE(answer->marked);
-  EXPECT_THAT(FindUnfinished(ctx_, *repository_, /*look=*/true, 150'000),
-              StatusIs(absl::StatusCode::kDataLoss))
-      << "it is loaded, and is no index";
 }
 
 TEST_F(ResumeTest, AStoreThatDoesNotListIsAnError) {

@@ -33,6 +33,7 @@ class MoverBed {
   };
   Worker worker = Worker::kSucceeds;
   int exit_code = 0;
+  bool audit_mismatch = false;
   int pods_made = 0;
   std::string snapshot_id = std::string(64, 'a');
   std::string file_system;  // that the worker saw in a volume
@@ -168,6 +169,7 @@ class MoverBed {
             {"changed_bytes", 4096},
             {"read_bytes", 4096},
             {"audit_bytes", 512},
+            {"audit", {{"mismatch", audit_mismatch}}},
             {"stored_bytes", 1024},
             {"repository_bytes", 65536},
             {"repository_snapshots", 2},

@@ -650,12 +650,17 @@ TEST_F(UploadReconcilerTest, ALocationThatIsNotThereIsNamed) {
 }
 
 TEST_F(UploadReconcilerTest, AListThatWasWrongIsACompletedUploadWithAWarning) {
-  bed_.exit_code = 20;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
-  EXPECT_EQ(bed_.PhaseOf(), "Completed");
-  EXPECT_THAT(bed_.EventReasons(), Contains("Warning AuditMismatch"));
+  for (const bool audit_mismatch : {true, false}) {
+    MoverBed bed;
+    bed.exit_code = 20;
+    bed.audit_mismatch = audit_mismatch;
+    bed.AddUpload("nightly");
+    Controller controller(bed);
+    controller.LookTimes(4);
+    EXPECT_EQ(bed.PhaseOf(), "Completed");
+    EXPECT_THAT(bed.EventReasons(),
+                Contains(audit_mismatch ? "Warning AuditMismatch" : "Warning ListRefused"));
+  }
 }
 
 TEST_F(UploadReconcilerTest, AResultThatNamesNoSnapshotIsAFailure) {

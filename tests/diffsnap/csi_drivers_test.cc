@@ -595,11 +595,13 @@ TEST_F(MetadataBridgeTest, ParametersAndForeignPlacesAreRefused) {
   EXPECT_THAT(driver_->GetPage({}, request), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
-TEST_F(MetadataBridgeTest, NothingListedOfAVolumeOfUnknownSizeIsNoAnswer) {
-  Compare(handles_[1], handles_[1]);
-  DriverRequest request = Request();
-  request.volume_size_bytes = 0;
-  EXPECT_THAT(driver_->GetPage({}, request), StatusIs(absl::StatusCode::kFailedPrecondition));
+TEST_F(MetadataBridgeTest, AListWithoutAMessageIsAskedForAgainAndThenNoAnswer) {
+  Compare(handles_[0], handles_[2]);
+  AddRule(R"({"method":"GetMetadataDelta","lie":"end","times":1})");
+  const DifferentialPage page = Page("", 10);
+  EXPECT_FALSE(page.blocks.empty());
+  AddRule(R"({"method":"GetMetadataDelta","lie":"end"})");
+  EXPECT_TRUE(IsContractViolation(driver_->GetPage({}, Request()).status()));
 }
 
 // Finding out what a driver is.

@@ -11,17 +11,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   using csidelta::incremental::JournalEntry;
   static const auto layout =
       csidelta::repository::VolumeLayout::Make(int64_t{100} << 20, int64_t{512} << 10).value();
-  const auto entries =
+  const auto file =
       csidelta::incremental::DecodeJournal(layout, {reinterpret_cast<const char*>(data), bytes});
-  if (!entries.ok()) {
-    CSIDELTA_CHECK(entries.status().code() == absl::StatusCode::kInvalidArgument);
+  if (!file.ok()) {
+    CSIDELTA_CHECK(file.status().code() == absl::StatusCode::kInvalidArgument);
     return 0;
   }
-  for (const JournalEntry& entry : *entries) {
+  for (const JournalEntry& entry : file->entries) {
     CSIDELTA_CHECK(entry.chunk < layout.chunk_count());
   }
   const auto again = csidelta::incremental::DecodeJournal(
-      layout, csidelta::incremental::EncodeJournal(layout, *entries));
-  CSIDELTA_CHECK(again.ok() && *again == *entries);
+      layout, csidelta::incremental::EncodeJournal(layout, *file));
+  CSIDELTA_CHECK(again.ok() && *again == *file);
   return 0;
 }

@@ -65,6 +65,7 @@ def repository(out):
     with tempfile.TemporaryDirectory() as scratch:
         run("init", "--json")
         for claim, seed in (("data", 1), ("log", 100)):
+            base = ""
             image = pathlib.Path(scratch, claim)
             chunks = [chunk(seed + i) if i % 2 == 0 else bytes(CHUNK_BYTES) for i in range(VOLUME_CHUNKS)]
             for turn, (generation, changed) in enumerate((("first", None), ("second", 2))):
@@ -72,14 +73,15 @@ def repository(out):
                 if changed is not None:
                     chunks[changed] = chunk(seed + 50)
                     extents = pathlib.Path(scratch, "extents")
-                    extents.write_text(json.dumps({"offset": changed * CHUNK_BYTES, "length": CHUNK_BYTES})
-                                       + '\n{"end":true}\n')
+                    lines = ({"base": base}, {"offset": changed * CHUNK_BYTES, "length": CHUNK_BYTES}, {"end": True})
+                    extents.write_text("".join(json.dumps(line) + "\n" for line in lines))
                     flags = ["--extents", extents]
                 image.write_bytes(b"".join(chunks))
                 for tag in TAGS[generation]:
                     flags += ["--tag", tag]
                 result = run("backup", image, "--json", "--host", CLUSTER, "--path", f"/shop/{claim}", "--time",
                              f"2026-03-0{turn + 1} 12:00:00", "--chunk-size", "256KiB", "--immutable", *flags)
+                base = result["snapshot_id"]
                 expected["snapshots"].append({
                     "id": result["snapshot_id"], "path": f"/shop/{claim}", "generation": generation,
                     "mode": result["mode_done"], "bytes": len(chunks) * CHUNK_BYTES,

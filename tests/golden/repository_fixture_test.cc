@@ -153,7 +153,9 @@ TEST_F(RepositoryFixtureTest, TheNextBackupIsIncremental) {
   std::string image = Restore(GetString(parent, {"id"}));
   image.replace(4 * kChunkBytes, 3, "new");
   program_.Write("image", image);
-  program_.Write("list", absl::StrCat("{\"offset\":", 4 * kChunkBytes, ",\"length\":4096}\n"));
+  program_.Write("list", absl::StrCat("{\"base\":\"", GetString(parent, {"id"}),
+                                      "\"}\n{\"offset\":", 4 * kChunkBytes,
+                                      ",\"length\":4096}\n{\"end\":true}\n"));
   const Json result = Run({"backup", program_.Path("image"), "--extents", program_.Path("list"),
                            "--host", GetString(told_, {"host"}), "--path", "/shop/data"})
                           .Result();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <set>
@@ -87,6 +88,62 @@ TEST(DrawAuditTest, TakesAtMostSixteenOfALeafWhereLeavesAreMany) {
 TEST(DrawAuditTest, TheSeedDecides) {
   EXPECT_EQ(DrawEven(1000, 256, 9).leaves, DrawEven(1000, 256, 9).leaves);
   EXPECT_NE(DrawEven(1000, 256, 9).leaves, DrawEven(1000, 256, 10).leaves);
+}
+
+TEST(DrawSinglyTest, DrawsEachChunkOnceAndNoMoreThanThereAre) {
+  std::mt19937 random(6);
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    std::vector<int64_t> counts(1 + random() % 200);
+    for (int64_t& count : counts) {
+      count = random() % 3 == 0 ? 0 : static_cast<int64_t>(random() % 129);
+    }
+    const int64_t wanted = static_cast<int64_t>(random() % 4000);
+    const AuditDraw draw = DrawSingly(
+        std::ssize(counts), [&](int64_t leaf) { return counts[static_cast<std::size_t>(leaf)]; },
+        seed, wanted);
+    ASSERT_EQ(draw.chunks, std::min(wanted, draw.candidates));
+    int64_t total = 0;
+    int64_t before = -1;
+    for (const AuditLeaf& leaf : draw.leaves) {
+      ASSERT_GT(leaf.leaf, before);
+      before = leaf.leaf;
+      ASSERT_EQ(std::set<int64_t>(leaf.ordinals.begin(), leaf.ordinals.end()).size(),
+                leaf.ordinals.size());
+      ASSERT_TRUE(std::is_sorted(leaf.ordinals.begin(), leaf.ordinals.end()));
+      ASSERT_LT(leaf.ordinals.back(), counts[static_cast<std::size_t>(leaf.leaf)]);
+      total += std::ssize(leaf.ordinals);
+    }
+    ASSERT_EQ(total, draw.chunks);
+  }
+}
+
+TEST(DrawSinglyTest, OneInAThousandIsMetWithoutFail) {
+  EXPECT_GE(kAuditFirstChunks, 6'905);
+  for (const int64_t total : {int64_t{100'000}, int64_t{1} << 27}) {
+    EXPECT_GE(DetectionProbability(total, kAuditFirstChunks, total / 1000), 0.99999);
+  }
+}
+
+// 64 MiB of data in a row that a list of 64 GiB leaves out: four leaves of a thousand, or a
+// thousandth of all chunks.
+TEST(DrawSinglyTest, NeighboursAreMetFiftyTimesOutOfFifty) {
+  constexpr int64_t kLeaves = 1024;
+  constexpr int64_t kLeafChunks = 128;
+  constexpr int64_t kLeftOut = 128;
+  std::mt19937_64 random(7);
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const auto first = static_cast<int64_t>(random() % (kLeaves * kLeafChunks - kLeftOut));
+    const AuditDraw draw = DrawSingly(
+        kLeaves, [](int64_t) { return kLeafChunks; }, random(), kAuditFirstChunks);
+    bool met = false;
+    for (const AuditLeaf& leaf : draw.leaves) {
+      for (const int64_t ordinal : leaf.ordinals) {
+        const int64_t chunk = leaf.leaf * kLeafChunks + ordinal;
+        met = met || (chunk >= first && chunk < first + kLeftOut);
+      }
+    }
+    EXPECT_TRUE(met) << "seed " << seed;
+  }
 }
 
 TEST(DetectionProbabilityTest, IsThatOfDrawingWithoutPuttingBack) {

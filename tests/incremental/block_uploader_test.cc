@@ -42,8 +42,10 @@ TEST(BlockUploaderTest, AVolumeOfManyLevel1TreesComesBack) {
     device.Store(at, RandomBytes(50, static_cast<uint64_t>(at)));
     extents.push_back(Data(at, 50));
   }
-  ExtentListSource source(extents);
-  const auto full = volume.Backup(device, source, VolumeFixture::Options());
+  ExtentListSource source = AllocatedList(extents);
+  UploadOptions options = VolumeFixture::Options();
+  options.audit_first_chunks = 0;  // Of holes, of which there are gigabytes.
+  const auto full = volume.Backup(device, source, options);
   ASSERT_THAT(full, IsOk());
   EXPECT_EQ(Why(*full), "no-parent");
   EXPECT_EQ(full->read_bytes, 3 * kChunk + 12345);
@@ -161,7 +163,90 @@ TEST(BlockUploaderTest, ARescanWithoutAListFindsTheSameTree) {
   EXPECT_EQ(list->image_tree, scan->image_tree);
 }
 
+// --- What a list is of ---
+
+TEST(BlockUploaderTest, ChangesSinceNoParentAreNotWhatIsAllocated) {
+  const std::string bytes = RandomBytes(kSmall, 6);
+  VolumeFixture volume;
+  FakeBlockDevice device(kSmall);
+  device.Store(0, bytes);
+  ExtentListSource nothing_changed({.base = std::string(64, 'a'), .extents = {}});
+  const auto full = volume.Backup(device, nothing_changed, VolumeFixture::Options());
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->mode_done, "full");
+  EXPECT_THAT(Why(*full), testing::StartsWith("list-base-mismatch: "));
+  EXPECT_EQ(full->read_bytes, kSmall);
+  EXPECT_FALSE(full->audit_mismatch) << "it is not left to the audit to find that out";
+  volume.ExpectRestores(full->snapshot, bytes);
+  UploadOptions options = VolumeFixture::Options();
+  options.fail_on_fallback = true;
+  EXPECT_TRUE(IsFallbackRefused(volume.Backup(device, nothing_changed, options).status()));
+}
+
+TEST(BlockUploaderTest, ChangesSinceAnotherBackupAreNoneSinceTheParent) {
+  SmallVolume v;
+  v.device.Store(17, "changed");
+  const auto second = v.volume.IncrementalBackup(v.device, v.first->snapshot, {Data(17, 7)});
+  ASSERT_THAT(second, IsOk());
+  ExtentListSource since_first({.base = v.first->snapshot.Hex(), .extents = {}});
+  v.device.Store(17, "altered");
+  UploadOptions options = VolumeFixture::Options();
+  options.parent = v.volume.Stored(second->snapshot);
+  const auto third = v.volume.Backup(v.device, since_first, options);
+  ASSERT_THAT(third, IsOk());
+  EXPECT_THAT(Why(*third), testing::StartsWith("list-base-mismatch: "));
+  EXPECT_EQ(third->base, second->snapshot.Hex()) << "what did not change is not stored again";
+  v.volume.ExpectRestores(third->snapshot, v.device.Load(0, kSmall));
+}
+
+TEST(BlockUploaderTest, BesideAParentAListOfWhatIsAllocatedLeavesOutZeros) {
+  SmallVolume v;
+  v.device.Store(0, std::string(kSmall, '\0'));
+  v.device.Store(5 * kChunk, "data");
+  ExtentListSource source = AllocatedList({Data(5 * kChunk, 4)});
+  UploadOptions options = VolumeFixture::Options();
+  options.parent = v.volume.Stored(v.first->snapshot);
+  const auto full = v.volume.Backup(v.device, source, options);
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->mode_done, "full");
+  EXPECT_THAT(Why(*full), testing::StartsWith("no-changed-block-list: "));
+  EXPECT_FALSE(full->audit_mismatch);
+  v.volume.ExpectRestores(full->snapshot, v.device.Load(0, kSmall));
+}
+
+TEST(BlockUploaderTest, AFullThatWasAskedForReadsWhatAListLeavesOut) {
+  VolumeFixture volume;
+  FakeBlockDevice device(kSmall);
+  device.Store(kSmall - 5, "end");
+  ExtentListSource source = AllocatedList({});
+  UploadOptions options = VolumeFixture::Options();
+  options.incremental_asked = false;
+  const auto full = volume.Backup(device, source, options);
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->read_bytes, kSmall);
+  EXPECT_EQ(Why(*full), "forced-by-user");
+}
+
 // --- Audit ---
+
+// A single chunk of data in two thousand, which the list leaves out: all are read, since they are
+// fewer than would be drawn. An eighth of them would meet it once in eight times.
+TEST(BlockUploaderTest, NearlyNothingInAFirstBackupIsLookedAtClosely) {
+  constexpr int64_t kChunks = 2000;
+  for (const bool listed_as_zero : {true, false}) {
+    VolumeFixture volume;
+    FakeBlockDevice device(kChunks * kChunk);
+    device.Store(1234 * kChunk + 99, "data");
+    ExtentListSource source =
+        AllocatedList(listed_as_zero ? std::vector<ListedExtent>{Zero(0, kChunks * kChunk)}
+                                     : std::vector<ListedExtent>{});
+    const auto full = volume.Backup(device, source, VolumeFixture::Options());
+    ASSERT_THAT(full, IsOk());
+    EXPECT_TRUE(full->audit_mismatch);
+    EXPECT_EQ(full->audit[0].chunks, kChunks);
+    volume.ExpectRestores(full->snapshot, device);
+  }
+}
 
 TEST(BlockUploaderTest, AnOmittedChangeThatTheAuditMeetsMakesAFullScan) {
   SmallVolume v;
@@ -183,8 +268,8 @@ TEST(BlockUploaderTest, LiesAboutZerosAndAllocationAreMet) {
     VolumeFixture volume;
     FakeBlockDevice device(kSmall);
     device.Store(0, bytes);
-    ExtentListSource source(listed_as_zero ? std::vector<ListedExtent>{Zero(0, kSmall)}
-                                           : std::vector<ListedExtent>{});
+    ExtentListSource source = AllocatedList(
+        listed_as_zero ? std::vector<ListedExtent>{Zero(0, kSmall)} : std::vector<ListedExtent>{});
     const auto full = volume.Backup(device, source, VolumeFixture::Options());
     ASSERT_THAT(full, IsOk());
     EXPECT_TRUE(full->audit_mismatch);
@@ -196,7 +281,7 @@ TEST(BlockUploaderTest, LiesAboutZerosAndAllocationAreMet) {
 TEST(BlockUploaderTest, AFullThatIsNotAllowedIsRefusedAndNothingIsCommitted) {
   SmallVolume v;
   v.device.Store(0, RandomBytes(kSmall, 5));
-  ExtentListSource source(std::vector<ListedExtent>{});
+  ExtentListSource source({.base = v.first->snapshot.Hex(), .extents = {}});
   UploadOptions options = VolumeFixture::Options();
   options.parent = v.volume.Stored(v.first->snapshot);
   options.fail_on_fallback = true;
@@ -420,7 +505,7 @@ TEST(BlockUploaderTest, AParentWhoseTreesAreGoneMakesAFull) {
 
 TEST(BlockUploaderTest, TheChunkSizeIsTheChains) {
   SmallVolume v;
-  ExtentListSource source(std::vector<ListedExtent>{});
+  ExtentListSource source({.base = v.first->snapshot.Hex(), .extents = {}});
   UploadOptions options = VolumeFixture::Options();
   options.parent = v.volume.Stored(v.first->snapshot);
   options.chunk_bytes = 0;
@@ -443,7 +528,7 @@ TEST(BlockUploaderTest, ANewChainKeepsTheChunkSizeUnlessAnotherIsAskedFor) {
   // By its size alone this volume would have another.
   ASSERT_NE(repository::DefaultChunkBytes(kSmall), kChunk);
   SmallVolume v;
-  ExtentListSource source(std::vector<ListedExtent>{});
+  ExtentListSource source({.base = v.first->snapshot.Hex(), .extents = {}});
   UploadOptions options = VolumeFixture::Options();
   options.parent = v.volume.Stored(v.first->snapshot);
   options.chunk_bytes = 0;
@@ -553,7 +638,7 @@ TEST(BlockUploaderTest, AnyFailureOfTheStoreLeavesARepositoryThatTheNextRunUses)
     v.volume.Reopen();
     UploadOptions options = VolumeFixture::Options();
     options.parent = v.volume.Stored(v.first->snapshot);
-    ExtentListSource source({Data(17, 7)});
+    ExtentListSource source({.base = v.first->snapshot.Hex(), .extents = {Data(17, 7)}});
     v.volume.store().Restart();
     v.volume.store().AddFault(
         {.first_call = call, .last_call = call, .status = absl::UnavailableError("fault")});

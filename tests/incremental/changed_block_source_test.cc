@@ -19,6 +19,7 @@
 #include "incremental/extent_list_source.h"
 #include "incremental/full_scan_source.h"
 #include "incremental/image_extent_source.h"
+#include "incremental/listing_failure.h"
 #include "incremental/validating_source.h"
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
@@ -68,7 +69,7 @@ struct ContractCase {
 class ValidatingSourceTest : public testing::TestWithParam<ContractCase> {};
 
 TEST_P(ValidatingSourceTest, HoldsTheSourceToItsContract) {
-  ExtentListSource inner(GetParam().extents);
+  ExtentListSource inner({.base = "", .extents = GetParam().extents});
   ValidatingSource source(inner);
   const absl::StatusOr<std::vector<ListedExtent>> all = ListAll(source, 1000);
   if (GetParam().fault[0] == '\0') {
@@ -116,8 +117,9 @@ TEST(FullScanSourceTest, ListsTheWholeVolumeOnce) {
 struct LineCase {
   const char* name;
   std::string line;
-  std::optional<ListedExtent> want;
+  std::optional<ListedExtent> want = {};
   bool end = false;
+  std::optional<std::string> base = {};
 };
 class ExtentListLineTest : public testing::TestWithParam<LineCase> {};
 
@@ -126,6 +128,7 @@ TEST_P(ExtentListLineTest, IsRead) {
   ASSERT_THAT(line, IsOk());
   EXPECT_EQ(line->extent, GetParam().want);
   EXPECT_EQ(line->end, GetParam().end);
+  EXPECT_EQ(line->base, GetParam().base);
 }
 
 const LineCase kLineCases[] = {
@@ -135,6 +138,8 @@ const LineCase kLineCases[] = {
     {"NotZeros", R"({"offset":0,"length":8,"zero":false})", Data(0, 8)},
     {"LastByte", R"({"offset":9223372036854775806,"length":1})", Data(kMax - 1, 1)},
     {"End", R"({"end":true})", std::nullopt, true},
+    {"Base", R"({"base":"8ab6fc6f"})", std::nullopt, false, "8ab6fc6f"},
+    {"Allocated", R"({"allocated":true})", std::nullopt, false, ""},
     {"Empty", "", std::nullopt},
     {"Blank", " \t\r", std::nullopt},
 };
@@ -172,6 +177,11 @@ const BadLineCase kBadLineCases[] = {
     {"EndFalse", R"({"end":false})"},
     {"EndNumber", R"({"end":1})"},
     {"EndWithExtent", R"({"end":true,"offset":0,"length":1})"},
+    {"BaseEmpty", R"({"base":""})"},
+    {"BaseNumber", R"({"base":12345678})"},
+    {"BaseWithExtent", R"({"base":"8ab6fc6f","offset":0,"length":1})"},
+    {"BaseAndAllocated", R"({"base":"8ab6fc6f","allocated":true})"},
+    {"AllocatedFalse", R"({"allocated":false})"},
     {"TwoValues", R"({"offset":0,"length":1} {"offset":1,"length":1})"},
     {"Deep", std::string(1000, '[')},
 };
@@ -182,53 +192,90 @@ std::string Line(int64_t offset, int64_t length) {
   return absl::StrCat("{\"offset\":", offset, ",\"length\":", length, "}\n");
 }
 
-absl::StatusOr<std::vector<ListedExtent>> ReadList(absl::string_view text, bool end_required,
-                                                   std::size_t piece_bytes) {
-  ExtentListReader reader(end_required);
+constexpr char kAllocatedLine[] = "{\"allocated\":true}\n";
+constexpr char kEndLine[] = "{\"end\":true}\n";
+
+absl::StatusOr<std::vector<ListedExtent>> ReadList(absl::string_view text,
+                                                   std::size_t piece_bytes = 64) {
+  ExtentListReader reader;
   for (std::size_t at = 0; at < text.size(); at += piece_bytes) {
     if (absl::Status status = reader.Feed(text.substr(at, piece_bytes)); !status.ok()) {
       return status;
     }
   }
-  return reader.Finish();
+  absl::StatusOr<ExtentList> list = reader.Finish();
+  if (!list.ok()) {
+    return list.status();
+  }
+  return std::move(list->extents);
+}
+
+std::string Allocated(const std::string& lines) {
+  return absl::StrCat(kAllocatedLine, lines, kEndLine);
 }
 
 TEST(ExtentListReaderTest, PiecesOfAnySizeAreTheSame) {
-  const std::string text = Line(8192, 1) + Line(0, 10) + "\n" + Line(5, 10) + "{\"end\":true}";
+  const std::string text = Allocated(Line(8192, 1) + Line(0, 10) + "\n" + Line(5, 10));
   for (std::size_t piece = 1; piece < text.size() + 1; ++piece) {
-    EXPECT_THAT(ReadList(text, true, piece), IsOkAndHolds(ElementsAre(Data(0, 15), Data(8192, 1))));
+    EXPECT_THAT(ReadList(text, piece), IsOkAndHolds(ElementsAre(Data(0, 15), Data(8192, 1))));
   }
 }
 
 TEST(ExtentListReaderTest, DataCountsWhereZerosOverlapIt) {
   const std::string text = R"({"offset":0,"length":100,"zero":true}
 {"offset":40,"length":10}
-{"offset":90,"length":20})";
-  EXPECT_THAT(ReadList(text, false, 7),
+{"offset":90,"length":20}
+)";
+  EXPECT_THAT(ReadList(Allocated(text), 7),
               IsOkAndHolds(ElementsAre(Zero(0, 40), Data(40, 10), Zero(50, 40), Data(90, 20))));
 }
 
-TEST(ExtentListReaderTest, AnEmptyListIsAListButForAPipe) {
-  EXPECT_THAT(ReadList("", false, 1), IsOkAndHolds(IsEmpty()));
-  EXPECT_THAT(ReadList("{\"end\":true}\n", true, 99), IsOkAndHolds(IsEmpty()));
-  EXPECT_THAT(ReadList("", true, 1), StatusIs(absl::StatusCode::kInvalidArgument));
-  EXPECT_THAT(ReadList(Line(0, 1), true, 5),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("{\"end\":true}")));
+// What is left of a list when its writer dies, at any byte, is never a list.
+TEST(ExtentListReaderTest, AListThatIsCutShortIsRefused) {
+  const std::string text = Allocated(Line(8192, 1) + Line(0, 10));
+  const std::size_t last_brace = text.size() - 1;
+  for (std::size_t length = 0; length < last_brace; ++length) {
+    EXPECT_THAT(ReadList(text.substr(0, length)), StatusIs(absl::StatusCode::kInvalidArgument))
+        << length;
+  }
+  EXPECT_THAT(ReadList(text.substr(0, last_brace)), IsOk()) << "only the last newline is missing";
+  EXPECT_THAT(ReadList(""),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(R"({"end":true})")));
+}
+
+TEST(ExtentListReaderTest, AnEmptyListSaysWhatItIs) {
+  EXPECT_THAT(ReadList(Allocated("")), IsOkAndHolds(IsEmpty()));
+  ExtentListReader reader;
+  EXPECT_THAT(reader.Feed("{\"base\":\"8ab6fc6f\"}\n{\"end\":true}\n"), IsOk());
+  const absl::StatusOr<ExtentList> list = reader.Finish();
+  ASSERT_THAT(list, IsOk());
+  EXPECT_EQ(list->base, "8ab6fc6f");
+  EXPECT_THAT(list->extents, IsEmpty());
+}
+
+TEST(ExtentListReaderTest, AListThatDoesNotSayFirstWhatItIsIsRefused) {
+  for (const std::string& text : {std::string(kEndLine), Line(0, 1) + kEndLine,
+                                  "\n" + Line(0, 1) + kAllocatedLine + kEndLine}) {
+    EXPECT_THAT(ReadList(text),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(R"({"base":ID})")));
+  }
+  EXPECT_THAT(ReadList(Allocated("{\"base\":\"8ab6fc6f\"}\n")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 2")));
 }
 
 TEST(ExtentListReaderTest, NothingStandsBehindTheEnd) {
-  EXPECT_THAT(ReadList("{\"end\":true}\n" + Line(0, 1), false, 64),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 2")));
-  EXPECT_THAT(ReadList("{\"end\":true}\n\n  \n", true, 64), IsOk());
+  EXPECT_THAT(ReadList(Allocated("") + Line(0, 1)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 3")));
+  EXPECT_THAT(ReadList(Allocated("") + "\n  \n"), IsOk());
 }
 
 TEST(ExtentListReaderTest, NamesTheLineThatIsWrong) {
-  EXPECT_THAT(ReadList(Line(0, 1) + "\n" + "nonsense\n", false, 64),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 3")));
+  EXPECT_THAT(ReadList(Allocated(Line(0, 1) + "\n" + "nonsense\n")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 4")));
 }
 
 TEST(ExtentListReaderTest, ALineWithoutEndTakesNoMemory) {
-  ExtentListReader reader(false);
+  ExtentListReader reader;
   absl::Status status;
   for (int i = 0; i < 100 && status.ok(); ++i) {
     status = reader.Feed(std::string(1000, ' '));
@@ -237,14 +284,18 @@ TEST(ExtentListReaderTest, ALineWithoutEndTakesNoMemory) {
 }
 
 TEST(ExtentListReaderTest, ManyDuplicatesTakeLittleMemoryAndTooManyExtentsAreRefused) {
-  ExtentListReader duplicates(false);
-  absl::Status status;
+  ExtentListReader duplicates;
+  absl::Status status = duplicates.Feed(kAllocatedLine);
   for (int i = 0; i < 20'000 && status.ok(); ++i) {
     status = duplicates.Feed(Line((i % 2) * 4096, 10));
   }
   EXPECT_THAT(status, IsOk());
-  EXPECT_THAT(duplicates.Finish(), IsOkAndHolds(ElementsAre(Data(0, 10), Data(4096, 10))));
-  ExtentListReader many(false, 1000);
+  EXPECT_THAT(duplicates.Feed(kEndLine), IsOk());
+  const absl::StatusOr<ExtentList> list = duplicates.Finish();
+  ASSERT_THAT(list, IsOk());
+  EXPECT_THAT(list->extents, ElementsAre(Data(0, 10), Data(4096, 10)));
+  ExtentListReader many(1000);
+  status = many.Feed(kAllocatedLine);
   int64_t fed = 0;
   for (; fed <= 1000 && status.ok(); ++fed) {
     status = many.Feed(Line(fed * 2, 1));
@@ -253,9 +304,12 @@ TEST(ExtentListReaderTest, ManyDuplicatesTakeLittleMemoryAndTooManyExtentsAreRef
   EXPECT_EQ(fed, 1001);
 }
 
-TEST(ExtentListSourceTest, AFileNeedsNoEndAndAPipeDoes) {
+TEST(ExtentListSourceTest, AFileNeedsItsEndAsAPipeDoes) {
   ScratchFile file;
-  file.Write(Line(512, 512));
+  EXPECT_THAT(ExtentListSource::Open({}, file.path()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(file.path())))
+      << "what a producer leaves that died at once";
+  file.Write(Allocated(Line(512, 512)));
   absl::StatusOr<ExtentListSource> source = ExtentListSource::Open({}, file.path());
   ASSERT_THAT(source, IsOk());
   EXPECT_THAT(ListAll(*source, 4096), IsOkAndHolds(ElementsAre(Data(512, 512))));
@@ -263,9 +317,30 @@ TEST(ExtentListSourceTest, AFileNeedsNoEndAndAPipeDoes) {
 
   ASSERT_EQ(::unlink(file.path().c_str()), 0);
   ASSERT_EQ(::mkfifo(file.path().c_str(), 0600), 0);
-  std::jthread writer([&] { std::ofstream(file.path()) << Line(512, 512); });
+  std::jthread writer([&] { std::ofstream(file.path()) << kAllocatedLine << Line(512, 512); });
   EXPECT_THAT(ExtentListSource::Open({}, file.path()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(file.path())));
+}
+
+TEST(ExtentListSourceTest, AnswersForTheBaseThatItNamesAndForNoOther) {
+  const std::string id = "8ab6fc6f" + std::string(56, '0');
+  const auto lists = [&](const std::string& listed, const std::string& asked) {
+    ExtentListSource source({.base = listed, .extents = {}});
+    const absl::Status status = source.ListExtents(
+        {}, {.base = asked, .target = "", .size_bytes = 1, .base_names = {"snap-0a1b"}},
+        [](const ListedExtent&) { return absl::OkStatus(); });
+    EXPECT_TRUE(status.ok() || FailureOf(status) == ListingFailure::kOtherBase) << status;
+    return status.ok();
+  };
+  EXPECT_TRUE(lists(id, id));
+  EXPECT_TRUE(lists("8ab6fc6f", id));
+  EXPECT_TRUE(lists("snap-0a1b", id)) << "the driver's name of the same volume snapshot";
+  EXPECT_TRUE(lists("", ""));
+  EXPECT_FALSE(lists("8ab6fc6", id)) << "too short to be an id";
+  EXPECT_FALSE(lists("8ab6fc60" + std::string(56, '1'), id));
+  EXPECT_FALSE(lists("snap-0a1c", id));
+  EXPECT_FALSE(lists(id, "")) << "what changed is not what is allocated";
+  EXPECT_FALSE(lists("", id));
 }
 
 // --- Image files ---

@@ -24,22 +24,25 @@ constexpr int64_t kChunk = VolumeFixture::kChunk;
 constexpr int64_t kLeafBytes = repository::kLeafChunks * kChunk;
 constexpr int64_t kSize = 2 * kLeafBytes + 20 * kChunk + 5;
 constexpr int64_t kEntries = 8;
+const absl::Time kMoment = absl::FromUnixSeconds(1'800'000'000);
 constexpr int64_t kDataEvery = 5;  // chunks; the others are zero
 
 VolumeLayout Layout(int64_t size_bytes = kSize) { return *VolumeLayout::Make(size_bytes, kChunk); }
 
 TEST(ChunkJournalTest, ComesBack) {
-  const std::vector<JournalEntry> entries = {{.chunk = 7, .id = BlobId::Of("seven")},
-                                             {.chunk = 3, .id = BlobId::Of("three")}};
-  const std::string text = EncodeJournal(Layout(), entries);
+  const JournalFile file = {.read_at = kMoment,
+                            .entries = {{.chunk = 7, .id = BlobId::Of("seven")},
+                                        {.chunk = 3, .id = BlobId::Of("three")}}};
+  const std::string text = EncodeJournal(Layout(), file);
   const auto read = DecodeJournal(Layout(), text);
   ASSERT_THAT(read, IsOk());
-  EXPECT_EQ(*read, entries);
+  EXPECT_EQ(*read, file);
 }
 
 TEST(ChunkJournalTest, RefusesWhatIsMalformedOrOfAnotherVolume) {
   const auto refused = StatusIs(absl::StatusCode::kInvalidArgument);
-  const std::string text = EncodeJournal(Layout(), {{.chunk = 7, .id = BlobId::Of("seven")}});
+  const std::string text = EncodeJournal(
+      Layout(), {.read_at = kMoment, .entries = {{.chunk = 7, .id = BlobId::Of("seven")}}});
   for (std::size_t length = 0; length < text.size(); ++length) {
     if (length != text.size() - 36) {  // No entry is a journal too.
       EXPECT_THAT(DecodeJournal(Layout(), text.substr(0, length)), refused) << length;
@@ -47,7 +50,9 @@ TEST(ChunkJournalTest, RefusesWhatIsMalformedOrOfAnotherVolume) {
   }
   EXPECT_THAT(DecodeJournal(Layout(kSize + 1), text), refused);
   EXPECT_THAT(DecodeJournal(*VolumeLayout::Make(kSize, 2 * kChunk), text), refused);
-  EXPECT_THAT(DecodeJournal(Layout(), EncodeJournal(Layout(), {{.chunk = 1'000'000, .id = {}}})),
+  EXPECT_THAT(DecodeJournal(Layout(),
+                            EncodeJournal(Layout(), {.read_at = kMoment,
+                                                     .entries = {{.chunk = 1'000'000, .id = {}}}})),
               refused);
 }
 
@@ -126,9 +131,9 @@ class ResumeTest : public testing::Test {
     for (const std::string& key : JournalKeys()) {
       const auto text = volume_.repository().LoadSidecar(volume_.ctx(), key);
       EXPECT_THAT(text, IsOk());
-      const auto entries = DecodeJournal(Layout(), *text);
-      EXPECT_THAT(entries, IsOk());
-      noted.insert(noted.end(), entries->begin(), entries->end());
+      const auto file = DecodeJournal(Layout(), *text);
+      EXPECT_THAT(file, IsOk());
+      noted.insert(noted.end(), file->entries.begin(), file->entries.end());
     }
     return noted;
   }
@@ -211,6 +216,63 @@ TEST_F(ResumeTest, WithoutTheBlobsAnEntryIsWorthNothing) {
   }
   // But for zeros, whose blob any run has.
   EXPECT_GE(RunAgain(Options()).read_bytes, kSize / kDataEvery);
+}
+
+TEST_F(ResumeTest, WhatWasResumedIsAudited) {
+  RunAndKillAtLeaf(2);
+  const BackupResult good = RunAgain(Options());
+  ASSERT_EQ(good.audit.size(), 1u);
+  EXPECT_EQ(good.audit[0].kind, "resumed");
+  EXPECT_GT(good.audit[0].chunks, 0);
+  EXPECT_EQ(good.audit[0].candidates * kChunk, good.resumed_bytes);
+  EXPECT_FALSE(good.audit_mismatch);
+}
+
+TEST_F(ResumeTest, AnotherContentUnderTheSameNameIsFoundAndReadAsAWhole) {
+  RunAndKillAtLeaf(2);
+  for (int64_t at = 0; at < kSize; at += kDataEvery * kChunk) {
+    device_.Store(at, RandomBytes(std::min(kSize - at, kChunk), static_cast<uint64_t>(at) + 2));
+  }
+  const BackupResult again = RunAgain(Options());  // And restores the other content.
+  EXPECT_GT(again.resumed_bytes + again.audit_bytes, 0);
+  EXPECT_TRUE(again.audit_mismatch);
+  EXPECT_EQ(Why(again), "resumed-changed");
+  EXPECT_EQ(again.resumed_bytes, 0) << "nothing of the journal is in what was stored";
+  EXPECT_EQ(JournalFiles(), 0);
+}
+
+TEST_F(ResumeTest, AfterSevenDaysNothingIsResumed) {
+  class LaterClock : public Clock {
+   public:
+    explicit LaterClock(absl::Duration later) : later_(later) {}
+    absl::Time Now() const override { return Clock::Real().Now() + later_; }
+    bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+      return Clock::Real().SleepUntil(wake_at - later_, std::move(stop));
+    }
+
+   private:
+    const absl::Duration later_;
+  };
+  RunAndKillAtLeaf(2);
+  volume_.store().Restart();
+  volume_.Reopen();
+  const int64_t files = JournalFiles();
+  ASSERT_GT(files, 0);
+  const auto objects = volume_.store().objects();
+  // Also a clock that goes wrong is a reason to look anew.
+  for (const absl::Duration later :
+       {kJournalAgeMax - absl::Hours(1), -kJournalAgeMax - absl::Hours(1),
+        kJournalAgeMax + absl::Hours(1)}) {
+    const bool is_young = absl::AbsDuration(later) < kJournalAgeMax;
+    volume_.store().SetObjects(objects);
+    const LaterClock clock(later);
+    CallContext ctx = volume_.ctx();
+    ctx.clock = &clock;
+    ChunkJournal journal(volume_.repository(), Options().immutable_identity, Layout(), {});
+    journal.Load(ctx, 1 << 20);
+    EXPECT_EQ(journal.memory_bytes() > 0, is_young) << later;
+    EXPECT_EQ(JournalFiles(), is_young ? files : 0) << later;
+  }
 }
 
 TEST_F(ResumeTest, AnotherSourceIsReadAsAWhole) {

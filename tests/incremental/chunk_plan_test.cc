@@ -238,6 +238,25 @@ const BudgetCase kBudgetCases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, MemoryPlanTest, testing::ValuesIn(kBudgetCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+TEST(LeastMemoryTest, IsWhatJustFits) {
+  for (const int64_t chunk_bytes : {256 << 10, 512 << 10, 4 << 20}) {
+    const int64_t least = LeastMemoryBytes(chunk_bytes);
+    const auto plan = [&](int64_t budget_bytes, int64_t reserved_bytes) {
+      return PlanMemory({.budget_bytes = budget_bytes,
+                         .reserved_bytes = reserved_bytes,
+                         .chunk_bytes = chunk_bytes,
+                         .workers = 8,
+                         .pack_bytes_max = 32 << 20})
+          .status();
+    };
+    EXPECT_THAT(plan(least, 0), IsOk());
+    EXPECT_THAT(plan(least + 1000, 1000), IsOk());
+    EXPECT_THAT(plan(least + 999, 1000),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::HasSubstr(absl::StrCat("give at least ", least + 1000))));
+  }
+}
+
 TEST(BuffersTest, TakeWhatIsLeft) {
   const auto buffers = [](int64_t mebibytes) {
     return PlanMemory(Budget(mebibytes, 2, 512 << 10, 16)).value().buffers;

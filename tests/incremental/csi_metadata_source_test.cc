@@ -144,11 +144,22 @@ TEST_F(CsiMetadataSourceTest, ATokenIsForOneAudienceAndAsksForThePod) {
 
 // --- What is believed.
 
-TEST_F(CsiMetadataSourceTest, AnEmptyStreamIsAnEmptyListAndCostsOneRequest) {
+// Of what is allocated it would say that the whole volume is zero.
+TEST_F(CsiMetadataSourceTest, AListWithoutAMessageIsAskedForAgainAndThenMalformed) {
   Serve([](int, const ServedQuery&, ServedStream&) { return absl::OkStatus(); });
+  for (const char* base : {"", "handle-old"}) {
+    const std::size_t before = queries().size();
+    EXPECT_THAT(FailureOf(List(base)), Optional(ListingFailure::kMalformedList));
+    EXPECT_EQ(queries().size() - before, 2u);
+  }
+}
+
+TEST_F(CsiMetadataSourceTest, AListThatHasItsMessagesTheSecondTimeIsWhole) {
+  Serve([](int stream_number, const ServedQuery& query, ServedStream& stream) {
+    return stream_number == 0 ? absl::OkStatus() : Honest(stream_number, query, stream);
+  });
   EXPECT_THAT(List(), IsOk());
-  EXPECT_THAT(listed_, IsEmpty());
-  EXPECT_THAT(queries(), SizeIs(1));
+  EXPECT_EQ(listed_, kThreeListed);
 }
 
 TEST_F(CsiMetadataSourceTest, AMessageWithoutTuplesIsAnEmptyList) {

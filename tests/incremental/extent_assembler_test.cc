@@ -91,10 +91,10 @@ TEST(ExtentAssemblerTest, WhatTheDeviceHasBeyondTheCapacityIsUnknown) {
                                                       .kind = ExtentKind::kUnknown}));
 }
 
-TEST(ExtentAssemblerTest, AListWithoutAMessageIsEmpty) {
+TEST(ExtentAssemblerTest, AListWithoutAMessageDoesNotSayThatThereIsNothing) {
   Assembly assembly;
   assembly.assembler.BeginStream();
-  EXPECT_THAT(assembly.assembler.Finish(), IsOk());
+  EXPECT_THAT(assembly.assembler.Finish(), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(assembly.listed, IsEmpty());
   EXPECT_FALSE(assembly.assembler.reached_capacity());
 }

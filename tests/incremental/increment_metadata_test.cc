@@ -32,6 +32,7 @@ ListedExtent FirstChunkOf(int64_t leaf) { return {.extent = {leaf * kLeafBytes, 
 UploadOptions Options() {
   UploadOptions options = VolumeFixture::Options();
   options.audit_one_in = kAuditOneIn << 20;
+  options.audit_first_chunks = 0;
   return options;
 }
 
@@ -53,7 +54,7 @@ class IncrementMetadataTest : public testing::Test {
       device_.Store(leaf * kLeafBytes, RandomBytes(8, static_cast<uint64_t>(leaf) + 1));
       list.push_back(FirstChunkOf(leaf));
     }
-    ExtentListSource source(list);
+    ExtentListSource source = AllocatedList(list);
     const auto full = volume_.Backup(device_, source, Options());
     EXPECT_THAT(full, IsOk());
     last_ = full->snapshot;
@@ -87,7 +88,7 @@ class IncrementMetadataTest : public testing::Test {
         audit_ends = volume.Usage();
       }
     };
-    ExtentListSource source(list);
+    ExtentListSource source({.base = last_.Hex(), .extents = list});
     auto backup = volume.Backup(device, source, options);
     EXPECT_THAT(backup, IsOk());
     const storage::StoreUsage after = volume.Usage();
@@ -187,7 +188,7 @@ TEST_F(IncrementMetadataTest, AnUnchangedVolumeCostsTheSameWhateverItsSize) {
     VolumeFixture volume;
     FakeBlockDevice device(tib << 40);
     device.Store(12345, "data");
-    ExtentListSource source({{.extent = {12345, 4}}});
+    ExtentListSource source = AllocatedList({{.extent = {12345, 4}}});
     UploadOptions options = Options();
     options.chunk_bytes = 0;
     const auto full = volume.Backup(device, source, options);

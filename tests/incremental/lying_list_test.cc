@@ -196,7 +196,7 @@ struct Base {
       device.Store(chunk * kChunk + 100, RandomBytes(8, static_cast<uint64_t>(chunk)));
       list.push_back(Data(chunk));
     }
-    ExtentListSource source(list);
+    ExtentListSource source = AllocatedList(list);
     const auto full = volume.Backup(device, source, VolumeFixture::Options());
     EXPECT_THAT(full, IsOk());
     parent = volume.Stored(full->snapshot);
@@ -241,9 +241,11 @@ class LyingListTest : public testing::TestWithParam<LieCase> {
     Base& base = SharedBase(GetParam().chunks());
     base.volume.store().SetObjects(base.objects);
     base.volume.DrawAnew(seed);
-    ExtentListSource source(tale.list);
+    ExtentListSource source(
+        {.base = GetParam().has_parent ? base.parent.id.Hex() : "", .extents = tale.list});
     UploadOptions options = VolumeFixture::Options();
     options.fail_on_fallback = true;  // A rescan has its own tests.
+    options.audit_first_chunks = 0;   // The rule of all backups but the first.
     if (GetParam().has_parent) {
       options.parent = base.parent;
     }

@@ -42,6 +42,11 @@ inline std::string Why(const BackupResult& result) {
   return result.why.has_value() ? ToString(*result.why) : "";
 }
 
+// A list of what is allocated, as somebody made it.
+inline ExtentListSource AllocatedList(std::vector<ListedExtent> extents) {
+  return ExtentListSource({.base = "", .extents = std::move(extents)});
+}
+
 // A repository in memory, and backups and restores of fake devices into and out of it.
 class VolumeFixture {
  public:
@@ -92,7 +97,7 @@ class VolumeFixture {
   absl::StatusOr<BackupResult> IncrementalBackup(support::FakeBlockDevice& device,
                                                  const repository::Id& parent,
                                                  std::vector<ListedExtent> extents) {
-    ExtentListSource source(std::move(extents));
+    ExtentListSource source({.base = parent.Hex(), .extents = std::move(extents)});
     UploadOptions options = Options();
     options.parent = Stored(parent);
     return Backup(device, source, options);

@@ -167,6 +167,7 @@ class HugeVolumeTest : public testing::TestWithParam<HugeCase> {
     UploadOptions options = VolumeFixture::Options();
     options.chunk_bytes = 0;
     options.audit_one_in = kAuditOneIn << 20;
+    options.audit_first_chunks = 0;
     return options;
   }
 
@@ -213,7 +214,7 @@ TEST_P(HugeVolumeTest, BackupIncrementGrowthAndRestore) {
   const int64_t chunk = GetParam().chunk_bytes;
   VolumeFixture volume;
   FakeBlockDevice device(size);
-  ExtentListSource first(Write(device, {0, size / 2 - 500, size - kPieceBytes}, 1));
+  ExtentListSource first = AllocatedList(Write(device, {0, size / 2 - 500, size - kPieceBytes}, 1));
   const auto full = volume.Backup(device, first, Options());
   ASSERT_THAT(full, IsOk());
   EXPECT_EQ(full->chunk_bytes, chunk);
@@ -227,7 +228,7 @@ TEST_P(HugeVolumeTest, BackupIncrementGrowthAndRestore) {
   list.push_back(
       {.extent = {size + 300, grown - size - 300 - kPieceBytes}, .kind = ExtentKind::kZero});
   list.push_back(Write(device, {grown - kPieceBytes}, 3)[0]);
-  ExtentListSource second(list);
+  ExtentListSource second({.base = full->snapshot.Hex(), .extents = list});
   UploadOptions options = Options();
   options.parent = volume.Stored(full->snapshot);
   const auto increment = volume.Backup(device, second, options);

@@ -58,7 +58,9 @@ class Story:
         with open(self.image, "r+b") as file:
             file.seek(offset)
             file.write(self._dice.randbytes(count))
-        (self.folder / "list").write_text(json.dumps({"offset": offset, "length": count}) + "\n")
+        newest = max(json.loads(self.ours("snapshots", "--json")), key=lambda snapshot: snapshot["time"])
+        lines = ({"base": newest["id"]}, {"offset": offset, "length": count}, {"end": True})
+        (self.folder / "list").write_text("".join(json.dumps(line) + "\n" for line in lines))
         result = self.back_up("--extents", "list")
         assert result["mode_done"] == "incremental", result
         return result["snapshot_id"]

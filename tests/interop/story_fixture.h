@@ -81,16 +81,27 @@ class StoryFixture : public repository::ResticFixture {
         RunOurs("backup --json --chunk-size 256KiB --path /volume image", repository));
   }
 
+  // The id of the newest snapshot.
+  std::string Newest(const std::string& repository) const {
+    const Json snapshots = LastJson(RunOurs("snapshots --json", repository).output);
+    const auto newest = std::max_element(snapshots.begin(), snapshots.end(), [](auto& a, auto& b) {
+      return GetString(a, {"time"}) < GetString(b, {"time"});
+    });
+    return newest == snapshots.end() ? "" : GetString(*newest, {"id"});
+  }
+
   // Changes the volume, and backs up what changed. It must be done as an increment of `base`, or of
   // whichever snapshot when that is "".
   std::string BackUpChange(const std::vector<Change>& changes, const std::string& base,
                            const std::string& repository = "repo") {
     std::ofstream list(Path("list"));
+    list << "{\"base\":\"" << (base.empty() ? Newest(repository) : base) << "\"}\n";
     for (const Change& change : changes) {
       image_.replace(change.offset_bytes, change.bytes.size(), change.bytes);
       list << "{\"offset\":" << change.offset_bytes << ",\"length\":" << change.bytes.size()
            << "}\n";
     }
+    list << "{\"end\":true}\n";
     list.close();
     WriteImage();
     const Outcome outcome =

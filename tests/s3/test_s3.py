@@ -35,14 +35,15 @@ class Volume:
         self._random = random.Random(1)
         self.path.write_bytes(self._random.randbytes(IMAGE_CHUNKS * CHUNK_BYTES))
 
-    def change(self, chunks):
-        """Writes new bytes into some chunks and lists them."""
+    def change(self, chunks, base):
+        """Writes new bytes into some chunks and lists them, as changes since a snapshot."""
         with open(self.path, "r+b") as file:
             for chunk in chunks:
                 file.seek(chunk * CHUNK_BYTES)
                 file.write(self._random.randbytes(CHUNK_BYTES))
-        self.extents.write_text("".join(
-            json.dumps({"offset": chunk * CHUNK_BYTES, "length": CHUNK_BYTES}) + "\n" for chunk in chunks))
+        lines = [{"base": base}, *({"offset": chunk * CHUNK_BYTES, "length": CHUNK_BYTES} for chunk in chunks),
+                 {"end": True}]
+        self.extents.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def digest(self):
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
@@ -79,7 +80,7 @@ def test_story(place, tmp_path, request):
     full = csi_delta(environment, "backup", volume.path, "--chunk-size", "1MiB")
     assert full["mode_done"] == "full"
     first = volume.digest()
-    volume.change([3, 17, 18])
+    volume.change([3, 17, 18], full["snapshot_id"])
     increment = csi_delta(environment, "backup", volume.path, "--extents", volume.extents)
     assert (increment["mode_done"], increment["base"]) == ("incremental", full["snapshot_id"])
     assert increment["read_bytes"] == 3 * CHUNK_BYTES

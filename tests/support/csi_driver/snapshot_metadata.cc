@@ -30,7 +30,8 @@ class BlockStream {
         context_(context),
         writer_(writer) {}
 
-  absl::Status SendAll(LyingList& list, int64_t extents_max) {
+  // A list from the beginning has a message, also where there is nothing to list.
+  absl::Status SendAll(LyingList& list, int64_t extents_max, bool from_beginning) {
     while (true) {
       Response message;
       bool more = true;
@@ -45,8 +46,12 @@ class BlockStream {
       }
       // The end is a place, too: faults happen after the last message.
       RETURN_IF_ERROR(MeetFaults(list.capacity_bytes()));
-      if (ended_ || message.block_metadata().empty()) {
+      if (ended_) {
         return absl::OkStatus();
+      }
+      if (message.block_metadata().empty()) {
+        return sent_ == 0 && from_beginning ? Write(list.capacity_bytes(), Response())
+                                            : absl::OkStatus();
       }
       RETURN_IF_ERROR(Send(list.capacity_bytes(), std::move(message)));
     }
@@ -153,7 +158,8 @@ class SnapshotMetadataService final : public pb::SnapshotMetadata::Service {
     ASSIGN_OR_RETURN(const std::unique_ptr<LyingList> list,
                      LyingList::Open(store_, query, options_.blocks, verdict));
     BlockStream<Response> stream(options_.blocks, faults_, method, verdict.stream, context, writer);
-    return stream.SendAll(*list, ExtentsPerMessage(max_results, options_.page_extents));
+    return stream.SendAll(*list, ExtentsPerMessage(max_results, options_.page_extents),
+                          query.starting_offset_bytes == 0);
   }
 
   const DriverOptions& options_;

@@ -3,8 +3,8 @@
 //	replay -listen HOST:PORT -cert FILE -key FILE -tuples N -per-message N
 //
 // gRPC in HTTP/2 over TLS, by hand, so that a request costs the copying and sealing of bytes. Tuples are of 4 KiB,
-// 8 KiB apart; no message at all with -tuples 0. Prints a line when it listens, and one per answer: the bytes sent,
-// and the seconds of processor and clock that it took.
+// 8 KiB apart; with -tuples 0 one message without any. Prints a line when it listens, and one per answer: the bytes
+// sent, and the seconds of processor and clock that it took.
 //
 //	replay -socket FILE -driver NAME -tuples N -per-message N
 //
@@ -58,8 +58,11 @@ func appendTuple(out []byte, number int64) []byte {
 // encode returns the messages of a whole stream, each behind gRPC's five bytes.
 func encode(tuples, perMessage int64) []byte {
 	capacity := uint64((tuples-1)*strideBytes + tupleBytes)
+	if tuples == 0 {
+		capacity = 1 << 50 // No device is larger, so none has an end that the driver does not know.
+	}
 	out := make([]byte, 0, tuples*15+tuples/max(perMessage, 1)*16)
-	for first := int64(0); first < tuples; first += perMessage {
+	for first := int64(0); first == 0 || first < tuples; first += perMessage {
 		head := len(out)
 		out = append(out, 0, 0, 0, 0, 0)
 		out = append(out, 1<<3, 2) // Variable length.
