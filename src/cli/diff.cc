@@ -250,7 +250,7 @@ class DiffCommand : public Command {
                                                             Repository& repository,
                                                             const std::string& id) {
     ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                     ChooseSnapshot(ctx, repository, id, {}));
+                     ChooseSnapshot(ctx, repository, id, {}, LatestOf::kOneVolume));
     return incremental::OpenVolumeRecord(ctx, repository, stored);
   }
 

@@ -32,12 +32,23 @@ void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
 // The tags of all of `lists`, which are texts with commas, each once, in their order.
 std::vector<std::string> SplitTags(const std::vector<std::string>& lists);
 
+// What "latest" may be where snapshots of several volumes, that is of several hosts and paths,
+// match.
+enum class LatestOf {
+  kAll,        // the newest of all
+  kOneVolume,  // none: FAILED_PRECONDITION that names the newest of each
+};
+
 // The snapshot whose id begins with `id`, or, for "latest", the newest that matches. Errors end
 // with the way to the list.
 absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(const CallContext& ctx,
                                                           const repository::Repository& repository,
                                                           const std::string& id,
-                                                          const SnapshotFilter& filter);
+                                                          const SnapshotFilter& filter,
+                                                          LatestOf latest_of = LatestOf::kAll);
+
+// "host:/path, /other", as a person knows a volume.
+std::string VolumeName(const repository::RepoSnapshot& snapshot);
 
 // Of a volume: its size as the snapshot's summary has it; 0 when it does not say.
 int64_t SummaryBytes(const repository::RepoSnapshot& snapshot);
