@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "cli/cluster_snapshot.h"
 #include "cli/command.h"
+#include "cli/mounts.h"
 #include "cli/progress.h"
 #include "cli/resume.h"
 #include "cli/snapshot_filter.h"
@@ -281,8 +282,8 @@ absl::StatusOr<repository::RepoSnapshot> BackupCommand::MakeRecord(const Session
 absl::Status BackupCommand::ChooseParent(const CallContext& ctx, Session& session,
                                          Repository& repository, UploadOptions& options) const {
   if (!parent_.empty()) {
-    ASSIGN_OR_RETURN(options.parent,
-                     ChooseSnapshot(ctx, session.console(), repository, parent_, {}));
+    ASSIGN_OR_RETURN(options.parent, ChooseSnapshot(ctx, session.console(), repository, parent_, {},
+                                                    LatestOf::kOneVolume));
     return absl::OkStatus();
   }
   absl::StatusOr<std::optional<StoredSnapshot>> end = repository::FindChainEnd(
@@ -406,6 +407,11 @@ void Measure(const CallContext& ctx, Session& session, const Repository& reposit
 absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& session) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,
                    FileBlockDevice::OpenForRead(device_));
+  if (const std::string place = MountedForWriting(device_); !place.empty()) {
+    session.console().Warn(absl::StrCat(
+        device_, " is mounted at ", place,
+        " and may be written to meanwhile: what comes back may be torn; back up a snapshot of it"));
+  }
   const bool asks_cluster = !cluster_flags_.volume_snapshot.empty();
   if (asks_cluster && !extents_.empty()) {
     return absl::InvalidArgumentError("--extents and --volume-snapshot are two lists; give one");

@@ -263,7 +263,7 @@ class DiffCommand : public Command {
                                                             Repository& repository,
                                                             const std::string& id) {
     ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                     ChooseSnapshot(ctx, console, repository, id, {}));
+                     ChooseSnapshot(ctx, console, repository, id, {}, LatestOf::kOneVolume));
     return incremental::OpenVolumeRecord(ctx, repository, stored);
   }
 

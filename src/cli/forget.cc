@@ -178,7 +178,8 @@ absl::StatusOr<ForgetGroup> ForgetCommand::Named(const CallContext& ctx, Console
                                                  const Repository& repository) const {
   ForgetGroup group;
   for (const std::string& id : ids_) {
-    absl::StatusOr<StoredSnapshot> stored = ChooseSnapshot(ctx, console, repository, id, filter_);
+    absl::StatusOr<StoredSnapshot> stored =
+        ChooseSnapshot(ctx, console, repository, id, filter_, LatestOf::kOneVolume);
     if (ignore_missing_ && absl::IsNotFound(stored.status())) {
       continue;
     }
@@ -233,6 +234,9 @@ absl::StatusOr<std::vector<ForgetGroup>> ForgetCommand::Decide(const CallContext
 
 void ForgetCommand::Tell(Session& session, const std::vector<ForgetGroup>& groups,
                          std::size_t removed) const {
+  if (groups.empty() && !filter_.IsEmpty()) {
+    session.console().Warn("no snapshot matches --host, --path and --tag as they are given");
+  }
   Json list = Json::array();
   std::string text;
   for (const ForgetGroup& group : groups) {

@@ -135,18 +135,24 @@ absl::StatusOr<std::string> Ask(const CallContext& ctx, int terminal, absl::stri
   return ReadText(ctx, terminal, /*line=*/true);
 }
 
+absl::StatusOr<UniqueFd> OpenTerminal() {
+  UniqueFd terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY));
+  return terminal.valid() ? absl::StatusOr<UniqueFd>(std::move(terminal))
+                          : ErrnoToStatus(errno, "terminal");
+}
+
 absl::StatusOr<std::string> AskOnTerminal(const CallContext& ctx, absl::string_view what,
                                           bool twice) {
-  const UniqueFd terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY));
-  if (!terminal.valid()) {
+  const absl::StatusOr<UniqueFd> terminal = OpenTerminal();
+  if (!terminal.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("there is no ", what,
                      "; give one with --password-file, --password-command, "
                      "RESTIC_PASSWORD or its siblings"));
   }
-  ASSIGN_OR_RETURN(std::string text, Ask(ctx, terminal.get(), absl::StrCat(what, ": ")));
+  ASSIGN_OR_RETURN(std::string text, Ask(ctx, terminal->get(), absl::StrCat(what, ": ")));
   if (twice) {
-    ASSIGN_OR_RETURN(const std::string again, Ask(ctx, terminal.get(), "once more: "));
+    ASSIGN_OR_RETURN(const std::string again, Ask(ctx, terminal->get(), "once more: "));
     if (again != text) {
       return absl::InvalidArgumentError("the two passwords differ; nothing was changed");
     }
@@ -185,6 +191,17 @@ absl::StatusOr<PasswordSource> ChoosePasswordSource(PasswordSource flags, const 
         "both a password file and a password command are given; leave one of them out");
   }
   return flags;
+}
+
+absl::StatusOr<bool> Confirm(const CallContext& ctx, absl::string_view question) {
+  ASSIGN_OR_RETURN(const UniqueFd terminal, OpenTerminal());
+  const std::string prompt = absl::StrCat(Printable(question), " [y/N] ");
+  if (::write(terminal.get(), prompt.data(), prompt.size()) < 0) {
+    return ErrnoToStatus(errno, "terminal");
+  }
+  ASSIGN_OR_RETURN(const std::string answer, ReadText(ctx, terminal.get(), /*line=*/true));
+  const absl::string_view word = absl::StripAsciiWhitespace(answer);
+  return absl::EqualsIgnoreCase(word, "y") || absl::EqualsIgnoreCase(word, "yes");
 }
 
 absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource& source,

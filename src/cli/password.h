@@ -34,6 +34,9 @@ absl::StatusOr<PasswordSource> ChoosePasswordSource(PasswordSource flags, const 
 absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource& source,
                                     absl::string_view what, bool twice);
 
+// Asks on the terminal, "QUESTION [y/N] ", and reads a line there: whether it is a yes.
+absl::StatusOr<bool> Confirm(const CallContext& ctx, absl::string_view question);
+
 // A small file's text without blanks and line breaks around it: a password, a location.
 absl::StatusOr<std::string> ReadSmallText(const std::string& path);
 // The same of a bundle of certificates, of which a system may trust hundreds.

@@ -32,6 +32,9 @@ struct ProgramEnvironment {
   Sink out;
   Sink error;
   bool error_is_terminal = false;
+  // Asks somebody at a terminal whether to go on; null where nobody is there to answer.
+  std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
+      nullptr;
   Random* random = &Random::Real();
   std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
       const storage::Location&, const storage::StoreSettings&, Random&)>

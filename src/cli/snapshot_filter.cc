@@ -1,10 +1,13 @@
 #include "cli/snapshot_filter.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 
 namespace csidelta::cli {
@@ -16,6 +19,34 @@ using repository::StoredSnapshot;
 
 bool Contains(const std::vector<std::string>& values, absl::string_view wanted) {
   return std::find(values.begin(), values.end(), wanted) != values.end();
+}
+
+constexpr std::size_t kVolumesNamedMax = 8;
+
+// FAILED_PRECONDITION when snapshots of several volumes match.
+absl::Status RefuseSeveral(const std::vector<StoredSnapshot>& all, const SnapshotFilter& filter) {
+  std::map<std::pair<std::string, std::vector<std::string>>, const StoredSnapshot*> volumes;
+  for (const StoredSnapshot& stored : all) {  // Oldest first.
+    if (filter.Matches(stored.snapshot)) {
+      volumes[{stored.snapshot.hostname, stored.snapshot.paths}] = &stored;
+    }
+  }
+  if (volumes.size() <= 1) {
+    return absl::OkStatus();
+  }
+  std::vector<std::string> names;
+  for (const auto& [volume, newest] : volumes) {
+    if (names.size() == kVolumesNamedMax) {
+      names.push_back("...");
+      break;
+    }
+    names.push_back(absl::StrCat(
+        newest->id.ShortHex(), " of ", VolumeName(newest->snapshot), " (",
+        absl::FormatTime("%Y-%m-%d %H:%M:%S", newest->snapshot.time, absl::LocalTimeZone()), ")"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"latest\" could be of ", volumes.size(), " volumes: ", absl::StrJoin(names, ", "),
+      "; say which, by its id or with --host and --path"));
 }
 
 bool ContainsAll(const std::vector<std::string>& values, const std::vector<std::string>& wanted) {
@@ -74,11 +105,14 @@ std::function<void(const repository::Id&, const absl::Status&)> UnreadableSnapsh
 
 absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& console,
                                               const Repository& repository, const std::string& id,
-                                              const SnapshotFilter& filter) {
+                                              const SnapshotFilter& filter, LatestOf latest_of) {
   constexpr absl::string_view kWay = "; csi-delta snapshots lists what there is";
   const absl::Time now = ctx.clock->Now();
   if (id == "latest") {
     ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
+    if (latest_of == LatestOf::kOneVolume) {
+      RETURN_IF_ERROR(RefuseSeveral(all, filter));
+    }
     const auto matches = [&](const RepoSnapshot& snapshot) { return filter.Matches(snapshot); };
     const StoredSnapshot* newest = repository::NewestOf(all, matches, now);
     if (newest == nullptr) {
@@ -101,6 +135,10 @@ absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& c
     return absl::Status(found.status().code(), absl::StrCat(found.status().message(), kWay));
   }
   return found;
+}
+
+std::string VolumeName(const RepoSnapshot& snapshot) {
+  return absl::StrCat(snapshot.hostname, ":", absl::StrJoin(snapshot.paths, ", "));
 }
 
 int64_t SummaryBytes(const RepoSnapshot& snapshot) {

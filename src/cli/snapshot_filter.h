@@ -34,6 +34,13 @@ void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
 // The tags of all of `lists`, which are texts with commas, each once, in their order.
 std::vector<std::string> SplitTags(const std::vector<std::string>& lists);
 
+// What "latest" may be where snapshots of several volumes, that is of several hosts and paths,
+// match.
+enum class LatestOf {
+  kAll,        // the newest of all
+  kOneVolume,  // none: FAILED_PRECONDITION that names the newest of each
+};
+
 // The snapshot whose id begins with `id`, or, for "latest", the newest that matches, as
 // repository::NewestOf() has it. Warns of one that is dated in the future, whether it is the one or
 // was passed over for another. Errors end with the way to the list; DATA_LOSS for "latest" when any
@@ -41,7 +48,11 @@ std::vector<std::string> SplitTags(const std::vector<std::string>& lists);
 absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& console,
                                                           const repository::Repository& repository,
                                                           const std::string& id,
-                                                          const SnapshotFilter& filter);
+                                                          const SnapshotFilter& filter,
+                                                          LatestOf latest_of = LatestOf::kAll);
+
+// "host:/path, /other", as a person knows a volume.
+std::string VolumeName(const repository::RepoSnapshot& snapshot);
 
 // "snapshot 0a1b2c3d is dated in the future, 2099-01-01 00:00:00".
 std::string SayFuture(const repository::StoredSnapshot& stored);

@@ -179,6 +179,7 @@ class WorkerCommand : public Command {
     inner.out = [&output](absl::string_view bytes) { return output.TakeOut(bytes); };
     inner.error = [&output](absl::string_view bytes) { return output.TakeError(bytes); };
     inner.error_is_terminal = false;
+    inner.confirm = nullptr;
     inner.witnesses = [this, &environment] {
       repository::LockWitnesses witnesses = environment.witnesses();
       witnesses.pod_is_gone = [this](const std::string& uid) { return HasEnded(uid); };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/bounded_queue.h"
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -16,6 +17,7 @@
 #include "incremental/chunk_reader.h"
 #include "incremental/chunk_writer.h"
 #include "incremental/file_system.h"
+#include "incremental/restore_mark.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -236,6 +238,16 @@ absl::Status CheckZeroTarget(const CallContext& ctx, BlockDevice& target,
   return reader->Finish();
 }
 
+// What somebody reads who looks into a target that no file system is found on.
+std::string MarkText(const CallContext& ctx, const VolumeRecord& record) {
+  const repository::RepoSnapshot& snapshot = record.stored.snapshot;
+  return absl::StrCat(
+      "Snapshot ", record.stored.id.Hex(), " of host ", snapshot.hostname, ", ",
+      absl::StrJoin(snapshot.paths, ", "), ", was being written here, since ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", ctx.clock->Now(), absl::UTCTimeZone()),
+      ".\nAs long as this stands here, a part of it is missing: restore it again.\n");
+}
+
 }  // namespace
 
 Json ToJson(const RestoreResult& result) {
@@ -275,9 +287,11 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
     RETURN_IF_ERROR(CheckZeroTarget(ctx, target_, record.layout, random_.Below(uint64_t{1} << 63)));
   }
   result.duration_ms["open"] = elapsed_ms();
-  RETURN_IF_ERROR(RestoreRun(ctx, repository_, target_, record, options).Do(result));
+  MarkedTarget marked(target_, record.layout.size_bytes());
+  RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record)));
+  RETURN_IF_ERROR(RestoreRun(ctx, repository_, marked, record, options).Do(result));
   result.duration_ms["transfer"] = elapsed_ms() - result.duration_ms["open"];
-  RETURN_IF_ERROR(target_.Flush(ctx));
+  RETURN_IF_ERROR(marked.Flush(ctx));
   ASSIGN_OR_RETURN(result.file_system, ReadFileSystem(ctx, target_));
   result.duration_ms["total"] = elapsed_ms();
   if (options.store_numbers) {

@@ -51,7 +51,8 @@ Json ToJson(const RestoreResult& result);
 // Writes a volume back: one level-1 tree at a time, so that memory does not follow the volume.
 // Every blob is proven by its hash before it is written; where one copy is damaged, another is
 // taken. What was zero is made zero, whatever the target held, unless the target is zero already.
-// Bytes of a larger target behind the volume are left as they are. Durable when Run() returns OK.
+// Bytes of a larger target behind the volume are left as they are. Durable when Run() returns OK;
+// until then the target begins with a mark that says so (restore_mark.h).
 //
 // Loads the whole index. Errors, beside those of device and repository:
 //   OUT_OF_RANGE         the target is smaller than the volume; nothing was written

@@ -106,14 +106,27 @@ int64_t FileAlignment(int fd) {
   return kIoAlignmentBytes;
 }
 
+// What calls answer that a kernel, a file system or a device does not have.
+bool CannotDo(int error) {
+  return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL || error == ENOTTY;
+}
+
 absl::Status SyncFolderOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const UniqueFd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!opened.valid() || ::fsync(opened.get()) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("sync folder ", folder));
+  if (opened.valid() && ::fsync(opened.get()) == 0) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  // Some file systems cannot sync folders; they keep them as they see fit.
+  return CannotDo(errno) ? absl::OkStatus()
+                         : ErrnoToStatus(errno, absl::StrCat("sync folder ", folder));
+}
+
+bool IsAllZero(const uint8_t* bytes, int64_t length_bytes) {
+  return length_bytes == 0 ||
+         (bytes[0] == 0 &&
+          std::memcmp(bytes, bytes + 1, static_cast<std::size_t>(length_bytes - 1)) == 0);
 }
 
 }  // namespace
@@ -140,10 +153,15 @@ absl::Status FileBlockDevice::Examine(bool direct, IoEngine engine) {
     return absl::InvalidArgumentError(absl::StrCat(path_, " is neither device nor image file"));
   }
   if (facts_.alignment_bytes < 1 || kIoAlignmentBytes % facts_.alignment_bytes != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(path_, " wants transfers aligned to ",
-                                                      facts_.alignment_bytes, " bytes; at most ",
-                                                      kIoAlignmentBytes, " is possible"));
+    // Blocks that are larger than what is written at a time: the page cache puts them together.
+    const int flags = ::fcntl(file_.get(), F_GETFL);
+    if (flags < 0 || ::fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) != 0) {
+      return ErrnoToStatus(errno, absl::StrCat("leave direct transfers of ", path_));
+    }
+    direct = false;
+    facts_.alignment_bytes = 1;
   }
+  engine_ = engine;
   uring_ = engine != IoEngine::kThreads && UringWorks();
   if (engine == IoEngine::kUring && !uring_) {
     return absl::FailedPreconditionError("this kernel does not allow io_uring here");
@@ -200,30 +218,61 @@ RawFile FileBlockDevice::Raw() const {
 absl::StatusOr<std::unique_ptr<IoQueue>> FileBlockDevice::OpenQueue(int depth) {
   CSIDELTA_CHECK(depth >= 1 && depth <= kQueueDepthMax);
   if (uring_) {
-    ASSIGN_OR_RETURN(std::unique_ptr<IoQueue> queue, UringQueue::Make(Raw(), depth));
-    return queue;
+    absl::StatusOr<std::unique_ptr<UringQueue>> queue = UringQueue::Make(Raw(), depth);
+    if (queue.ok()) {
+      return *std::move(queue);
+    }
+    // Old kernels count the memory of all rings against a limit, which one ring alone may meet.
+    if (engine_ == IoEngine::kUring) {
+      return queue.status();
+    }
   }
   return std::make_unique<ThreadQueue>(Raw(), depth);
 }
 
-// UNIMPLEMENTED when the kernel cannot.
-absl::Status FileBlockDevice::ZeroByKernel(const Extent& extent) {
-  int result = 0;
-  if (facts_.is_block_device) {
-    uint64_t range[2] = {static_cast<uint64_t>(extent.offset_bytes),
-                         static_cast<uint64_t>(extent.length_bytes)};
-    result = ::ioctl(file_.get(), BLKZEROOUT, range);
-  } else {
-    result = ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                         extent.offset_bytes, extent.length_bytes);
-  }
+// What a kernel call that makes zeros has answered; UNIMPLEMENTED when the kernel cannot.
+absl::Status FileBlockDevice::ZeroAnswer(int result, const Extent& extent) {
   if (result == 0) {
     return absl::OkStatus();
   }
-  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL || errno == ENOTTY) {
+  if (CannotDo(errno)) {
     return absl::UnimplementedError("no kernel call makes zeros here");
   }
   return ErrnoToStatus(errno, absl::StrCat("make zeros at offset ", extent.offset_bytes));
+}
+
+// Gives the space back: of a file, and of a device where zeros that are not stored are certain.
+absl::Status FileBlockDevice::ZeroByHole(const Extent& extent) {
+  return ZeroAnswer(::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                extent.offset_bytes, extent.length_bytes),
+                    extent);
+}
+
+// Makes zeros that take space, so only where something else is: a thin volume stays thin.
+absl::Status FileBlockDevice::ZeroWhatIsNot(const CallContext& ctx, const Extent& extent) {
+  AlignedBuffer memory(std::min(kZeroWriteBytes, extent.length_bytes));
+  for (int64_t at = extent.offset_bytes; at < extent.end_bytes(); at += kZeroWriteBytes) {
+    RETURN_IF_ERROR(ctx.Check());
+    const Extent piece{at, std::min(kZeroWriteBytes, extent.end_bytes() - at)};
+    // What does not read is written: that may heal a bad block.
+    const absl::Status read = DoTransfer(Raw(), {.kind = IoKind::kRead,
+                                                 .offset_bytes = piece.offset_bytes,
+                                                 .length_bytes = piece.length_bytes,
+                                                 .memory = memory.data()});
+    if (read.ok() && IsAllZero(memory.data(), piece.length_bytes)) {
+      continue;
+    }
+    uint64_t range[2] = {static_cast<uint64_t>(piece.offset_bytes),
+                         static_cast<uint64_t>(piece.length_bytes)};
+    absl::Status status = facts_.is_block_device
+                              ? ZeroAnswer(::ioctl(file_.get(), BLKZEROOUT, range), piece)
+                              : absl::UnimplementedError("a file");
+    if (absl::IsUnimplemented(status)) {
+      status = ZeroByWriting(ctx, piece);
+    }
+    RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FileBlockDevice::ZeroByWriting(const CallContext& ctx, const Extent& extent) {
@@ -250,9 +299,9 @@ absl::Status FileBlockDevice::MakeZero(const CallContext& ctx, const Extent& ext
   for (int64_t at = extent.offset_bytes; at < end; at += kZeroSliceBytes) {
     RETURN_IF_ERROR(ctx.Check());
     const Extent slice{at, std::min(kZeroSliceBytes, end - at)};
-    absl::Status status = ZeroByKernel(slice);
+    absl::Status status = ZeroByHole(slice);
     if (absl::IsUnimplemented(status)) {
-      status = ZeroByWriting(ctx, slice);
+      status = ZeroWhatIsNot(ctx, slice);
     }
     RETURN_IF_ERROR(status);
   }

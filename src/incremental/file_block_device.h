@@ -19,8 +19,10 @@ enum class IoEngine {
 };
 
 // A block device or an image file of this machine, by direct I/O: the page cache would cost more
-// CPU than hashing does. Where a file system has no direct I/O, by buffered I/O, and the engine's
-// name says so.
+// CPU than hashing does. Where a file system has no direct I/O, or a device blocks larger than
+// kIoAlignmentBytes, by buffered I/O, and the engine's name says so. Where the kernel refuses a
+// queue an io_uring of its own, threads do its work. Zeros take no space where the device or the
+// file system knows how; elsewhere what reads as zero already is not written.
 class FileBlockDevice : public BlockDevice {
  public:
   // For reading. NOT_FOUND, PERMISSION_DENIED; INVALID_ARGUMENT when it is neither device nor
@@ -48,12 +50,15 @@ class FileBlockDevice : public BlockDevice {
   // Fills facts_ from the open descriptor.
   absl::Status Examine(bool direct, IoEngine engine);
   RawFile Raw() const;
-  absl::Status ZeroByKernel(const Extent& extent);
+  static absl::Status ZeroAnswer(int result, const Extent& extent);
+  absl::Status ZeroByHole(const Extent& extent);
+  absl::Status ZeroWhatIsNot(const CallContext& ctx, const Extent& extent);
   absl::Status ZeroByWriting(const CallContext& ctx, const Extent& extent);
 
   std::string path_;
   UniqueFd file_;
   DeviceFacts facts_;
+  IoEngine engine_ = IoEngine::kBest;
   bool uring_ = false;
   bool created_ = false;
 };

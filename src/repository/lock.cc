@@ -27,13 +27,20 @@ struct ForeignLock {
   absl::Duration first_seen;  // By our clock's Uptime().
 };
 
-std::string DescribeOwner(const ForeignLock& lock) {
+// For people: who it is, where, and for how long by now.
+std::string DescribeOwner(const ForeignLock& lock, absl::Time now) {
   if (!lock.readable) {
     return absl::StrCat("lock ", lock.id.ShortHex(), ", which cannot be read");
   }
-  return absl::StrCat(lock.file.exclusive ? "exclusive lock " : "lock ", lock.id.ShortHex(), " of ",
-                      lock.file.username, " on ", lock.file.hostname, ", process ", lock.file.pid,
-                      ", since ", FormatRfc3339(lock.file.time));
+  const std::optional<LockOwner> owner = DecodeLockHostname(lock.file.hostname);
+  const absl::Duration age = absl::Trunc(now - lock.file.time, absl::Seconds(1));
+  return absl::StrCat(
+      lock.file.exclusive ? "exclusive lock " : "lock ", lock.id.ShortHex(), " of ",
+      lock.file.username, " on ", owner.has_value() ? owner->name : lock.file.hostname,
+      owner.has_value() && !owner->pod_uid.empty() ? absl::StrCat(", Pod ", owner->pod_uid) : "",
+      ", process ", lock.file.pid, ", since ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", lock.file.time, absl::UTCTimeZone()),
+      age > absl::ZeroDuration() ? absl::StrCat(" (", absl::FormatDuration(age), ")") : "");
 }
 
 }  // namespace
@@ -124,7 +131,8 @@ class ForeignLocks {
       return false;
     }
     removed_.insert(lock.id);
-    CSIDELTA_LOG(kInfo, "removed a lock whose owner is dead", {"lock", DescribeOwner(lock)});
+    CSIDELTA_LOG(kInfo, "removed a lock whose owner is dead",
+                 {"lock", DescribeOwner(lock, clock_.Now())});
     return true;
   }
 
@@ -149,9 +157,9 @@ std::vector<ForeignLock> Conflicting(const std::vector<ForeignLock>& locks, bool
   return conflicts;
 }
 
-absl::Status Conflict(const std::vector<ForeignLock>& conflicts) {
+absl::Status Conflict(const std::vector<ForeignLock>& conflicts, absl::Time now) {
   absl::Status status = AsLocked(absl::AbortedError(
-      absl::StrCat("the repository is locked: ", DescribeOwner(conflicts.front()))));
+      absl::StrCat("the repository is locked: ", DescribeOwner(conflicts.front(), now))));
   status.SetPayload(kLocksPayload, absl::Cord(absl::StrJoin(conflicts, ",",
                                                             [](std::string* out, const auto& lock) {
                                                               absl::StrAppend(out, lock.id.Hex());
@@ -228,9 +236,9 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
   }
   if (options_.wait_max > absl::ZeroDuration() && options_.on_wait != nullptr &&
       foreign.FirstMention(conflicts.front().id)) {
-    options_.on_wait(absl::StrCat("waiting for ", DescribeOwner(conflicts.front())));
+    options_.on_wait(absl::StrCat("waiting for ", DescribeOwner(conflicts.front(), clock_.Now())));
   }
-  return Conflict(conflicts);
+  return Conflict(conflicts, clock_.Now());
 }
 
 absl::StatusOr<std::unique_ptr<Lock>> Lock::Acquire(const CallContext& ctx, Repository& repository,

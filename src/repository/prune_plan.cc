@@ -149,6 +149,8 @@ class Planner {
       RETURN_IF_ERROR(ctx_.Check());
       if (locator.ok()) {
         needed_files.insert(locator->files.begin(), locator->files.end());
+      } else if (!IsDamage(locator.status())) {
+        return locator.status();  // It may read another time.
       }
     }
     for (const Id& file : files) {

@@ -43,8 +43,10 @@ class ProgramRunner {
  public:
   explicit ProgramRunner(const std::string& parent = Memory()) : folder_(parent) {}
 
+  // What a restore writes to, "target" or "restored", must not lie below /dev, where memory is.
   std::string Path(const std::string& name) const {
-    return absl::StrCat(folder_.path(), "/", name);
+    const bool is_target = name == "target" || name == "restored";
+    return absl::StrCat((is_target ? targets_ : folder_).path(), "/", name);
   }
   void Write(const std::string& name, absl::string_view bytes) const {
     std::ofstream(Path(name), std::ios::binary) << bytes;
@@ -71,7 +73,8 @@ class ProgramRunner {
                                  return found == variables.end() ? nullptr : found->second.c_str();
                                },
                                .out = into(outcome.out),
-                               .error = into(outcome.error)});
+                               .error = into(outcome.error),
+                               .confirm = confirm});
     return outcome;
   }
 
@@ -93,6 +96,9 @@ class ProgramRunner {
   }
 
   std::map<std::string, std::string> variables;  // of the program's environment
+  // Somebody at a terminal; null: nobody.
+  std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
+      nullptr;
   // Called before the program reads one of them.
   std::function<void(const std::string& name)> on_variable = nullptr;
 
@@ -103,6 +109,7 @@ class ProgramRunner {
   }
 
   const support::ScratchFolder folder_;
+  const support::ScratchFolder targets_;
 };
 
 }  // namespace csidelta::cli

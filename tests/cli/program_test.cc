@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -258,6 +259,95 @@ TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
   EXPECT_FALSE(Backup().contains("repository_bytes"));
 }
 
+// /dev is memory, and whoever mistypes a device would believe that it was written.
+TEST_F(ProgramTest, NothingIsMadeBelowDev) {
+  InitCheaply();
+  Backup();
+  const support::ScratchFolder memory("/dev/shm");
+  const std::string link = Path("link");
+  std::filesystem::create_directory_symlink(memory.path(), link);
+  const std::string existing = memory.path() + "/existing";
+  std::ofstream(existing) << std::string(2 * kImageBytes, 'x');
+  for (const std::string& target :
+       {std::string("/dev/csi-delta-typo"), memory.path() + "/new", link + "/new", existing}) {
+    const Outcome outcome = Run({"restore", "latest", "-t", target});
+    EXPECT_EQ(outcome.code, ExitCode::kFailed) << target;
+    EXPECT_THAT(outcome.error, HasSubstr("only devices are written to there")) << target;
+    EXPECT_EQ(std::filesystem::exists(target), target == existing) << target;
+  }
+  EXPECT_EQ(std::filesystem::file_size(existing), 2 * kImageBytes);
+}
+
+TEST_F(ProgramTest, AVolumeIsNotWrittenToAPipe) {
+  InitCheaply();
+  Backup();
+  EXPECT_THAT(Run({"restore", "latest", "-t", "-"}).error, HasSubstr("pipe"));
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+TEST_F(ProgramTest, TheLatestOfSeveralVolumesIsNone) {
+  InitCheaply();
+  Backup({"--path", "/orders", "--host", "shop"});
+  Backup({"--path", "/orders", "--host", "shop"});
+  ASSERT_EQ(Run({"restore", "latest", "-t", Path("target")}).code, ExitCode::kOk);
+  const std::string other =
+      GetString(Backup({"--path", "/users", "--host", "shop"}), {"snapshot_id"});
+  Write("target", "as it was");
+  for (std::vector<std::string> words :
+       {std::vector<std::string>{"restore", "latest", "-t", Path("target")},
+        {"restore", "latest", "--host", "shop", "-t", Path("target")},
+        {"diff", "latest", other},
+        {"forget", "latest"},
+        {"backup", "--parent", "latest", Path("image")}}) {
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.code, ExitCode::kFailed) << words[0];
+    EXPECT_THAT(outcome.error, HasSubstr("could be of 2 volumes")) << words[0];
+    EXPECT_THAT(outcome.error, HasSubstr(other.substr(0, 8) + " of shop:/users")) << words[0];
+    EXPECT_THAT(outcome.error, HasSubstr("of shop:/orders")) << words[0];
+  }
+  EXPECT_EQ(Read("target"), "as it was");
+  EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 3U);
+  Write("target", "");
+  EXPECT_EQ(Run({"restore", "latest", "--path", "/users", "-t", Path("target")}).code,
+            ExitCode::kOk);
+  EXPECT_EQ(Read("target"), image_);
+}
+
+TEST_F(ProgramTest, ARestoreSaysWhatItWritesOver) {
+  InitCheaply();
+  Backup({"--path", "/orders", "--host", "shop"});
+  const std::vector<std::string> words = {"restore", "latest", "-t", Path("target")};
+  const Outcome made = Run(words);
+  EXPECT_THAT(made.out, HasSubstr("of shop:/orders"));
+  EXPECT_THAT(made.out, HasSubstr("created file " + Path("target")));
+  EXPECT_EQ(made.error, "");
+  const std::string before(kImageBytes + 1000, 'x');
+  Write("target", before);
+  const Outcome dry = Run({"restore", "latest", "-n", "-t", Path("target")});
+  EXPECT_EQ(dry.code, ExitCode::kOk) << dry.error;
+  EXPECT_THAT(dry.out, HasSubstr("but for the last 1000 B"));
+  EXPECT_EQ(Read("target"), before);
+
+  std::string asked;
+  bool answer = false;
+  confirm = [&](const CallContext&, absl::string_view question) -> absl::StatusOr<bool> {
+    asked = std::string(question);
+    return answer;
+  };
+  EXPECT_EQ(Run(words).code, ExitCode::kFailed);
+  EXPECT_THAT(asked, HasSubstr("of shop:/orders"));
+  EXPECT_THAT(asked, HasSubstr(Path("target")));
+  EXPECT_EQ(Read("target"), before);
+  answer = true;
+  EXPECT_THAT(Run(words).out, HasSubstr("wrote over file"));
+  EXPECT_EQ(Read("target"), image_ + std::string(1000, 'x'));
+  asked = "";
+  EXPECT_EQ(Run({"restore", "latest", "--yes", "-t", Path("target")}).code, ExitCode::kOk);
+  EXPECT_EQ(asked, "");
+  confirm = nullptr;
+  EXPECT_THAT(Run(words).error, HasSubstr("is overwritten"));
+}
+
 TEST_F(ProgramTest, ATargetThatIsTooSmallIsNotTouched) {
   InitCheaply();
   Backup();
@@ -306,7 +396,7 @@ TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
   ASSERT_THAT(lock, support::IsOk());
   const Outcome outcome = Run({"backup", Path("image"), "--retry-lock", "0"});
   EXPECT_EQ(outcome.code, ExitCode::kLocked);
-  EXPECT_THAT(outcome.error, HasSubstr("somebody-else"));
+  EXPECT_THAT(outcome.error, HasSubstr("somebody-else, process"));  // Without boot and namespaces.
   EXPECT_EQ(Run({"check", "--retry-lock", "0"}).code, ExitCode::kLocked);
   EXPECT_EQ(Run({"snapshots", "--no-lock"}).code, ExitCode::kOk);
 }
@@ -413,8 +503,24 @@ TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
   EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 2U);
   ASSERT_EQ(Run({"forget", "--keep-last", "1", "--json"}).code, ExitCode::kOk);
   EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 1U);
+  const Outcome nobody = Run({"forget", "--host", "other", "--keep-last", "1"});
+  EXPECT_EQ(nobody.code, ExitCode::kOk);
+  EXPECT_THAT(nobody.error, HasSubstr("no snapshot matches"));
+  // Left by a writer that died, and a stranger's.
+  const std::string id(64, 'a');
+  std::filesystem::create_directories(Path("repo/mydocs"));
+  for (const std::string& name :
+       {"repo/snapshots/" + id + "-tmp-1", std::string("repo/data/report-tmp-2024"),
+        "repo/mydocs/" + id + "-tmp-1"}) {
+    Write(name, "half");
+    std::filesystem::last_write_time(
+        Path(name), std::filesystem::file_time_type::clock::now() - std::chrono::hours(72));
+  }
   const Outcome pruned = Run({"prune", "--max-unused", "0", "--json"});
   ASSERT_EQ(pruned.code, ExitCode::kOk) << pruned.error;
+  EXPECT_FALSE(std::filesystem::exists(Path("repo/snapshots/" + id + "-tmp-1")));
+  EXPECT_TRUE(std::filesystem::exists(Path("repo/data/report-tmp-2024")));
+  EXPECT_TRUE(std::filesystem::exists(Path("repo/mydocs/" + id + "-tmp-1")));
   EXPECT_GT(GetInt(pruned.Result(), {"bytes_freed"}), static_cast<int64_t>(30 * kChunk));
   const Outcome checked = Run({"check", "--read-data", "--json"});
   EXPECT_EQ(checked.code, ExitCode::kOk) << checked.out;

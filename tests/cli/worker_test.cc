@@ -176,7 +176,7 @@ TEST_F(WorkerTest, TheLockOfAPodThatHasEndedIsDeadAndNoOther) {
   }
   const Outcome locked = Work("dx-1", {"--ended-pods", "a-12,b-1"}, forget);
   ASSERT_EQ(Status("dx-1").exit_code, 11) << Status("dx-1").message << locked.error;
-  EXPECT_THAT(Status("dx-1").message, HasSubstr("n_pod-a-1"));
+  EXPECT_THAT(Status("dx-1").message, HasSubstr("on n, Pod a-1"));
   EXPECT_EQ(GetString(Status("dx-1").result, {"message_type"}), "locked");
   EXPECT_EQ(Status("dx-1").result.at("locks"), Json::array({lock}));
   Work("dx-2", {"--ended-pods", "b-1,a-1"}, forget);

@@ -1,7 +1,13 @@
 // The suite of BlockDevice on loop devices with blocks of 512 and 4096 bytes, and what only devices
 // do. Needs root.
+#include <gmock/gmock.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -15,9 +21,22 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
+namespace {
+bool refuse_holes = false;  // As a device without an unmapping zero-out does.
+}  // namespace
+
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t length) {
+  if (refuse_holes) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, length));
+}
+
 namespace csidelta::contract::block_device_loop_test {
 namespace {
 
+using incremental::AlignedBuffer;
 using incremental::FileBlockDevice;
 using incremental::IoEngine;
 using support::IsOk;
@@ -69,6 +88,63 @@ INSTANTIATE_TEST_SUITE_P(Loop, BlockDeviceContract,
                          [](const auto& test) { return std::string(test.param.name); });
 
 constexpr int64_t kBytes = 1 << 20;
+
+int64_t AllocatedBytes(const std::string& path) {
+  struct stat facts {};
+  EXPECT_EQ(::stat(path.c_str(), &facts), 0);
+  return facts.st_blocks * 512;
+}
+
+// Otherwise a restore fills the pool that the volume is only promised from.
+TEST(LoopDeviceTest, ZerosTakeNoSpaceOfAThinDevice) {
+  constexpr int64_t kThinBytes = int64_t{64} << 20;
+  ScratchFile file(".");
+  file.Write("x");
+  ASSERT_EQ(::truncate(file.path().c_str(), kThinBytes), 0);
+  const LoopBlock loop(file.path(), 512);
+  ASSERT_FALSE(loop.path().empty());
+  const auto device = FileBlockDevice::OpenForWrite(loop.path(), kThinBytes);
+  ASSERT_THAT(device, IsOk());
+  for (const bool can_give_back : {true, false}) {
+    AlignedBuffer memory(kBytes);
+    std::memset(memory.data(), 0xA5, kBytes);
+    auto queue = (*device)->OpenQueue(1);
+    ASSERT_THAT(queue, IsOk());
+    ASSERT_THAT(WriteFully({}, **queue, {8 * kBytes, kBytes}, memory.data()), IsOk());
+    refuse_holes = !can_give_back;
+    EXPECT_THAT((*device)->MakeZero({}, {0, kThinBytes}), IsOk());
+    refuse_holes = false;
+    EXPECT_THAT((*device)->Flush({}), IsOk());
+    EXPECT_LE(AllocatedBytes(file.path()), 2 * kBytes) << can_give_back;
+    ASSERT_THAT(ReadFully({}, **queue, {8 * kBytes, kBytes}, memory.data()), IsOk());
+    EXPECT_EQ(memory.View(kBytes), std::string(kBytes, '\0'));
+  }
+}
+
+// No kernel before 6.15 has such loop devices.
+TEST(LoopDeviceTest, LargeBlocksAreReadAndWrittenThroughTheCache) {
+  ScratchFile file(".");
+  file.Write(std::string(kBytes, 'x'));
+  const LoopBlock loop(file.path(), 16384);
+  if (loop.path().empty()) {
+    GTEST_SKIP() << "this kernel has no loop devices with blocks of 16 KiB";
+  }
+  const auto device = FileBlockDevice::OpenForWrite(loop.path(), kBytes);
+  ASSERT_THAT(device, IsOk());
+  EXPECT_THAT((*device)->facts().engine, testing::HasSubstr("buffered"));
+  AlignedBuffer memory(kBytes);
+  std::memset(memory.data(), 'y', kBytes);
+  auto queue = (*device)->OpenQueue(1);
+  ASSERT_THAT(queue, IsOk());
+  ASSERT_THAT(WriteFully({}, **queue, {4096, 5000}, memory.data()), IsOk());
+  EXPECT_THAT((*device)->MakeZero({}, {65536, 100'000}), IsOk());
+  EXPECT_THAT((*device)->Flush({}), IsOk());
+  ASSERT_THAT(ReadFully({}, **queue, {0, kBytes}, memory.data()), IsOk());
+  std::string want(kBytes, 'x');
+  want.replace(4096, 5000, 5000, 'y');
+  want.replace(65536, 100'000, 100'000, '\0');
+  EXPECT_EQ(memory.View(kBytes), want);
+}
 
 TEST(LoopDeviceTest, ADeviceHeldByAnotherIsRefused) {
   ScratchFile file(".");

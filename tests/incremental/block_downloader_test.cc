@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "incremental/restore_mark.h"
 #include "tests/incremental/volume_fixture.h"
 
 namespace csidelta::incremental::block_downloader_test {
@@ -13,6 +14,7 @@ namespace {
 
 using support::FakeBlockDevice;
 using support::IsOk;
+using support::IsOkAndHolds;
 using support::StatusIs;
 using testing::HasSubstr;
 
@@ -45,6 +47,36 @@ TEST(BlockDownloaderTest, CountsWhatItWritesAndWhatItMakesZero) {
   EXPECT_EQ(restored->zero_bytes, 36 * kChunk);
   EXPECT_EQ(restored->damaged_copies, 0);
   EXPECT_EQ(target.Load(0, kSize), v.image);
+}
+
+// However it ended: what is left must not look whole.
+TEST(BlockDownloaderTest, ATargetThatIsNotDoneSaysSo) {
+  BackedUp v;
+  FakeBlockDevice target(kSize, 4096, 0xA5);
+  target.BreakByte(20 * kChunk + 5);
+  ASSERT_THAT(v.volume.Restore(v.backup->snapshot, target), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(HasRestoreMark({}, target), IsOkAndHolds(true));
+  EXPECT_THAT(target.Load(0, 4096), HasSubstr(v.backup->snapshot.Hex()));
+  FakeBlockDevice good(kSize, 512, 0xA5);
+  ASSERT_THAT(v.volume.Restore(v.backup->snapshot, good), IsOk());
+  EXPECT_THAT(HasRestoreMark({}, good), IsOkAndHolds(false));
+}
+
+// Of data at the beginning, of zeros there, and of volumes about as long as the mark.
+TEST(BlockDownloaderTest, TheMarkGivesWayToWhateverTheVolumeBeginsWith) {
+  for (const int64_t size :
+       std::initializer_list<int64_t>{100, 4095, 4096, 4097, 5000, 3 * kChunk}) {
+    for (const bool begins_with_zeros : {false, true}) {
+      VolumeFixture volume;
+      FakeBlockDevice device(size);
+      device.Store(begins_with_zeros ? size - 1 : 0, "x");
+      const auto backup = volume.FullBackup(device);
+      ASSERT_THAT(backup, IsOk());
+      FakeBlockDevice target(size, 512, 0xA5);
+      EXPECT_THAT(volume.Restore(backup->snapshot, target), IsOk());
+      EXPECT_EQ(target.Load(0, size), device.Load(0, size)) << size;
+    }
+  }
 }
 
 TEST(BlockDownloaderTest, TheIndexMayLieInAScratchFile) {
@@ -100,14 +132,14 @@ TEST(BlockDownloaderTest, ADamagedBlobIsDataLossAndNeverWritten) {
   FakeBlockDevice target(kSize, 512, 0xA5);
   EXPECT_THAT(v.volume.Restore(v.backup->snapshot, target), StatusIs(absl::StatusCode::kDataLoss));
   int64_t good_or_untouched = 0;
-  for (int64_t at = 0; at + kChunk <= kSize; at += kChunk) {
+  for (int64_t at = kChunk; at + kChunk <= kSize; at += kChunk) {  // Behind the mark.
     const std::string now = target.Load(at, kChunk);
     good_or_untouched += now == v.image.substr(static_cast<std::size_t>(at), kChunk) ||
                                  now == std::string(kChunk, '\xA5')
                              ? 1
                              : 0;
   }
-  EXPECT_EQ(good_or_untouched, kSize / kChunk);
+  EXPECT_EQ(good_or_untouched, kSize / kChunk - 1);
 }
 
 TEST(BlockDownloaderTest, AnotherCopyTakesTheDamagedOnesPlace) {

@@ -75,6 +75,23 @@ TEST(FileBlockDeviceTest, WhereUringIsRefusedAPoolOfThreadsReads) {
   }).join();
 }
 
+// One ring is probed, and old kernels refuse the fifth.
+TEST(FileBlockDeviceTest, ARingThatIsRefusedLaterIsReplacedByThreads) {
+  ScratchFile file(".");
+  const std::string bytes(65536, 'x');
+  file.Write(bytes);
+  const auto device = FileBlockDevice::OpenForRead(file.path());
+  ASSERT_THAT(device, IsOk());
+  std::thread([&] {
+    RefuseUring();
+    auto queue = (*device)->OpenQueue(4);
+    ASSERT_THAT(queue, IsOk());
+    AlignedBuffer memory(65536);
+    ASSERT_THAT(ReadFully({}, **queue, {0, 65536}, memory.data()), IsOk());
+    EXPECT_EQ(memory.View(65536), bytes);
+  }).join();
+}
+
 TEST(FileBlockDeviceTest, RefusesWhatIsNoVolume) {
   EXPECT_THAT(FileBlockDevice::OpenForRead("no-such-file"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(FileBlockDevice::OpenForRead("."), StatusIs(absl::StatusCode::kInvalidArgument));

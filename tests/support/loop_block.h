@@ -57,6 +57,9 @@ class LoopBlock {
     config.block_size = block_bytes;
     if (fd_ >= 0 && backing >= 0 && ::ioctl(fd_, LOOP_CONFIGURE, &config) == 0) {
       path_ = path;
+      // Blocks larger than a page count from the next first opening on.
+      ::close(fd_);
+      fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     }
     if (backing >= 0) {
       ::close(backing);

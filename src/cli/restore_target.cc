@@ -1,0 +1,92 @@
+#include "cli/restore_target.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cli/exit_code.h"
+#include "incremental/file_block_device.h"
+#include "incremental/posix_file.h"
+
+namespace csidelta::cli {
+namespace {
+
+using incremental::FileBlockDevice;
+
+// Whether the path, by whatever links, is one below /dev.
+bool IsBelowDev(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path real = std::filesystem::absolute(path, error);
+  if (!error) {
+    real = std::filesystem::weakly_canonical(real, error);
+  }
+  return absl::StartsWith(error ? path : real.string(), "/dev/");
+}
+
+}  // namespace
+
+std::string Describe(const RestoreTarget& target) {
+  switch (target.kind) {
+    case RestoreTarget::Kind::kNewFile:
+      return "created file";
+    case RestoreTarget::Kind::kDevice:
+      return "wrote device";
+    case RestoreTarget::Kind::kFile:
+      break;
+  }
+  return "wrote over file";
+}
+
+std::string NameOf(RestoreTarget::Kind kind) {
+  switch (kind) {
+    case RestoreTarget::Kind::kNewFile:
+      return "new-file";
+    case RestoreTarget::Kind::kDevice:
+      return "device";
+    case RestoreTarget::Kind::kFile:
+      break;
+  }
+  return "file";
+}
+
+absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t volume_bytes) {
+  if (path == "-") {
+    return absl::InvalidArgumentError(
+        "a volume is not written in its order, so it cannot go to a pipe; restore it to a device "
+        "or a file, or write ./- for a file of this name");
+  }
+  struct stat facts {};
+  const bool exists = ::stat(path.c_str(), &facts) == 0;
+  if (!exists && errno != ENOENT) {
+    return incremental::ErrnoToStatus(errno, absl::StrCat("stat ", path));
+  }
+  if ((!exists || !S_ISBLK(facts.st_mode)) && IsBelowDev(path)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, exists ? " is no device, but lies below /dev" : " does not exist",
+                     "; only devices are written to there, so check the name"));
+  }
+  RestoreTarget target;
+  if (!exists) {
+    return target;
+  }
+  target.kind = S_ISBLK(facts.st_mode) ? RestoreTarget::Kind::kDevice : RestoreTarget::Kind::kFile;
+  if (S_ISREG(facts.st_mode) && facts.st_size == 0) {
+    return target;  // Opening it would make it as long as the volume.
+  }
+  const absl::StatusOr<std::unique_ptr<FileBlockDevice>> opened =
+      FileBlockDevice::OpenForWrite(path, volume_bytes);
+  if (absl::IsOutOfRange(opened.status())) {
+    return AsTargetTooSmall(opened.status());
+  }
+  RETURN_IF_ERROR(opened.status());
+  target.size_bytes = (*opened)->facts().size_bytes;
+  return target;
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace csidelta::cli {
+
+// What a restore is about to be written over.
+struct RestoreTarget {
+  enum class Kind { kNewFile, kFile, kDevice };
+  Kind kind = Kind::kNewFile;
+  int64_t size_bytes = 0;
+
+  // Whether there is something to lose.
+  bool holds_something() const { return kind != Kind::kNewFile && size_bytes > 0; }
+};
+
+// "created file", "wrote over file", "wrote device".
+std::string Describe(const RestoreTarget& target);
+// The same for programs: "new-file", "file", "device".
+std::string NameOf(RestoreTarget::Kind kind);
+
+// Looks at the target of a volume of `volume_bytes`, and changes nothing. Errors beside those of
+// FileBlockDevice::OpenForWrite():
+//   INVALID_ARGUMENT     "-": an image is not written in its order, so to no pipe
+//   FAILED_PRECONDITION  it lies below /dev and is no device: a file there would take memory, and
+//                        be taken for the device whose name was mistyped
+absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t volume_bytes);
+
+}  // namespace csidelta::cli

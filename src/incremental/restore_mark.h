@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "incremental/block_device.h"
+
+namespace csidelta::incremental {
+
+// What a mark begins with, and how much of the volume it takes.
+inline constexpr char kRestoreMark[] = "csi-delta: THIS RESTORE HAS NOT COME TO ITS END\n";
+inline constexpr int64_t kRestoreMarkBytes = kIoAlignmentBytes;
+
+// A device that a volume of `volume_bytes` is restored to, and that says so at its beginning as
+// long as that has not come to its end: whoever is interrupted, however, leaves neither a file
+// system that mounts nor a volume that looks whole.
+//
+//   Begin: the mark, as `text` goes on -> durable
+//   transfers, where the first kRestoreMarkBytes of the volume are only kept in mind
+//   Flush: all else -> durable -> the first bytes -> durable
+//
+// A volume shorter than a mark has none. Transfers begin at 0 or behind the mark. Does not own
+// `inner`. Thread-safe as BlockDevice says.
+class MarkedTarget : public BlockDevice {
+ public:
+  MarkedTarget(BlockDevice& inner, int64_t volume_bytes)
+      : inner_(inner), is_marked_(volume_bytes >= kRestoreMarkBytes) {}
+
+  absl::Status Begin(const CallContext& ctx, absl::string_view text);
+
+  const DeviceFacts& facts() const override { return inner_.facts(); }
+  absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override;
+  absl::Status MakeZero(const CallContext& ctx, const Extent& extent) override;
+  absl::Status Flush(const CallContext& ctx) override;
+
+ private:
+  class Queue;
+
+  absl::Status WriteBeginning(const CallContext& ctx, absl::string_view bytes);
+  void Keep(const uint8_t* bytes);
+
+  BlockDevice& inner_;
+  const bool is_marked_;
+  std::mutex mutex_;
+  // The volume's first bytes, zeros where nobody wrote any. Guarded by mutex_.
+  std::array<char, kRestoreMarkBytes> beginning_ = {};
+};
+
+// Whether the device begins with the mark of a restore that did not come to its end.
+absl::StatusOr<bool> HasRestoreMark(const CallContext& ctx, BlockDevice& device);
+
+}  // namespace csidelta::incremental
