@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/last_words.h"
 #include "base/status_macros.h"
 #include "repository/blob_writer.h"
 
@@ -16,7 +17,6 @@ constexpr char kMarkKey[] = "aux/v1/unfinished";
 // An index entry takes 49 bytes in the store and about 54 in memory; a third more for safety.
 constexpr int64_t kMemoryPerStoredNumerator = 3;
 constexpr int64_t kMemoryPerStoredDenominator = 2;
-constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 
 }  // namespace
 
@@ -29,9 +29,10 @@ bool IsUnfinished(const CallContext& ctx, const Repository& repository) {
 }
 
 absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& repository,
-                                            bool look, int64_t memory_bytes_max) {
+                                            bool look, int64_t memory_bytes_max,
+                                            const OrphanScope& scope) {
   ResumeAnswer answer;
-  answer.marked = IsUnfinished(ctx, repository);
+  answer.marked = scope.all && IsUnfinished(ctx, repository);
   if (!look && !answer.marked) {
     return answer;
   }
@@ -45,7 +46,10 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
     return answer;
   }
   RETURN_IF_ERROR(repository.LoadIndex(ctx));
-  ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(ctx, repository));
+  if (scope.all || !scope.ours.empty()) {
+    ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(
+                                             ctx, repository, scope.all ? nullptr : &scope.ours));
+  }
   answer.known = &repository.index();
   return answer;
 }
@@ -53,9 +57,7 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
 void NoteEnd(const CallContext& ctx, Repository& repository, const ResumeAnswer& found,
              bool came_to_its_end) {
   if (!came_to_its_end) {
-    CallContext last_words;
-    last_words.clock = ctx.clock;
-    MarkUnfinished(last_words.WithTimeout(kLastWordsMax), repository);
+    MarkUnfinished(LastWords(ctx), repository);
   } else if (found.marked) {
     repository.store().Delete(ctx, kMarkKey).IgnoreError();
   }

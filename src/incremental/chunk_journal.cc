@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "repository/little_endian.h"
 #include "repository/sealer.h"
@@ -48,6 +49,12 @@ std::string HeadOf(const VolumeLayout& layout) {
   return head;
 }
 
+JournalEntry ReadEntry(absl::string_view bytes, std::size_t at) {
+  std::array<uint8_t, Id::kBytes> id;
+  std::memcpy(id.data(), bytes.data() + at + 4, id.size());
+  return {.chunk = repository::ReadLe32(bytes, at), .id = Id(id)};
+}
+
 bool HasLowerChunk(const JournalEntry& left, const JournalEntry& right) {
   return left.chunk < right.chunk;
 }
@@ -72,9 +79,7 @@ absl::StatusOr<std::vector<JournalEntry>> DecodeJournal(const VolumeLayout& layo
   }
   std::vector<JournalEntry> entries;
   for (std::size_t at = head.size(); at < bytes.size(); at += kEntryBytes) {
-    std::array<uint8_t, Id::kBytes> id;
-    std::memcpy(id.data(), bytes.data() + at + 4, id.size());
-    entries.push_back({.chunk = repository::ReadLe32(bytes, at), .id = Id(id)});
+    entries.push_back(ReadEntry(bytes, at));
     if (entries.back().chunk >= layout.chunk_count()) {
       return absl::InvalidArgumentError("chunk journal: a chunk behind the volume");
     }
@@ -89,6 +94,25 @@ ChunkJournal::ChunkJournal(Repository& repository, absl::string_view identity,
 bool ChunkJournal::Exists(const CallContext& ctx, const Repository& repository,
                           absl::string_view identity) {
   return !ListKeys(ctx, repository, FolderOf(identity)).empty();
+}
+
+std::vector<BlobId> ChunkJournal::Blobs(const CallContext& ctx, const Repository& repository,
+                                        absl::string_view identity, int64_t memory_bytes_max) {
+  const auto count_max = static_cast<std::size_t>(memory_bytes_max) / sizeof(BlobId);
+  std::vector<BlobId> blobs;
+  for (const std::string& key : ListKeys(ctx, repository, FolderOf(identity))) {
+    const absl::StatusOr<std::string> text = repository.LoadSidecar(ctx, key);
+    if (!text.ok() || !absl::StartsWith(*text, kMagic)) {
+      continue;
+    }
+    // The head is shorter than an entry: what is left over by the entries.
+    for (std::size_t at = text->size() % kEntryBytes; at < text->size() && blobs.size() < count_max;
+         at += kEntryBytes) {
+      blobs.push_back(ReadEntry(*text, at).id);
+    }
+  }
+  std::sort(blobs.begin(), blobs.end());
+  return blobs;
 }
 
 void ChunkJournal::Load(const CallContext& ctx, int64_t memory_bytes_max) {
