@@ -83,11 +83,20 @@ std::string Summary(const BackupResult& result) {
     absl::StrAppend(&text, " on ", result.base.substr(0, 8));
   }
   if (result.why.has_value()) {
-    absl::StrAppend(&text, " (", ToString(*result.why), ")");
+    absl::StrAppend(&text, " (",
+                    result.why->reason == incremental::FullReason::kNoParent
+                        ? "no earlier backup of this volume"
+                        : ToString(*result.why),
+                    ")");
   }
-  absl::StrAppend(&text, "\n  volume ", FormatBytes(result.logical_bytes), ", changed ",
-                  FormatBytes(result.changed_bytes), ", read ", FormatBytes(result.read_bytes),
-                  ", audited ", FormatBytes(result.audit_bytes));
+  absl::StrAppend(&text, "\n  volume ", FormatBytes(result.logical_bytes));
+  // Other sources say what is allocated, or nothing: what changed is then seen in what is new.
+  if (result.mode_done == "incremental" && result.source != "image-extents" &&
+      result.source != "full-scan") {
+    absl::StrAppend(&text, ", changed ", FormatBytes(result.changed_bytes));
+  }
+  absl::StrAppend(&text, ", read ", FormatBytes(result.read_bytes), ", audited ",
+                  FormatBytes(result.audit_bytes));
   absl::StrAppend(&text, "\n  new ", FormatBytes(result.new_bytes), ", stored ",
                   FormatBytes(result.stored_bytes), " with ", result.store.requests, " requests");
   absl::StrAppend(&text, "\n  ", FormatElapsed(elapsed), ", peak memory ",
@@ -350,16 +359,22 @@ absl::StatusOr<ResumeAnswer> BackupCommand::UseUnfinished(const CallContext& ctx
                                                           Repository& repository,
                                                           int64_t volume_bytes,
                                                           UploadOptions& options) const {
-  // The lock of a run on another machine may be all that is left of it.
-  const bool look = !options.parent.has_value() || session.lock()->unfinished().unproven > 0 ||
-                    (immutable_ && incremental::ChunkJournal::Exists(ctx, repository,
-                                                                     options.immutable_identity));
+  const bool has_journal =
+      immutable_ && incremental::ChunkJournal::Exists(ctx, repository, options.immutable_identity);
+  // While others are at work, packs without an index may be theirs. What a journal names is ours.
+  OrphanScope scope = {.all = session.lock()->unfinished().others == 0, .ours = {}};
+  if (has_journal && !scope.all) {
+    scope.ours = incremental::ChunkJournal::Blobs(ctx, repository, options.immutable_identity,
+                                                  memory_budget_bytes_ / kKnownShare);
+  }
+  const bool look = !options.parent.has_value() || has_journal;
   const int64_t spare_bytes = memory_budget_bytes_ - options.memory.reserved_bytes -
                               incremental::LeastMemoryBytes(ChunkBytes(options, volume_bytes));
   ASSIGN_OR_RETURN(ResumeAnswer answer,
                    FindUnfinished(ctx, repository, look,
                                   std::clamp<int64_t>(spare_bytes / kSpareShare, 0,
-                                                      memory_budget_bytes_ / kKnownShare)));
+                                                      memory_budget_bytes_ / kKnownShare),
+                                  scope));
   if (answer.packs_found > 0) {
     session.console().Note(absl::StrCat("found ", answer.packs_found,
                                         " packs of a backup that did not come to its end"));

@@ -28,6 +28,20 @@ Json CopyJson(const CopiedSnapshot& copied) {
           {"stored_bytes", copied.counts.stored_bytes}};
 }
 
+// The same status, with what to do about the repository to copy from.
+absl::Status OfSource(const absl::Status& status, absl::string_view place) {
+  if (repository::IsNoRepository(status)) {
+    return repository::AsNoRepository(absl::NotFoundError(
+        absl::StrCat(status.message(), "; give the repository to copy from with --from-repo")));
+  }
+  if (repository::IsWrongPassword(status)) {
+    return repository::AsWrongPassword(absl::UnauthenticatedError(
+        absl::StrCat("the password does not open ", place,
+                     "; give the right one with --from-password-file or RESTIC_FROM_PASSWORD")));
+  }
+  return status;
+}
+
 class CopyCommand : public Command {
  public:
   VerbSyntax Declare() override {
@@ -62,16 +76,20 @@ class CopyCommand : public Command {
     const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
     Session source(session.options(), from_environment, session.console());
     source.Choose(SourceChoice(session));
-    ASSIGN_OR_RETURN(Repository * from, source.Open(ctx, LockKind::kRead));
+    const absl::StatusOr<Repository*> opened = source.Open(ctx, LockKind::kRead);
+    if (!opened.ok()) {
+      return OfSource(opened.status(), source.place());
+    }
+    Repository* const from = *opened;
     ASSIGN_OR_RETURN(Repository * to, session.Open(ctx, LockKind::kWrite));
     UnreadableSnapshots unreadable(session.console());
     ASSIGN_OR_RETURN(const std::vector<Id> ids,
                      ChooseIds(ctx, session.console(), *from, unreadable));
     std::vector<CopiedSnapshot> copied;
     if (!ids.empty()) {
-      const bool look = session.lock()->unfinished().unproven > 0;
+      const OrphanScope scope = {.all = session.lock()->unfinished().others == 0, .ours = {}};
       ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
-                       FindUnfinished(ctx, *to, look, std::numeric_limits<int64_t>::max()));
+                       FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));
       ProgressMeter meter(session.console(), *ctx.clock);
       repository::CopyOptions options;
       options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote

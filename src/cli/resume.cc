@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/last_words.h"
 #include "base/status_macros.h"
 #include "repository/blob_writer.h"
 
@@ -22,7 +23,6 @@ constexpr int64_t kTableBytesLeast = 16 << 10;
 // file: its share of the table of packs. Where that alone is too much, nothing need be loaded to
 // know it.
 constexpr int64_t kStoredPerMemory = 48;
-constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 
 }  // namespace
 
@@ -35,9 +35,10 @@ bool IsUnfinished(const CallContext& ctx, const Repository& repository) {
 }
 
 absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& repository,
-                                            bool look, int64_t memory_bytes_max) {
+                                            bool look, int64_t memory_bytes_max,
+                                            const OrphanScope& scope) {
   ResumeAnswer answer;
-  answer.marked = IsUnfinished(ctx, repository);
+  answer.marked = scope.all && IsUnfinished(ctx, repository);
   if (!look && !answer.marked) {
     return answer;
   }
@@ -53,7 +54,10 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   }
   repository.scratch().LimitTables(std::max(memory_bytes_max / kTablesShare, kTableBytesLeast));
   RETURN_IF_ERROR(repository.LoadIndex(ctx));
-  ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(ctx, repository));
+  if (scope.all || !scope.ours.empty()) {
+    ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(
+                                             ctx, repository, scope.all ? nullptr : &scope.ours));
+  }
   answer.memory_bytes_missing =
       std::max<int64_t>(0, repository.index().memory_bytes() - memory_bytes_max);
   if (answer.memory_bytes_missing > 0) {
@@ -67,9 +71,7 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
 void NoteEnd(const CallContext& ctx, Repository& repository, const ResumeAnswer& found,
              bool came_to_its_end) {
   if (!came_to_its_end) {
-    CallContext last_words;
-    last_words.clock = ctx.clock;
-    MarkUnfinished(last_words.WithTimeout(kLastWordsMax), repository);
+    MarkUnfinished(LastWords(ctx), repository);
   } else if (found.marked) {
     repository.store().Delete(ctx, kMarkKey).IgnoreError();
   }

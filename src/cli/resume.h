@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
@@ -20,10 +21,18 @@ bool IsUnfinished(const CallContext& ctx, const repository::Repository& reposito
 
 struct ResumeAnswer {
   const repository::BlobIndex* known = nullptr;  // the repository's; null: nothing to look for
-  bool marked = false;
+  bool marked = false;      // A run did not end, and all that it left was taken up.
   int64_t packs_found = 0;  // of runs that did not end
   // Not 0: the index takes so much more memory than there is, and was left alone.
   int64_t memory_bytes_missing = 0;
+};
+
+// Whose packs may be adopted that no index lists.
+struct OrphanScope {
+  // False: others may be at work in the repository, and such packs be theirs.
+  bool all = true;
+  // Then only packs with one of these blobs, sorted: a journal of ours names them.
+  std::vector<repository::BlobId> ours;
 };
 
 // Loads the index and adds packs that no index lists, when `look` or when there is a mark. The
@@ -31,7 +40,8 @@ struct ResumeAnswer {
 // even what must be in memory fits, it is left alone: then blobs may be stored twice.
 absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx,
                                             repository::Repository& repository, bool look,
-                                            int64_t memory_bytes_max);
+                                            int64_t memory_bytes_max,
+                                            const OrphanScope& scope = {});
 
 // What is left to say when the run that asked has ended: takes the mark away that it found and has
 // made use of, or leaves one, even when `ctx` is what ended it. Best effort.

@@ -9,6 +9,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/last_words.h"
 #include "base/status_macros.h"
 #include "incremental/audit.h"
 #include "incremental/chunk_journal.h"
@@ -25,6 +26,7 @@
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
+#include "repository/lock.h"
 #include "repository/stored_packs.h"
 
 namespace csidelta::incremental {
@@ -43,7 +45,6 @@ constexpr char kFullScan[] = "full-scan";
 constexpr int64_t kRememberedBlobsMax = 250'000;
 // What the journal of an earlier run may take of the memory.
 constexpr int64_t kJournalShare = 8;
-constexpr absl::Duration kLastWordsMax = absl::Seconds(10);
 
 absl::Status FallbackRefused(const WhyFull& why) {
   absl::Status status = absl::FailedPreconditionError(absl::StrCat(
@@ -143,7 +144,7 @@ class UploadRun {
   absl::Status Commit();
   absl::Status RunStages();
   // Lists what is stored, for the next run to find.
-  void LastWords();
+  void SaveProgress();
   repository::RepoSnapshot MakeSnapshot(const BlobId& root) const;
   // Where the trees are that the parent does not have at their place.
   LocatorChange MakeLocatorChange(const BlobId& root) const;
@@ -673,6 +674,10 @@ absl::Status UploadRun::Commit() {
   int64_t snapshot_bytes = 0;
   ASSIGN_OR_RETURN(result_.snapshot,
                    repository_.SaveSnapshot(ctx_, MakeSnapshot(root), &snapshot_bytes));
+  if (options_.fence) {
+    RETURN_IF_ERROR(
+        repository::ConfirmSnapshot(ctx_, repository_, result_.snapshot, options_.fence));
+  }
   // The backup is there. Without its sidecar the next one reads the index instead.
   int64_t locator_bytes = 0;
   SaveLocator(ctx_, repository_, result_.snapshot, MakeLocatorChange(root),
@@ -720,14 +725,12 @@ absl::Status UploadRun::RunStages() {
   return Commit();
 }
 
-void UploadRun::LastWords() {
+void UploadRun::SaveProgress() {
   if (!writer_.has_value()) {
     return;
   }
   // The caller's context may be what ended the run.
-  CallContext ctx;
-  ctx.clock = ctx_.clock;
-  ctx = ctx.WithTimeout(kLastWordsMax);
+  const CallContext ctx = LastWords(ctx_);
   // Without the lock, what was stored may be gone by now.
   if (!options_.fence || options_.fence(ctx).ok()) {
     writer_->Checkpoint(ctx).IgnoreError();
@@ -740,7 +743,7 @@ void UploadRun::LastWords() {
 absl::StatusOr<BackupResult> UploadRun::Do() {
   const absl::Status status = RunStages();
   if (!status.ok()) {
-    LastWords();
+    SaveProgress();
     return status;
   }
   return std::move(result_);

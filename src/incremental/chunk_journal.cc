@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "repository/little_endian.h"
 #include "repository/sealer.h"
@@ -56,6 +57,12 @@ std::string HeadOf(const VolumeLayout& layout) {
   return head;
 }
 
+JournalEntry ReadEntry(absl::string_view bytes, std::size_t at) {
+  std::array<uint8_t, Id::kBytes> id;
+  std::memcpy(id.data(), bytes.data() + at + 4, id.size());
+  return {.chunk = repository::ReadLe32(bytes, at), .id = Id(id)};
+}
+
 bool HasLowerChunk(const JournalEntry& left, const JournalEntry& right) {
   return left.chunk < right.chunk;
 }
@@ -84,9 +91,7 @@ absl::StatusOr<JournalFile> DecodeJournal(const VolumeLayout& layout, absl::stri
       .read_at = absl::FromUnixSeconds(static_cast<int64_t>(ReadLe64(bytes, head.size()))),
       .entries = {}};
   for (std::size_t at = entries_at; at < bytes.size(); at += kEntryBytes) {
-    std::array<uint8_t, Id::kBytes> id;
-    std::memcpy(id.data(), bytes.data() + at + 4, id.size());
-    file.entries.push_back({.chunk = repository::ReadLe32(bytes, at), .id = Id(id)});
+    file.entries.push_back(ReadEntry(bytes, at));
     if (file.entries.back().chunk >= layout.chunk_count()) {
       return absl::InvalidArgumentError("chunk journal: a chunk behind the volume");
     }
@@ -101,6 +106,25 @@ ChunkJournal::ChunkJournal(Repository& repository, absl::string_view identity,
 bool ChunkJournal::Exists(const CallContext& ctx, const Repository& repository,
                           absl::string_view identity) {
   return !ListKeys(ctx, repository, FolderOf(identity)).empty();
+}
+
+std::vector<BlobId> ChunkJournal::Blobs(const CallContext& ctx, const Repository& repository,
+                                        absl::string_view identity, int64_t memory_bytes_max) {
+  const auto count_max = static_cast<std::size_t>(memory_bytes_max) / sizeof(BlobId);
+  std::vector<BlobId> blobs;
+  for (const std::string& key : ListKeys(ctx, repository, FolderOf(identity))) {
+    const absl::StatusOr<std::string> text = repository.LoadSidecar(ctx, key);
+    if (!text.ok() || !absl::StartsWith(*text, kMagic)) {
+      continue;
+    }
+    // The head is shorter than an entry: what is left over by the entries.
+    for (std::size_t at = text->size() % kEntryBytes; at < text->size() && blobs.size() < count_max;
+         at += kEntryBytes) {
+      blobs.push_back(ReadEntry(*text, at).id);
+    }
+  }
+  std::sort(blobs.begin(), blobs.end());
+  return blobs;
 }
 
 void ChunkJournal::Load(const CallContext& ctx, int64_t memory_bytes_max) {

@@ -68,6 +68,12 @@ class ChunkJournal {
   static bool Exists(const CallContext& ctx, const repository::Repository& repository,
                      absl::string_view identity);
 
+  // The blobs that files of this identity name, sorted; as many as fit into `memory_bytes_max`.
+  static std::vector<repository::BlobId> Blobs(const CallContext& ctx,
+                                               const repository::Repository& repository,
+                                               absl::string_view identity,
+                                               int64_t memory_bytes_max);
+
   // Takes up what is there, up to `memory_bytes_max`, and removes what is too old.
   void Load(const CallContext& ctx, int64_t memory_bytes_max);
 

@@ -18,7 +18,8 @@ constexpr FullReasonText kReasons[] = {
      "The parent is cut into chunks of another size, and a new chain was asked for.",
      "Nothing; the next backup builds on this one."},
     {FullReason::kParentDamaged, "parent-damaged", true,
-     "The earlier backup cannot be read well enough to build on it, or a pack that it needs is gone, "
+     "The earlier backup cannot be read well enough to build on it, or a pack that it needs is "
+     "gone, "
      "or a snapshot that may be it does not read; what the repository lacks was stored again.",
      "Run csi-delta check: it says what helps, and which snapshots cannot be restored; this backup "
      "does not depend on the damage."},

@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/last_words.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
@@ -265,7 +266,7 @@ class BlobWriter::Impl {
         repository_.store().Put(ctx_, PackKey(pack.id), pack.bytes.view(), options);
     if (absl::IsDataLoss(put)) {
       // Other bytes lie there now. Whoever looks for packs of unfinished runs must not find them.
-      repository_.store().Delete(ctx_, PackKey(pack.id)).IgnoreError();
+      repository_.store().Delete(LastWords(ctx_), PackKey(pack.id)).IgnoreError();
     }
     if (!put.ok()) {
       return Annotate(put, absl::StrCat("pack ", pack.id.ShortHex()));
@@ -428,7 +429,35 @@ const PackSample& BlobWriter::data_packs() const { return impl_->data_packs(); }
 
 const std::vector<TreePlace>& BlobWriter::tree_places() const { return impl_->tree_places(); }
 
-absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& repository) {
+namespace {
+
+// Those of `packs` that hold a blob of `blobs`, which is sorted.
+absl::Status KeepThoseWith(const CallContext& ctx, const Repository& repository,
+                           const std::vector<BlobId>& blobs, std::vector<FileInfo>& packs) {
+  std::vector<FileInfo> kept;
+  const auto look = [&](const FileInfo& pack,
+                        absl::StatusOr<std::vector<PackEntry>> entries) -> absl::Status {
+    if (absl::IsDataLoss(entries.status()) || absl::IsNotFound(entries.status())) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(entries.status());
+    const bool has_one = std::any_of(entries->begin(), entries->end(), [&](const PackEntry& entry) {
+      return std::binary_search(blobs.begin(), blobs.end(), entry.handle.id);
+    });
+    if (has_one) {
+      kept.push_back(pack);
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ReadPackHeaders(ctx, repository, packs, PackProof::kHeader, look));
+  packs = std::move(kept);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& repository,
+                                         const std::vector<BlobId>* only_with) {
   std::vector<FileInfo> orphans;
   RETURN_IF_ERROR(repository.ListPacks(ctx, [&](const FileInfo& pack) {
     if (!repository.index().ContainsPack(pack.id)) {
@@ -436,6 +465,9 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
     }
     return absl::OkStatus();
   }));
+  if (only_with != nullptr) {
+    RETURN_IF_ERROR(KeepThoseWith(ctx, repository, *only_with, orphans));
+  }
   std::vector<IndexedPack> adopted;
   int64_t blobs = 0;
   int64_t adopted_count = 0;

@@ -108,6 +108,9 @@ class Copier {
       copy.parent = parent != copies_.end() ? std::optional<Id>(parent->second) : std::nullopt;
     }
     ASSIGN_OR_RETURN(result.copy, to_.SaveSnapshot(ctx_, copy));
+    RETURN_IF_ERROR(ConfirmSnapshot(ctx_, to_, result.copy, [this](const CallContext& fence_ctx) {
+      return lock_.Fence(fence_ctx);
+    }));
     result.counts = writer.counts();
     return result;
   }

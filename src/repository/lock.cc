@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/last_words.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/lock_conflict.h"
@@ -17,7 +18,6 @@ namespace csidelta::repository {
 namespace {
 
 constexpr absl::Duration kRefreshTimeout = absl::Minutes(1);
-constexpr absl::Duration kReleaseTimeout = absl::Seconds(10);
 constexpr char kLocksPayload[] = "csi-delta/locks";
 
 struct ForeignLock {
@@ -75,13 +75,11 @@ class ForeignLocks {
   // Whether nobody has been told yet that we wait for this one.
   bool FirstMention(const Id& id) { return mentioned_.insert(id).second; }
 
-  // Locks that were removed, and locks of ours that say nothing certain about their owners.
+  // Locks that were removed, and those of the last look that were not.
   Lock::Unfinished unfinished() const {
-    Lock::Unfinished unfinished = {.removed = static_cast<int>(removed_.size()), .unproven = 0};
+    Lock::Unfinished unfinished = {.removed = static_cast<int>(removed_.size()), .others = 0};
     for (const auto& [id, lock] : seen_) {
-      const std::optional<LockOwner> owner = OwnerOf(lock);
-      const bool counts = owner.has_value() && !removed_.contains(id);
-      unfinished.unproven += counts && !IsProvenAlive(*owner, witnesses_) ? 1 : 0;
+      unfinished.others += removed_.contains(id) ? 0 : 1;
     }
     return unfinished;
   }
@@ -115,12 +113,9 @@ class ForeignLocks {
     if (clock_.Uptime() - lock.first_seen >= kLockStaleAfter) {
       return true;
     }
-    const std::optional<LockOwner> owner = OwnerOf(lock);
+    const std::optional<LockOwner> owner =
+        lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
     return owner.has_value() && IsProvenDead(*owner, witnesses_);
-  }
-
-  static std::optional<LockOwner> OwnerOf(const ForeignLock& lock) {
-    return lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
   }
 
   bool Remove(const CallContext& ctx, const ForeignLock& lock) {
@@ -191,7 +186,7 @@ Lock::~Lock() {
   refresher_ = std::jthread();  // Stops and joins.
   CallContext ctx;
   ctx.clock = &clock_;
-  const absl::Status status = Release(ctx.WithTimeout(kReleaseTimeout));
+  const absl::Status status = Release(LastWords(ctx));
   if (!status.ok()) {
     CSIDELTA_LOG(kInfo, "our lock stays; it runs out by itself",
                  {"error", std::string(status.message())});
@@ -231,8 +226,10 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
       refreshed_at_ = written_at;
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(repository_.RemoveFile(ctx, FileKind::kLock, id));
+    // Also when the stop is why there is no second look: nobody would refresh or release it.
+    const absl::Status removed = repository_.RemoveFile(LastWords(ctx), FileKind::kLock, id);
     RETURN_IF_ERROR(after.status());
+    RETURN_IF_ERROR(removed);
   }
   if (options_.wait_max > absl::ZeroDuration() && options_.on_wait != nullptr &&
       foreign.FirstMention(conflicts.front().id)) {
@@ -291,12 +288,12 @@ absl::Status Lock::Refresh(const CallContext& ctx) {
   const absl::Status there = CheckStillThere(ctx, id_);
   if (!there.ok()) {
     // At worst a lock of a dead process stays, which runs out.
-    repository_.RemoveFile(ctx, FileKind::kLock, next).IgnoreError();
+    repository_.RemoveFile(LastWords(ctx), FileKind::kLock, next).IgnoreError();
     return there;
   }
   const Id old = std::exchange(id_, next);
   refreshed_at_ = written_at;
-  return repository_.RemoveFile(ctx, FileKind::kLock, old);
+  return repository_.RemoveFile(LastWords(ctx), FileKind::kLock, old);
 }
 
 absl::Status Lock::Fence(const CallContext& ctx) {
@@ -337,6 +334,26 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
       return;  // Lost: Fence() will say so.
     }
   }
+}
+
+absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
+                             absl::FunctionRef<absl::Status(const CallContext&)> fence) {
+  absl::Status held = fence(ctx);
+  if (!held.ok() && !ctx.Check().ok()) {
+    // A stop that comes now is no reason to doubt what is stored.
+    held = fence(LastWords(ctx));
+  }
+  if (held.ok()) {
+    return held;
+  }
+  const absl::Status removed = repository.RemoveFile(LastWords(ctx), FileKind::kSnapshot, snapshot);
+  return Annotate(
+      held, removed.ok()
+                ? absl::StrCat("snapshot ", snapshot.ShortHex(),
+                               " was removed again, data that it needs may be gone")
+                : absl::StrCat("snapshot ", snapshot.ShortHex(),
+                               " may need data that is gone, and could not be removed again (",
+                               removed.message(), "); forget it"));
 }
 
 }  // namespace csidelta::repository

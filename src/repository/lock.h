@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -31,16 +32,23 @@ inline constexpr absl::Duration kLockWaitForStale = absl::Minutes(31);
 inline constexpr absl::Duration kLockSettle = absl::Milliseconds(200);
 inline constexpr absl::Duration kLockPollEvery = absl::Seconds(10);
 
+// The kernel gives the time namespace of the boot this inode number, on all machines.
+inline constexpr uint64_t kInitialTimeNamespace = 0xEFFFFFFA;
+
 // Which process, on any machine. Empty or zero where it could not be found out.
 struct ProcessIdentity {
   std::string boot_id;         // 32 hexadecimal digits, of this start of the kernel.
   uint64_t pid_namespace = 0;  // Inode number.
   int64_t pid = 0;             // Inside that namespace.
-  uint64_t start_ticks = 0;    // Since the boot.
+  uint64_t start_ticks = 0;    // Since the boot, as its time namespace counts.
+  // Inode number. A kernel without time namespaces has the first one alone.
+  uint64_t time_namespace = kInitialTimeNamespace;
 };
 
 // Whose lock: a name for people and what proves the owner dead. In a lock's hostname:
-//   <name>_boot-<boot id>_ns-<pid namespace>_pid-<pid>_start-<ticks>[_pod-<uid>]
+//   <name>_boot-<boot id>_ns-<pid namespace>_pid-<pid>_start-<ticks>[_time-<time namespace>]
+//     [_pod-<uid>]
+// The time namespace is left out where it is that of the boot.
 struct LockOwner {
   std::string name = "csi-delta";  // Without "_".
   ProcessIdentity process;
@@ -76,12 +84,10 @@ struct LockWitnesses {
   std::function<bool(const std::string& pod_uid)> pod_is_gone = nullptr;
 };
 
-// Whether the owner is dead beyond doubt: same boot, same PID namespace, and its pid is gone or was
-// started at another time; or its Pod is gone. Anything missing: no proof.
+// Whether the owner is dead beyond doubt: same boot, same PID namespace, and its pid is gone or
+// was, seen from the same time namespace, started at another time; or its Pod is gone. Anything
+// missing: no proof.
 bool IsProvenDead(const LockOwner& owner, const LockWitnesses& witnesses);
-
-// Whether the owner is a process that we see running.
-bool IsProvenAlive(const LockOwner& owner, const LockWitnesses& witnesses);
 
 struct LockOptions {
   bool exclusive = false;
@@ -122,11 +128,11 @@ class Lock {
   // False when the store takes no locks and options.required was false.
   bool held() const;
 
-  // What Acquire() met of other runs of ours that may not have come to their end: the locks that it
-  // removed because their owners are dead, and those whose owners are not known to live.
+  // What Acquire() met of other runs: the locks that it removed because their owners are dead, and
+  // all others, of ours and of other programs, whose owners may be at work.
   struct Unfinished {
     int removed = 0;
-    int unproven = 0;
+    int others = 0;
   };
   const Unfinished& unfinished() const { return unfinished_; }
 
@@ -158,5 +164,12 @@ class Lock {
   absl::Duration refreshed_at_;  // By the clock's Uptime().
   std::jthread refresher_;
 };
+
+// Looks at the fence once more when the snapshot is in the store: between Fence() and the end of a
+// PUT that was repeated for minutes, or of a machine that was stopped, others may have removed the
+// lock and then the packs. OK when the lock was there all the time. Else the snapshot is removed
+// again, and the error says whether it is.
+absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
+                             absl::FunctionRef<absl::Status(const CallContext&)> fence);
 
 }  // namespace csidelta::repository

@@ -55,14 +55,19 @@ bool IsComplete(const ProcessIdentity& process) {
          process.start_ticks != 0;
 }
 
-// When a process with the owner's pid was started, where that says anything about the owner.
+// When a process with the owner's pid was started, where that says anything about the owner; 0: no
+// such process.
 std::optional<uint64_t> StartTicksOfOwner(const LockOwner& owner, const LockWitnesses& witnesses) {
   const ProcessIdentity& self = witnesses.self;
   if (!IsComplete(owner.process) || !IsComplete(self) || owner.process.boot_id != self.boot_id ||
       owner.process.pid_namespace != self.pid_namespace) {
     return std::nullopt;
   }
-  return witnesses.start_ticks_of(owner.process.pid);
+  const std::optional<uint64_t> ticks = witnesses.start_ticks_of(owner.process.pid);
+  // The kernel counts ticks from where the reader's time namespace begins. Only that no process has
+  // the pid is the same from everywhere.
+  const bool is_comparable = owner.process.time_namespace == self.time_namespace;
+  return is_comparable || ticks == uint64_t{0} ? ticks : std::nullopt;
 }
 
 }  // namespace
@@ -73,6 +78,9 @@ std::string EncodeLockHostname(const LockOwner& owner) {
     absl::StrAppend(&hostname, "_boot-", Clean(owner.process.boot_id), "_ns-",
                     owner.process.pid_namespace, "_pid-", owner.process.pid, "_start-",
                     owner.process.start_ticks);
+    if (owner.process.time_namespace != kInitialTimeNamespace) {
+      absl::StrAppend(&hostname, "_time-", owner.process.time_namespace);
+    }
   }
   if (!owner.pod_uid.empty()) {
     absl::StrAppend(&hostname, "_pod-", Clean(owner.pod_uid));
@@ -90,6 +98,11 @@ std::optional<LockOwner> DecodeLockHostname(absl::string_view hostname) {
     parts.pop_back();
   }
   ProcessIdentity& process = owner.process;
+  uint64_t time_namespace = 0;
+  if (parts.size() == 5 && TakeNumber(parts.back(), "time-", time_namespace)) {
+    process.time_namespace = time_namespace;
+    parts.pop_back();
+  }
   const bool process_named = parts.size() == 4 && absl::ConsumePrefix(&parts[0], "boot-") &&
                              TakeNumber(parts[1], "ns-", process.pid_namespace) &&
                              TakeNumber(parts[2], "pid-", process.pid) &&
@@ -149,11 +162,14 @@ ProcessIdentity OwnProcess() {
   if (seen_pid != absl::StrCat(pid) || stat("/proc/self/ns/pid", &status) != 0) {
     return {};
   }
+  struct stat time = {};
+  const bool has_time_namespaces = stat("/proc/self/ns/time", &time) == 0;
   const std::string boot_id = ReadProcFile("/proc/sys/kernel/random/boot_id");
   return {.boot_id = absl::StrReplaceAll(absl::StripAsciiWhitespace(boot_id), {{"-", ""}}),
           .pid_namespace = status.st_ino,
           .pid = pid,
-          .start_ticks = StartTicksOf(pid).value_or(0)};
+          .start_ticks = StartTicksOf(pid).value_or(0),
+          .time_namespace = has_time_namespaces ? time.st_ino : kInitialTimeNamespace};
 }
 
 bool IsProvenDead(const LockOwner& owner, const LockWitnesses& witnesses) {
@@ -163,10 +179,6 @@ bool IsProvenDead(const LockOwner& owner, const LockWitnesses& witnesses) {
   }
   const std::optional<uint64_t> start_ticks = StartTicksOfOwner(owner, witnesses);
   return start_ticks.has_value() && *start_ticks != owner.process.start_ticks;
-}
-
-bool IsProvenAlive(const LockOwner& owner, const LockWitnesses& witnesses) {
-  return StartTicksOfOwner(owner, witnesses) == owner.process.start_ticks;
 }
 
 }  // namespace csidelta::repository

@@ -390,10 +390,14 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
     return gone;
   }
   if (!of_config.ok()) {
-    return Annotate(of_config, "config, under each key that the password opens");
+    return absl::DataLossError(
+        absl::StrCat("config, under each key that the password opens: ", of_config.message(),
+                     "; nothing else tells what it said: put back a copy of this file"));
   }
   if (!refused && !damage.ok()) {
-    return damage;
+    return absl::Status(
+        damage.code(),
+        absl::StrCat(damage.message(), "; without a key nothing opens: put back a copy of keys/"));
   }
   return AsWrongPassword(absl::UnauthenticatedError("wrong password, or no key found"));
 }

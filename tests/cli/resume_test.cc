@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -80,6 +81,32 @@ TEST_F(ResumeTest, AMarkOrAnOptionMakesItLookAndWhatItFindsIsKnown) {
     EXPECT_THAT(next->LoadBlob(ctx_, {BlobType::kData, lost}), IsOkAndHolds("lost"));
     EXPECT_EQ(KeysBelow("index/").size(), 1u) << "later runs know it, too";
   }
+}
+
+// Beside a lock whose owner may be at work.
+TEST_F(ResumeTest, WhatMayBeOfALivingRunIsAdoptedOnlyWhereOurJournalNamesIt) {
+  const Id lost = StoreWithoutIndex("lost");
+  MarkUnfinished(ctx_, *repository_);
+  store_.Restart();
+  OrphanScope scope = {.all = false, .ours = {}};
+  auto answer = FindUnfinished(ctx_, *repository_, /*look=*/false, kMemory, scope);
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_FALSE(answer->marked) << "what it says was not looked for: it must stay";
+  EXPECT_EQ(store_.call_count(), 0);
+
+  answer = FindUnfinished(ctx_, *repository_, /*look=*/true, kMemory, scope);
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_EQ(answer->packs_found, 0);
+  EXPECT_EQ(answer->known, &repository_->index());
+  scope.ours = {Id::Of("another")};
+  EXPECT_EQ(FindUnfinished(ctx_, *repository_, /*look=*/true, kMemory, scope)->packs_found, 0);
+  for (const support::StoreCall& call : store_.calls()) {
+    EXPECT_FALSE(call.operation == StoreOperation::kGet && call.key.starts_with("data/"))
+        << "read whole: " << call.key;
+  }
+  scope.ours = {Id::Of("another"), lost};
+  std::sort(scope.ours.begin(), scope.ours.end());
+  EXPECT_EQ(FindUnfinished(ctx_, *repository_, /*look=*/true, kMemory, scope)->packs_found, 1);
 }
 
 // Most of a large index lies in a scratch file: it takes what memory there is, whatever its size.

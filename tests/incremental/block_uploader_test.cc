@@ -591,6 +591,42 @@ TEST(BlockUploaderTest, AFenceThatFailsCommitsNothing) {
   EXPECT_TRUE(snapshots->empty());
 }
 
+TEST(BlockUploaderTest, AFenceThatFailsBehindTheSnapshotTakesItBack) {
+  VolumeFixture volume;
+  FakeBlockDevice device(kChunk);
+  FullScanSource source;
+  UploadOptions options = VolumeFixture::Options();
+  int looks = 0;
+  options.fence = [&](const CallContext&) {
+    return ++looks == 1 ? absl::OkStatus() : absl::AbortedError("lock lost");
+  };
+  EXPECT_THAT(volume.Backup(device, source, options),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("was removed again")));
+  const auto snapshots = volume.repository().ListSnapshots(volume.ctx());
+  ASSERT_THAT(snapshots, IsOk());
+  EXPECT_TRUE(snapshots->empty());
+}
+
+TEST(BlockUploaderTest, AStopBehindTheSnapshotDoesNotTakeItBack) {
+  VolumeFixture volume;
+  FakeBlockDevice device(kChunk);
+  FullScanSource source;
+  std::stop_source stop;
+  CallContext ctx = volume.ctx();
+  ctx.stop = stop.get_token();
+  UploadOptions options = VolumeFixture::Options();
+  int looks = 0;
+  options.fence = [&](const CallContext& fence_ctx) {
+    if (++looks == 2) {
+      stop.request_stop();
+    }
+    return fence_ctx.Check();
+  };
+  SeededRandom random(1);
+  EXPECT_THAT(BlockUploader(volume.repository(), device, source, random).Run(ctx, options), IsOk());
+  EXPECT_EQ(looks, 3);
+}
+
 TEST(BlockUploaderTest, AnEmptyVolumeIsRefused) {
   VolumeFixture volume;
   FakeBlockDevice device(0);

@@ -176,6 +176,20 @@ TEST_F(ResumeTest, AKilledRunsChunksAreNeitherReadNorStoredAgain) {
   EXPECT_EQ(JournalFiles(), 0);
 }
 
+TEST_F(ResumeTest, TheJournalSaysWhichBlobsAreOurs) {
+  RunAndKillAtLeaf(2);
+  const std::vector<JournalEntry> noted = Noted();
+  const std::string identity = Options().immutable_identity;
+  const auto blobs =
+      ChunkJournal::Blobs(volume_.ctx(), volume_.repository(), identity, int64_t{1} << 20);
+  ASSERT_EQ(blobs.size(), noted.size());
+  for (const JournalEntry& entry : noted) {
+    EXPECT_TRUE(std::binary_search(blobs.begin(), blobs.end(), entry.id)) << entry.chunk;
+  }
+  EXPECT_EQ(ChunkJournal::Blobs(volume_.ctx(), volume_.repository(), identity, 64).size(), 2u);
+  EXPECT_TRUE(ChunkJournal::Blobs(volume_.ctx(), volume_.repository(), "x", 1 << 20).empty());
+}
+
 TEST_F(ResumeTest, EachStepIsNotedInTheOneFileThatGrows) {
   constexpr int64_t kStepChunks = 4;
   UploadOptions options = Options();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/watched_store.h"
 
 namespace csidelta::repository::copier_test {
 namespace {
@@ -82,6 +83,24 @@ TEST_F(CopierTest, CopiesAllOnceAndKeepsTrees) {
   EXPECT_EQ(copy.time, source.time);
   EXPECT_EQ(copy.tags, source.tags);
   EXPECT_EQ(copy.original, first);
+}
+
+// Somebody unlocks while the snapshot is put: what it needs may be pruned by now.
+TEST_F(CopierTest, ALockThatIsLostWithTheSnapshotTakesItBack) {
+  BackUp(Image({1}));
+  support::WatchedStore watched(other_);
+  watched.after_put = [&](const std::string& key) {
+    for (const auto& [lock, bytes] : other_.objects()) {
+      if (key.starts_with("snapshots/") && lock.starts_with("locks/")) {
+        other_.RemoveObject(lock);
+      }
+    }
+  };
+  const auto to = Repository::Open(ctx_, watched, kOther, environment_);
+  ASSERT_THAT(to, IsOk());
+  EXPECT_THAT(Copy(*Open(), **to),
+              StatusIs(absl::StatusCode::kAborted, testing::HasSubstr("was removed again")));
+  EXPECT_THAT(OpenOther()->ListSnapshots(ctx_), IsOkAndHolds(IsEmpty()));
 }
 
 TEST_F(CopierTest, ASecondRunAddsOnlyWhatIsNew) {

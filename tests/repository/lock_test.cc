@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/repository/repository_fixture.h"
 #include "tests/support/await.h"
+#include "tests/support/watched_store.h"
 
 namespace csidelta::repository::lock_test {
 namespace {
@@ -35,7 +37,11 @@ TEST(LockOwnerTest, HostnamesComeBack) {
   const LockOwner pod = {.name = "worker", .process = {}, .pod_uid = "1234-5678"};
   const LockOwner both = {.name = "worker", .process = SomeProcess(), .pod_uid = "1234-5678"};
   EXPECT_EQ(EncodeLockHostname(process), "node-1.example_boot-b00t_ns-4026531836_pid-42_start-777");
-  for (const LockOwner& owner : {process, pod, both}) {
+  LockOwner shifted = both;
+  shifted.process.time_namespace = 4026533000;
+  EXPECT_EQ(EncodeLockHostname(shifted),
+            "worker_boot-b00t_ns-4026531836_pid-42_start-777_time-4026533000_pod-1234-5678");
+  for (const LockOwner& owner : {process, pod, both, shifted}) {
     const std::optional<LockOwner> read = DecodeLockHostname(EncodeLockHostname(owner));
     ASSERT_TRUE(read.has_value());
     EXPECT_EQ(read->name, owner.name);
@@ -44,6 +50,7 @@ TEST(LockOwnerTest, HostnamesComeBack) {
     EXPECT_EQ(read->process.pid, owner.process.pid);
     EXPECT_EQ(read->process.start_ticks, owner.process.start_ticks);
     EXPECT_EQ(read->process.pid_namespace, owner.process.pid_namespace);
+    EXPECT_EQ(read->process.time_namespace, owner.process.time_namespace);
   }
 }
 
@@ -54,9 +61,10 @@ TEST(LockOwnerTest, AProcessThatIsNotKnownWhollyIsLeftOut) {
 }
 
 TEST(LockOwnerTest, OtherHostnamesProveNothing) {
-  for (const char* hostname : {"", "laptop", "my_laptop", "a_boot-b_ns-1_pid-2",
-                               "a_boot-b_ns-x_pid-2_start-3", "a_ns-1_boot-b_pid-2_start-3",
-                               "a_boot-b_ns-1_pid-2_start-3_x", "a_boot-b_ns-1_pid-2_start-"}) {
+  for (const char* hostname :
+       {"", "laptop", "my_laptop", "a_boot-b_ns-1_pid-2", "a_boot-b_ns-x_pid-2_start-3",
+        "a_ns-1_boot-b_pid-2_start-3", "a_boot-b_ns-1_pid-2_start-3_x",
+        "a_boot-b_ns-1_pid-2_start-3_time-x", "a_boot-b_ns-1_pid-2_start-"}) {
     EXPECT_FALSE(DecodeLockHostname(hostname).has_value()) << hostname;
   }
 }
@@ -129,6 +137,21 @@ TEST(LockOwnerTest, OnlyProofCounts) {
     one.change(owner, witnesses);
     EXPECT_EQ(IsProvenDead(owner, witnesses), one.dead) << one.name;
   }
+}
+
+// The kernel shows start times as the reader's time namespace counts them.
+TEST(LockOwnerTest, AStartTimeProvesDeathInsideOneTimeNamespaceOnly) {
+  LockOwner owner = {.name = "x", .process = SomeProcess(), .pod_uid = ""};
+  owner.process.time_namespace = 5;
+  LockWitnesses witnesses;
+  witnesses.self = SomeProcess();
+  witnesses.start_ticks_of = [](int64_t) { return 778; };
+  EXPECT_FALSE(IsProvenDead(owner, witnesses));
+  witnesses.self.time_namespace = 5;
+  EXPECT_TRUE(IsProvenDead(owner, witnesses));
+  witnesses.self.time_namespace = 6;
+  witnesses.start_ticks_of = [](int64_t) { return 0; };
+  EXPECT_TRUE(IsProvenDead(owner, witnesses)) << "no process has its pid, from wherever one looks";
 }
 
 TEST(LockOwnerTest, TheKernelKnowsTheLivingAndTheDead) {
@@ -258,17 +281,14 @@ TEST_F(LockTest, TheDeadAreRemovedFirst) {
 TEST_F(LockTest, SaysWhatItMetOfRunsThatMayNotHaveEnded) {
   LockOwner dead = options_.owner;
   dead.process.start_ticks = 1;
-  LockOwner elsewhere = options_.owner;
-  elsewhere.process.boot_id = "other";
   PutForeign(true, EncodeLockHostname(dead));
   PutForeign(false, EncodeLockHostname(options_.owner));  // Seen alive.
-  PutForeign(false, EncodeLockHostname(elsewhere));
-  PutForeign(false);  // Not one of ours.
+  PutForeign(false);                                      // Not one of ours.
   const auto lock = Acquire(false);
   ASSERT_THAT(lock, IsOk());
   EXPECT_EQ((*lock)->unfinished().removed, 1);
-  EXPECT_EQ((*lock)->unfinished().unproven, 1);
-  EXPECT_THAT(Locks(), SizeIs(4));
+  EXPECT_EQ((*lock)->unfinished().others, 2);
+  EXPECT_THAT(Locks(), SizeIs(3));
 }
 
 TEST_F(LockTest, ALockThatNobodyRefreshesRunsOut) {
@@ -386,6 +406,55 @@ TEST_F(LockTest, AFaultAtAnyCallLeavesNoLockThatNobodyHolds) {
     store_.ClearFaults();
     EXPECT_THAT(Locks(), IsEmpty()) << call;
   }
+}
+
+// When its file is in the store, while it settles, and while it is replaced.
+TEST_F(LockTest, AStopAtAnyMomentLeavesNoLockThatNobodyHolds) {
+  support::WatchedStore watched(store_);
+  const auto repository = Repository::Open(ctx_, watched, kTestPassword, environment_);
+  ASSERT_THAT(repository, IsOk());
+  options_.exclusive = true;
+  for (const char* moment : {"first put", "settling", "second put"}) {
+    std::stop_source stop;
+    ctx_.stop = stop.get_token();
+    int puts = 0;
+    watched.after_put = [&](const std::string&) {
+      ++puts;
+      if (moment == std::string(puts == 1 ? "first put" : "second put")) {
+        stop.request_stop();
+      }
+    };
+    step_.on_sleep = [&] {
+      if (moment == std::string("settling")) {
+        stop.request_stop();
+      }
+    };
+    {
+      const auto lock = Lock::Acquire(ctx_, **repository, options_);
+      EXPECT_EQ(lock.ok(), moment == std::string("second put")) << moment;
+      if (lock.ok()) {
+        (*lock)->Refresh(ctx_).IgnoreError();
+        EXPECT_THAT(Locks(), SizeIs(1)) << moment;
+      }
+    }
+    EXPECT_TRUE(stop.stop_requested()) << moment;
+    EXPECT_THAT(Locks(), IsEmpty()) << moment;
+  }
+}
+
+TEST_F(LockTest, ALockWhosePutWasNotAnsweredBeforeTheStopGoes) {
+  store_.AddFault({.operation = StoreOperation::kPut,
+                   .key_prefix = "locks/",
+                   .status = absl::UnavailableError("no answer"),
+                   .after_effect = true});
+  support::WatchedStore watched(store_);
+  const auto repository = Repository::Open(ctx_, watched, kTestPassword, environment_);
+  ASSERT_THAT(repository, IsOk());
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  watched.after_put = [&](const std::string&) { stop.request_stop(); };
+  EXPECT_FALSE(Lock::Acquire(ctx_, **repository, options_).ok());
+  EXPECT_THAT(Locks(), IsEmpty());
 }
 
 TEST_F(LockTest, AReadOnlyStoreIsReadWithoutOne) {
