@@ -136,13 +136,10 @@ absl::StatusOr<std::string> Ask(const CallContext& ctx, int terminal, absl::stri
 }
 
 absl::StatusOr<std::string> AskOnTerminal(const CallContext& ctx, absl::string_view what,
-                                          bool twice) {
+                                          bool twice, absl::string_view ways) {
   const UniqueFd terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY));
   if (!terminal.valid()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there is no ", what,
-                     "; give one with --password-file, --password-command, "
-                     "RESTIC_PASSWORD or its siblings"));
+    return absl::InvalidArgumentError(absl::StrCat("there is no ", what, "; give one with ", ways));
   }
   ASSIGN_OR_RETURN(std::string text, Ask(ctx, terminal.get(), absl::StrCat(what, ": ")));
   if (twice) {
@@ -188,7 +185,7 @@ absl::StatusOr<PasswordSource> ChoosePasswordSource(PasswordSource flags, const 
 }
 
 absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource& source,
-                                    absl::string_view what, bool twice) {
+                                    absl::string_view what, bool twice, absl::string_view ways) {
   std::string text;
   if (!source.command.empty()) {
     ASSIGN_OR_RETURN(text, RunPasswordCommand(ctx, source.command));
@@ -198,7 +195,7 @@ absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource
   } else if (!source.text.empty()) {
     return source.text;
   } else {
-    ASSIGN_OR_RETURN(text, AskOnTerminal(ctx, what, twice));
+    ASSIGN_OR_RETURN(text, AskOnTerminal(ctx, what, twice, ways));
   }
   if (text.empty()) {
     return absl::InvalidArgumentError(

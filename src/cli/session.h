@@ -32,6 +32,8 @@ struct ProgramEnvironment {
   Sink out;
   Sink error;
   bool error_is_terminal = false;
+  // Has what `out` writes be read by this user alone, where it goes to a file; may be null.
+  std::function<absl::Status()> make_out_private = nullptr;
   Random* random = &Random::Real();
   std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
       const storage::Location&, const storage::StoreSettings&, Random&)>

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       .get = [](const char* name) { return std::getenv(name); },
       .out = cli::FdSink(STDOUT_FILENO),
       .error = cli::FdSink(STDERR_FILENO),
-      .error_is_terminal = ::isatty(STDERR_FILENO) == 1};
+      .error_is_terminal = ::isatty(STDERR_FILENO) == 1,
+      .make_out_private = [] { return cli::MakePrivate(STDOUT_FILENO); }};
   return static_cast<int>(cli::RunProgram(ctx, words, environment));
 }
