@@ -1,8 +1,10 @@
 #include "cli/console.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +20,13 @@ constexpr absl::string_view kEraseLine = "\r\x1b[K";
 
 void Console::Print(absl::string_view text) {
   ClearLine();
-  out_failed_ = out_failed_ || !out_(PrintableLines(text));
+  if (out_errno_ != 0) {
+    return;  // Half a result is worse than what came so far.
+  }
+  errno = 0;
+  if (!out_(PrintableLines(text))) {
+    out_errno_ = errno != 0 ? errno : EIO;
+  }
 }
 
 void Console::PrintJson(const Json& value) { Print(absl::StrCat(DumpJson(value), "\n")); }
@@ -42,6 +50,18 @@ void Console::Warn(absl::string_view sentence) {
   error_(absl::StrCat(kName, PrintableLines(sentence), "\n"));
 }
 
+void Console::Fail(int exit_code, absl::string_view sentence) {
+  if (!options_.json) {
+    Warn(sentence);
+    return;
+  }
+  ClearLine();
+  error_(absl::StrCat(
+      DumpJson(
+          {{"message_type", kExitError}, {"code", exit_code}, {"message", std::string(sentence)}}),
+      "\n"));
+}
+
 void Console::ShowLine(absl::string_view line) {
   error_(absl::StrCat(kEraseLine, Printable(line)));
   line_shown_ = true;
@@ -54,8 +74,12 @@ void Console::ClearLine() {
 }
 
 absl::Status Console::Check() const {
-  return out_failed_ ? absl::DataLossError("the result could not be written to standard output")
-                     : absl::OkStatus();
+  // Who closes a pipe has what they wanted.
+  if (out_errno_ == 0 || out_errno_ == EPIPE) {
+    return absl::OkStatus();
+  }
+  return absl::UnknownError(absl::StrCat(
+      "done, but the result could not be written to standard output: ", std::strerror(out_errno_)));
 }
 
 Sink FdSink(int fd) {
@@ -69,6 +93,18 @@ Sink FdSink(int fd) {
     }
     return true;
   };
+}
+
+absl::Status MakePrivate(int fd) {
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    return absl::OkStatus();  // Whoever reads a pipe sees to it.
+  }
+  return ::fchmod(fd, S_IRUSR | S_IWUSR) == 0
+             ? absl::OkStatus()
+             : absl::PermissionDeniedError(absl::StrCat(
+                   "the file on standard output cannot be made private: ", std::strerror(errno),
+                   "; write to one of your own"));
 }
 
 }  // namespace csidelta::cli

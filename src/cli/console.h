@@ -10,8 +10,10 @@
 
 namespace csidelta::cli {
 
-// Where bytes go. False when nobody reads them any more.
+// Where bytes go. False when they were not taken; errno then says why.
 using Sink = std::function<bool(absl::string_view bytes)>;
+
+inline constexpr char kExitError[] = "exit_error";  // A message_type.
 
 struct ConsoleOptions {
   bool json = false;               // results and progress as JSON lines on stdout
@@ -40,11 +42,16 @@ class Console {
   // One that they get in any case.
   void Warn(absl::string_view sentence);
 
+  // Why the program ends with `exit_code`: for people, or with options().json one JSON object in
+  // one line on stderr, as restic has it: {"message_type":"exit_error","code":1,"message":"..."}.
+  void Fail(int exit_code, absl::string_view sentence);
+
   // Shows `line` in place of the one before it. REQUIRES options().error_is_terminal.
   void ShowLine(absl::string_view line);
   void ClearLine();
 
-  // Whether all of the result was taken. DATA_LOSS when stdout was closed or full.
+  // Whether all of the result was taken, or its reader went away, which is no error of ours.
+  // UNKNOWN when stdout was closed from the beginning, or is full.
   absl::Status Check() const;
 
  private:
@@ -52,10 +59,14 @@ class Console {
   const Sink error_;
   const ConsoleOptions options_;
   bool line_shown_ = false;
-  bool out_failed_ = false;
+  int out_errno_ = 0;  // Of the first write that failed.
 };
 
 // Sinks of a file descriptor.
 Sink FdSink(int fd);
+
+// Gives a regular file behind `fd`, which a shell made for ">", the mode 0600. PERMISSION_DENIED
+// when it is somebody else's.
+absl::Status MakePrivate(int fd);
 
 }  // namespace csidelta::cli

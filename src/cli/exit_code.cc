@@ -11,16 +11,17 @@ namespace {
 
 constexpr char kInterruptedWord[] = "interrupted";
 constexpr char kTargetPayload[] = "csi-delta/target-too-small";
+constexpr char kReadOnly[] = "Read-only file system";
 
-// What to do about a status that has no exit code of its own; "" when the message must do.
-absl::string_view NextStep(absl::StatusCode code) {
-  switch (code) {
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kInvalidArgument:
-      return "correct it and run it again";
+// What to do about a status that has no exit code of its own, right for every verb that may meet
+// it; "" when the message must do. A message with "; " in it has its own.
+absl::string_view NextStep(const absl::Status& status, absl::string_view place) {
+  switch (status.code()) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
-      return "check the rights and the credentials of this user";
+      return absl::StrContains(status.message(), kReadOnly)
+                 ? ""
+                 : "check the rights and the credentials of this user";
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted:
@@ -28,7 +29,7 @@ absl::string_view NextStep(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted:
       return "make room, or raise the limit that was met, and run it again";
     case absl::StatusCode::kDataLoss:
-      return "csi-delta check --read-data finds what else is damaged";
+      return place.empty() ? "" : "csi-delta check --read-data finds what else is damaged";
     case absl::StatusCode::kInternal:
       return "this is an error of csi-delta, please report it";
     default:
@@ -66,11 +67,14 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
   const absl::string_view message = status.message();
   switch (ExitCodeOf(status)) {
     case ExitCode::kNoRepository:
+      if (absl::StrContains(message, "; ")) {
+        return std::string(message);  // of the one to copy from
+      }
       return absl::StrCat(message,
                           "; make one with csi-delta init, or give another place with --repo");
     case ExitCode::kWrongPassword:
       if (absl::StrContains(message, "; ")) {
-        return std::string(message);  // of several keys
+        return std::string(message);  // of several keys, or of the one to copy from
       }
       return absl::StrCat("the password does not open ", place,
                           "; give the right one with --password-file or RESTIC_PASSWORD");
@@ -86,7 +90,7 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
     default:
       break;
   }
-  const absl::string_view step = NextStep(status.code());
+  const absl::string_view step = NextStep(status, place);
   return absl::StrContains(message, "; ") || step.empty() ? std::string(message)
                                                           : absl::StrCat(message, "; ", step);
 }

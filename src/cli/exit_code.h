@@ -27,7 +27,8 @@ absl::Status AsTargetTooSmall(absl::Status status);
 // REQUIRES an error.
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// One sentence that says what is wrong and what to do next. `place` names the repository, or is "".
+// One sentence that says what is wrong and what to do next, where that is the same for every verb.
+// `place` names the repository, or is "".
 // REQUIRES an error.
 std::string Explain(const absl::Status& status, absl::string_view place);
 

@@ -82,8 +82,15 @@ std::string GroupText(const ForgetGroup& group, bool dry_run) {
     rows.push_back({dry_run ? "  would remove" : "  remove", stored.id.ShortHex(),
                     stored.snapshot.tree.IsNull() ? "does not read" : time_of(stored), ""});
   }
-  return absl::StrCat("snapshots of ", group.hostname, " ", absl::StrJoin(group.paths, ", "), " ",
-                      absl::StrJoin(group.tags, ","), "\n", FormatTable(rows));
+  std::vector<std::string> names;  // Snapshots that were named by their ids have none in common.
+  for (std::string name :
+       {group.hostname, absl::StrJoin(group.paths, ", "), absl::StrJoin(group.tags, ",")}) {
+    if (!name.empty()) {
+      names.push_back(std::move(name));
+    }
+  }
+  return absl::StrCat(names.empty() ? "snapshots" : "snapshots of ", absl::StrJoin(names, " "),
+                      "\n", FormatTable(rows));
 }
 
 // One snapshot as it was printed, as a value.

@@ -23,7 +23,7 @@ class NewPassword {
 
   absl::StatusOr<Secret> Read(const CallContext& ctx) const {
     return ReadPassword(ctx, {.command = "", .file = file_, .text = Secret()}, "new password",
-                        /*twice=*/true);
+                        /*twice=*/true, "--new-password-file");
   }
 
  private:

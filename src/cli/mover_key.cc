@@ -74,6 +74,9 @@ class MoverKeyExportCommand : public Command {
                                             /*make=*/false, SecureRandom::Real()));
     Console& console = session.console();
     if (!confirm_) {
+      if (session.environment().make_out_private != nullptr) {
+        RETURN_IF_ERROR(session.environment().make_out_private());
+      }
       console.Print(datamover::FormatKeyringFile(keyring));
       console.Note("keep this outside of the cluster, then run the same with --confirm");
       return ExitCode::kOk;

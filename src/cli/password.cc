@@ -142,13 +142,10 @@ absl::StatusOr<UniqueFd> OpenTerminal() {
 }
 
 absl::StatusOr<std::string> AskOnTerminal(const CallContext& ctx, absl::string_view what,
-                                          bool twice) {
+                                          bool twice, absl::string_view ways) {
   const absl::StatusOr<UniqueFd> terminal = OpenTerminal();
   if (!terminal.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there is no ", what,
-                     "; give one with --password-file, --password-command, "
-                     "RESTIC_PASSWORD or its siblings"));
+    return absl::InvalidArgumentError(absl::StrCat("there is no ", what, "; give one with ", ways));
   }
   ASSIGN_OR_RETURN(std::string text, Ask(ctx, terminal->get(), absl::StrCat(what, ": ")));
   if (twice) {
@@ -205,7 +202,7 @@ absl::StatusOr<bool> Confirm(const CallContext& ctx, absl::string_view question)
 }
 
 absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource& source,
-                                    absl::string_view what, bool twice) {
+                                    absl::string_view what, bool twice, absl::string_view ways) {
   std::string text;
   if (!source.command.empty()) {
     ASSIGN_OR_RETURN(text, RunPasswordCommand(ctx, source.command));
@@ -215,7 +212,7 @@ absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource
   } else if (!source.text.empty()) {
     return source.text;
   } else {
-    ASSIGN_OR_RETURN(text, AskOnTerminal(ctx, what, twice));
+    ASSIGN_OR_RETURN(text, AskOnTerminal(ctx, what, twice, ways));
   }
   if (text.empty()) {
     return absl::InvalidArgumentError(

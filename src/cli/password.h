@@ -16,6 +16,9 @@ using GetVariable = std::function<const char*(const char* name)>;
 // The variable's text; none for one that is not set.
 std::string Variable(const GetVariable& get, const char* name);
 
+inline constexpr char kWaysToGiveAPassword[] =
+    "--password-file, --password-command, RESTIC_PASSWORD or its siblings";
+
 // Where a password comes from: the first of command, file, text that is set, else the terminal.
 struct PasswordSource {
   std::string command;  // run without a shell; its output counts
@@ -29,10 +32,12 @@ absl::StatusOr<PasswordSource> ChoosePasswordSource(PasswordSource flags, const 
 
 // Reads it; blanks and line breaks around the text of a file or command do not count. `what` is for
 // the prompt: "password for REPO". `twice`: a new password, which is asked for again.
-// INVALID_ARGUMENT when it is empty, or when there is no source and no terminal; NOT_FOUND,
-// PERMISSION_DENIED for files; FAILED_PRECONDITION when the command fails.
+// INVALID_ARGUMENT when it is empty, or when there is no source and no terminal, which names the
+// `ways` to give one; NOT_FOUND, PERMISSION_DENIED for files; FAILED_PRECONDITION when the command
+// fails.
 absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource& source,
-                                    absl::string_view what, bool twice);
+                                    absl::string_view what, bool twice,
+                                    absl::string_view ways = kWaysToGiveAPassword);
 
 // Asks on the terminal, "QUESTION [y/N] ", and reads a line there: whether it is a yes.
 absl::StatusOr<bool> Confirm(const CallContext& ctx, absl::string_view question);

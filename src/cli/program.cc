@@ -1,5 +1,6 @@
 #include "cli/program.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -74,12 +75,14 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
     verbs.push_back(command->Declare());
   }
   const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(words, global, verbs);
+  // What is wrong with the words is told in the form that they ask for.
+  const bool asks_json = std::find(words.begin(), words.end(), "--json") != words.end();
   Console console(environment.out, environment.error,
-                  {.json = options.json,
+                  {.json = parsed.ok() ? options.json : asks_json,
                    .quiet = options.quiet,
                    .error_is_terminal = environment.error_is_terminal});
   if (!parsed.ok()) {
-    console.Warn(parsed.status().message());
+    console.Fail(static_cast<int>(ExitCode::kFailed), parsed.status().message());
     return ExitCode::kFailed;
   }
   if (parsed->help) {
@@ -105,8 +108,9 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
       console.PrintJson(
           {{"message_type", "locked"}, {"locks", repository::LocksOf(code.status())}});
     }
-    console.Warn(Explain(code.status(), place));
-    return ExitCodeOf(code.status());
+    const ExitCode failed = ExitCodeOf(code.status());
+    console.Fail(static_cast<int>(failed), Explain(code.status(), place));
+    return failed;
   }
   return *code;
 }

@@ -35,6 +35,8 @@ struct ProgramEnvironment {
   // Asks somebody at a terminal whether to go on; null where nobody is there to answer.
   std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
       nullptr;
+  // Has what `out` writes be read by this user alone, where it goes to a file; may be null.
+  std::function<absl::Status()> make_out_private = nullptr;
   Random* random = &Random::Real();
   std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
       const storage::Location&, const storage::StoreSettings&, Random&)>

@@ -158,7 +158,8 @@ class StatsCommand : public Command {
         {{"total_size", size.bytes},
          {"total_file_count", size.files},
          {"snapshots_count", size.snapshots}},
-        absl::StrCat(size.snapshots, " volumes of ", FormatBytes(size.bytes), " in all\n"));
+        absl::StrCat(size.snapshots, size.snapshots == 1 ? " snapshot" : " snapshots",
+                     " of volumes, ", FormatBytes(size.bytes), " to restore in all\n"));
     return size.others > 0 ? ExitCode::kIncomplete : unreadable.code();
   }
 

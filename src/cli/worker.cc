@@ -47,6 +47,9 @@ class VerbOutput {
     absl::string_view sentence = bytes;
     if (absl::ConsumePrefix(&sentence, kSentenceBegin)) {
       sentence_ = std::string(absl::StripSuffix(sentence, "\n"));
+    } else if (const absl::StatusOr<Json> document = ParseJsonObject(bytes);
+               document.ok() && GetString(*document, {"message_type"}) == kExitError) {
+      sentence_ = GetString(*document, {"message"});
     }
     error_(bytes);  // Whoever reads the log is not needed.
     return true;

@@ -18,10 +18,12 @@ int main(int argc, char** argv) {
   CallContext ctx;
   ctx.stop = interrupt.token();
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
-  cli::ProgramEnvironment environment{.get = [](const char* name) { return std::getenv(name); },
-                                      .out = cli::FdSink(STDOUT_FILENO),
-                                      .error = cli::FdSink(STDERR_FILENO),
-                                      .error_is_terminal = ::isatty(STDERR_FILENO) == 1};
+  cli::ProgramEnvironment environment{
+      .get = [](const char* name) { return std::getenv(name); },
+      .out = cli::FdSink(STDOUT_FILENO),
+      .error = cli::FdSink(STDERR_FILENO),
+      .error_is_terminal = ::isatty(STDERR_FILENO) == 1,
+      .make_out_private = [] { return cli::MakePrivate(STDOUT_FILENO); }};
   if (environment.error_is_terminal && ::isatty(STDIN_FILENO) == 1) {
     environment.confirm = cli::Confirm;
   }

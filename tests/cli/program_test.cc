@@ -1,10 +1,13 @@
 #include "cli/program.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +21,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/unique_fd.h"
+#include "cli/console.h"
 #include "incremental/memory_plan.h"
 #include "repository/lock.h"
 #include "storage/file_object_store.h"
@@ -27,6 +32,7 @@
 namespace csidelta::cli::program_test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -596,12 +602,87 @@ TEST_F(ProgramTest, AWordTooManyOrTooFew) {
   EXPECT_EQ(Run({"--help"}).code, ExitCode::kOk);
 }
 
-TEST_F(ProgramTest, ABrokenPipeIsAFailure) {
-  const ProgramEnvironment environment{.get = [](const char*) -> const char* { return nullptr; },
-                                       .out = [](absl::string_view) { return false; },
-                                       .error = [](absl::string_view) { return true; }};
-  const std::vector<std::string> words = {"version"};
-  EXPECT_EQ(RunProgram(CallContext(), words, environment), ExitCode::kFailed);
+// "csi-delta ls latest | head -1", and a full disk behind ">".
+TEST_F(ProgramTest, AReaderThatGoesAwayIsNoFailureAndAFullDiskNoDamage) {
+  for (const int error : {EPIPE, ENOSPC}) {
+    std::string said;
+    const ProgramEnvironment environment{.get = [](const char*) -> const char* { return nullptr; },
+                                         .out =
+                                             [error](absl::string_view) {
+                                               errno = error;
+                                               return false;
+                                             },
+                                         .error =
+                                             [&said](absl::string_view bytes) {
+                                               said.append(bytes.data(), bytes.size());
+                                               return true;
+                                             }};
+    const std::vector<std::string> words = {"version"};
+    const ExitCode code = RunProgram(CallContext(), words, environment);
+    EXPECT_EQ(code, error == EPIPE ? ExitCode::kOk : ExitCode::kFailed);
+    EXPECT_EQ(said, error == EPIPE ? ""
+                                   : "csi-delta: done, but the result could not be written to "
+                                     "standard output: No space left on device\n");
+  }
+}
+
+TEST_F(ProgramTest, WithJsonAnErrorIsAnObjectOnStandardError) {
+  const Outcome none = Run({"snapshots", "--json"});
+  EXPECT_THAT(none.out, IsEmpty());
+  const auto error = ParseJsonObject(none.error);
+  ASSERT_THAT(error, support::IsOk());
+  EXPECT_EQ(GetString(*error, {"message_type"}), "exit_error");
+  EXPECT_EQ(GetInt(*error, {"code"}), 10);
+  EXPECT_THAT(GetString(*error, {"message"}), HasSubstr("there is no repository"));
+  EXPECT_THAT(ParseJsonObject(Run({"snapshots", "--json", "--no-such-flag"}).error),
+              support::IsOk());
+}
+
+TEST_F(ProgramTest, TheNextStepFitsTheVerb) {
+  InitCheaply();
+  const auto says = [this](const std::vector<std::string>& words) { return Run(words).error; };
+  const std::string from_none = says({"copy", "--from-repo", Path("none"), "-r", Path("repo")});
+  EXPECT_THAT(from_none, HasSubstr("--from-repo"));
+  EXPECT_THAT(from_none, Not(HasSubstr("csi-delta init")));
+  Write("wrong", "wrong");
+  EXPECT_THAT(says({"copy", "--from-repo", Path("repo"), "--from-password-file", Path("wrong")}),
+              AllOf(HasSubstr(Path("repo")), HasSubstr("--from-password-file")));
+  EXPECT_THAT(says({"backup", Path("no-such-image")}), Not(HasSubstr("correct it")));
+  for (const auto& entry : std::filesystem::directory_iterator(Path("repo/keys"))) {
+    std::filesystem::permissions(entry, std::filesystem::perms::owner_all);
+    std::ofstream(entry.path()) << "no key";
+  }
+  EXPECT_THAT(says({"snapshots"}),
+              AllOf(HasSubstr("put back a copy of keys/"), Not(HasSubstr("csi-delta check"))));
+}
+
+TEST(ExplainTest, NamesNoStepThatIsWrongForSomeVerb) {
+  const auto explain = [](const absl::Status& status) { return Explain(status, "s3:x"); };
+  EXPECT_EQ(explain(absl::UnavailableError("away")), "away; try again later");
+  EXPECT_EQ(explain(absl::PermissionDeniedError("make x: Read-only file system")),
+            "make x: Read-only file system");
+  EXPECT_EQ(explain(absl::InvalidArgumentError("bad size")), "bad size");
+  EXPECT_EQ(explain(absl::CancelledError("list snapshots: stop requested")), "interrupted");
+  EXPECT_EQ(explain(absl::DataLossError("pack x")),
+            "pack x; csi-delta check --read-data finds what else is damaged");
+  EXPECT_EQ(Explain(absl::DataLossError("the answer of a driver"), ""), "the answer of a driver");
+}
+
+// csi-delta mover-key export > keys
+TEST(MakePrivateTest, AFileBecomesReadableForItsOwnerAlone) {
+  const support::ScratchFolder folder;
+  const std::string path = folder.path() + "/keys";
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT, 0644));
+  ASSERT_TRUE(file.valid());
+  EXPECT_THAT(MakePrivate(file.get()), support::IsOk());
+  struct stat facts {};
+  ASSERT_EQ(::fstat(file.get(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0600U);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd reading(ends[0]);
+  const UniqueFd writing(ends[1]);
+  EXPECT_THAT(MakePrivate(writing.get()), support::IsOk());
 }
 
 }  // namespace
