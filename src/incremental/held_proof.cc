@@ -26,11 +26,12 @@ using repository::PackId;
 using repository::PackSample;
 using repository::Repository;
 
-// Two pages of a listing. Beyond it some packs are looked for one by one.
+// Two pages of a listing, and the third that says that there are more. Then some packs are looked
+// for one by one.
 constexpr std::size_t kPacksListedMax = 2000;
 constexpr std::size_t kTreePacksMax = 5;
 constexpr std::size_t kDataPacksMax = 6;
-static_assert(kPacksListedMax / 1000 + kTreePacksMax + kDataPacksMax == kHeldRequestsMax);
+static_assert(kPacksListedMax / 1000 + 1 + kTreePacksMax + kDataPacksMax == kHeldRequestsMax);
 
 class HeldProof {
  public:

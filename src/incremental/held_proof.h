@@ -26,7 +26,7 @@ absl::StatusOr<repository::PackSample> ProveHeld(const CallContext& ctx,
                                                  const VolumeRecord& parent, TreeFetcher& fetcher,
                                                  const ReliedOn& relied_on, Random& random);
 
-inline constexpr int64_t kHeldRequestsMax = 13;
+inline constexpr int64_t kHeldRequestsMax = 14;
 inline constexpr int64_t kLeavesWalkedMax = 4096;
 
 }  // namespace csidelta::incremental
