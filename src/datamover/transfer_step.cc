@@ -122,8 +122,8 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
   if (view.status.phase == TaskPhase::kSucceeded) {
     return Conclude(view.status);
   }
-  const std::string words = WordsOf(view.status);
-  return BeginFailure(words.empty() ? "the worker gave no reason" : words);
+  return BeginFailure(view.status.message.empty() ? "the worker gave no reason"
+                                                  : view.status.message);
 }
 
 absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {

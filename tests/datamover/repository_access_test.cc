@@ -56,8 +56,7 @@ class RepositoryAccessTest : public testing::Test {
   void Config(const char* setting, const char* value) {
     location_["spec"]["config"][setting] = value;
   }
-  absl::StatusOr<RepositoryAccess> Open(bool for_writing,
-                                        const std::string& written_with_key = "") {
+  absl::StatusOr<RepositoryAccess> Open(bool for_writing, const std::string& required_key = "") {
     api_.Seed(StorageLocationType(), location_);
     return OpenRepositoryAccess(CallContext(), api_,
                                 {.velero_namespace = "velero",
@@ -65,7 +64,7 @@ class RepositoryAccessTest : public testing::Test {
                                  .mover_namespace = "mover",
                                  .repository_path = kPath,
                                  .for_writing = for_writing,
-                                 .written_with_key = written_with_key},
+                                 .required_key = required_key},
                                 random_);
   }
   std::vector<std::string> FlagsOf() {
@@ -357,23 +356,16 @@ TEST_F(RepositoryAccessTest, AReadOnlyLocationIsNeverWrittenTo) {
   EXPECT_THAT(writable->flags, Not(Contains("--no-lock")));
 }
 
-// After a change of keys the repository opens with the new one, whatever older backups name.
-TEST_F(RepositoryAccessTest, TheKeyThatTheDataWasWrittenWithIsAHint) {
+TEST_F(RepositoryAccessTest, ReadingNeedsTheKeyThatTheDataWasWrittenWith) {
   EXPECT_THAT(Open(/*for_writing=*/false),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("mover-key import")));
   const auto written = Open(/*for_writing=*/true);
   ASSERT_THAT(written, IsOk());
-  const auto with_it = Open(/*for_writing=*/false, written->key_fingerprint);
-  ASSERT_THAT(with_it, IsOk());
-  EXPECT_EQ(with_it->missing_key, "");
-  for (const bool for_writing : {false, true}) {
-    const auto without = Open(for_writing, "0123456789abcdef");
-    ASSERT_THAT(without, IsOk());
-    EXPECT_THAT(without->missing_key, AllOf(HasSubstr("written with key 0123456789abcdef"),
-                                            HasSubstr("mover-key import")));
-    EXPECT_EQ(without->secret_data.at("keyring").Reveal(),
-              with_it->secret_data.at("keyring").Reveal());
-  }
+  EXPECT_THAT(Open(/*for_writing=*/false, written->key_fingerprint), IsOk());
+  EXPECT_THAT(Open(/*for_writing=*/false, "0123456789abcdef"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("written with key 0123456789abcdef"),
+                             HasSubstr("mover-key import"))));
 }
 
 TEST_F(RepositoryAccessTest, HostileAddressesAreRefused) {

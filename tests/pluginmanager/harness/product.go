@@ -79,7 +79,8 @@ func checkListing(h *host) {
 	checkNoError(h.registry.DiscoverPlugins(), "DiscoverPlugins")
 	want := map[string]string{
 		"BackupItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
-			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass]",
+			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass velero.io/csi-dataupload " +
+			"velero.io/unclaimed-volumes]",
 		"RestoreItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
 			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass]",
 		"DeleteItemAction":  "[velero.io/csi-dataupload velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vgsc]",
