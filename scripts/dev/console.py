@@ -25,7 +25,7 @@ class Failure(Exception):
 
 
 class OutOfTime(Failure):
-    """A command that did not end within its limit."""
+    """A command that did not end within its limit, or left programs behind that hold its output."""
 
 
 class Stopped(Failure):
@@ -120,7 +120,7 @@ def as_root(command):
 
 def _stop(process, first=signal.SIGTERM, patience_seconds=20):
     """Ends a command of ours with everything below it, also what has a session of its own."""
-    tree = process_tree.descendants(process.pid)
+    tree = process_tree.descendants(process.pid) | process_tree.of_group(process.pid)
     for sig in (first, signal.SIGTERM, signal.SIGKILL):
         process_tree.send(-process.pid, sig)
         try:
@@ -176,6 +176,11 @@ class _Lines:
 
 
 _DRAIN_SECONDS_MAX = 5
+_HELD_SECONDS_MAX = 10  # Between a command's end and that of its output.
+
+
+def _has_ended(process):
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _drain(stream, lines):
@@ -200,6 +205,7 @@ def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quie
             command, cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True))
         _give_priority(process, os.getpriority(os.PRIO_PROCESS, 0))  # This thread's.
+        ended = None
         try:
             while True:
                 wait = 0.5 if deadline is None else min(0.5, max(0.0, deadline - time.monotonic()))
@@ -208,6 +214,10 @@ def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quie
                     if not data:
                         break
                     lines.feed(data)
+                elif _has_ended(process):
+                    ended = ended or time.monotonic()
+                    if time.monotonic() - ended > _HELD_SECONDS_MAX:
+                        raise OutOfTime(f"`{shorten(command)}` ended, but not what it began and what holds its output")
                 if deadline is not None and time.monotonic() >= deadline:
                     raise OutOfTime(f"`{shorten(command)}` did not end within {limit_seconds:.0f} s")
                 if _is_stopped():

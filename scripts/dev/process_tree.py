@@ -52,6 +52,17 @@ def descendants(ancestor):
     return found
 
 
+def of_group(group):
+    """{pid: start time} of a process group, whose leader may have ended."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        stat = _stat(entry) if entry.isdigit() else None
+        with contextlib.suppress(ProcessLookupError):
+            if stat and stat[0] not in "ZX" and os.getpgid(int(entry)) == group:
+                found[int(entry)] = stat[2]
+    return found
+
+
 def alive(processes):
     """Those of {pid: start time} that still run."""
     still = {}

@@ -123,8 +123,8 @@ def _run(job, run, folder, part):
         ran_out = ""
     except Stopped:
         raise
-    except OutOfTime:
-        code, ran_out = 1, f"did not end within {limit_seconds:.0f} s"
+    except OutOfTime as error:
+        code, ran_out = 1, str(error)
         lines = report.with_suffix(".log").read_text(errors="replace").splitlines()
     try:
         notes = [f"{job.program.name}: {line}" for line in lines if _LEFT_OUT.match(line)]

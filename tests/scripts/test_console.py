@@ -51,6 +51,14 @@ def test_a_command_that_takes_too_long_is_out_of_time():
         console.execute(["sleep", "600"], limit_seconds=0.1)
 
 
+def test_a_program_that_is_left_behind_with_the_output_is_ended_and_told(monkeypatch):
+    monkeypatch.setattr(console, "_HELD_SECONDS_MAX", 0.1)
+    words = []
+    with pytest.raises(console.OutOfTime, match="holds its output"):
+        console.execute(["sh", "-c", "sleep 600 & echo $!"], watch=words.append)
+    assert not [pid for pid in words if _is_alive(pid)]
+
+
 def test_an_abandoned_command_ends_when_the_run_stops(monkeypatch):
     monkeypatch.setattr(console, "STOPPING", threading.Event())
     told = []
