@@ -31,6 +31,9 @@ class MeteredSource : public ChangedBlockSource {
 
   absl::string_view name() const override { return inner_.name(); }
   bool lists_allocated() const override { return inner_.lists_allocated(); }
+  bool compares() const override { return inner_.compares(); }
+  bool lists_changes() const override { return inner_.lists_changes(); }
+  int64_t memory_bytes() const override { return inner_.memory_bytes(); }
 
   absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
                            ExtentSink sink) override;

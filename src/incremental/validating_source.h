@@ -13,6 +13,10 @@ class ValidatingSource : public ChangedBlockSource {
   explicit ValidatingSource(ChangedBlockSource& inner) : inner_(inner) {}
 
   absl::string_view name() const override { return inner_.name(); }
+  bool lists_allocated() const override { return inner_.lists_allocated(); }
+  bool compares() const override { return inner_.compares(); }
+  bool lists_changes() const override { return inner_.lists_changes(); }
+  int64_t memory_bytes() const override { return inner_.memory_bytes(); }
 
   absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
                            ExtentSink sink) override;

@@ -156,8 +156,7 @@ class FaultSweepTest : public SweepFixture {
     was_met_ = false;
     const auto is_due = [this, kind, left = std::make_shared<std::atomic<int64_t>>(point)](
                             const ServedRequest& request) {
-      const bool now =
-          left->fetch_sub(1) == 0 && (kind.may_be == nullptr || kind.may_be(request));
+      const bool now = left->fetch_sub(1) == 0 && (kind.may_be == nullptr || kind.may_be(request));
       was_met_ = was_met_ || now;
       return now;
     };

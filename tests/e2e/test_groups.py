@@ -40,7 +40,8 @@ def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed,
     bed = group_bed
     before = bed.inventory()
     if bed.driver.can_inject_faults:  # Upstream's keeps members that somebody deletes alone without a flag.
-        bed.configure_driver("--groups-whole")
+        bed.configure_driver("--groups-whole", "--no-list-snapshots")  # So nobody learns of their group by listing.
+        deleted_alone = bed.driver.calls("DeleteSnapshot")["started"]
     database = Database(bed, workspace)
     backup = database.back_up()
     assert len(bed.driver.groups()) == 1
@@ -55,6 +56,8 @@ def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed,
 
     bed.delete_backup(backup)
     await_driver_empty(bed)
+    if bed.driver.can_inject_faults:
+        assert bed.driver.calls("DeleteSnapshot")["started"] == deleted_alone
     workspace.clear()
     bed.wait_gone(lambda: bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
                   lambda: f"what was there before, {before}, not {bed.inventory()}")
@@ -82,6 +85,20 @@ def test_three_generations_of_a_group_go_one_by_one(database, workspace):
     for left in (2, 1, 0):
         bed.delete_backup(backups[left])
         await_driver_has(bed, left, left * (len(CLAIMS) + 1))
+
+
+@pytest.mark.own_driver("it lists late, and then not at all")
+def test_a_deletion_whose_first_look_fails_late_leaves_no_group(database):
+    """The sidecar's word on a look that it began before it knew the handle takes the handle away again."""
+    bed = database.bed
+    backup = database.back_up()
+    late = {"method": "ListSnapshots", "delay_ms": 7000, "code": "UNAVAILABLE", "message": "the array hangs"}
+    late_group = {**late, "method": "GetVolumeGroupSnapshot"}
+    with bed.driver.faults(late, late_group):
+        bed.velero("backup", "delete", backup, "--confirm")
+        bed.wait_for(lambda: bed.api.get("backups", backup, bed.namespace) is None, 180, f"end of backup {backup}")
+    bed.delete_backup(database.back_up("next"))  # Sees to what the one before had to leave.
+    await_driver_empty(bed)
 
 
 @pytest.mark.journey

@@ -87,10 +87,13 @@ def test_the_sidecar_has_no_right_too_many_or_too_few(listed_bed, volume):
     bed, app = listed_bed, volume.namespace
     position = bed.audit_position()
     bed.import_snapshot("imported", app, volume.one)
-    metadata.list_blocks(bed, "two", app)
-    # It names no class, and the driver has no default one.
-    with pytest.raises(metadata.ListingFailed, match="Unavailable.*VolumeSnapshotClass"):
-        metadata.list_blocks(bed, "imported", app)
+    try:
+        metadata.list_blocks(bed, "two", app)
+        # It names no class, and the driver has no default one.
+        with pytest.raises(metadata.ListingFailed, match="Unavailable.*VolumeSnapshotClass"):
+            metadata.list_blocks(bed, "imported", app)
+    finally:  # A content that is retained outlives its namespace.
+        bed.api.delete("volumesnapshotcontents", f"imported-{app}")
 
     requests = rights.requests_of(bed.audit_events(user=metadata.SIDECAR, since=position))
     assert [request for request in requests if request.code >= 400] == []

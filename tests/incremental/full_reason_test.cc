@@ -41,7 +41,8 @@ TEST(FullReasonTest, SaysWhatAndWhatNext) {
   EXPECT_EQ(ToString({FullReason::kNoParent, ""}), "no-parent");
   const WhyFull why = {FullReason::kParentDamaged, "pack 6e0ca2f1 is gone"};
   EXPECT_EQ(ToString(why), "parent-damaged: pack 6e0ca2f1 is gone");
-  EXPECT_THAT(Explain(why), ContainsRegex("parent-damaged.*\\(pack 6e0ca2f1 is gone\\).*csi-delta check"));
+  EXPECT_THAT(Explain(why),
+              ContainsRegex("parent-damaged.*\\(pack 6e0ca2f1 is gone\\).*csi-delta check"));
 }
 
 }  // namespace

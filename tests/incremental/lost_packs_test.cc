@@ -154,7 +154,7 @@ TEST_F(LostPacksTest, AnIncrementOfALostPackIsAFullThatBringsItBack) {
 
 TEST_F(LostPacksTest, WhereAFullIsNotAllowedALostPackIsAnError) {
   Lose();
-  ExtentListSource source(std::vector<ListedExtent>{});
+  ExtentListSource source({.base = first_.Hex(), .extents = {}});
   UploadOptions options = VolumeFixture::Options();
   options.parent = volume_.Stored(first_);
   options.fail_on_fallback = true;
@@ -242,7 +242,7 @@ TEST_F(LostPacksTest, WithoutAReadableIndexAFullSaysWhatToRun) {
 }
 
 TEST_F(LostPacksTest, AParentThatIsNotKnownMakesAFullOfAListOfChanges) {
-  ExtentListSource source(std::vector<ListedExtent>{});
+  ExtentListSource source({.base = first_.Hex(), .extents = {}});
   UploadOptions options = VolumeFixture::Options();
   options.parent_damage = absl::DataLossError("the file snapshots/x does not read");
   const auto backup = volume_.Backup(device_, source, options);

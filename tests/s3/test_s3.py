@@ -122,7 +122,7 @@ def test_object_lock(tmp_path):
                        "RESTIC_REPOSITORY": server.repository("locked")}
         csi_delta(environment, "init", *LOCKED)
         first = csi_delta(environment, "backup", volume.path, *LOCKED)
-        volume.change(range(IMAGE_CHUNKS // 2))
+        volume.change(range(IMAGE_CHUNKS // 2), first["snapshot_id"])
         csi_delta(environment, "backup", volume.path, *LOCKED)
         objects = files(server.bucket_folder)
         assert {path.relative_to(server.bucket_folder).parts[1] for path in objects
