@@ -219,16 +219,19 @@ class Deletion {
     return run_.Step(ctx_, [this](const Json& task) { return MakePod(task); });
   }
 
+  absl::StatusOr<RepositoryAccess> Access() {
+    return OpenRepositoryAccess(ctx_, env_.api,
+                                {.velero_namespace = deletion_.namespace_name,
+                                 .location = deletion_.location,
+                                 .mover_namespace = env_.mover_namespace,
+                                 .repository_path = velero::RepositoryPath(reference_),
+                                 .for_writing = true,
+                                 .written_with_key = reference_.key},
+                                env_.secure_random);
+  }
+
   absl::StatusOr<WorkerRun::NextPod> MakePod(const Json& task) {
-    ASSIGN_OR_RETURN(RepositoryAccess access,
-                     OpenRepositoryAccess(ctx_, env_.api,
-                                          {.velero_namespace = deletion_.namespace_name,
-                                           .location = deletion_.location,
-                                           .mover_namespace = env_.mover_namespace,
-                                           .repository_path = velero::RepositoryPath(reference_),
-                                           .for_writing = true,
-                                           .required_key = reference_.key},
-                                          env_.secure_random));
+    ASSIGN_OR_RETURN(RepositoryAccess access, Access());
     return run_.PodFor(ctx_, task,
                        {.verb = ForgetWords(), .access = std::move(access), .has_volume = false});
   }
@@ -255,7 +258,7 @@ class Deletion {
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) {
     if (task.phase != TaskPhase::kSucceeded && task.exit_code != kNoRepository) {
       deletion_.locks = Seen(task.result, deletion_.locks, ctx_.clock->Now());
-      return TryLater(task.message, TroubleOf(task));
+      return TryLater(WithMissingKey(task, Access()), TroubleOf(task));
     }
     RETURN_IF_ERROR(RemoveWorker());
     deletion_.phase = DeletionPhase::kCompleted;

@@ -92,6 +92,10 @@ class DownloadStep : public TransferStep {
                         .node_affinity = volume.node_affinity});
   }
 
+  std::string WordsOf(const VolumeTaskStatus& failed) override {
+    return WithMissingKey(failed, Access());
+  }
+
   absl::Status LookAtClaim(const Json& task) override {
     return csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))).status();
   }
@@ -104,7 +108,7 @@ class DownloadStep : public TransferStep {
                               .mover_namespace = env_.mover_namespace,
                               .repository_path = velero::RepositoryPath(reference_),
                               .for_writing = false,
-                              .required_key = reference_.key},
+                              .written_with_key = reference_.key},
                              env_.secure_random);
     // What is not there now is not expected to come.
     return absl::IsNotFound(access.status())

@@ -23,6 +23,9 @@
 namespace csidelta::datamover {
 namespace {
 
+// Of csi-delta: no key opens the repository.
+constexpr int kExitWrongKey = 12;
+
 using velero::StorageLocation;
 
 // Velero's own, from its installer.
@@ -170,14 +173,15 @@ absl::Status AddKeys(const CallContext& ctx, k8s::ApiClient& api,
                      RepositoryAccess& access) {
   const KeyringOwner owner = {.velero_namespace = request.velero_namespace,
                               .location = request.location};
-  const bool make = request.for_writing && request.required_key.empty();
+  const bool make = request.for_writing && request.written_with_key.empty();
   ASSIGN_OR_RETURN(const Keyring keyring,
                    OpenKeyring(ctx, api, request.mover_namespace, owner, make, random));
-  if (!request.required_key.empty() && !keyring.Has(request.required_key)) {
-    return Refuse(absl::StrCat("the data was written with key ", request.required_key,
-                               ", which is not among those of ", "the location (Secret ",
-                               request.mover_namespace, "/", KeyringSecretName(owner),
-                               "); bring it: ", ImportCommand(owner)));
+  // Only a hint: after a change of keys a newer one opens the repository, and the old one is gone.
+  if (!request.written_with_key.empty() && !keyring.Has(request.written_with_key)) {
+    access.missing_key = absl::StrCat("the data was written with key ", request.written_with_key,
+                                      ", which is not among those of ", "the location (Secret ",
+                                      request.mover_namespace, "/", KeyringSecretName(owner),
+                                      "); bring it: ", ImportCommand(owner));
   }
   access.secret_data[kKeyringFile] = Secret(FormatKeyringFile(keyring));
   access.flags.insert(access.flags.end(),
@@ -315,6 +319,13 @@ std::string AddressOf(const RepositoryAccess& access) {
   const auto flag = std::find(access.flags.begin(), access.flags.end(), "--repo");
   return flag == access.flags.end() || std::next(flag) == access.flags.end() ? ""
                                                                              : *std::next(flag);
+}
+
+std::string WithMissingKey(const VolumeTaskStatus& failed,
+                           const absl::StatusOr<RepositoryAccess>& access) {
+  const bool is_told =
+      failed.exit_code == kExitWrongKey && access.ok() && !access->missing_key.empty();
+  return is_told ? absl::StrCat(failed.message, "; ", access->missing_key) : failed.message;
 }
 
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/secret.h"
+#include "datamover/volume_task.h"
 #include "k8s/api_client.h"
 #include "storage/location.h"
 #include "velero/storage_location.h"
@@ -34,8 +35,9 @@ struct RepositoryAccessRequest {
   std::string mover_namespace = {};
   std::string repository_path = {};  // below the location's prefix: velero::RepositoryPath()
   bool for_writing = false;
-  std::string required_key =
-      {};  // fingerprint of the key that the data was written with; "": any, or a new one
+  // Fingerprint of the key that the data was written with; "": any, or a new one. Others may open
+  // the repository by now, so one that is not there is no reason not to try.
+  std::string written_with_key = {};
 };
 
 struct RepositoryAccess {
@@ -44,6 +46,9 @@ struct RepositoryAccess {
   std::map<std::string, std::string> env;
   std::string key_fingerprint;  // of the newest key
   bool key_confirmed = false;   // the operator has a copy of it
+  // What to say where none of the keys opens the repository: that the one which the data was
+  // written with is not there; "" where it is.
+  std::string missing_key;
 };
 
 // Where it is, as --repo of csi-delta and -r of restic want it. Has no credentials in it.
@@ -62,6 +67,11 @@ inline constexpr char kAddressAnnotation[] = "mover.csi-delta.io/address";
 absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8s::ApiClient& api,
                                                       const RepositoryAccessRequest& request,
                                                       SecureRandom& random);
+
+// The worker's own words about its failure, and, where no key opened the repository, which one is
+// missing. Pure.
+std::string WithMissingKey(const VolumeTaskStatus& failed,
+                           const absl::StatusOr<RepositoryAccess>& access);
 
 // The same for the folder of all repositories of a location, without keys.
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,

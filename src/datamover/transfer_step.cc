@@ -122,8 +122,8 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
   if (view.status.phase == TaskPhase::kSucceeded) {
     return Conclude(view.status);
   }
-  return BeginFailure(view.status.message.empty() ? "the worker gave no reason"
-                                                  : view.status.message);
+  const std::string words = WordsOf(view.status);
+  return BeginFailure(words.empty() ? "the worker gave no reason" : words);
 }
 
 absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {

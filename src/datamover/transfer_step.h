@@ -84,6 +84,8 @@ class TransferStep {
   virtual absl::Status LookAtClaim(const Json& task) = 0;
   // The worker was seen to begin.
   virtual void NoteBegin() {}
+  // What the worker said of its failure, and what it cannot know.
+  virtual std::string WordsOf(const VolumeTaskStatus& failed) { return failed.message; }
   // What a worker that was done leads to.
   virtual absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) = 0;
   // Whether Conclude() came so far that the worker is needed no more; then what is done from there.

@@ -225,7 +225,7 @@ class UploadStep : public TransferStep {
                                  .mover_namespace = env_.mover_namespace,
                                  .repository_path = velero::RepositoryPath(Reference()),
                                  .for_writing = true,
-                                 .required_key = ""},
+                                 .written_with_key = ""},
                                 env_.secure_random);
   }
 

@@ -364,9 +364,14 @@ TEST_F(DeletionReconcilerTest, WhatIsNoReferenceOfOursFailsAtOnceAndTouchesNothi
   ExpectNoWorkers();
 }
 
-TEST_F(DeletionReconcilerTest, WithoutTheKeyItWaitsForItAndMakesNone) {
+// After a change of keys another one opens the repository.
+TEST_F(DeletionReconcilerTest, WithoutTheKeyItTriesTheOthersAndWaitsWhereNoneFits) {
+  bed_.worker = MoverBed::Worker::kRuns;
   reference_.key = "0123456789abcdef";
   Add("one", reference_);
+  Look(3);
+  EXPECT_EQ(Deletion().phase, DeletionPhase::kInProgress);
+  FailWorker(12, "no key opens it");
   Look(2);
   EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
   EXPECT_THAT(Deletion().message,

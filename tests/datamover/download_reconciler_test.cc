@@ -47,7 +47,7 @@ class DownloadBed : public MoverBed {
                                               .mover_namespace = kMover,
                                               .repository_path = velero::RepositoryPath(reference_),
                                               .for_writing = true,
-                                              .required_key = ""},
+                                              .written_with_key = ""},
                                              secure_random);
     EXPECT_THAT(access, IsOk());
     reference_.key = access.ok() ? access->key_fingerprint : "";
@@ -254,12 +254,20 @@ TEST_F(DownloadReconcilerTest, ASnapshotIdThatIsNoneOfOursIsRefusedBeforeAnythin
   }
 }
 
-TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsNamed) {
+// Another one may open the repository; where none does, the one that did is named.
+TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneFits) {
+  bed_.worker = MoverBed::Worker::kRuns;
   bed_.reference_.key = std::string(16, '0');
   bed_.AddDownload();
   Controller controller(bed_);
-  controller.LookTimes(6);
+  controller.LookTimes(5);
+  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  bed_.SetTaskStatus(bed_.Stem(),
+                     {{"phase", "Failed"}, {"exitCode", 12}, {"message", "no key opens it"}});
+  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Failed"}});
+  controller.LookTimes(3);
   EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("no key opens it"));
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("0000000000000000"), HasSubstr("new/data")));
   bed_.PlayDriver();
   ExpectNothingLeft(bed_, 0);

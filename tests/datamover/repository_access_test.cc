@@ -56,7 +56,8 @@ class RepositoryAccessTest : public testing::Test {
   void Config(const char* setting, const char* value) {
     location_["spec"]["config"][setting] = value;
   }
-  absl::StatusOr<RepositoryAccess> Open(bool for_writing, const std::string& required_key = "") {
+  absl::StatusOr<RepositoryAccess> Open(bool for_writing,
+                                        const std::string& written_with_key = "") {
     api_.Seed(StorageLocationType(), location_);
     return OpenRepositoryAccess(CallContext(), api_,
                                 {.velero_namespace = "velero",
@@ -64,7 +65,7 @@ class RepositoryAccessTest : public testing::Test {
                                  .mover_namespace = "mover",
                                  .repository_path = kPath,
                                  .for_writing = for_writing,
-                                 .required_key = required_key},
+                                 .written_with_key = written_with_key},
                                 random_);
   }
   std::vector<std::string> FlagsOf() {
@@ -356,16 +357,23 @@ TEST_F(RepositoryAccessTest, AReadOnlyLocationIsNeverWrittenTo) {
   EXPECT_THAT(writable->flags, Not(Contains("--no-lock")));
 }
 
-TEST_F(RepositoryAccessTest, ReadingNeedsTheKeyThatTheDataWasWrittenWith) {
+// After a change of keys the repository opens with the new one, whatever older backups name.
+TEST_F(RepositoryAccessTest, TheKeyThatTheDataWasWrittenWithIsAHint) {
   EXPECT_THAT(Open(/*for_writing=*/false),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("mover-key import")));
   const auto written = Open(/*for_writing=*/true);
   ASSERT_THAT(written, IsOk());
-  EXPECT_THAT(Open(/*for_writing=*/false, written->key_fingerprint), IsOk());
-  EXPECT_THAT(Open(/*for_writing=*/false, "0123456789abcdef"),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("written with key 0123456789abcdef"),
-                             HasSubstr("mover-key import"))));
+  const auto with_it = Open(/*for_writing=*/false, written->key_fingerprint);
+  ASSERT_THAT(with_it, IsOk());
+  EXPECT_EQ(with_it->missing_key, "");
+  for (const bool for_writing : {false, true}) {
+    const auto without = Open(for_writing, "0123456789abcdef");
+    ASSERT_THAT(without, IsOk());
+    EXPECT_THAT(without->missing_key, AllOf(HasSubstr("written with key 0123456789abcdef"),
+                                            HasSubstr("mover-key import")));
+    EXPECT_EQ(without->secret_data.at("keyring").Reveal(),
+              with_it->secret_data.at("keyring").Reveal());
+  }
 }
 
 TEST_F(RepositoryAccessTest, HostileAddressesAreRefused) {
