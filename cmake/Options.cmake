@@ -4,6 +4,7 @@ option(CSIDELTA_FUZZ "Build libFuzzer targets (clang only)" OFF)
 option(CSIDELTA_PRECOMPILE "Parse the most used headers of others once" OFF)
 option(CSIDELTA_UNITE "Compile the sources of a library as one" OFF)
 option(CSIDELTA_COVERAGE "Count executed lines" OFF)
+set(CSIDELTA_TEST_COMPILER "" CACHE STRING "A clang that compiles tests, where the compiler is GCC")
 set(CSIDELTA_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -14,6 +15,9 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-Os -DNDEBUG -g0")
 
+if(CSIDELTA_TEST_COMPILER)
+  find_program(CSIDELTA_TEST_COMPILER_PATH ${CSIDELTA_TEST_COMPILER})  # Without it GCC does.
+endif()
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/snapshot_operation.h"
+#include "backupitemactions/immediate_action.h"
 #include "base/status_macros.h"
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
@@ -14,17 +14,10 @@
 namespace csidelta::backupitemactions {
 namespace {
 
-class DataUploadAction : public velero::BackupItemAction {
+class DataUploadAction : public ImmediateAction {
  public:
-  explicit DataUploadAction(const csi::Environment& env) : env_(env) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    return {.included_namespaces = {},
-            .excluded_namespaces = {},
-            .included_resources = {"datauploads.velero.io"},
-            .excluded_resources = {},
-            .label_selector = ""};
-  }
+  explicit DataUploadAction(const csi::Environment& env)
+      : ImmediateAction("datauploads.velero.io"), env_(env) {}
 
   // Only what the host writes into the archive at the very end counts. An error here keeps the item
   // out of the archive: the data mover would take it for one that never entered it.
@@ -53,17 +46,6 @@ class DataUploadAction : public velero::BackupItemAction {
     result.item = item;
     SetJson(*result.item, {"metadata", "annotations", velero::kArchivedAnnotation}, "true");
     return result;
-  }
-
-  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
-                                                     absl::string_view operation_id,
-                                                     const Json& /*backup*/) override {
-    return UnknownOperation(operation_id, ctx.clock->Now());
-  }
-
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) override {
-    return absl::OkStatus();
   }
 
  private:

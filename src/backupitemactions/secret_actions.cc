@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/snapshot_operation.h"
+#include "backupitemactions/immediate_action.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/group_deletion.h"
@@ -20,19 +20,11 @@
 namespace csidelta::backupitemactions {
 namespace {
 
-// What contents and classes have in common: nothing goes on after Execute.
-class PlainAction : public velero::BackupItemAction {
+// What contents and classes have in common: their Secrets go along.
+class WithSecretsAction : public ImmediateAction {
  public:
-  PlainAction(const csi::Environment& env, const k8s::ResourceType& type)
-      : env_(env), resource_(absl::StrCat(type.plural, ".", type.group)) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    return {.included_namespaces = {},
-            .excluded_namespaces = {},
-            .included_resources = {resource_},
-            .excluded_resources = {},
-            .label_selector = ""};
-  }
+  WithSecretsAction(const csi::Environment& env, const k8s::ResourceType& type)
+      : ImmediateAction(absl::StrCat(type.plural, ".", type.group)), env_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
                                                    const Json& backup_object) override {
@@ -55,17 +47,6 @@ class PlainAction : public velero::BackupItemAction {
     return result;
   }
 
-  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
-                                                     absl::string_view operation_id,
-                                                     const Json& /*backup*/) override {
-    return UnknownOperation(operation_id, ctx.clock->Now());
-  }
-
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) override {
-    return absl::OkStatus();
-  }
-
  protected:
   // Makes the item what is archived; returns the Secrets that go along.
   virtual std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
@@ -78,14 +59,12 @@ class PlainAction : public velero::BackupItemAction {
 
   csi::Environment env_;
 
- private:
-  std::string resource_;
 };
 
-class VolumeSnapshotContentAction : public PlainAction {
+class VolumeSnapshotContentAction : public WithSecretsAction {
  public:
   explicit VolumeSnapshotContentAction(const csi::Environment& env)
-      : PlainAction(env, csi::VolumeSnapshotContentType()) {}
+      : WithSecretsAction(env, csi::VolumeSnapshotContentType()) {}
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
@@ -148,10 +127,10 @@ class VolumeSnapshotContentAction : public PlainAction {
   }
 };
 
-class VolumeSnapshotClassAction : public PlainAction {
+class VolumeSnapshotClassAction : public WithSecretsAction {
  public:
   explicit VolumeSnapshotClassAction(const csi::Environment& env)
-      : PlainAction(env, csi::VolumeSnapshotClassType()) {}
+      : WithSecretsAction(env, csi::VolumeSnapshotClassType()) {}
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
@@ -161,10 +140,10 @@ class VolumeSnapshotClassAction : public PlainAction {
   }
 };
 
-class VolumeGroupSnapshotClassAction : public PlainAction {
+class VolumeGroupSnapshotClassAction : public WithSecretsAction {
  public:
   explicit VolumeGroupSnapshotClassAction(const csi::Environment& env)
-      : PlainAction(env, csi::VolumeGroupSnapshotClassType("v1")) {}
+      : WithSecretsAction(env, csi::VolumeGroupSnapshotClassType("v1")) {}
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,

@@ -3,6 +3,7 @@
 
 #include "backupitemactions/actions.h"
 #include "backupitemactions/backup_facts.h"
+#include "backupitemactions/immediate_action.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
@@ -12,17 +13,10 @@
 namespace csidelta::backupitemactions {
 namespace {
 
-class UnclaimedVolumeAction : public velero::BackupItemAction {
+class UnclaimedVolumeAction : public ImmediateAction {
  public:
-  explicit UnclaimedVolumeAction(const csi::Environment& env) : env_(env), facts_(env) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    return {.included_namespaces = {},
-            .excluded_namespaces = {},
-            .included_resources = {"persistentvolumeclaims"},
-            .excluded_resources = {},
-            .label_selector = ""};
-  }
+  explicit UnclaimedVolumeAction(const csi::Environment& env)
+      : ImmediateAction("persistentvolumeclaims"), env_(env), facts_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
                                                    const Json& backup_object) override {
@@ -45,17 +39,6 @@ class UnclaimedVolumeAction : public velero::BackupItemAction {
                    {"pvc", csi::Name(item)}, {"reason", decision.reason});
     }
     return velero::BackupItemResult{};
-  }
-
-  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
-                                                     absl::string_view operation_id,
-                                                     const Json& /*backup*/) override {
-    return UnknownOperation(operation_id, ctx.clock->Now());
-  }
-
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) override {
-    return absl::OkStatus();
   }
 
  private:
