@@ -23,7 +23,7 @@ class CrashSweepTest : public SweepFixture {
       const std::function<void(const Process&)>& expect_more = [](const Process&) {},
       std::function<void(const Process&)> again = nullptr) {
     if (again == nullptr) {
-      again = [&](const Process& next) { MustRun(words, next); };
+      again = [&](const Process& next) { RunAgain(words, next); };
     }
     const std::map<std::string, std::string> base = store_.objects();
     const std::map<std::string, std::string> variables = variables_;
@@ -103,8 +103,12 @@ class CrashSweepTest : public SweepFixture {
   }
 
   // Nothing lies there twice, and nothing that no index lists: what the dead one had stored was
-  // made use of.
+  // made use of. On another machine nobody knows that it is dead: what it had stored may be of a
+  // run that lives, and goes with the next prune after its lock.
   void ExpectNothingWasted(const Process& process) {
+    if (process.elsewhere) {
+      MustRun({"prune", "--max-unused", "0"}, process);
+    }
     const Json plan = MustRun({"prune", "--dry-run"}, process).Result();
     EXPECT_EQ(GetInt(plan, {"blobs_duplicate"}), 0);
     EXPECT_EQ(GetInt(plan, {"packs_unindexed"}), 0);
@@ -265,8 +269,8 @@ TEST_F(CrashSweepTest, ABackupBuildsOnTheLastOneWhateverTheClocksSay) {
   EXPECT_EQ(GetString(third.Result(), {"base"}), second);
 }
 
-// Where nobody can prove that the dead one is dead, its lock is what makes the next look.
-TEST_F(CrashSweepTest, WhatARunOnAnotherMachineStoredIsUsed) {
+// Elsewhere its death cannot be proven, and what no index lists could be of a run that lives.
+TEST_F(CrashSweepTest, WhatARunStoredIsUsedWhereItsDeathIsProven) {
   KeepThis({1, 2, 3, 4, 5, 6});
   WriteImage({11, 12, 13, 14, 15, 16});
   const std::map<std::string, std::string> base = store_.objects();
@@ -285,7 +289,7 @@ TEST_F(CrashSweepTest, WhatARunOnAnotherMachineStoredIsUsed) {
     store_.Restart();
     const Process next = {.elsewhere = elsewhere};
     const Json result = MustRun(BackupWords(), next).Result();
-    EXPECT_LT(GetInt(result, {"new_bytes"}), static_cast<int64_t>(kChunkBytes)) << elsewhere;
+    EXPECT_EQ(GetInt(result, {"new_bytes"}) < static_cast<int64_t>(kChunkBytes), !elsewhere);
     ExpectNothingWasted(next);
     ExpectGood(next);
   }

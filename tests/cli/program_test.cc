@@ -172,7 +172,8 @@ TEST_F(ProgramTest, AListThatIsRefusedEndsWithTwentyAndAGoodBackup) {
   const Json first =
       Backup({"--extents", Path("list"), "--host", "another"}, ExitCode::kAuditMismatch);
   EXPECT_EQ(GetString(first, {"reason"}), "list-refused");
-  ASSERT_EQ(Run({"restore", "latest", "-t", Path("target")}).code, ExitCode::kOk);
+  ASSERT_EQ(Run({"restore", "latest", "--host", "another", "-t", Path("target")}).code,
+            ExitCode::kOk);
   EXPECT_EQ(Read("target"), image_);
 }
 

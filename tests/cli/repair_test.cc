@@ -38,7 +38,6 @@ class RepairTest : public testing::Test, protected ProgramRunner {
     }
     image_ += Noise(1000, 99);
     Write("image", image_);
-    Write("nothing", "{\"end\":true}\n");
     InitCheaply();
   }
 
@@ -60,6 +59,12 @@ class RepairTest : public testing::Test, protected ProgramRunner {
   }
   std::string BackupId(const std::vector<std::string>& more = {}) const {
     return GetString(Backup(more), {"snapshot_id"});
+  }
+
+  // A list that says that nothing has changed since a snapshot.
+  std::vector<std::string> NothingSince(const std::string& id) const {
+    Write("nothing", absl::StrCat("{\"base\":\"", id, "\"}\n{\"end\":true}\n"));
+    return {"--extents", Path("nothing")};
   }
 
   // Writes `seed`'s noise over a chunk of the image.
@@ -170,9 +175,9 @@ TEST_F(RepairTest, WhatNothingBringsBackIsNamedByItsSnapshots) {
 }
 
 TEST_F(RepairTest, AnIncrementOnALostPackIsAFullThatRestores) {
-  Backup();
+  const std::string first = BackupId();
   LosePack();
-  const Json result = Backup({"--extents", Path("nothing")});
+  const Json result = Backup(NothingSince(first));
   EXPECT_EQ(GetString(result, {"mode_done"}), "full");
   EXPECT_EQ(GetString(result, {"reason"}), "parent-damaged");
   ExpectRestores("latest", image_);
@@ -219,7 +224,7 @@ TEST_F(RepairTest, ASnapshotThatDoesNotReadIsNeverPassedOver) {
   EXPECT_EQ(copied.Result()["snapshots"].size(), 1u);
   variables["RESTIC_REPOSITORY"] = Path("repo");
 
-  const Json full = Backup({"--extents", Path("nothing")});
+  const Json full = Backup(NothingSince(second));
   EXPECT_EQ(GetString(full, {"mode_done"}), "full");
   EXPECT_EQ(GetString(full, {"reason"}), "parent-damaged");
   ExpectRestores(GetString(full, {"snapshot_id"}), image_);

@@ -214,6 +214,20 @@ class SweepFixture : public testing::Test {
     return outcome;
   }
 
+  // Does a verb once more, after a run of it that came to grief. Where that one had made its
+  // increment, the list is of changes since another backup by now: refused, and all is read.
+  Outcome RunAgain(const std::vector<std::string>& words, const Process& process = {}) {
+    const bool has_list = std::find(words.begin(), words.end(), "--extents") != words.end();
+    Outcome outcome = Run(words, process);
+    if (has_list && outcome.code == ExitCode::kAuditMismatch) {
+      EXPECT_EQ(GetString(outcome.Result(), {"reason"}), "list-base-mismatch");
+      return outcome;
+    }
+    EXPECT_EQ(outcome.code, ExitCode::kOk)
+        << absl::StrJoin(words, " ") << ": " << outcome.error << outcome.out;
+    return outcome;
+  }
+
   // Backs the image up and returns the snapshot's id. The sweep's packs hold twelve chunks.
   std::string Backup(const Process& process = {}) {
     const Outcome outcome = MustRun(BackupWords(), process);

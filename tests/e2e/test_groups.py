@@ -5,6 +5,7 @@ each other (see stamps.py; test_groups_driver.py shows that single snapshots do 
 members one after the other, which the stamps show; all else holds there, too.
 """
 
+import contextlib
 import re
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 import groups
 import policy
 import stamps
-from groups import CLAIMS, LABEL, MIB, Database, await_driver_empty, await_driver_has, await_objects_gone
+from groups import (CLAIMS, LABEL, MIB, Database, archived_members, await_driver_empty, await_driver_has,
+                    await_objects_gone)
 
 pytestmark = pytest.mark.group
 
@@ -36,12 +38,21 @@ def group_bed(beds, request):
     return beds.get(**request.param)
 
 
+@contextlib.contextmanager
+def no_member_deleted_alone(bed, backup):
+    """While the body runs, the driver refuses to; fails when it was asked to."""
+    failed = bed.driver.calls("DeleteSnapshot")["failed"]
+    with bed.driver.faults(*({"method": "DeleteSnapshot", "match": handle, "code": "FAILED_PRECONDITION", "message": "a member"}
+                             for handle in archived_members(bed, backup).values())):
+        yield
+        assert bed.driver.calls("DeleteSnapshot")["failed"] == failed
+
+
 def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed, workspace):
     bed = group_bed
     before = bed.inventory()
     if bed.driver.can_inject_faults:  # Upstream's keeps members that somebody deletes alone without a flag.
         bed.configure_driver("--groups-whole", "--no-list-snapshots")  # So nobody learns of their group by listing.
-        deleted_alone = bed.driver.calls("DeleteSnapshot")["started"]
     database = Database(bed, workspace)
     backup = database.back_up()
     assert len(bed.driver.groups()) == 1
@@ -54,10 +65,11 @@ def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed,
         database.restore(backup, namespace)
         database.expect_one_instant(namespace)
 
-    bed.delete_backup(backup)
-    await_driver_empty(bed)
-    if bed.driver.can_inject_faults:
-        assert bed.driver.calls("DeleteSnapshot")["started"] == deleted_alone
+    with contextlib.ExitStack() as stack:
+        if bed.driver.can_inject_faults:
+            stack.enter_context(no_member_deleted_alone(bed, backup))
+        bed.delete_backup(backup)
+        await_driver_empty(bed)
     workspace.clear()
     bed.wait_gone(lambda: bed.inventory() == before, groups.MEMBERS_SECONDS_MAX,
                   lambda: f"what was there before, {before}, not {bed.inventory()}")

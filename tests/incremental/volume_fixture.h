@@ -16,6 +16,7 @@
 #include "incremental/block_uploader.h"
 #include "incremental/extent_list_source.h"
 #include "incremental/full_scan_source.h"
+#include "incremental/restore_mark.h"
 #include "incremental/volume_record.h"
 #include "repository/repository.h"
 #include "storage/metered_object_store.h"
@@ -119,13 +120,16 @@ class VolumeFixture {
     return BlockDownloader(*repository_, target, random_).Run(ctx_, **record, options);
   }
 
+  // The mark, all else, the beginning; a volume that is shorter than the mark has none.
+  static int FlushesOf(int64_t size_bytes) { return size_bytes < kRestoreMarkBytes ? 1 : 3; }
+
   // Restores onto a target full of 0xA5 and compares it with `want`.
   void ExpectRestores(const repository::Id& id, const std::string& want) {
     support::FakeBlockDevice target(static_cast<int64_t>(want.size()), 512, 0xA5);
     const absl::StatusOr<RestoreResult> restored = Restore(id, target);
     ASSERT_THAT(restored.status(), support::IsOk());
     EXPECT_TRUE(target.Load(0, static_cast<int64_t>(want.size())) == want);
-    EXPECT_EQ(target.flushes(), 3);  // The mark, all else, the beginning.
+    EXPECT_EQ(target.flushes(), FlushesOf(std::ssize(want)));
   }
 
   // The same, onto a target full of 0xA5 that wants transfers aligned.
@@ -135,7 +139,7 @@ class VolumeFixture {
     support::FakeBlockDevice target(size, alignment_bytes, 0xA5);
     ASSERT_THAT(Restore(id, target).status(), support::IsOk());
     EXPECT_TRUE(target.Equals(want, size));
-    EXPECT_EQ(target.flushes(), 3);  // The mark, all else, the beginning.
+    EXPECT_EQ(target.flushes(), FlushesOf(size));
   }
 
   // What was asked of the store so far.

@@ -135,6 +135,7 @@ absl::Status ServeTuples(const ServedQuery& query, ServedStream& stream, int64_t
                          const std::vector<Extent>& tuples, int per_message) {
   const int results_max = query.results_max > 0 ? query.results_max : per_message;
   ServedMessage message{.type = 2, .capacity_bytes = capacity_bytes, .tuples = {}};
+  bool sent = false;
   for (const Extent& tuple : tuples) {
     if (tuple.end_bytes() <= query.starting_offset_bytes) {
       continue;
@@ -145,9 +146,11 @@ absl::Status ServeTuples(const ServedQuery& query, ServedStream& stream, int64_t
         return absl::CancelledError("the client has gone");
       }
       message.tuples.clear();
+      sent = true;
     }
   }
-  if (!message.tuples.empty() && !stream.Send(message)) {
+  const bool says_nothing_else = !sent && query.starting_offset_bytes == 0;
+  if ((!message.tuples.empty() || says_nothing_else) && !stream.Send(message)) {
     return absl::CancelledError("the client has gone");
   }
   return absl::OkStatus();

@@ -61,7 +61,8 @@ class FakeMetadataServer {
 };
 
 // A driver that keeps its promises: sends of `tuples` those that end after `starting_offset_bytes`,
-// as many in a message as it was asked for, or `per_message`.
+// as many in a message as it was asked for, or `per_message`; from the beginning a message at
+// least.
 absl::Status ServeTuples(const ServedQuery& query, ServedStream& stream, int64_t capacity_bytes,
                          const std::vector<Extent>& tuples, int per_message = 256);
 
