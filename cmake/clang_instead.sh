@@ -15,8 +15,8 @@ while [ "$left" -gt 0 ]; do
   case $word in
     -Winvalid-pch) ;;
     -include)
-      if [ "$makes_header" ]; then
-        set -- "$@" -include "$1"
+      if [ "$makes_header" ]; then # As it is, although a precompiled one of earlier may lie beside it.
+        set -- "$@" -Xclang -include -Xclang "$1"
       else # By its name, else the compiler cache does not know the header for a precompiled one.
         set -- "$@" -Xclang -include-pch -Xclang "$1.gch"
       fi

@@ -227,6 +227,7 @@ absl::StatusOr<Secret> Session::Password(const CallContext& ctx, bool twice) con
 
 repository::Environment Session::KeyEnvironment() const {
   repository::Environment environment;
+  environment.scrypt = environment_.scrypt;
   environment.hostname = HostName();
   if (const std::string user = UserName(environment_.get); !user.empty()) {
     environment.username = user;

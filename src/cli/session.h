@@ -38,6 +38,7 @@ struct ProgramEnvironment {
   // Has what `out` writes be read by this user alone, where it goes to a file; may be null.
   std::function<absl::Status()> make_out_private = nullptr;
   Random* random = &Random::Real();
+  ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
   std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
       const storage::Location&, const storage::StoreSettings&, Random&)>
       open_store = storage::OpenStore;

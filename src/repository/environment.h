@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "base/cipher.h"
 #include "base/random.h"
+#include "repository/key.h"
 #include "repository/scratch.h"
 
 namespace csidelta::repository {
@@ -13,6 +15,7 @@ struct Environment {
   SecureRandom* random = &SecureRandom::Real();
   std::string hostname = "csi-delta";  // For key files; locks have their own.
   std::string username = "csi-delta";
+  ScryptParameters scrypt = kScryptWritten;  // of keys that are made
   ScratchOptions scratch;
 };
 

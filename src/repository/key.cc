@@ -130,11 +130,12 @@ SealKey MakeMasterKey(SecureRandom& random) {
 
 absl::StatusOr<KeyFile> WrapMasterKey(const SealKey& master, absl::string_view password,
                                       const KeyOwner& owner, absl::Time created,
-                                      SecureRandom& random) {
+                                      const ScryptParameters& scrypt, SecureRandom& random) {
+  RETURN_IF_ERROR(CheckScrypt(scrypt));
   KeyFile file = {.created = created,
                   .username = owner.username,
                   .hostname = owner.hostname,
-                  .scrypt = kScryptWritten,
+                  .scrypt = scrypt,
                   .salt = std::string(kKeySaltBytes, '\0'),
                   .data = ""};
   random.Fill({reinterpret_cast<uint8_t*>(file.salt.data()), file.salt.size()});

@@ -43,10 +43,11 @@ struct KeyOwner {
 // A new random master key.
 SealKey MakeMasterKey(SecureRandom& random);
 
-// A key file that opens `master` with `password`.
+// A key file that opens `master` with `password`, at the cost that `scrypt` says. INVALID_ARGUMENT
+// for a cost that DecodeKeyFile() would not accept.
 absl::StatusOr<KeyFile> WrapMasterKey(const SealKey& master, absl::string_view password,
                                       const KeyOwner& owner, absl::Time created,
-                                      SecureRandom& random);
+                                      const ScryptParameters& scrypt, SecureRandom& random);
 
 // UNAUTHENTICATED when the password is not this file's (or the file was tampered with, which cannot
 // be told apart); INVALID_ARGUMENT when what it seals is malformed.

@@ -84,6 +84,7 @@ class PacksRepair {
     ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
                      repository_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
     std::vector<BlobId> roots;
+    roots.reserve(snapshots.size());
     for (const StoredSnapshot& stored : snapshots) {
       roots.push_back(stored.snapshot.tree);
     }

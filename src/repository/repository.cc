@@ -407,7 +407,7 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
 absl::StatusOr<Id> Repository::SaveKey(const CallContext& ctx, absl::string_view password) {
   const KeyOwner owner = {.username = environment_.username, .hostname = environment_.hostname};
   ASSIGN_OR_RETURN(const KeyFile file, WrapMasterKey(master_key_, password, owner, ctx.clock->Now(),
-                                                     *environment_.random));
+                                                     environment_.scrypt, *environment_.random));
   const std::string text = EncodeKeyFile(file);
   const Id id = Id::Of(text);
   RETURN_IF_ERROR(PutNamed(ctx, store_, KeyFileKey(id), id, text));

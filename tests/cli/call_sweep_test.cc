@@ -179,13 +179,10 @@ class CallSweepTest : public SweepFixture {
 
 TEST_F(CallSweepTest, Init) {
   store_.SetObjects({});
-  Sweep(
-      {"init"},
-      [&] {
-        Run({"init"});  // It may be there already.
-        MustRun({"snapshots"});
-      },
-      1);  // Keys are made by real scrypt.
+  Sweep({"init"}, [&] {
+    Run({"init"});  // It may be there already.
+    MustRun({"snapshots"});
+  });
 }
 
 TEST_F(CallSweepTest, FirstBackup) { Sweep(BackupWords()); }

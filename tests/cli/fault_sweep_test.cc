@@ -377,7 +377,7 @@ TEST_F(FaultSweepTest, Copy) {
 TEST_F(FaultSweepTest, KeyAdd) {
   MakeGenerations();
   WriteFile("new", "new secret");
-  Sweep({"key", "add", "--new-password-file", Path("new")}, 1);  // Keys are made by real scrypt.
+  Sweep({"key", "add", "--new-password-file", Path("new")});
 }
 
 // What one answer of a source of credentials is instead, once.

@@ -34,7 +34,7 @@ class GroupListingTest : public testing::Test {
   GroupListingTest() {
     program_.variables = {{"RESTIC_PASSWORD", "secret"},
                           {"RESTIC_REPOSITORY", program_.Path("repo")}};
-    program_.InitCheaply();
+    program_.Init();
     program_.Write("image", std::string(4096, 'x'));
   }
 

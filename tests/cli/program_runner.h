@@ -14,13 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cli/program.h"
-#include "repository/repository.h"
-#include "storage/file_object_store.h"
 #include "tests/cli/outcome.h"
-#include "tests/repository/cheap_key.h"
-#include "tests/support/fake_object_store.h"
+#include "tests/support/cheap_scrypt.h"
 #include "tests/support/scratch_folder.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::cli {
 
@@ -74,26 +70,13 @@ class ProgramRunner {
                                },
                                .out = into(outcome.out),
                                .error = into(outcome.error),
-                               .confirm = confirm});
+                               .confirm = confirm,
+                               .scrypt = support::kCheapScrypt});
     return outcome;
   }
 
-  // Makes the repository "repo", which RESTIC_REPOSITORY names, with the password
-  // RESTIC_PASSWORD and a key that opens at once.
-  void InitCheaply() const {
-    ASSERT_EQ(Run({"init"}).code, ExitCode::kOk);
-    const std::string& password = variables.at("RESTIC_PASSWORD");
-    storage::FileObjectStore store(Path("repo"), Random::Real());
-    const CallContext ctx;
-    const auto repository = repository::Repository::Open(ctx, store, password, {});
-    ASSERT_THAT(repository, support::IsOk());
-    support::FakeObjectStore keys;
-    repository::UseCheapKey(keys, **repository, password);
-    std::filesystem::remove_all(Path("repo/keys"));
-    for (const auto& [key, bytes] : keys.objects()) {
-      ASSERT_THAT(store.Put(ctx, key, bytes, {}), support::IsOk());
-    }
-  }
+  // Makes the repository that RESTIC_REPOSITORY names.
+  void Init() const { ASSERT_EQ(Run({"init"}).code, ExitCode::kOk); }
 
   std::map<std::string, std::string> variables;  // of the program's environment
   // Somebody at a terminal; null: nobody.

@@ -50,7 +50,7 @@ std::string RandomBytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
-// A folder with an image file and, after InitCheaply(), a repository.
+// A folder with an image file and, after Init(), a repository.
 class ProgramTest : public testing::Test, protected ProgramRunner {
  protected:
   ProgramTest() : ProgramRunner(testing::TempDir()) {
@@ -104,7 +104,7 @@ std::string AllocatedList(const std::string& lines) {
 }
 
 TEST_F(ProgramTest, AVolumeComesBackAsItWas) {
-  InitCheaply();
+  Init();
   const Json full = Backup();
   EXPECT_EQ(GetString(full, {"mode_done"}), "full");
   EXPECT_EQ(GetInt(full, {"logical_bytes"}), static_cast<int64_t>(kImageBytes));
@@ -124,7 +124,7 @@ TEST_F(ProgramTest, AVolumeComesBackAsItWas) {
 }
 
 TEST_F(ProgramTest, AListWithoutExtentsMeansThatNothingChanged) {
-  InitCheaply();
+  Init();
   const Json full = Backup();
   Write("list", ListSince(full, ""));
   const Json increment = Backup({"--extents", Path("list"), "--parent", "latest"});
@@ -136,7 +136,7 @@ TEST_F(ProgramTest, AListWithoutExtentsMeansThatNothingChanged) {
 // What `false > list`, or a disk that is full, leaves of a list; and one from before lists said
 // what they are of.
 TEST_F(ProgramTest, WhatAProducerLeavesThatFailedIsNoList) {
-  InitCheaply();
+  Init();
   const Json full = Backup();
   ChangeChunk(7);
   const std::string whole = ListSince(full, Line(7 * kChunk, kChunk));
@@ -152,7 +152,7 @@ TEST_F(ProgramTest, WhatAProducerLeavesThatFailedIsNoList) {
 }
 
 TEST_F(ProgramTest, AListWithoutItsBaseIsNotOfWhatIsAllocated) {
-  InitCheaply();
+  Init();
   Write("list", "{\"base\":\"8ab6fc6f\"}\n{\"end\":true}\n");
   const Json full = Backup({"--extents", Path("list")}, ExitCode::kAuditMismatch);
   EXPECT_EQ(GetString(full, {"reason"}), "list-base-mismatch");
@@ -162,7 +162,7 @@ TEST_F(ProgramTest, AListWithoutItsBaseIsNotOfWhatIsAllocated) {
 }
 
 TEST_F(ProgramTest, AListThatIsRefusedEndsWithTwentyAndAGoodBackup) {
-  InitCheaply();
+  Init();
   const Json full = Backup();
   ChangeChunk(7);
   Write("list", ListSince(full, Line(kImageBytes, kChunk)));  // Outside of the volume.
@@ -178,7 +178,7 @@ TEST_F(ProgramTest, AListThatIsRefusedEndsWithTwentyAndAGoodBackup) {
 }
 
 TEST_F(ProgramTest, AListThatLiesEndsWithTwentyAndAGoodBackup) {
-  InitCheaply();
+  Init();
   const Json full = Backup();
   for (std::size_t chunk = 0; chunk < 40; ++chunk) {
     ChangeChunk(chunk);
@@ -192,7 +192,7 @@ TEST_F(ProgramTest, AListThatLiesEndsWithTwentyAndAGoodBackup) {
 }
 
 TEST_F(ProgramTest, AFallbackIsRefusedWhereItIsNotAllowed) {
-  InitCheaply();
+  Init();
   Write("list", ListSince(Backup(), Line(kImageBytes, kChunk)));  // Outside of the volume.
   const Outcome refused =
       Run({"backup", Path("image"), "--extents", Path("list"), "--on-fallback", "fail"});
@@ -201,7 +201,7 @@ TEST_F(ProgramTest, AFallbackIsRefusedWhereItIsNotAllowed) {
 }
 
 TEST_F(ProgramTest, AMalformedListCommitsNothing) {
-  InitCheaply();
+  Init();
   Write("list", "{\"offset\":0}\n");
   const Outcome outcome = Run({"backup", Path("image"), "--extents", Path("list")});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
@@ -210,7 +210,7 @@ TEST_F(ProgramTest, AMalformedListCommitsNothing) {
 }
 
 TEST_F(ProgramTest, AListFromAPipeThatEndsTooEarlyCommitsNothing) {
-  InitCheaply();
+  Init();
   ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
   const auto backup_from_pipe = [&](const std::string& list) {
     std::thread writer([&] { std::ofstream(Path("pipe")) << list; });
@@ -226,7 +226,7 @@ TEST_F(ProgramTest, AListFromAPipeThatEndsTooEarlyCommitsNothing) {
 }
 
 TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
-  InitCheaply();
+  Init();
   const Outcome first = Run({"backup", "--immutable", "--chunk-size", "256KiB", Path("image")});
   ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
   int files = 0;
@@ -238,7 +238,7 @@ TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
 }
 
 TEST_F(ProgramTest, ASmallBudgetLooksForWhatAnInterruptedRunHasStoredOrSaysThatItDoesNot) {
-  InitCheaply();
+  Init();
   Backup();
   Write("repo/aux/v1/unfinished", "1");
   // What a worker with a limit of 128 MiB has, and a limit that leaves nothing for an index.
@@ -254,7 +254,7 @@ TEST_F(ProgramTest, ASmallBudgetLooksForWhatAnInterruptedRunHasStoredOrSaysThatI
 }
 
 TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
-  InitCheaply();
+  Init();
   Backup();
   const Json result = Backup({"--measure"});
   int64_t pack_bytes = 0;
@@ -268,7 +268,7 @@ TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
 
 // /dev is memory, and whoever mistypes a device would believe that it was written.
 TEST_F(ProgramTest, NothingIsMadeBelowDev) {
-  InitCheaply();
+  Init();
   Backup();
   const support::ScratchFolder memory("/dev/shm");
   const std::string link = Path("link");
@@ -286,14 +286,14 @@ TEST_F(ProgramTest, NothingIsMadeBelowDev) {
 }
 
 TEST_F(ProgramTest, AVolumeIsNotWrittenToAPipe) {
-  InitCheaply();
+  Init();
   Backup();
   EXPECT_THAT(Run({"restore", "latest", "-t", "-"}).error, HasSubstr("pipe"));
   EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
 TEST_F(ProgramTest, TheLatestOfSeveralVolumesIsNone) {
-  InitCheaply();
+  Init();
   Backup({"--path", "/orders", "--host", "shop"});
   Backup({"--path", "/orders", "--host", "shop"});
   ASSERT_EQ(Run({"restore", "latest", "-t", Path("target")}).code, ExitCode::kOk);
@@ -321,7 +321,7 @@ TEST_F(ProgramTest, TheLatestOfSeveralVolumesIsNone) {
 }
 
 TEST_F(ProgramTest, ARestoreSaysWhatItWritesOver) {
-  InitCheaply();
+  Init();
   Backup({"--path", "/orders", "--host", "shop"});
   const std::vector<std::string> words = {"restore", "latest", "-t", Path("target")};
   const Outcome made = Run(words);
@@ -356,7 +356,7 @@ TEST_F(ProgramTest, ARestoreSaysWhatItWritesOver) {
 }
 
 TEST_F(ProgramTest, ATargetThatIsTooSmallIsNotTouched) {
-  InitCheaply();
+  Init();
   Backup();
   Write("target", "small");
   const Outcome outcome = Run({"restore", "latest", "--target", Path("target")});
@@ -370,7 +370,7 @@ TEST_F(ProgramTest, ConditionsHaveExitCodesAndSentences) {
   EXPECT_THAT(none.error, HasSubstr("csi-delta init"));
   Write("empty", "\n");
   EXPECT_EQ(Run({"snapshots", "-p", Path("empty")}).code, ExitCode::kNoRepository);
-  InitCheaply();
+  Init();
   const Outcome empty = Run({"snapshots", "-p", Path("empty")});
   EXPECT_EQ(empty.code, ExitCode::kFailed);
   EXPECT_THAT(empty.error, HasSubstr("is empty"));
@@ -383,7 +383,7 @@ TEST_F(ProgramTest, ConditionsHaveExitCodesAndSentences) {
 }
 
 TEST_F(ProgramTest, AnInterruptedRunEndsWithAHundredAndThirty) {
-  InitCheaply();
+  Init();
   std::stop_source stop;
   stop.request_stop();
   const Outcome outcome = Run({"backup", Path("image")}, stop.get_token());
@@ -392,7 +392,7 @@ TEST_F(ProgramTest, AnInterruptedRunEndsWithAHundredAndThirty) {
 }
 
 TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
-  InitCheaply();
+  Init();
   storage::FileObjectStore store(Path("repo"), Random::Real());
   auto repository = repository::Repository::Open(CallContext(), store, "secret", {});
   ASSERT_THAT(repository, support::IsOk());
@@ -409,7 +409,7 @@ TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
 }
 
 TEST_F(ProgramTest, SnapshotsPrintOneValueAndFilter) {
-  InitCheaply();
+  Init();
   Backup({"--tag", "daily,db", "--host", "alpha", "--path", "/shop/orders"});
   Backup({"--host", "beta", "--path", "/shop/orders"});
   const Outcome all = Run({"snapshots", "--json"});
@@ -426,7 +426,7 @@ TEST_F(ProgramTest, SnapshotsPrintOneValueAndFilter) {
 }
 
 TEST_F(ProgramTest, ADamagedSnapshotIsNamedAndTheRestListed) {
-  InitCheaply();
+  Init();
   const std::string id = GetString(Backup(), {"snapshot_id"});
   Backup({"--host", "beta"});
   std::filesystem::permissions(Path("repo/snapshots/" + id), std::filesystem::perms::owner_all);
@@ -438,7 +438,7 @@ TEST_F(ProgramTest, ADamagedSnapshotIsNamedAndTheRestListed) {
 }
 
 TEST_F(ProgramTest, LsAndStatsPrintOneValue) {
-  InitCheaply();
+  Init();
   Backup();
   const Outcome listed = Run({"ls", "latest", "--json"});
   ASSERT_EQ(listed.code, ExitCode::kOk) << listed.error;
@@ -453,7 +453,7 @@ TEST_F(ProgramTest, LsAndStatsPrintOneValue) {
 }
 
 TEST_F(ProgramTest, DiffNamesTheChunksThatDiffer) {
-  InitCheaply();
+  Init();
   const std::string before = GetString(Backup(), {"snapshot_id"});
   ChangeChunk(3);
   ChangeChunk(4);
@@ -470,7 +470,7 @@ TEST_F(ProgramTest, DiffNamesTheChunksThatDiffer) {
 }
 
 TEST_F(ProgramTest, KeysComeAndGo) {
-  InitCheaply();
+  Init();
   Write("new", "another\n");
   ASSERT_EQ(Run({"key", "add", "--new-password-file", Path("new")}).code, ExitCode::kOk);
   const Json keys = Run({"key", "list", "--json"}).Result();
@@ -487,7 +487,7 @@ TEST_F(ProgramTest, KeysComeAndGo) {
 }
 
 TEST_F(ProgramTest, ADamagedKeyIsNamedAndCanBeRemoved) {
-  InitCheaply();
+  Init();
   const std::string bad = std::string(64, '0');
   Write(absl::StrCat("repo/keys/", bad), "{}");
   const Outcome listed = Run({"key", "list", "--json"});
@@ -500,7 +500,7 @@ TEST_F(ProgramTest, ADamagedKeyIsNamedAndCanBeRemoved) {
 }
 
 TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
-  InitCheaply();
+  Init();
   Backup();
   image_ = RandomBytes(kImageBytes, 2);
   Write("image", image_);
@@ -536,7 +536,7 @@ TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
 }
 
 TEST_F(ProgramTest, CheckFindsDamageAndRepairRefillsItFromTheVolume) {
-  InitCheaply();
+  Init();
   Backup();
   std::string damaged;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(Path("repo/data"))) {
@@ -561,7 +561,7 @@ TEST_F(ProgramTest, CheckFindsDamageAndRepairRefillsItFromTheVolume) {
 }
 
 TEST_F(ProgramTest, CopyTakesSnapshotsElsewhere) {
-  InitCheaply();
+  Init();
   Backup();
   ASSERT_EQ(Run({"init", "-r", Path("other")}).code, ExitCode::kOk);
   const Outcome copied = Run({"copy", "-r", Path("other"), "--from-repo", Path("repo"), "--json"});
@@ -580,7 +580,7 @@ TEST_F(ProgramTest, CopyTakesSnapshotsElsewhere) {
 }
 
 TEST_F(ProgramTest, WhatAFailedRunStoredIsFoundByTheNext) {
-  InitCheaply();
+  Init();
   // A run that stored its packs and died: the same, without index and snapshot.
   Backup();
   std::filesystem::remove_all(Path("repo/index"));
@@ -640,7 +640,7 @@ TEST_F(ProgramTest, WithJsonAnErrorIsAnObjectOnStandardError) {
 }
 
 TEST_F(ProgramTest, TheNextStepFitsTheVerb) {
-  InitCheaply();
+  Init();
   const auto says = [this](const std::vector<std::string>& words) { return Run(words).error; };
   const std::string from_none = says({"copy", "--from-repo", Path("none"), "-r", Path("repo")});
   EXPECT_THAT(from_none, HasSubstr("--from-repo"));

@@ -38,7 +38,7 @@ class RepairTest : public testing::Test, protected ProgramRunner {
     }
     image_ += Noise(1000, 99);
     Write("image", image_);
-    InitCheaply();
+    Init();
   }
 
   using ProgramRunner::Run;  // Not that of GoogleTest.

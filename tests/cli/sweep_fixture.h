@@ -25,7 +25,7 @@
 #include "storage/metered_object_store.h"
 #include "storage/retrying_object_store.h"
 #include "tests/cli/outcome.h"
-#include "tests/repository/cheap_key.h"
+#include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/scratch_folder.h"
@@ -133,9 +133,10 @@ class SweepFixture : public testing::Test {
   void MakeRepository(support::FakeObjectStore& store) {
     CallContext ctx;
     ctx.clock = &clock_;
-    const auto made = repository::Repository::Init(ctx, store, kPassword, {});
+    repository::Environment environment;
+    environment.scrypt = support::kCheapScrypt;
+    const auto made = repository::Repository::Init(ctx, store, kPassword, environment);
     ASSERT_TRUE(made.ok()) << made.status();
-    repository::UseCheapKey(store, **made, kPassword);
   }
 
   std::string Path(const std::string& name) const {
@@ -184,6 +185,7 @@ class SweepFixture : public testing::Test {
       const auto found = variables_.find(name);
       return found == variables_.end() ? nullptr : found->second.c_str();
     };
+    environment.scrypt = support::kCheapScrypt;
     environment.out = into(outcome.out);
     environment.error = into(outcome.error);
     environment.open_store = [this](const storage::Location& location,

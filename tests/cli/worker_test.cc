@@ -121,7 +121,7 @@ TEST_F(WorkerTest, BacksUpMakesTheRepositoryAndWritesItsResult) {
 }
 
 TEST_F(WorkerTest, RestoresWhatWasBackedUp) {
-  program_.InitCheaply();
+  program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   Seed("dd-1");
   const Outcome outcome =
@@ -143,7 +143,7 @@ TEST_F(WorkerTest, WithoutInitAMissingRepositoryIsAFailureThatIsTold) {
 }
 
 TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
-  program_.InitCheaply();
+  program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   program_.variables["RESTIC_PASSWORD"] = "wrong";
   Seed("du-2");
@@ -155,7 +155,7 @@ TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
 
 // The Pod of a deletion may be lost at any moment, and another one begins anew.
 TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
-  program_.InitCheaply();
+  program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   const std::string id = GetString(Status().result, {"snapshot_id"});
   for (const char* task : {"dx-1", "dx-2"}) {
@@ -167,7 +167,7 @@ TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
 }
 
 TEST_F(WorkerTest, TheLockOfAPodThatHasEndedIsDeadAndNoOther) {
-  program_.InitCheaply();
+  program_.Init();
   const std::string lock = PutLockOfPod("a-1");
   const std::vector<std::string> forget = {"forget",  "latest",       "--ignore-missing",
                                            "--prune", "--retry-lock", "0"};
@@ -204,7 +204,7 @@ TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
 // A first upload that was stopped before it came to its end: the next one goes on with what it
 // stored.
 TEST_F(WorkerTest, NoSpaceIsFreedForAnUploadThatLeftNoSnapshot) {
-  program_.InitCheaply();
+  program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   const std::string id = GetString(Status().result, {"snapshot_id"});
   ASSERT_TRUE(std::filesystem::remove(Path("repo/snapshots/" + id)));
@@ -229,7 +229,7 @@ TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
     EXPECT_EQ(Run({"forget", id, "--prune", "--max-unused", "0", "--spare-unfinished"}).code,
               ExitCode::kOk);
   };
-  program_.InitCheaply();
+  program_.Init();
   backup();
   std::ofstream(Path("image"), std::ios::binary) << support::Noise(kImageBytes, 2);
   backup();
@@ -245,7 +245,7 @@ TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
 }
 
 TEST_F(WorkerTest, ATaskThatIsDoneIsNotDoneAgain) {
-  program_.InitCheaply();
+  program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   EXPECT_EQ(Backup().code, ExitCode::kOk);
   EXPECT_EQ(ParseJson(Run({"snapshots", "--json"}).out).value_or(Json()).size(), 1U);

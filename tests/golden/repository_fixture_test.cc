@@ -52,13 +52,16 @@ class RepositoryFixtureTest : public testing::Test {
   void OpenQuickly() const {
     const std::string& password = program_.variables.at("RESTIC_PASSWORD");
     storage::FileObjectStore store(program_.Path("repo"), Random::Real());
-    const auto repository = repository::Repository::Open({}, store, password, {});
+    repository::Environment environment;
+    environment.scrypt = support::kCheapScrypt;
+    const auto repository = repository::Repository::Open({}, store, password, environment);
     ASSERT_THAT(repository, support::IsOk());
-    support::FakeObjectStore keys;
-    repository::UseCheapKey(keys, **repository, password);
-    fs::remove_all(program_.Path("repo/keys"));
-    for (const auto& [key, bytes] : keys.objects()) {
-      ASSERT_THAT(store.Put({}, key, bytes, {}), support::IsOk());
+    const auto quick = (*repository)->AddKey({}, password);
+    ASSERT_THAT(quick, support::IsOk());
+    for (const auto& key : fs::directory_iterator(program_.Path("repo/keys"))) {
+      if (key.path().filename() != quick->Hex()) {
+        fs::remove(key.path());
+      }
     }
   }
 

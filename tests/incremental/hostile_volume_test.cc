@@ -13,7 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "repository/blob_writer.h"
 #include "tests/incremental/volume_fixture.h"
-#include "tests/repository/cheap_key.h"
+#include "tests/support/cheap_scrypt.h"
 
 namespace csidelta::incremental::hostile_volume_test {
 namespace {
@@ -44,7 +44,6 @@ struct Parts {
 class HostileVolumeTest : public testing::Test {
  protected:
   HostileVolumeTest() {
-    repository::UseCheapKey(volume_.store(), volume_.repository(), "password");
     FakeBlockDevice device(kSize);
     device.Store(0, RandomBytes(kSize, 7));
     image_ = device.Load(0, kSize);

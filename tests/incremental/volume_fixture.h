@@ -21,7 +21,7 @@
 #include "repository/repository.h"
 #include "storage/metered_object_store.h"
 #include "storage/store_meter.h"
-#include "tests/repository/cheap_key.h"
+#include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_block_device.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/status_matchers.h"
@@ -150,13 +150,14 @@ class VolumeFixture {
   const CallContext& ctx() const { return ctx_; }
 
  private:
-  // What Init() makes; the same each time, since making a key takes long.
+  // What Init() makes; the same each time.
   static const std::map<std::string, std::string>& FreshRepository() {
     static const std::map<std::string, std::string> objects = [] {
       support::FakeObjectStore store;
-      auto made = repository::Repository::Init(CallContext(), store, "password", {});
-      EXPECT_THAT(made, support::IsOk());
-      repository::UseCheapKey(store, **made, "password");
+      repository::Environment environment;
+      environment.scrypt = support::kCheapScrypt;
+      EXPECT_THAT(repository::Repository::Init(CallContext(), store, "password", environment),
+                  support::IsOk());
       return store.objects();
     }();
     return objects;

@@ -22,11 +22,7 @@ using testing::SizeIs;
 
 class CopierTest : public MaintenanceFixture {
  protected:
-  CopierTest() {
-    const auto repository = Repository::Init(ctx_, other_, kOther, environment_);
-    EXPECT_THAT(repository, IsOk());
-    UseCheapKey(other_, **repository, kOther);
-  }
+  CopierTest() { EXPECT_THAT(Repository::Init(ctx_, other_, kOther, environment_), IsOk()); }
 
   std::unique_ptr<Repository> OpenOther() {
     auto repository = Repository::Open(ctx_, other_, kOther, environment_);

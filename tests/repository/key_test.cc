@@ -36,8 +36,9 @@ class KeyFileTest : public testing::Test {
  protected:
   FakeSecureRandom random_;
   const SealKey master_ = MakeMasterKey(random_);
-  const KeyFile file_ = *WrapMasterKey(master_, "secret", {"me", "here"},
-                                       absl::FromUnixSeconds(1'700'000'000), random_);
+  const KeyFile file_ =
+      *WrapMasterKey(master_, "secret", {"me", "here"}, absl::FromUnixSeconds(1'700'000'000),
+                     kScryptWritten, random_);
   const std::string text_ = EncodeKeyFile(file_);
 };
 

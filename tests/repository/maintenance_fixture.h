@@ -12,7 +12,6 @@
 #include "repository/forget.h"
 #include "repository/lock.h"
 #include "repository/pruner.h"
-#include "tests/repository/cheap_key.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/repository/test_volume.h"
 
@@ -25,7 +24,7 @@ inline constexpr int64_t kTestChunkBytes = kChunkBytesMin;
 class MaintenanceFixture : public RepositoryFixture {
  protected:
   MaintenanceFixture() {
-    UseCheapKey(store_, *Init(), kTestPassword);
+    Init();
     writer_options_.pack_target_bytes = 2 * kTestChunkBytes;
   }
 

@@ -8,6 +8,7 @@
 
 #include "base/call_context.h"
 #include "repository/repository.h"
+#include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
@@ -17,13 +18,14 @@ namespace csidelta::repository {
 
 inline constexpr char kTestPassword[] = "correct horse battery staple";
 
-// A repository in memory. Keys are made and opened by real scrypt, which takes a while.
+// A repository in memory.
 class RepositoryFixture : public testing::Test {
  protected:
   RepositoryFixture() {
     clock_.SetAutoAdvance(true);
     ctx_.clock = &clock_;
     environment_.random = &random_;
+    environment_.scrypt = support::kCheapScrypt;
   }
 
   std::unique_ptr<Repository> Init() {

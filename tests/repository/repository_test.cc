@@ -12,8 +12,8 @@
 
 #include "base/status_macros.h"
 #include "repository/blob_writer.h"
-#include "tests/repository/cheap_key.h"
 #include "tests/repository/repository_fixture.h"
+#include "tests/support/cheap_scrypt.h"
 #include "tests/support/watched_store.h"
 
 namespace csidelta::repository::repository_test {
@@ -302,7 +302,6 @@ TEST_F(RepositoryTest, LatestIsNotSaidWhereASnapshotDoesNotRead) {
 // A gateway answered once, and the store the second time.
 TEST_F(RepositoryTest, WhatIsReadWrongOnceIsReadAgain) {
   std::unique_ptr<Repository> repository = Init();
-  UseCheapKey(store_, *repository, kTestPassword);
   ASSERT_THAT(repository->SaveSnapshot(ctx_, SnapshotAt(1)), IsOk());
   const std::string blob = support::Noise(5000, 1);
   BlobWriter writer(ctx_, *repository, {});
