@@ -25,6 +25,7 @@
 #include "cli/console.h"
 #include "incremental/memory_plan.h"
 #include "repository/lock.h"
+#include "repository/repository.h"
 #include "storage/file_object_store.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/status_matchers.h"

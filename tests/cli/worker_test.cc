@@ -13,11 +13,14 @@
 #include "absl/strings/str_cat.h"
 #include "datamover/volume_task.h"
 #include "repository/lock.h"
+#include "repository/repository.h"
+#include "storage/file_object_store.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::worker_test {
 namespace {

@@ -15,8 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "base/json.h"
+#include "repository/repository.h"
+#include "storage/file_object_store.h"
 #include "tests/cli/program_runner.h"
+#include "tests/support/cheap_scrypt.h"
 #include "tests/support/paths.h"
+#include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::repository_fixture_test {
 namespace {
