@@ -58,7 +58,6 @@ class WithSecretsAction : public ImmediateAction {
   virtual void Describe(const velero::Backup& /*backup*/, Json& /*item*/) {}
 
   csi::Environment env_;
-
 };
 
 class VolumeSnapshotContentAction : public WithSecretsAction {
