@@ -1,12 +1,15 @@
 #include "conformance/conformance.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
@@ -145,6 +148,11 @@ class ConformanceCommand : public Command {
     if (!absl::StartsWith(options_.link.address, "unix:///")) {
       return absl::InvalidArgumentError(
           "give the driver's socket: --csi-address unix:///csi/csi.sock");
+    }
+    const absl::string_view socket = absl::StripPrefix(options_.link.address, "unix://");
+    if (std::error_code error; !std::filesystem::exists(socket, error)) {
+      return absl::NotFoundError(
+          absl::StrCat("there is no socket ", socket, "; is the driver running?"));
     }
     if (!absl::StartsWith(options_.work_folder, "/")) {
       return absl::InvalidArgumentError("--work-folder wants an absolute path");

@@ -26,7 +26,9 @@ class InitCommand : public Command {
     const std::string id = (*made)->config().id.Hex();
     session.console().PrintResult(
         {{"message_type", "initialized"}, {"id", id}, {"repository", session.place()}},
-        absl::StrCat("made repository ", id.substr(0, 10), " at ", session.place(), "\n"));
+        absl::StrCat(
+            "made repository ", id.substr(0, 10), " at ", session.place(),
+            "\nWithout its password nothing in it can be read: keep a copy of it elsewhere.\n"));
     return ExitCode::kOk;
   }
 };

@@ -239,24 +239,19 @@ absl::Status UploadRun::ChooseLayout() {
   if (size_bytes == 0) {
     return absl::InvalidArgumentError("the volume is empty");
   }
-  int64_t chunk_bytes = options_.chunk_bytes;
-  if (parent_ != nullptr) {
-    const int64_t parents = parent_->layout.chunk_bytes();
-    chunk_bytes = chunk_bytes == 0 ? parents : chunk_bytes;
-    if (chunk_bytes != parents && !options_.new_chain) {
+  const int64_t parents = parent_ == nullptr ? repository::DefaultChunkBytes(size_bytes)
+                                             : parent_->layout.chunk_bytes();
+  const int64_t chunk_bytes = options_.chunk_bytes == 0 ? parents : options_.chunk_bytes;
+  ASSIGN_OR_RETURN(layout_, VolumeLayout::Make(size_bytes, chunk_bytes));
+  if (parent_ != nullptr && chunk_bytes != parents) {
+    if (!options_.new_chain) {
       return absl::FailedPreconditionError(
           absl::StrCat("this chain has chunks of ", parents, " bytes, not ", chunk_bytes,
                        "; a new chunk size begins a new chain: --new-chain"));
     }
-    if (chunk_bytes != parents) {
-      DropParent();
-      SetWhy(FullReason::kChunkSizeChanged);
-    }
+    DropParent();
+    SetWhy(FullReason::kChunkSizeChanged);
   }
-  if (chunk_bytes == 0) {
-    chunk_bytes = repository::DefaultChunkBytes(size_bytes);
-  }
-  ASSIGN_OR_RETURN(layout_, VolumeLayout::Make(size_bytes, chunk_bytes));
   result_.chunk_bytes = chunk_bytes;
   result_.base = parent_ == nullptr ? "" : parent_->stored.id.Hex();
   return absl::OkStatus();

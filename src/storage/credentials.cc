@@ -241,11 +241,17 @@ absl::StatusOr<Credentials> CredentialsChain::Load(const CallContext& ctx) {
   if (!environment_.container_path.empty() || !environment_.container_url.empty()) {
     return AskContainer(ctx);
   }
-  if (!environment_.metadata_disabled) {
-    return AskInstance(ctx);
+  constexpr char kNone[] =
+      "none found in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), by web identity, "
+      "or in a shared credentials file";
+  if (environment_.metadata_disabled) {
+    return absl::UnauthenticatedError(kNone);
   }
-  return absl::UnauthenticatedError(
-      "none found in the environment, by web identity, or in a shared credentials file");
+  absl::StatusOr<Credentials> of_instance = AskInstance(ctx);
+  return absl::IsUnauthenticated(of_instance.status())
+             ? absl::UnauthenticatedError(
+                   absl::StrCat(kNone, ", and ", of_instance.status().message()))
+             : of_instance;
 }
 
 absl::StatusOr<std::optional<Credentials>> CredentialsChain::ReadSharedFiles(
@@ -341,10 +347,8 @@ absl::StatusOr<std::string> CredentialsChain::AskMetadata(const CallContext& ctx
   }
   if (!response.ok() && ctx.Check().ok() && token.empty() && !metadata_answered_) {
     // Nobody there: this is no such machine, and there were no other credentials.
-    return absl::UnauthenticatedError(absl::StrCat(
-        "none found in the environment, by web identity, or in a shared credentials file, and "
-        "instance metadata does not answer: ",
-        response.status().message()));
+    return absl::UnauthenticatedError(
+        absl::StrCat("instance metadata does not answer: ", response.status().message()));
   }
   if (!response.ok()) {
     return NotAnswered(ctx, response.status(), "instance metadata");

@@ -162,6 +162,12 @@ TEST_F(ProgramTest, AListWithoutItsBaseIsNotOfWhatIsAllocated) {
   EXPECT_EQ(Read("target"), image_);
 }
 
+TEST_F(ProgramTest, ADriverWithoutASocketIsNotWaitedFor) {
+  const Outcome outcome = Run({"conformance", "--csi-address", "unix:///nope.sock"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("there is no socket /nope.sock"));
+}
+
 TEST_F(ProgramTest, AListThatIsRefusedEndsWithTwentyAndAGoodBackup) {
   Init();
   const Json full = Backup();

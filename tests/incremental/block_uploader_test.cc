@@ -515,6 +515,10 @@ TEST(BlockUploaderTest, TheChunkSizeIsTheChains) {
   options.chunk_bytes = 2 * kChunk;
   EXPECT_THAT(v.volume.Backup(v.device, source, options),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--new-chain")));
+  options.chunk_bytes = 100;  // Of no chain.
+  EXPECT_THAT(v.volume.Backup(v.device, source, options),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("power of two")));
+  options.chunk_bytes = 2 * kChunk;
   options.new_chain = true;
   FullScanSource everything;
   const auto full = v.volume.Backup(v.device, everything, options);

@@ -313,7 +313,9 @@ TEST_F(CredentialsTest, AnInstanceWithoutRoleHasNoCredentials) {
     });
     environment_.metadata_disabled = false;
     environment_.metadata_url = server_->url();
-    EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnauthenticated)) << status;
+    EXPECT_THAT(chain().Get(ctx_),
+                StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("AWS_ACCESS_KEY_ID")))
+        << status;
   }
 }
 
