@@ -149,7 +149,7 @@ class ConformanceCommand : public Command {
       return absl::InvalidArgumentError(
           "give the driver's socket: --csi-address unix:///csi/csi.sock");
     }
-    const absl::string_view socket = absl::StripPrefix(options_.link.address, "unix://");
+    const std::string socket(absl::StripPrefix(options_.link.address, "unix://"));
     if (std::error_code error; !std::filesystem::exists(socket, error)) {
       return absl::NotFoundError(
           absl::StrCat("there is no socket ", socket, "; is the driver running?"));
