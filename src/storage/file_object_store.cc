@@ -51,13 +51,6 @@ std::string WithoutSlashes(std::string path) {
   return path;
 }
 
-absl::Status NotFollowed(absl::string_view path) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(path,
-                   " is a symbolic link or a special file, which is not followed here: what "
-                   "is behind it would count as lost; put the folder itself there"));
-}
-
 // Opens `folder` below `root`, one segment after the other, so that no symbolic link leads out.
 // NOT_FOUND where there is none, or a plain file, below which nothing can be; FAILED_PRECONDITION
 // where there may be something that we do not look at.
@@ -70,15 +63,7 @@ absl::StatusOr<UniqueFd> OpenBelow(const std::string& root, const std::string& f
     return fd;
   }
   for (const absl::string_view segment : absl::StrSplit(folder, '/')) {
-    const std::string name(segment);
-    absl::StatusOr<UniqueFd> inner = OpenFolder(fd.get(), name);
-    struct stat facts {};
-    if (absl::IsNotFound(inner.status()) &&
-        fstatat(fd.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
-        !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)) {
-      return NotFollowed(folder);
-    }
-    ASSIGN_OR_RETURN(fd, std::move(inner));
+    ASSIGN_OR_RETURN(fd, OpenFolder(fd.get(), std::string(segment), folder));
   }
   return fd;
 }
@@ -262,11 +247,11 @@ absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& pr
       const bool hides = S_ISLNK(file.facts.st_mode) && !prefix.empty() && CheckKey(file.path).ok();
       return hides ? NotFollowed(file.path) : absl::OkStatus();
     }
-    absl::StatusOr<UniqueFd> inner = OpenFolder(file.folder_fd, file.name);
+    absl::StatusOr<UniqueFd> inner = OpenFolder(file.folder_fd, file.name, file.path);
     if (absl::IsNotFound(inner.status())) {
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(Annotate(inner.status(), file.path));
+    RETURN_IF_ERROR(inner.status());
     return Walk(ctx, *std::move(inner), absl::StrCat(file.path, "/"), visit);
   });
 }

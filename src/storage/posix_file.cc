@@ -114,7 +114,6 @@ absl::Status PosixError(int error, absl::string_view what) {
   const std::string text = absl::StrCat(what, ": ", std::generic_category().message(error));
   switch (error) {
     case ENOENT:
-    case ENOTDIR:
       return absl::NotFoundError(text);
     case EEXIST:
       return absl::AlreadyExistsError(text);
@@ -145,26 +144,45 @@ absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& nam
                   .size_bytes = 0};
   if (file.fd.get() < 0) {
     // ELOOP: a symbolic link. ENXIO: a socket or device without a driver.
-    const bool is_special = errno == ELOOP || errno == ENXIO;
-    return PosixError(is_special ? ENOENT : errno, "open");
+    return errno == ELOOP || errno == ENXIO ? NotFollowed("open") : PosixError(errno, "open");
   }
   struct stat facts {};
   if (fstat(file.fd.get(), &facts) != 0) {
     return PosixError(errno, "stat");
   }
   if (!S_ISREG(facts.st_mode)) {
-    return PosixError(ENOENT, "open");
+    return S_ISDIR(facts.st_mode) ? PosixError(ENOENT, "open") : NotFollowed("open");
   }
   file.size_bytes = facts.st_size;
   return file;
 }
 
-absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name) {
+absl::Status NotFollowed(absl::string_view path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path,
+                   " is a symbolic link or a special file, which is not followed here: what "
+                   "is behind it would count as lost; put the folder or file itself there"));
+}
+
+absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name,
+                                    absl::string_view path) {
   UniqueFd fd(openat(folder_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (fd.get() < 0) {
-    return PosixError(errno == ELOOP ? ENOTDIR : errno, "open folder");
+  if (fd.get() >= 0) {
+    return fd;
   }
-  return fd;
+  // Of what is there that call may say anything; absence is believed when it is seen.
+  const int error = errno;
+  struct stat facts {};
+  if (fstatat(folder_fd, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
+    return PosixError(errno, absl::StrCat("stat ", path));
+  }
+  if (S_ISREG(facts.st_mode)) {
+    return PosixError(ENOENT, absl::StrCat("open ", path));
+  }
+  if (!S_ISDIR(facts.st_mode)) {
+    return NotFollowed(path);
+  }
+  return PosixError(error == ENOENT ? ESTALE : error, absl::StrCat("open ", path));
 }
 
 absl::StatusOr<std::string> ReadBytes(const CallContext& ctx, int fd, int64_t offset_bytes,

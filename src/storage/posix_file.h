@@ -11,19 +11,24 @@
 
 namespace csidelta::storage {
 
-// The status that object_store.h wants for an errno of a call on files; ENOENT and ENOTDIR are
-// NOT_FOUND. `what` names the call and the thing.
+// The status that object_store.h wants for an errno of a call on files; ENOENT alone is NOT_FOUND.
+// `what` names the call and the thing.
 absl::Status PosixError(int error, absl::string_view what);
 
-// Opens a file for reading: NOT_FOUND also when it is a symbolic link or no regular file.
+// FAILED_PRECONDITION: there is something at `path` that is not looked at.
+absl::Status NotFollowed(absl::string_view path);
+
+// Opens a file for reading: NOT_FOUND also when it is a folder, NotFollowed() when it is a symbolic
+// link or a special file.
 struct OpenedFile {
   UniqueFd fd;
   int64_t size_bytes = 0;
 };
 absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& name);
 
-// Opens a folder below `folder_fd`; symbolic links are not followed.
-absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name);
+// Opens a folder below `folder_fd`. NOT_FOUND where there is none, or a plain file, below which
+// nothing can be; NotFollowed() for a symbolic link. `path` is what errors call it.
+absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name, absl::string_view path);
 
 // Exactly `length_bytes` at `offset_bytes`, many of them past the page cache where the file system
 // can; DATA_LOSS when the file ends before.

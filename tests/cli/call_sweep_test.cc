@@ -17,20 +17,15 @@ struct WrongAnswer {
 };
 
 // A call that fails says nothing of what is there. Not ENOENT: that is an answer, and believed.
-constexpr WrongAnswer kWrongAnswers[] = {{.name = "EIO", .error = EIO},
-                                         {.name = "EACCES", .error = EACCES},
-                                         {.name = "ESTALE", .error = ESTALE},
-                                         {.name = "ETIMEDOUT", .error = ETIMEDOUT},
-                                         {.name = "ENOSPC", .error = ENOSPC},
-                                         {.name = "EDQUOT", .error = EDQUOT},
-                                         {.name = "EMFILE", .error = EMFILE},
-                                         {.name = "ENOMEM", .error = ENOMEM},
-                                         {.name = "EROFS", .error = EROFS},
-                                         {.name = "ELOOP", .error = ELOOP},
-                                         {.name = "EINTR", .error = EINTR},
-                                         {.name = "EINVAL", .error = EINVAL},
-                                         {.name = "half of it", .is_short = true},
-                                         {.name = "end of file", .is_end = true}};
+constexpr WrongAnswer kWrongAnswers[] = {
+    {.name = "EIO", .error = EIO},          {.name = "EACCES", .error = EACCES},
+    {.name = "ESTALE", .error = ESTALE},    {.name = "ETIMEDOUT", .error = ETIMEDOUT},
+    {.name = "ENOSPC", .error = ENOSPC},    {.name = "EDQUOT", .error = EDQUOT},
+    {.name = "EMFILE", .error = EMFILE},    {.name = "ENOMEM", .error = ENOMEM},
+    {.name = "EROFS", .error = EROFS},      {.name = "ELOOP", .error = ELOOP},
+    {.name = "ENOTDIR", .error = ENOTDIR},  {.name = "EINTR", .error = EINTR},
+    {.name = "EINVAL", .error = EINVAL},    {.name = "half of it", .is_short = true},
+    {.name = "end of file", .is_end = true}};
 
 // A repository in a directory, one of whose calls to the system fails: each call of a verb, with
 // each error. The program then does its work, or ends with an error; nothing that was ever saved

@@ -104,6 +104,17 @@ int fstatat(int fd, const char* name, struct stat* facts, int flags) noexcept {
   return Fails("fstatat") ? -1 : Real<Call>("fstatat")(fd, name, facts, flags);
 }
 
+int openat(int fd, const char* name, int flags, ...) {
+  using Call = int(int, const char*, int, ...);
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return Fails((flags & O_DIRECTORY) != 0 ? "openat dir" : "openat file")
+             ? -1
+             : Real<Call>("openat")(fd, name, flags, mode);
+}
+
 dirent* readdir(DIR* folder) {
   return Fails("readdir") ? nullptr : Real<dirent*(DIR*)>("readdir")(folder);
 }
@@ -244,7 +255,12 @@ TEST_F(FileObjectStoreTest, OnlyWhatDoesNotExistIsMissingInAListing) {
       {"fstatat", ETIMEDOUT, absl::StatusCode::kUnavailable},
       {"fstatat", EACCES, absl::StatusCode::kPermissionDenied},
       {"fstatat", EOVERFLOW, absl::StatusCode::kFailedPrecondition},
+      {"fstatat", ENOTDIR, absl::StatusCode::kFailedPrecondition},
       {"fstatat", ENOENT, absl::StatusCode::kOk},
+      {"openat dir", EIO, absl::StatusCode::kUnavailable},
+      {"openat dir", ELOOP, absl::StatusCode::kFailedPrecondition},
+      {"openat dir", ENOTDIR, absl::StatusCode::kFailedPrecondition},
+      {"openat dir", ENOENT, absl::StatusCode::kUnavailable},  // What is there is not gone.
       {"readdir", EIO, absl::StatusCode::kUnavailable},
   };
   for (const Case& each : cases) {
@@ -413,8 +429,10 @@ TEST_F(FileObjectStoreTest, OnlyRegularFilesAreObjects) {
   ASSERT_EQ(mkfifo((root_ + "/pipe").c_str(), 0600), 0);
   EXPECT_THAT(Listed(), ElementsAre("data/one"));
   for (const char* key : {"link", "dangling", "pipe", "data"}) {
-    EXPECT_THAT(store_.Get(ctx_, key, 10), StatusIs(absl::StatusCode::kNotFound)) << key;
-    EXPECT_THAT(store_.Stat(ctx_, key), StatusIs(absl::StatusCode::kNotFound)) << key;
+    const auto answer = std::string_view(key) == "data" ? absl::StatusCode::kNotFound
+                                                        : absl::StatusCode::kFailedPrecondition;
+    EXPECT_THAT(store_.Get(ctx_, key, 10), StatusIs(answer)) << key;
+    EXPECT_THAT(store_.Stat(ctx_, key), StatusIs(answer)) << key;
     EXPECT_THAT(store_.Delete(ctx_, key), IsOk()) << key;
   }
   EXPECT_THAT(store_.Stat(ctx_, "linked/one"), StatusIs(absl::StatusCode::kFailedPrecondition));
