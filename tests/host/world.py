@@ -15,8 +15,8 @@ DRIVER = "d.example.com"
 VELERO = "velero"
 POLICY = "policy"
 ANSWER_SECONDS_MAX = 400
-CONTROL_SECONDS_MAX = 60
-END_SECONDS_MAX = 60
+CONTROL_SECONDS_MAX = 240
+END_SECONDS_MAX = 240
 LOOK_SECONDS = (0.01, 0.2)  # How often a condition is looked at: at first, and at last.
 # What a cluster has for other reasons than the plugin's work.
 NOT_COUNTED = ("Event", "Backup", "Restore")

@@ -27,8 +27,9 @@ import (
 	"github.com/vmware-tanzu/velero/pkg/plugin/framework"
 )
 
-// caseTimeout ends the whole run: no host call has a deadline of its own.
-const caseTimeout = 60 * time.Second
+// caseTimeout ends the whole run: no host call has a deadline of its own. It finds what hangs; beside
+// the journeys a case may get a tenth of a core.
+const caseTimeout = 5 * time.Minute
 
 type failure struct{ text string }
 
