@@ -341,7 +341,11 @@ absl::StatusOr<std::string> CredentialsChain::AskMetadata(const CallContext& ctx
       token.empty() ? "21600" : token);
   absl::StatusOr<net::HttpResponse> response =
       metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
-  for (int looks = 1; !response.ok() && ctx.Check().ok() && looks < kMetadataLooksMax; ++looks) {
+  // Nothing is what a service says that has just begun.
+  const auto says_nothing = [&] {
+    return !response.ok() || (response->status == 200 && response->body.empty());
+  };
+  for (int looks = 1; says_nothing() && ctx.Check().ok() && looks < kMetadataLooksMax; ++looks) {
     ctx.clock->SleepFor(kBeforeAnotherQuestion, ctx.stop);
     response = metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
   }

@@ -221,6 +221,10 @@ absl::Status LookInto(const CallContext& ctx, UniqueFd folder, const std::string
     if (entry == nullptr) {
       return errno == 0 ? absl::OkStatus() : PosixError(errno, absl::StrCat("list ", prefix));
     }
+    const absl::string_view name = entry->d_name;
+    if (name == "." || name == "..") {
+      continue;
+    }
     FoundFile file = {.folder_fd = dirfd(dir.get()),
                       .name = entry->d_name,
                       .path = absl::StrCat(prefix, entry->d_name)};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -45,9 +46,21 @@ std::string Base64OfHex(const std::string& hex) {
 
 bool IsSuccess(const net::HttpResponse& response) { return response.status / 100 == 2; }
 
-// A page for people. Objects are put without a type, and no store calls them that.
-bool IsPage(const net::HttpResponse& response) {
-  return absl::StartsWithIgnoreCase(net::Header(response, "content-type"), "text/html");
+// A page for people. Objects are put without a type, and no store calls them that; what a store has
+// to say of a deletion is no HTML.
+bool IsPage(const net::HttpResponse& response, absl::string_view method) {
+  const absl::string_view text = absl::StripLeadingAsciiWhitespace(response.body);
+  return absl::StartsWithIgnoreCase(net::Header(response, "content-type"), "text/html") ||
+         (method == "DELETE" && (absl::StartsWithIgnoreCase(text, "<!doctype html") ||
+                                 absl::StartsWithIgnoreCase(text, "<html")));
+}
+
+// Whether an answer to HEAD, which has no body, leaves open what is refused: a token that expired,
+// a timeout, a conflict and a stray signature all look like a refusal for good. An answer to GET
+// says what it is, and Send acts on that.
+bool IsUntold(const net::HttpResponse& response) {
+  constexpr int kTold[] = {404, 408, 425, 429};
+  return response.status / 100 == 4 && !absl::c_linear_search(kTold, response.status);
 }
 
 // Whether the credentials are what is refused, and not what they are used for.
@@ -250,8 +263,13 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, co
     if (!response.ok()) {
       return FromTransport(response.status(), was_let_in_);
     }
-    if (IsSuccess(*response) && IsPage(*response)) {
+    if (IsSuccess(*response) && IsPage(*response, call.method)) {
       return absl::UnavailableError("a gateway answered with a page in the store's place");
+    }
+    const bool is_read = call.method == "GET" || call.method == "HEAD";
+    if (is_read && IsSuccess(*response) && response->status != 200 && response->status != 206) {
+      return absl::UnavailableError(absl::StrCat("the server answered ", response->status,
+                                                 ", which is no answer of a store to a read"));
     }
     if (IsSuccess(*response)) {
       was_let_in_ = true;
@@ -389,6 +407,14 @@ absl::StatusOr<ObjectInfo> S3ObjectStore::Stat(const CallContext& ctx, const std
   RETURN_IF_ERROR(CheckKey(key));
   absl::StatusOr<net::HttpResponse> response =
       Send(ctx, {.method = "HEAD", .key = key, .answer_bytes_max = kErrorBytesMax});
+  if (response.ok() && IsUntold(*response)) {
+    const absl::StatusOr<std::string> byte =
+        GetRange(ctx, key, {.offset_bytes = 0, .length_bytes = 1});
+    if (!byte.ok() && !absl::IsOutOfRange(byte.status())) {  // An empty object has no first byte.
+      return byte.status();
+    }
+    response = Send(ctx, {.method = "HEAD", .key = key, .answer_bytes_max = kErrorBytesMax});
+  }
   RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("stat ", key)));
   if (response->status != 200) {
     return Annotate(Failure(*response), absl::StrCat("stat ", key));

@@ -261,6 +261,27 @@ TEST_F(CredentialsTest, InstanceMetadataThatStartsIsAskedAgain) {
   EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable)) << "it was there";
 }
 
+TEST_F(CredentialsTest, InstanceMetadataThatSaysNothingIsAskedAgain) {
+  std::atomic<int> asked = 0;
+  Serve([&](const ServedRequest& request, ServedConnection& connection) {
+    if (++asked % 2 == 1) {
+      connection.Send(200, "");
+    } else if (request.method == "PUT") {
+      connection.Send(200, "token");
+    } else if (absl::EndsWith(request.target, "/")) {
+      connection.Send(200, "role");
+    } else {
+      connection.Send(200, R"({"Code":"Success","AccessKeyId":"id","SecretAccessKey":"s",)"
+                           R"("Token":"t","Expiration":"2033-01-01T00:00:00Z"})");
+    }
+  });
+  environment_.metadata_disabled = false;
+  environment_.metadata_url = server_->url();
+  clock_.SetAutoAdvance(true);
+  EXPECT_THAT(chain().Get(ctx_), IsOk());
+  EXPECT_EQ(asked, 6);
+}
+
 TEST_F(CredentialsTest, TheFilesProfileIsRead) {
   environment_.shared_credentials_file =
       File("file",
@@ -313,6 +334,7 @@ TEST_F(CredentialsTest, AnInstanceWithoutRoleHasNoCredentials) {
     });
     environment_.metadata_disabled = false;
     environment_.metadata_url = server_->url();
+    clock_.SetAutoAdvance(true);
     EXPECT_THAT(chain().Get(ctx_),
                 StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("AWS_ACCESS_KEY_ID")))
         << status;

@@ -182,13 +182,54 @@ TEST_F(S3ObjectStoreTest, AnAnswerThatNamesNothingStoredIsNoSuccess) {
   EXPECT_THAT(store_->List(ctx_, "data/", Ignore), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+TEST_F(S3ObjectStoreTest, APageOfNoTypeIsNoDeletion) {
+  Start();
+  for (const char* page : {"<!DOCTYPE html><html>back soon</html>", "\n<html>back soon</html>"}) {
+    AnswerWith("DELETE", 200, page);
+    EXPECT_THAT(store_->Delete(ctx_, "key"), StatusIs(absl::StatusCode::kUnavailable)) << page;
+  }
+  AnswerWith("DELETE", 200, "");
+  EXPECT_THAT(store_->Delete(ctx_, "key"), IsOk());
+}
+
 TEST_F(S3ObjectStoreTest, AWrongKeyIsUnauthenticated) {
   FakeS3Options server;
   server.secret_access_key = "another";
   Start(server);
   EXPECT_THAT(store_->Get(ctx_, "key", 10),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("SignatureDoesNotMatch")));
-  EXPECT_THAT(store_->Stat(ctx_, "key"), StatusIs(absl::StatusCode::kPermissionDenied));
+  // An answer to HEAD does not say it.
+  EXPECT_THAT(store_->Stat(ctx_, "key"),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("SignatureDoesNotMatch")));
+}
+
+TEST_F(S3ObjectStoreTest, WhatHeadCannotSayIsAskedByGet) {
+  Start();
+  server_->SetObject("key", "bytes");
+  server_->SetObject("empty", "");
+  for (const int status : {400, 401, 403, 409}) {
+    for (const std::string key : {"key", "empty"}) {
+      bool is_first = true;
+      server_->Interfere([&](const auto& request, auto& connection) {
+        if (request.method != "HEAD" || !std::exchange(is_first, false)) {
+          return false;
+        }
+        connection.Send(status, "");
+        return true;
+      });
+      const absl::StatusOr<ObjectInfo> object = store_->Stat(ctx_, key);
+      ASSERT_THAT(object, IsOk());
+      EXPECT_EQ(object->size_bytes, key == "key" ? 5 : 0);
+    }
+  }
+}
+
+TEST_F(S3ObjectStoreTest, ASuccessWithoutWhatWasAskedForIsAskedAgain) {
+  Start();
+  AnswerWith("GET", 204, "");
+  EXPECT_THAT(store_->Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(store_->GetRange(ctx_, "key", {0, 4}), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(store_->List(ctx_, "data/", Ignore), StatusIs(absl::StatusCode::kUnavailable));
 }
 
 TEST_F(S3ObjectStoreTest, AnExpiredTokenIsFetchedAgainOnce) {
