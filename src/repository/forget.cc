@@ -289,14 +289,16 @@ absl::StatusOr<std::vector<ForgetGroup>> DecideForget(absl::Span<const StoredSna
 
 absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Lock& lock,
                              absl::Span<const Id> ids, const ProgressReporter& progress) {
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    RETURN_IF_ERROR(ctx.Check());
-    RETURN_IF_ERROR(lock.Fence(ctx));
-    RETURN_IF_ERROR(repository.RemoveFile(ctx, FileKind::kSnapshot, ids[i]));
-    // Only a cache: one that stays behind goes with the next prune.
-    RETURN_IF_ERROR(repository.RemoveLocator(ctx, ids[i]));
-    Report(progress, "snapshots", static_cast<int64_t>(i) + 1, static_cast<int64_t>(ids.size()));
+  int64_t begun = 0;
+  RETURN_IF_ERROR(repository.RemoveFiles(ctx, FileKind::kSnapshot, ids, [&] {
+    Report(progress, "snapshots", std::min(begun++, std::ssize(ids)), std::ssize(ids));
+    return lock.Fence(ctx);
+  }));
+  // Only caches: one that stays behind goes with the next prune.
+  for (const Id& id : ids) {
+    RETURN_IF_ERROR(repository.RemoveLocator(ctx, id));
   }
+  Report(progress, "snapshots", std::ssize(ids), std::ssize(ids));
   return absl::OkStatus();
 }
 

@@ -98,31 +98,12 @@ absl::Status IndexRewriter::Write(const CallContext& ctx) {
 
 absl::StatusOr<IndexRewriteCounts> IndexRewriter::Commit(const CallContext& ctx, Lock& lock) {
   RETURN_IF_ERROR(Write(ctx));
-  for (const Id& file : superseded_) {
-    RETURN_IF_ERROR(ctx.Check());
-    RETURN_IF_ERROR(lock.Fence(ctx));
-    RETURN_IF_ERROR(repository_.RemoveFile(ctx, FileKind::kIndex, file));
-    ++counts_.files_removed;
-  }
-  RETURN_IF_ERROR(ExpectRemoved(ctx));
+  // What is deleted next must not be listed any more, whatever the store said of the old files.
+  RETURN_IF_ERROR(
+      repository_.RemoveFiles(ctx, FileKind::kIndex, superseded_, [&] { return lock.Fence(ctx); }));
+  counts_.files_removed += std::ssize(superseded_);
   superseded_.clear();
   return counts_;
-}
-
-// What is deleted next must not be listed any more, whatever the store said of the old files.
-absl::Status IndexRewriter::ExpectRemoved(const CallContext& ctx) const {
-  if (superseded_.empty()) {
-    return absl::OkStatus();
-  }
-  const absl::flat_hash_set<Id> removed(superseded_.begin(), superseded_.end());
-  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository_.ListFiles(ctx, FileKind::kIndex));
-  for (const FileInfo& file : files) {
-    if (removed.contains(file.id)) {
-      return absl::UnavailableError(
-          absl::StrCat("index ", file.id.ShortHex(), " was removed, but is listed all the same"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,

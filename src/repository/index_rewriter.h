@@ -40,7 +40,6 @@ class IndexRewriter {
 
  private:
   absl::Status Write(const CallContext& ctx);
-  absl::Status ExpectRemoved(const CallContext& ctx) const;
 
   Repository& repository_;
   std::vector<Id> superseded_;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,9 @@ constexpr char kLockedMark[] = "csi-delta/locked";
 
 constexpr std::size_t kKeysTriedMax = 64;
 constexpr absl::Duration kInitSettle = absl::Milliseconds(200);
+// How often something is removed that is there all the same: a gateway may have answered, once, in
+// the store's place.
+constexpr int kRemovalRounds = 2;
 constexpr std::size_t kLoadThreads = 8;
 constexpr std::size_t kIndexThreads = 4;
 constexpr char kCompressedMarker = 2;
@@ -245,20 +249,32 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& 
   if (!put.ok() && !absl::IsAlreadyExists(put)) {
     return put;
   }
-  RETURN_IF_ERROR(repository->ConfirmConfig(ctx, password, absl::IsAlreadyExists(put)));
+  RETURN_IF_ERROR(repository->ConfirmConfig(ctx, password, sealed, absl::IsAlreadyExists(put)));
   return repository;
 }
 
-// REQUIRES that a config was written or refused. Of several runs of Init() at the same time one
+// REQUIRES that our config was written or refused. Of several runs of Init() at the same time one
 // wins: that whose config is in the store in the end. The others take back their keys, with which
 // that config does not open.
 absl::Status Repository::ConfirmConfig(const CallContext& ctx, absl::string_view password,
-                                       bool was_refused) {
+                                       const std::string& ours, bool was_refused) {
+  const auto read = [&](std::string& sealed) -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(sealed, GetWhole(ctx, store_, kConfigKey, kConfigBytesMax));
+    return Sealer(master_key_, *environment_.random).Open(sealed);
+  };
   // A store without conditional PUTs takes the config of another run as well.
   ctx.clock->SleepFor(kInitSettle, ctx.stop);
-  ASSIGN_OR_RETURN(const std::string sealed, GetWhole(ctx, store_, kConfigKey, kConfigBytesMax));
-  const absl::StatusOr<std::string> text = Sealer(master_key_, *environment_.random).Open(sealed);
-  if (!text.ok()) {
+  std::string sealed;
+  absl::StatusOr<std::string> text = read(sealed);
+  if (absl::IsDataLoss(text.status())) {
+    ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
+    if (keys.size() == 1 && keys[0].id == key_id_) {
+      // Another run had saved its key before its config: this one is ours, and damaged.
+      RETURN_IF_ERROR(store_.Put(ctx, kConfigKey, ours, {}));
+      text = read(sealed);
+    }
+  }
+  if (absl::IsDataLoss(text.status())) {
     // Stock restic takes the first key that its password opens, so ours must not stay. Not because
     // of one answer alone: it may have been damaged on its way.
     Repository winner(store_, environment_);
@@ -268,6 +284,7 @@ absl::Status Repository::ConfirmConfig(const CallContext& ctx, absl::string_view
     }
     return Annotate(text.status(), "config, read back");
   }
+  RETURN_IF_ERROR(text.status());
   // Another run may have gone on with our key. Then it is as good as ours, and must stay.
   const absl::Status key = store_.Stat(ctx, KeyFileKey(key_id_)).status();
   if (absl::IsNotFound(key)) {
@@ -437,7 +454,20 @@ absl::Status Repository::RemoveKey(const CallContext& ctx, const Id& id) {
         "this key opened the repository: use another to remove it");
   }
   RETURN_IF_ERROR(store_.Stat(ctx, KeyFileKey(id)).status());
-  return store_.Delete(ctx, KeyFileKey(id));
+  return DeleteKeyFile(ctx, id);
+}
+
+// Whoever takes away a key relies on it: that it is gone is seen, as in RemoveFiles().
+absl::Status Repository::DeleteKeyFile(const CallContext& ctx, const Id& id) {
+  for (int round = 0; round < kRemovalRounds; ++round) {
+    RETURN_IF_ERROR(store_.Delete(ctx, KeyFileKey(id)));
+    const absl::Status seen = store_.Stat(ctx, KeyFileKey(id)).status();
+    if (!seen.ok()) {
+      return absl::IsNotFound(seen) ? absl::OkStatus() : seen;
+    }
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "key ", id.ShortHex(), " was removed, but is still there: its password opens as before"));
 }
 
 absl::Status Repository::ChangePassword(const CallContext& ctx, absl::string_view password) {
@@ -445,7 +475,7 @@ absl::Status Repository::ChangePassword(const CallContext& ctx, absl::string_vie
   ASSIGN_OR_RETURN(const KeyFile file, LoadKeyFile(ctx, added));
   RETURN_IF_ERROR(UnwrapMasterKey(file, password, *environment_.random).status());
   const Id old = std::exchange(key_id_, added);
-  return store_.Delete(ctx, KeyFileKey(old));
+  return DeleteKeyFile(ctx, old);
 }
 
 // --- Sealed JSON files ---
@@ -512,6 +542,32 @@ absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKin
 
 absl::Status Repository::RemoveFile(const CallContext& ctx, FileKind kind, const Id& id) {
   return store_.Delete(ctx, FileKey(kind, id));
+}
+
+absl::Status Repository::RemoveFiles(const CallContext& ctx, FileKind kind,
+                                     absl::Span<const Id> ids,
+                                     absl::FunctionRef<absl::Status()> before_each) {
+  std::vector<Id> listed(ids.begin(), ids.end());
+  for (int round = 0; !listed.empty(); ++round) {
+    if (round == kRemovalRounds) {
+      return absl::UnavailableError(
+          absl::StrCat(Describe(kind, listed.front()), " was removed, but is listed all the same"));
+    }
+    for (const Id& id : listed) {
+      RETURN_IF_ERROR(ctx.Check());
+      RETURN_IF_ERROR(before_each());
+      RETURN_IF_ERROR(RemoveFile(ctx, kind, id));
+    }
+    const absl::flat_hash_set<Id> removed(listed.begin(), listed.end());
+    ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, kind));
+    listed.clear();
+    for (const FileInfo& file : files) {
+      if (removed.contains(file.id)) {
+        listed.push_back(file.id);
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<FileInfo>> Repository::ListFiles(const CallContext& ctx,

@@ -106,6 +106,10 @@ class Repository {
                               int64_t* stored_bytes = nullptr);
   absl::StatusOr<std::string> LoadFile(const CallContext& ctx, FileKind kind, const Id& id) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
+  // Removes files, and sees in a listing that they are gone; UNAVAILABLE when one is listed even
+  // after its second removal. `before_each` may stop it. Removes nothing where `ids` is empty.
+  absl::Status RemoveFiles(const CallContext& ctx, FileKind kind, absl::Span<const Id> ids,
+                           absl::FunctionRef<absl::Status()> before_each);
   // Names that are not ids are left out.
   absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;
   // Packs of data/, one call each.
@@ -193,7 +197,9 @@ class Repository {
                         const std::optional<std::string>& config);
   absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
-  absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password, bool was_refused);
+  absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
+                             const std::string& ours, bool was_refused);
+  absl::Status DeleteKeyFile(const CallContext& ctx, const Id& id);
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);

@@ -164,7 +164,7 @@ TEST_F(RepositoryTest, AConfigThatReadsBackWrongOnceCostsNoKey) {
   store_.AddFault({.operation = StoreOperation::kGet,
                    .key_prefix = "config",
                    .wrong_bytes = support::WrongBytes::kOther});
-  EXPECT_FALSE(Repository::Init(ctx_, store_, kTestPassword, environment_).ok());
+  EXPECT_THAT(Repository::Init(ctx_, store_, kTestPassword, environment_), IsOk());
   store_.AddFault({.operation = StoreOperation::kGet,
                    .key_prefix = "config",
                    .wrong_bytes = support::WrongBytes::kOther});
