@@ -372,6 +372,20 @@ TEST_F(DownloadReconcilerTest, AVolumeThatIsNotBoundIsTriedAgainAndThenGivenUp) 
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("(binding)"), HasSubstr("not bound")));
 }
 
+TEST_F(DownloadReconcilerTest, AHandOverThatIsCalledOffIsNotWaitedForWithoutEnd) {
+  bed_.AddDownload("Block");
+  Controller controller(bed_);
+  bed_.api.Forbid("patch", "persistentvolumes");
+  controller.LookTimes(8);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  bed_.Cancel();
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.Phase(), "Canceling") << bed_.Message();
+  bed_.clock.Advance(kWorkerStopTimeMax);
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.Phase(), "Canceled") << bed_.Message();
+}
+
 TEST_F(DownloadReconcilerTest, ItIsCancelledInEveryPhase) {
   std::set<std::string> met;
   for (const absl::string_view pod : {"waits", "says nothing", "runs"}) {
