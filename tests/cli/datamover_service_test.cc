@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "csi/base_snapshots.h"
 #include "csi/snapshot_types.h"
 #include "k8s/wait.h"
 #include "tests/datamover/mover_bed.h"
@@ -61,6 +62,21 @@ TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
   absl::Status ended;
   std::jthread service([&] { ended = RunDatamoverService(ctx, bed.api, Settings()); });
   bed.api.AwaitWatches(8);  // Three kinds of two Veleros, tasks and Pods.
+  bed.api.Seed(csi::VolumeSnapshotContentType(),
+               {{"metadata",
+                 {{"name", "du-1"},
+                  {"labels", {{csi::kBaseLabel, "true"}}},
+                  {"annotations",
+                   {{"mover.csi-delta.io/velero-namespace", "velero"},
+                    {"mover.csi-delta.io/location", "default"},
+                    {"mover.csi-delta.io/claim-namespace", "shop"},
+                    {"mover.csi-delta.io/claim", "gone"},
+                    {"mover.csi-delta.io/claim-uid", "c1a10000-0000-4000-8000-00000000000b"},
+                    {"mover.csi-delta.io/cluster", bed.env.cluster}}}}},
+                {"spec",
+                 {{"driver", "d.example.com"},
+                  {"deletionPolicy", "Retain"},
+                  {"source", {{"snapshotHandle", "snap-1"}}}}}});
   bed.AddUpload("nightly");
   EXPECT_THAT(
       k8s::WaitFor(
@@ -69,6 +85,11 @@ TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
             return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
           }),
       IsOk());
+  EXPECT_THAT(
+      k8s::WaitFor(ctx, bed.api, csi::VolumeSnapshotContentKey("du-1"),
+                   [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; }),
+      IsOk())
+      << "the base of a volume that is gone";
   stop.request_stop();
   service.join();
   EXPECT_THAT(ended, IsOk());

@@ -68,6 +68,12 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_EQ(settings->worker.tolerations.size(), 1U);
 }
 
+TEST(MoverSettings, NoGroupsAreNotTheDefaultOnes) {
+  const auto settings = ParseMoverSettings(R"({"worker": {"supplementalGroups": []}})");
+  ASSERT_THAT(settings, IsOk());
+  EXPECT_THAT(settings->worker.supplemental_groups, testing::IsEmpty());
+}
+
 TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
   struct Case {
     const char* text;

@@ -205,6 +205,36 @@ TEST_F(UploadReconcilerTest, ProgressIsCopied) {
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
 }
 
+// As when a namespace is deleted while its volumes are moved.
+TEST_F(UploadReconcilerTest, GoesOnWhenItsClaimIsGone) {
+  for (int looks = 1; looks < 6; ++looks) {
+    MoverBed bed;
+    bed.AddUpload("nightly");
+    Controller controller(bed);
+    controller.LookTimes(looks);
+    bed.api.Remove(csi::ClaimKey("shop", "data"));
+    controller.LookTimes(6);
+    EXPECT_EQ(bed.PhaseOf(), "Completed") << looks << ": " << bed.MessageOf();
+  }
+}
+
+// Its Pod is Running for ever, deleted or not, as where nobody ends it.
+TEST_F(UploadReconcilerTest, WhatIsDoneIsCompletedAlsoWhenTheKubeletIsGone) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  ASSERT_EQ(bed_.PhaseOf(), "InProgress");
+  const std::string stem = bed_.StemOfUpload();
+  bed_.Finish(stem);
+  bed_.SetPodStatus(stem, {{"phase", "Running"}});
+  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, stem}, [](Json& pod) {
+    pod["metadata"]["finalizers"] = Json::array({"a-node/that-is-gone"});
+  });
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
+}
+
 // MoverBed plays the worker. What a worker's program really writes is read just as well, and has
 // each field that MoverBed writes.
 TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {

@@ -208,6 +208,20 @@ TEST_F(ResumeTest, EachStepIsNotedInTheOneFileThatGrows) {
   EXPECT_EQ(JournalFiles(), 0);
 }
 
+TEST_F(ResumeTest, AsShippedARunThatIsKilledHasReadLittleInVain) {
+  UploadOptions options = Options();
+  options.journal = JournalSizes();
+  options.fence = [&](const CallContext&) {
+    Kill();
+    return absl::OkStatus();
+  };
+  FullScanSource source;
+  EXPECT_FALSE(volume_.Backup(device_, source, options).ok());
+  const std::vector<JournalEntry> noted = Noted();
+  const auto data_chunks = std::count_if(noted.begin(), noted.end(), HasData);
+  EXPECT_LE((kSize / kChunk / kDataEvery - data_chunks) * kChunk, int64_t{48} << 20);
+}
+
 TEST_F(ResumeTest, ARunThatWasKilledBeforeItsEndHadReadNearlyAll) {
   UploadOptions options = Options();
   options.fence = [&](const CallContext&) {

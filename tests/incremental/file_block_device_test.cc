@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -17,6 +19,7 @@
 #include "incremental/uring_queue.h"
 #include "tests/support/fake_block_device.h"
 #include "tests/support/scratch_file.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::incremental::file_block_device_test {
@@ -38,6 +41,24 @@ TEST(FileBlockDeviceTest, NamesTheEngineItUses) {
   ASSERT_THAT(threads, IsOk());
   EXPECT_THAT((*threads)->facts().engine, HasSubstr("threads"));
   EXPECT_EQ((*threads)->facts().size_bytes, 1);
+}
+
+TEST(FileBlockDeviceTest, ADeviceOfRootsAloneIsRefusedWithBothCures) {
+  const support::ScratchFolder folder;
+  const std::string path = folder.path() + "/device";
+  if (::mknod(path.c_str(), S_IFBLK | 0600, makedev(7, 250)) != 0) {
+    GTEST_SKIP() << "wants the right to make device nodes";
+  }
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  std::thread([&] {
+    constexpr uid_t kNobody = 65534;
+    ::setfsuid(kNobody);  // Of this thread alone; the rights of root over files go with it.
+    EXPECT_THAT(FileBlockDevice::OpenForRead(path),
+                StatusIs(absl::StatusCode::kPermissionDenied,
+                         testing::AllOf(HasSubstr("belongs to user 0"), HasSubstr("mode 0600"),
+                                        HasSubstr("supplementalGroups"),
+                                        HasSubstr("device_ownership_from_security_context"))));
+  }).join();
 }
 
 // For the calling thread, and those that it starts, as a container runtime does it for all.

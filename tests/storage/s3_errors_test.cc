@@ -101,6 +101,11 @@ TEST(S3ErrorsTest, APlaceThatIsFullIsToldFromOneThatIsBusy) {
   EXPECT_FALSE(IsFull(Map(Answer(429, ""))));
 }
 
+TEST(S3ErrorsTest, ABucketThatIsNotThereSaysWhatToDo) {
+  EXPECT_THAT(Map(Answer(404, "NoSuchBucket")),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("make the bucket, or")));
+}
+
 TEST(S3ErrorsTest, NamesTheRightRegion) {
   const auto wrong = [](const char* region) {
     return StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(absl::StrCat("\"", region)));
