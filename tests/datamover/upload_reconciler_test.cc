@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "csi/base_snapshots.h"
+#include "csi/claim_provisioning.h"
 #include "csi/data_transfer.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
@@ -203,6 +204,18 @@ TEST_F(UploadReconcilerTest, ProgressIsCopied) {
   bed_.Finish(bed_.StemOfUpload());
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
+}
+
+// A class may name its Secrets by the claim, and the one that is made is called otherwise.
+TEST_F(UploadReconcilerTest, TheMadeClaimSaysWhichOneItStandsFor) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  const Json made =
+      bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.StemOfUpload())).value_or(Json());
+  EXPECT_EQ(csi::Annotation(made, csi::kClaimNamespaceAnnotation), "shop");
+  EXPECT_EQ(csi::Annotation(made, csi::kClaimAnnotation), "data");
 }
 
 // As when a namespace is deleted while its volumes are moved.

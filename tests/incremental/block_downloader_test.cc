@@ -159,6 +159,12 @@ TEST(BlockDownloaderTest, AnotherCopyTakesTheDamagedOnesPlace) {
   v.volume.ExpectRestores(v.backup->snapshot, v.image);
 }
 
+TEST(BlockDownloaderTest, TheResultSaysWhichFileSystemWasSeen) {
+  RestoreResult result;
+  result.file_system = "ext4";
+  EXPECT_EQ(GetString(ToJson(result), {"file_system"}), "ext4");
+}
+
 TEST(BlockDownloaderTest, AnErrorOfTheTargetNamesItsOffset) {
   BackedUp v;
   FakeBlockDevice target(kSize, 512, 0xA5);
