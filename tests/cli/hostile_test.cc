@@ -187,7 +187,7 @@ TEST_F(HostileProgramTest, NamesDoNothingToATerminal) {
 
 // Kilobytes that want to be gigabytes.
 TEST_F(HostileProgramTest, WhatIsSmallInTheStoreStaysSmallInMemory) {
-  const std::size_t bomb_bytes = std::size_t{96} << 20;
+  const std::size_t bomb_bytes = std::size_t{400} << 20;
   const Id values = SealBomb(FileKind::kSnapshot, "{\"a\":[0", ",0", bomb_bytes);
   const Id nested =
       SealBomb(FileKind::kSnapshot, "{\"a\":[0", ",{\"a\":{}}", std::size_t{15} << 20);
