@@ -98,7 +98,8 @@ std::string Summary(const BackupResult& result) {
   absl::StrAppend(&text, ", read ", FormatBytes(result.read_bytes), ", audited ",
                   FormatBytes(result.audit_bytes));
   absl::StrAppend(&text, "\n  new ", FormatBytes(result.new_bytes), ", stored ",
-                  FormatBytes(result.stored_bytes), " with ", result.store.requests, " requests");
+                  FormatBytes(result.stored_bytes), " with ",
+                  Counted(result.store.requests, "request"));
   absl::StrAppend(&text, "\n  ", FormatElapsed(elapsed), ", peak memory ",
                   FormatBytes(result.peak_memory_bytes), "\n");
   return text;
@@ -376,8 +377,8 @@ absl::StatusOr<ResumeAnswer> BackupCommand::UseUnfinished(const CallContext& ctx
                                                       memory_budget_bytes_ / kKnownShare),
                                   scope));
   if (answer.packs_found > 0) {
-    session.console().Note(absl::StrCat("found ", answer.packs_found,
-                                        " packs of a backup that did not come to its end"));
+    session.console().Note(absl::StrCat("found ", Counted(answer.packs_found, "pack"),
+                                        " of a backup that did not come to its end"));
   }
   if (answer.known != nullptr) {
     options.known = answer.known;

@@ -66,9 +66,10 @@ std::string UnrestorableText(const CheckReport& report) {
 }
 
 std::string ReportText(const CheckReport& report) {
-  return absl::StrCat(report.ok() ? "no errors" : absl::StrCat(report.errors, " errors"), " in ",
-                      report.snapshots, " snapshots, ", report.packs, " packs, ", report.blobs,
-                      " blobs and ", report.trees, " trees; read ", report.packs_read, " packs, ",
+  return absl::StrCat(report.ok() ? "no errors" : Counted(report.errors, "error"), " in ",
+                      Counted(report.snapshots, "snapshot"), ", ", Counted(report.packs, "pack"),
+                      ", ", Counted(report.blobs, "blob"), " and ", Counted(report.trees, "tree"),
+                      "; read ", Counted(report.packs_read, "pack"), ", ",
                       FormatBytes(report.bytes_read), "\n", UnrestorableText(report));
 }
 

@@ -19,6 +19,7 @@ constexpr absl::string_view kEraseLine = "\r\x1b[K";
 }  // namespace
 
 void Console::Print(absl::string_view text) {
+  const std::scoped_lock lock(mutex_);
   ClearLine();
   if (out_errno_ != 0) {
     return;  // Half a result is worse than what came so far.
@@ -46,6 +47,7 @@ void Console::Note(absl::string_view sentence) {
 }
 
 void Console::Warn(absl::string_view sentence) {
+  const std::scoped_lock lock(mutex_);
   ClearLine();
   error_(absl::StrCat(kName, PrintableLines(sentence), "\n"));
 }
@@ -55,6 +57,7 @@ void Console::Fail(int exit_code, absl::string_view sentence) {
     Warn(sentence);
     return;
   }
+  const std::scoped_lock lock(mutex_);
   ClearLine();
   error_(absl::StrCat(
       DumpJson(
@@ -63,17 +66,20 @@ void Console::Fail(int exit_code, absl::string_view sentence) {
 }
 
 void Console::ShowLine(absl::string_view line) {
+  const std::scoped_lock lock(mutex_);
   error_(absl::StrCat(kEraseLine, Printable(line)));
   line_shown_ = true;
 }
 
 void Console::ClearLine() {
+  const std::scoped_lock lock(mutex_);
   if (std::exchange(line_shown_, false)) {
     error_(kEraseLine);
   }
 }
 
 absl::Status Console::Check() const {
+  const std::scoped_lock lock(mutex_);
   // Who closes a pipe has what they wanted.
   if (out_errno_ == 0 || out_errno_ == EPIPE) {
     return absl::OkStatus();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -22,7 +23,7 @@ struct ConsoleOptions {
 };
 
 // What the program says: results on stdout, all else on stderr. Both as PrintableLines(): names and
-// messages may come from anybody. Not thread-safe.
+// messages may come from anybody. Thread-safe.
 class Console {
  public:
   Console(Sink out, Sink error, const ConsoleOptions& options)
@@ -58,6 +59,7 @@ class Console {
   const Sink out_;
   const Sink error_;
   const ConsoleOptions options_;
+  mutable std::recursive_mutex mutex_;  // Each of these calls another.
   bool line_shown_ = false;
   int out_errno_ = 0;  // Of the first write that failed.
 };

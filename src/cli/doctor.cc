@@ -9,6 +9,7 @@
 #include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/location_store.h"
+#include "cli/text.h"
 #include "datamover/repository_access.h"
 #include "doctor/checkup.h"
 
@@ -63,10 +64,10 @@ class DoctorCommand : public Command {
                          {"notes", counts[Grade::kNote]},   {"warnings", counts[Grade::kWarning]},
                          {"faults", counts[Grade::kFault]}, {"unknown", counts[Grade::kUnknown]}};
     session.console().PrintResult(
-        totals,
-        absl::StrCat(counts[Grade::kFault], " faults, ", counts[Grade::kWarning], " warnings, ",
-                     counts[Grade::kNote], " notes, ", counts[Grade::kUnknown], " unknown, ",
-                     counts[Grade::kGood], " good\n"));
+        totals, absl::StrCat(Counted(counts[Grade::kFault], "fault"), ", ",
+                             Counted(counts[Grade::kWarning], "warning"), ", ",
+                             Counted(counts[Grade::kNote], "note"), ", ", counts[Grade::kUnknown],
+                             " unknown, ", counts[Grade::kGood], " good\n"));
     return counts[Grade::kFault] == 0 ? ExitCode::kOk : ExitCode::kFailed;
   }
 

@@ -250,7 +250,8 @@ void ForgetCommand::Tell(Session& session, const std::vector<ForgetGroup>& group
     list.push_back(GroupJson(group));
     absl::StrAppend(&text, GroupText(group, dry_run_));
   }
-  absl::StrAppend(&text, dry_run_ ? "would remove " : "removed ", removed, " snapshots\n");
+  absl::StrAppend(&text, dry_run_ ? "would remove " : "removed ", Counted(removed, "snapshot"),
+                  "\n");
   session.console().PrintResult({{"message_type", "result"},
                                  {"dry_run", dry_run_},
                                  {"removed", removed},

@@ -37,14 +37,15 @@ Json FiguresJson(const PruneFigures& figures) {
 }
 
 std::string FiguresText(const PruneFigures& figures, bool dry_run) {
-  return absl::StrCat(
-      "used: ", FormatBytes(figures.bytes_used), " in ", figures.blobs_used,
-      " blobs; unused: ", FormatBytes(figures.bytes_unused + figures.bytes_duplicate),
-      "; in packs that no index lists: ", FormatBytes(figures.bytes_unindexed), "\n",
-      dry_run ? "would remove " : "removed ", figures.packs_removed + figures.packs_unindexed,
-      " packs and ", dry_run ? "repack " : "repacked ", figures.packs_repacked, ": ",
-      FormatBytes(figures.bytes_freed), " freed, ", FormatBytes(figures.bytes_unused_after),
-      " stay unused\n");
+  return absl::StrCat("used: ", FormatBytes(figures.bytes_used), " in ",
+                      Counted(figures.blobs_used, "blob"),
+                      "; unused: ", FormatBytes(figures.bytes_unused + figures.bytes_duplicate),
+                      "; in packs that no index lists: ", FormatBytes(figures.bytes_unindexed),
+                      "\n", dry_run ? "would remove " : "removed ",
+                      Counted(figures.packs_removed + figures.packs_unindexed, "pack"), " and ",
+                      dry_run ? "repack " : "repacked ", figures.packs_repacked, ": ",
+                      FormatBytes(figures.bytes_freed), " freed, ",
+                      FormatBytes(figures.bytes_unused_after), " stay unused\n");
 }
 
 class PruneCommand : public Command {

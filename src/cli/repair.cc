@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/refill.h"
+#include "cli/text.h"
 #include "incremental/file_block_device.h"
 #include "repository/checker.h"
 #include "repository/forget.h"
@@ -63,10 +64,11 @@ class RepairIndexCommand : public Command {
          {"packs_unreadable", Ids(result.packs_unreadable)},
          {"index_files_written", result.files_written},
          {"index_files_removed", result.files_removed}},
-        absl::StrCat(options_.dry_run ? "would list " : "listed ", result.packs_added.size(),
-                     " packs anew and ", options_.dry_run ? "drop " : "dropped ",
-                     result.packs_dropped.size(), "; ", result.unreadable_files.size(),
-                     " index files and ", result.packs_unreadable.size(), " packs do not read\n",
+        absl::StrCat(options_.dry_run ? "would list " : "listed ",
+                     Counted(std::ssize(result.packs_added), "pack"), " anew and ",
+                     options_.dry_run ? "drop " : "dropped ", result.packs_dropped.size(), "; ",
+                     Counted(std::ssize(result.unreadable_files), "index file"), " and ",
+                     Counted(std::ssize(result.packs_unreadable), "pack"), " could not be read\n",
                      result.packs_dropped.empty()
                          ? ""
                          : "what the dropped packs held, repair packs --from fills in where the "

@@ -211,6 +211,11 @@ absl::Status Session::OpenStore(bool read_only) {
   in_bucket_ = location.kind == storage::Location::Kind::kS3;
   ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options_, environment_.get));
   settings.read_only = read_only;
+  settings.retry.on_wait = [this](const absl::Status& reason) {
+    if (!has_told_of_waiting_.exchange(true)) {
+      console_.Note(absl::StrCat("waiting for ", place_, ", trying again: ", reason.message()));
+    }
+  };
   ASSIGN_OR_RETURN(store_, environment_.open_store(location, settings, *environment_.random));
   place_ = store_->store().Describe();
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -165,6 +166,7 @@ class Session {
   Console& console_;
   std::optional<RepositoryChoice> choice_;
   std::string place_;
+  std::atomic<bool> has_told_of_waiting_ = false;
   bool in_bucket_ = false;
   std::unique_ptr<storage::OpenedStore> store_;
   std::unique_ptr<repository::Repository> repository_;

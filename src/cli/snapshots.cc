@@ -25,7 +25,7 @@ std::string AsTable(const std::vector<StoredSnapshot>& snapshots) {
          absl::StrJoin(stored.snapshot.paths, ","),
          size_bytes == 0 ? "" : FormatBytes(size_bytes)});
   }
-  return absl::StrCat(FormatTable(rows), snapshots.size(), " snapshots\n");
+  return absl::StrCat(FormatTable(rows), Counted(std::ssize(snapshots), "snapshot"), "\n");
 }
 
 class SnapshotsCommand : public Command {

@@ -87,8 +87,9 @@ class StatsCommand : public Command {
          {"compression_ratio", ratio},
          {"total_blob_count", size.blobs},
          {"total_pack_count", packs}},
-        absl::StrCat("stored: ", FormatBytes(size.stored_bytes), " in ", size.blobs, " blobs and ",
-                     packs, " packs\nuncompressed: ", FormatBytes(size.plaintext_bytes),
+        absl::StrCat("stored: ", FormatBytes(size.stored_bytes), " in ",
+                     Counted(size.blobs, "blob"), " and ", Counted(packs, "pack"),
+                     "\nuncompressed: ", FormatBytes(size.plaintext_bytes),
                      absl::StrFormat(", %.2f times as much\n", ratio)));
     return ExitCode::kOk;
   }
@@ -154,12 +155,11 @@ class StatsCommand : public Command {
                        " snapshots are no volumes and were not counted; measure them "
                        "with restic stats"));
     }
-    session.console().PrintResult(
-        {{"total_size", size.bytes},
-         {"total_file_count", size.files},
-         {"snapshots_count", size.snapshots}},
-        absl::StrCat(size.snapshots, size.snapshots == 1 ? " snapshot" : " snapshots",
-                     " of volumes, ", FormatBytes(size.bytes), " to restore in all\n"));
+    session.console().PrintResult({{"total_size", size.bytes},
+                                   {"total_file_count", size.files},
+                                   {"snapshots_count", size.snapshots}},
+                                  absl::StrCat(Counted(size.snapshots, "snapshot"), " of volumes, ",
+                                               FormatBytes(size.bytes), " to restore in all\n"));
     return size.others > 0 ? ExitCode::kIncomplete : unreadable.code();
   }
 

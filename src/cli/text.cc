@@ -74,6 +74,10 @@ std::string FormatBytes(int64_t bytes) {
   return absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
+std::string Counted(int64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
 std::string FormatElapsed(absl::Duration elapsed) {
   if (elapsed == absl::InfiniteDuration()) {
     return "?";

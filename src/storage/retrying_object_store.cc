@@ -33,6 +33,8 @@ absl::Status RetryingObjectStore::Insist(
   Backoff backoff(options_.backoff, random_);
   absl::Status last;
   int full = 0;
+  bool has_told = options_.on_wait == nullptr;
+  const absl::Time begun = ctx.clock->Now();
   while (true) {
     absl::Status status = attempt(limited);
     if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
@@ -46,6 +48,10 @@ absl::Status RetryingObjectStore::Insist(
     const absl::Time next = ctx.clock->Now() + backoff.NextDelay();
     if (next >= limited.deadline) {
       return last;
+    }
+    if (!has_told && next - begun >= options_.patience) {
+      has_told = true;
+      options_.on_wait(last);
     }
     CSIDELTA_LOG(kDebug, "object store: trying again", {"store", inner_.Describe()},
                  {"reason", std::string(last.message())});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -18,6 +19,9 @@ struct RetryOptions {
                             .attempts_max = 10,
                             .jitter = 0.5};
   absl::Duration total_max = absl::Minutes(15);  // of one call with all its attempts and delays
+  // Told why, once for each call that waits longer than `patience`, on the caller's thread.
+  absl::Duration patience = absl::Seconds(5);
+  std::function<void(const absl::Status&)> on_wait = nullptr;
 };
 
 // Makes a call to `inner` again while MayHeal() says so, with growing, jittered delays, until it is

@@ -68,6 +68,8 @@ constexpr FaultKind kWrongBit = {
     .name = "a wrong bit", .spoiling = Spoiling::kFlipped, .may_be = IsGuarded};
 constexpr FaultKind kThrottled = {
     .name = "too many requests", .status = 429, .code = "SlowDown", .heals = true};
+constexpr FaultKind kEmptyAnswer = {
+    .name = "an empty answer", .status = 200, .body = "", .heals = true};
 constexpr FaultKind kFaults[] = {
     kNotFound,
     kWrongBit,
@@ -407,11 +409,12 @@ TEST_F(FaultSweepTest, PruneDeletesNoPackThatIsStillListed) {
 
 TEST_F(FaultSweepTest, WhatWasOnlySaidToBeDeletedIsDeletedAgain) {
   MakeGenerations();
-  const FaultKind kind = {.name = "an empty answer", .status = 200, .body = "", .heals = true};
-  FailEach({"forget", "--keep-last", "1", "--prune"}, kind, [](const ServedRequest& request) {
-    return request.method == "DELETE" && (request.target.find("/index/") != std::string::npos ||
-                                          request.target.find("/snapshots/") != std::string::npos);
-  });
+  FailEach({"forget", "--keep-last", "1", "--prune"}, kEmptyAnswer,
+           [](const ServedRequest& request) {
+             return request.method == "DELETE" &&
+                    (request.target.find("/index/") != std::string::npos ||
+                     request.target.find("/snapshots/") != std::string::npos);
+           });
 }
 
 TEST_F(FaultSweepTest, RepairIndex) {
@@ -453,6 +456,17 @@ TEST_F(FaultSweepTest, KeyRemove) {
   Sweep(words);
 }
 
+TEST_F(FaultSweepTest, AKeyThatWasOnlySaidToBeRemovedIsRemovedAgain) {
+  MakeGenerations();
+  WriteFile("new", "new secret");
+  const Json added = MustRun({"key", "add", "--new-password-file", Path("new")}).Result();
+  again_ = [&] { EXPECT_EQ(OpenWith("new secret"), ExitCode::kWrongPassword); };
+  FailEach(
+      {"key", "remove", GetString(added, {"id"})}, kEmptyAnswer, [](const ServedRequest& request) {
+        return request.method == "DELETE" && request.target.find("/keys/") != std::string::npos;
+      });
+}
+
 TEST_F(FaultSweepTest, KeyPasswd) {
   MakeGenerations();
   WriteFile("new", "new secret");
@@ -464,6 +478,26 @@ TEST_F(FaultSweepTest, KeyPasswd) {
     MustRun({"snapshots"});
   };
   Sweep(words);
+}
+
+class ClosedPortTest : public SweepFixture {
+ protected:
+  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
+      const storage::Location& location, const storage::StoreSettings& settings) override {
+    return storage::OpenStore(location, settings, Random::Real());
+  }
+};
+
+TEST_F(ClosedPortTest, WhoWaitsForAStoreIsToldSo) {
+  variables_["RESTIC_REPOSITORY"] = "s3:http://127.0.0.1:1/bucket";
+  variables_["AWS_ACCESS_KEY_ID"] = "id";
+  variables_["AWS_SECRET_ACCESS_KEY"] = "secret";
+  const std::string note = "waiting for s3:http://127.0.0.1:1/bucket, trying again: ";
+  const Outcome outcome = Run({"init"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, testing::HasSubstr(note));
+  EXPECT_EQ(outcome.error.find(note), outcome.error.rfind(note)) << "once";
+  EXPECT_THAT(Run({"init", "--quiet"}).error, testing::Not(testing::HasSubstr(note)));
 }
 
 // What one answer of a source of credentials is instead, once.

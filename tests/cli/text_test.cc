@@ -21,6 +21,12 @@ TEST(TextTest, FormatsBytes) {
   EXPECT_EQ(FormatBytes(int64_t{5} << 40), "5.0 TiB");
 }
 
+TEST(TextTest, OneOfSomethingIsNotSeveral) {
+  EXPECT_EQ(Counted(0, "pack"), "0 packs");
+  EXPECT_EQ(Counted(1, "pack"), "1 pack");
+  EXPECT_EQ(Counted(2, "index file"), "2 index files");
+}
+
 TEST(TextTest, FormatsElapsedTime) {
   EXPECT_EQ(FormatElapsed(absl::Milliseconds(420)), "0.42 s");
   EXPECT_EQ(FormatElapsed(absl::Seconds(187)), "3:07");

@@ -74,6 +74,21 @@ TEST_F(RetryingObjectStoreTest, EveryCallIsTriedAgain) {
   EXPECT_EQ(meter_.Snapshot().retries, 18);
 }
 
+TEST_F(RetryingObjectStoreTest, ALongWaitIsToldOnce) {
+  std::vector<absl::Status> told;
+  RetryOptions options;
+  options.on_wait = [&](const absl::Status& reason) { told.push_back(reason); };
+  RetryingObjectStore store(inner_, options, Random::Real(), meter_);
+  FailTimes(2, absl::UnavailableError("a moment"));
+  EXPECT_THAT(store.Stat(ctx_, "none"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_TRUE(told.empty());
+  inner_.ClearFaults();
+  FailTimes(7, absl::UnavailableError("for long"));
+  EXPECT_THAT(store.Stat(ctx_, "none"), StatusIs(absl::StatusCode::kNotFound));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].message(), "for long");
+}
+
 // The least, the middle or the most that can be drawn.
 class FixedRandom : public Random {
  public:
