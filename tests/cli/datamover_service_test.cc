@@ -6,7 +6,6 @@
 #include <string>
 #include <thread>
 
-#include "csi/base_snapshots.h"
 #include "csi/snapshot_types.h"
 #include "k8s/wait.h"
 #include "tests/datamover/mover_bed.h"
@@ -62,21 +61,7 @@ TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
   absl::Status ended;
   std::jthread service([&] { ended = RunDatamoverService(ctx, bed.api, Settings()); });
   bed.api.AwaitWatches(8);  // Three kinds of two Veleros, tasks and Pods.
-  bed.api.Seed(csi::VolumeSnapshotContentType(),
-               {{"metadata",
-                 {{"name", "du-1"},
-                  {"labels", {{csi::kBaseLabel, "true"}}},
-                  {"annotations",
-                   {{"mover.csi-delta.io/velero-namespace", "velero"},
-                    {"mover.csi-delta.io/location", "default"},
-                    {"mover.csi-delta.io/claim-namespace", "shop"},
-                    {"mover.csi-delta.io/claim", "gone"},
-                    {"mover.csi-delta.io/claim-uid", "c1a10000-0000-4000-8000-00000000000b"},
-                    {"mover.csi-delta.io/cluster", bed.env.cluster}}}}},
-                {"spec",
-                 {{"driver", "d.example.com"},
-                  {"deletionPolicy", "Retain"},
-                  {"source", {{"snapshotHandle", "snap-1"}}}}}});
+  bed.AddBase("gone", bed.env.cluster);
   bed.AddUpload("nightly");
   EXPECT_THAT(
       k8s::WaitFor(

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "csi/base_snapshots.h"
 #include "csi/snapshot_types.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
@@ -21,26 +20,7 @@ using ::testing::SizeIs;
 
 class BaseReconcilerTest : public ::testing::Test {
  protected:
-  // The base that an upload of the claim left.
-  Json AddBase(std::string cluster = "") {
-    if (cluster.empty()) {
-      cluster = bed_.env.cluster;
-    }
-    Json content = {{"metadata",
-                     {{"name", "du-1"},
-                      {"labels", {{csi::kBaseLabel, "true"}}},
-                      {"annotations",
-                       {{"mover.csi-delta.io/velero-namespace", "velero"},
-                        {"mover.csi-delta.io/location", "default"},
-                        {"mover.csi-delta.io/claim-namespace", "shop"},
-                        {"mover.csi-delta.io/claim", "data"},
-                        {"mover.csi-delta.io/claim-uid", MoverBed::ClaimUid("shop", "data")},
-                        {"mover.csi-delta.io/cluster", cluster}}}}}};
-    content["spec"] = {{"driver", "d.example.com"},
-                       {"deletionPolicy", "Retain"},
-                       {"source", {{"snapshotHandle", "snap-1"}}}};
-    return bed_.api.Seed(csi::VolumeSnapshotContentType(), content);
-  }
+  Json AddBase() { return bed_.AddBase("data", bed_.env.cluster); }
 
   void DeleteClaim() {
     ASSERT_THAT(bed_.api.Delete(bed_.ctx, csi::ClaimKey("shop", "data"), {}), IsOk());
@@ -96,7 +76,7 @@ TEST_F(BaseReconcilerTest, ABaseThatAnUploadIsComparedWithStays) {
 }
 
 TEST_F(BaseReconcilerTest, BasesOfOtherClustersAreLeftAlone) {
-  const Json base = AddBase("another");
+  const Json base = bed_.AddBase("data", "another");
   DeleteClaim();
   EXPECT_EQ(LookAt(base), absl::InfiniteFuture());
   EXPECT_THAT(Bases(), SizeIs(1));

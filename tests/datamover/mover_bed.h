@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "csi/base_snapshots.h"
 #include "csi/snapshot_types.h"
 #include "datamover/mover_environment.h"
 #include "datamover/node_slots.h"
@@ -105,6 +106,24 @@ class MoverBed {
            {"csiSnapshot", {{"volumeSnapshot", snapshot}, {"storageClass", "shop-class"}}}}}});
     api.ClearCalls();
     return upload;
+  }
+
+  // The base that an upload of a claim of "shop" left.
+  Json AddBase(const std::string& claim, const std::string& of_cluster) {
+    Json content = {{"metadata",
+                     {{"name", "du-1"},
+                      {"labels", {{csi::kBaseLabel, "true"}}},
+                      {"annotations",
+                       {{"mover.csi-delta.io/velero-namespace", "velero"},
+                        {"mover.csi-delta.io/location", "default"},
+                        {"mover.csi-delta.io/claim-namespace", "shop"},
+                        {"mover.csi-delta.io/claim", claim},
+                        {"mover.csi-delta.io/claim-uid", ClaimUid("shop", claim)},
+                        {"mover.csi-delta.io/cluster", of_cluster}}}}}};
+    content["spec"] = {{"driver", "d.example.com"},
+                       {"deletionPolicy", "Retain"},
+                       {"source", {{"snapshotHandle", "snap-1"}}}};
+    return api.Seed(csi::VolumeSnapshotContentType(), content);
   }
 
   void Cancel(const std::string& name) {

@@ -237,19 +237,26 @@ TEST_F(CredentialsTest, ASourceThatDoesNotAnswerIsUnavailable) {
   EXPECT_THAT(chain().Get(ctx_), StatusIs(absl::StatusCode::kUnavailable));
 }
 
+// What the metadata of an instance with a role answers.
+void SendRole(const ServedRequest& request, ServedConnection& connection) {
+  if (request.method == "PUT") {
+    connection.Send(200, "token");
+  } else if (absl::EndsWith(request.target, "/")) {
+    connection.Send(200, "role");
+  } else {
+    connection.Send(200, R"({"Code":"Success","AccessKeyId":"id","SecretAccessKey":"s",)"
+                         R"("Token":"t","Expiration":"2024-01-01T00:00:00Z"})");
+  }
+}
+
 TEST_F(CredentialsTest, InstanceMetadataThatStartsIsAskedAgain) {
   std::atomic<int> asked = 0;
   std::atomic<bool> is_gone = false;
   Serve([&](const ServedRequest& request, ServedConnection& connection) {
     if (++asked <= 2 || is_gone) {
       connection.Cut();
-    } else if (request.method == "PUT") {
-      connection.Send(200, "token");
-    } else if (absl::EndsWith(request.target, "/")) {
-      connection.Send(200, "role");
     } else {
-      connection.Send(200, R"({"Code":"Success","AccessKeyId":"id","SecretAccessKey":"s",)"
-                           R"("Token":"t","Expiration":"2024-01-01T00:00:00Z"})");
+      SendRole(request, connection);
     }
   });
   environment_.metadata_disabled = false;
@@ -266,13 +273,8 @@ TEST_F(CredentialsTest, InstanceMetadataThatSaysNothingIsAskedAgain) {
   Serve([&](const ServedRequest& request, ServedConnection& connection) {
     if (++asked % 2 == 1) {
       connection.Send(200, "");
-    } else if (request.method == "PUT") {
-      connection.Send(200, "token");
-    } else if (absl::EndsWith(request.target, "/")) {
-      connection.Send(200, "role");
     } else {
-      connection.Send(200, R"({"Code":"Success","AccessKeyId":"id","SecretAccessKey":"s",)"
-                           R"("Token":"t","Expiration":"2033-01-01T00:00:00Z"})");
+      SendRole(request, connection);
     }
   });
   environment_.metadata_disabled = false;
