@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <stop_token>
 
 #include "tests/support/fake_api_client.h"
@@ -198,15 +199,17 @@ TEST_F(TaskRunnerTest, InsistingHasAnEnd) {
 // A request that was given up may be carried out all the same, when the last word is written.
 TEST_F(TaskRunnerTest, ALatePatchOfTheReporterIsRefused) {
   Json held;
+  std::atomic<bool> is_held = false;
   api_.SetInterceptor([&](const support::ApiCall& call, const Json* body) {
-    if (call.verb == "patch" && held.is_null()) {
+    if (call.verb == "patch" && !is_held) {
       held = *body;
+      is_held = true;
       return absl::DeadlineExceededError("no answer");
     }
     return absl::OkStatus();
   });
   EXPECT_THAT(Run([&](const CallContext&, const TaskProgress&) {
-                while (api_.CallCount("patch", "volumetasks") == 0) {
+                while (!is_held) {
                   clock_.Advance(absl::Seconds(1));
                 }
                 return Done({{"snapshot_id", "abc"}});
