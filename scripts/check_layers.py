@@ -16,22 +16,23 @@ import sys
 # layer never include each other.
 ALLOWED = {
     "base": (),
-    "velero": ("base",),
+    "objects": ("base",),
+    "velero": ("objects", "base"),
     "net": ("base",),
     "k8s": ("net", "base"),
     "storage": ("net", "base"),
-    "csi": ("k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
+    "csi": ("objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
     "repository": ("storage", "base"),
-    "incremental": ("csi", "k8s", "net", "repository", "base"),
-    "backupitemactions": ("velero", "csi", "k8s", "base"),
-    "restoreitemactions": ("velero", "csi", "k8s", "base"),
-    "deleteitemactions": ("velero", "csi", "k8s", "base"),
-    "itemblockactions": ("velero", "csi", "k8s", "base"),
+    "incremental": ("csi", "objects", "k8s", "net", "repository", "base"),
+    "backupitemactions": ("objects", "velero", "csi", "k8s", "base"),
+    "restoreitemactions": ("objects", "velero", "csi", "k8s", "base"),
+    "deleteitemactions": ("objects", "velero", "csi", "k8s", "base"),
+    "itemblockactions": ("objects", "velero", "csi", "k8s", "base"),
     "plugin": ("velero", "net", "base"),
-    "datamover": ("incremental", "repository", "csi", "k8s", "net", "storage", "velero", "base"),
+    "datamover": ("incremental", "repository", "csi", "objects", "k8s", "net", "storage", "velero", "base"),
     "conformance": ("base",),
-    "diffsnap": ("incremental", "csi", "k8s", "net", "base"),
-    "doctor": ("datamover", "incremental", "csi", "k8s", "net", "storage", "velero", "base"),
+    "diffsnap": ("incremental", "csi", "objects", "k8s", "net", "base"),
+    "doctor": ("datamover", "incremental", "csi", "objects", "k8s", "net", "storage", "velero", "base"),
 }
 EVERYTHING = tuple(ALLOWED)
 ALLOWED["cli"] = EVERYTHING

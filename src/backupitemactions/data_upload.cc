@@ -4,6 +4,8 @@
 #include "absl/time/time.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
 
@@ -24,7 +26,7 @@ Json OwnedBy(const velero::Backup& backup) {
 
 Json MakeDataUpload(const MoveRequest& request) {
   const velero::Backup& backup = request.backup;
-  const std::string operation = csi::UploadOperationId(backup.uid, csi::Uid(request.claim));
+  const std::string operation = csi::UploadOperationId(backup.uid, k8s::Uid(request.claim));
   const k8s::ResourceType& type = csi::DataUploadType();
   return {{"apiVersion", absl::StrCat(type.group, "/", type.version)},
           {"kind", type.kind},
@@ -32,12 +34,12 @@ Json MakeDataUpload(const MoveRequest& request) {
            {{"name", csi::TransferName(backup.name, operation)},
             {"namespace", backup.namespace_name},
             {"ownerReferences", OwnedBy(backup)},
-            {"annotations", {{velero::kArchivedAnnotation, velero::kArchiveAwaited}}},
+            {"annotations", {{objects::kArchivedAnnotation, objects::kArchiveAwaited}}},
             {"labels",
-             {{velero::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
-              {velero::kBackupUidLabel, backup.uid},
-              {velero::kPvcUidLabel, csi::Uid(request.claim)},
-              {velero::kAsyncOperationIdLabel, operation}}}}},
+             {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
+              {objects::kBackupUidLabel, backup.uid},
+              {objects::kPvcUidLabel, k8s::Uid(request.claim)},
+              {objects::kAsyncOperationIdLabel, operation}}}}},
           {"spec",
            {{"snapshotType", kSnapshotType},
             // Velero reads it without looking whether it is there.
@@ -46,8 +48,8 @@ Json MakeDataUpload(const MoveRequest& request) {
               {"storageClass", GetString(request.claim, {"spec", "storageClassName"})},
               {"snapshotClass", request.snapshot_class},
               {"driver", request.driver}}},
-            {"sourcePVC", csi::Name(request.claim)},
-            {"sourceNamespace", csi::Namespace(request.claim)},
+            {"sourcePVC", k8s::Name(request.claim)},
+            {"sourceNamespace", k8s::Namespace(request.claim)},
             {"datamover", velero::kDataMoverName},
             {"backupStorageLocation", backup.storage_location},
             {"operationTimeout", absl::FormatDuration(backup.csi_snapshot_timeout)}}}};
@@ -55,16 +57,16 @@ Json MakeDataUpload(const MoveRequest& request) {
 
 Json MovedClaim(Json claim, const velero::Backup& backup, const Json& upload) {
   const std::string snapshot = GetString(upload, {"spec", "csiSnapshot", "volumeSnapshot"});
-  SetJson(claim, {"metadata", "labels", velero::kVolumeSnapshotNameLabel}, snapshot);
-  SetJson(claim, {"metadata", "labels", velero::kBackupNameLabel},
+  SetJson(claim, {"metadata", "labels", objects::kVolumeSnapshotNameLabel}, snapshot);
+  SetJson(claim, {"metadata", "labels", objects::kBackupNameLabel},
           velero::ValidLabelValue(backup.name));
-  SetJson(claim, {"metadata", "annotations", velero::kDataUploadNameAnnotation},
-          absl::StrCat(csi::Namespace(upload), "/", csi::Name(upload)));
+  SetJson(claim, {"metadata", "annotations", objects::kDataUploadNameAnnotation},
+          absl::StrCat(k8s::Namespace(upload), "/", k8s::Name(upload)));
   if (backup.snapshot_move_data) {
-    SetJson(claim, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, snapshot);
+    SetJson(claim, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, snapshot);
   } else {
     // It would make Velero's own action look for a VolumeSnapshot, and this archive has none.
-    EraseJson(claim, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation});
+    EraseJson(claim, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation});
   }
   return claim;
 }

@@ -7,6 +7,8 @@
 #include "base/status_macros.h"
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
@@ -26,25 +28,25 @@ class DataUploadAction : public ImmediateAction {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     velero::BackupItemResult result;
     if (!backup.Finalizing() ||
-        csi::Annotation(item, velero::kArchivedAnnotation) != velero::kArchiveAwaited ||
-        csi::Label(item, velero::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+        k8s::Annotation(item, objects::kArchivedAnnotation) != objects::kArchiveAwaited ||
+        k8s::Label(item, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
       return result;
     }
     Json mark;
-    SetJson(mark, {"metadata", "annotations", velero::kArchivedAnnotation}, "true");
+    SetJson(mark, {"metadata", "annotations", objects::kArchivedAnnotation}, "true");
     RETURN_IF_ERROR(Annotate(csi::Insist(ctx,
                                          [&] {
                                            return env_.api
                                                .Patch(ctx,
                                                       {.type = csi::DataUploadType(),
-                                                       .namespace_name = csi::Namespace(item),
-                                                       .name = csi::Name(item)},
+                                                       .namespace_name = k8s::Namespace(item),
+                                                       .name = k8s::Name(item)},
                                                       k8s::PatchKind::kMerge, mark, "")
                                                .status();
                                          }),
-                             absl::StrCat("mark DataUpload ", csi::Name(item), " as archived")));
+                             absl::StrCat("mark DataUpload ", k8s::Name(item), " as archived")));
     result.item = item;
-    SetJson(*result.item, {"metadata", "annotations", velero::kArchivedAnnotation}, "true");
+    SetJson(*result.item, {"metadata", "annotations", objects::kArchivedAnnotation}, "true");
     return result;
   }
 

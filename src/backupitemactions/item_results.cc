@@ -3,9 +3,10 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "base/rfc3339.h"
 #include "csi/group_lifecycle.h"
 #include "csi/snapshot_types.h"
-#include "velero/labels.h"
+#include "objects/keys.h"
 
 namespace csidelta::backupitemactions {
 
@@ -24,8 +25,8 @@ void AddAnnotations(const Json& annotations, Json& object) {
 
 void AddReadyTime(Json& object) {
   if (const auto ready_at = csi::ReadyTime(object); ready_at.has_value()) {
-    SetJson(object, {"metadata", "annotations", velero::kReadyAtAnnotation},
-            csi::ToRfc3339(*ready_at));
+    SetJson(object, {"metadata", "annotations", objects::kReadyAtAnnotation},
+            FormatRfc3339(*ready_at));
   }
 }
 

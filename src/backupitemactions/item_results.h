@@ -10,10 +10,6 @@
 // What the actions on snapshots and on groups of them say to Velero. All pure.
 namespace csidelta::backupitemactions {
 
-// On a VolumeSnapshot or VolumeGroupSnapshot in the cluster: uid of the Backup at whose end ours
-// retain and remove it, because no action of Velero's does.
-inline constexpr char kFinalizeAnnotation[] = "velero.io/csi-delta-finalize";
-
 velero::ResourceIdentifier Identify(const k8s::ObjectKey& key);
 
 // Adds `annotations` to those of `object`.

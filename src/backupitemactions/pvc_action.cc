@@ -14,6 +14,7 @@
 #include "backupitemactions/snapshot_operation.h"
 #include "backupitemactions/volume_groups.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/data_transfer.h"
@@ -21,6 +22,8 @@
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 #include "velero/quantity.h"
@@ -44,16 +47,16 @@ void RaiseRequest(int64_t restore_size_bytes, Json& pvc) {
 
 // The claim as it is archived, in stock Velero's words: both sides restore it.
 Json ArchivedClaim(Json pvc, const velero::Backup& backup, const csi::TakenSnapshot& taken) {
-  const std::string name = csi::Name(taken.snapshot);
+  const std::string name = k8s::Name(taken.snapshot);
   // Readers go by the annotation. The snapshot controller's names for members fit no label.
-  SetJson(pvc, {"metadata", "labels", velero::kVolumeSnapshotNameLabel},
+  SetJson(pvc, {"metadata", "labels", objects::kVolumeSnapshotNameLabel},
           velero::ValidLabelValue(name));
-  SetJson(pvc, {"metadata", "labels", velero::kBackupNameLabel},
+  SetJson(pvc, {"metadata", "labels", objects::kBackupNameLabel},
           velero::ValidLabelValue(backup.name));
-  SetJson(pvc, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, name);
-  SetJson(pvc, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+  SetJson(pvc, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, name);
+  SetJson(pvc, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
   // Left over from an earlier life of the claim: nothing of this backup was moved.
-  EraseJson(pvc, {"metadata", "annotations", velero::kDataUploadNameAnnotation});
+  EraseJson(pvc, {"metadata", "annotations", objects::kDataUploadNameAnnotation});
   if (const auto size_bytes = csi::RestoreSizeBytes(taken.content); size_bytes.has_value()) {
     RaiseRequest(*size_bytes, pvc);
   }
@@ -108,25 +111,25 @@ class PvcAction : public velero::BackupItemAction {
 
   static csi::Transfer UploadOf(const Json& backup, absl::string_view operation_id) {
     return {.type = csi::DataUploadType(),
-            .namespace_name = csi::Namespace(backup),
+            .namespace_name = k8s::Namespace(backup),
             .operation_id = std::string(operation_id)};
   }
 
   // The label that a claim carries while its group is being made, or longer where somebody died, is
   // in no archive.
   static void DropGroupMark(const Json& item, velero::BackupItemResult& result) {
-    if (!csi::Label(item, velero::kGroupMarkLabel).empty()) {
+    if (!k8s::Label(item, objects::kGroupMarkLabel).empty()) {
       if (!result.item.has_value()) {
         result.item = item;
       }
-      EraseJson(*result.item, {"metadata", "labels", velero::kGroupMarkLabel});
+      EraseJson(*result.item, {"metadata", "labels", objects::kGroupMarkLabel});
     }
   }
 
   // Whoever reads an error wants to know which claim it is about.
   static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
       const Json& item, absl::StatusOr<velero::BackupItemResult> result) {
-    const std::string name = absl::StrCat(csi::Namespace(item), "/", csi::Name(item));
+    const std::string name = absl::StrCat(k8s::Namespace(item), "/", k8s::Name(item));
     if (result.ok() || absl::StrContains(result.status().message(), name)) {
       return result;
     }
@@ -154,10 +157,10 @@ class PvcAction : public velero::BackupItemAction {
                       decision.kind == VolumeDecision::Kind::kMove;
     const char* message = ours ? "taking a volume snapshot" : "volume left alone";
     if (decision.warn) {
-      CSIDELTA_LOG(kWarn, message, {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+      CSIDELTA_LOG(kWarn, message, {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
                    {"reason", decision.reason});
     } else {
-      CSIDELTA_LOG(kInfo, message, {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+      CSIDELTA_LOG(kInfo, message, {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
                    {"reason", decision.reason});
     }
   }
@@ -167,7 +170,7 @@ class PvcAction : public velero::BackupItemAction {
     const velero::VolumeQueries queries{
         .policies = [&] { return facts_.Policies(ctx, backup); },
         .pv = [&] { return ReadVolume(ctx, backup, item); },
-        .pods = [&] { return facts_.Pods(ctx, backup, csi::Namespace(item)); },
+        .pods = [&] { return facts_.Pods(ctx, backup, k8s::Namespace(item)); },
     };
     velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = env_.enable_csi};
     ASSIGN_OR_RETURN(VolumeDecision decision, velero::DecideVolume(input, queries));
@@ -196,23 +199,23 @@ class PvcAction : public velero::BackupItemAction {
   // labels, so that those tell nothing about a restore.
   absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const velero::Backup& backup,
                                       const Json& item, const VolumeDecision& decision) {
-    if (csi::Label(item, velero::kRestoreNameLabel).empty()) {
+    if (k8s::Label(item, objects::kRestoreNameLabel).empty()) {
       return false;
     }
     const absl::StatusOr<Json> snapshot = env_.api.Get(
-        ctx, csi::VolumeSnapshotKey(csi::Namespace(item), decision.volume_snapshot_name));
+        ctx, csi::VolumeSnapshotKey(k8s::Namespace(item), decision.volume_snapshot_name));
     if (absl::IsNotFound(snapshot.status())) {
       return true;
     }
     RETURN_IF_ERROR(snapshot.status());
-    return csi::Label(*snapshot, velero::kBackupNameLabel) !=
+    return k8s::Label(*snapshot, objects::kBackupNameLabel) !=
                velero::ValidLabelValue(backup.name) ||
-           csi::SourceClaimName(*snapshot) != csi::Name(item) || IsOlder(*snapshot, backup);
+           csi::SourceClaimName(*snapshot) != k8s::Name(item) || IsOlder(*snapshot, backup);
   }
 
   static bool IsOlder(const Json& snapshot, const velero::Backup& backup) {
-    const auto made = csi::FromRfc3339(GetString(snapshot, {"metadata", "creationTimestamp"}));
-    const auto begun = csi::FromRfc3339(backup.creation_timestamp);
+    const auto made = k8s::CreatedAt(snapshot);
+    const auto begun = ParseRfc3339(backup.creation_timestamp);
     return made.has_value() && begun.has_value() && *made < *begun;
   }
 
@@ -220,10 +223,10 @@ class PvcAction : public velero::BackupItemAction {
                                           const Json& item, const VolumeDecision& decision) {
     const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
     const auto annotation = backup.annotations.find(
-        absl::StrCat(velero::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver)));
+        absl::StrCat(objects::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver)));
     const csi::SnapshotClassWish wish{
         .driver = driver,
-        .claim_annotation = csi::Annotation(item, velero::kVolumeSnapshotClassAnnotation),
+        .claim_annotation = k8s::Annotation(item, objects::kVolumeSnapshotClassAnnotation),
         .policy_parameter = decision.snapshot_class,
         .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
     };
@@ -232,7 +235,7 @@ class PvcAction : public velero::BackupItemAction {
                      csi::ChooseSnapshotClass(wish, *classes));
     for (const std::string& reason : choice.ungranted) {
       CSIDELTA_LOG(kWarn, "another volume snapshot class is used",
-                   {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
                    {"class", choice.name}, {"reason", reason});
     }
     return choice.name;
@@ -253,7 +256,7 @@ class PvcAction : public velero::BackupItemAction {
                      groups_.Take(ctx, backup, item, decision,
                                   [&](const Json& claim) { return Decide(ctx, backup, claim); }));
     RETURN_IF_ERROR(Annotate(outcome->failed, absl::StrCat("volume group ", group)));
-    if (outcome->taken.members.contains(csi::Uid(item))) {
+    if (outcome->taken.members.contains(k8s::Uid(item))) {
       return outcome;
     }
     const std::string reason =
@@ -266,7 +269,7 @@ class PvcAction : public velero::BackupItemAction {
                        "; the setting groupFallback: individual would take its claims alone"));
     }
     CSIDELTA_LOG(kWarn, "a claim is snapshotted alone, not with its volume group",
-                 {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
                  {"volume_group", group}, {"reason", reason});
     return nullptr;
   }
@@ -277,19 +280,19 @@ class PvcAction : public velero::BackupItemAction {
     facts_.SweepOnce(ctx, backup, *config);
     ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, backup, item, decision));
     const csi::SnapshotRequest request{.backup = backup,
-                                       .claim_namespace = csi::Namespace(item),
-                                       .claim_name = csi::Name(item),
-                                       .claim_uid = csi::Uid(item),
+                                       .claim_namespace = k8s::Namespace(item),
+                                       .claim_name = k8s::Name(item),
+                                       .claim_uid = k8s::Uid(item),
                                        .class_name = class_name};
     const absl::Time asked_at = ctx.clock->Now();
     ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, csi::TakeSnapshot(ctx, env_, request));
     const auto cut_at = csi::CutTime(taken.content);
     CSIDELTA_LOG(
         kInfo, "volume snapshot taken", {"namespace", request.claim_namespace},
-        {"pvc", request.claim_name}, {"volume_snapshot", csi::Name(taken.snapshot)},
+        {"pvc", request.claim_name}, {"volume_snapshot", k8s::Name(taken.snapshot)},
         {"snapshot_handle", csi::SnapshotHandle(taken.content)},
-        {"asked_at", csi::ToRfc3339(asked_at)},
-        {"cut_at", cut_at.has_value() ? csi::ToRfc3339(*cut_at) : "unknown"},
+        {"asked_at", FormatRfc3339(asked_at)},
+        {"cut_at", cut_at.has_value() ? FormatRfc3339(*cut_at) : "unknown"},
         {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(ctx.clock->Now() - asked_at))});
     return taken;
   }
@@ -303,18 +306,18 @@ class PvcAction : public velero::BackupItemAction {
       CSIDELTA_LOG(kWarn,
                    "the claim has the storage class \"\", for which no provisioner makes volumes: "
                    "to restore it, map its class to one of its driver",
-                   {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)});
+                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)});
     }
     ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
     if (group != nullptr) {
-      taken = group->taken.members.at(csi::Uid(item));
+      taken = group->taken.members.at(k8s::Uid(item));
       result.additional_items.push_back(Identify(csi::GroupSnapshotKey(group->taken.group)));
     } else {
       ASSIGN_OR_RETURN(taken, Take(ctx, backup, item, decision));
     }
     result.item = ArchivedClaim(item, backup, taken);
     result.additional_items.push_back(
-        Identify(csi::VolumeSnapshotKey(csi::Namespace(item), csi::Name(taken.snapshot))));
+        Identify(csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(taken.snapshot))));
     return result;
   }
 
@@ -325,7 +328,7 @@ class PvcAction : public velero::BackupItemAction {
     const csi::Transfer transfer{
         .type = csi::DataUploadType(),
         .namespace_name = backup.namespace_name,
-        .operation_id = csi::UploadOperationId(backup.uid, csi::Uid(item))};
+        .operation_id = csi::UploadOperationId(backup.uid, k8s::Uid(item))};
     ASSIGN_OR_RETURN(std::optional<Json> upload, csi::FindTransfer(ctx, env_.api, transfer));
     Json claim = item;
     if (!upload.has_value()) {
@@ -335,9 +338,9 @@ class PvcAction : public velero::BackupItemAction {
         RaiseRequest(*size_bytes, claim);
       }
     }
-    if (csi::Name(*upload) != csi::TransferName(backup.name, transfer.operation_id)) {
-      CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", csi::Namespace(item)},
-                   {"pvc", csi::Name(item)}, {"data_upload", csi::Name(*upload)},
+    if (k8s::Name(*upload) != csi::TransferName(backup.name, transfer.operation_id)) {
+      CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", k8s::Namespace(item)},
+                   {"pvc", k8s::Name(item)}, {"data_upload", k8s::Name(*upload)},
                    {"reason", "another action asked a data mover for it in this backup"});
       return velero::BackupItemResult{};
     }
@@ -347,7 +350,7 @@ class PvcAction : public velero::BackupItemAction {
     result.post_operation_items.push_back({.group = transfer.type.group,
                                            .resource = transfer.type.plural,
                                            .namespace_name = transfer.namespace_name,
-                                           .name = csi::Name(*upload)});
+                                           .name = k8s::Name(*upload)});
     return result;
   }
 
@@ -370,9 +373,9 @@ class PvcAction : public velero::BackupItemAction {
       return Take(ctx, backup, item, decision);
     }
     const csi::SnapshotRequest request{.backup = backup,
-                                       .claim_namespace = csi::Namespace(item),
-                                       .claim_name = csi::Name(item),
-                                       .claim_uid = csi::Uid(item),
+                                       .claim_namespace = k8s::Namespace(item),
+                                       .claim_name = k8s::Name(item),
+                                       .claim_uid = k8s::Uid(item),
                                        .class_name = ""};
     ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> handed_over,
                      csi::FindHandedOver(ctx, env_, request));
@@ -383,7 +386,7 @@ class PvcAction : public velero::BackupItemAction {
       return *handed_over;
     }
     ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
-    return group != nullptr ? group->taken.members.at(csi::Uid(item))
+    return group != nullptr ? group->taken.members.at(k8s::Uid(item))
                             : Take(ctx, backup, item, decision);
   }
 
@@ -392,7 +395,7 @@ class PvcAction : public velero::BackupItemAction {
   absl::StatusOr<Json> HandOver(const CallContext& ctx, const velero::Backup& backup,
                                 const Json& item, const csi::Transfer& transfer,
                                 const csi::TakenSnapshot& taken) {
-    const std::string snapshot = csi::Name(taken.snapshot);
+    const std::string snapshot = k8s::Name(taken.snapshot);
     const absl::StatusOr<Json> upload = csi::EnsureTransfer(
         ctx, env_.api, transfer,
         MakeDataUpload(
@@ -403,8 +406,8 @@ class PvcAction : public velero::BackupItemAction {
              .driver = GetString(taken.content, {"spec", "driver"})}));
     if (upload.ok()) {
       CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
-                   {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
-                   {"volume_snapshot", snapshot}, {"data_upload", csi::Name(*upload)});
+                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+                   {"volume_snapshot", snapshot}, {"data_upload", k8s::Name(*upload)});
       return upload;
     }
     const CallContext after = csi::CleanUpContext(env_.clock);
@@ -414,12 +417,12 @@ class PvcAction : public velero::BackupItemAction {
     }
     const absl::Status removed =
         there.ok() ? csi::RemoveSnapshot(after, env_.api,
-                                         csi::VolumeSnapshotKey(csi::Namespace(item), snapshot),
-                                         csi::Uid(taken.snapshot))
+                                         csi::VolumeSnapshotKey(k8s::Namespace(item), snapshot),
+                                         k8s::Uid(taken.snapshot))
                    : there.status();
     if (!removed.ok()) {
       CSIDELTA_LOG(kWarn, "a volume snapshot taken in vain is left",
-                   {"namespace", csi::Namespace(item)}, {"volume_snapshot", snapshot},
+                   {"namespace", k8s::Namespace(item)}, {"volume_snapshot", snapshot},
                    {"status", removed.ToString()});
     }
     return Annotate(upload.status(), "the data mover cannot be asked to move the volume snapshot");

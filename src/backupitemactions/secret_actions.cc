@@ -14,6 +14,8 @@
 #include "csi/owner_references.h"
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -38,7 +40,7 @@ class WithSecretsAction : public ImmediateAction {
       result.additional_items = Prepare(ctx, backup, archived);
     }
     if (!result.additional_items.empty()) {
-      SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+      SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
     }
     Describe(backup, archived);
     if (archived != item) {
@@ -72,8 +74,8 @@ class VolumeSnapshotContentAction : public WithSecretsAction {
     Json repair = Json::object();
     if (LacksLabel(ctx, backup, item)) {
       const std::string label = velero::ValidLabelValue(backup.name);
-      SetJson(item, {"metadata", "labels", velero::kBackupNameLabel}, label);
-      SetJson(repair, {"metadata", "labels", velero::kBackupNameLabel}, label);
+      SetJson(item, {"metadata", "labels", objects::kBackupNameLabel}, label);
+      SetJson(repair, {"metadata", "labels", objects::kBackupNameLabel}, label);
     }
     if (csi::StripForeignOwners(env_.velero_namespace, item) && IsOf(backup, item)) {
       const Json* kept = FindJson(item, {"metadata", "ownerReferences"});
@@ -89,15 +91,15 @@ class VolumeSnapshotContentAction : public WithSecretsAction {
   // alone: many drivers refuse that, and others then refuse to delete the rest of the group.
   void Describe(const velero::Backup& backup, Json& item) override {
     if (csi::IsMemberOfOurs(item) && IsOf(backup, item)) {
-      EraseJson(item, {"metadata", "labels", velero::kBackupNameLabel});
-      SetJson(item, {"metadata", "labels", velero::kMemberOfBackupLabel},
+      EraseJson(item, {"metadata", "labels", objects::kBackupNameLabel});
+      SetJson(item, {"metadata", "labels", objects::kMemberOfBackupLabel},
               velero::ValidLabelValue(backup.name));
     }
   }
 
  private:
   static bool IsOf(const velero::Backup& backup, const Json& object) {
-    return csi::Label(object, velero::kBackupNameLabel) == velero::ValidLabelValue(backup.name);
+    return k8s::Label(object, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name);
   }
 
   // Whether the content belongs to a VolumeSnapshot that this backup took, and does not say so.
@@ -110,18 +112,18 @@ class VolumeSnapshotContentAction : public WithSecretsAction {
         ctx, csi::VolumeSnapshotKey(GetString(item, {"spec", "volumeSnapshotRef", "namespace"}),
                                     GetString(item, {"spec", "volumeSnapshotRef", "name"})));
     return snapshot.ok() && IsOf(backup, *snapshot) &&
-           csi::Label(*snapshot, velero::kRestoreNameLabel).empty() &&
-           csi::Uid(*snapshot) == GetString(item, {"spec", "volumeSnapshotRef", "uid"});
+           k8s::Label(*snapshot, objects::kRestoreNameLabel).empty() &&
+           k8s::Uid(*snapshot) == GetString(item, {"spec", "volumeSnapshotRef", "uid"});
   }
 
   void Repair(const CallContext& ctx, const Json& item, const Json& repair) {
     const absl::Status status = env_.api
-                                    .Patch(ctx, csi::VolumeSnapshotContentKey(csi::Name(item)),
+                                    .Patch(ctx, csi::VolumeSnapshotContentKey(k8s::Name(item)),
                                            k8s::PatchKind::kMerge, repair, "")
                                     .status();
     if (!status.ok()) {
       CSIDELTA_LOG(kWarn, "a volume snapshot content keeps labels or owners that it should not",
-                   {"volume_snapshot_content", csi::Name(item)}, {"status", status.ToString()});
+                   {"volume_snapshot_content", k8s::Name(item)}, {"status", status.ToString()});
     }
   }
 };

@@ -5,7 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "csi/snapshot_types.h"
+#include "base/rfc3339.h"
 
 namespace csidelta::backupitemactions {
 namespace {
@@ -25,14 +25,14 @@ std::string NotOurs(absl::string_view id) {
 std::string EncodeOperationId(const SnapshotOperation& operation) {
   return absl::StrCat(FormOf(operation.kind), "/", operation.namespace_name, "/",
                       operation.snapshot_name, "/", operation.snapshot_uid, "/",
-                      csi::ToRfc3339(operation.started_at));
+                      FormatRfc3339(operation.started_at));
 }
 
 absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id, Kind kind) {
   const std::vector<std::string> parts = absl::StrSplit(id, '/');
   if (parts.size() == kParts && parts[0] == FormOf(kind) && !parts[1].empty() &&
       !parts[2].empty() && !parts[3].empty()) {
-    if (const auto started_at = csi::FromRfc3339(parts[4]); started_at.has_value()) {
+    if (const auto started_at = ParseRfc3339(parts[4]); started_at.has_value()) {
       return SnapshotOperation{.kind = kind,
                                .namespace_name = parts[1],
                                .snapshot_name = parts[2],

@@ -6,7 +6,7 @@
 #include "backupitemactions/immediate_action.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "velero/backup.h"
 #include "velero/volume_decision.h"
 
@@ -30,13 +30,13 @@ class UnclaimedVolumeAction : public ImmediateAction {
     const velero::VolumeQueries queries{
         .policies = [&] { return facts_.Policies(ctx, backup); },
         .pv = [&] { return ReadVolume(ctx, backup, item); },
-        .pods = [&] { return facts_.Pods(ctx, backup, csi::Namespace(item)); },
+        .pods = [&] { return facts_.Pods(ctx, backup, k8s::Namespace(item)); },
     };
     const velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = false};
     ASSIGN_OR_RETURN(const velero::VolumeDecision decision, velero::DecideVolume(input, queries));
     if (decision.warn) {
-      CSIDELTA_LOG(kWarn, "volume left alone", {"namespace", csi::Namespace(item)},
-                   {"pvc", csi::Name(item)}, {"reason", decision.reason});
+      CSIDELTA_LOG(kWarn, "volume left alone", {"namespace", k8s::Namespace(item)},
+                   {"pvc", k8s::Name(item)}, {"reason", decision.reason});
     }
     return velero::BackupItemResult{};
   }

@@ -9,6 +9,7 @@
 #include "backupitemactions/item_results.h"
 #include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
@@ -18,6 +19,8 @@
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -39,15 +42,15 @@ Json DescribeGroup(const Json& content) {
   Json annotations = Json::object();
   const std::string policy = GetString(content, {"spec", "deletionPolicy"});
   if (!policy.empty()) {
-    annotations[velero::kDeletionPolicyAnnotation] = policy;
+    annotations[objects::kDeletionPolicyAnnotation] = policy;
   }
   const std::string handle = csi::GroupHandleOf(content);
   if (!handle.empty()) {
-    annotations[velero::kGroupSnapshotHandleAnnotation] = handle;
-    annotations[velero::kDriverNameAnnotation] = GetString(content, {"spec", "driver"});
+    annotations[objects::kGroupSnapshotHandleAnnotation] = handle;
+    annotations[objects::kDriverNameAnnotation] = GetString(content, {"spec", "driver"});
   }
   if (const auto cut_at = csi::GroupCutTime(content); cut_at.has_value()) {
-    annotations[velero::kCutAtAnnotation] = csi::ToRfc3339(*cut_at);
+    annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*cut_at);
   }
   return annotations;
 }
@@ -104,7 +107,7 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
                     .name = class_name}));
     }
     result.additional_items.push_back(Identify(ContentKeyOf(group)));
-    SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+    SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
   }
 
   // A group of somebody else: goes along with its content and class, and stays as it is. Its
@@ -135,12 +138,12 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
     ASSIGN_OR_RETURN(const Json content, Mark(ctx, item, backup));
     if (csi::GroupHandleOf(content).empty()) {
       return absl::FailedPreconditionError(
-          absl::StrCat("VolumeGroupSnapshotContent ", csi::Name(content), " has no group handle"));
+          absl::StrCat("VolumeGroupSnapshotContent ", k8s::Name(content), " has no group handle"));
     }
     Json annotations = DescribeGroup(content);
     Json archived = item;
     AddAnnotations(annotations, archived);
-    annotations[kFinalizeAnnotation] = backup.uid;
+    annotations[objects::kFinalizeAnnotation] = backup.uid;
     RETURN_IF_ERROR(csi::Insist(ctx, [&] {
       return env_.api
           .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}},
@@ -155,7 +158,7 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
     result.operation_id = EncodeOperationId({.kind = Kind::kGroup,
                                              .namespace_name = key.namespace_name,
                                              .snapshot_name = key.name,
-                                             .snapshot_uid = csi::Uid(item),
+                                             .snapshot_uid = k8s::Uid(item),
                                              .started_at = ctx.clock->Now()});
     result.post_operation_items = {Identify(key), Identify(ContentKeyOf(item))};
     return result;
@@ -165,10 +168,10 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
   // members.
   absl::StatusOr<Json> Mark(const CallContext& ctx, const Json& group,
                             const velero::Backup& backup) {
-    const Json labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
-                         {velero::kGroupNameLabel, csi::Name(group)}};
-    const Json annotations = {
-        {velero::kGroupMembersAnnotation, csi::Annotation(group, velero::kGroupMembersAnnotation)}};
+    const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
+                         {objects::kGroupNameLabel, k8s::Name(group)}};
+    const Json annotations = {{objects::kGroupMembersAnnotation,
+                               k8s::Annotation(group, objects::kGroupMembersAnnotation)}};
     const Json patch = {{"metadata", {{"labels", labels}, {"annotations", annotations}}}};
     Json content;
     RETURN_IF_ERROR(csi::Insist(ctx, [&]() -> absl::Status {
@@ -183,19 +186,19 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
     const absl::Status removed = csi::RemoveGroup(csi::CleanUpContext(env_.clock), env_.api, item);
     if (!removed.ok()) {
       CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
-                   {"namespace", csi::Namespace(item)}, {"volume_group_snapshot", csi::Name(item)},
+                   {"namespace", k8s::Namespace(item)}, {"volume_group_snapshot", k8s::Name(item)},
                    {"status", removed.ToString()});
     }
   }
 
   absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx, const Json& item,
                                                     const velero::Backup& backup) {
-    if (csi::Annotation(item, kFinalizeAnnotation) == backup.uid) {
+    if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid) {
       RETURN_IF_ERROR(csi::RetainAndForgetGroup(ctx, env_.api, item));
     }
     velero::BackupItemResult result;
     Json archived = item;
-    EraseJson(archived, {"metadata", "annotations", kFinalizeAnnotation});
+    EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
     AddReadyTime(archived);
     csi::StripForeignOwners(env_.velero_namespace, archived);
     result.item = IfChanged(item, std::move(archived));
@@ -209,7 +212,7 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
                      env_.api.Get(ctx, {.type = csi::VolumeGroupSnapshotType(kinds->version),
                                         .namespace_name = operation.namespace_name,
                                         .name = operation.snapshot_name}));
-    if (csi::Uid(group) != operation.snapshot_uid) {
+    if (k8s::Uid(group) != operation.snapshot_uid) {
       return absl::NotFoundError("another one has its name");
     }
     return group;
@@ -243,10 +246,10 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
     return error.empty() ? NotYet(std::move(progress), absl::StrCat(CutText(group), ", not ready"))
                          : Complain(std::move(progress), error, ctx.clock->Now(), patience);
   }
-  const absl::StatusOr<k8s::ObjectList> contents =
-      env_.api.List(ctx, csi::VolumeSnapshotContentType(), "",
-                    {.label_selector = absl::StrCat(velero::kGroupNameLabel, "=", csi::Name(group)),
-                     .field_selector = ""});
+  const absl::StatusOr<k8s::ObjectList> contents = env_.api.List(
+      ctx, csi::VolumeSnapshotContentType(), "",
+      {.label_selector = absl::StrCat(objects::kGroupNameLabel, "=", k8s::Name(group)),
+       .field_selector = ""});
   if (!contents.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", contents.status().message()));
   }
@@ -312,7 +315,7 @@ absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kInfo, "removing a volume group snapshot that did not become ready",
-               {"namespace", csi::Namespace(*group)}, {"volume_group_snapshot", csi::Name(*group)});
+               {"namespace", k8s::Namespace(*group)}, {"volume_group_snapshot", k8s::Name(*group)});
   return csi::RemoveGroup(ctx, env_.api, *group);
 }
 
@@ -336,7 +339,7 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
     }
     Json archived = item;
     AddAnnotations(DescribeGroup(item), archived);
-    SetJson(archived, {"metadata", "annotations", velero::kGroupMembersAnnotation},
+    SetJson(archived, {"metadata", "annotations", objects::kGroupMembersAnnotation},
             DumpJson(Members(ctx, item)));
     AddReadyTime(archived);
     csi::StripForeignOwners(env_.velero_namespace, archived);
@@ -344,7 +347,7 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
       result.additional_items = csi::SecretsOfGroupContent(item);
     }
     if (!result.additional_items.empty()) {
-      SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+      SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
     }
     result.item = IfChanged(item, std::move(archived));
     return result;
@@ -392,7 +395,7 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
   // The snapshot controller may have replaced the content's annotations.
   std::vector<csi::GroupClaim> Planned(const CallContext& ctx, const Json& content) {
     std::vector<csi::GroupClaim> planned = csi::PlannedMembers(content);
-    if (!planned.empty() || csi::Label(content, velero::kGroupNameLabel).empty()) {
+    if (!planned.empty() || k8s::Label(content, objects::kGroupNameLabel).empty()) {
       return planned;
     }
     const absl::StatusOr<Json> group = env_.api.Get(

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "backupitemactions/item_results.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/insist.h"
 #include "csi/moved_group.h"
@@ -15,7 +16,8 @@
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::backupitemactions {
 namespace {
@@ -23,8 +25,6 @@ namespace {
 using velero::VolumeDecision;
 
 constexpr char kGroupCutReason[] = "VolumeGroupCut";
-// On a VolumeGroupSnapshot that Velero was told to save: it asks for that once.
-constexpr char kHandedOverAnnotation[] = "velero.io/csi-delta-handed-over";
 
 GroupOutcome Alone(std::string reason) {
   GroupOutcome outcome;
@@ -40,11 +40,11 @@ std::string DriverOf(const VolumeDecision& decision) {
 // the group is made for.
 std::string Exclusion(const Json& claim, const VolumeDecision& wanted,
                       const absl::StatusOr<VolumeDecision>& decision) {
-  if (csi::BeingDeleted(claim)) {
+  if (k8s::BeingDeleted(claim)) {
     return "the claim is being deleted";
   }
-  if (csi::Label(claim, velero::kExcludeFromBackupLabel) == "true") {
-    return absl::StrCat("the claim is labelled ", velero::kExcludeFromBackupLabel);
+  if (k8s::Label(claim, objects::kExcludeFromBackupLabel) == "true") {
+    return absl::StrCat("the claim is labelled ", objects::kExcludeFromBackupLabel);
   }
   if (!decision.ok()) {
     return std::string(decision.status().message());
@@ -76,14 +76,14 @@ absl::Duration CutSpread(const csi::TakenGroup& group) {
 
 void SayTaken(const Json& claim, const csi::TakenGroup& group, absl::Duration duration) {
   const auto cut_at = csi::GroupCutTime(group.content);
-  CSIDELTA_LOG(kInfo, "volume group snapshot taken", {"namespace", csi::Namespace(claim)},
-               {"volume_group_snapshot", csi::Name(group.group)},
+  CSIDELTA_LOG(kInfo, "volume group snapshot taken", {"namespace", k8s::Namespace(claim)},
+               {"volume_group_snapshot", k8s::Name(group.group)},
                {"members", absl::StrCat(group.members.size())},
                {"group_handle", csi::GroupHandleOf(group.content)},
-               {"asked_at", csi::Annotation(group.group, velero::kAskedAtAnnotation)},
-               {"answered_at", csi::Annotation(group.group, velero::kAnsweredAtAnnotation)},
+               {"asked_at", k8s::Annotation(group.group, objects::kAskedAtAnnotation)},
+               {"answered_at", k8s::Annotation(group.group, objects::kAnsweredAtAnnotation)},
                {"freeze_window", FreezeWindowText(group.group)},
-               {"cut_at", cut_at.has_value() ? csi::ToRfc3339(*cut_at) : "unknown"},
+               {"cut_at", cut_at.has_value() ? FormatRfc3339(*cut_at) : "unknown"},
                {"cut_spread_ms", absl::StrCat(absl::ToInt64Milliseconds(CutSpread(group)))},
                {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
 }
@@ -93,8 +93,8 @@ void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGrou
   const std::string text = absl::StrCat(
       "cut ", group.members.size(), " claims at one instant, freeze window ",
       FreezeWindowText(group.group), ": asked at ",
-      csi::Annotation(group.group, velero::kAskedAtAnnotation), ", the driver had answered at ",
-      csi::Annotation(group.group, velero::kAnsweredAtAnnotation));
+      k8s::Annotation(group.group, objects::kAskedAtAnnotation), ", the driver had answered at ",
+      k8s::Annotation(group.group, objects::kAnsweredAtAnnotation));
   const absl::Status emitted =
       k8s::EmitEvent(ctx, api, group.group, k8s::EventType::kNormal, kGroupCutReason, text);
   if (!emitted.ok()) {
@@ -106,8 +106,8 @@ void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGrou
 }  // namespace
 
 std::string VolumeGroups::GroupOf(const velero::Backup& backup, const Json& claim) {
-  const std::string value = csi::Label(claim, csi::GroupLabelKey(backup));
-  return value.empty() ? "" : absl::StrCat(csi::Namespace(claim), "/", value);
+  const std::string value = k8s::Label(claim, csi::GroupLabelKey(backup));
+  return value.empty() ? "" : absl::StrCat(k8s::Namespace(claim), "/", value);
 }
 
 absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
@@ -134,13 +134,13 @@ absl::Status VolumeGroups::HandOver(const CallContext& ctx, const Json& group) {
     return absl::OkStatus();
   }
   const k8s::ObjectKey key = csi::GroupSnapshotKey(group);
-  if (!csi::Annotation(group, kHandedOverAnnotation).empty()) {
+  if (!k8s::Annotation(group, objects::kHandedOverAnnotation).empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "VolumeGroupSnapshot ", key.namespace_name, "/", key.name,
         " is not in the backup: the plugin ended while it was saved; back up again, which removes "
         "this one"));
   }
-  const Json annotations = {{kHandedOverAnnotation, "true"}};
+  const Json annotations = {{objects::kHandedOverAnnotation, "true"}};
   return csi::Insist(ctx, [&] {
     return env_.api
         .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}}, "")
@@ -151,7 +151,7 @@ absl::Status VolumeGroups::HandOver(const CallContext& ctx, const Json& group) {
 absl::Status VolumeGroups::StillThere(const CallContext& ctx, const Json& group) {
   const k8s::ObjectKey key = csi::GroupSnapshotKey(group);
   ASSIGN_OR_RETURN(const Json found, k8s::FindOrNull(ctx, env_.api, key));
-  if (csi::Uid(found) == csi::Uid(group) && !csi::BeingDeleted(found)) {
+  if (k8s::Uid(found) == k8s::Uid(group) && !k8s::BeingDeleted(found)) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
@@ -200,8 +200,8 @@ absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContex
                                                                 Decide decide) {
   const std::string key = csi::GroupLabelKey(backup);
   ASSIGN_OR_RETURN(const k8s::ObjectList labelled,
-                   env_.api.List(ctx, csi::PersistentVolumeClaimType(), csi::Namespace(claim),
-                                 {.label_selector = absl::StrCat(key, "=", csi::Label(claim, key)),
+                   env_.api.List(ctx, csi::PersistentVolumeClaimType(), k8s::Namespace(claim),
+                                 {.label_selector = absl::StrCat(key, "=", k8s::Label(claim, key)),
                                   .field_selector = ""}));
   Members members;
   for (const Json& candidate : labelled.items) {
@@ -212,16 +212,16 @@ absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContex
     const std::string reason = Exclusion(candidate, wanted, decision);
     if (!reason.empty()) {
       CSIDELTA_LOG(kWarn, "a claim is left out of its volume group",
-                   {"namespace", csi::Namespace(candidate)}, {"pvc", csi::Name(candidate)},
+                   {"namespace", k8s::Namespace(candidate)}, {"pvc", k8s::Name(candidate)},
                    {"volume_group", GroupOf(backup, candidate)}, {"reason", reason});
       continue;
     }
     members.claims.push_back(
-        {.name = csi::Name(candidate),
-         .uid = csi::Uid(candidate),
+        {.name = k8s::Name(candidate),
+         .uid = k8s::Uid(candidate),
          .volume_handle = GetString(decision->pv, {"spec", "csi", "volumeHandle"})});
     if (members.class_annotation.empty()) {
-      members.class_annotation = csi::Annotation(candidate, velero::kGroupSnapshotClassAnnotation);
+      members.class_annotation = k8s::Annotation(candidate, objects::kGroupSnapshotClassAnnotation);
     }
   }
   return members;
@@ -232,7 +232,7 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const velero::Backup& back
                                                       const Members& members,
                                                       const csi::GroupKinds& kinds) {
   const auto annotation = backup.annotations.find(
-      absl::StrCat(velero::kBackupGroupSnapshotClassAnnotationPrefix, driver));
+      absl::StrCat(objects::kBackupGroupSnapshotClassAnnotationPrefix, driver));
   const csi::SnapshotClassWish wish{
       .driver = driver,
       .claim_annotation = members.class_annotation,
@@ -252,9 +252,9 @@ absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
     const CallContext& ctx, const velero::Backup& backup, const Json& claim, const Members& members,
     const csi::GroupKinds& kinds, const std::string& class_name, bool to_be_moved) {
   const csi::GroupRequest request{.backup = backup,
-                                  .namespace_name = csi::Namespace(claim),
+                                  .namespace_name = k8s::Namespace(claim),
                                   .label_key = csi::GroupLabelKey(backup),
-                                  .label_value = csi::Label(claim, csi::GroupLabelKey(backup)),
+                                  .label_value = k8s::Label(claim, csi::GroupLabelKey(backup)),
                                   .class_name = class_name,
                                   .version = kinds.version,
                                   .to_be_moved = to_be_moved,

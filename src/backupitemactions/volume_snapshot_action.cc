@@ -7,11 +7,14 @@
 #include "backupitemactions/item_results.h"
 #include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/insist.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 #include "velero/quantity.h"
@@ -24,19 +27,19 @@ Json DescribeContent(const Json& content) {
   Json annotations = Json::object();
   const std::string policy = GetString(content, {"spec", "deletionPolicy"});
   if (!policy.empty()) {
-    annotations[velero::kDeletionPolicyAnnotation] = policy;
+    annotations[objects::kDeletionPolicyAnnotation] = policy;
   }
   const std::string handle = csi::SnapshotHandle(content);
   if (!handle.empty()) {
-    annotations[velero::kVolumeSnapshotHandleAnnotation] = handle;
-    annotations[velero::kDriverNameAnnotation] = GetString(content, {"spec", "driver"});
+    annotations[objects::kVolumeSnapshotHandleAnnotation] = handle;
+    annotations[objects::kDriverNameAnnotation] = GetString(content, {"spec", "driver"});
   }
   if (const auto size_bytes = csi::RestoreSizeBytes(content); size_bytes.has_value()) {
-    annotations[velero::kRestoreSizeAnnotation] = velero::FormatBinaryQuantity(*size_bytes);
+    annotations[objects::kRestoreSizeAnnotation] = velero::FormatBinaryQuantity(*size_bytes);
   }
   const std::string group = GetString(content, {"status", "volumeGroupSnapshotHandle"});
   if (!group.empty()) {
-    annotations[velero::kGroupSnapshotHandleAnnotation] = group;
+    annotations[objects::kGroupSnapshotHandleAnnotation] = group;
   }
   return annotations;
 }
@@ -44,16 +47,16 @@ Json DescribeContent(const Json& content) {
 // The times that the VolumeSnapshot itself tells, for one of ours.
 void AddTimes(Json& snapshot) {
   const std::string cut_at = GetString(snapshot, {"status", "creationTime"});
-  if (!cut_at.empty() && csi::Annotation(snapshot, velero::kCutAtAnnotation).empty()) {
-    SetJson(snapshot, {"metadata", "annotations", velero::kCutAtAnnotation}, cut_at);
+  if (!cut_at.empty() && k8s::Annotation(snapshot, objects::kTakenAtAnnotation).empty()) {
+    SetJson(snapshot, {"metadata", "annotations", objects::kTakenAtAnnotation}, cut_at);
   }
   AddReadyTime(snapshot);
 }
 
 // Velero's action writes 0 where the driver did not tell the size.
 void DropUnknownSize(Json& snapshot) {
-  if (csi::Annotation(snapshot, velero::kRestoreSizeAnnotation) == "0") {
-    EraseJson(snapshot, {"metadata", "annotations", velero::kRestoreSizeAnnotation});
+  if (k8s::Annotation(snapshot, objects::kRestoreSizeAnnotation) == "0") {
+    EraseJson(snapshot, {"metadata", "annotations", objects::kRestoreSizeAnnotation});
   }
 }
 
@@ -78,14 +81,14 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
     if (backup.Finalizing()) {
       return Finalize(ctx, item, backup);
     }
-    if (!csi::Annotation(item, velero::kVolumeSnapshotHandleAnnotation).empty() &&
-        csi::Label(item, velero::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+    if (!k8s::Annotation(item, objects::kVolumeSnapshotHandleAnnotation).empty() &&
+        k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
       return Correct(item, backup);
     }
     if (csi::IsOfAnotherBackup(item, backup.name)) {
       CSIDELTA_LOG(kInfo, "a volume snapshot that another backup left is archived as it is",
-                   {"namespace", csi::Namespace(item)}, {"volume_snapshot", csi::Name(item)},
-                   {"backup", csi::Label(item, velero::kBackupNameLabel)});
+                   {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
+                   {"backup", k8s::Label(item, objects::kBackupNameLabel)});
       return velero::BackupItemResult{};
     }
     if (!csi::IsOurs(item, backup)) {
@@ -137,7 +140,7 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
     }
     if (result.additional_items.empty()) {
       CSIDELTA_LOG(kInfo, "a volume snapshot without content is archived as it is",
-                   {"namespace", csi::Namespace(item)}, {"volume_snapshot", csi::Name(item)},
+                   {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
                    {"reason", csi::ErrorMessage(item)});
     }
     result.item = IfChanged(item, std::move(changed));
@@ -152,13 +155,13 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
           {.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
     }
     result.additional_items.push_back(Identify(content));
-    SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+    SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
   }
 
   // One of ours, and nobody but us looks after it.
   absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const Json& item,
                                                  const velero::Backup& backup) {
-    const k8s::ObjectKey key = csi::VolumeSnapshotKey(csi::Namespace(item), csi::Name(item));
+    const k8s::ObjectKey key = csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item));
     const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
     if (content_key.name.empty()) {
       return absl::FailedPreconditionError(
@@ -171,11 +174,11 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
     }
     Json annotations = DescribeContent(content);
     if (const auto cut_at = csi::CutTime(content); cut_at.has_value()) {
-      annotations[velero::kCutAtAnnotation] = csi::ToRfc3339(*cut_at);
+      annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*cut_at);
     }
     Json archived = item;
     AddAnnotations(annotations, archived);
-    annotations[kFinalizeAnnotation] = backup.uid;
+    annotations[objects::kFinalizeAnnotation] = backup.uid;
     RETURN_IF_ERROR(csi::Insist(ctx, [&] {
       return env_.api
           .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}},
@@ -189,7 +192,7 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
     result.item = std::move(archived);
     result.operation_id = EncodeOperationId({.namespace_name = key.namespace_name,
                                              .snapshot_name = key.name,
-                                             .snapshot_uid = csi::Uid(item),
+                                             .snapshot_uid = k8s::Uid(item),
                                              .started_at = ctx.clock->Now()});
     result.post_operation_items = {Identify(key), Identify(content_key)};
     return result;
@@ -198,7 +201,7 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
   // The content with the label by which the backup's deletion knows it.
   absl::StatusOr<Json> Label(const CallContext& ctx, const k8s::ObjectKey& content,
                              const velero::Backup& backup) {
-    const Json label = {{velero::kBackupNameLabel, velero::ValidLabelValue(backup.name)}};
+    const Json label = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)}};
     Json labelled;
     RETURN_IF_ERROR(csi::Insist(ctx, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(labelled, env_.api.Patch(ctx, content, k8s::PatchKind::kMerge,
@@ -211,10 +214,10 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
   void Remove(const Json& item) {
     const absl::Status removed = csi::RemoveSnapshot(
         csi::CleanUpContext(env_.clock), env_.api,
-        csi::VolumeSnapshotKey(csi::Namespace(item), csi::Name(item)), csi::Uid(item));
+        csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item)), k8s::Uid(item));
     if (!removed.ok()) {
-      CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", csi::Namespace(item)},
-                   {"volume_snapshot", csi::Name(item)}, {"status", removed.ToString()});
+      CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", k8s::Namespace(item)},
+                   {"volume_snapshot", k8s::Name(item)}, {"status", removed.ToString()});
     }
   }
 
@@ -222,18 +225,18 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
                                                     const velero::Backup& backup) {
     velero::BackupItemResult result;
     Json archived = item;
-    if (csi::Label(item, velero::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+    if (k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
       DropUnknownSize(archived);
     }
     if (!csi::IsOurs(item, backup)) {
       result.item = IfChanged(item, std::move(archived));
       return result;
     }
-    if (csi::Annotation(item, kFinalizeAnnotation) == backup.uid &&
+    if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid &&
         csi::MemberGroupName(item).empty()) {
       RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, item));
     }
-    EraseJson(archived, {"metadata", "annotations", kFinalizeAnnotation});
+    EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
     AddTimes(archived);
     csi::StripForeignOwners(env_.velero_namespace, archived);
     result.item = IfChanged(item, std::move(archived));
@@ -248,13 +251,13 @@ velero::OperationProgress Judge(velero::OperationProgress progress, const Json& 
                                 absl::Time now, absl::Duration patience) {
   const auto cut_at = csi::CutTime(content);
   const std::string cut =
-      cut_at.has_value() ? absl::StrCat("cut at ", csi::ToRfc3339(*cut_at)) : "cut";
+      cut_at.has_value() ? absl::StrCat("cut at ", FormatRfc3339(*cut_at)) : "cut";
   if (csi::ReadyToUse(content)) {
     progress.completed = true;
     const auto ready_at = csi::ReadyTime(content);
     return NotYet(std::move(progress),
                   absl::StrCat(cut, ready_at.has_value()
-                                        ? absl::StrCat(", ready at ", csi::ToRfc3339(*ready_at))
+                                        ? absl::StrCat(", ready at ", FormatRfc3339(*ready_at))
                                         : ", ready"));
   }
   const std::string error = csi::ErrorMessage(content);
@@ -281,7 +284,7 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   const absl::StatusOr<Json> snapshot = env_.api.Get(
       ctx, csi::VolumeSnapshotKey(operation->namespace_name, operation->snapshot_name));
   if (absl::IsNotFound(snapshot.status()) ||
-      (snapshot.ok() && csi::Uid(*snapshot) != operation->snapshot_uid)) {
+      (snapshot.ok() && k8s::Uid(*snapshot) != operation->snapshot_uid)) {
     return Failed(std::move(progress),
                   absl::StrCat("VolumeSnapshot ", operation->namespace_name, "/",
                                operation->snapshot_name, " was deleted before it was ready"));
@@ -313,7 +316,7 @@ absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_v
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(snapshot.status());
-  if (csi::Uid(*snapshot) != operation.snapshot_uid || !csi::IsOurs(*snapshot, backup) ||
+  if (k8s::Uid(*snapshot) != operation.snapshot_uid || !csi::IsOurs(*snapshot, backup) ||
       !csi::MemberGroupName(*snapshot).empty() || csi::ReadyToUse(*snapshot)) {
     return absl::OkStatus();
   }

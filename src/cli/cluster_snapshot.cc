@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/metadata_service.h"
-#include "csi/snapshot_types.h"
 #include "incremental/csi_metadata_source.h"
 #include "incremental/differential_request.h"
 #include "incremental/full_scan_source.h"
@@ -77,8 +77,7 @@ void ClusterSnapshot::Record(repository::VolumeManifest& manifest) const {
   manifest.snapshot_handle = snapshot_.snapshot_handle;
   manifest.change_id = snapshot_.change_id;
   manifest.volume_handle = snapshot_.volume_handle;
-  manifest.snapshot_time =
-      snapshot_.cut_time.has_value() ? csi::ToRfc3339(*snapshot_.cut_time) : "";
+  manifest.snapshot_time = snapshot_.cut_time.has_value() ? FormatRfc3339(*snapshot_.cut_time) : "";
 }
 
 std::string ClusterSnapshot::BaseOf(const repository::VolumeManifest& parent) const {
@@ -137,7 +136,7 @@ std::unique_ptr<incremental::ChangedBlockSource> ClusterSnapshot::MakeSource(
 incremental::BaseFacts FactsOf(const repository::VolumeManifest& manifest) {
   return {.driver = manifest.csi_driver,
           .volume_handle = manifest.volume_handle,
-          .cut_time = csi::FromRfc3339(manifest.snapshot_time)};
+          .cut_time = ParseRfc3339(manifest.snapshot_time)};
 }
 
 }  // namespace csidelta::cli

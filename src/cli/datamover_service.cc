@@ -36,8 +36,10 @@
 #include "datamover/volume_task.h"
 #include "k8s/follow.h"
 #include "k8s/leader_lease.h"
+#include "k8s/object.h"
 #include "k8s/reconcile_loop.h"
 #include "net/http_server.h"
+#include "objects/keys.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::cli {
@@ -89,7 +91,7 @@ class DatamoverService {
         content_loop_(datamover::ExposedContents(), contents_, Leads()),
         group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
                        Leads()),
-        task_census_([](const Json& task) { return csi::Name(task); }, task_loop_),
+        task_census_([](const Json& task) { return k8s::Name(task); }, task_loop_),
         pod_follower_(wakes_, *env_.ended_pods),
         bases_(env_),
         base_loop_(Bases(), bases_, Leads()),
@@ -104,7 +106,7 @@ class DatamoverService {
     Follow(datamover::ExposedContents(), content_loop_, content_loop_);
     followed_.push_back({{.type = csi::PodType(),
                           .namespace_name = env_.mover_namespace,
-                          .label_selector = datamover::kTaskLabel},
+                          .label_selector = objects::kMoverTaskLabel},
                          &pod_follower_});
     for (const std::string& velero_namespace : velero_namespaces) {
       FollowTransfers(csi::DataUploadType(), velero_namespace, uploads_,
@@ -167,7 +169,7 @@ class DatamoverService {
   static k8s::FollowedObjects Bases() {
     return {.type = csi::VolumeSnapshotContentType(),
             .namespace_name = "",
-            .label_selector = absl::StrCat(csi::kBaseLabel, "=true")};
+            .label_selector = absl::StrCat(objects::kBaseLabel, "=true")};
   }
 
   std::function<bool()> Leads() const {

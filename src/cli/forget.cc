@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/keep_rules.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -16,10 +17,8 @@
 namespace csidelta::cli {
 namespace {
 
-using repository::CalendarSpan;
 using repository::ForgetGroup;
 using repository::Id;
-using repository::KeepRules;
 using repository::KeptSnapshot;
 using repository::Repository;
 using repository::StoredSnapshot;
@@ -59,7 +58,7 @@ constexpr SpanRule kSpans[] = {
 
 absl::StatusOr<int> ParseKeep(const std::string& text) {
   if (text == "unlimited" || text == "-1") {
-    return repository::kKeepAll;
+    return kKeepAll;
   }
   int number = 0;
   if (!absl::SimpleAtoi(text, &number) || number < 0 || number > kKeepMax) {
@@ -154,7 +153,7 @@ VerbSyntax ForgetCommand::Declare() {
   for (const SpanRule& rule : kSpans) {
     table.AddParsed(rule.flag, "SPAN", rule.text,
                     [&target = rules_.*rule.target](const std::string& value) -> absl::Status {
-                      ASSIGN_OR_RETURN(target, repository::ParseCalendarSpan(value));
+                      ASSIGN_OR_RETURN(target, ParseCalendarSpan(value));
                       return absl::OkStatus();
                     });
   }
@@ -229,7 +228,7 @@ absl::StatusOr<std::vector<ForgetGroup>> ForgetCommand::Decide(const CallContext
   std::erase_if(snapshots,
                 [&](const StoredSnapshot& stored) { return !filter_.Matches(stored.snapshot); });
   for (const StoredSnapshot& stored : snapshots) {
-    if (repository::IsOfTheFuture(stored.snapshot, ctx.clock->Now())) {
+    if (IsOfTheFuture(stored.snapshot.time, ctx.clock->Now())) {
       console.Warn(absl::StrCat(SayFuture(stored),
                                 ": a clock was wrong when it was made, or this one is now; beside "
                                 "others it stays, and no rule counts it, until it is forgotten by "

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "base/keep_rules.h"
 #include "base/status_macros.h"
 
 namespace csidelta::cli {
@@ -120,7 +121,7 @@ absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& c
           all.empty() ? "the repository has no snapshots" : "no snapshot matches", kWay));
     }
     for (const StoredSnapshot& stored : all) {
-      if (matches(stored.snapshot) && repository::IsOfTheFuture(stored.snapshot, now)) {
+      if (matches(stored.snapshot) && IsOfTheFuture(stored.snapshot.time, now)) {
         console.Warn(absl::StrCat(
             SayFuture(stored),
             stored.id == newest->id

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/keep_rules.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/group_listing.h"
@@ -65,7 +66,7 @@ class SnapshotsCommand : public Command {
     const absl::Time now = ctx.clock->Now();
     Choose(snapshots, now);
     for (const StoredSnapshot& stored : snapshots) {
-      if (repository::IsOfTheFuture(stored.snapshot, now)) {
+      if (IsOfTheFuture(stored.snapshot.time, now)) {
         session.console().Warn(absl::StrCat(
             SayFuture(stored), ": a clock was wrong when it was made, or this one is now"));
       }

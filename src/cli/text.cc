@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/json_text.h"
+#include "base/rfc3339.h"
 
 namespace csidelta::cli {
 namespace {
@@ -132,9 +133,11 @@ absl::StatusOr<absl::Duration> ParseWait(absl::string_view text) {
 }
 
 absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::TimeZone zone) {
+  if (const std::optional<absl::Time> moment = ParseRfc3339(text); moment.has_value()) {
+    return *moment;
+  }
   absl::Time moment;
-  if (absl::ParseTime(absl::RFC3339_full, text, &moment, nullptr) ||
-      absl::ParseTime("%Y-%m-%d %H:%M:%S", text, zone, &moment, nullptr)) {
+  if (absl::ParseTime("%Y-%m-%d %H:%M:%S", text, zone, &moment, nullptr)) {
     return moment;
   }
   return absl::InvalidArgumentError(

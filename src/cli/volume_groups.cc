@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/json.h"
+#include "base/rfc3339.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 
@@ -62,8 +63,7 @@ VolumeGroup MakeGroup(std::vector<GroupMember> members) {
                        .cluster = members.front().cluster};
   for (const GroupMember& member : members) {
     group.members_expected = std::max<int64_t>(group.members_expected, member.tags.members);
-    const absl::StatusOr<absl::Time> cut = repository::ParseRfc3339(member.tags.cut_at);
-    if (cut.ok()) {
+    if (const std::optional<absl::Time> cut = ParseRfc3339(member.tags.cut_at); cut.has_value()) {
       group.cut_at = group.cut_at.has_value() ? std::min(*group.cut_at, *cut) : *cut;
     }
   }
@@ -190,7 +190,7 @@ std::string GroupJsonText(const VolumeGroup& group) {
     snapshots.push_back({{"claim", member.claim},
                          {"id", member.id.Hex()},
                          {"short_id", member.id.ShortHex()},
-                         {"time", repository::FormatRfc3339(member.time)},
+                         {"time", FormatRfc3339(member.time)},
                          {"size_bytes", member.size_bytes},
                          {"repository", member.repository}});
   }
@@ -200,8 +200,7 @@ std::string GroupJsonText(const VolumeGroup& group) {
        {"namespaces", group.Namespaces()},
        {"volume_group_snapshot", group.snapshot},
        {"cluster", group.cluster},
-       {"cut_at",
-        group.cut_at.has_value() ? Json(repository::FormatRfc3339(*group.cut_at)) : Json()},
+       {"cut_at", group.cut_at.has_value() ? Json(FormatRfc3339(*group.cut_at)) : Json()},
        {"state", std::string(StateName(group.state))},
        {"members_present", std::ssize(group.members)},
        {"members_expected", says_number ? Json(group.members_expected) : Json()},

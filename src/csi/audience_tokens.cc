@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 
 namespace csidelta::csi {
 namespace {
@@ -68,7 +68,7 @@ absl::StatusOr<AudienceTokens::Issued> AudienceTokens::Request(const CallContext
   ASSIGN_OR_RETURN(const Json answer, api_.CreateSubresource(ctx, account, "token", request));
   const std::string token = GetString(answer, {"status", "token"});
   const std::optional<absl::Time> expires_at =
-      FromRfc3339(GetString(answer, {"status", "expirationTimestamp"}));
+      ParseRfc3339(GetString(answer, {"status", "expirationTimestamp"}));
   if (token.empty()) {
     return absl::InternalError(
         absl::StrCat("the token of ", ToString(account), " came without a token"));

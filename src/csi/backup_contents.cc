@@ -8,8 +8,9 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
-#include "velero/labels.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -30,7 +31,7 @@ absl::StatusOr<std::optional<Json>> FindSnapshot(const CallContext& ctx, const E
   }
   ASSIGN_OR_RETURN(std::optional<Json> snapshot,
                    k8s::Find(ctx, env.api, VolumeSnapshotKey(space, name)));
-  if (snapshot.has_value() && !uid.empty() && Uid(*snapshot) != uid) {
+  if (snapshot.has_value() && !uid.empty() && k8s::Uid(*snapshot) != uid) {
     snapshot.reset();
   }
   return snapshot;
@@ -40,7 +41,7 @@ bool IsFilledFrom(const Json& claim, const std::string& snapshot_name) {
   for (const char* field : {"dataSource", "dataSourceRef"}) {
     if (GetString(claim, {"spec", field, "kind"}) == "VolumeSnapshot" &&
         GetString(claim, {"spec", field, "name"}) == snapshot_name &&
-        GetString(claim, {"status", "phase"}) != "Bound" && !BeingDeleted(claim)) {
+        GetString(claim, {"status", "phase"}) != "Bound" && !k8s::BeingDeleted(claim)) {
       return true;
     }
   }
@@ -49,7 +50,7 @@ bool IsFilledFrom(const Json& claim, const std::string& snapshot_name) {
 
 bool FillsOneOf(const std::vector<Json>& claims, const Json& snapshot) {
   return std::any_of(claims.begin(), claims.end(), [&snapshot](const Json& claim) {
-    return IsFilledFrom(claim, Name(snapshot));
+    return IsFilledFrom(claim, k8s::Name(snapshot));
   });
 }
 
@@ -64,15 +65,18 @@ absl::StatusOr<std::vector<Json>> ListClaims(const CallContext& ctx, const Envir
 // mark out where it sees no VolumeSnapshot.
 absl::Status MarkBeingDeleted(const CallContext& ctx, const Environment& env, const Json& content) {
   Json patch;
-  SetJson(patch, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
-  return k8s::IgnoreNotFound(
-      env.api.Patch(ctx, VolumeSnapshotContentKey(Name(content)), k8s::PatchKind::kMerge, patch, "")
-          .status());
+  SetJson(patch, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
+  return k8s::IgnoreNotFound(env.api
+                                 .Patch(ctx, VolumeSnapshotContentKey(k8s::Name(content)),
+                                        k8s::PatchKind::kMerge, patch, "")
+                                 .status());
 }
 
 }  // namespace
 
-bool IsRestored(const Json& object) { return !Label(object, velero::kRestoreNameLabel).empty(); }
+bool IsRestored(const Json& object) {
+  return !k8s::Label(object, objects::kRestoreNameLabel).empty();
+}
 
 absl::StatusOr<std::vector<BackupContent>> LookAtContents(const CallContext& ctx,
                                                           const Environment& env,
@@ -83,7 +87,7 @@ absl::StatusOr<std::vector<BackupContent>> LookAtContents(const CallContext& ctx
     BackupContent one{.content = content, .snapshot = std::nullopt};
     ASSIGN_OR_RETURN(one.snapshot, FindSnapshot(ctx, env, content));
     if (one.snapshot.has_value()) {
-      const std::string space = Namespace(*one.snapshot);
+      const std::string space = k8s::Namespace(*one.snapshot);
       auto found = claims.find(space);
       if (found == claims.end()) {
         ASSIGN_OR_RETURN(std::vector<Json> listed, ListClaims(ctx, env, space));
@@ -99,7 +103,7 @@ absl::StatusOr<std::vector<BackupContent>> LookAtContents(const CallContext& ctx
 absl::Status SetContentPolicy(const CallContext& ctx, const Environment& env, const Json& content,
                               const std::string& policy) {
   return k8s::IgnoreNotFound(env.api
-                                 .Patch(ctx, VolumeSnapshotContentKey(Name(content)),
+                                 .Patch(ctx, VolumeSnapshotContentKey(k8s::Name(content)),
                                         k8s::PatchKind::kMerge,
                                         Json{{"spec", {{"deletionPolicy", policy}}}}, "")
                                  .status());
@@ -111,16 +115,17 @@ absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
   if (content.snapshot.has_value()) {
     const Json& snapshot = *content.snapshot;
     RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        env.api.Delete(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
-                       {.uid = Uid(snapshot), .resource_version = ""})));
+        env.api.Delete(ctx, VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
+                       {.uid = k8s::Uid(snapshot), .resource_version = ""})));
   }
   // Only now: a content that is being deleted already goes with the mark at once, and for a
   // VolumeSnapshot that still lives the controller would have another snapshot taken.
   if (policy == "Delete") {
     RETURN_IF_ERROR(MarkBeingDeleted(ctx, env, content.content));
   }
-  return k8s::IgnoreNotFound(env.api.Delete(ctx, VolumeSnapshotContentKey(Name(content.content)),
-                                            {.uid = Uid(content.content), .resource_version = ""}));
+  return k8s::IgnoreNotFound(
+      env.api.Delete(ctx, VolumeSnapshotContentKey(k8s::Name(content.content)),
+                     {.uid = k8s::Uid(content.content), .resource_version = ""}));
 }
 
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
@@ -128,7 +133,7 @@ absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k
                          absl::Duration patience) {
   bool needless = false;
   const auto has_spoken = [&](const Json* object) -> absl::StatusOr<bool> {
-    needless = object == nullptr || BeingDeleted(*object) ||
+    needless = object == nullptr || k8s::BeingDeleted(*object) ||
                !GetString(*object, {"status", field}).empty();
     return needless || !ErrorMessage(*object).empty();
   };
@@ -172,7 +177,7 @@ std::string LastError(const CallContext& ctx, const Environment& env, const k8s:
 
 absl::StatusOr<bool> FillsClaim(const CallContext& ctx, const Environment& env,
                                 const Json& snapshot) {
-  ASSIGN_OR_RETURN(const std::vector<Json> claims, ListClaims(ctx, env, Namespace(snapshot)));
+  ASSIGN_OR_RETURN(const std::vector<Json> claims, ListClaims(ctx, env, k8s::Namespace(snapshot)));
   return FillsOneOf(claims, snapshot);
 }
 

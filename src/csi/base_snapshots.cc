@@ -5,20 +5,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
-
-constexpr char kVeleroNamespaceAnnotation[] = "mover.csi-delta.io/velero-namespace";
-constexpr char kLocationAnnotation[] = "mover.csi-delta.io/location";
-constexpr char kClaimUidAnnotation[] = "mover.csi-delta.io/claim-uid";
-constexpr char kClusterAnnotation[] = "mover.csi-delta.io/cluster";
-constexpr char kNeededLabel[] = "mover.csi-delta.io/base-needed";
 
 // A claim that was moved to another name is still the same volume.
 bool SameVolume(const BaseOwner& a, const BaseOwner& b) {
@@ -53,37 +50,40 @@ absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const Ba
 }  // namespace
 
 std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner) {
-  return {{kVeleroNamespaceAnnotation, owner.velero_namespace},
-          {kLocationAnnotation, owner.location},
-          {kClaimNamespaceAnnotation, owner.claim_namespace},
-          {kClaimAnnotation, owner.claim},
-          {kClaimUidAnnotation, owner.claim_uid},
-          {kClusterAnnotation, owner.cluster}};
+  return {{objects::kMoverVeleroNamespaceLabel, owner.velero_namespace},
+          {objects::kMoverLocationAnnotation, owner.location},
+          {objects::kMoverClaimNamespaceAnnotation, owner.claim_namespace},
+          {objects::kMoverClaimAnnotation, owner.claim},
+          {objects::kMoverClaimUidAnnotation, owner.claim_uid},
+          {objects::kMoverClusterAnnotation, owner.cluster}};
 }
 
 BaseSnapshot ReadBase(const Json& content) {
   const std::optional<absl::Time> cut_at = CutTime(content);
-  return {.content_name = Name(content),
-          .owner = {.velero_namespace = Annotation(content, kVeleroNamespaceAnnotation),
-                    .location = Annotation(content, kLocationAnnotation),
-                    .claim_namespace = Annotation(content, kClaimNamespaceAnnotation),
-                    .claim = Annotation(content, kClaimAnnotation),
-                    .claim_uid = Annotation(content, kClaimUidAnnotation),
-                    .cluster = Annotation(content, kClusterAnnotation)},
-          .driver = GetString(content, {"spec", "driver"}),
-          .snapshot_handle = HandleOf(content),
-          .cut_at =
-              cut_at.has_value() ? cut_at : FromRfc3339(Annotation(content, kMoverCutAtAnnotation)),
-          .created_at = FromRfc3339(GetString(content, {"metadata", "creationTimestamp"})),
-          .is_needed = Label(content, kNeededLabel) == "true"};
+  return {
+      .content_name = k8s::Name(content),
+      .owner = {.velero_namespace = k8s::Annotation(content, objects::kMoverVeleroNamespaceLabel),
+                .location = k8s::Annotation(content, objects::kMoverLocationAnnotation),
+                .claim_namespace =
+                    k8s::Annotation(content, objects::kMoverClaimNamespaceAnnotation),
+                .claim = k8s::Annotation(content, objects::kMoverClaimAnnotation),
+                .claim_uid = k8s::Annotation(content, objects::kMoverClaimUidAnnotation),
+                .cluster = k8s::Annotation(content, objects::kMoverClusterAnnotation)},
+      .driver = GetString(content, {"spec", "driver"}),
+      .snapshot_handle = HandleOf(content),
+      .cut_at = cut_at.has_value()
+                    ? cut_at
+                    : ParseRfc3339(k8s::Annotation(content, objects::kMoverTakenAtAnnotation)),
+      .created_at = k8s::CreatedAt(content),
+      .is_needed = k8s::Label(content, objects::kBaseNeededLabel) == "true"};
 }
 
 absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,
                         absl::string_view content_name, const BaseOwner& owner, bool is_needed) {
   Json patch;
-  SetJson(patch, {"metadata", "labels", kBaseLabel}, "true");
+  SetJson(patch, {"metadata", "labels", objects::kBaseLabel}, "true");
   if (is_needed) {
-    SetJson(patch, {"metadata", "labels", kNeededLabel}, "true");
+    SetJson(patch, {"metadata", "labels", objects::kBaseNeededLabel}, "true");
   }
   RETURN_IF_ERROR(
       env.api.Patch(ctx, VolumeSnapshotContentKey(content_name), k8s::PatchKind::kMerge, patch, "")
@@ -105,14 +105,14 @@ absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
 
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,
                                                     absl::string_view velero_namespace) {
-  ASSIGN_OR_RETURN(
-      const k8s::ObjectList contents,
-      env.api.List(ctx, VolumeSnapshotContentType(), "",
-                   {.label_selector = absl::StrCat(kBaseLabel, "=true"), .field_selector = ""}));
+  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
+                   env.api.List(ctx, VolumeSnapshotContentType(), "",
+                                {.label_selector = absl::StrCat(objects::kBaseLabel, "=true"),
+                                 .field_selector = ""}));
   std::vector<BaseSnapshot> bases;
   for (const Json& content : contents.items) {
     BaseSnapshot base = ReadBase(content);
-    if (!BeingDeleted(content) &&
+    if (!k8s::BeingDeleted(content) &&
         (velero_namespace.empty() || base.owner.velero_namespace == velero_namespace)) {
       bases.push_back(std::move(base));
     }
@@ -136,11 +136,11 @@ absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, con
 absl::Status DropBase(const CallContext& ctx, const Environment& env,
                       absl::string_view content_name) {
   const absl::StatusOr<Json> content = env.api.Get(ctx, VolumeSnapshotContentKey(content_name));
-  if (absl::IsNotFound(content.status()) || (content.ok() && BeingDeleted(*content))) {
+  if (absl::IsNotFound(content.status()) || (content.ok() && k8s::BeingDeleted(*content))) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(content.status());
-  if (Label(*content, kBaseLabel) != "true") {
+  if (k8s::Label(*content, objects::kBaseLabel) != "true") {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", content_name, " is no base snapshot of ours"));
   }

@@ -15,11 +15,6 @@
 
 namespace csidelta::csi {
 
-// On a VolumeSnapshotContent, "true": the snapshot that the next backup of its volume is compared
-// with. There is at most one per volume and location, but for the moment in which the newer
-// replaces the older.
-inline constexpr char kBaseLabel[] = "mover.csi-delta.io/base";
-
 // Whose base it is. Stands in the content's annotations from its creation, see OwnerAnnotations().
 struct BaseOwner {
   std::string velero_namespace;

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 
 namespace csidelta::csi {
 namespace {
@@ -12,7 +13,7 @@ absl::Status NotUsable(const k8s::ObjectKey& key, absl::string_view why) {
 }
 
 absl::Status CheckReady(const k8s::ObjectKey& key, const Json& object) {
-  if (BeingDeleted(object)) {
+  if (k8s::BeingDeleted(object)) {
     return NotUsable(key, "is being deleted");
   }
   if (!ReadyToUse(object)) {
@@ -42,12 +43,12 @@ absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::Api
   BoundSnapshot snapshot;
   snapshot.namespace_name = std::string(namespace_name);
   snapshot.name = std::string(name);
-  snapshot.uid = Uid(object);
+  snapshot.uid = k8s::Uid(object);
   snapshot.claim = SourceClaimName(object);
   snapshot.class_name = GetString(object, {"spec", "volumeSnapshotClassName"});
   snapshot.content_name = BoundContentName(object);
   if (!change_id_annotation.empty()) {
-    snapshot.change_id = Annotation(object, change_id_annotation);
+    snapshot.change_id = k8s::Annotation(object, change_id_annotation);
   }
   if (snapshot.content_name.empty()) {
     return NotUsable(key, "is not bound to a VolumeSnapshotContent");

@@ -4,6 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -15,7 +17,6 @@ const k8s::ResourceType& EventsType() {
   return type;
 }
 
-constexpr char kProvisionedByAnnotation[] = "pv.kubernetes.io/provisioned-by";
 constexpr char kInTreePrefix[] = "kubernetes.io/";
 constexpr char kNoProvisioner[] = "kubernetes.io/no-provisioner";
 
@@ -32,7 +33,7 @@ ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
     return {};
   }
   return {.kind = ClassFit::Kind::kNever,
-          .text = absl::StrCat("the storage class ", Name(storage_class), " is of driver ",
+          .text = absl::StrCat("the storage class ", k8s::Name(storage_class), " is of driver ",
                                GetString(storage_class, {"provisioner"}),
                                ", and the snapshot of driver ", driver)};
 }
@@ -42,14 +43,14 @@ ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
                                                   const Json& claim) {
   ASSIGN_OR_RETURN(const k8s::ObjectList events,
-                   api.List(ctx, EventsType(), Namespace(claim),
+                   api.List(ctx, EventsType(), k8s::Namespace(claim),
                             {.label_selector = "",
-                             .field_selector = absl::StrCat("involvedObject.uid=", Uid(claim),
+                             .field_selector = absl::StrCat("involvedObject.uid=", k8s::Uid(claim),
                                                             ",reason=", kProvisioningFailed)}));
   std::string newest_time;
   std::string message;
   for (const Json& event : events.items) {
-    if (GetString(event, {"involvedObject", "uid"}) != Uid(claim) ||
+    if (GetString(event, {"involvedObject", "uid"}) != k8s::Uid(claim) ||
         GetString(event, {"reason"}) != kProvisioningFailed) {
       continue;
     }
@@ -116,17 +117,18 @@ absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiC
   const std::string name = GetString(claim, {"spec", "volumeName"});
   ASSIGN_OR_RETURN(const Json volume, api.Get(ctx, VolumeKey(name)));
   const std::string owner = GetString(volume, {"spec", "claimRef", "uid"});
-  if (!owner.empty() && owner != Uid(claim)) {
+  if (!owner.empty() && owner != k8s::Uid(claim)) {
     return absl::StrCat("volume ", name, " belongs to another claim");
   }
   // Provisioners name a volume after its claim; the clocks of two API servers may differ.
-  const bool is_named_after_it = !Uid(claim).empty() && absl::StrContains(name, Uid(claim));
-  const auto made = FromRfc3339(GetString(volume, {"metadata", "creationTimestamp"}));
-  const auto asked = FromRfc3339(GetString(claim, {"metadata", "creationTimestamp"}));
+  const bool is_named_after_it =
+      !k8s::Uid(claim).empty() && absl::StrContains(name, k8s::Uid(claim));
+  const auto made = k8s::CreatedAt(volume);
+  const auto asked = k8s::CreatedAt(claim);
   if (!is_named_after_it && made.has_value() && asked.has_value() && *made < *asked) {
     return absl::StrCat("volume ", name, " is older than the claim");
   }
-  if (!is_named_after_it && Annotation(volume, kProvisionedByAnnotation).empty()) {
+  if (!is_named_after_it && k8s::Annotation(volume, objects::kProvisionedByAnnotation).empty()) {
     return absl::StrCat("volume ", name, " was made by no provisioner");
   }
   const std::string volume_driver = GetString(volume, {"spec", "csi", "driver"});

@@ -11,11 +11,6 @@
 
 namespace csidelta::csi {
 
-// On what is made in the mover's namespace for a claim elsewhere: which one. A storage class can
-// name Secrets by them, as it does by the namespace of a claim of its own.
-inline constexpr char kClaimNamespaceAnnotation[] = "mover.csi-delta.io/claim-namespace";
-inline constexpr char kClaimAnnotation[] = "mover.csi-delta.io/claim";
-
 // The newest message of a ProvisioningFailed event for this very claim; "" when there is none.
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
                                                   const Json& claim);

@@ -13,6 +13,8 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -41,7 +43,7 @@ bool HasTarget(const Json& content, const Target& target) {
 // A content that nobody can bind any more and that takes the driver's snapshot along: Velero's own
 // temporary content, or ours from another process.
 bool IsDeletionInFlight(const Json& content) {
-  return BeingDeleted(content) && IsPreProvisioned(content) &&
+  return k8s::BeingDeleted(content) && IsPreProvisioned(content) &&
          GetString(content, {"spec", "deletionPolicy"}) == "Delete" &&
          GetString(content, {"spec", "volumeSnapshotRef", "uid"}).empty();
 }
@@ -49,10 +51,10 @@ bool IsDeletionInFlight(const Json& content) {
 // The original, left over or kept by an older Velero, or one that a restore of the backup made:
 // every restored object carries the backup's label too.
 bool BelongsToBackup(const Json& content, const Target& target) {
-  if (Label(content, velero::kBackupNameLabel) != target.backup_label) {
+  if (k8s::Label(content, objects::kBackupNameLabel) != target.backup_label) {
     return false;
   }
-  return Name(content) == target.content_name || IsRestored(content);
+  return k8s::Name(content) == target.content_name || IsRestored(content);
 }
 
 // Leaves the VolumeSnapshot for the sweep, which deletes the driver's snapshot with it.
@@ -60,11 +62,12 @@ absl::Status DeleteLater(const CallContext& ctx, const Environment& env, const T
                          const BackupContent& owned) {
   RETURN_IF_ERROR(SetContentPolicy(ctx, env, owned.content, "Delete"));
   Json mark;
-  SetJson(mark, {"metadata", "annotations", kDeleteWhenFilledAnnotation}, "true");
-  SetJson(mark, {"metadata", "annotations", velero::kVolumeSnapshotHandleAnnotation},
+  SetJson(mark, {"metadata", "annotations", objects::kDeleteWhenFilledAnnotation}, "true");
+  SetJson(mark, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation},
           target.handle);
-  SetJson(mark, {"metadata", "labels", velero::kCsiDeltaLabel}, env.velero_namespace);
-  const k8s::ObjectKey key = VolumeSnapshotKey(Namespace(*owned.snapshot), Name(*owned.snapshot));
+  SetJson(mark, {"metadata", "labels", objects::kCsiDeltaLabel}, env.velero_namespace);
+  const k8s::ObjectKey key =
+      VolumeSnapshotKey(k8s::Namespace(*owned.snapshot), k8s::Name(*owned.snapshot));
   return k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, mark, "").status());
 }
 
@@ -103,14 +106,15 @@ absl::StatusOr<Json> TemporaryContent(const CallContext& ctx, const Environment&
   content.deletion_policy = "Delete";
   content.class_name = ClassOfDriver(
       classes, target.driver, GetString(archived_content, {"spec", "volumeSnapshotClassName"}));
-  content.labels = {{velero::kCsiDeltaLabel, env.velero_namespace},
-                    {velero::kBackupNameLabel, target.backup_label}};
-  if (const std::string node = Label(archived_content, velero::kManagedByLabel); !node.empty()) {
-    content.labels.emplace(velero::kManagedByLabel, node);
+  content.labels = {{objects::kCsiDeltaLabel, env.velero_namespace},
+                    {objects::kBackupNameLabel, target.backup_label}};
+  if (const std::string node = k8s::Label(archived_content, objects::kManagedByLabel);
+      !node.empty()) {
+    content.labels.emplace(objects::kManagedByLabel, node);
   }
   content.annotations = DeletionSecretAnnotations(archived_content);
   // Nothing is bound to it, so the snapshot controller would not protect it.
-  content.finalizers = {velero::kContentBoundProtectionFinalizer, velero::kDeletionFinalizer};
+  content.finalizers = {objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer};
   return MakeStaticContent(content);
 }
 
@@ -119,7 +123,7 @@ absl::StatusOr<DeletionState> RunTemporaryContent(const CallContext& ctx, const 
                                                   const Json& archived_content,
                                                   absl::Duration wait) {
   ASSIGN_OR_RETURN(const Json content, TemporaryContent(ctx, env, target, archived_content));
-  const k8s::ObjectKey key = VolumeSnapshotContentKey(Name(content));
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
   ASSIGN_OR_RETURN(const bool made, EnsurePendingDeletion(ctx, env, key, content, wait));
   if (!made) {
     return DeletionState::kPending;
@@ -165,9 +169,9 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
                                                       absl::Duration wait) {
   const Target target = {.driver = GetString(archived_content, {"spec", "driver"}),
                          .handle = HandleOf(archived_content),
-                         .content_name = Name(archived_content),
+                         .content_name = k8s::Name(archived_content),
                          .backup_label = velero::ValidLabelValue(backup.name)};
-  if (Label(archived_content, velero::kBackupNameLabel) != target.backup_label ||
+  if (k8s::Label(archived_content, objects::kBackupNameLabel) != target.backup_label ||
       target.driver.empty() || target.handle.empty()) {
     return DeletionResult::kNothing;
   }
@@ -180,7 +184,7 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
     }
     if (IsDeletionInFlight(content)) {
       ASSIGN_OR_RETURN(const bool gone,
-                       AwaitGone(ctx, env, VolumeSnapshotContentKey(Name(content)), wait));
+                       AwaitGone(ctx, env, VolumeSnapshotContentKey(k8s::Name(content)), wait));
       // It may lose its handle and go without the driver's snapshot, so ours goes beside it.
       wait = gone ? wait : absl::ZeroDuration();
     } else if (BelongsToBackup(content, target)) {
@@ -199,7 +203,7 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
 absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Environment& env) {
   ASSIGN_OR_RETURN(const k8s::ObjectList contents,
                    env.api.List(ctx, VolumeSnapshotContentType(), "",
-                                {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=",
+                                {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=",
                                                                 env.velero_namespace),
                                  .field_selector = ""}));
   const absl::Time end = ctx.clock->Now() + kFinishTimeMax;
@@ -215,7 +219,7 @@ absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Enviro
       CSIDELTA_LOG(kWarn, "the driver has not deleted the snapshot of a deleted backup yet",
                    {"driver", GetString(content, {"spec", "driver"})},
                    {"snapshot_handle", HandleOf(content)},
-                   {"volume_snapshot_content", Name(content)},
+                   {"volume_snapshot_content", k8s::Name(content)},
                    {"last_error", state.ok() ? ErrorMessage(content) : state.status().ToString()});
     }
     proven += state.ok() && *state == DeletionState::kProven ? 1 : 0;

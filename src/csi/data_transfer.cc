@@ -5,9 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -22,7 +24,7 @@ bool HasEnded(absl::string_view phase) {
 
 // The object's kind and name, for people.
 std::string Words(const Transfer& transfer, const Json& object) {
-  return absl::StrCat(transfer.type.kind, " ", transfer.namespace_name, "/", Name(object));
+  return absl::StrCat(transfer.type.kind, " ", transfer.namespace_name, "/", k8s::Name(object));
 }
 
 // What the operation ended with; "" when it was a success.
@@ -61,12 +63,12 @@ absl::StatusOr<std::optional<Json>> FindTransfer(const CallContext& ctx, k8s::Ap
                                                  const Transfer& transfer) {
   ASSIGN_OR_RETURN(k8s::ObjectList found,
                    api.List(ctx, transfer.type, transfer.namespace_name,
-                            {.label_selector = absl::StrCat(velero::kAsyncOperationIdLabel, "=",
+                            {.label_selector = absl::StrCat(objects::kAsyncOperationIdLabel, "=",
                                                             transfer.operation_id),
                              .field_selector = ""}));
   if (found.items.size() > 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat(Words(transfer, found.items[0]), " and ", Name(found.items[1]),
+        absl::StrCat(Words(transfer, found.items[0]), " and ", k8s::Name(found.items[1]),
                      " are both for operation ", transfer.operation_id));
   }
   return found.items.empty() ? std::nullopt : std::make_optional(std::move(found.items[0]));
@@ -113,11 +115,11 @@ velero::OperationProgress TransferProgress(const CallContext& ctx, const Environ
   progress.description = message.empty() ? phase : absl::StrCat(phase, ": ", message);
   progress.completed_units = GetInt(object, {"status", "progress", "bytesDone"});
   progress.total_units = GetInt(object, {"status", "progress", "totalBytes"});
-  progress.started = FromRfc3339(GetString(object, {"status", "startTimestamp"}));
+  progress.started = ParseRfc3339(GetString(object, {"status", "startTimestamp"}));
   if (!progress.started.has_value()) {
-    progress.started = FromRfc3339(GetString(object, {"status", "acceptedTimestamp"}));
+    progress.started = ParseRfc3339(GetString(object, {"status", "acceptedTimestamp"}));
   }
-  progress.updated = FromRfc3339(GetString(object, {"status", "completionTimestamp"}));
+  progress.updated = ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
   if (HasEnded(phase)) {
     progress.completed = true;
     progress.error = ErrorOf(transfer, object, phase);
@@ -134,7 +136,7 @@ absl::Status CancelTransfer(const CallContext& ctx, k8s::ApiClient& api, const T
       api.Patch(ctx,
                 {.type = transfer.type,
                  .namespace_name = transfer.namespace_name,
-                 .name = Name(*found)},
+                 .name = k8s::Name(*found)},
                 k8s::PatchKind::kMerge, Json{{"spec", {{"cancel", true}}}}, "")
           .status();
   return k8s::IgnoreNotFound(patched);

@@ -13,8 +13,9 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
-#include "velero/labels.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -52,9 +53,9 @@ Step NextStep(const PendingDeletion& deletion, const Json* object) {
   }
   const bool has_handle = !GetString(*object, {"status", HandleField(deletion)}).empty();
   const bool sidecar_is_done = !HasFinalizer(
-      *object, IsGroupContent(deletion) ? velero::kGroupContentBoundProtectionFinalizer
-                                        : velero::kContentBoundProtectionFinalizer);
-  if (!BeingDeleted(*object)) {
+      *object, IsGroupContent(deletion) ? objects::kGroupContentBoundProtectionFinalizer
+                                        : objects::kContentBoundProtectionFinalizer);
+  if (!k8s::BeingDeleted(*object)) {
     return has_handle ? Step::kDelete : Step::kWriteHandle;
   }
   if (has_handle) {
@@ -80,11 +81,11 @@ absl::Status RemoveOurFinalizer(const CallContext& ctx, const Environment& env,
   if (const Json* const all = FindJson(object, {"metadata", "finalizers"});
       all != nullptr && all->is_array()) {
     std::copy_if(all->begin(), all->end(), std::back_inserter(others),
-                 [](const Json& one) { return one != velero::kDeletionFinalizer; });
+                 [](const Json& one) { return one != objects::kDeletionFinalizer; });
   }
-  const Json patch = {{"metadata",
-                       {{"finalizers", std::move(others)},
-                        {"resourceVersion", GetString(object, {"metadata", "resourceVersion"})}}}};
+  const Json patch = {
+      {"metadata",
+       {{"finalizers", std::move(others)}, {"resourceVersion", k8s::ResourceVersion(object)}}}};
   return env.api.Patch(ctx, deletion.key, k8s::PatchKind::kMerge, patch, "").status();
 }
 
@@ -92,7 +93,7 @@ absl::Status Do(Step step, const CallContext& ctx, const Environment& env,
                 const PendingDeletion& deletion, const Json& object) {
   switch (step) {
     case Step::kDelete:
-      return env.api.Delete(ctx, deletion.key, {.uid = Uid(object), .resource_version = ""});
+      return env.api.Delete(ctx, deletion.key, {.uid = k8s::Uid(object), .resource_version = ""});
     case Step::kWriteHandle:
       return WriteStatusHandle(ctx, env, deletion);
     case Step::kRelease:
@@ -108,11 +109,11 @@ absl::Status Do(Step step, const CallContext& ctx, const Environment& env,
 }  // namespace
 
 bool IsPendingDeletion(const Json& content) {
-  return HasFinalizer(content, velero::kDeletionFinalizer);
+  return HasFinalizer(content, objects::kDeletionFinalizer);
 }
 
 PendingDeletion PendingDeletionOf(const k8s::ResourceType& type, const Json& content) {
-  return {.key = {.type = type, .namespace_name = "", .name = Name(content)},
+  return {.key = {.type = type, .namespace_name = "", .name = k8s::Name(content)},
           .handle = type.group == kGroupSnapshotGroup ? GroupHandleOf(content) : HandleOf(content)};
 }
 
@@ -125,7 +126,7 @@ std::string DescribePendingDeletion(const k8s::ResourceType& type, const Json& c
       error.empty() ? "" : absl::StrCat(" (", error, ")"),
       ": the next backup with the plugin goes on with it; without the plugin, delete it in the "
       "storage system and take the finalizer ",
-      velero::kDeletionFinalizer, " off");
+      objects::kDeletionFinalizer, " off");
 }
 
 absl::StatusOr<bool> EnsurePendingDeletion(const CallContext& ctx, const Environment& env,
@@ -141,10 +142,10 @@ absl::StatusOr<bool> EnsurePendingDeletion(const CallContext& ctx, const Environ
     if (!there.has_value()) {
       continue;
     }
-    if (HasFinalizer(*there, velero::kDeletionFinalizer)) {
+    if (HasFinalizer(*there, objects::kDeletionFinalizer)) {
       return true;
     }
-    if (BeingDeleted(*there)) {  // No finalizer can be added to it.
+    if (k8s::BeingDeleted(*there)) {  // No finalizer can be added to it.
       const absl::Status gone = k8s::WaitFor(
           ctx.WithTimeout(wait), env.api, key,
           [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; });
@@ -156,11 +157,10 @@ absl::StatusOr<bool> EnsurePendingDeletion(const CallContext& ctx, const Environ
       continue;
     }
     Json finalizers = there->at("metadata").value("finalizers", Json::array());
-    finalizers.push_back(velero::kDeletionFinalizer);
-    const Json patch = {
-        {"metadata",
-         {{"finalizers", std::move(finalizers)},
-          {"resourceVersion", GetString(*there, {"metadata", "resourceVersion"})}}}};
+    finalizers.push_back(objects::kDeletionFinalizer);
+    const Json patch = {{"metadata",
+                         {{"finalizers", std::move(finalizers)},
+                          {"resourceVersion", k8s::ResourceVersion(*there)}}}};
     RETURN_IF_ERROR(
         k8s::IgnoreGone(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
   }

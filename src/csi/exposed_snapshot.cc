@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/owned_content.h"
@@ -13,22 +14,12 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/quantity.h"
 
 namespace csidelta::csi {
 namespace {
-
-// On the content, for when the source is gone.
-constexpr char kSourceUidAnnotation[] = "mover.csi-delta.io/source-uid";
-constexpr char kSizeAnnotation[] = "mover.csi-delta.io/size-bytes";
-constexpr char kStorageClassAnnotation[] = "mover.csi-delta.io/storage-class";
-constexpr char kNodeAffinityAnnotation[] = "mover.csi-delta.io/node-affinity";
-constexpr char kReadyAtAnnotation[] = "mover.csi-delta.io/ready-at";
-// "refused": the driver made no claim for many readers.
-constexpr char kReadOnlyManyAnnotation[] = "mover.csi-delta.io/read-only-many";
-// The provisioner refuses to make a block device from a snapshot of a file system without it.
-constexpr char kModeChangeAnnotation[] = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
 // How much of a foreign sentence a message repeats.
 constexpr std::size_t kForeignWordsBytesMax = 400;
@@ -77,13 +68,13 @@ absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClie
   SourceClaim result;
   std::string name = SourceClaimName(source);
   if (name.empty()) {
-    name = Annotation(source, velero::kMemberClaimAnnotation);
+    name = k8s::Annotation(source, objects::kMemberClaimAnnotation);
   }
   if (name.empty()) {
     return result;
   }
   ASSIGN_OR_RETURN(const std::optional<Json> claim,
-                   k8s::Find(ctx, api, ClaimKey(Namespace(source), name)));
+                   k8s::Find(ctx, api, ClaimKey(k8s::Namespace(source), name)));
   if (!claim.has_value()) {
     return result;
   }
@@ -168,10 +159,10 @@ class Exposer {
     }
     ASSIGN_OR_RETURN(std::optional<Json> content,
                      k8s::Find(ctx_, api_, VolumeSnapshotContentKey(content_name)));
-    if (!content.has_value() || BeingDeleted(*content)) {
+    if (!content.has_value() || k8s::BeingDeleted(*content)) {
       return Refuse(absl::StrCat("lost its VolumeSnapshotContent ", content_name));
     }
-    if (GetString(*content, {"spec", "volumeSnapshotRef", "uid"}) != Uid(source)) {
+    if (GetString(*content, {"spec", "volumeSnapshotRef", "uid"}) != k8s::Uid(source)) {
       return Refuse(absl::StrCat("names the VolumeSnapshotContent ", content_name,
                                  ", which belongs to another"));
     }
@@ -191,20 +182,20 @@ class Exposer {
   absl::StatusOr<Json> Retain(const Json& source, const Json& content) {
     ASSIGN_OR_RETURN(
         const Json retained,
-        api_.Patch(ctx_, VolumeSnapshotContentKey(Name(content)), k8s::PatchKind::kMerge,
+        api_.Patch(ctx_, VolumeSnapshotContentKey(k8s::Name(content)), k8s::PatchKind::kMerge,
                    {{"spec", {{"deletionPolicy", "Retain"}}}}, ""));
     if (GetString(retained, {"spec", "deletionPolicy"}) != "Retain" ||
-        GetString(retained, {"spec", "volumeSnapshotRef", "uid"}) != Uid(source) ||
+        GetString(retained, {"spec", "volumeSnapshotRef", "uid"}) != k8s::Uid(source) ||
         HandleOf(retained).empty()) {
-      return Refuse(
-          absl::StrCat("cannot be retained: VolumeSnapshotContent ", Name(content), " changed"));
+      return Refuse(absl::StrCat("cannot be retained: VolumeSnapshotContent ", k8s::Name(content),
+                                 " changed"));
     }
     return retained;
   }
 
   absl::StatusOr<std::optional<Json>> TakeOver() {
     ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx_, api_, SourceKey(request_)));
-    if (!source.has_value() || BeingDeleted(*source)) {
+    if (!source.has_value() || k8s::BeingDeleted(*source)) {
       return Refuse("was deleted by somebody before it was taken over; back up again");
     }
     ASSIGN_OR_RETURN(const std::optional<Json> ready, ReadySource(*source));
@@ -241,27 +232,29 @@ class Exposer {
                                        GetString(retained, {"spec", "volumeSnapshotClassName"}));
     content.labels = request_.labels;
     content.labels.merge(MovedGroupLabels(retained));
-    if (const std::string node = Label(retained, velero::kManagedByLabel); !node.empty()) {
-      content.labels.emplace(velero::kManagedByLabel, node);
+    if (const std::string node = k8s::Label(retained, objects::kManagedByLabel); !node.empty()) {
+      content.labels.emplace(objects::kManagedByLabel, node);
     }
     content.annotations = DeletionSecretAnnotations(retained);
     content.annotations.merge(MovedGroupAnnotations(retained));
     content.annotations.insert(request_.annotations.begin(), request_.annotations.end());
-    content.annotations.emplace(kModeChangeAnnotation, "true");
-    content.annotations.emplace(kSourceUidAnnotation, Uid(source));
-    content.annotations.emplace(kSizeAnnotation, absl::StrCat(size_bytes));
-    content.annotations.emplace(kStorageClassAnnotation, claim.storage_class);
+    content.annotations.emplace(objects::kModeChangeAnnotation, "true");
+    content.annotations.emplace(objects::kSourceUidAnnotation, k8s::Uid(source));
+    content.annotations.emplace(objects::kSourceSizeAnnotation, absl::StrCat(size_bytes));
+    content.annotations.emplace(objects::kSourceStorageClassAnnotation, claim.storage_class);
     if (!claim.node_affinity.is_null()) {
-      content.annotations.emplace(kNodeAffinityAnnotation, DumpJson(claim.node_affinity));
+      content.annotations.emplace(objects::kSourceNodeAffinityAnnotation,
+                                  DumpJson(claim.node_affinity));
     }
     if (exposure_.cut_at.has_value()) {
-      content.annotations.emplace(kMoverCutAtAnnotation, ToRfc3339(*exposure_.cut_at));
+      content.annotations.emplace(objects::kMoverTakenAtAnnotation,
+                                  FormatRfc3339(*exposure_.cut_at));
     }
-    content.annotations.emplace(kReadyAtAnnotation,
-                                ToRfc3339(ReadyTime(source).value_or(ctx_.clock->Now())));
+    content.annotations.emplace(objects::kMoverReadyAtAnnotation,
+                                FormatRfc3339(ReadyTime(source).value_or(ctx_.clock->Now())));
     // The snapshot controller adds it once it has bound the content; until then, too, nothing may
     // vanish with the driver's snapshot left behind.
-    content.finalizers = {velero::kContentBoundProtectionFinalizer};
+    content.finalizers = {objects::kContentBoundProtectionFinalizer};
     return MakeStaticContent(content);
   }
 
@@ -275,7 +268,7 @@ class Exposer {
       return Refuse(absl::StrCat("cannot be taken over: VolumeSnapshotContent ", request_.name,
                                  " is somebody else's"));
     }
-    return BeingDeleted(content)
+    return k8s::BeingDeleted(content)
                ? Refuse(absl::StrCat("is being dropped with VolumeSnapshotContent ", request_.name))
                : absl::OkStatus();
   }
@@ -283,13 +276,14 @@ class Exposer {
   void ReadContent(const Json& content) {
     exposure_.driver = GetString(content, {"spec", "driver"});
     exposure_.snapshot_handle = HandleOf(content);
-    exposure_.cut_at = FromRfc3339(Annotation(content, kMoverCutAtAnnotation));
-    exposure_.ready_at = FromRfc3339(Annotation(content, kReadyAtAnnotation));
+    exposure_.cut_at = ParseRfc3339(k8s::Annotation(content, objects::kMoverTakenAtAnnotation));
+    exposure_.ready_at = ParseRfc3339(k8s::Annotation(content, objects::kMoverReadyAtAnnotation));
     exposure_.group = ReadMovedGroup(content);
     exposure_.storage_class = request_.storage_class.empty()
-                                  ? Annotation(content, kStorageClassAnnotation)
+                                  ? k8s::Annotation(content, objects::kSourceStorageClassAnnotation)
                                   : request_.storage_class;
-    if (!absl::SimpleAtoi(Annotation(content, kSizeAnnotation), &exposure_.size_bytes)) {
+    if (!absl::SimpleAtoi(k8s::Annotation(content, objects::kSourceSizeAnnotation),
+                          &exposure_.size_bytes)) {
       exposure_.size_bytes = 0;
     }
   }
@@ -313,7 +307,7 @@ class Exposer {
     const k8s::ObjectKey key = OwnSnapshotKey(request_);
     ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, key));
     if (found.has_value()) {
-      if (BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
+      if (k8s::BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
         return Refuse(absl::StrCat("cannot be used: ", ToString(key),
                                    " is being deleted, or somebody else's"));
       }
@@ -336,8 +330,9 @@ class Exposer {
   // The source is ours to remove, and the driver's snapshot has its content already.
   absl::Status ForgetSource(const Json& content) {
     ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx_, api_, SourceKey(request_)));
-    if (!source.has_value() || Uid(*source) != Annotation(content, kSourceUidAnnotation) ||
-        BeingDeleted(*source)) {
+    if (!source.has_value() ||
+        k8s::Uid(*source) != k8s::Annotation(content, objects::kSourceUidAnnotation) ||
+        k8s::BeingDeleted(*source)) {
       return absl::OkStatus();
     }
     return RetainAndForget(ctx_, api_, *source);
@@ -350,8 +345,9 @@ class Exposer {
                   {"kind", "PersistentVolumeClaim"},
                   {"metadata", MetadataOf(request_)}};
     if (!request_.source_claim.empty()) {
-      claim["metadata"]["annotations"] = {{kClaimNamespaceAnnotation, request_.source_namespace},
-                                          {kClaimAnnotation, request_.source_claim}};
+      claim["metadata"]["annotations"] = {
+          {objects::kMoverClaimNamespaceAnnotation, request_.source_namespace},
+          {objects::kMoverClaimAnnotation, request_.source_claim}};
     }
     Json& spec = claim["spec"];
     spec["accessModes"] = Json::array({read_only_many ? "ReadOnlyMany" : "ReadWriteOnce"});
@@ -390,13 +386,13 @@ class Exposer {
       if (!HasLabels(*found, request_.labels)) {
         return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
       }
-      return BeingDeleted(*found) ? std::optional<Json>() : found;
+      return k8s::BeingDeleted(*found) ? std::optional<Json>() : found;
     }
     if (!exposure_.storage_class.empty()) {
       RETURN_IF_ERROR(RequireClass(exposure_.storage_class));
     }
-    const bool read_only_many =
-        request_.read_only_many && Annotation(content, kReadOnlyManyAnnotation).empty();
+    const bool read_only_many = request_.read_only_many &&
+                                k8s::Annotation(content, objects::kReadOnlyManyAnnotation).empty();
     ASSIGN_OR_RETURN(Json made, api_.Create(ctx_, PersistentVolumeClaimType(),
                                             request_.mover_namespace, MakeClaim(read_only_many)));
     return std::optional<Json>(std::move(made));
@@ -446,18 +442,18 @@ class Exposer {
 
   void ReadNodeAffinity(const Json& content) {
     const absl::StatusOr<Json> affinity =
-        ParseJsonObject(Annotation(content, kNodeAffinityAnnotation));
+        ParseJsonObject(k8s::Annotation(content, objects::kSourceNodeAffinityAnnotation));
     exposure_.node_affinity = affinity.ok() ? *affinity : Json();
   }
 
   absl::StatusOr<Exposure> FallBackToOneReader(const Json& claim) {
     Json mark;
-    SetJson(mark, {"metadata", "annotations", kReadOnlyManyAnnotation}, "refused");
+    SetJson(mark, {"metadata", "annotations", objects::kReadOnlyManyAnnotation}, "refused");
     RETURN_IF_ERROR(
         api_.Patch(ctx_, VolumeSnapshotContentKey(request_.name), k8s::PatchKind::kMerge, mark, "")
             .status());
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        api_.Delete(ctx_, OwnClaimKey(request_), {.uid = Uid(claim), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(
+        ctx_, OwnClaimKey(request_), {.uid = k8s::Uid(claim), .resource_version = ""})));
     return Wait("a claim for many readers to be gone");
   }
 
@@ -477,7 +473,7 @@ absl::Status LetVolumeGo(const CallContext& ctx, k8s::ApiClient& api, const Json
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(volume_name)));
-  if (!volume.has_value() || GetString(*volume, {"spec", "claimRef", "uid"}) != Uid(claim) ||
+  if (!volume.has_value() || GetString(*volume, {"spec", "claimRef", "uid"}) != k8s::Uid(claim) ||
       GetString(*volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete") {
     return absl::OkStatus();
   }
@@ -494,22 +490,23 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(LetVolumeGo(ctx, api, *claim));
-  if (BeingDeleted(*claim)) {
+  if (k8s::BeingDeleted(*claim)) {
     return absl::OkStatus();
   }
   return k8s::IgnoreNotFound(
-      api.Delete(ctx, OwnClaimKey(request), {.uid = Uid(*claim), .resource_version = ""}));
+      api.Delete(ctx, OwnClaimKey(request), {.uid = k8s::Uid(*claim), .resource_version = ""}));
 }
 
 absl::Status RemoveOwnSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                const ExposeRequest& request) {
   ASSIGN_OR_RETURN(const std::optional<Json> snapshot,
                    k8s::Find(ctx, api, OwnSnapshotKey(request)));
-  if (!snapshot.has_value() || BeingDeleted(*snapshot) || !HasLabels(*snapshot, request.labels)) {
+  if (!snapshot.has_value() || k8s::BeingDeleted(*snapshot) ||
+      !HasLabels(*snapshot, request.labels)) {
     return absl::OkStatus();
   }
-  return k8s::IgnoreNotFound(
-      api.Delete(ctx, OwnSnapshotKey(request), {.uid = Uid(*snapshot), .resource_version = ""}));
+  return k8s::IgnoreNotFound(api.Delete(ctx, OwnSnapshotKey(request),
+                                        {.uid = k8s::Uid(*snapshot), .resource_version = ""}));
 }
 
 // `content`: that took the source over, if one did.
@@ -519,11 +516,12 @@ absl::Status RemoveSource(const CallContext& ctx, k8s::ApiClient& api, const Exp
   if (!source.has_value()) {
     return absl::OkStatus();
   }
-  if (content.has_value() && Annotation(*content, kSourceUidAnnotation) == Uid(*source)) {
-    return BeingDeleted(*source) ? absl::OkStatus() : RetainAndForget(ctx, api, *source);
+  if (content.has_value() &&
+      k8s::Annotation(*content, objects::kSourceUidAnnotation) == k8s::Uid(*source)) {
+    return k8s::BeingDeleted(*source) ? absl::OkStatus() : RetainAndForget(ctx, api, *source);
   }
   return fate == SnapshotFate::kDelete && !content.has_value()
-             ? RemoveSnapshot(ctx, api, SourceKey(request), Uid(*source))
+             ? RemoveSnapshot(ctx, api, SourceKey(request), k8s::Uid(*source))
              : absl::OkStatus();
 }
 
@@ -550,7 +548,7 @@ absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& api,
   if (!request.source_snapshot.empty()) {
     RETURN_IF_ERROR(RemoveSource(ctx, api, request, content, fate));
   }
-  if (fate == SnapshotFate::kDelete && content.has_value() && !BeingDeleted(*content)) {
+  if (fate == SnapshotFate::kDelete && content.has_value() && !k8s::BeingDeleted(*content)) {
     return DropWithSnapshot(ctx, api, *content);
   }
   return absl::OkStatus();

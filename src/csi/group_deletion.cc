@@ -20,6 +20,8 @@
 #include "csi/static_content.h"
 #include "csi/static_group.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -62,10 +64,10 @@ std::set<std::string> HandlesOf(const std::vector<GroupMember>& members) {
 
 // An original of the group, or what a restore of the backup made.
 bool BelongsToBackup(const Json& object, const Group& group) {
-  const std::string name_of_group = Label(object, velero::kGroupNameLabel);
+  const std::string name_of_group = k8s::Label(object, objects::kGroupNameLabel);
   return (!group.group_name.empty() && name_of_group == group.group_name) ||
-         (Label(object, velero::kBackupNameLabel) == group.backup_label &&
-          (IsRestored(object) || !Label(object, velero::kRestoreUidLabel).empty()));
+         (k8s::Label(object, objects::kBackupNameLabel) == group.backup_label &&
+          (IsRestored(object) || !k8s::Label(object, objects::kRestoreUidLabel).empty()));
 }
 
 absl::StatusOr<std::vector<Json>> ListOwnedGroupContents(const CallContext& ctx,
@@ -76,7 +78,7 @@ absl::StatusOr<std::vector<Json>> ListOwnedGroupContents(const CallContext& ctx,
   std::vector<Json> owned;
   for (const Json& content : contents.items) {
     if (GetString(content, {"spec", "driver"}) == group.driver &&
-        GroupHandleOf(content) == group.handle && Name(content) != TemporaryName(group) &&
+        GroupHandleOf(content) == group.handle && k8s::Name(content) != TemporaryName(group) &&
         BelongsToBackup(content, group)) {
       owned.push_back(content);
     }
@@ -122,8 +124,8 @@ absl::StatusOr<std::optional<Json>> FindGroupSnapshot(const CallContext& ctx,
   const bool names_it =
       snapshot.has_value() &&
       (uid.empty() ? GetString(*snapshot, {"spec", "source", "volumeGroupSnapshotContentName"}) ==
-                         Name(content)
-                   : Uid(*snapshot) == uid);
+                         k8s::Name(content)
+                   : k8s::Uid(*snapshot) == uid);
   if (!names_it) {
     snapshot.reset();
   }
@@ -134,7 +136,7 @@ absl::StatusOr<std::optional<Json>> FindGroupSnapshot(const CallContext& ctx,
 absl::Status RemoveGroupContent(const CallContext& ctx, const Environment& env, const Group& group,
                                 const Json& content) {
   ASSIGN_OR_RETURN(const std::optional<Json> snapshot, FindGroupSnapshot(ctx, env, group, content));
-  const k8s::ObjectKey key = ContentKey(group, Name(content));
+  const k8s::ObjectKey key = ContentKey(group, k8s::Name(content));
   const auto patch = [&](const Json& change) {
     return k8s::IgnoreNotFound(
         env.api.Patch(ctx, key, k8s::PatchKind::kMerge, change, "").status());
@@ -144,17 +146,17 @@ absl::Status RemoveGroupContent(const CallContext& ctx, const Environment& env, 
     RETURN_IF_ERROR(
         k8s::IgnoreNotFound(env.api.Delete(ctx,
                                            {.type = VolumeGroupSnapshotType(group.version),
-                                            .namespace_name = Namespace(*snapshot),
-                                            .name = Name(*snapshot)},
-                                           {.uid = Uid(*snapshot), .resource_version = ""})));
+                                            .namespace_name = k8s::Namespace(*snapshot),
+                                            .name = k8s::Name(*snapshot)},
+                                           {.uid = k8s::Uid(*snapshot), .resource_version = ""})));
   }
   // Only now: a content that is being deleted already goes with the mark at once, and for a
   // VolumeGroupSnapshot that still lives the controller would have another one taken.
   Json mark;
-  SetJson(mark, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
+  SetJson(mark, {"metadata", "annotations", objects::kGroupBeingDeletedAnnotation}, "yes");
   RETURN_IF_ERROR(patch(mark));
   return k8s::IgnoreNotFound(
-      env.api.Delete(ctx, key, {.uid = Uid(content), .resource_version = ""}));
+      env.api.Delete(ctx, key, {.uid = k8s::Uid(content), .resource_version = ""}));
 }
 
 // The group before its members: while it lives they cannot go.
@@ -186,13 +188,13 @@ absl::StatusOr<bool> EnsureTemporaryContent(const CallContext& ctx, const Enviro
       .group_namespace = env.velero_namespace,
       .group_name = TemporaryName(group),
       .deletion_policy = "Delete",
-      .class_name = group_class == nullptr ? "" : Name(*group_class),
-      .labels = {{velero::kCsiDeltaLabel, env.velero_namespace},
-                 {velero::kBackupNameLabel, group.backup_label},
-                 {velero::kGroupNameLabel, group.group_name}},
+      .class_name = group_class == nullptr ? "" : k8s::Name(*group_class),
+      .labels = {{objects::kCsiDeltaLabel, env.velero_namespace},
+                 {objects::kBackupNameLabel, group.backup_label},
+                 {objects::kGroupNameLabel, group.group_name}},
       .annotations = GroupDeletionSecret(archived_content, group_class),
       // Nothing is bound to it, so the snapshot controller would not protect it.
-      .finalizers = {velero::kGroupContentBoundProtectionFinalizer, velero::kDeletionFinalizer}};
+      .finalizers = {objects::kGroupContentBoundProtectionFinalizer, objects::kDeletionFinalizer}};
   const k8s::ObjectKey key = ContentKey(group, content.name);
   ASSIGN_OR_RETURN(const bool made,
                    EnsurePendingDeletion(ctx, env, key, MakeStaticGroup(content), wait));
@@ -219,11 +221,11 @@ std::optional<Group> ReadArchived(const Json& content, const velero::Backup& bac
                  .driver = GetString(content, {"spec", "driver"}),
                  .handle = ArchivedGroupHandle(content),
                  .member_handles = HandlesOf(ArchivedMembers(content)),
-                 .group_name = Label(content, velero::kGroupNameLabel),
+                 .group_name = k8s::Label(content, objects::kGroupNameLabel),
                  .backup_label = velero::ValidLabelValue(backup.name)};
   if (group.group_name.empty() || IsRestored(content) ||
-      Label(content, velero::kBackupNameLabel) != group.backup_label || group.driver.empty() ||
-      group.handle.empty()) {
+      k8s::Label(content, objects::kBackupNameLabel) != group.backup_label ||
+      group.driver.empty() || group.handle.empty()) {
     return std::nullopt;
   }
   if (group.member_handles.empty()) {
@@ -257,7 +259,7 @@ absl::StatusOr<bool> FinishDeleted(const CallContext& ctx, const Environment& en
     CSIDELTA_LOG(kWarn, "the driver has not deleted the group of a deleted backup yet",
                  {"driver", GetString(content, {"spec", "driver"})},
                  {"group_snapshot_handle", pending.handle},
-                 {"volume_group_snapshot_content", Name(content)},
+                 {"volume_group_snapshot_content", k8s::Name(content)},
                  {"last_error", ErrorMessage(content)});
   }
   return state == DeletionState::kProven;
@@ -269,19 +271,19 @@ absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env, c
   if (!MovedGroupOf(content).empty()) {
     return DeleteRecordInVain(ctx, env, content);
   }
-  if (!absl::StartsWith(Name(content), kNamePrefix)) {
+  if (!absl::StartsWith(k8s::Name(content), kNamePrefix)) {
     return false;
   }
-  if (BeingDeleted(content)) {
+  if (k8s::BeingDeleted(content)) {
     return IsPendingDeletion(content) ? FinishDeleted(ctx, env, content, version) : false;
   }
   const Group group = {.version = version,
                        .driver = GetString(content, {"spec", "driver"}),
                        .handle = GroupHandleOf(content),
                        .member_handles = HandlesOf(GroupMembers(content)),
-                       .group_name = Label(content, velero::kGroupNameLabel),
-                       .backup_label = Label(content, velero::kBackupNameLabel)};
-  return Name(content) == TemporaryName(group) ? Finish(ctx, env, group) : false;
+                       .group_name = k8s::Label(content, objects::kGroupNameLabel),
+                       .backup_label = k8s::Label(content, objects::kBackupNameLabel)};
+  return k8s::Name(content) == TemporaryName(group) ? Finish(ctx, env, group) : false;
 }
 
 }  // namespace
@@ -291,7 +293,7 @@ std::string GroupDeletionContentName(absl::string_view driver, absl::string_view
 }
 
 bool IsMemberOfOurs(const Json& content) {
-  return !Label(content, velero::kGroupNameLabel).empty() && !IsRestored(content);
+  return !k8s::Label(content, objects::kGroupNameLabel).empty() && !IsRestored(content);
 }
 
 absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const Environment& env,
@@ -339,7 +341,7 @@ absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environme
   for (const char* const version : {"v1", "v1beta2", "v1beta1"}) {
     const absl::StatusOr<k8s::ObjectList> contents = env.api.List(
         ctx, VolumeGroupSnapshotContentType(version), "",
-        {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=", env.velero_namespace),
+        {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
          .field_selector = ""});
     if (absl::IsNotFound(contents.status())) {
       continue;

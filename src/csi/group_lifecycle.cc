@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/crypto.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
@@ -21,6 +22,8 @@
 #include "csi/static_group.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -76,20 +79,20 @@ Json Plan(const std::vector<GroupClaim>& members) {
 }
 
 Json MakeGroup(const Environment& env, const GroupRequest& request, absl::Time asked_at) {
-  const Json labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                       {velero::kBackupUidLabel, request.backup.uid},
-                       {velero::kCsiDeltaLabel, env.velero_namespace}};
-  Json annotations = {{velero::kAskedAtAnnotation, ToRfc3339(asked_at)},
-                      {velero::kGroupOfAnnotation, GroupOf(request)},
-                      {velero::kGroupMembersAnnotation, DumpJson(Plan(request.members))}};
+  const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                       {objects::kBackupUidLabel, request.backup.uid},
+                       {objects::kCsiDeltaLabel, env.velero_namespace}};
+  Json annotations = {{objects::kAskedAtAnnotation, FormatRfc3339(asked_at)},
+                      {objects::kGroupOfAnnotation, GroupOf(request)},
+                      {objects::kGroupMembersAnnotation, DumpJson(Plan(request.members))}};
   if (request.to_be_moved) {
-    annotations[velero::kGroupToBeMovedAnnotation] = "true";
+    annotations[objects::kGroupToBeMovedAnnotation] = "true";
   }
   const Json metadata = {{"name", GroupName(request)},
                          {"namespace", request.namespace_name},
                          {"labels", labels},
                          {"annotations", annotations}};
-  const Json selector = {{"matchLabels", {{velero::kGroupMarkLabel, GroupMark(request)}}}};
+  const Json selector = {{"matchLabels", {{objects::kGroupMarkLabel, GroupMark(request)}}}};
   const k8s::ResourceType type = VolumeGroupSnapshotType(request.version);
   return {{"apiVersion", absl::StrCat(type.group, "/", type.version)},
           {"kind", type.kind},
@@ -155,7 +158,7 @@ class GroupMaker {
   // Labels the claims for the selector.
   absl::Status Mark() {
     const Json patch = {
-        {"metadata", {{"labels", {{velero::kGroupMarkLabel, GroupMark(request_)}}}}}};
+        {"metadata", {{"labels", {{objects::kGroupMarkLabel, GroupMark(request_)}}}}}};
     for (const GroupClaim& member : request_.members) {
       marked_.push_back(member.name);
       const absl::Status status = Insist(ctx_, [&] {
@@ -183,7 +186,7 @@ class GroupMaker {
       if (!status.ok()) {
         CSIDELTA_LOG(kWarn, "a claim keeps a label that the next backup takes off",
                      {"namespace", request_.namespace_name}, {"pvc", claim},
-                     {"label", velero::kGroupMarkLabel}, {"status", status.ToString()});
+                     {"label", objects::kGroupMarkLabel}, {"status", status.ToString()});
       }
     }
   }
@@ -244,8 +247,9 @@ class GroupMaker {
     return waiter.WaitFor(
         KeyOf(request_),
         [&](const Json* object) -> absl::StatusOr<bool> {
-          if (object == nullptr || Uid(*object) != Uid(made) || BeingDeleted(*object)) {
-            return DeletedBySomebody("VolumeGroupSnapshot", Name(made));
+          if (object == nullptr || k8s::Uid(*object) != k8s::Uid(made) ||
+              k8s::BeingDeleted(*object)) {
+            return DeletedBySomebody("VolumeGroupSnapshot", k8s::Name(made));
           }
           group = *object;
           RETURN_IF_ERROR(Hear(*object));
@@ -267,14 +271,14 @@ class GroupMaker {
     error_looked_at_ = word_.error();
     const absl::StatusOr<k8s::ObjectList> marked = env_.api.List(
         ctx_, PersistentVolumeClaimType(), request_.namespace_name,
-        {.label_selector = absl::StrCat(velero::kGroupMarkLabel, "=", GroupMark(request_)),
+        {.label_selector = absl::StrCat(objects::kGroupMarkLabel, "=", GroupMark(request_)),
          .field_selector = ""});
     if (!marked.ok()) {
       return absl::OkStatus();
     }
     std::set<std::string> names;
     for (const Json& claim : marked->items) {
-      names.insert(Name(claim));
+      names.insert(k8s::Name(claim));
     }
     return CheckNoneLost([&](const GroupClaim& member) { return names.contains(member.name); });
   }
@@ -290,7 +294,7 @@ class GroupMaker {
       return absl::OkStatus();
     }
     return absl::UnimplementedError(absl::StrCat(
-        "somebody takes the label ", velero::kGroupMarkLabel,
+        "somebody takes the label ", objects::kGroupMarkLabel,
         " off again: ", absl::StrJoin(lost, ", "), " would be missing in ", ToString(request_)));
   }
 
@@ -298,7 +302,7 @@ class GroupMaker {
     const std::string name = BoundGroupContentName(taken.group);
     const absl::Status status = waiter.WaitForExisting(
         GroupContentKey(request_.version, name), [&](const Json* object) -> absl::StatusOr<bool> {
-          if (object == nullptr || BeingDeleted(*object)) {
+          if (object == nullptr || k8s::BeingDeleted(*object)) {
             return DeletedBySomebody("VolumeGroupSnapshotContent", name);
           }
           taken.content = *object;
@@ -335,14 +339,14 @@ class GroupMaker {
   // interrupted call noted stays.
   absl::Status Note(TakenGroup& taken) {
     Json annotations = Json::object();
-    if (Annotation(taken.group, velero::kAnsweredAtAnnotation).empty()) {
-      annotations[velero::kAnsweredAtAnnotation] = ToRfc3339(answered_at_);
+    if (k8s::Annotation(taken.group, objects::kAnsweredAtAnnotation).empty()) {
+      annotations[objects::kAnsweredAtAnnotation] = FormatRfc3339(answered_at_);
     }
     if (GroupMembers(taken.content).empty()) {
       for (GroupClaim& member : planned_) {
         member.snapshot_handle = SnapshotHandle(taken.members[member.uid].content);
       }
-      annotations[velero::kGroupMembersAnnotation] = DumpJson(Plan(planned_));
+      annotations[objects::kGroupMembersAnnotation] = DumpJson(Plan(planned_));
       RETURN_IF_ERROR(NoteInMembers(taken));
     }
     if (!annotations.empty()) {
@@ -360,7 +364,7 @@ class GroupMaker {
           {.volume_handle = member.volume_handle, .snapshot_handle = member.snapshot_handle});
     }
     for (auto& [claim_uid, member] : taken.members) {
-      ASSIGN_OR_RETURN(member.content, Patch(VolumeSnapshotContentKey(Name(member.content)),
+      ASSIGN_OR_RETURN(member.content, Patch(VolumeSnapshotContentKey(k8s::Name(member.content)),
                                              NotePatch(taken.content, members)));
     }
     return absl::OkStatus();
@@ -390,12 +394,12 @@ class GroupMaker {
         VolumeSnapshotType(), request_.namespace_name,
         [&](const Json* object) -> absl::StatusOr<bool> {
           const auto member = missing.find(SourceClaimName(*object));
-          if (!IsMemberOf(*object, Uid(group)) || member == missing.end()) {
+          if (!IsMemberOf(*object, k8s::Uid(group)) || member == missing.end()) {
             return false;
           }
-          if (BeingDeleted(*object)) {
+          if (k8s::BeingDeleted(*object)) {
             return DeletedBySomebody("VolumeSnapshot",
-                                     absl::StrCat(Name(*object), " of claim ", member->first));
+                                     absl::StrCat(k8s::Name(*object), " of claim ", member->first));
           }
           RETURN_IF_ERROR(member->second.Hear(*object, ctx_.clock->Now()));
           if (!BoundContentName(*object).empty() && !StatusGroupName(*object).empty()) {
@@ -438,8 +442,8 @@ class GroupMaker {
                                       const Json& group_content) {
     TakenSnapshot taken{.snapshot = snapshot, .content = Json()};
     const std::string backup_name = velero::ValidLabelValue(request_.backup.name);
-    const Json content_labels = {{velero::kGroupNameLabel, GroupName(request_)},
-                                 {velero::kBackupNameLabel, backup_name}};
+    const Json content_labels = {{objects::kGroupNameLabel, GroupName(request_)},
+                                 {objects::kBackupNameLabel, backup_name}};
     Json content_patch = {{"metadata", {{"labels", content_labels}}}};
     if (const std::vector<csi::GroupMember> members = GroupMembers(group_content);
         !members.empty()) {
@@ -448,29 +452,29 @@ class GroupMaker {
     ASSIGN_OR_RETURN(taken.content,
                      Patch(VolumeSnapshotContentKey(BoundContentName(snapshot)), content_patch));
     if (SnapshotHandle(taken.content).empty() ||
-        GetString(taken.content, {"spec", "volumeSnapshotRef", "uid"}) != Uid(snapshot) ||
+        GetString(taken.content, {"spec", "volumeSnapshotRef", "uid"}) != k8s::Uid(snapshot) ||
         GetString(taken.content, {"spec", "source", "volumeHandle"}) != member.volume_handle) {
       return absl::FailedPreconditionError(
-          absl::StrCat("VolumeSnapshotContent ", Name(taken.content), " is not what ",
+          absl::StrCat("VolumeSnapshotContent ", k8s::Name(taken.content), " is not what ",
                        ClaimText(request_, member.name), " has in ", ToString(request_)));
     }
     if (MemberGroupName(snapshot) == GroupName(request_)) {
       return taken;
     }
-    const Json labels = {{velero::kBackupNameLabel, backup_name},
-                         {velero::kBackupUidLabel, request_.backup.uid},
-                         {velero::kPvcUidLabel, member.uid},
-                         {velero::kCsiDeltaLabel, env_.velero_namespace}};
-    const Json annotations = {{velero::kGroupNameLabel, GroupName(request_)}};
+    const Json labels = {{objects::kBackupNameLabel, backup_name},
+                         {objects::kBackupUidLabel, request_.backup.uid},
+                         {objects::kPvcUidLabel, member.uid},
+                         {objects::kCsiDeltaLabel, env_.velero_namespace}};
+    const Json annotations = {{objects::kGroupNameLabel, GroupName(request_)}};
     ASSIGN_OR_RETURN(taken.snapshot,
-                     Patch(VolumeSnapshotKey(request_.namespace_name, Name(snapshot)),
+                     Patch(VolumeSnapshotKey(request_.namespace_name, k8s::Name(snapshot)),
                            {{"metadata", {{"labels", labels}, {"annotations", annotations}}}}));
     return taken;
   }
 
   static Json NotePatch(const Json& group_content, const std::vector<csi::GroupMember>& members) {
     Json patch;
-    SetJson(patch, {"metadata", "annotations", kGroupContentOfMemberAnnotation},
+    SetJson(patch, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation},
             NoteForMembers(group_content, members));
     return patch;
   }
@@ -526,7 +530,7 @@ class GroupMaker {
 }  // namespace
 
 std::string GroupLabelKey(const velero::Backup& backup) {
-  return backup.volume_group_label_key.empty() ? velero::kVolumeGroupLabel
+  return backup.volume_group_label_key.empty() ? objects::kVolumeGroupLabel
                                                : backup.volume_group_label_key;
 }
 
@@ -546,36 +550,38 @@ bool IsGroupName(absl::string_view name) {
 }
 
 bool IsOfAnotherBackup(const Json& archived, absl::string_view backup_name) {
-  if (!Label(archived, velero::kRestoreNameLabel).empty() ||
-      !Label(archived, velero::kRestoreUidLabel).empty()) {
+  if (!k8s::Label(archived, objects::kRestoreNameLabel).empty() ||
+      !k8s::Label(archived, objects::kRestoreUidLabel).empty()) {
     return false;
   }
-  std::string backup = Label(archived, velero::kMemberOfBackupLabel);
-  backup = backup.empty() ? Label(archived, velero::kBackupNameLabel) : backup;
+  std::string backup = k8s::Label(archived, objects::kMemberOfBackupLabel);
+  backup = backup.empty() ? k8s::Label(archived, objects::kBackupNameLabel) : backup;
   if (backup.empty()) {
     return IsGroupName(GroupOwnerName(archived));
   }
   const bool is_content = GetString(archived, {"kind"}) == VolumeSnapshotContentType().kind;
-  const bool is_ours = is_content || !Label(archived, velero::kCsiDeltaLabel).empty() ||
-                       !Label(archived, velero::kGroupNameLabel).empty();
+  const bool is_ours = is_content || !k8s::Label(archived, objects::kCsiDeltaLabel).empty() ||
+                       !k8s::Label(archived, objects::kGroupNameLabel).empty();
   return is_ours && backup != velero::ValidLabelValue(backup_name);
 }
 
 bool IsGroupMadeByUs(const Json& group) {
-  return !Label(group, velero::kCsiDeltaLabel).empty() &&
-         Name(group) == NameFor(Label(group, velero::kBackupUidLabel), Namespace(group),
-                                Annotation(group, velero::kGroupOfAnnotation),
-                                Annotation(group, velero::kGroupToBeMovedAnnotation) == "true");
+  return !k8s::Label(group, objects::kCsiDeltaLabel).empty() &&
+         k8s::Name(group) ==
+             NameFor(k8s::Label(group, objects::kBackupUidLabel), k8s::Namespace(group),
+                     k8s::Annotation(group, objects::kGroupOfAnnotation),
+                     k8s::Annotation(group, objects::kGroupToBeMovedAnnotation) == "true");
 }
 
 bool IsGroupOurs(const Json& group, const velero::Backup& backup) {
-  return !backup.uid.empty() && Label(group, velero::kBackupUidLabel) == backup.uid &&
+  return !backup.uid.empty() && k8s::Label(group, objects::kBackupUidLabel) == backup.uid &&
          IsGroupMadeByUs(group);
 }
 
 std::vector<GroupClaim> PlannedMembers(const Json& group) {
   std::vector<GroupClaim> members;
-  const absl::StatusOr<Json> plan = ParseJson(Annotation(group, velero::kGroupMembersAnnotation));
+  const absl::StatusOr<Json> plan =
+      ParseJson(k8s::Annotation(group, objects::kGroupMembersAnnotation));
   if (!plan.ok() || !plan->is_array()) {
     return members;
   }
@@ -589,8 +595,8 @@ std::vector<GroupClaim> PlannedMembers(const Json& group) {
 }
 
 std::optional<absl::Duration> FreezeWindow(const Json& group) {
-  const auto asked_at = FromRfc3339(Annotation(group, velero::kAskedAtAnnotation));
-  const auto answered_at = FromRfc3339(Annotation(group, velero::kAnsweredAtAnnotation));
+  const auto asked_at = ParseRfc3339(k8s::Annotation(group, objects::kAskedAtAnnotation));
+  const auto answered_at = ParseRfc3339(k8s::Annotation(group, objects::kAnsweredAtAnnotation));
   if (!asked_at.has_value() || !answered_at.has_value() || *answered_at < *asked_at) {
     return std::nullopt;
   }
@@ -640,7 +646,7 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
 absl::Status UnmarkClaim(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& claim,
                          const std::string& mark) {
   const std::string path = absl::StrCat(
-      "/metadata/labels/", absl::StrReplaceAll(velero::kGroupMarkLabel, {{"/", "~1"}}));
+      "/metadata/labels/", absl::StrReplaceAll(objects::kGroupMarkLabel, {{"/", "~1"}}));
   const Json patch = Json::array(
       {{{"op", "test"}, {"path", path}, {"value", mark}}, {{"op", "remove"}, {"path", path}}});
   const absl::Status status =

@@ -11,27 +11,28 @@
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
 
 // The snapshot controller calls the content so that it makes for a VolumeGroupSnapshot.
 std::string MadeGroupContentName(const Json& group) {
-  return absl::StrCat("groupsnapcontent-", Uid(group));
+  return absl::StrCat("groupsnapcontent-", k8s::Uid(group));
 }
 
 bool RefersToGroup(const Json& content, const Json& group) {
-  return GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"}) == Uid(group);
+  return GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"}) == k8s::Uid(group);
 }
 
 absl::StatusOr<std::vector<Json>> ListMembers(const CallContext& ctx, k8s::ApiClient& api,
                                               const Json& group) {
   ASSIGN_OR_RETURN(const k8s::ObjectList all,
-                   api.List(ctx, VolumeSnapshotType(), Namespace(group), {}));
+                   api.List(ctx, VolumeSnapshotType(), k8s::Namespace(group), {}));
   std::vector<Json> members;
   for (const Json& snapshot : all.items) {
-    if (IsMemberOf(snapshot, Uid(group))) {
+    if (IsMemberOf(snapshot, k8s::Uid(group))) {
       members.push_back(snapshot);
     }
   }
@@ -65,7 +66,7 @@ absl::Status ReleaseUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
   }
   Json kept = Json::array();
   for (const Json& finalizer : *finalizers) {
-    if (finalizer != velero::kSnapshotInGroupFinalizer) {
+    if (finalizer != objects::kSnapshotInGroupFinalizer) {
       kept.push_back(finalizer);
     }
   }
@@ -73,10 +74,9 @@ absl::Status ReleaseUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
     return absl::OkStatus();
   }
   const Json patch = {
-      {"metadata",
-       {{"finalizers", kept},
-        {"resourceVersion", GetString(snapshot, {"metadata", "resourceVersion"})}}}};
-  return k8s::IgnoreGone(api.Patch(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
+      {"metadata", {{"finalizers", kept}, {"resourceVersion", k8s::ResourceVersion(snapshot)}}}};
+  return k8s::IgnoreGone(api.Patch(ctx,
+                                   VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
                                    k8s::PatchKind::kMerge, patch, "")
                              .status());
 }
@@ -100,7 +100,7 @@ absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api, const 
     return absl::OkStatus();
   }
   return k8s::IgnoreGone(
-      SetPolicy(ctx, api, GroupContentKey(GroupVersionOf(group), Name(content)), "Delete")
+      SetPolicy(ctx, api, GroupContentKey(GroupVersionOf(group), k8s::Name(content)), "Delete")
           .status());
 }
 
@@ -110,19 +110,19 @@ absl::Status RemoveOrphans(const CallContext& ctx, k8s::ApiClient& api, const Js
   ASSIGN_OR_RETURN(const Json content, FindContent(ctx, api, group));
   RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
   if (!content.is_null()) {
-    const k8s::ObjectKey key = GroupContentKey(GroupVersionOf(group), Name(content));
+    const k8s::ObjectKey key = GroupContentKey(GroupVersionOf(group), k8s::Name(content));
     Json patch;
-    SetJson(patch, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
+    SetJson(patch, {"metadata", "annotations", objects::kGroupBeingDeletedAnnotation}, "yes");
     RETURN_IF_ERROR(
         k8s::IgnoreGone(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
     RETURN_IF_ERROR(
-        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = Uid(content), .resource_version = ""})));
+        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(content), .resource_version = ""})));
   }
   ASSIGN_OR_RETURN(const std::vector<Json> members, ListMembers(ctx, api, group));
   for (const Json& member : members) {
-    RETURN_IF_ERROR(
-        k8s::IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(member), Name(member)),
-                                   {.uid = Uid(member), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreGone(
+        api.Delete(ctx, VolumeSnapshotKey(k8s::Namespace(member), k8s::Name(member)),
+                   {.uid = k8s::Uid(member), .resource_version = ""})));
   }
   return absl::OkStatus();
 }
@@ -132,9 +132,9 @@ absl::Status TryRemoveGroup(const CallContext& ctx, k8s::ApiClient& api, const J
   ASSIGN_OR_RETURN(const Json content, FindContent(ctx, api, group));
   RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
   RETURN_IF_ERROR(
-      k8s::IgnoreGone(api.Delete(ctx, key, {.uid = Uid(group), .resource_version = ""})));
+      k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(group), .resource_version = ""})));
   const absl::StatusOr<Json> now = api.Get(ctx, key);
-  if (now.ok() && Uid(*now) == Uid(group)) {
+  if (now.ok() && k8s::Uid(*now) == k8s::Uid(group)) {
     return absl::OkStatus();  // The controller takes the rest along.
   }
   if (!now.ok() && !absl::IsNotFound(now.status())) {
@@ -145,14 +145,14 @@ absl::Status TryRemoveGroup(const CallContext& ctx, k8s::ApiClient& api, const J
 
 absl::Status NotRetained(const Json& content) {
   return absl::FailedPreconditionError(
-      absl::StrCat(GetString(content, {"kind"}), " ", Name(content), " cannot be retained"));
+      absl::StrCat(GetString(content, {"kind"}), " ", k8s::Name(content), " cannot be retained"));
 }
 
 // Whether `content`, as the API server answered, stays with the driver's snapshot when `owner` is
 // deleted.
 bool IsRetained(const Json& content, absl::string_view ref, const Json& owner) {
   return GetString(content, {"spec", "deletionPolicy"}) == "Retain" &&
-         GetString(content, {"spec", ref, "uid"}) == Uid(owner);
+         GetString(content, {"spec", ref, "uid"}) == k8s::Uid(owner);
 }
 
 // Sets contents to Retain, and collects those that are there with the uids they have.
@@ -169,7 +169,7 @@ class Retainer {
     if (!IsRetained(*content, ref, owner)) {
       return NotRetained(*content);
     }
-    retained_.emplace_back(key, Uid(*content));
+    retained_.emplace_back(key, k8s::Uid(*content));
     return absl::OkStatus();
   }
 
@@ -207,13 +207,13 @@ absl::Status TryRetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api
       retainer.Retain(GroupContentKey(key.type.version, content), "volumeGroupSnapshotRef", group));
   RETURN_IF_ERROR(retainer.DeleteAll());
   RETURN_IF_ERROR(
-      k8s::IgnoreGone(api.Delete(ctx, key, {.uid = Uid(group), .resource_version = ""})));
+      k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(group), .resource_version = ""})));
   // Those that a controller of another version made are members to nobody but us.
   for (const Json& member : members) {
     if (GroupOwnerApiVersion(member) != GetString(group, {"apiVersion"})) {
-      RETURN_IF_ERROR(
-          k8s::IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(member), Name(member)),
-                                     {.uid = Uid(member), .resource_version = ""})));
+      RETURN_IF_ERROR(k8s::IgnoreGone(
+          api.Delete(ctx, VolumeSnapshotKey(k8s::Namespace(member), k8s::Name(member)),
+                     {.uid = k8s::Uid(member), .resource_version = ""})));
     }
   }
   return absl::OkStatus();

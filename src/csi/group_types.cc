@@ -4,9 +4,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -75,7 +76,7 @@ std::string BoundGroupContentName(const Json& group_snapshot) {
 }
 
 bool GroupEnteredArchive(const Json& group_snapshot) {
-  return !Annotation(group_snapshot, velero::kGroupSnapshotHandleAnnotation).empty();
+  return !k8s::Annotation(group_snapshot, objects::kGroupSnapshotHandleAnnotation).empty();
 }
 
 std::string GroupVersionOf(const Json& object) {
@@ -86,8 +87,8 @@ std::string GroupVersionOf(const Json& object) {
 
 k8s::ObjectKey GroupSnapshotKey(const Json& group_snapshot) {
   return {.type = VolumeGroupSnapshotType(GroupVersionOf(group_snapshot)),
-          .namespace_name = Namespace(group_snapshot),
-          .name = Name(group_snapshot)};
+          .namespace_name = k8s::Namespace(group_snapshot),
+          .name = k8s::Name(group_snapshot)};
 }
 
 k8s::ObjectKey GroupContentKey(absl::string_view version, absl::string_view name) {
@@ -97,7 +98,7 @@ k8s::ObjectKey GroupContentKey(absl::string_view version, absl::string_view name
 }
 
 std::optional<absl::Time> GroupCutTime(const Json& content) {
-  return FromRfc3339(GetString(content, {"status", "creationTime"}));
+  return ParseRfc3339(GetString(content, {"status", "creationTime"}));
 }
 
 std::string GroupHandleOf(const Json& content) {

@@ -4,7 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
 
 namespace csidelta::csi {
 namespace {
@@ -34,7 +34,7 @@ std::string PemOf(const std::string& text) {
 absl::StatusOr<MetadataService> ParseService(const k8s::ObjectKey& key, const Json& object) {
   MetadataService service{.driver = key.name,
                           .api_version = key.type.version,
-                          .uid = Uid(object),
+                          .uid = k8s::Uid(object),
                           .address = GetString(object, {"spec", "address"}),
                           .audience = GetString(object, {"spec", "audience"}),
                           .ca_pem = PemOf(GetString(object, {"spec", "caCert"}))};

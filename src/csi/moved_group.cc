@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
@@ -20,7 +21,9 @@
 #include "csi/static_group.h"
 #include "csi/turn_wait.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -32,15 +35,6 @@ constexpr size_t kRecordHashDigits = 32;
 constexpr absl::Duration kRecordInVainAfter = absl::Hours(1);
 constexpr absl::Duration kSidecarPatience = absl::Seconds(5);
 
-// On the record.
-constexpr char kPlanAnnotation[] = "mover.csi-delta.io/group-plan";  // see MakePlan()
-constexpr char kBackupAnnotation[] = "mover.csi-delta.io/group-backup";
-// On members' contents.
-constexpr char kGroupAnnotation[] = "mover.csi-delta.io/group-name";
-constexpr char kGroupSnapshotAnnotation[] = "mover.csi-delta.io/group-snapshot";
-constexpr char kGroupCutAtAnnotation[] = "mover.csi-delta.io/group-cut-at";
-constexpr char kGroupSizeAnnotation[] = "mover.csi-delta.io/group-members";
-
 std::string RecordName(absl::string_view driver, absl::string_view handle) {
   return absl::StrCat(kRecordPrefix,
                       Sha256Hex(absl::StrCat(driver, "/", handle)).substr(0, kRecordHashDigits));
@@ -48,12 +42,13 @@ std::string RecordName(absl::string_view driver, absl::string_view handle) {
 
 // Removes the content of a member; the driver keeps the snapshot.
 absl::Status ForgetContent(const CallContext& ctx, k8s::ApiClient& api, const Json& content) {
-  const k8s::ObjectKey key = VolumeSnapshotContentKey(Name(content));
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
   Json patch = {{"spec", {{"deletionPolicy", "Retain"}}}};
-  SetJson(patch, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
+  SetJson(patch, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
   RETURN_IF_ERROR(
       k8s::IgnoreNotFound(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
-  return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = Uid(content), .resource_version = ""}));
+  return k8s::IgnoreNotFound(
+      api.Delete(ctx, key, {.uid = k8s::Uid(content), .resource_version = ""}));
 }
 
 // Has the driver delete the group of a record, and the record with it.
@@ -61,7 +56,7 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
   ASSIGN_OR_RETURN(const GroupKinds kinds, FindGroupKinds(ctx, env.api));
   const k8s::ObjectKey key = GroupContentKey(kinds.version, name);
   ASSIGN_OR_RETURN(const std::optional<Json> record, k8s::Find(ctx, env.api, key));
-  if (!record.has_value() || BeingDeleted(*record)) {
+  if (!record.has_value() || k8s::BeingDeleted(*record)) {
     return absl::OkStatus();
   }
   const Json* const group_class =
@@ -78,7 +73,7 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
                                 kSidecarPatience));
   }
   return k8s::IgnoreNotFound(
-      env.api.Delete(ctx, key, {.uid = Uid(*record), .resource_version = ""}));
+      env.api.Delete(ctx, key, {.uid = k8s::Uid(*record), .resource_version = ""}));
 }
 
 // --- The plan: what is needed to go on once the group's own objects may be gone
@@ -107,8 +102,9 @@ std::string MakePlan(const GroupRequest& request, const TakenGroup& taken) {
     for (const auto& [key, value] : DeletionSecretAnnotations(member.content)) {
       SetJson(content, {"metadata", "annotations", key}, value);
     }
-    if (const std::string node = Label(member.content, velero::kManagedByLabel); !node.empty()) {
-      SetJson(content, {"metadata", "labels", velero::kManagedByLabel}, node);
+    if (const std::string node = k8s::Label(member.content, objects::kManagedByLabel);
+        !node.empty()) {
+      SetJson(content, {"metadata", "labels", objects::kManagedByLabel}, node);
     }
     members[claim_uid] = {{"claim", SourceClaimName(member.snapshot)}, {"content", content}};
   }
@@ -131,7 +127,8 @@ struct GroupPlan {
 // The plan in a record; nothing where it has none that fits what the driver was told.
 std::optional<GroupPlan> ReadPlan(const Json& record, const velero::Backup& backup,
                                   const std::string& version) {
-  const absl::StatusOr<Json> told = ParseJsonObject(Annotation(record, kPlanAnnotation));
+  const absl::StatusOr<Json> told =
+      ParseJsonObject(k8s::Annotation(record, objects::kGroupPlanAnnotation));
   const Json* const members = told.ok() ? FindJson(*told, {"members"}) : nullptr;
   const Json* const group = told.ok() ? FindJson(*told, {"group"}) : nullptr;
   if (members == nullptr || !members->is_object() || group == nullptr) {
@@ -231,7 +228,7 @@ class GroupHandOver {
     return k8s::WaitFor(ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api,
                         GroupSnapshotKey(taken_.group),
                         [&](const Json* object) -> absl::StatusOr<bool> {
-                          return object == nullptr || Uid(*object) != Uid(taken_.group);
+                          return object == nullptr || k8s::Uid(*object) != k8s::Uid(taken_.group);
                         });
   }
 
@@ -243,8 +240,9 @@ class GroupHandOver {
     const absl::Status status = k8s::WaitFor(
         ctx_.WithTimeout(patience), env_.api, GroupSnapshotKey(taken_.group),
         [&](const Json* object) -> absl::StatusOr<bool> {
-          if (object == nullptr || Uid(*object) != Uid(taken_.group) || BeingDeleted(*object)) {
-            return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", Name(taken_.group),
+          if (object == nullptr || k8s::Uid(*object) != k8s::Uid(taken_.group) ||
+              k8s::BeingDeleted(*object)) {
+            return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", k8s::Name(taken_.group),
                                                     " was deleted by somebody"));
           }
           RETURN_IF_ERROR(word.Hear(*object, ctx_.clock->Now()));
@@ -268,12 +266,12 @@ class GroupHandOver {
         .group_name = record_,
         .deletion_policy = "Retain",
         .class_name = request_.class_name,
-        .labels = {{kMovedGroupLabel, record_},
-                   {velero::kBackupUidLabel, request_.backup.uid},
-                   {velero::kCsiDeltaLabel, env_.velero_namespace}},
+        .labels = {{objects::kMovedGroupLabel, record_},
+                   {objects::kBackupUidLabel, request_.backup.uid},
+                   {objects::kCsiDeltaLabel, env_.velero_namespace}},
         .annotations = RecordAnnotations(),
         // Nothing is bound to it, so the snapshot controller would not protect it.
-        .finalizers = {velero::kGroupContentBoundProtectionFinalizer}};
+        .finalizers = {objects::kGroupContentBoundProtectionFinalizer}};
     const k8s::ObjectKey key = GroupContentKey(request_.version, record_);
     const absl::Status made = env_.api.Create(ctx_, key.type, "", MakeStaticGroup(record)).status();
     if (!made.ok() && !absl::IsAlreadyExists(made)) {
@@ -290,8 +288,8 @@ class GroupHandOver {
 
   std::map<std::string, std::string> RecordAnnotations() const {
     std::map<std::string, std::string> annotations = GroupDeletionSecret(taken_.content, nullptr);
-    annotations[kBackupAnnotation] = request_.backup.name;
-    annotations[kPlanAnnotation] = MakePlan(request_, taken_);
+    annotations[objects::kGroupBackupAnnotation] = request_.backup.name;
+    annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
     return annotations;
   }
 
@@ -305,14 +303,14 @@ class GroupHandOver {
 
   std::map<std::string, std::string> Annotations(const Json& member_content) const {
     std::map<std::string, std::string> annotations = DeletionSecretAnnotations(member_content);
-    annotations[kGroupAnnotation] =
+    annotations[objects::kMovedGroupNameAnnotation] =
         absl::StrCat(request_.namespace_name, "/", request_.label_value);
-    annotations[velero::kGroupOfAnnotation] =
+    annotations[objects::kGroupOfAnnotation] =
         absl::StrCat(request_.label_key, "=", request_.label_value);
-    annotations[kGroupSnapshotAnnotation] = Name(taken_.group);
-    annotations[kGroupSizeAnnotation] = absl::StrCat(taken_.members.size());
+    annotations[objects::kMovedGroupSnapshotAnnotation] = k8s::Name(taken_.group);
+    annotations[objects::kMovedGroupSizeAnnotation] = absl::StrCat(taken_.members.size());
     if (const auto cut_at = GroupCutTime(taken_.content); cut_at.has_value()) {
-      annotations[kGroupCutAtAnnotation] = ToRfc3339(*cut_at);
+      annotations[objects::kMovedGroupTakenAtAnnotation] = FormatRfc3339(*cut_at);
     }
     return annotations;
   }
@@ -321,11 +319,11 @@ class GroupHandOver {
                                              const TakenSnapshot& member) {
     TakenSnapshot made;
     ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
-    const Json labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                         {velero::kBackupUidLabel, request.backup.uid},
-                         {velero::kPvcUidLabel, request.claim_uid},
-                         {velero::kCsiDeltaLabel, env_.velero_namespace}};
-    const Json annotations = {{velero::kMemberClaimAnnotation, request.claim_name}};
+    const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                         {objects::kBackupUidLabel, request.backup.uid},
+                         {objects::kPvcUidLabel, request.claim_uid},
+                         {objects::kCsiDeltaLabel, env_.velero_namespace}};
+    const Json annotations = {{objects::kMemberClaimAnnotation, request.claim_name}};
     Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
                      {"kind", "VolumeSnapshot"},
                      {"metadata",
@@ -333,7 +331,7 @@ class GroupHandOver {
                        {"namespace", request.claim_namespace},
                        {"labels", labels},
                        {"annotations", annotations}}}};
-    SetJson(snapshot, {"spec", "source", "volumeSnapshotContentName"}, Name(made.content));
+    SetJson(snapshot, {"spec", "source", "volumeSnapshotContentName"}, k8s::Name(made.content));
     if (!request.class_name.empty()) {
       SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, request.class_name);
     }
@@ -361,9 +359,11 @@ class GroupHandOver {
     content.snapshot_name = SnapshotName(request);
     content.deletion_policy = "Retain";
     content.class_name = request.class_name;
-    content.labels = {{kMovedGroupLabel, record_}, {velero::kBackupUidLabel, request_.backup.uid}};
-    if (const std::string node = Label(member.content, velero::kManagedByLabel); !node.empty()) {
-      content.labels.emplace(velero::kManagedByLabel, node);
+    content.labels = {{objects::kMovedGroupLabel, record_},
+                      {objects::kBackupUidLabel, request_.backup.uid}};
+    if (const std::string node = k8s::Label(member.content, objects::kManagedByLabel);
+        !node.empty()) {
+      content.labels.emplace(objects::kManagedByLabel, node);
     }
     content.annotations = Annotations(member.content);
     const absl::Status made =
@@ -399,7 +399,7 @@ class GroupHandOver {
       if (snapshot.has_value() && IsOurs(*snapshot, request_.backup)) {
         RETURN_IF_ERROR(k8s::IgnoreNotFound(
             env_.api.Delete(after, VolumeSnapshotKey(request_.namespace_name, name),
-                            {.uid = Uid(*snapshot), .resource_version = ""})));
+                            {.uid = k8s::Uid(*snapshot), .resource_version = ""})));
       }
       ASSIGN_OR_RETURN(const std::optional<Json> content,
                        k8s::Find(after, env_.api, VolumeSnapshotContentKey(name)));
@@ -421,7 +421,7 @@ class GroupHandOver {
     if (!removed.ok()) {
       CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
                    {"namespace", request_.namespace_name},
-                   {"volume_group_snapshot", Name(taken_.group)},
+                   {"volume_group_snapshot", k8s::Name(taken_.group)},
                    {"volume_group_snapshot_content", record_}, {"status", removed.ToString()});
     }
   }
@@ -437,7 +437,7 @@ class GroupHandOver {
 
 // --- Letting go
 
-bool IsBase(const Json& content) { return Label(content, kBaseLabel) == "true"; }
+bool IsBase(const Json& content) { return k8s::Label(content, objects::kBaseLabel) == "true"; }
 
 using Members = std::vector<const Json*>;  // of one group
 
@@ -477,13 +477,13 @@ bool IsReplacedBy(const Json& other, const Json& base) {
 absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env, const Json& record,
                             absl::Time made) {
   const bool is_old = ctx.clock->Now() - made >= kRecordInVainAfter;
-  const std::string name = Annotation(record, kBackupAnnotation);
+  const std::string name = k8s::Annotation(record, objects::kGroupBackupAnnotation);
   if (name.empty()) {
     return is_old;
   }
   ASSIGN_OR_RETURN(const std::optional<Json> found,
                    k8s::Find(ctx, env.api, {BackupType(), env.velero_namespace, name}));
-  if (!found.has_value() || Uid(*found) != Label(record, velero::kBackupUidLabel)) {
+  if (!found.has_value() || k8s::Uid(*found) != k8s::Label(record, objects::kBackupUidLabel)) {
     return is_old;
   }
   const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(*found);
@@ -494,9 +494,9 @@ absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env, cons
 // it. What the mover made of a member is the mover's to let go of.
 absl::Status ReleaseInVain(const CallContext& ctx, const Environment& env, const Json& record,
                            const Json& member) {
-  const std::string backup_uid = Label(member, velero::kBackupUidLabel);
-  if (backup_uid.empty() || backup_uid != Label(record, velero::kBackupUidLabel) ||
-      IsBase(member) || IsReleased(member) || BeingDeleted(member)) {
+  const std::string backup_uid = k8s::Label(member, objects::kBackupUidLabel);
+  if (backup_uid.empty() || backup_uid != k8s::Label(record, objects::kBackupUidLabel) ||
+      IsBase(member) || IsReleased(member) || k8s::BeingDeleted(member)) {
     return absl::OkStatus();
   }
   const k8s::ObjectKey snapshot =
@@ -514,7 +514,7 @@ absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
       CSIDELTA_LOG(kInfo, "the base of a claim that fell behind its volume group is let go",
                    {"volume_group", ReadMovedGroup(content)->name},
                    {"pvc", ReadBase(content).owner.claim},
-                   {"volume_snapshot_content", Name(content)});
+                   {"volume_snapshot_content", k8s::Name(content)});
       RETURN_IF_ERROR(ReleaseMember(ctx, api, content));
     }
   }
@@ -523,21 +523,25 @@ absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
 
 }  // namespace
 
-std::string MovedGroupOf(const Json& content) { return Label(content, kMovedGroupLabel); }
+std::string MovedGroupOf(const Json& content) {
+  return k8s::Label(content, objects::kMovedGroupLabel);
+}
 
 bool IsReleased(const Json& content) {
-  return !MovedGroupOf(content).empty() && Label(content, kReleasedLabel) == "true";
+  return !MovedGroupOf(content).empty() && k8s::Label(content, objects::kReleasedLabel) == "true";
 }
 
 std::optional<MovedGroup> ReadMovedGroup(const Json& content) {
   if (MovedGroupOf(content).empty()) {
     return std::nullopt;
   }
-  MovedGroup group = {.name = Annotation(content, kGroupAnnotation),
-                      .label = Annotation(content, velero::kGroupOfAnnotation),
-                      .snapshot = Annotation(content, kGroupSnapshotAnnotation),
-                      .cut_at = FromRfc3339(Annotation(content, kGroupCutAtAnnotation))};
-  if (!absl::SimpleAtoi(Annotation(content, kGroupSizeAnnotation), &group.members)) {
+  MovedGroup group = {
+      .name = k8s::Annotation(content, objects::kMovedGroupNameAnnotation),
+      .label = k8s::Annotation(content, objects::kGroupOfAnnotation),
+      .snapshot = k8s::Annotation(content, objects::kMovedGroupSnapshotAnnotation),
+      .cut_at = ParseRfc3339(k8s::Annotation(content, objects::kMovedGroupTakenAtAnnotation))};
+  if (!absl::SimpleAtoi(k8s::Annotation(content, objects::kMovedGroupSizeAnnotation),
+                        &group.members)) {
     group.members = 0;
   }
   return group;
@@ -546,15 +550,16 @@ std::optional<MovedGroup> ReadMovedGroup(const Json& content) {
 std::map<std::string, std::string> MovedGroupLabels(const Json& content) {
   const std::string record = MovedGroupOf(content);
   return record.empty() ? std::map<std::string, std::string>()
-                        : std::map<std::string, std::string>{{kMovedGroupLabel, record}};
+                        : std::map<std::string, std::string>{{objects::kMovedGroupLabel, record}};
 }
 
 std::map<std::string, std::string> MovedGroupAnnotations(const Json& content) {
   std::map<std::string, std::string> annotations;
   for (const char* const key :
-       {kGroupAnnotation, velero::kGroupOfAnnotation, kGroupSnapshotAnnotation,
-        kGroupSizeAnnotation, kGroupCutAtAnnotation}) {
-    if (const std::string value = Annotation(content, key); !value.empty()) {
+       {objects::kMovedGroupNameAnnotation, objects::kGroupOfAnnotation,
+        objects::kMovedGroupSnapshotAnnotation, objects::kMovedGroupSizeAnnotation,
+        objects::kMovedGroupTakenAtAnnotation}) {
+    if (const std::string value = k8s::Annotation(content, key); !value.empty()) {
       annotations.emplace(key, value);
     }
   }
@@ -574,13 +579,13 @@ absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& c
   ASSIGN_OR_RETURN(
       const std::optional<Json> snapshot,
       k8s::Find(ctx, env.api, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request))));
-  if (!snapshot.has_value() || !IsOurs(*snapshot, request.backup) || BeingDeleted(*snapshot) ||
-      Annotation(*snapshot, velero::kMemberClaimAnnotation) != request.claim_name) {
+  if (!snapshot.has_value() || !IsOurs(*snapshot, request.backup) || k8s::BeingDeleted(*snapshot) ||
+      k8s::Annotation(*snapshot, objects::kMemberClaimAnnotation) != request.claim_name) {
     return std::optional<TakenSnapshot>();
   }
   ASSIGN_OR_RETURN(const std::optional<Json> content,
-                   k8s::Find(ctx, env.api, VolumeSnapshotContentKey(Name(*snapshot))));
-  if (!content.has_value() || MovedGroupOf(*content).empty() || BeingDeleted(*content)) {
+                   k8s::Find(ctx, env.api, VolumeSnapshotContentKey(k8s::Name(*snapshot))));
+  if (!content.has_value() || MovedGroupOf(*content).empty() || k8s::BeingDeleted(*content)) {
     return std::optional<TakenSnapshot>();
   }
   return std::optional(TakenSnapshot{.snapshot = *snapshot, .content = *content});
@@ -590,22 +595,22 @@ absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& 
                                                              const Environment& env,
                                                              const SnapshotRequest& request,
                                                              const std::string& version) {
-  ASSIGN_OR_RETURN(
-      const k8s::ObjectList records,
-      env.api.List(ctx, VolumeGroupSnapshotContentType(version), "",
-                   {.label_selector = absl::StrCat(kMovedGroupLabel, ",", velero::kBackupUidLabel,
-                                                   "=", request.backup.uid),
-                    .field_selector = ""}));
+  ASSIGN_OR_RETURN(const k8s::ObjectList records,
+                   env.api.List(ctx, VolumeGroupSnapshotContentType(version), "",
+                                {.label_selector = absl::StrCat(objects::kMovedGroupLabel, ",",
+                                                                objects::kBackupUidLabel, "=",
+                                                                request.backup.uid),
+                                 .field_selector = ""}));
   for (const Json& record : records.items) {
     const std::optional<GroupPlan> plan = ReadPlan(record, request.backup, version);
-    if (!plan.has_value() || BeingDeleted(record) ||
+    if (!plan.has_value() || k8s::BeingDeleted(record) ||
         plan->request.namespace_name != request.claim_namespace ||
         !plan->taken.members.contains(request.claim_uid)) {
       continue;
     }
     CSIDELTA_LOG(kInfo, "a volume group whose hand-over was interrupted is gone on with",
                  {"namespace", request.claim_namespace}, {"pvc", request.claim_name},
-                 {"volume_group_snapshot_content", Name(record)});
+                 {"volume_group_snapshot_content", k8s::Name(record)});
     ASSIGN_OR_RETURN(
         TakenSnapshot made,
         GroupHandOver(ctx, env, plan->request, plan->taken).GoOnWith(request.claim_uid));
@@ -616,34 +621,34 @@ absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& 
 
 absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
                                         const Json& record) {
-  const auto made = FromRfc3339(GetString(record, {"metadata", "creationTimestamp"}));
-  if (!made.has_value() || BeingDeleted(record)) {
+  const auto made = k8s::CreatedAt(record);
+  if (!made.has_value() || k8s::BeingDeleted(record)) {
     return false;
   }
   ASSIGN_OR_RETURN(const bool is_over, IsOver(ctx, env, record, *made));
   if (!is_over) {
     return false;
   }
-  ASSIGN_OR_RETURN(
-      const k8s::ObjectList members,
-      env.api.List(ctx, VolumeSnapshotContentType(), "",
-                   {.label_selector = absl::StrCat(kMovedGroupLabel, "=", MovedGroupOf(record)),
-                    .field_selector = ""}));
+  ASSIGN_OR_RETURN(const k8s::ObjectList members,
+                   env.api.List(ctx, VolumeSnapshotContentType(), "",
+                                {.label_selector = absl::StrCat(objects::kMovedGroupLabel, "=",
+                                                                MovedGroupOf(record)),
+                                 .field_selector = ""}));
   for (const Json& member : members.items) {
     RETURN_IF_ERROR(ReleaseInVain(ctx, env, record, member));
   }
   if (!members.items.empty()) {
     return false;
   }
-  RETURN_IF_ERROR(DeleteRecord(ctx, env, Name(record)));
+  RETURN_IF_ERROR(DeleteRecord(ctx, env, k8s::Name(record)));
   return true;
 }
 
 absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api, const Json& content) {
   Json labels;
-  labels[kReleasedLabel] = "true";
-  labels[kBaseLabel] = nullptr;
-  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeSnapshotContentKey(Name(content)),
+  labels[objects::kReleasedLabel] = "true";
+  labels[objects::kBaseLabel] = nullptr;
+  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeSnapshotContentKey(k8s::Name(content)),
                                        k8s::PatchKind::kMerge, {{"metadata", {{"labels", labels}}}},
                                        "")
                                  .status());
@@ -651,12 +656,13 @@ absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api, const Js
 
 absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env, const Json& content) {
   const std::string record = MovedGroupOf(content);
-  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
-                   env.api.List(ctx, VolumeSnapshotContentType(), "",
-                                {.label_selector = kMovedGroupLabel, .field_selector = ""}));
+  ASSIGN_OR_RETURN(
+      const k8s::ObjectList contents,
+      env.api.List(ctx, VolumeSnapshotContentType(), "",
+                   {.label_selector = objects::kMovedGroupLabel, .field_selector = ""}));
   Members members;
   for (const Json& one : contents.items) {
-    if (MovedGroupOf(one) == record && !BeingDeleted(one)) {
+    if (MovedGroupOf(one) == record && !k8s::BeingDeleted(one)) {
       members.push_back(&one);
     }
   }

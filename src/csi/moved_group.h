@@ -35,11 +35,6 @@
 // VolumeGroupSnapshotContent has that handle in its status.
 namespace csidelta::csi {
 
-// On a member's VolumeSnapshotContent and on the record: the record's name.
-inline constexpr char kMovedGroupLabel[] = "mover.csi-delta.io/group";
-// On a member's VolumeSnapshotContent, "true": nobody needs its snapshot any more.
-inline constexpr char kReleasedLabel[] = "mover.csi-delta.io/released";
-
 // What a member knows of its group. Stands in the annotations of its content from its creation.
 struct MovedGroup {
   std::string name;      // "<namespace>/<label value>"

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/group_lifecycle.h"
@@ -18,6 +19,8 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -38,7 +41,7 @@ bool IsGroup(const Json& snapshot) {
 
 k8s::ObjectKey KeyOf(const Json& snapshot) {
   return IsGroup(snapshot) ? GroupSnapshotKey(snapshot)
-                           : VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
+                           : VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot));
 }
 
 bool IsArchived(const Json& snapshot) {
@@ -47,20 +50,21 @@ bool IsArchived(const Json& snapshot) {
 
 bool IsCandidate(const Json& snapshot) {
   const bool made_by_us = IsGroup(snapshot) ? IsGroupMadeByUs(snapshot) : IsMadeByUs(snapshot);
-  return made_by_us && Label(snapshot, velero::kRestoreNameLabel).empty() &&
-         !Label(snapshot, velero::kBackupNameLabel).empty() && !BeingDeleted(snapshot);
+  return made_by_us && k8s::Label(snapshot, objects::kRestoreNameLabel).empty() &&
+         !k8s::Label(snapshot, objects::kBackupNameLabel).empty() && !k8s::BeingDeleted(snapshot);
 }
 
 bool IsLate(const Json& snapshot) {
-  return Annotation(snapshot, kDeleteWhenFilledAnnotation) == "true" && !BeingDeleted(snapshot);
+  return k8s::Annotation(snapshot, objects::kDeleteWhenFilledAnnotation) == "true" &&
+         !k8s::BeingDeleted(snapshot);
 }
 
 Fate FateOfUnseen(const Json& snapshot, absl::Time now, absl::Duration grace) {
-  if (Annotation(snapshot, kOwnedByBackupAnnotation) == "true") {
+  if (k8s::Annotation(snapshot, objects::kOwnedByBackupAnnotation) == "true") {
     return Fate::kKeep;
   }
   const std::optional<absl::Time> since =
-      FromRfc3339(Annotation(snapshot, kBackupMissingSinceAnnotation));
+      ParseRfc3339(k8s::Annotation(snapshot, objects::kBackupMissingSinceAnnotation));
   if (!since.has_value()) {
     return Fate::kStampMissing;
   }
@@ -69,7 +73,7 @@ Fate FateOfUnseen(const Json& snapshot, absl::Time now, absl::Duration grace) {
 
 // The table in the header. Pure.
 Fate Decide(const Json& snapshot, const Backups& backups, absl::Time now, absl::Duration grace) {
-  const auto found = backups.find(Label(snapshot, velero::kBackupNameLabel));
+  const auto found = backups.find(k8s::Label(snapshot, objects::kBackupNameLabel));
   if (found == backups.end()) {
     return FateOfUnseen(snapshot, now, grace);
   }
@@ -78,18 +82,20 @@ Fate Decide(const Json& snapshot, const Backups& backups, absl::Time now, absl::
     if (!IsArchived(snapshot)) {
       return Fate::kSweep;
     }
-    if (Label(snapshot, velero::kBackupUidLabel) == backup.uid) {
+    if (k8s::Label(snapshot, objects::kBackupUidLabel) == backup.uid) {
       return Fate::kFinish;
     }
-    return Annotation(snapshot, kOwnedByBackupAnnotation) == "true" ? Fate::kKeep
-                                                                    : Fate::kMarkOwned;
+    return k8s::Annotation(snapshot, objects::kOwnedByBackupAnnotation) == "true"
+               ? Fate::kKeep
+               : Fate::kMarkOwned;
   }
   if (backup.phase == "Failed" &&
-      (Label(snapshot, velero::kBackupUidLabel) == backup.uid || !IsArchived(snapshot))) {
+      (k8s::Label(snapshot, objects::kBackupUidLabel) == backup.uid || !IsArchived(snapshot))) {
     return Fate::kSweep;
   }
-  return Annotation(snapshot, kBackupMissingSinceAnnotation).empty() ? Fate::kKeep
-                                                                     : Fate::kClearMissing;
+  return k8s::Annotation(snapshot, objects::kBackupMissingSinceAnnotation).empty()
+             ? Fate::kKeep
+             : Fate::kClearMissing;
 }
 
 absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env) {
@@ -101,7 +107,7 @@ absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& e
     if (!backup.ok()) {
       // One that cannot be read still exists, and in no phase that allows anything.
       backup = velero::Backup();
-      backup->name = Name(object);
+      backup->name = k8s::Name(object);
     }
     std::string label = velero::ValidLabelValue(backup->name);
     backups.emplace(std::move(label), *std::move(backup));
@@ -135,8 +141,8 @@ class Sweep {
     const absl::Status status = IsLate(snapshot) ? ReleaseLate(snapshot) : Settle(snapshot);
     if (!status.ok()) {
       CSIDELTA_LOG(kWarn, "orphan sweep: a volume snapshot could not be dealt with",
-                   {"namespace", Namespace(snapshot)}, {"volume_snapshot", Name(snapshot)},
-                   {"error", status.ToString()});
+                   {"namespace", k8s::Namespace(snapshot)},
+                   {"volume_snapshot", k8s::Name(snapshot)}, {"error", status.ToString()});
     }
   }
 
@@ -144,8 +150,9 @@ class Sweep {
 
  private:
   static std::string HandleKey(const Json& snapshot) {
-    const std::string handle = Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation);
-    return handle.empty() ? absl::StrCat("uid:", Uid(snapshot)) : absl::StrCat("handle:", handle);
+    const std::string handle = k8s::Annotation(snapshot, objects::kVolumeSnapshotHandleAnnotation);
+    return handle.empty() ? absl::StrCat("uid:", k8s::Uid(snapshot))
+                          : absl::StrCat("handle:", handle);
   }
 
   // The annotation alone proves nothing, because whoever may write the VolumeSnapshot may set it:
@@ -173,7 +180,7 @@ class Sweep {
       return absl::OkStatus();
     }
     const absl::StatusOr<Json> now = env_.api.Get(ctx_, KeyOf(listed));
-    if (absl::IsNotFound(now.status()) || (now.ok() && Uid(*now) != Uid(listed))) {
+    if (absl::IsNotFound(now.status()) || (now.ok() && k8s::Uid(*now) != k8s::Uid(listed))) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(now.status());
@@ -192,15 +199,15 @@ class Sweep {
                                  : RetainAndForget(ctx_, env_.api, snapshot);
       case Fate::kMarkOwned:
         ++result_.kept;
-        return PatchAnnotations(snapshot, {{kOwnedByBackupAnnotation, "true"},
-                                           {kBackupMissingSinceAnnotation, nullptr}});
+        return PatchAnnotations(snapshot, {{objects::kOwnedByBackupAnnotation, "true"},
+                                           {objects::kBackupMissingSinceAnnotation, nullptr}});
       case Fate::kStampMissing:
         ++result_.kept;
-        return PatchAnnotations(snapshot,
-                                {{kBackupMissingSinceAnnotation, ToRfc3339(env_.clock.Now())}});
+        return PatchAnnotations(
+            snapshot, {{objects::kBackupMissingSinceAnnotation, FormatRfc3339(env_.clock.Now())}});
       case Fate::kClearMissing:
         ++result_.kept;
-        return PatchAnnotations(snapshot, {{kBackupMissingSinceAnnotation, nullptr}});
+        return PatchAnnotations(snapshot, {{objects::kBackupMissingSinceAnnotation, nullptr}});
       case Fate::kKeep:
         ++result_.kept;
         return absl::OkStatus();
@@ -212,8 +219,9 @@ class Sweep {
     if (IsGroup(snapshot)) {
       return RemoveGroup(ctx_, env_.api, snapshot);
     }
-    return RemoveSnapshot(ctx_, env_.api, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
-                          Uid(snapshot));
+    return RemoveSnapshot(ctx_, env_.api,
+                          VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
+                          k8s::Uid(snapshot));
   }
 
   absl::Status PatchAnnotations(const Json& snapshot, const Json& annotations) {
@@ -256,9 +264,9 @@ class Sweep {
     RETURN_IF_ERROR(Remove(snapshot));
     ++result_.swept;
     CSIDELTA_LOG(kInfo, "swept a volume snapshot that an unfinished backup left behind",
-                 {"namespace", Namespace(snapshot)}, {"kind", GetString(snapshot, {"kind"})},
-                 {"volume_snapshot", Name(snapshot)},
-                 {"backup", Label(snapshot, velero::kBackupNameLabel)});
+                 {"namespace", k8s::Namespace(snapshot)}, {"kind", GetString(snapshot, {"kind"})},
+                 {"volume_snapshot", k8s::Name(snapshot)},
+                 {"backup", k8s::Label(snapshot, objects::kBackupNameLabel)});
     return absl::OkStatus();
   }
 
@@ -284,7 +292,7 @@ Groups ListGroups(const CallContext& ctx, const Environment& env) {
   for (const char* const version : kGroupVersions) {
     absl::StatusOr<k8s::ObjectList> list = env.api.List(
         ctx, VolumeGroupSnapshotType(version), "",
-        {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=", env.velero_namespace),
+        {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
          .field_selector = ""});
     if (absl::IsNotFound(list.status())) {
       continue;
@@ -296,7 +304,7 @@ Groups ListGroups(const CallContext& ctx, const Environment& env) {
       return found;
     }
     for (const Json& group : list->items) {
-      found.uids.insert(Uid(group));
+      found.uids.insert(k8s::Uid(group));
     }
     found.groups = std::move(list->items);
     return found;
@@ -319,7 +327,7 @@ bool BelongsTo(const Groups& groups, const Json& snapshot) {
 std::vector<Json> ListMarkedClaims(const CallContext& ctx, const Environment& env) {
   absl::StatusOr<k8s::ObjectList> claims = env.api.List(
       ctx, PersistentVolumeClaimType(), "",
-      {.label_selector = velero::kGroupMarkLabel, .field_selector = "", .may_be_old = true});
+      {.label_selector = objects::kGroupMarkLabel, .field_selector = "", .may_be_old = true});
   if (!claims.ok()) {
     CSIDELTA_LOG(kInfo, "claims with labels that failed backups left behind are not known",
                  {"status", claims.status().ToString()});
@@ -330,14 +338,14 @@ std::vector<Json> ListMarkedClaims(const CallContext& ctx, const Environment& en
 
 // When the label was written, from metadata.managedFields.
 std::optional<absl::Time> MarkedAt(const Json& claim) {
-  const std::string field = absl::StrCat("f:", velero::kGroupMarkLabel);
+  const std::string field = absl::StrCat("f:", objects::kGroupMarkLabel);
   const Json* fields = FindJson(claim, {"metadata", "managedFields"});
   if (fields == nullptr || !fields->is_array()) {
     return std::nullopt;
   }
   for (const Json& entry : *fields) {
     if (FindJson(entry, {"fieldsV1", "f:metadata", "f:labels", field}) != nullptr) {
-      return FromRfc3339(GetString(entry, {"time"}));
+      return ParseRfc3339(GetString(entry, {"time"}));
     }
   }
   return std::nullopt;
@@ -346,7 +354,7 @@ std::optional<absl::Time> MarkedAt(const Json& claim) {
 // Whether nobody makes the group any more for which the claim is labelled. Pure.
 bool MarkIsLeftOver(const Json& claim, const Backups& backups, absl::Time now,
                     absl::Duration grace) {
-  const std::string mark = Label(claim, velero::kGroupMarkLabel);
+  const std::string mark = k8s::Label(claim, objects::kGroupMarkLabel);
   const std::string uid = mark.substr(0, mark.rfind('.'));
   for (const auto& [name, backup] : backups) {
     if (backup.uid == uid) {
@@ -365,13 +373,14 @@ int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginC
     if (!MarkIsLeftOver(claim, backups, env.clock.Now(), config.orphan_grace_period)) {
       continue;
     }
-    const absl::Status status = UnmarkClaim(ctx, env.api, ClaimKey(Namespace(claim), Name(claim)),
-                                            Label(claim, velero::kGroupMarkLabel));
+    const absl::Status status =
+        UnmarkClaim(ctx, env.api, ClaimKey(k8s::Namespace(claim), k8s::Name(claim)),
+                    k8s::Label(claim, objects::kGroupMarkLabel));
     if (status.ok()) {
       ++unmarked;
     } else {
       CSIDELTA_LOG(kWarn, "a claim keeps a label that an unfinished backup left behind",
-                   {"namespace", Namespace(claim)}, {"pvc", Name(claim)},
+                   {"namespace", k8s::Namespace(claim)}, {"pvc", k8s::Name(claim)},
                    {"status", status.ToString()});
     }
   }
@@ -388,7 +397,7 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
   }
   absl::StatusOr<k8s::ObjectList> snapshots = env.api.List(
       ctx, VolumeSnapshotType(), "",
-      {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=", env.velero_namespace),
+      {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
        .field_selector = ""});
   if (absl::IsNotFound(snapshots.status())) {
     return SweepResult();
@@ -399,9 +408,9 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
   const std::string running_label = velero::ValidLabelValue(running.name);
   std::vector<Json> candidates;
   const auto add = [&](Json& snapshot) {
-    if (IsLate(snapshot) ||
-        (IsCandidate(snapshot) && Label(snapshot, velero::kBackupNameLabel) != running_label &&
-         !BelongsTo(groups, snapshot))) {
+    if (IsLate(snapshot) || (IsCandidate(snapshot) &&
+                             k8s::Label(snapshot, objects::kBackupNameLabel) != running_label &&
+                             !BelongsTo(groups, snapshot))) {
       candidates.push_back(std::move(snapshot));
     }
   };

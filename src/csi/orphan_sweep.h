@@ -5,25 +5,16 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/plugin_config.h"
 
 namespace csidelta::csi {
 
-// On a VolumeSnapshot of ours: since when its Backup has not been seen, RFC 3339. Written and
-// removed by the sweep, so that the time is one of observed absence, whenever the snapshot was
-// taken.
-inline constexpr char kBackupMissingSinceAnnotation[] = "velero.io/csi-delta-backup-missing-since";
-// On a VolumeSnapshot of ours, "true": its Backup was seen Completed or PartiallyFailed, so it is
-// owned for good, whatever becomes of the Backup object.
-inline constexpr char kOwnedByBackupAnnotation[] = "velero.io/csi-delta-owned-by-backup";
-// On a restored VolumeSnapshot, "true": its backup was deleted while a claim was being filled from
-// it; it is deleted, with the driver's snapshot, once no claim needs it any more.
-inline constexpr char kDeleteWhenFilledAnnotation[] = "velero.io/csi-delta-delete-when-filled";
-
 struct SweepResult {
-  int swept = 0;     // VolumeSnapshots and VolumeGroupSnapshots deleted, with their contents
-  int released = 0;  // restored VolumeSnapshots deleted late, as kDeleteWhenFilledAnnotation asks
+  int swept = 0;  // VolumeSnapshots and VolumeGroupSnapshots deleted, with their contents
+  int released =
+      0;  // restored VolumeSnapshots deleted late, as objects::kDeleteWhenFilledAnnotation asks
   int finished = 0;  // VolumeSnapshots of done backups whose objects are gone now, and nothing else
   int kept = 0;      // looked at and left alone
   int unmarked = 0;  // claims that lost a label of a group that nobody makes any more
@@ -53,8 +44,8 @@ struct SweepResult {
 // from the object store. `running` is the backup that calls: it and what belongs to it are left
 // alone, and where it is not among the Backups nothing is decided by them (FAILED_PRECONDITION).
 //
-// A VolumeSnapshot with kDeleteWhenFilledAnnotation is deleted once no claim is being filled from
-// the driver's snapshot behind it, provided that its content says Delete.
+// A VolumeSnapshot with objects::kDeleteWhenFilledAnnotation is deleted once no claim is being
+// filled from the driver's snapshot behind it, provided that its content says Delete.
 //
 // VolumeGroupSnapshots of ours have the same fates by the same table; theirs is the annotation with
 // the group's handle. A member is not looked at while its group is there.

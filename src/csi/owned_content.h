@@ -10,9 +10,6 @@
 
 namespace csidelta::csi {
 
-// On a content of the mover's: when its snapshot was cut.
-inline constexpr char kMoverCutAtAnnotation[] = "mover.csi-delta.io/cut-at";
-
 // Has the driver delete the snapshot of `content`, one of ours, and the content with it. First its
 // status gets the handle where nobody wrote it yet: the sidecar deletes only what is called by it
 // there. OK when the content is gone. Does not wait for the driver. That of a member of a moved

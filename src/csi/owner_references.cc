@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -27,7 +28,7 @@ constexpr std::array<absl::string_view, 10> kClusterScopedKinds = {
 };
 
 bool IsForeign(absl::string_view velero_namespace, const Json& object, const Json& owner) {
-  const std::string namespace_name = Namespace(object);
+  const std::string namespace_name = k8s::Namespace(object);
   const std::string kind = GetString(owner, {"kind"});
   if (namespace_name.empty()) {
     return std::find(kClusterScopedKinds.begin(), kClusterScopedKinds.end(), kind) ==
@@ -42,10 +43,10 @@ void KeepAsLabel(const Json& owner, Json& object) {
   if (!absl::StartsWith(GetString(owner, {"apiVersion"}), "velero.io/")) {
     return;
   }
-  const char* label = kind == "Backup"    ? velero::kBackupNameLabel
-                      : kind == "Restore" ? velero::kRestoreNameLabel
+  const char* label = kind == "Backup"    ? objects::kBackupNameLabel
+                      : kind == "Restore" ? objects::kRestoreNameLabel
                                           : nullptr;
-  if (label != nullptr && Label(object, label).empty()) {
+  if (label != nullptr && k8s::Label(object, label).empty()) {
     SetJson(object, {"metadata", "labels", label},
             velero::ValidLabelValue(GetString(owner, {"name"})));
   }

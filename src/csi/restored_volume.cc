@@ -11,15 +11,13 @@
 #include "csi/owned_content.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/quantity.h"
 
 namespace csidelta::csi {
 namespace {
 
-// On the volume, while it is on its way: whose it is, and what becomes of it afterwards.
-constexpr char kVolumeOfAnnotation[] = "mover.csi-delta.io/volume-of";
-constexpr char kReclaimPolicyAnnotation[] = "mover.csi-delta.io/reclaim-policy";
 constexpr char kProvisionerIdentity[] = "storage.kubernetes.io/csiProvisionerIdentity";
 
 constexpr std::size_t kRefusalBytesMax = 400;
@@ -76,7 +74,7 @@ class Preparation {
     const bool waits_for_pod =
         GetString(*storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer";
     if (waits_for_pod && !request_.ignore_delay_binding) {
-      const std::string node = Annotation(*target, velero::kSelectedNodeAnnotation);
+      const std::string node = k8s::Annotation(*target, objects::kSelectedNodeAnnotation);
       if (node.empty()) {
         return Wait(absl::StrCat("a Pod that uses ", TargetText(request_),
                                  " to be scheduled; restore.ignoreDelayBinding in the settings "
@@ -95,10 +93,10 @@ class Preparation {
   }
 
   absl::Status CheckTarget(const Json& target) {
-    if (!request_.target_uid.empty() && request_.target_uid != Uid(target)) {
+    if (!request_.target_uid.empty() && request_.target_uid != k8s::Uid(target)) {
       return Refuse(request_, "was deleted and made anew");
     }
-    if (BeingDeleted(target)) {
+    if (k8s::BeingDeleted(target)) {
       return Refuse(request_, "is being deleted");
     }
     if (!GetString(target, {"spec", "volumeName"}).empty()) {
@@ -106,7 +104,7 @@ class Preparation {
                                            GetString(target, {"spec", "volumeName"}),
                                            ": delete the claim and restore it again"));
     }
-    result_.target_uid = Uid(target);
+    result_.target_uid = k8s::Uid(target);
     result_.size_bytes = std::max(RequestedBytes(target), request_.size_bytes_least);
     return result_.size_bytes > 0 ? absl::OkStatus() : Refuse(request_, "requests no size");
   }
@@ -132,7 +130,7 @@ class Preparation {
     const k8s::ObjectKey key = OwnClaimKey(request_);
     ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, key));
     if (found.has_value()) {
-      if (BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
+      if (k8s::BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
         return Refuse(request_, absl::StrCat("cannot be filled: ", ToString(key),
                                              " is being deleted, or somebody else's"));
       }
@@ -145,8 +143,8 @@ class Preparation {
                     {"namespace", request_.mover_namespace},
                     {"labels", request_.labels},
                     {"annotations",
-                     {{kClaimNamespaceAnnotation, request_.target_namespace},
-                      {kClaimAnnotation, request_.target_claim}}}}}};
+                     {{objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
+                      {objects::kMoverClaimAnnotation, request_.target_claim}}}}}};
     if (request_.owner.is_object()) {
       claim["metadata"]["ownerReferences"] = Json::array({request_.owner});
     }
@@ -215,7 +213,8 @@ class HandingOver {
     ASSIGN_OR_RETURN(
         const std::optional<Json> target,
         k8s::Find(ctx_, api_, ClaimKey(request_.target_namespace, request_.target_claim)));
-    if (!target.has_value() || Uid(*target) != request_.target_uid || BeingDeleted(*target)) {
+    if (!target.has_value() || k8s::Uid(*target) != request_.target_uid ||
+        k8s::BeingDeleted(*target)) {
       return Refuse(request_, "was deleted while its data was restored");
     }
     target_ = *target;
@@ -250,10 +249,10 @@ class HandingOver {
     if (!claim.has_value()) {
       return "";
     }
-    if (!BeingDeleted(*claim)) {
+    if (!k8s::BeingDeleted(*claim)) {
       RETURN_IF_ERROR(Retain(*claim));
       RETURN_IF_ERROR(k8s::IgnoreNotFound(
-          api_.Delete(ctx_, key, {.uid = Uid(*claim), .resource_version = ""})));
+          api_.Delete(ctx_, key, {.uid = k8s::Uid(*claim), .resource_version = ""})));
     }
     ASSIGN_OR_RETURN(const std::optional<Json> left, k8s::Find(ctx_, api_, key));
     return left.has_value() ? absl::StrCat(ToString(key), " to be gone") : "";
@@ -263,14 +262,14 @@ class HandingOver {
   absl::Status Retain(const Json& claim) {
     ASSIGN_OR_RETURN(const std::optional<Json> volume,
                      k8s::Find(ctx_, api_, VolumeKey(volume_name_)));
-    if (!volume.has_value() || GetString(*volume, {"spec", "claimRef", "uid"}) != Uid(claim)) {
+    if (!volume.has_value() || GetString(*volume, {"spec", "claimRef", "uid"}) != k8s::Uid(claim)) {
       return Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
                                            ", which was deleted or is another claim's"));
     }
     Json patch = {{"spec", {{"persistentVolumeReclaimPolicy", "Retain"}}}};
-    SetJson(patch, {"metadata", "annotations", kVolumeOfAnnotation}, request_.name);
-    if (Annotation(*volume, kReclaimPolicyAnnotation).empty()) {
-      SetJson(patch, {"metadata", "annotations", kReclaimPolicyAnnotation},
+    SetJson(patch, {"metadata", "annotations", objects::kVolumeOfAnnotation}, request_.name);
+    if (k8s::Annotation(*volume, objects::kReclaimPolicyAnnotation).empty()) {
+      SetJson(patch, {"metadata", "annotations", objects::kReclaimPolicyAnnotation},
               GetString(*volume, {"spec", "persistentVolumeReclaimPolicy"}));
     }
     ASSIGN_OR_RETURN(const Json retained,
@@ -312,16 +311,16 @@ class HandingOver {
   }
 
   absl::Status DeleteObject(const Json& volume) {
-    if (BeingDeleted(volume)) {
+    if (k8s::BeingDeleted(volume)) {
       return absl::OkStatus();
     }
-    if (Annotation(volume, kVolumeOfAnnotation) != request_.name ||
+    if (k8s::Annotation(volume, objects::kVolumeOfAnnotation) != request_.name ||
         GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) != "Retain") {
       return Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
                                            ", which somebody has changed meanwhile"));
     }
-    return k8s::IgnoreNotFound(
-        api_.Delete(ctx_, VolumeKey(volume_name_), {.uid = Uid(volume), .resource_version = ""}));
+    return k8s::IgnoreNotFound(api_.Delete(ctx_, VolumeKey(volume_name_),
+                                           {.uid = k8s::Uid(volume), .resource_version = ""}));
   }
 
   // The same volume, to be mounted. Still of the claim that is gone, so that nobody binds it yet.
@@ -361,12 +360,12 @@ class HandingOver {
   absl::StatusOr<HandOver> Bind() {
     ASSIGN_OR_RETURN(const std::optional<Json> volume,
                      k8s::Find(ctx_, api_, VolumeKey(final_name_)));
-    if (!volume.has_value() || BeingDeleted(*volume)) {
+    if (!volume.has_value() || k8s::BeingDeleted(*volume)) {
       return Refuse(request_,
                     absl::StrCat("cannot get its volume ", final_name_, ", which was deleted"));
     }
     const bool is_bound = GetString(target_, {"status", "phase"}) == "Bound";
-    const bool is_ours = Annotation(*volume, kVolumeOfAnnotation) == request_.name;
+    const bool is_ours = k8s::Annotation(*volume, objects::kVolumeOfAnnotation) == request_.name;
     if (is_bound) {
       RETURN_IF_ERROR(is_ours ? Finish(*volume) : absl::OkStatus());
       return HandOver{.is_done = true, .waiting_for = ""};
@@ -408,10 +407,11 @@ class HandingOver {
   }
 
   absl::Status Finish(const Json& volume) {
-    const std::string policy = Annotation(volume, kReclaimPolicyAnnotation);
+    const std::string policy = k8s::Annotation(volume, objects::kReclaimPolicyAnnotation);
     Json patch;
-    SetJson(patch, {"metadata", "annotations"},
-            {{kVolumeOfAnnotation, nullptr}, {kReclaimPolicyAnnotation, nullptr}});
+    SetJson(
+        patch, {"metadata", "annotations"},
+        {{objects::kVolumeOfAnnotation, nullptr}, {objects::kReclaimPolicyAnnotation, nullptr}});
     if (policy == "Delete" || policy == "Retain") {
       SetJson(patch, {"spec", "persistentVolumeReclaimPolicy"}, policy);
     }
@@ -433,7 +433,7 @@ absl::Status SetReclaimPolicy(const CallContext& ctx, k8s::ApiClient& api, const
   if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == policy) {
     return absl::OkStatus();
   }
-  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeKey(Name(volume)), k8s::PatchKind::kMerge,
+  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeKey(k8s::Name(volume)), k8s::PatchKind::kMerge,
                                        {{"spec", {{"persistentVolumeReclaimPolicy", policy}}}}, "")
                                  .status());
 }
@@ -442,8 +442,8 @@ absl::Status SetReclaimPolicy(const CallContext& ctx, k8s::ApiClient& api, const
 absl::Status DropVolume(const CallContext& ctx, k8s::ApiClient& api, const RestoreRequest& request,
                         const std::string& name) {
   ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(name)));
-  if (!volume.has_value() || BeingDeleted(*volume) ||
-      Annotation(*volume, kVolumeOfAnnotation) != request.name) {
+  if (!volume.has_value() || k8s::BeingDeleted(*volume) ||
+      k8s::Annotation(*volume, objects::kVolumeOfAnnotation) != request.name) {
     return absl::OkStatus();
   }
   return SetReclaimPolicy(ctx, api, *volume, "Delete");
@@ -457,14 +457,14 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
   }
   if (const std::string name = GetString(*claim, {"spec", "volumeName"}); !name.empty()) {
     ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(name)));
-    if (volume.has_value() && GetString(*volume, {"spec", "claimRef", "uid"}) == Uid(*claim)) {
+    if (volume.has_value() && GetString(*volume, {"spec", "claimRef", "uid"}) == k8s::Uid(*claim)) {
       RETURN_IF_ERROR(SetReclaimPolicy(ctx, api, *volume, "Delete"));
     }
   }
-  return BeingDeleted(*claim)
+  return k8s::BeingDeleted(*claim)
              ? absl::OkStatus()
              : k8s::IgnoreNotFound(api.Delete(ctx, OwnClaimKey(request),
-                                              {.uid = Uid(*claim), .resource_version = ""}));
+                                              {.uid = k8s::Uid(*claim), .resource_version = ""}));
 }
 
 }  // namespace
@@ -488,7 +488,7 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
   }
   ASSIGN_OR_RETURN(const std::optional<Json> target,
                    k8s::Find(ctx, api, ClaimKey(request.target_namespace, request.target_claim)));
-  const bool is_bound = target.has_value() && Uid(*target) == request.target_uid &&
+  const bool is_bound = target.has_value() && k8s::Uid(*target) == request.target_uid &&
                         GetString(*target, {"status", "phase"}) == "Bound";
   const std::string bound_to =
       is_bound ? GetString(*target, {"spec", "volumeName"}) : std::string();
@@ -498,10 +498,10 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
   // Two objects of one volume: only one of them may have the driver drop it.
   ASSIGN_OR_RETURN(const std::optional<Json> old, k8s::Find(ctx, api, VolumeKey(volume_name)));
   ASSIGN_OR_RETURN(const std::optional<Json> clone, k8s::Find(ctx, api, VolumeKey(request.name)));
-  if (old.has_value() && !BeingDeleted(*old) && clone.has_value() &&
-      Annotation(*clone, kVolumeOfAnnotation) == request.name) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        api.Delete(ctx, VolumeKey(request.name), {.uid = Uid(*clone), .resource_version = ""})));
+  if (old.has_value() && !k8s::BeingDeleted(*old) && clone.has_value() &&
+      k8s::Annotation(*clone, objects::kVolumeOfAnnotation) == request.name) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(api.Delete(
+        ctx, VolumeKey(request.name), {.uid = k8s::Uid(*clone), .resource_version = ""})));
     return DropVolume(ctx, api, request, volume_name);
   }
   RETURN_IF_ERROR(DropVolume(ctx, api, request, volume_name));

@@ -5,8 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "csi/snapshot_types.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -26,16 +26,16 @@ struct ClassKind {
 };
 
 constexpr ClassKind kSingle = {.kind = "VolumeSnapshotClass",
-                               .claim_annotation = velero::kVolumeSnapshotClassAnnotation,
-                               .label = velero::kVolumeSnapshotClassLabel,
+                               .claim_annotation = objects::kVolumeSnapshotClassAnnotation,
+                               .label = objects::kVolumeSnapshotClassLabel,
                                .label_value = "",
-                               .default_annotation = velero::kDefaultSnapshotClassAnnotation,
+                               .default_annotation = objects::kDefaultSnapshotClassAnnotation,
                                .none = absl::StatusCode::kFailedPrecondition};
 constexpr ClassKind kGroup = {.kind = "VolumeGroupSnapshotClass",
-                              .claim_annotation = velero::kGroupSnapshotClassAnnotation,
-                              .label = velero::kGroupSnapshotClassLabel,
+                              .claim_annotation = objects::kGroupSnapshotClassAnnotation,
+                              .label = objects::kGroupSnapshotClassLabel,
                               .label_value = "true",
-                              .default_annotation = velero::kDefaultGroupSnapshotClassAnnotation,
+                              .default_annotation = objects::kDefaultGroupSnapshotClassAnnotation,
                               .none = absl::StatusCode::kNotFound};
 
 // The class called `name`; nullptr with the reason appended when it cannot serve `driver`.
@@ -46,7 +46,7 @@ const Json* FindNamed(const ClassKind& kind, const std::string& name, absl::stri
     return nullptr;
   }
   for (const Json& candidate : classes) {
-    if (!absl::EqualsIgnoreCase(Name(candidate), name)) {
+    if (!absl::EqualsIgnoreCase(k8s::Name(candidate), name)) {
       continue;
     }
     if (IsOfDriver(candidate, driver)) {
@@ -63,7 +63,7 @@ const Json* FindNamed(const ClassKind& kind, const std::string& name, absl::stri
 bool HasLabel(const ClassKind& kind, const Json& candidate) {
   return kind.label_value.empty()
              ? FindJson(candidate, {"metadata", "labels", kind.label}) != nullptr
-             : Label(candidate, kind.label) == kind.label_value;
+             : k8s::Label(candidate, kind.label) == kind.label_value;
 }
 
 const Json* FindMarked(const ClassKind& kind, const std::vector<const Json*>& of_driver) {
@@ -73,7 +73,7 @@ const Json* FindMarked(const ClassKind& kind, const std::vector<const Json*>& of
     }
   }
   for (const Json* candidate : of_driver) {
-    if (Annotation(*candidate, kind.default_annotation) == "true") {
+    if (k8s::Annotation(*candidate, kind.default_annotation) == "true") {
       return candidate;
     }
   }
@@ -87,9 +87,10 @@ absl::Status NoClass(const ClassKind& kind, const std::string& driver,
                         absl::StrCat("no ", kind.kind, " for driver ", driver,
                                      ": create one, and label it ", kind.label, "=true"));
   }
-  const std::string names = absl::StrJoin(
-      of_driver, ", ",
-      [](std::string* text, const Json* candidate) { absl::StrAppend(text, Name(*candidate)); });
+  const std::string names =
+      absl::StrJoin(of_driver, ", ", [](std::string* text, const Json* candidate) {
+        absl::StrAppend(text, k8s::Name(*candidate));
+      });
   return absl::FailedPreconditionError(
       absl::StrCat(of_driver.size(), " ", kind.kind, "es for driver ", driver, " (", names,
                    ") and none is chosen: label one of them ", kind.label,
@@ -107,7 +108,7 @@ absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const Snapshot
   for (const auto& [name, said_by] : names) {
     const Json* found = FindNamed(kind, name, said_by, wish.driver, classes, choice.ungranted);
     if (found != nullptr) {
-      choice.name = Name(*found);
+      choice.name = k8s::Name(*found);
       return choice;
     }
   }
@@ -121,7 +122,7 @@ absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const Snapshot
   if (found == nullptr) {
     return NoClass(kind, wish.driver, of_driver);
   }
-  choice.name = Name(*found);
+  choice.name = k8s::Name(*found);
   return choice;
 }
 

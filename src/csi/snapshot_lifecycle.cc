@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/crypto.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_types.h"
 #include "csi/insist.h"
@@ -16,6 +17,8 @@
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -38,11 +41,11 @@ std::string NameFor(const std::string& claim_name, const std::string& backup_uid
 Json MakeSnapshot(const Environment& env, const SnapshotRequest& request, absl::Time asked_at) {
   // None of the claim's own labels: a controller that prunes by label would take the VolumeSnapshot
   // for a stray object of its own.
-  const Json labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                       {velero::kBackupUidLabel, request.backup.uid},
-                       {velero::kPvcUidLabel, request.claim_uid},
-                       {velero::kCsiDeltaLabel, env.velero_namespace}};
-  const Json annotations = {{velero::kAskedAtAnnotation, ToRfc3339(asked_at)}};
+  const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                       {objects::kBackupUidLabel, request.backup.uid},
+                       {objects::kPvcUidLabel, request.claim_uid},
+                       {objects::kCsiDeltaLabel, env.velero_namespace}};
+  const Json annotations = {{objects::kAskedAtAnnotation, FormatRfc3339(asked_at)}};
   const Json metadata = {{"name", SnapshotName(request)},
                          {"namespace", request.claim_namespace},
                          {"labels", labels},
@@ -67,7 +70,7 @@ absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environm
   TakenSnapshot taken;
   const k8s::ObjectKey key = VolumeSnapshotKey(request.claim_namespace, SnapshotName(request));
   const auto is_bound = [&](const Json* object) -> absl::StatusOr<bool> {
-    if (object == nullptr || Uid(*object) != Uid(made) || BeingDeleted(*object)) {
+    if (object == nullptr || k8s::Uid(*object) != k8s::Uid(made) || k8s::BeingDeleted(*object)) {
       return absl::NotFoundError(
           absl::StrCat("VolumeSnapshot ", key.name, " was deleted by somebody"));
     }
@@ -111,7 +114,7 @@ absl::StatusOr<Json> EnsureSnapshot(const CallContext& ctx, const Environment& e
   snapshot = env.api.Get(ctx, key);
   RETURN_IF_ERROR(snapshot.status());
   if (!IsOurs(*snapshot, request.backup) || SourceClaimName(*snapshot) != request.claim_name ||
-      Label(*snapshot, velero::kPvcUidLabel) != request.claim_uid) {
+      k8s::Label(*snapshot, objects::kPvcUidLabel) != request.claim_uid) {
     return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", key.namespace_name, "/",
                                                  key.name, " is not of this backup"));
   }
@@ -122,14 +125,15 @@ absl::StatusOr<Json> EnsureSnapshot(const CallContext& ctx, const Environment& e
 
 bool RefersTo(const Json& content, const Json& snapshot) {
   const std::string uid = GetString(content, {"spec", "volumeSnapshotRef", "uid"});
-  return GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == Namespace(snapshot) &&
-         GetString(content, {"spec", "volumeSnapshotRef", "name"}) == Name(snapshot) &&
-         (uid.empty() || uid == Uid(snapshot));
+  return GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) ==
+             k8s::Namespace(snapshot) &&
+         GetString(content, {"spec", "volumeSnapshotRef", "name"}) == k8s::Name(snapshot) &&
+         (uid.empty() || uid == k8s::Uid(snapshot));
 }
 
 // The snapshot controller calls the content so that it makes for a VolumeSnapshot of a claim.
 std::string MadeContentName(const Json& snapshot) {
-  return absl::StrCat("snapcontent-", Uid(snapshot));
+  return absl::StrCat("snapcontent-", k8s::Uid(snapshot));
 }
 
 // Has the content's snapshot deleted along with it. Whether there was such a content; one that
@@ -166,9 +170,9 @@ absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& 
   const k8s::ObjectKey content =
       VolumeSnapshotContentKey(bound.empty() ? MadeContentName(snapshot) : bound);
   ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
-  RETURN_IF_ERROR(
-      k8s::IgnoreGone(api.Delete(ctx, VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)),
-                                 {.uid = Uid(snapshot), .resource_version = ""})));
+  RETURN_IF_ERROR(k8s::IgnoreGone(
+      api.Delete(ctx, VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
+                 {.uid = k8s::Uid(snapshot), .resource_version = ""})));
   if (marked || !bound.empty()) {
     return absl::OkStatus();
   }
@@ -229,7 +233,7 @@ absl::StatusOr<TakenSnapshot> MakeInTurn(const CallContext& ctx, const Environme
 
 absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
   const k8s::ObjectKey content = VolumeSnapshotContentKey(BoundContentName(snapshot));
-  const k8s::ObjectKey key = VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
+  const k8s::ObjectKey key = VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot));
   if (content.name.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
@@ -239,20 +243,20 @@ absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api, con
   if (!absl::IsNotFound(retained.status())) {
     RETURN_IF_ERROR(retained.status());
     if (GetString(*retained, {"spec", "deletionPolicy"}) != "Retain" ||
-        GetString(*retained, {"spec", "volumeSnapshotRef", "uid"}) != Uid(snapshot)) {
+        GetString(*retained, {"spec", "volumeSnapshotRef", "uid"}) != k8s::Uid(snapshot)) {
       return absl::FailedPreconditionError(
           absl::StrCat("VolumeSnapshotContent ", content.name, " cannot be retained"));
     }
-    RETURN_IF_ERROR(
-        k8s::IgnoreGone(api.Delete(ctx, content, {.uid = Uid(*retained), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreGone(
+        api.Delete(ctx, content, {.uid = k8s::Uid(*retained), .resource_version = ""})));
   }
-  return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = Uid(snapshot), .resource_version = ""}));
+  return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(snapshot), .resource_version = ""}));
 }
 
 }  // namespace
 
 bool EnteredArchive(const Json& snapshot) {
-  return !Annotation(snapshot, velero::kVolumeSnapshotHandleAnnotation).empty();
+  return !k8s::Annotation(snapshot, objects::kVolumeSnapshotHandleAnnotation).empty();
 }
 
 CallContext CleanUpContext(const Clock& clock) {
@@ -262,7 +266,7 @@ CallContext CleanUpContext(const Clock& clock) {
 }
 
 std::string MemberGroupName(const Json& snapshot) {
-  std::string name = Annotation(snapshot, velero::kGroupNameLabel);
+  std::string name = k8s::Annotation(snapshot, objects::kGroupNameLabel);
   return GroupOwnerName(snapshot) == name ? name : "";
 }
 
@@ -272,19 +276,19 @@ std::string SnapshotName(const SnapshotRequest& request) {
 
 bool IsMadeByUs(const Json& snapshot) {
   if (!MemberGroupName(snapshot).empty()) {
-    return !Label(snapshot, velero::kCsiDeltaLabel).empty();
+    return !k8s::Label(snapshot, objects::kCsiDeltaLabel).empty();
   }
   std::string claim_name = SourceClaimName(snapshot);
   if (claim_name.empty()) {
-    claim_name = Annotation(snapshot, velero::kMemberClaimAnnotation);
+    claim_name = k8s::Annotation(snapshot, objects::kMemberClaimAnnotation);
   }
-  return !Label(snapshot, velero::kCsiDeltaLabel).empty() && !claim_name.empty() &&
-         Name(snapshot) == NameFor(claim_name, Label(snapshot, velero::kBackupUidLabel),
-                                   Label(snapshot, velero::kPvcUidLabel));
+  return !k8s::Label(snapshot, objects::kCsiDeltaLabel).empty() && !claim_name.empty() &&
+         k8s::Name(snapshot) == NameFor(claim_name, k8s::Label(snapshot, objects::kBackupUidLabel),
+                                        k8s::Label(snapshot, objects::kPvcUidLabel));
 }
 
 bool IsOurs(const Json& snapshot, const velero::Backup& backup) {
-  return !backup.uid.empty() && Label(snapshot, velero::kBackupUidLabel) == backup.uid &&
+  return !backup.uid.empty() && k8s::Label(snapshot, objects::kBackupUidLabel) == backup.uid &&
          IsMadeByUs(snapshot);
 }
 
@@ -308,7 +312,7 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
                                 .concerns =
                                     [&](const Json& snapshot) {
                                       return SourceClaimName(snapshot) == request.claim_name &&
-                                             Name(snapshot) != SnapshotName(request);
+                                             k8s::Name(snapshot) != SnapshotName(request);
                                     },
                                 .ours_too = turn.taken_over(),
                                 .of = ToString(request)};
@@ -329,7 +333,7 @@ absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                             const k8s::ObjectKey& snapshot, absl::string_view uid) {
   return Insist(ctx, [&]() -> absl::Status {
     const absl::StatusOr<Json> found = api.Get(ctx, snapshot);
-    if (absl::IsNotFound(found.status()) || (found.ok() && Uid(*found) != uid)) {
+    if (absl::IsNotFound(found.status()) || (found.ok() && k8s::Uid(*found) != uid)) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(found.status());

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -28,8 +29,7 @@ void Add(std::string namespace_name, std::string name, Secrets& secrets) {
 
 void AddAnnotated(const Json& object, absl::string_view namespace_key, absl::string_view name_key,
                   Secrets& secrets) {
-  Add(GetString(object, {"metadata", "annotations", namespace_key}),
-      GetString(object, {"metadata", "annotations", name_key}), secrets);
+  Add(k8s::Annotation(object, namespace_key), k8s::Annotation(object, name_key), secrets);
 }
 
 void AddParameter(const Json& object, absl::string_view namespace_key, absl::string_view name_key,
@@ -42,44 +42,44 @@ void AddParameter(const Json& object, absl::string_view namespace_key, absl::str
 
 Secrets SecretsOfContent(const Json& content) {
   Secrets secrets;
-  AddAnnotated(content, velero::kDeletionSecretNamespaceAnnotation,
-               velero::kDeletionSecretNameAnnotation, secrets);
-  AddAnnotated(content, velero::kSnapshotterSecretNamespace, velero::kSnapshotterSecretName,
+  AddAnnotated(content, objects::kDeletionSecretNamespaceAnnotation,
+               objects::kDeletionSecretNameAnnotation, secrets);
+  AddAnnotated(content, objects::kSnapshotterSecretNamespace, objects::kSnapshotterSecretName,
                secrets);
   return secrets;
 }
 
 Secrets SecretsOfClass(const Json& snapshot_class) {
   Secrets secrets;
-  AddAnnotated(snapshot_class, velero::kSnapshotterListSecretNamespace,
-               velero::kSnapshotterListSecretName, secrets);
-  AddParameter(snapshot_class, velero::kSnapshotterListSecretNamespace,
-               velero::kSnapshotterListSecretName, secrets);
-  AddParameter(snapshot_class, velero::kSnapshotterSecretNamespace, velero::kSnapshotterSecretName,
-               secrets);
+  AddAnnotated(snapshot_class, objects::kSnapshotterListSecretNamespace,
+               objects::kSnapshotterListSecretName, secrets);
+  AddParameter(snapshot_class, objects::kSnapshotterListSecretNamespace,
+               objects::kSnapshotterListSecretName, secrets);
+  AddParameter(snapshot_class, objects::kSnapshotterSecretNamespace,
+               objects::kSnapshotterSecretName, secrets);
   return secrets;
 }
 
 Secrets SecretsOfGroupContent(const Json& content) {
   Secrets secrets;
-  AddAnnotated(content, velero::kGroupDeletionSecretNamespaceAnnotation,
-               velero::kGroupDeletionSecretNameAnnotation, secrets);
+  AddAnnotated(content, objects::kGroupDeletionSecretNamespaceAnnotation,
+               objects::kGroupDeletionSecretNameAnnotation, secrets);
   return secrets;
 }
 
 Secrets SecretsOfGroupClass(const Json& group_class) {
   Secrets secrets;
-  AddParameter(group_class, velero::kGroupSnapshotterSecretNamespace,
-               velero::kGroupSnapshotterSecretName, secrets);
-  AddParameter(group_class, velero::kGroupSnapshotterGetSecretNamespace,
-               velero::kGroupSnapshotterGetSecretName, secrets);
+  AddParameter(group_class, objects::kGroupSnapshotterSecretNamespace,
+               objects::kGroupSnapshotterSecretName, secrets);
+  AddParameter(group_class, objects::kGroupSnapshotterGetSecretNamespace,
+               objects::kGroupSnapshotterGetSecretName, secrets);
   return secrets;
 }
 
 SecretName SnapshotterSecretOf(const Json& snapshot_class) {
   return {.namespace_name =
-              GetString(snapshot_class, {"parameters", velero::kSnapshotterSecretNamespace}),
-          .name = GetString(snapshot_class, {"parameters", velero::kSnapshotterSecretName})};
+              GetString(snapshot_class, {"parameters", objects::kSnapshotterSecretNamespace}),
+          .name = GetString(snapshot_class, {"parameters", objects::kSnapshotterSecretName})};
 }
 
 }  // namespace csidelta::csi

@@ -1,13 +1,11 @@
 #include "csi/snapshot_types.h"
 
+#include "base/rfc3339.h"
+
 namespace csidelta::csi {
 namespace {
 
 constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
-
-std::string MapEntry(const Json& object, absl::string_view map, absl::string_view key) {
-  return GetString(object, {"metadata", map, key});
-}
 
 }  // namespace
 
@@ -102,35 +100,6 @@ k8s::ObjectKey VolumeKey(absl::string_view name) {
   return {.type = PersistentVolumeType(), .namespace_name = "", .name = std::string(name)};
 }
 
-std::string Name(const Json& object) { return GetString(object, {"metadata", "name"}); }
-std::string Namespace(const Json& object) { return GetString(object, {"metadata", "namespace"}); }
-std::string Uid(const Json& object) { return GetString(object, {"metadata", "uid"}); }
-
-std::string Label(const Json& object, absl::string_view key) {
-  return MapEntry(object, "labels", key);
-}
-
-std::string Annotation(const Json& object, absl::string_view key) {
-  return MapEntry(object, "annotations", key);
-}
-
-bool BeingDeleted(const Json& object) {
-  return !GetString(object, {"metadata", "deletionTimestamp"}).empty();
-}
-
-std::optional<absl::Time> FromRfc3339(absl::string_view rfc3339) {
-  absl::Time time;
-  std::string error;
-  if (rfc3339.empty() || !absl::ParseTime(absl::RFC3339_full, rfc3339, &time, &error)) {
-    return std::nullopt;
-  }
-  return time;
-}
-
-std::string ToRfc3339(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E*SZ", time, absl::UTCTimeZone());
-}
-
 std::string BoundContentName(const Json& snapshot) {
   return GetString(snapshot, {"status", "boundVolumeSnapshotContentName"});
 }
@@ -175,7 +144,7 @@ std::optional<absl::Time> ReadyTime(const Json& object) {
   }
   for (const Json& entry : *fields) {
     if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
-      return FromRfc3339(GetString(entry, {"time"}));
+      return ParseRfc3339(GetString(entry, {"time"}));
     }
   }
   return std::nullopt;

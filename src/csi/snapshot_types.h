@@ -33,18 +33,6 @@ k8s::ObjectKey VolumeSnapshotContentKey(absl::string_view name);
 k8s::ObjectKey ClaimKey(absl::string_view namespace_name, absl::string_view name);
 k8s::ObjectKey VolumeKey(absl::string_view name);  // PersistentVolume
 
-// --- Any object
-std::string Name(const Json& object);
-std::string Namespace(const Json& object);
-std::string Uid(const Json& object);
-std::string Label(const Json& object, absl::string_view key);       // "" when absent
-std::string Annotation(const Json& object, absl::string_view key);  // "" when absent
-bool BeingDeleted(const Json& object);
-// The instant in an RFC 3339 text such as metadata.creationTimestamp; nothing when it is none.
-std::optional<absl::Time> FromRfc3339(absl::string_view rfc3339);
-// In UTC, with as many digits as needed: "2024-05-06T07:08:09.5Z".
-std::string ToRfc3339(absl::Time time);
-
 // --- VolumeSnapshot
 // status.boundVolumeSnapshotContentName; "" while it is not bound.
 std::string BoundContentName(const Json& snapshot);

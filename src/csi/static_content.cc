@@ -8,13 +8,11 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_group.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
-
-constexpr char kBeingCreatedAnnotation[] =
-    "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
 
 bool EraseEntry(Json& object, absl::string_view map, absl::string_view key) {
   if (FindJson(object, {"metadata", map, key}) == nullptr) {
@@ -83,16 +81,16 @@ std::map<std::string, std::string> DeletionSecretAnnotations(const Json& object)
   };
   // The key of today's controller first, then those of older ones and of older Velero.
   constexpr Keys kSpellings[] = {
-      {velero::kDeletionSecretNameAnnotation, velero::kDeletionSecretNamespaceAnnotation},
-      {velero::kSnapshotterSecretName, velero::kSnapshotterSecretNamespace},
-      {velero::kDeleteSecretNameAnnotation, velero::kDeleteSecretNamespaceAnnotation},
+      {objects::kDeletionSecretNameAnnotation, objects::kDeletionSecretNamespaceAnnotation},
+      {objects::kSnapshotterSecretName, objects::kSnapshotterSecretNamespace},
+      {objects::kDeleteSecretNameAnnotation, objects::kDeleteSecretNamespaceAnnotation},
   };
   for (const Keys& keys : kSpellings) {
-    const std::string name = Annotation(object, keys.name);
-    const std::string namespace_name = Annotation(object, keys.namespace_name);
+    const std::string name = k8s::Annotation(object, keys.name);
+    const std::string namespace_name = k8s::Annotation(object, keys.namespace_name);
     if (!name.empty() && !namespace_name.empty()) {
-      return {{velero::kDeletionSecretNameAnnotation, name},
-              {velero::kDeletionSecretNamespaceAnnotation, namespace_name}};
+      return {{objects::kDeletionSecretNameAnnotation, name},
+              {objects::kDeletionSecretNamespaceAnnotation, namespace_name}};
     }
   }
   return {};
@@ -105,11 +103,11 @@ std::string ClassOfDriver(const std::vector<Json>& classes, absl::string_view dr
     if (GetString(snapshot_class, {"driver"}) != std::string(driver)) {
       continue;
     }
-    if (Name(snapshot_class) == std::string(preferred)) {
+    if (k8s::Name(snapshot_class) == std::string(preferred)) {
       return std::string(preferred);
     }
     if (first.empty()) {
-      first = Name(snapshot_class);
+      first = k8s::Name(snapshot_class);
     }
   }
   return first;
@@ -118,17 +116,17 @@ std::string ClassOfDriver(const std::vector<Json>& classes, absl::string_view dr
 bool StripMarks(Json& object) {
   bool changed = false;
   for (absl::string_view key :
-       {kBeingCreatedAnnotation, velero::kContentBeingDeletedAnnotation,
-        velero::kMustIncludeAnnotation, velero::kGroupHandleOfMemberAnnotation,
-        velero::kGroupSnapshotHandleAnnotation, velero::kGroupNameLabel,
-        kGroupContentOfMemberAnnotation}) {
+       {objects::kBeingCreatedAnnotation, objects::kContentBeingDeletedAnnotation,
+        objects::kMustIncludeAnnotation, objects::kGroupHandleOfMemberAnnotation,
+        objects::kGroupSnapshotHandleAnnotation, objects::kGroupNameLabel,
+        objects::kGroupContentOfMemberAnnotation}) {
     changed |= EraseEntry(object, "annotations", key);
   }
-  for (absl::string_view key : {velero::kCsiDeltaLabel, velero::kBackupUidLabel,
-                                velero::kGroupNameLabel, velero::kMemberOfBackupLabel}) {
+  for (absl::string_view key : {objects::kCsiDeltaLabel, objects::kBackupUidLabel,
+                                objects::kGroupNameLabel, objects::kMemberOfBackupLabel}) {
     changed |= EraseEntry(object, "labels", key);
   }
-  return StripFinalizer(object, velero::kSnapshotInGroupFinalizer) || changed;
+  return StripFinalizer(object, objects::kSnapshotInGroupFinalizer) || changed;
 }
 
 absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_name,
@@ -136,7 +134,7 @@ absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_na
   const std::string handle = HandleOf(from_backup);
   if (handle.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("volumesnapshotcontent ", Name(from_backup),
+        absl::StrCat("volumesnapshotcontent ", k8s::Name(from_backup),
                      " has no snapshot handle in the backup: its data cannot be restored"));
   }
   StripMarks(content);

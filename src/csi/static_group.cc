@@ -6,9 +6,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -18,14 +18,14 @@ std::map<std::string, std::string> DeletionAnnotations(const std::string& namesp
   if (namespace_name.empty() || name.empty()) {
     return {};
   }
-  return {{velero::kGroupDeletionSecretNameAnnotation, name},
-          {velero::kGroupDeletionSecretNamespaceAnnotation, namespace_name}};
+  return {{objects::kGroupDeletionSecretNameAnnotation, name},
+          {objects::kGroupDeletionSecretNamespaceAnnotation, namespace_name}};
 }
 
 // A class parameter with the archived names in place of its templates.
 std::string Fill(const std::string& parameter, const Json& archived_content) {
   return absl::StrReplaceAll(
-      parameter, {{"${volumegroupsnapshotcontent.name}", Name(archived_content)},
+      parameter, {{"${volumegroupsnapshotcontent.name}", k8s::Name(archived_content)},
                   {"${volumegroupsnapshot.name}",
                    GetString(archived_content, {"spec", "volumeGroupSnapshotRef", "name"})},
                   {"${volumegroupsnapshot.namespace}",
@@ -69,7 +69,7 @@ Json MakeStaticGroup(const StaticGroup& group) {
 
 std::string ArchivedGroupHandle(const Json& archived_content) {
   const std::string handle = GroupHandleOf(archived_content);
-  return handle.empty() ? Annotation(archived_content, velero::kGroupSnapshotHandleAnnotation)
+  return handle.empty() ? k8s::Annotation(archived_content, objects::kGroupSnapshotHandleAnnotation)
                         : handle;
 }
 
@@ -79,7 +79,7 @@ std::vector<GroupMember> ArchivedMembers(const Json& archived_content) {
     return members;
   }
   const absl::StatusOr<Json> listed =
-      ParseJson(Annotation(archived_content, velero::kGroupMembersAnnotation));
+      ParseJson(k8s::Annotation(archived_content, objects::kGroupMembersAnnotation));
   if (!listed.ok() || !listed->is_array()) {
     return members;
   }
@@ -101,10 +101,10 @@ std::string NoteForMembers(const Json& content, const std::vector<GroupMember>& 
   const Json ref = {
       {"namespace", GetString(content, {"spec", "volumeGroupSnapshotRef", "namespace"})},
       {"name", GetString(content, {"spec", "volumeGroupSnapshotRef", "name"})}};
-  const Json annotations =
-      DeletionAnnotations(Annotation(content, velero::kGroupDeletionSecretNamespaceAnnotation),
-                          Annotation(content, velero::kGroupDeletionSecretNameAnnotation));
-  return DumpJson({{"metadata", {{"name", Name(content)}, {"annotations", annotations}}},
+  const Json annotations = DeletionAnnotations(
+      k8s::Annotation(content, objects::kGroupDeletionSecretNamespaceAnnotation),
+      k8s::Annotation(content, objects::kGroupDeletionSecretNameAnnotation));
+  return DumpJson({{"metadata", {{"name", k8s::Name(content)}, {"annotations", annotations}}},
                    {"spec",
                     {{"volumeGroupSnapshotClassName",
                       GetString(content, {"spec", "volumeGroupSnapshotClassName"})},
@@ -116,7 +116,7 @@ std::string NoteForMembers(const Json& content, const std::vector<GroupMember>& 
 
 Json NotedGroupContent(const Json& archived_member) {
   const absl::StatusOr<Json> noted =
-      ParseJson(Annotation(archived_member, kGroupContentOfMemberAnnotation));
+      ParseJson(k8s::Annotation(archived_member, objects::kGroupContentOfMemberAnnotation));
   if (!noted.ok() || !noted->is_object()) {
     return Json();
   }
@@ -124,10 +124,10 @@ Json NotedGroupContent(const Json& archived_member) {
   SetJson(content, {"spec", "driver"}, GetString(archived_member, {"spec", "driver"}));
   Json labels = Json::object();
   // Older archives have the backup by Velero's own label.
-  const std::string backup = Label(archived_member, velero::kMemberOfBackupLabel);
-  labels[velero::kBackupNameLabel] =
-      backup.empty() ? Label(archived_member, velero::kBackupNameLabel) : backup;
-  labels[velero::kGroupNameLabel] = Label(archived_member, velero::kGroupNameLabel);
+  const std::string backup = k8s::Label(archived_member, objects::kMemberOfBackupLabel);
+  labels[objects::kBackupNameLabel] =
+      backup.empty() ? k8s::Label(archived_member, objects::kBackupNameLabel) : backup;
+  labels[objects::kGroupNameLabel] = k8s::Label(archived_member, objects::kGroupNameLabel);
   SetJson(content, {"metadata", "labels"}, labels);
   return content;
 }
@@ -136,7 +136,7 @@ const Json* GroupClassOf(const std::vector<Json>& classes, absl::string_view dri
                          absl::string_view preferred) {
   const std::string name = ClassOfDriver(classes, driver, preferred);
   const auto found = std::find_if(classes.begin(), classes.end(), [&name](const Json& group_class) {
-    return !name.empty() && Name(group_class) == name;
+    return !name.empty() && k8s::Name(group_class) == name;
   });
   return found == classes.end() ? nullptr : &*found;
 }
@@ -146,15 +146,16 @@ std::map<std::string, std::string> GroupDeletionSecret(const Json& archived_cont
   std::map<std::string, std::string> of_class;
   if (group_class != nullptr) {
     of_class = DeletionAnnotations(
-        Fill(GetString(*group_class, {"parameters", velero::kGroupSnapshotterSecretNamespace}),
+        Fill(GetString(*group_class, {"parameters", objects::kGroupSnapshotterSecretNamespace}),
              archived_content),
-        Fill(GetString(*group_class, {"parameters", velero::kGroupSnapshotterSecretName}),
+        Fill(GetString(*group_class, {"parameters", objects::kGroupSnapshotterSecretName}),
              archived_content));
   }
   return of_class.empty()
              ? DeletionAnnotations(
-                   Annotation(archived_content, velero::kGroupDeletionSecretNamespaceAnnotation),
-                   Annotation(archived_content, velero::kGroupDeletionSecretNameAnnotation))
+                   k8s::Annotation(archived_content,
+                                   objects::kGroupDeletionSecretNamespaceAnnotation),
+                   k8s::Annotation(archived_content, objects::kGroupDeletionSecretNameAnnotation))
              : of_class;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "csi/group_types.h"
+#include "objects/keys.h"
 
 // VolumeGroupSnapshotContents for groups that a driver holds already.
 // All of it is pure.
@@ -17,10 +18,6 @@
 // by whoever made the content, and belong to the group by the group handle that the driver reports
 // for each.
 namespace csidelta::csi {
-
-// On the VolumeSnapshotContent of a member of a group of ours: of the VolumeGroupSnapshotContent,
-// as JSON, what it takes to delete the group.
-inline constexpr char kGroupContentOfMemberAnnotation[] = "velero.io/csi-delta-group-content";
 
 struct StaticGroup {
   std::string version;  // of the kinds, as the cluster serves them
@@ -47,7 +44,7 @@ std::vector<GroupMember> ArchivedMembers(const Json& archived_content);
 
 // What a member's VolumeSnapshotContent notes of `content`, the VolumeGroupSnapshotContent of its
 // group, so that each of them is enough to delete the group: the value of
-// kGroupContentOfMemberAnnotation. `members` are those of the group.
+// objects::kGroupContentOfMemberAnnotation. `members` are those of the group.
 std::string NoteForMembers(const Json& content, const std::vector<GroupMember>& members);
 // The VolumeGroupSnapshotContent that `archived_member`, a VolumeSnapshotContent, notes, as
 // ArchivedGroupHandle() and ArchivedMembers() read it; null where it notes none.

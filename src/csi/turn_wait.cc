@@ -8,15 +8,16 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
-#include "velero/labels.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
 
 bool BeingCut(const Json& snapshot, const OtherSnapshots& others, absl::Time now) {
-  const auto created = FromRfc3339(GetString(snapshot, {"metadata", "creationTimestamp"}));
-  return others.concerns(snapshot) && !BeingDeleted(snapshot) && !ReadyToUse(snapshot) &&
+  const auto created = k8s::CreatedAt(snapshot);
+  return others.concerns(snapshot) && !k8s::BeingDeleted(snapshot) && !ReadyToUse(snapshot) &&
          ErrorMessage(snapshot).empty() &&
          FindJson(snapshot, {"status", "creationTime"}) == nullptr && created.has_value() &&
          now < *created + kOthersAgeMax;
@@ -104,7 +105,7 @@ void TurnWaiter::Renew() {
 absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
                          const OtherSnapshots& others, VolumeTurn& turn) {
   const k8s::ListOptions options{
-      .label_selector = others.ours_too ? "" : absl::StrCat("!", velero::kCsiDeltaLabel),
+      .label_selector = others.ours_too ? "" : absl::StrCat("!", objects::kCsiDeltaLabel),
       .field_selector = "",
       .may_be_old = true};  // Somebody else may come a moment later just as well.
   ASSIGN_OR_RETURN(const k8s::ObjectList all,
@@ -113,22 +114,21 @@ absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
     if (!BeingCut(other, others, ctx.clock->Now())) {
       continue;
     }
-    const absl::Time too_old =
-        *FromRfc3339(GetString(other, {"metadata", "creationTimestamp"})) + kOthersAgeMax;
+    const absl::Time too_old = *k8s::CreatedAt(other) + kOthersAgeMax;
     CallContext slice = ctx;
     slice.deadline = std::min(ctx.deadline, too_old);
     const absl::Status status =
         TurnWaiter(slice, env, turn)
-            .WaitFor(VolumeSnapshotKey(others.namespace_name, Name(other)),
+            .WaitFor(VolumeSnapshotKey(others.namespace_name, k8s::Name(other)),
                      [&](const Json* now) -> absl::StatusOr<bool> {
                        return now == nullptr || !BeingCut(*now, others, ctx.clock->Now());
                      });
     if (absl::IsDeadlineExceeded(status) && !ctx.Check().ok()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("VolumeSnapshot ", Name(other), " of ", others.of, " is still being made"));
+      return absl::DeadlineExceededError(absl::StrCat("VolumeSnapshot ", k8s::Name(other), " of ",
+                                                      others.of, " is still being made"));
     }
     if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
-      return Annotate(status, absl::StrCat("wait for VolumeSnapshot ", Name(other)));
+      return Annotate(status, absl::StrCat("wait for VolumeSnapshot ", k8s::Name(other)));
     }
   }
   return turn.lost() ? absl::AbortedError("the turn was lost") : absl::OkStatus();

@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
-#include "velero/labels.h"
+#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -20,20 +22,16 @@ constexpr absl::Duration kStaleAfter = absl::Minutes(10);
 constexpr absl::Duration kTurnRetryAfter = absl::Seconds(2);
 constexpr char kTurnLabelValue[] = "volume-turn";
 
-// Kubernetes' MicroTime, which wants six digits.
-std::string FormatMicroTime(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", time, absl::UTCTimeZone());
-}
-
 void SetHolder(const TurnRequest& request, absl::Time now, Json& lease) {
-  const std::string text = FormatMicroTime(now);
+  const std::string text = FormatRfc3339Micros(now);
   lease["spec"] = {{"holderIdentity", request.holder},
                    {"leaseDurationSeconds", absl::ToInt64Seconds(kTurnDuration)},
                    {"acquireTime", text},
                    {"renewTime", text}};
   lease["metadata"]["annotations"] = {
-      {"velero.io/csi-delta-claim", absl::StrCat(request.claim_namespace, "/", request.claim_name)},
-      {"velero.io/csi-delta-backup", request.backup_name}};
+      {objects::kMemberClaimAnnotation,
+       absl::StrCat(request.claim_namespace, "/", request.claim_name)},
+      {objects::kLeaseBackupAnnotation, request.backup_name}};
   lease["metadata"]["ownerReferences"] = Json::array({{{"apiVersion", "velero.io/v1"},
                                                        {"kind", "Backup"},
                                                        {"name", request.backup_name},
@@ -41,21 +39,19 @@ void SetHolder(const TurnRequest& request, absl::Time now, Json& lease) {
 }
 
 Json MakeLease(const TurnRequest& request, const std::string& name, absl::Time now) {
-  Json lease = {
-      {"apiVersion", "coordination.k8s.io/v1"},
-      {"kind", "Lease"},
-      {"metadata",
-       {{"name", name},
-        {"namespace", request.lease_namespace},
-        {"labels",
-         {{velero::kCsiDeltaLabel, kTurnLabelValue}, {velero::kExcludeFromBackupLabel, "true"}}}}}};
+  Json lease = {{"apiVersion", "coordination.k8s.io/v1"},
+                {"kind", "Lease"},
+                {"metadata",
+                 {{"name", name},
+                  {"namespace", request.lease_namespace},
+                  {"labels",
+                   {{objects::kCsiDeltaLabel, kTurnLabelValue},
+                    {objects::kExcludeFromBackupLabel, "true"}}}}}};
   SetHolder(request, now, lease);
   return lease;
 }
 
-std::string Revision(const Json& object) {
-  return GetString(object, {"metadata", "resourceVersion"});
-}
+std::string Revision(const Json& object) { return k8s::ResourceVersion(object); }
 
 std::string Holder(const Json& lease) { return GetString(lease, {"spec", "holderIdentity"}); }
 
@@ -93,9 +89,10 @@ absl::Status StillHeld(const absl::Status& status, const TurnRequest& request, c
   if (!absl::IsDeadlineExceeded(status) || lease.is_null()) {
     return status;
   }
-  return absl::DeadlineExceededError(absl::StrCat(
-      "backup ", Annotation(lease, "velero.io/csi-delta-backup"), " is still taking a snapshot of ",
-      request.subject, " ", request.claim_namespace, "/", request.claim_name));
+  return absl::DeadlineExceededError(
+      absl::StrCat("backup ", k8s::Annotation(lease, objects::kLeaseBackupAnnotation),
+                   " is still taking a snapshot of ", request.subject, " ", request.claim_namespace,
+                   "/", request.claim_name));
 }
 
 // What one round of taking the turn came to.
@@ -170,7 +167,7 @@ absl::Status VolumeTurn::LookAgain(const CallContext& ctx, k8s::ApiClient& api) 
 absl::Status VolumeTurn::Renew(const CallContext& ctx, k8s::ApiClient& api) {
   const absl::Time now = ctx.clock->Now();
   renew_at_ = now + kTurnRetryAfter;
-  SetJson(lease_, {"spec", "renewTime"}, FormatMicroTime(now));
+  SetJson(lease_, {"spec", "renewTime"}, FormatRfc3339Micros(now));
   absl::StatusOr<Json> stored = api.Update(ctx, key_, lease_);
   if (absl::IsAborted(stored.status()) || absl::IsNotFound(stored.status())) {
     const absl::Status looked = LookAgain(ctx, api);
@@ -189,7 +186,7 @@ absl::Status VolumeTurn::Release(const CallContext& ctx, k8s::ApiClient& api) {
   bool lost = false;
   return Insist(ctx, [&] {
     absl::Status status =
-        api.Delete(ctx, key_, {.uid = Uid(lease_), .resource_version = Revision(lease_)});
+        api.Delete(ctx, key_, {.uid = k8s::Uid(lease_), .resource_version = Revision(lease_)});
     if (absl::IsAborted(status)) {
       const absl::Status looked = LookAgain(ctx, api);
       lost = absl::IsAborted(looked);
@@ -204,18 +201,18 @@ absl::Status RemoveStaleTurns(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(
       const k8s::ObjectList leases,
       api.List(ctx, LeaseType(), lease_namespace,
-               {.label_selector = absl::StrCat(velero::kCsiDeltaLabel, "=", kTurnLabelValue),
+               {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kTurnLabelValue),
                 .field_selector = ""}));
   absl::Status first;
   for (const Json& lease : leases.items) {
-    const auto renewed = FromRfc3339(GetString(lease, {"spec", "renewTime"}));
+    const auto renewed = ParseRfc3339(GetString(lease, {"spec", "renewTime"}));
     if (renewed.has_value() && ctx.clock->Now() < *renewed + kStaleAfter) {
       continue;
     }
     const k8s::ObjectKey key{
-        .type = LeaseType(), .namespace_name = lease_namespace, .name = Name(lease)};
+        .type = LeaseType(), .namespace_name = lease_namespace, .name = k8s::Name(lease)};
     const absl::Status status =
-        api.Delete(ctx, key, {.uid = Uid(lease), .resource_version = Revision(lease)});
+        api.Delete(ctx, key, {.uid = k8s::Uid(lease), .resource_version = Revision(lease)});
     if (!status.ok() && !absl::IsNotFound(status) && !absl::IsAborted(status)) {
       first.Update(status);
     }

@@ -12,8 +12,9 @@
 #include "datamover/data_deletion.h"
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/data_reference.h"
-#include "velero/labels.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -39,7 +40,7 @@ std::optional<Owner> BackupOf(const Json& upload) {
 
 // Whether the plugin that made the upload was to mark it when it enters the archive, and has not.
 bool IsMarkAwaited(const Json& upload) {
-  return csi::Annotation(upload, velero::kArchivedAnnotation) == velero::kArchiveAwaited;
+  return k8s::Annotation(upload, objects::kArchivedAnnotation) == objects::kArchiveAwaited;
 }
 
 bool IsArchived(const std::string& phase) {
@@ -58,7 +59,7 @@ absl::StatusOr<absl::Time> ArchiveReconciler::Reconcile(const CallContext& ctx,
   ASSIGN_OR_RETURN(
       const std::optional<Json> backup,
       k8s::Find(ctx, env_.api, {csi::BackupType(), upload->namespace_name, owner->name}));
-  if (!backup.has_value() || csi::Uid(*backup) != owner->uid) {
+  if (!backup.has_value() || k8s::Uid(*backup) != owner->uid) {
     return absl::InfiniteFuture();
   }
   const std::string phase = GetString(*backup, {"status", "phase"});
@@ -95,14 +96,14 @@ bool ArchiveReconciler::Concerns(const Json& object) const {
 }
 
 void ArchiveReconciler::Reduce(Json& object) const {
-  const std::string mark = csi::Annotation(object, velero::kArchivedAnnotation);
+  const std::string mark = k8s::Annotation(object, objects::kArchivedAnnotation);
   Json& metadata = object["metadata"];
   for (const char* field :
        {"annotations", "creationTimestamp", "finalizers", "generation", "resourceVersion"}) {
     metadata.erase(field);
   }
   if (!mark.empty()) {
-    metadata["annotations"][velero::kArchivedAnnotation] = mark;
+    metadata["annotations"][objects::kArchivedAnnotation] = mark;
   }
   Json status;
   for (const char* field : {"phase", "snapshotID"}) {
@@ -118,8 +119,8 @@ absl::StatusOr<bool> ArchiveReconciler::IsAwaited(const CallContext& ctx, const 
   }
   ASSIGN_OR_RETURN(
       const std::optional<Json> now,
-      k8s::Find(ctx, env_.api, {csi::DataUploadType(), csi::Namespace(object), csi::Name(object)}));
-  return now.has_value() && csi::Uid(*now) == csi::Uid(object) && IsMarkAwaited(*now);
+      k8s::Find(ctx, env_.api, {csi::DataUploadType(), k8s::Namespace(object), k8s::Name(object)}));
+  return now.has_value() && k8s::Uid(*now) == k8s::Uid(object) && IsMarkAwaited(*now);
 }
 
 absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const Json& object,

@@ -5,6 +5,7 @@
 #include "csi/base_snapshots.h"
 #include "csi/snapshot_types.h"
 #include "datamover/volume_task.h"
+#include "k8s/object.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -17,7 +18,7 @@ absl::StatusOr<bool> IsGone(const CallContext& ctx, k8s::ApiClient& api,
     return true;
   }
   RETURN_IF_ERROR(claim.status());
-  return csi::Uid(*claim) != owner.claim_uid;
+  return k8s::Uid(*claim) != owner.claim_uid;
 }
 
 absl::StatusOr<bool> IsBeingMoved(const CallContext& ctx, const MoverEnvironment& env,
@@ -40,7 +41,7 @@ absl::StatusOr<absl::Time> BaseReconciler::Reconcile(const CallContext& ctx, con
   const csi::BaseSnapshot base = csi::ReadBase(object);
   const csi::BaseOwner& owner = base.owner;
   if (owner.cluster != env_.cluster || owner.claim_uid.empty() || owner.claim.empty() ||
-      owner.claim_namespace.empty() || csi::BeingDeleted(object)) {
+      owner.claim_namespace.empty() || k8s::BeingDeleted(object)) {
     return absl::InfiniteFuture();
   }
   ASSIGN_OR_RETURN(const bool is_gone, IsGone(ctx, env_.api, owner));

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "csi/snapshot_types.h"
 #include "k8s/follow.h"
+#include "k8s/object.h"
 
 namespace csidelta::datamover {
 
@@ -30,7 +30,7 @@ class Census : public k8s::ObjectFollower {
         listed_.clear();
       }
       for (const Json& object : objects) {
-        listed_.insert_or_assign(csi::Uid(object), read_(object));
+        listed_.insert_or_assign(k8s::Uid(object), read_(object));
       }
     }
     next_.OnPage(objects, is_first);
@@ -48,9 +48,9 @@ class Census : public k8s::ObjectFollower {
     {
       std::scoped_lock lock(mutex_);
       if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-        entries_.erase(csi::Uid(event.object));
+        entries_.erase(k8s::Uid(event.object));
       } else {
-        entries_.insert_or_assign(csi::Uid(event.object), read_(event.object));
+        entries_.insert_or_assign(k8s::Uid(event.object), read_(event.object));
       }
     }
     next_.OnEvent(event);

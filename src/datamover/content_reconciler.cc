@@ -11,12 +11,15 @@
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 
 k8s::FollowedObjects ExposedContents() {
-  return {
-      .type = csi::VolumeSnapshotContentType(), .namespace_name = "", .label_selector = kTaskLabel};
+  return {.type = csi::VolumeSnapshotContentType(),
+          .namespace_name = "",
+          .label_selector = objects::kMoverTaskLabel};
 }
 
 ContentReconciler::ContentReconciler(const MoverEnvironment& env, const WakeTable& wakes,
@@ -28,11 +31,11 @@ ContentReconciler::ContentReconciler(const MoverEnvironment& env, const WakeTabl
       is_synced_(std::move(is_synced)) {}
 
 bool ContentReconciler::IsOursToRemove(const Json& content) const {
-  return csi::Label(content, kTaskLabel) == csi::Name(content) &&
+  return k8s::Label(content, objects::kMoverTaskLabel) == k8s::Name(content) &&
          GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == env_.mover_namespace &&
-         velero_namespaces_.contains(csi::Label(content, kVeleroNamespaceLabel)) &&
-         csi::Label(content, csi::kBaseLabel) != "true" && !csi::IsReleased(content) &&
-         !csi::BeingDeleted(content);
+         velero_namespaces_.contains(k8s::Label(content, objects::kMoverVeleroNamespaceLabel)) &&
+         k8s::Label(content, objects::kBaseLabel) != "true" && !csi::IsReleased(content) &&
+         !k8s::BeingDeleted(content);
 }
 
 absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,
@@ -43,7 +46,7 @@ absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,
   if (!is_synced_()) {
     return ctx.clock->Now() + kUntilSynced;
   }
-  const std::string stem = csi::Name(object);
+  const std::string stem = k8s::Name(object);
   const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
   if (wakes_.Wake(stem)) {
     return later;
@@ -58,8 +61,8 @@ absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,
   if (fresh.has_value() && IsOursToRemove(*fresh)) {
     CSIDELTA_LOG(kWarn, "a volume snapshot is left of a DataUpload that is over; it is removed",
                  {"task", stem});
-    RETURN_IF_ERROR(
-        RemoveUploadExposure(ctx, env_, stem, csi::Label(*fresh, kVeleroNamespaceLabel)));
+    RETURN_IF_ERROR(RemoveUploadExposure(ctx, env_, stem,
+                                         k8s::Label(*fresh, objects::kMoverVeleroNamespaceLabel)));
   }
   return later;
 }

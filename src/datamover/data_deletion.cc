@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -28,7 +29,7 @@ constexpr std::array<std::pair<DeletionTrouble, absl::string_view>, 3> kTroubles
 constexpr std::size_t kSnapshotDigits = 64;
 
 Json TimeOrNull(const std::optional<absl::Time>& time) {
-  return time.has_value() ? Json(csi::ToRfc3339(*time)) : Json();
+  return time.has_value() ? Json(FormatRfc3339(*time)) : Json();
 }
 
 std::vector<SeenLock> LocksOf(const Json& object) {
@@ -38,8 +39,8 @@ std::vector<SeenLock> LocksOf(const Json& object) {
     return locks;
   }
   for (const Json& lock : *seen) {
-    const std::optional<absl::Time> since = csi::FromRfc3339(GetString(lock, {"since"}));
-    const std::optional<absl::Time> until = csi::FromRfc3339(GetString(lock, {"until"}));
+    const std::optional<absl::Time> since = ParseRfc3339(GetString(lock, {"since"}));
+    const std::optional<absl::Time> until = ParseRfc3339(GetString(lock, {"until"}));
     if (since.has_value() && until.has_value() && locks.size() < kLocksMax) {
       locks.push_back({.id = GetString(lock, {"id"}), .since = *since, .until = *until});
     }
@@ -52,8 +53,8 @@ Json LocksJson(const std::vector<SeenLock>& locks) {
   for (const SeenLock& lock : locks) {
     if (list.size() < kLocksMax) {
       list.push_back({{"id", lock.id},
-                      {"since", csi::ToRfc3339(lock.since)},
-                      {"until", csi::ToRfc3339(lock.until)}});
+                      {"since", FormatRfc3339(lock.since)},
+                      {"until", FormatRfc3339(lock.until)}});
     }
   }
   return list;
@@ -81,11 +82,11 @@ std::string ToString(DeletionPhase phase) {
 
 DataDeletion DataDeletionOf(const Json& object) {
   DataDeletion deletion;
-  deletion.namespace_name = csi::Namespace(object);
-  deletion.name = csi::Name(object);
-  deletion.uid = csi::Uid(object);
-  deletion.being_deleted = csi::BeingDeleted(object);
-  deletion.created_at = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}));
+  deletion.namespace_name = k8s::Namespace(object);
+  deletion.name = k8s::Name(object);
+  deletion.uid = k8s::Uid(object);
+  deletion.being_deleted = k8s::BeingDeleted(object);
+  deletion.created_at = k8s::CreatedAt(object);
   deletion.location = GetString(object, {"spec", "backupStorageLocation"});
   deletion.snapshot_id = GetString(object, {"spec", "snapshotID"});
   deletion.backup = GetString(object, {"spec", "backup"});
@@ -104,13 +105,12 @@ DataDeletion DataDeletionOf(const Json& object) {
       deletion.trouble = known;
     }
   }
-  deletion.trouble_since = csi::FromRfc3339(GetString(object, {"status", "troubleSince"}));
+  deletion.trouble_since = ParseRfc3339(GetString(object, {"status", "troubleSince"}));
   deletion.locks = LocksOf(object);
   deletion.attempts = std::max<int64_t>(0, GetInt(object, {"status", "attempts"}));
-  deletion.started_at = csi::FromRfc3339(GetString(object, {"status", "startTimestamp"}));
-  deletion.next_attempt_at =
-      csi::FromRfc3339(GetString(object, {"status", "nextAttemptTimestamp"}));
-  deletion.completed_at = csi::FromRfc3339(GetString(object, {"status", "completionTimestamp"}));
+  deletion.started_at = ParseRfc3339(GetString(object, {"status", "startTimestamp"}));
+  deletion.next_attempt_at = ParseRfc3339(GetString(object, {"status", "nextAttemptTimestamp"}));
+  deletion.completed_at = ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
   return deletion;
 }
 
@@ -118,7 +118,7 @@ Json MakeDeletionOfUnnamed(const velero::DataTransfer& upload,
                            const velero::DataReference& reference, bool worker_ended) {
   velero::DataReference unnamed = reference;
   unnamed.snapshot_id = std::string(kSnapshotDigits, '0');
-  const auto backup = upload.labels.find(velero::kBackupNameLabel);
+  const auto backup = upload.labels.find(objects::kBackupNameLabel);
   const std::string backup_name = backup == upload.labels.end() ? "" : backup->second;
   const k8s::ResourceType& type = csi::DataDeletionType();
   return {
@@ -128,7 +128,7 @@ Json MakeDeletionOfUnnamed(const velero::DataTransfer& upload,
        {{"name", absl::StrCat("unnamed-", upload.uid)},
         {"namespace", upload.namespace_name},
         {"labels",
-         {{velero::kBackupNameLabel, backup_name}, {velero::kExcludeFromBackupLabel, "true"}}}}},
+         {{objects::kBackupNameLabel, backup_name}, {objects::kExcludeFromBackupLabel, "true"}}}}},
       {"spec",
        {{"backupStorageLocation", upload.storage_location},
         {"snapshotID", velero::FormatDataReference(unnamed)},

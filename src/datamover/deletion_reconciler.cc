@@ -12,13 +12,13 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "datamover/data_deletion.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
 #include "datamover/worker_run.h"
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
@@ -169,7 +169,7 @@ class Deletion {
     int running = 0;
     for (const Json& task : tasks.items) {
       const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
-      if (!spec.ok() || spec->kind != TaskKind::kForget || csi::Name(task) == stem_) {
+      if (!spec.ok() || spec->kind != TaskKind::kForget || k8s::Name(task) == stem_) {
         continue;
       }
       ++running;
@@ -347,7 +347,7 @@ absl::StatusOr<absl::Time> DeletionReconciler::Reconcile(const CallContext& ctx,
   // What was told of it may be older than what we wrote, and be done already.
   ASSIGN_OR_RETURN(const std::optional<Json> fresh,
                    k8s::Find(ctx, env_.api,
-                             {csi::DataDeletionType(), csi::Namespace(object), csi::Name(object)}));
+                             {csi::DataDeletionType(), k8s::Namespace(object), k8s::Name(object)}));
   if (!fresh.has_value()) {
     return absl::InfiniteFuture();
   }
@@ -364,7 +364,7 @@ bool DeletionFollower::Take(const Json& object) {
 
 absl::Status RemoveDeletionLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                      const Json& task) {
-  WorkerRun run(env, csi::Name(task));
+  WorkerRun run(env, k8s::Name(task));
   RETURN_IF_ERROR(run.Remove(ctx));
   return run.RemoveTask(ctx);
 }

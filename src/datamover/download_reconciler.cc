@@ -16,19 +16,14 @@
 #include "incremental/file_system.h"
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
 
 using velero::DataPhase;
-
-// Which target it was that was seen first; the volume that was filled for it, and since when it is
-// being given to it.
-constexpr char kTargetUidAnnotation[] = "mover.csi-delta.io/target-uid";
-constexpr char kVolumeAnnotation[] = "mover.csi-delta.io/volume";
-constexpr char kFileSystemAnnotation[] = "mover.csi-delta.io/file-system";
-constexpr char kHandingOverAtAnnotation[] = "mover.csi-delta.io/handing-over-at";
 
 class DownloadStep : public TransferStep {
  public:
@@ -57,7 +52,7 @@ class DownloadStep : public TransferStep {
             .mover_namespace = env_.mover_namespace,
             .target_namespace = download_.target_namespace,
             .target_claim = download_.target_claim,
-            .target_uid = object_.Annotation(kTargetUidAnnotation),
+            .target_uid = object_.Annotation(objects::kTargetUidAnnotation),
             .size_bytes_least = download_.snapshot_size_bytes,
             .file_system = FileSystem(),
             .ignore_delay_binding = env_.settings.ignore_delay_binding,
@@ -67,7 +62,7 @@ class DownloadStep : public TransferStep {
 
   // What the worker has seen is so, whatever anybody expects.
   std::string FileSystem() const {
-    const std::string seen = object_.Annotation(kFileSystemAnnotation);
+    const std::string seen = object_.Annotation(objects::kRestoredFileSystemAnnotation);
     return seen.empty() ? GetString(object_.json(), {"spec", "targetVolume", "fsType"}) : seen;
   }
 
@@ -75,7 +70,7 @@ class DownloadStep : public TransferStep {
     ASSIGN_OR_RETURN(const csi::RestoredVolume volume,
                      csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))));
     if (!volume.target_uid.empty()) {
-      object_.SetAnnotation(kTargetUidAnnotation, volume.target_uid);
+      object_.SetAnnotation(objects::kTargetUidAnnotation, volume.target_uid);
     }
     RETURN_IF_ERROR(Write());
     if (volume.state == csi::RestoredVolume::State::kWaiting) {
@@ -130,12 +125,12 @@ class DownloadStep : public TransferStep {
     if (!download_.started_at.has_value()) {  // It was done before it was seen to begin.
       object_.SetStatus("startTimestamp", Stamp());
     }
-    object_.SetAnnotation(kVolumeAnnotation, volume);
+    object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
     if (const std::string seen = GetString(task.result, {"file_system"});
         incremental::IsFileSystem(seen)) {
-      object_.SetAnnotation(kFileSystemAnnotation, seen);
+      object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, seen);
     }
-    object_.SetTime(kHandingOverAtAnnotation, Now());
+    object_.SetTime(objects::kRebindingAtAnnotation, Now());
     object_.SetProgress(task.total_bytes, task.total_bytes);
     RETURN_IF_ERROR(Write());
     return Now();
@@ -145,10 +140,12 @@ class DownloadStep : public TransferStep {
   absl::StatusOr<csi::HandOver> HandOverNow() {
     RETURN_IF_ERROR(run_.Remove(ctx_));
     return csi::HandVolumeOver(ctx_, env_.api, Restoring(Json()),
-                               object_.Annotation(kVolumeAnnotation));
+                               object_.Annotation(objects::kRestoredVolumeAnnotation));
   }
 
-  bool IsConcluding() const override { return !object_.Annotation(kVolumeAnnotation).empty(); }
+  bool IsConcluding() const override {
+    return !object_.Annotation(objects::kRestoredVolumeAnnotation).empty();
+  }
 
   absl::StatusOr<absl::Time> GoOnConcluding() override {
     const absl::StatusOr<csi::HandOver> over = HandOverNow();
@@ -159,7 +156,7 @@ class DownloadStep : public TransferStep {
       return Complete();
     }
     const absl::Time deadline =
-        object_.TimeOf(kHandingOverAtAnnotation).value_or(Now()) + kHandOverTimeMax;
+        object_.TimeOf(objects::kRebindingAtAnnotation).value_or(Now()) + kHandOverTimeMax;
     if (Now() >= deadline) {
       return BeginFailure(absl::StrCat(
           "its volume was filled, but not bound to it within ",
@@ -196,7 +193,7 @@ class DownloadStep : public TransferStep {
   absl::Status RemoveAll() override {
     RETURN_IF_ERROR(run_.Remove(ctx_));
     return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(Json()),
-                                     object_.Annotation(kVolumeAnnotation));
+                                     object_.Annotation(objects::kRestoredVolumeAnnotation));
   }
 
   std::string StageWord() const override {
@@ -263,20 +260,21 @@ std::optional<Mover> MoverOfDownload(const Json& object) {
 
 absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                      const Json& task) {
-  const std::string stem = csi::Name(task);
+  const std::string stem = k8s::Name(task);
   const auto remove_volume = [&](const VolumeTaskSpec& spec, const Json& download) -> absl::Status {
-    return csi::RemoveRestoredVolume(ctx, env.api,
-                                     {.name = stem,
-                                      .mover_namespace = env.mover_namespace,
-                                      .target_namespace = spec.volume.namespace_name,
-                                      .target_claim = spec.volume.claim,
-                                      .target_uid = csi::Annotation(download, kTargetUidAnnotation),
-                                      .size_bytes_least = 0,
-                                      .file_system = "",
-                                      .ignore_delay_binding = false,
-                                      .labels = LabelsFor(stem, spec.subject.namespace_name),
-                                      .owner = Json()},
-                                     csi::Annotation(download, kVolumeAnnotation));
+    return csi::RemoveRestoredVolume(
+        ctx, env.api,
+        {.name = stem,
+         .mover_namespace = env.mover_namespace,
+         .target_namespace = spec.volume.namespace_name,
+         .target_claim = spec.volume.claim,
+         .target_uid = k8s::Annotation(download, objects::kTargetUidAnnotation),
+         .size_bytes_least = 0,
+         .file_system = "",
+         .ignore_delay_binding = false,
+         .labels = LabelsFor(stem, spec.subject.namespace_name),
+         .owner = Json()},
+        k8s::Annotation(download, objects::kRestoredVolumeAnnotation));
   };
   return RemoveTransferLeftovers(ctx, env, csi::DataDownloadType(), task, remove_volume);
 }

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -25,7 +26,8 @@ bool HasSurelyEnded(const Json& pod) {
 }  // namespace
 
 void EndedPods::Note(const Json& pod) {
-  Entry entry = {.uid = csi::Uid(pod), .repository = csi::Annotation(pod, kRepositoryAnnotation)};
+  Entry entry = {.uid = k8s::Uid(pod),
+                 .repository = k8s::Annotation(pod, objects::kRepositoryAnnotation)};
   if (entry.repository.empty() || !HasSurelyEnded(pod) || Has(entry.uid)) {
     return;
   }

@@ -10,9 +10,6 @@
 
 namespace csidelta::datamover {
 
-// On a worker Pod: the repository that it works on.
-inline constexpr char kRepositoryAnnotation[] = "mover.csi-delta.io/repository";
-
 // Worker Pods whose processes are known to be dead, so that nobody waits for their locks. What
 // counts is the kubelet's word that the containers are terminated: a Pod that is gone from the API
 // server may run on, on a node that nobody reaches. Kept for the newest of each repository, as long

@@ -3,17 +3,19 @@
 #include "base/status_macros.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 
 k8s::FollowedObjects GroupMemberContents() {
   return {.type = csi::VolumeSnapshotContentType(),
           .namespace_name = "",
-          .label_selector = csi::kMovedGroupLabel};
+          .label_selector = objects::kMovedGroupLabel};
 }
 
 absl::StatusOr<absl::Time> GroupReconciler::Reconcile(const CallContext& ctx, const Json& object) {
-  if (csi::BeingDeleted(object)) {
+  if (k8s::BeingDeleted(object)) {
     return absl::InfiniteFuture();
   }
   const csi::Environment csi_env{.api = env_.api,

@@ -8,11 +8,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_types.h"
-#include "csi/snapshot_types.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -23,16 +24,16 @@ constexpr absl::Duration kLookForVersionEvery = absl::Minutes(10);
 
 VolumeGroup GroupOf(const Json& group) {
   const std::pair<std::string, std::string> label =
-      absl::StrSplit(csi::Annotation(group, velero::kGroupOfAnnotation), absl::MaxSplits('=', 1));
-  return {.velero_namespace = csi::Label(group, velero::kCsiDeltaLabel),
-          .namespace_name = csi::Namespace(group),
+      absl::StrSplit(k8s::Annotation(group, objects::kGroupOfAnnotation), absl::MaxSplits('=', 1));
+  return {.velero_namespace = k8s::Label(group, objects::kCsiDeltaLabel),
+          .namespace_name = k8s::Namespace(group),
           .group = label.second};
 }
 
 k8s::FollowedObjects GroupsOfOurs(absl::string_view version) {
   return {.type = csi::VolumeGroupSnapshotType(version),
           .namespace_name = "",
-          .label_selector = velero::kCsiDeltaLabel};
+          .label_selector = objects::kCsiDeltaLabel};
 }
 
 // The newest version that is served; NOT_FOUND when none is.
@@ -65,7 +66,7 @@ void GroupWindows::OnPage(const std::vector<Json>& groups, bool is_first) {
     listed_.clear();
   }
   for (const Json& group : groups) {
-    listed_.insert(csi::Uid(group));
+    listed_.insert(k8s::Uid(group));
     Note(group);
   }
 }
@@ -80,7 +81,7 @@ void GroupWindows::OnEvent(const k8s::WatchEvent& event) {
   std::scoped_lock lock(mutex_);
   Note(event.object);
   if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-    seen_.erase(csi::Uid(event.object));
+    seen_.erase(k8s::Uid(event.object));
   }
 }
 
@@ -91,11 +92,11 @@ GroupFigures GroupWindows::figures() const {
 
 void GroupWindows::Note(const Json& group) {
   const auto window = csi::FreezeWindow(group);
-  const auto answered_at = csi::FromRfc3339(csi::Annotation(group, velero::kAnsweredAtAnnotation));
+  const auto answered_at = ParseRfc3339(k8s::Annotation(group, objects::kAnsweredAtAnnotation));
   const VolumeGroup name = GroupOf(group);
   if (!window.has_value() || *answered_at < since_ || !csi::IsGroupMadeByUs(group) ||
       !velero_namespaces_.contains(name.velero_namespace) ||
-      !seen_.insert(csi::Uid(group)).second) {
+      !seen_.insert(k8s::Uid(group)).second) {
     return;
   }
   if (figures_.last.size() < kGroupsMax || figures_.last.contains(name)) {

@@ -15,7 +15,7 @@
 #include "base/crypto.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
-#include "velero/labels.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -84,17 +84,18 @@ absl::StatusOr<Contents> ReadContents(const Json& secret, const KeyringOwner& ow
     const auto found = annotations.find(name);
     return found == annotations.end() ? std::string() : found->second;
   };
-  if (annotation(kKeyringNamespaceAnnotation) != owner.velero_namespace ||
-      annotation(kKeyringLocationAnnotation) != owner.location) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("its annotations name location \"", annotation(kKeyringNamespaceAnnotation),
-                     "/", annotation(kKeyringLocationAnnotation), "\", not ",
-                     owner.velero_namespace, "/", owner.location, "; move it out of the way"));
+  if (annotation(objects::kMoverVeleroNamespaceLabel) != owner.velero_namespace ||
+      annotation(objects::kMoverLocationAnnotation) != owner.location) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "its annotations name location \"", annotation(objects::kMoverVeleroNamespaceLabel), "/",
+        annotation(objects::kMoverLocationAnnotation), "\", not ", owner.velero_namespace, "/",
+        owner.location, "; move it out of the way"));
   }
   Contents contents;
   ASSIGN_OR_RETURN(contents.keys, ReadKeys(secret));
-  contents.newest = annotation(kNewestKeyAnnotation);
-  contents.confirmed = absl::StrSplit(annotation(kConfirmedKeysAnnotation), ',', absl::SkipEmpty());
+  contents.newest = annotation(objects::kNewestKeyAnnotation);
+  contents.confirmed =
+      absl::StrSplit(annotation(objects::kConfirmedKeysAnnotation), ',', absl::SkipEmpty());
   return contents;
 }
 
@@ -128,12 +129,12 @@ Json MakeSecret(absl::string_view mover_namespace, const KeyringOwner& owner,
           {"metadata",
            {{"namespace", std::string(mover_namespace)},
             {"name", KeyringSecretName(owner)},
-            {"labels", {{velero::kExcludeFromBackupLabel, "true"}}},
+            {"labels", {{objects::kExcludeFromBackupLabel, "true"}}},
             {"annotations",
-             {{kKeyringNamespaceAnnotation, owner.velero_namespace},
-              {kKeyringLocationAnnotation, owner.location},
-              {kNewestKeyAnnotation, contents.newest},
-              {kConfirmedKeysAnnotation, absl::StrJoin(contents.confirmed, ",")}}}}},
+             {{objects::kMoverVeleroNamespaceLabel, owner.velero_namespace},
+              {objects::kMoverLocationAnnotation, owner.location},
+              {objects::kNewestKeyAnnotation, contents.newest},
+              {objects::kConfirmedKeysAnnotation, absl::StrJoin(contents.confirmed, ",")}}}}},
           {"data", std::move(data)}};
 }
 

@@ -18,13 +18,6 @@
 // repository adds it beside the older one.
 namespace csidelta::datamover {
 
-// On the Secret: fingerprints.
-inline constexpr char kNewestKeyAnnotation[] = "mover.csi-delta.io/newest";
-inline constexpr char kConfirmedKeysAnnotation[] = "mover.csi-delta.io/confirmed";  // with commas
-// And whose keys they are.
-inline constexpr char kKeyringNamespaceAnnotation[] = "mover.csi-delta.io/velero-namespace";
-inline constexpr char kKeyringLocationAnnotation[] = "mover.csi-delta.io/location";
-
 inline constexpr std::size_t kKeysMax = 64;  // of one ring
 inline constexpr std::size_t kKeyPasswordBytesMin = 16;
 

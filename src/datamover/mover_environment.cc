@@ -4,9 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "datamover/volume_task.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 
@@ -23,15 +23,15 @@ std::string StemOf(absl::string_view kind, absl::string_view uid) {
 
 std::map<std::string, std::string> LabelsFor(const std::string& stem,
                                              const std::string& velero_namespace) {
-  return {{kTaskLabel, stem},
-          {kVeleroNamespaceLabel, velero_namespace},
-          {velero::kExcludeFromBackupLabel, "true"}};
+  return {{objects::kMoverTaskLabel, stem},
+          {objects::kMoverVeleroNamespaceLabel, velero_namespace},
+          {objects::kExcludeFromBackupLabel, "true"}};
 }
 
 absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api) {
   const k8s::ResourceType namespaces{"", "v1", "namespaces", "Namespace", false};
   ASSIGN_OR_RETURN(const Json system, api.Get(ctx, {namespaces, "", "kube-system"}));
-  std::string uid = csi::Uid(system);
+  std::string uid = k8s::Uid(system);
   if (uid.empty()) {
     return absl::InternalError("the namespace kube-system has no uid");
   }
@@ -41,8 +41,8 @@ absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClien
 Json OwnerReferenceTo(const Json& owner) {
   return {{"apiVersion", GetString(owner, {"apiVersion"})},
           {"kind", GetString(owner, {"kind"})},
-          {"name", csi::Name(owner)},
-          {"uid", csi::Uid(owner)},
+          {"name", k8s::Name(owner)},
+          {"uid", k8s::Uid(owner)},
           {"controller", true},
           {"blockOwnerDeletion", true}};
 }

@@ -15,8 +15,6 @@
 
 namespace csidelta::datamover {
 
-// On objects of Velero that we move, from Accepted to their last phase.
-inline constexpr char kMoverFinalizer[] = "mover.csi-delta.io/finalizer";
 // The Lease of the controller that leads, in the mover's namespace.
 inline constexpr char kMoverLease[] = "csi-delta-datamover";
 // Who says so, in Events.

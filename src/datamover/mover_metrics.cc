@@ -8,8 +8,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "csi/snapshot_types.h"
+#include "base/rfc3339.h"
 #include "datamover/transfer_object.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
 
@@ -122,7 +124,7 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
 // A number in an annotation, which anybody may have written.
 std::optional<int64_t> CountIn(const Json& object, const char* annotation) {
   int64_t count = 0;
-  return absl::SimpleAtoi(csi::Annotation(object, annotation), &count) && count >= 0
+  return absl::SimpleAtoi(k8s::Annotation(object, annotation), &count) && count >= 0
              ? std::optional(count)
              : std::nullopt;
 }
@@ -133,14 +135,13 @@ DeletionState DeletionStateOf(const Json& object) {
   const DataDeletion deletion = DataDeletionOf(object);
   return {.phase = deletion.phase,
           .trouble = deletion.trouble,
-          .since = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}))
-                       .value_or(absl::InfiniteFuture())};
+          .since = k8s::CreatedAt(object).value_or(absl::InfiniteFuture())};
 }
 
 void MoverMetrics::Note(const Json& object) {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   const std::optional<absl::Time> completed =
-      csi::FromRfc3339(GetString(object, {"status", "completionTimestamp"}));
+      ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
   if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
       upload->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
     return;
@@ -152,21 +153,21 @@ void MoverMetrics::Note(const Json& object) {
     LastUpload& last = uploads_[volume];
     if (*completed >= last.at) {
       last = {.at = *completed,
-              .repository_bytes = CountIn(object, "mover.csi-delta.io/repository-bytes"),
-              .repository_snapshots = CountIn(object, "mover.csi-delta.io/repository-snapshots")};
+              .repository_bytes = CountIn(object, objects::kRepositoryBytesAnnotation),
+              .repository_snapshots = CountIn(object, objects::kRepositorySnapshotsAnnotation)};
     }
   }
   LastKey& key = keys_[{upload->namespace_name, upload->storage_location}];
   if (*completed >= key.at) {
     key = {.at = *completed,
-           .is_confirmed = csi::Annotation(object, kKeyConfirmedAnnotation) != "false"};
+           .is_confirmed = k8s::Annotation(object, objects::kKeyConfirmedAnnotation) != "false"};
   }
 }
 
 void MoverMetrics::NoteDownload(const Json& object) {
   const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
   const std::optional<absl::Time> completed =
-      csi::FromRfc3339(GetString(object, {"status", "completionTimestamp"}));
+      ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
   if (!download.ok() || download->data_mover != velero::kDataMoverName ||
       download->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
     return;

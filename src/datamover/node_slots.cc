@@ -4,7 +4,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 
@@ -17,8 +18,8 @@ int FreestSlot(const std::vector<Json>& pods, int slots) {
   std::vector<int> users(static_cast<std::size_t>(slots), 0);
   for (const Json& pod : pods) {
     int slot = -1;
-    if (!HasEnded(pod) && absl::SimpleAtoi(csi::Label(pod, kSlotLabel), &slot) && slot >= 0 &&
-        slot < slots) {
+    if (!HasEnded(pod) && absl::SimpleAtoi(k8s::Label(pod, objects::kSlotLabel), &slot) &&
+        slot >= 0 && slot < slots) {
       ++users[static_cast<std::size_t>(slot)];
     }
   }
@@ -27,9 +28,9 @@ int FreestSlot(const std::vector<Json>& pods, int slots) {
 
 void SetSlot(Json& pod, int slot) {
   const std::string value = absl::StrCat(slot);
-  SetJson(pod, {"metadata", "labels", kSlotLabel}, value);
+  SetJson(pod, {"metadata", "labels", objects::kSlotLabel}, value);
   Json term = {{"topologyKey", "kubernetes.io/hostname"}};
-  SetJson(term, {"labelSelector", "matchLabels", kSlotLabel}, value);
+  SetJson(term, {"labelSelector", "matchLabels", objects::kSlotLabel}, value);
   Json terms = Json::array({std::move(term)});
   const Json* others = FindJson(pod, {"spec", "affinity", "podAntiAffinity",
                                       "requiredDuringSchedulingIgnoredDuringExecution"});
@@ -42,10 +43,10 @@ void SetSlot(Json& pod, int slot) {
 }
 
 bool WaitsForSlot(const Json& pod, const std::vector<Json>& pods) {
-  const std::string slot = csi::Label(pod, kSlotLabel);
+  const std::string slot = k8s::Label(pod, objects::kSlotLabel);
   return !slot.empty() && GetString(pod, {"spec", "nodeName"}).empty() &&
          std::any_of(pods.begin(), pods.end(), [&](const Json& other) {
-           return csi::Label(other, kSlotLabel) == slot && !HasEnded(other) &&
+           return k8s::Label(other, objects::kSlotLabel) == slot && !HasEnded(other) &&
                   !GetString(other, {"spec", "nodeName"}).empty();
          });
 }

@@ -10,8 +10,6 @@
 // own slot. All pure.
 namespace csidelta::datamover {
 
-inline constexpr char kSlotLabel[] = "mover.csi-delta.io/slot";
-
 // Whether all containers of a Pod have, so that it takes no room on its node.
 bool HasEnded(const Json& pod);
 

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "csi/snapshot_types.h"
+#include "base/rfc3339.h"
 #include "datamover/volume_task.h"
+#include "k8s/object.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
@@ -54,7 +55,7 @@ Movement Begin(const char* kind, const Json& object, const velero::DataTransfer&
   movement.phase = velero::ToString(transfer.phase);
   movement.message = transfer.message;
   movement.is_over = velero::IsTerminal(transfer.phase);
-  movement.created_at = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}));
+  movement.created_at = k8s::CreatedAt(object);
   movement.done_bytes = GetInt(object, {"status", "progress", "bytesDone"});
   movement.total_bytes = GetInt(object, {"status", "progress", "totalBytes"});
   if (const auto task = tasks.find(transfer.uid); task != tasks.end()) {
@@ -104,7 +105,7 @@ Json ToJson(const Movement& movement) {
                {"done_bytes", movement.done_bytes},
                {"total_bytes", movement.total_bytes}};
   if (movement.created_at.has_value()) {
-    json["created_at"] = csi::ToRfc3339(*movement.created_at);
+    json["created_at"] = FormatRfc3339(*movement.created_at);
   }
   if (movement.bytes_per_second.has_value()) {
     json["bytes_per_second"] = *movement.bytes_per_second;

@@ -53,8 +53,6 @@ struct RepositoryAccess {
 
 // Where it is, as --repo of csi-delta and -r of restic want it. Has no credentials in it.
 std::string AddressOf(const RepositoryAccess& access);
-// On a DataUpload: the address of the repository that it is stored in.
-inline constexpr char kAddressAnnotation[] = "mover.csi-delta.io/address";
 
 // Reads the location, the Secrets that it names, and the keyring, which is made at the first use
 // for writing. Where the location names no credential, Velero's own cloud-credentials count; where

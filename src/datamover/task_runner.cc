@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -72,8 +74,7 @@ class Stopper {
 
 // Whether a task as it is now is to be given up.
 bool IsGivenUp(const Json* object, const std::string& uid) {
-  return object == nullptr || GetBool(*object, {"spec", "cancel"}) ||
-         GetString(*object, {"metadata", "uid"}) != uid;
+  return object == nullptr || GetBool(*object, {"spec", "cancel"}) || k8s::Uid(*object) != uid;
 }
 
 // Follows the task until it is given up or `ctx` is stopped.
@@ -262,18 +263,17 @@ absl::Status TaskReport::Note(const Json& task) {
   if (task.is_null()) {
     return absl::OkStatus();
   }
-  const std::string uid = GetString(task, {"metadata", "uid"});
+  const std::string uid = k8s::Uid(task);
   if (!uid_.empty() && uid != uid_) {
     lost_ = absl::NotFoundError(absl::StrCat(ToString(task_), " is another one of the same name"));
     return lost_;
   }
   uid_ = uid;
-  resource_version_ = GetString(task, {"metadata", "resourceVersion"});
-  const std::string named = GetString(task, {"metadata", "annotations", kPodAnnotation});
+  resource_version_ = k8s::ResourceVersion(task);
+  const std::string named = k8s::Annotation(task, objects::kTaskPodAnnotation);
   const bool is_given_up =
-      !pod_.uid.empty() &&
-      (GetString(task, {"metadata", "annotations", kUnseenEndAnnotation}) == pod_.uid ||
-       (named != pod_.uid && (!named.empty() || was_counted_)));
+      !pod_.uid.empty() && (k8s::Annotation(task, objects::kUnseenEndAnnotation) == pod_.uid ||
+                            (named != pod_.uid && (!named.empty() || was_counted_)));
   was_counted_ = was_counted_ || named == pod_.uid;
   if (!is_given_up) {
     return absl::OkStatus();
@@ -292,7 +292,7 @@ absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const Json object,
                    Insist(ctx.WithTimeout(kLastWordTimeMax),
                           [&](const CallContext& attempt) { return api.Get(attempt, task); }));
-  const std::string uid = GetString(object, {"metadata", "uid"});
+  const std::string uid = k8s::Uid(object);
   const VolumeTaskStatus before = TaskStatusOf(object);
   if (IsLast(before.phase)) {
     CSIDELTA_LOG(kInfo, "the task has come to its end already", {"task", ToString(task)},

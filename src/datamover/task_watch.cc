@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
 
 namespace csidelta::datamover {
 
@@ -43,11 +43,11 @@ bool WakeTable::Has(const std::string& stem) const {
 
 void WakingFollower::OnPage(const std::vector<Json>& objects, bool /*is_first*/) {
   for (const Json& object : objects) {
-    wakes_.Wake(csi::Name(object));
+    wakes_.Wake(k8s::Name(object));
   }
 }
 
-void WakingFollower::OnEvent(const k8s::WatchEvent& event) { wakes_.Wake(csi::Name(event.object)); }
+void WakingFollower::OnEvent(const k8s::WatchEvent& event) { wakes_.Wake(k8s::Name(event.object)); }
 
 void PodFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
   for (const Json& pod : objects) {
@@ -67,7 +67,7 @@ void SubjectFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
   }
   for (const Json& object : objects) {
     if (Note(object)) {
-      listed_.insert(csi::Uid(object));
+      listed_.insert(k8s::Uid(object));
     }
   }
   loop_.OnPage(objects, is_first);
@@ -84,7 +84,7 @@ void SubjectFollower::OnListed() {
 
 void SubjectFollower::OnEvent(const k8s::WatchEvent& event) {
   if (event.kind == k8s::WatchEvent::Kind::kDeleted || !Note(event.object)) {
-    Forget(csi::Uid(event.object));
+    Forget(k8s::Uid(event.object));
   }
   loop_.OnEvent(event);
 }
@@ -93,9 +93,9 @@ bool SubjectFollower::Note(const Json& object) {
   if (!Take(object)) {
     return false;
   }
-  if (uids_.insert(csi::Uid(object)).second) {
-    wakes_.Put(StemOf(kind_, csi::Uid(object)),
-               [this, space = csi::Namespace(object), name = csi::Name(object)] {
+  if (uids_.insert(k8s::Uid(object)).second) {
+    wakes_.Put(StemOf(kind_, k8s::Uid(object)),
+               [this, space = k8s::Namespace(object), name = k8s::Name(object)] {
                  loop_.Wake(space, name);
                });
   }
@@ -130,7 +130,7 @@ TaskReconciler::TaskReconciler(const MoverEnvironment& env, const WakeTable& wak
 
 absl::StatusOr<absl::Time> TaskReconciler::Reconcile(const CallContext& ctx, const Json& object) {
   const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
-  if (wakes_.Wake(csi::Name(object))) {
+  if (wakes_.Wake(k8s::Name(object))) {
     return later;
   }
   if (!is_synced_()) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "datamover/mover_environment.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -27,15 +29,15 @@ TransferObject::TransferObject(const k8s::ResourceType& type, Json object)
     : type_(type), stored_(object), object_(std::move(object)) {}
 
 k8s::ObjectKey TransferObject::key() const {
-  return {type_, csi::Namespace(object_), csi::Name(object_)};
+  return {type_, k8s::Namespace(object_), k8s::Name(object_)};
 }
 
 std::string TransferObject::Annotation(absl::string_view key) const {
-  return csi::Annotation(object_, key);
+  return k8s::Annotation(object_, key);
 }
 
 std::optional<absl::Time> TransferObject::TimeOf(absl::string_view key) const {
-  return csi::FromRfc3339(Annotation(key));
+  return ParseRfc3339(Annotation(key));
 }
 
 void TransferObject::SetPhase(velero::DataPhase phase) {
@@ -57,7 +59,7 @@ void TransferObject::SetAnnotation(absl::string_view key, absl::string_view valu
 }
 
 void TransferObject::SetTime(absl::string_view key, absl::Time time) {
-  SetAnnotation(key, csi::ToRfc3339(time));
+  SetAnnotation(key, FormatRfc3339(time));
 }
 
 void TransferObject::SetProgress(int64_t done_bytes, int64_t total_bytes) {
@@ -65,7 +67,7 @@ void TransferObject::SetProgress(int64_t done_bytes, int64_t total_bytes) {
 }
 
 void TransferObject::AddFinalizer() {
-  if (csi::BeingDeleted(object_)) {
+  if (k8s::BeingDeleted(object_)) {
     return;
   }
   RemoveFinalizer();
@@ -73,7 +75,7 @@ void TransferObject::AddFinalizer() {
   if (!finalizers.is_array()) {
     finalizers = Json::array();
   }
-  finalizers.push_back(kMoverFinalizer);
+  finalizers.push_back(objects::kMoverFinalizer);
 }
 
 void TransferObject::RemoveFinalizer() {
@@ -83,7 +85,7 @@ void TransferObject::RemoveFinalizer() {
   }
   Json others = Json::array();
   for (const Json& finalizer : *found) {
-    if (finalizer != kMoverFinalizer) {
+    if (finalizer != objects::kMoverFinalizer) {
       others.push_back(finalizer);
     }
   }

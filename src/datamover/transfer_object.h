@@ -13,16 +13,6 @@
 
 namespace csidelta::datamover {
 
-// Annotations of ours on DataUploads and DataDownloads, RFC 3339: since when it may be worked on;
-// when it was last seen that no node had room for its Pod; since when it is being wound up; and
-// why, if it has failed.
-inline constexpr char kTurnAtAnnotation[] = "mover.csi-delta.io/turn-at";
-inline constexpr char kNoRoomAtAnnotation[] = "mover.csi-delta.io/no-room-at";
-inline constexpr char kStoppingAtAnnotation[] = "mover.csi-delta.io/stopping-at";
-inline constexpr char kFailureAnnotation[] = "mover.csi-delta.io/failure";
-// "false" while nobody has confirmed a copy of the key that the data is written with.
-inline constexpr char kKeyConfirmedAnnotation[] = "mover.csi-delta.io/key-confirmed";
-
 // A DataUpload or DataDownload as it was just read, and what we make of it: changes are gathered
 // and written at once, under the condition that nobody else wrote meanwhile. These kinds have no
 // status subresource.

@@ -5,9 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -48,7 +50,7 @@ absl::StatusOr<absl::Time> TransferStep::Run() {
     case DataPhase::kAccepted:
     case DataPhase::kPrepared:
     case DataPhase::kInProgress:
-      if (object_.TimeOf(kStoppingAtAnnotation).has_value()) {
+      if (object_.TimeOf(objects::kStoppingAtAnnotation).has_value()) {
         return WindUp();
       }
       return is_unwanted ? BeginCancel() : Advance();
@@ -60,7 +62,7 @@ absl::StatusOr<absl::Time> TransferStep::Run() {
 }
 
 std::string TransferStep::Stamp() const {
-  return csi::ToRfc3339(absl::FromUnixSeconds(absl::ToUnixSeconds(Now())));
+  return FormatRfc3339(absl::FromUnixSeconds(absl::ToUnixSeconds(Now())));
 }
 
 absl::StatusOr<absl::Time> TransferStep::Accept() {
@@ -74,14 +76,14 @@ absl::StatusOr<absl::Time> TransferStep::Accept() {
 // --- On its way
 
 absl::StatusOr<absl::Time> TransferStep::Advance() {
-  if (!object_.TimeOf(kTurnAtAnnotation).has_value()) {
+  if (!object_.TimeOf(objects::kAdmittedAtAnnotation).has_value()) {
     const std::string waits_for = turns_.TakeTurn(transfer_.uid);
     if (!waits_for.empty()) {
       object_.SetMessage(waits_for);
       RETURN_IF_ERROR(Write());
       return Now() + kLookAtWaitingAgain;
     }
-    object_.SetTime(kTurnAtAnnotation, Now());
+    object_.SetTime(objects::kAdmittedAtAnnotation, Now());
     object_.SetMessage("");
     RETURN_IF_ERROR(Write());
   }
@@ -169,9 +171,10 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
 }
 
 void TransferStep::NoteNoRoom() {
-  const absl::Time noted = object_.TimeOf(kNoRoomAtAnnotation).value_or(absl::InfinitePast());
+  const absl::Time noted =
+      object_.TimeOf(objects::kNoRoomAtAnnotation).value_or(absl::InfinitePast());
   if (Now() >= noted + kNoRoomNotedEvery) {
-    object_.SetTime(kNoRoomAtAnnotation, Now());
+    object_.SetTime(objects::kNoRoomAtAnnotation, Now());
   }
 }
 
@@ -180,8 +183,8 @@ void TransferStep::NoteNoRoom() {
 // Velero's own mover.
 absl::Time TransferStep::DeadlineOf(const WorkerView& view) const {
   const absl::Time since =
-      std::max({object_.TimeOf(kTurnAtAnnotation).value_or(Now()),
-                object_.TimeOf(kNoRoomAtAnnotation).value_or(absl::InfinitePast()),
+      std::max({object_.TimeOf(objects::kAdmittedAtAnnotation).value_or(Now()),
+                object_.TimeOf(objects::kNoRoomAtAnnotation).value_or(absl::InfinitePast()),
                 view.attempts > 1 ? view.attempt_since : absl::InfinitePast()});
   return since + env_.settings.prepare_timeout;
 }
@@ -193,16 +196,16 @@ std::string TransferStep::StageWord() const {
 }
 
 absl::StatusOr<absl::Time> TransferStep::BeginFailure(absl::string_view why) {
-  object_.SetAnnotation(kFailureAnnotation,
+  object_.SetAnnotation(objects::kFailureAnnotation,
                         absl::StrCat("volume ", words_.volume, " (", StageWord(), "): ", why));
-  object_.SetTime(kStoppingAtAnnotation, Now());
+  object_.SetTime(objects::kStoppingAtAnnotation, Now());
   RETURN_IF_ERROR(Write());
   return WindUp();
 }
 
 absl::StatusOr<absl::Time> TransferStep::BeginCancel() {
   object_.SetPhase(DataPhase::kCanceling);
-  object_.SetTime(kStoppingAtAnnotation, Now());
+  object_.SetTime(objects::kStoppingAtAnnotation, Now());
   object_.SetMessage(transfer_.is_being_deleted
                          ? absl::StrCat("cancelled: the ", words_.type.kind, " is being deleted")
                          : "cancelled: spec.cancel is set");
@@ -211,9 +214,9 @@ absl::StatusOr<absl::Time> TransferStep::BeginCancel() {
 }
 
 absl::StatusOr<absl::Time> TransferStep::WindUp() {
-  const std::string failure = object_.Annotation(kFailureAnnotation);
+  const std::string failure = object_.Annotation(objects::kFailureAnnotation);
   const absl::Time latest =
-      object_.TimeOf(kStoppingAtAnnotation).value_or(Now()) + kWorkerStopTimeMax;
+      object_.TimeOf(objects::kStoppingAtAnnotation).value_or(Now()) + kWorkerStopTimeMax;
   ASSIGN_OR_RETURN(const bool is_stopped, run_.Stop(ctx_));
   if (failure.empty()) {
     ASSIGN_OR_RETURN(const std::optional<absl::Time> next, CompleteAllTheSame(latest));
@@ -258,7 +261,7 @@ absl::StatusOr<absl::Time> TransferReconciler::Reconcile(const CallContext& ctx,
     return absl::InfiniteFuture();
   }
   ASSIGN_OR_RETURN(std::optional<Json> fresh,
-                   k8s::Find(ctx, env_.api, {type_, csi::Namespace(object), csi::Name(object)}));
+                   k8s::Find(ctx, env_.api, {type_, k8s::Namespace(object), k8s::Name(object)}));
   if (!fresh.has_value()) {
     return absl::InfiniteFuture();
   }
@@ -273,7 +276,7 @@ absl::StatusOr<absl::Time> TransferReconciler::Refuse(const CallContext& ctx, Js
   TransferObject refused(type_, std::move(object));
   refused.SetPhase(DataPhase::kFailed);
   refused.SetMessage(absl::StrCat("this ", type_.kind, " cannot be understood: ", why.message()));
-  refused.SetStatus("completionTimestamp", csi::ToRfc3339(ctx.clock->Now()));
+  refused.SetStatus("completionTimestamp", FormatRfc3339(ctx.clock->Now()));
   refused.RemoveFinalizer();
   RETURN_IF_ERROR(refused.Write(ctx, env_.api));
   return absl::InfiniteFuture();
@@ -286,14 +289,13 @@ bool IsToBeMoved(const Json& object) {
 
 Mover MoverOf(const Json& object, absl::string_view kind, absl::string_view volume,
               absl::string_view source_namespace, absl::string_view storage_class) {
-  return {.uid = csi::Uid(object),
-          .name = absl::StrCat(kind, " ", csi::Namespace(object), "/", csi::Name(object)),
+  return {.uid = k8s::Uid(object),
+          .name = absl::StrCat(kind, " ", k8s::Namespace(object), "/", k8s::Name(object)),
           .volume = std::string(volume),
           .source_namespace = std::string(source_namespace),
           .storage_class = std::string(storage_class),
-          .since = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}))
-                       .value_or(absl::InfinitePast()),
-          .moves = !csi::Annotation(object, kTurnAtAnnotation).empty()};
+          .since = k8s::CreatedAt(object).value_or(absl::InfinitePast()),
+          .moves = !k8s::Annotation(object, objects::kAdmittedAtAnnotation).empty()};
 }
 
 absl::Status RemoveTransferLeftovers(
@@ -303,17 +305,17 @@ absl::Status RemoveTransferLeftovers(
   ASSIGN_OR_RETURN(const VolumeTaskSpec spec, TaskSpecOf(task));
   ASSIGN_OR_RETURN(const std::optional<Json> transfer,
                    k8s::Find(ctx, env.api, {type, spec.subject.namespace_name, spec.subject.name}));
-  const bool is_there = transfer.has_value() && csi::Uid(*transfer) == spec.subject.uid;
+  const bool is_there = transfer.has_value() && k8s::Uid(*transfer) == spec.subject.uid;
   if (is_there &&
       !velero::IsTerminal(velero::ParseDataPhase(GetString(*transfer, {"status", "phase"})))) {
     return absl::OkStatus();
   }
-  WorkerRun run(env, csi::Name(task));
+  WorkerRun run(env, k8s::Name(task));
   RETURN_IF_ERROR(run.Remove(ctx));
   RETURN_IF_ERROR(remove_rest(spec, is_there ? *transfer : Json()));
   CSIDELTA_LOG(kInfo, "what was left of a transfer is removed", {"kind", type.kind},
                {"namespace", spec.subject.namespace_name}, {"name", spec.subject.name},
-               {"task", csi::Name(task)});
+               {"task", k8s::Name(task)});
   return run.RemoveTask(ctx);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "csi/base_snapshots.h"
@@ -34,10 +35,11 @@
 #include "incremental/differential_request.h"
 #include "incremental/listing_failure.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
+#include "objects/keys.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
-#include "velero/labels.h"
 #include "velero/storage_location.h"
 
 namespace csidelta::datamover {
@@ -57,8 +59,8 @@ constexpr std::array<absl::string_view, 6> kPartsInOrder = {"snapshots", "index"
                                                             "keys",      "config"};
 
 std::string FullName(const Json& object) {
-  const std::string space = csi::Namespace(object);
-  return absl::StrCat(space, space.empty() ? "" : "/", csi::Name(object));
+  const std::string space = k8s::Namespace(object);
+  return absl::StrCat(space, space.empty() ? "" : "/", k8s::Name(object));
 }
 
 struct Holding {
@@ -190,7 +192,7 @@ class Planner {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(lease.status());
-    const auto renewed = csi::FromRfc3339(GetString(*lease, {"spec", "renewTime"}));
+    const auto renewed = ParseRfc3339(GetString(*lease, {"spec", "renewTime"}));
     leader_ = GetString(*lease, {"spec", "holderIdentity"});
     if (!renewed.has_value() || *renewed + kLeaseAgeMax < ctx_.clock->Now()) {
       leader_.clear();
@@ -202,7 +204,7 @@ class Planner {
   absl::Status LookForRunning() {
     RETURN_IF_ERROR(LookForLeader());
     ASSIGN_OR_RETURN(const std::vector<Json> pods,
-                     List(csi::PodType(), env_.mover_namespace, kTaskLabel));
+                     List(csi::PodType(), env_.mover_namespace, objects::kMoverTaskLabel));
     for (const Json& pod : pods) {
       const std::string phase = GetString(pod, {"status", "phase"});
       if (phase != "Succeeded" && phase != "Failed") {
@@ -238,10 +240,10 @@ class Planner {
 
   // Plain deletion of an object that is nobody's any more.
   void AddObject(const k8s::ResourceType& type, const Json& object, std::string text = "") {
-    const k8s::ObjectKey key = {type, csi::Namespace(object), csi::Name(object)};
+    const k8s::ObjectKey key = {type, k8s::Namespace(object), k8s::Name(object)};
     Add(
         ItemOf(type, object, std::move(text)),
-        [&api = env_.api, key, uid = csi::Uid(object)](const CallContext& ctx) {
+        [&api = env_.api, key, uid = k8s::Uid(object)](const CallContext& ctx) {
           return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
         },
         key);
@@ -294,7 +296,7 @@ class Planner {
       }
       transfer.SetPhase(velero::DataPhase::kCanceled);
       transfer.SetMessage(kGivenUp);
-      transfer.SetStatus("completionTimestamp", csi::ToRfc3339(ctx.clock->Now()));
+      transfer.SetStatus("completionTimestamp", FormatRfc3339(ctx.clock->Now()));
     }
     transfer.RemoveFinalizer();
     return transfer.Write(ctx, env.api);
@@ -321,7 +323,7 @@ class Planner {
 
   // Whether it was made for a Velero that is asked for; the others are counted.
   bool IsAskedFor(const Json& object) {
-    const std::string space = csi::Label(object, kVeleroNamespaceLabel);
+    const std::string space = k8s::Label(object, objects::kMoverVeleroNamespaceLabel);
     const std::vector<std::string>& asked = request_.velero_namespaces;
     if (space.empty() || std::find(asked.begin(), asked.end(), space) != asked.end()) {
       return true;
@@ -346,12 +348,12 @@ class Planner {
       Add(
           ItemOf(VolumeTaskType(), task),
           [&env = env_, task, remove](const CallContext& ctx) { return remove(ctx, env, task); },
-          k8s::ObjectKey{VolumeTaskType(), env_.mover_namespace, csi::Name(task)});
+          k8s::ObjectKey{VolumeTaskType(), env_.mover_namespace, k8s::Name(task)});
     }
     for (const k8s::ResourceType* type : {&csi::PodType(), &csi::PersistentVolumeClaimType(),
                                           &csi::VolumeSnapshotType(), &csi::SecretType()}) {
       ASSIGN_OR_RETURN(const std::vector<Json> objects,
-                       List(*type, env_.mover_namespace, kTaskLabel));
+                       List(*type, env_.mover_namespace, objects::kMoverTaskLabel));
       for (const Json& object : objects) {
         if (IsAskedFor(object)) {
           AddObject(*type, object);
@@ -365,14 +367,14 @@ class Planner {
   absl::Status PlanContents() {
     std::set<std::string> names;
     for (const std::string& selector :
-         {absl::StrCat(csi::kBaseLabel, "=true"), std::string(kTaskLabel)}) {
+         {absl::StrCat(objects::kBaseLabel, "=true"), std::string(objects::kMoverTaskLabel)}) {
       ASSIGN_OR_RETURN(const std::vector<Json> contents,
                        List(csi::VolumeSnapshotContentType(), "", selector));
       for (const Json& content : contents) {
-        if (!names.insert(csi::Name(content)).second || !IsAskedFor(content)) {
+        if (!names.insert(k8s::Name(content)).second || !IsAskedFor(content)) {
           continue;
         }
-        const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
+        const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
         Add(
             ItemOf(csi::VolumeSnapshotContentType(), content,
                    absl::StrCat("snapshot ", csi::HandleOf(content), " of driver ",
@@ -387,7 +389,7 @@ class Planner {
   static absl::Status DropContent(const CallContext& ctx, const MoverEnvironment& env,
                                   const k8s::ObjectKey& key) {
     const absl::StatusOr<Json> content = env.api.Get(ctx, key);
-    if (absl::IsNotFound(content.status()) || (content.ok() && csi::BeingDeleted(*content))) {
+    if (absl::IsNotFound(content.status()) || (content.ok() && k8s::BeingDeleted(*content))) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(content.status());
@@ -489,9 +491,9 @@ class Planner {
     std::set<std::string> told;
     for (const Json& upload : uploads) {
       const std::string address =
-          incremental::HarmlessText(csi::Annotation(upload, kAddressAnnotation), {});
+          incremental::HarmlessText(k8s::Annotation(upload, objects::kAddressAnnotation), {});
       const std::string location = absl::StrCat(
-          csi::Namespace(upload), "/", GetString(upload, {"spec", "backupStorageLocation"}));
+          k8s::Namespace(upload), "/", GetString(upload, {"spec", "backupStorageLocation"}));
       const auto place = places_.find(location);
       const bool is_looked_at = place == places_.end() || place->second.address.empty() ||
                                 absl::StartsWith(address, place->second.address + "/");
@@ -516,9 +518,9 @@ class Planner {
                      List(csi::SecretType(), env_.mover_namespace));
     for (const Json& secret : secrets) {
       const KeyringOwner owner = {
-          .velero_namespace = csi::Annotation(secret, kKeyringNamespaceAnnotation),
-          .location = csi::Annotation(secret, kKeyringLocationAnnotation)};
-      if (!owner.location.empty() && csi::Name(secret) == KeyringSecretName(owner)) {
+          .velero_namespace = k8s::Annotation(secret, objects::kMoverVeleroNamespaceLabel),
+          .location = k8s::Annotation(secret, objects::kMoverLocationAnnotation)};
+      if (!owner.location.empty() && k8s::Name(secret) == KeyringSecretName(owner)) {
         PlanKeysOf(owner, secret);
       }
     }
@@ -527,7 +529,7 @@ class Planner {
 
   // Whether somebody has a copy of every key in it.
   static bool IsConfirmed(const Json& secret) {
-    const std::string list = csi::Annotation(secret, kConfirmedKeysAnnotation);
+    const std::string list = k8s::Annotation(secret, objects::kConfirmedKeysAnnotation);
     const std::set<std::string> confirmed = absl::StrSplit(list, ',', absl::SkipEmpty());
     const std::map<std::string, std::string> keys = GetStringMap(secret, {"data"});
     return std::all_of(keys.begin(), keys.end(),
@@ -550,8 +552,8 @@ class Planner {
     } else {
       Add(ItemOf(csi::SecretType(), secret, absl::StrCat("keys of location ", location)),
           [&api = env_.api, opened = place->second.opened, folder = folder_,
-           key = k8s::ObjectKey{csi::SecretType(), env_.mover_namespace, csi::Name(secret)},
-           uid = csi::Uid(secret)](const CallContext& ctx) {
+           key = k8s::ObjectKey{csi::SecretType(), env_.mover_namespace, k8s::Name(secret)},
+           uid = k8s::Uid(secret)](const CallContext& ctx) {
             return DropKeys(ctx, api, *opened, folder, key, uid);
           });
     }
@@ -590,7 +592,7 @@ class Planner {
     }
     for (const k8s::ResourceType* type :
          {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType()}) {
-      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", velero::kCsiDeltaLabel));
+      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", objects::kCsiDeltaLabel));
       for (const Json& object : marked) {
         if (csi::IsPendingDeletion(object)) {
           NotePendingDeletion(*type, object);
@@ -598,12 +600,12 @@ class Planner {
         }
         plan_.stays.push_back(
             ItemOf(*type, object,
-                   absl::StrCat("is a backup's, and has our label ", velero::kCsiDeltaLabel)));
+                   absl::StrCat("is a backup's, and has our label ", objects::kCsiDeltaLabel)));
       }
     }
     for (const char* const version : csi::kGroupVersions) {
       const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
-      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(type, "", velero::kCsiDeltaLabel));
+      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(type, "", objects::kCsiDeltaLabel));
       for (const Json& object : marked) {
         if (csi::IsPendingDeletion(object)) {
           NotePendingDeletion(type, object);

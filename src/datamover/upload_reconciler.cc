@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
@@ -20,17 +21,14 @@
 #include "incremental/volume_group_tags.h"
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
 
 using velero::DataPhase;
-
-// What was known when the worker was made, and is needed when it is done.
-constexpr char kDriverAnnotation[] = "mover.csi-delta.io/driver";
-constexpr char kKeyAnnotation[] = "mover.csi-delta.io/key";
-constexpr char kUploadingAtAnnotation[] = "mover.csi-delta.io/uploading-at";
 
 // Of the programs that workers run.
 constexpr int kExitAuditMismatch = 20;
@@ -75,7 +73,7 @@ class UploadStep : public TransferStep {
     ASSIGN_OR_RETURN(const Json claim,
                      env_.api.Get(ctx_, {csi::PersistentVolumeClaimType(), upload_.source_namespace,
                                          upload_.source_claim}));
-    return csi::Uid(claim);
+    return k8s::Uid(claim);
   }
 
   csi::BaseOwner Owner() const {
@@ -122,10 +120,11 @@ class UploadStep : public TransferStep {
       return absl::FailedPreconditionError(access.status().message());
     }
     RETURN_IF_ERROR(access.status());
-    object_.SetAnnotation(kDriverAnnotation, exposure.driver);
-    object_.SetAnnotation(kKeyAnnotation, access->key_fingerprint);
-    object_.SetAnnotation(kAddressAnnotation, AddressOf(*access));
-    object_.SetAnnotation(kKeyConfirmedAnnotation, access->key_confirmed ? "true" : "false");
+    object_.SetAnnotation(objects::kMoverDriverAnnotation, exposure.driver);
+    object_.SetAnnotation(objects::kMoverKeyAnnotation, access->key_fingerprint);
+    object_.SetAnnotation(objects::kAddressAnnotation, AddressOf(*access));
+    object_.SetAnnotation(objects::kKeyConfirmedAnnotation,
+                          access->key_confirmed ? "true" : "false");
     RETURN_IF_ERROR(Write());
     return run_.PodFor(ctx_, task,
                        {.options = {"--init"},
@@ -158,7 +157,7 @@ class UploadStep : public TransferStep {
       for (const std::string& tag :
            incremental::FormatGroupTags({.group = group->name,
            .snapshot = group->snapshot,
-           .cut_at = group->cut_at.has_value() ? csi::ToRfc3339(*group->cut_at) : "",
+           .cut_at = group->cut_at.has_value() ? FormatRfc3339(*group->cut_at) : "",
            .members = static_cast<int>(group->members)})) {
         words.insert(words.end(), {"--tag", tag});
       }
@@ -179,7 +178,7 @@ class UploadStep : public TransferStep {
     return csi::ExposeSnapshot(ctx_, env_.api, Exposing(OwnerReferenceTo(task))).status();
   }
 
-  void NoteBegin() override { object_.SetTime(kUploadingAtAnnotation, Now()); }
+  void NoteBegin() override { object_.SetTime(objects::kUploadingAtAnnotation, Now()); }
 
   // --- Its end
 
@@ -188,7 +187,7 @@ class UploadStep : public TransferStep {
     ASSIGN_OR_RETURN(claim_uid_, ClaimUid());
     velero::DataReference reference = Reference();
     reference.snapshot_id = figures.snapshot_id;
-    reference.key = object_.Annotation(kKeyAnnotation);
+    reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
     const std::string snapshot_id = velero::FormatDataReference(reference);
     if (const absl::Status valid = velero::ParseDataReference(snapshot_id).status(); !valid.ok()) {
       return BeginFailure(absl::StrCat("the worker's result names no snapshot: ", valid.message()));
@@ -202,7 +201,7 @@ class UploadStep : public TransferStep {
       object_.SetStatus("incrementalBytes", figures.changed_bytes);
     }
     end_.figures = figures;
-    end_.key_confirmed = object_.Annotation(kKeyConfirmedAnnotation) != "false";
+    end_.key_confirmed = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
     audit_mismatch_ = figures.audit_mismatch || task.exit_code == kExitAuditMismatch;
     return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupWords(object_)));
   }
@@ -242,7 +241,7 @@ class UploadStep : public TransferStep {
                                    .random = env_.random,
                                    .velero_namespace = upload_.namespace_name};
     const csi::BaseOwner owner = Owner();
-    const std::string driver = object_.Annotation(kDriverAnnotation);
+    const std::string driver = object_.Annotation(objects::kMoverDriverAnnotation);
     bool is_needed = BaseWasMissed(figures);
     if (!is_needed) {
       ASSIGN_OR_RETURN(is_needed, csi::NeedsBases(ctx_, csi_env, driver));
@@ -282,7 +281,7 @@ class UploadStep : public TransferStep {
     ASSIGN_OR_RETURN(const bool has_ended, run_.HasSurelyEnded(ctx_, task));
     claim_uid_ = GetString(task, {"spec", "volume", "claimUID"});
     velero::DataReference reference = Reference();
-    reference.key = object_.Annotation(kKeyAnnotation);
+    reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
     const absl::Status made = env_.api
                                   .Create(ctx_, csi::DataDeletionType(), upload_.namespace_name,
                                           MakeDeletionOfUnnamed(upload_, reference, has_ended))
@@ -357,7 +356,7 @@ absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment
                                   const std::string& stem, const std::string& velero_namespace) {
   ASSIGN_OR_RETURN(const std::optional<Json> content,
                    k8s::Find(ctx, env.api, csi::VolumeSnapshotContentKey(stem)));
-  const bool is_base = content.has_value() && csi::Label(*content, csi::kBaseLabel) == "true";
+  const bool is_base = content.has_value() && k8s::Label(*content, objects::kBaseLabel) == "true";
   return csi::RemoveExposure(ctx, env.api,
                              {.name = stem,
                               .source_namespace = "",
@@ -374,7 +373,7 @@ absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironmen
                                    const Json& task) {
   return RemoveTransferLeftovers(
       ctx, env, csi::DataUploadType(), task, [&](const VolumeTaskSpec& spec, const Json&) {
-        return RemoveUploadExposure(ctx, env, csi::Name(task), spec.subject.namespace_name);
+        return RemoveUploadExposure(ctx, env, k8s::Name(task), spec.subject.namespace_name);
       });
 }
 

@@ -4,16 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
 
-constexpr char kPrefix[] = "mover.csi-delta.io/";
 constexpr std::size_t kWordsBytesMax = 300;
-constexpr char kGroup[] = "volume-group";
-constexpr char kGroupSnapshot[] = "volume-group-snapshot";
-constexpr char kGroupCutAt[] = "volume-group-cut-at";
 
 std::string FormatBytes(int64_t bytes) {
   if (bytes < int64_t{1} << 20) {
@@ -37,22 +34,22 @@ std::string Words(const Json& result, JsonPath path) {
   return GetString(result, path).substr(0, kWordsBytesMax);
 }
 
-void Note(TransferObject& upload, absl::string_view name, absl::string_view value) {
+void Note(TransferObject& upload, absl::string_view key, absl::string_view value) {
   if (!value.empty()) {
-    upload.SetAnnotation(absl::StrCat(kPrefix, name), value);
+    upload.SetAnnotation(key, value);
   }
 }
 
-void NoteCount(TransferObject& upload, absl::string_view name, std::optional<int64_t> count) {
+void NoteCount(TransferObject& upload, absl::string_view key, std::optional<int64_t> count) {
   if (count.has_value()) {
-    upload.SetAnnotation(absl::StrCat(kPrefix, name), absl::StrCat(*count));
+    upload.SetAnnotation(key, absl::StrCat(*count));
   }
 }
 
-void NoteTime(TransferObject& upload, absl::string_view name,
+void NoteTime(TransferObject& upload, absl::string_view key,
               const std::optional<absl::Time>& time) {
   if (time.has_value()) {
-    upload.SetTime(absl::StrCat(kPrefix, name), *time);
+    upload.SetTime(key, *time);
   }
 }
 
@@ -92,34 +89,33 @@ std::string Summarize(const UploadFigures& figures) {
 
 void AnnotateFigures(const UploadFigures& figures, const VolumeTaskStatus& task,
                      TransferObject& upload) {
-  Note(upload, "mode", figures.mode);
-  Note(upload, "reason", figures.reason);
-  Note(upload, "base", figures.base);
-  Note(upload, "changed-bytes", absl::StrCat(figures.changed_bytes));
-  Note(upload, "read-bytes", absl::StrCat(figures.read_bytes));
-  Note(upload, "audit-bytes", absl::StrCat(figures.audit_bytes));
-  Note(upload, "stored-bytes", absl::StrCat(figures.stored_bytes));
-  NoteCount(upload, "repository-bytes", figures.repository_bytes);
-  NoteCount(upload, "repository-snapshots", figures.repository_snapshots);
-  Note(upload, "node", task.node);
-  NoteTime(upload, "uploaded-at", task.completed_at);
+  Note(upload, objects::kUploadModeAnnotation, figures.mode);
+  Note(upload, objects::kUploadReasonAnnotation, figures.reason);
+  Note(upload, objects::kUploadBaseAnnotation, figures.base);
+  Note(upload, objects::kChangedBytesAnnotation, absl::StrCat(figures.changed_bytes));
+  Note(upload, objects::kReadBytesAnnotation, absl::StrCat(figures.read_bytes));
+  Note(upload, objects::kAuditBytesAnnotation, absl::StrCat(figures.audit_bytes));
+  Note(upload, objects::kStoredBytesAnnotation, absl::StrCat(figures.stored_bytes));
+  NoteCount(upload, objects::kRepositoryBytesAnnotation, figures.repository_bytes);
+  NoteCount(upload, objects::kRepositorySnapshotsAnnotation, figures.repository_snapshots);
+  Note(upload, objects::kUploadNodeAnnotation, task.node);
+  NoteTime(upload, objects::kUploadedAtAnnotation, task.completed_at);
 }
 
 void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload) {
-  NoteTime(upload, "asked-at",
-           csi::FromRfc3339(GetString(upload.json(), {"metadata", "creationTimestamp"})));
-  NoteTime(upload, "cut-at", exposure.cut_at);
-  NoteTime(upload, "ready-at", exposure.ready_at);
+  NoteTime(upload, objects::kMoverAskedAtAnnotation, k8s::CreatedAt(upload.json()));
+  NoteTime(upload, objects::kMoverTakenAtAnnotation, exposure.cut_at);
+  NoteTime(upload, objects::kMoverReadyAtAnnotation, exposure.ready_at);
   if (exposure.group.has_value()) {
-    Note(upload, kGroup, exposure.group->name);
-    Note(upload, kGroupSnapshot, exposure.group->snapshot);
-    NoteTime(upload, kGroupCutAt, exposure.group->cut_at);
+    Note(upload, objects::kUploadGroupAnnotation, exposure.group->name);
+    Note(upload, objects::kUploadGroupSnapshotAnnotation, exposure.group->snapshot);
+    NoteTime(upload, objects::kUploadGroupTakenAtAnnotation, exposure.group->cut_at);
   }
 }
 
 std::string GroupWords(const TransferObject& upload) {
-  const std::string group = upload.Annotation(absl::StrCat(kPrefix, kGroup));
-  const std::string cut_at = upload.Annotation(absl::StrCat(kPrefix, kGroupCutAt));
+  const std::string group = upload.Annotation(objects::kUploadGroupAnnotation);
+  const std::string cut_at = upload.Annotation(objects::kUploadGroupTakenAtAnnotation);
   return group.empty()
              ? ""
              : absl::StrCat("; of volume group ", group, cut_at.empty() ? "" : ", cut at ", cut_at);

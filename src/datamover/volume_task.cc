@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "k8s/object.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -25,16 +27,12 @@ constexpr std::array<std::pair<TaskPhase, absl::string_view>, 5> kTaskPhases = {
 }};
 
 std::optional<absl::Time> TimeAt(const Json& object, JsonPath path) {
-  absl::Time time;
-  std::string error;
-  return absl::ParseTime(absl::RFC3339_full, GetString(object, path), &time, &error)
-             ? std::optional(time)
-             : std::nullopt;
+  return ParseRfc3339(GetString(object, path));
 }
 
 void SetTime(Json& out, const char* name, const std::optional<absl::Time>& time) {
   if (time.has_value()) {
-    out[name] = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", *time, absl::UTCTimeZone());
+    out[name] = FormatRfc3339Seconds(*time);
   }
 }
 
@@ -86,10 +84,9 @@ absl::StatusOr<VolumeTaskSpec> TaskSpecOf(const Json& object) {
     }
   }
   if (!known) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("VolumeTask ", GetString(object, {"metadata", "namespace"}), "/",
-                     GetString(object, {"metadata", "name"}), ": spec.type is \"", text,
-                     "\", not Upload, Download or Forget"));
+    return absl::InvalidArgumentError(absl::StrCat("VolumeTask ", k8s::Namespace(object), "/",
+                                                   k8s::Name(object), ": spec.type is \"", text,
+                                                   "\", not Upload, Download or Forget"));
   }
   spec.subject = {.kind = GetString(object, {"spec", "subject", "kind"}),
                   .namespace_name = GetString(object, {"spec", "subject", "namespace"}),

@@ -27,15 +27,6 @@ namespace csidelta::datamover {
 inline constexpr char kMoverGroup[] = "mover.csi-delta.io";
 inline constexpr char kMoverVersion[] = "v1alpha1";
 
-// On everything that is made for one object: its STEM, and the namespace of its Velero.
-inline constexpr char kTaskLabel[] = "mover.csi-delta.io/task";
-inline constexpr char kVeleroNamespaceLabel[] = "mover.csi-delta.io/velero-namespace";
-
-// On the task: the uid of the Pod that does it now; and of the one that is gone without anybody
-// having seen its end.
-inline constexpr char kPodAnnotation[] = "mover.csi-delta.io/pod";
-inline constexpr char kUnseenEndAnnotation[] = "mover.csi-delta.io/unseen-end";
-
 const k8s::ResourceType& VolumeTaskType();
 
 enum class TaskKind { kUpload, kDownload, kForget };

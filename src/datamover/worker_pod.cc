@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "datamover/ended_pods.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -118,7 +119,7 @@ Json Metadata(const WorkerPod& pod) {
   metadata["labels"] = labels;
   std::map<std::string, std::string> annotations = pod.settings.worker.pod_annotations;
   if (!pod.repository.empty()) {
-    annotations[kRepositoryAnnotation] = pod.repository;
+    annotations[objects::kRepositoryAnnotation] = pod.repository;
   }
   if (!annotations.empty()) {
     metadata["annotations"] = annotations;

@@ -8,20 +8,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
 #include "datamover/node_slots.h"
 #include "datamover/worker_pod.h"
 #include "datamover/write_fence.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
-
-// On the task: how many Pods were counted, when the next may come, and how the last one ended.
-constexpr char kAttemptsAnnotation[] = "mover.csi-delta.io/attempts";
-constexpr char kAttemptAtAnnotation[] = "mover.csi-delta.io/attempt-at";
-constexpr char kLastEndAnnotation[] = "mover.csi-delta.io/last-end";
 
 // While something is waited for that nobody tells of: the less often the longer it takes.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
@@ -30,7 +28,7 @@ constexpr absl::Duration kLookAtRunningAgain = absl::Seconds(10);
 constexpr std::size_t kReasonBytesMax = 400;
 
 absl::Time CreatedAt(const Json& object, absl::Time fallback) {
-  return csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"})).value_or(fallback);
+  return k8s::CreatedAt(object).value_or(fallback);
 }
 
 // 2 s, 4 s, 8 s, ... after the first, second, third.
@@ -97,12 +95,12 @@ bool IsRestore(const Json& task) {
 // Makes it, or sees to it that the one that is there has the same data.
 absl::Status PutSecret(const CallContext& ctx, k8s::ApiClient& api, const Json& secret) {
   const absl::Status made =
-      api.Create(ctx, csi::SecretType(), csi::Namespace(secret), secret).status();
+      api.Create(ctx, csi::SecretType(), k8s::Namespace(secret), secret).status();
   if (!absl::IsAlreadyExists(made)) {
     return made;
   }
   return api
-      .Patch(ctx, {csi::SecretType(), csi::Namespace(secret), csi::Name(secret)},
+      .Patch(ctx, {csi::SecretType(), k8s::Namespace(secret), k8s::Name(secret)},
              k8s::PatchKind::kMerge, {{"data", secret.at("data")}}, "")
       .status();
 }
@@ -111,7 +109,8 @@ absl::Status PutSecret(const CallContext& ctx, k8s::ApiClient& api, const Json& 
 
 int AttemptsOf(const Json& task) {
   int attempts = 0;
-  return absl::SimpleAtoi(csi::Annotation(task, kAttemptsAnnotation), &attempts) ? attempts : 0;
+  return absl::SimpleAtoi(k8s::Annotation(task, objects::kAttemptsAnnotation), &attempts) ? attempts
+                                                                                          : 0;
 }
 
 std::string PodWords(const Json& pod) {
@@ -168,24 +167,25 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
     view.status = std::move(status);
     return view;
   }
-  const std::string counted = csi::Annotation(task, kPodAnnotation);
+  const std::string counted = k8s::Annotation(task, objects::kTaskPodAnnotation);
   if (pod.is_null()) {
     return counted.empty() ? Make(ctx, task, make_pod) : NextAttempt(ctx, pod, task);
   }
-  if (counted.empty() && AttemptsOf(task) > 0 && (csi::BeingDeleted(pod) || HasEnded(pod))) {
+  if (counted.empty() && AttemptsOf(task) > 0 && (k8s::BeingDeleted(pod) || HasEnded(pod))) {
     // The one before, on its way out.
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = csi::Uid(pod)})));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = k8s::Uid(pod)})));
     WorkerView view;
-    view.words = csi::Annotation(task, kLastEndAnnotation);
+    view.words = k8s::Annotation(task, objects::kLastEndAnnotation);
     view.attempts = AttemptsOf(task);
-    view.attempt_since =
-        csi::FromRfc3339(csi::Annotation(task, kAttemptAtAnnotation)).value_or(ctx.clock->Now());
+    view.attempt_since = ParseRfc3339(k8s::Annotation(task, objects::kAttemptAtAnnotation))
+                             .value_or(ctx.clock->Now());
     view.look_again = ctx.clock->Now() + kLookAgain;
     return view;
   }
-  if (counted != csi::Uid(pod)) {
-    RETURN_IF_ERROR(NoteTask(ctx, {{kPodAnnotation, csi::Uid(pod)},
-                                   {kAttemptsAnnotation, absl::StrCat(AttemptsOf(task) + 1)}}));
+  if (counted != k8s::Uid(pod)) {
+    RETURN_IF_ERROR(
+        NoteTask(ctx, {{objects::kTaskPodAnnotation, k8s::Uid(pod)},
+                       {objects::kAttemptsAnnotation, absl::StrCat(AttemptsOf(task) + 1)}}));
     ASSIGN_OR_RETURN(const Json noted, env_.api.Get(ctx, TaskKey()));
     return HasEnded(pod) ? NextAttempt(ctx, pod, noted) : LookAtPod(ctx, pod, noted);
   }
@@ -213,17 +213,16 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Js
 }
 
 absl::StatusOr<std::vector<Json>> WorkerRun::AllPods(const CallContext& ctx) const {
-  ASSIGN_OR_RETURN(k8s::ObjectList pods,
-                   env_.api.List(ctx, csi::PodType(), env_.mover_namespace,
-                                 {.label_selector = kTaskLabel, .field_selector = ""}));
+  ASSIGN_OR_RETURN(k8s::ObjectList pods, env_.api.List(ctx, csi::PodType(), env_.mover_namespace,
+                                                       {.label_selector = objects::kMoverTaskLabel,
+                                                        .field_selector = ""}));
   return std::move(pods.items);
 }
 
 absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Json& pod,
                                    const VolumeTaskStatus& status) {
   const absl::Time now = ctx.clock->Now();
-  const std::optional<absl::Time> gone_at =
-      csi::FromRfc3339(GetString(pod, {"metadata", "deletionTimestamp"}));
+  const std::optional<absl::Time> gone_at = k8s::DeletedAt(pod);
   const bool is_stuck = gone_at.has_value() && now >= *gone_at + kPodGoneAfter;
   const absl::Time heard_at =
       std::max(CreatedAt(pod, now), status.heartbeat_at.value_or(absl::InfinitePast()));
@@ -236,7 +235,7 @@ absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Json& pod,
                {"namespace", env_.mover_namespace}, {"name", stem_},
                {"node", GetString(pod, {"spec", "nodeName"})});
   return k8s::IgnoreNotFound(
-      env_.api.Delete(ctx, PodKey(), {.uid = csi::Uid(pod), .at_once = true}));
+      env_.api.Delete(ctx, PodKey(), {.uid = k8s::Uid(pod), .at_once = true}));
 }
 
 absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const Json& pod,
@@ -248,7 +247,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
     words = Join("it had to end early", TaskStatusOf(task).message);
   }
   const int attempts = AttemptsOf(task);
-  const std::string counted = csi::Annotation(task, kPodAnnotation);
+  const std::string counted = k8s::Annotation(task, objects::kTaskPodAnnotation);
   const bool end_was_seen = env_.ended_pods->Has(counted);
   WorkerView view;
   view.attempts = attempts;
@@ -272,11 +271,11 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
     absl::StrAppend(&view.words, "; another one begins when that one surely writes no more");
   }
   view.look_again = ctx.clock->Now();
-  Json notes = {{kPodAnnotation, nullptr},
-                {kAttemptAtAnnotation, csi::ToRfc3339(view.attempt_since)},
-                {kLastEndAnnotation, view.words}};
+  Json notes = {{objects::kTaskPodAnnotation, nullptr},
+                {objects::kAttemptAtAnnotation, FormatRfc3339(view.attempt_since)},
+                {objects::kLastEndAnnotation, view.words}};
   if (!end_was_seen) {
-    notes[kUnseenEndAnnotation] = counted;
+    notes[objects::kUnseenEndAnnotation] = counted;
   }
   RETURN_IF_ERROR(NoteTask(ctx, std::move(notes)));
   return view;
@@ -287,8 +286,8 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   WorkerView view;
   view.status = TaskStatusOf(task);
   view.attempts = AttemptsOf(task);
-  view.words = csi::Annotation(task, kLastEndAnnotation);
-  view.attempt_since = csi::FromRfc3339(csi::Annotation(task, kAttemptAtAnnotation))
+  view.words = k8s::Annotation(task, objects::kLastEndAnnotation);
+  view.attempt_since = ParseRfc3339(k8s::Annotation(task, objects::kAttemptAtAnnotation))
                            .value_or(CreatedAt(task, ctx.clock->Now()));
   if (view.attempts > 0 && ctx.clock->Now() < view.attempt_since) {
     view.look_again = view.attempt_since;
@@ -311,8 +310,8 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   }
   RETURN_IF_ERROR(pod.status());
   ++view.attempts;
-  RETURN_IF_ERROR(NoteTask(
-      ctx, {{kPodAnnotation, csi::Uid(*pod)}, {kAttemptsAnnotation, absl::StrCat(view.attempts)}}));
+  RETURN_IF_ERROR(NoteTask(ctx, {{objects::kTaskPodAnnotation, k8s::Uid(*pod)},
+                                 {objects::kAttemptsAnnotation, absl::StrCat(view.attempts)}}));
   return view;
 }
 
@@ -360,8 +359,8 @@ absl::StatusOr<bool> WorkerRun::Stop(const CallContext& ctx) {
     return true;
   }
   env_.ended_pods->Note(pod);
-  if (!csi::BeingDeleted(pod)) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = csi::Uid(pod)})));
+  if (!k8s::BeingDeleted(pod)) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = k8s::Uid(pod)})));
   }
   return HasEnded(pod);
 }
@@ -370,10 +369,10 @@ absl::StatusOr<bool> WorkerRun::HasSurelyEnded(const CallContext& ctx, const Jso
   // One that was just made may not be counted yet.
   ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
   env_.ended_pods->Note(pod);
-  const std::string counted = csi::Annotation(task, kPodAnnotation);
-  return csi::Annotation(task, kUnseenEndAnnotation).empty() &&
+  const std::string counted = k8s::Annotation(task, objects::kTaskPodAnnotation);
+  return k8s::Annotation(task, objects::kUnseenEndAnnotation).empty() &&
          (counted.empty() || env_.ended_pods->Has(counted)) &&
-         (pod.is_null() || env_.ended_pods->Has(csi::Uid(pod)));
+         (pod.is_null() || env_.ended_pods->Has(k8s::Uid(pod)));
 }
 
 absl::Status WorkerRun::Remove(const CallContext& ctx) {

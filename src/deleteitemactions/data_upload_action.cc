@@ -7,6 +7,8 @@
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
@@ -34,7 +36,7 @@ class DataUploadAction : public velero::DeleteItemAction {
   absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
     if (GetString(item, {"spec", "datamover"}) != velero::kDataMoverName ||
-        csi::Label(item, velero::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+        k8s::Label(item, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const Json upload, LastWord(ctx, item, backup));
@@ -49,12 +51,12 @@ class DataUploadAction : public velero::DeleteItemAction {
       return absl::OkStatus();
     }
     if (!created.ok()) {
-      return Annotate(created, absl::StrCat("the data of DataUpload ", csi::Name(item),
+      return Annotate(created, absl::StrCat("the data of DataUpload ", k8s::Name(item),
                                             " stays in the bucket, as ", snapshot_id,
                                             ": the data mover cannot be asked to delete it"));
     }
     CSIDELTA_LOG(kInfo, "the data mover is asked to delete data", {"backup", backup.name},
-                 {"data_upload", csi::Name(item)}, {"data_deletion", csi::Name(deletion)},
+                 {"data_upload", k8s::Name(item)}, {"data_deletion", k8s::Name(deletion)},
                  {"snapshot_id", snapshot_id});
     return absl::OkStatus();
   }
@@ -71,8 +73,8 @@ class DataUploadAction : public velero::DeleteItemAction {
         csi::FindTransfer(ctx, env_.api,
                           {.type = csi::DataUploadType(),
                            .namespace_name = backup.namespace_name,
-                           .operation_id = csi::Label(item, velero::kAsyncOperationIdLabel)}));
-    return live.has_value() && csi::Uid(*live) == csi::Uid(item) ? *live : item;
+                           .operation_id = k8s::Label(item, objects::kAsyncOperationIdLabel)}));
+    return live.has_value() && k8s::Uid(*live) == k8s::Uid(item) ? *live : item;
   }
 
   static Json MakeDeletion(const Json& upload, const velero::Backup& backup,
@@ -86,11 +88,11 @@ class DataUploadAction : public velero::DeleteItemAction {
         {"apiVersion", absl::StrCat(type.group, "/", type.version)},
         {"kind", type.kind},
         {"metadata",
-         {{"name", csi::TransferName(kNameStem, absl::StrCat(backup.uid, "/", csi::Uid(upload)))},
+         {{"name", csi::TransferName(kNameStem, absl::StrCat(backup.uid, "/", k8s::Uid(upload)))},
           {"namespace", backup.namespace_name},
           {"labels",
-           {{velero::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
-            {velero::kExcludeFromBackupLabel, "true"}}}}},
+           {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
+            {objects::kExcludeFromBackupLabel, "true"}}}}},
         {"spec",
          {{"backupStorageLocation", location},
           {"snapshotID", snapshot_id},

@@ -4,6 +4,8 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -23,13 +25,13 @@ class VolumeSnapshotAction : public velero::DeleteItemAction {
   // Acts on the very object that was archived, and only if the backup made it.
   absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    if (csi::Label(item, velero::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
-        !csi::Label(item, velero::kRestoreNameLabel).empty() || csi::Uid(item).empty()) {
+    if (k8s::Label(item, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
+        !k8s::Label(item, objects::kRestoreNameLabel).empty() || k8s::Uid(item).empty()) {
       return absl::OkStatus();
     }
     return csi::RemoveSnapshot(ctx, env_.api,
-                               csi::VolumeSnapshotKey(csi::Namespace(item), csi::Name(item)),
-                               csi::Uid(item));
+                               csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item)),
+                               k8s::Uid(item));
   }
 
  private:

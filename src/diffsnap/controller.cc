@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
 
 namespace csidelta::diffsnap {
 namespace {
 
 std::pair<std::string, std::string> KeyOf(const Json& object) {
-  return {csi::Namespace(object), csi::Name(object)};
+  return {k8s::Namespace(object), k8s::Name(object)};
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ void Controller::OnEvent(const k8s::WatchEvent& event) {
 void Controller::Serve(const Json& object) {
   const Key key = KeyOf(object);
   if (StateOf(object) == RequestState::kSuccess && ResolvedOf(object).driver == driver_ &&
-      !csi::BeingDeleted(object)) {
+      !k8s::BeingDeleted(object)) {
     served_.insert(key);
     pairs_.Put(key.first, key.second, PairOf(object));
   } else {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "k8s/object.h"
+
 namespace csidelta::diffsnap {
 namespace {
 
@@ -13,8 +15,8 @@ constexpr std::pair<RequestState, const char*> kStates[] = {{RequestState::kPend
 
 k8s::ObjectKey DifferentialSnapshotKey(const Json& object) {
   return {.type = DifferentialSnapshotType(),
-          .namespace_name = GetString(object, {"metadata", "namespace"}),
-          .name = GetString(object, {"metadata", "name"})};
+          .namespace_name = k8s::Namespace(object),
+          .name = k8s::Name(object)};
 }
 
 RequestState StateOf(const Json& object) {
@@ -67,8 +69,8 @@ Json ToJson(const ResolvedNames& resolved) {
 ResolvedPair PairOf(const Json& object) {
   ResolvedNames resolved = ResolvedOf(object);
   return {
-      .scope = {.namespace_name = GetString(object, {"metadata", "namespace"}),
-                .uid = GetString(object, {"metadata", "uid"}),
+      .scope = {.namespace_name = k8s::Namespace(object),
+                .uid = k8s::Uid(object),
                 .base_handle = std::move(resolved.base_handle),
                 .target_handle = std::move(resolved.target_handle)},
       .volume_handle = std::move(resolved.volume_handle),
@@ -76,7 +78,7 @@ ResolvedPair PairOf(const Json& object) {
       .parameters = GetStringMap(object, {"spec", "parameters"}),
       .start_offset = GetString(object, {"spec", "startOffset"}),
       .secrets_owner = {.class_name = std::move(resolved.class_name),
-                        .namespace_name = GetString(object, {"metadata", "namespace"}),
+                        .namespace_name = k8s::Namespace(object),
                         .snapshot_name = GetString(object, {"spec", "targetVolumeSnapshotName"})}};
 }
 

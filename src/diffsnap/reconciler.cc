@@ -6,10 +6,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 
 namespace csidelta::diffsnap {
 namespace {
@@ -33,12 +34,12 @@ std::string TimeOfLastTransition(const Json& object, absl::string_view type,
     for (const Json& condition : *conditions) {
       const std::string since = GetString(condition, {"lastTransitionTime"});
       if (GetString(condition, {"type"}) == type && GetString(condition, {"status"}) == status &&
-          csi::FromRfc3339(since).has_value()) {
+          ParseRfc3339(since).has_value()) {
         return since;
       }
     }
   }
-  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%SZ", now, absl::UTCTimeZone());
+  return FormatRfc3339Seconds(now);
 }
 
 struct Condition {
@@ -93,8 +94,8 @@ void Tell(const CallContext& ctx, k8s::ApiClient& api, const Json& object, k8s::
           absl::string_view reason, absl::string_view message) {
   const absl::Status told = k8s::EmitEvent(ctx, api, object, type, reason, message, kComponent);
   if (!told.ok()) {
-    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", csi::Namespace(object)},
-                 {"name", csi::Name(object)}, {"error", std::string(told.message())});
+    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", k8s::Namespace(object)},
+                 {"name", k8s::Name(object)}, {"error", std::string(told.message())});
   }
 }
 
@@ -104,11 +105,10 @@ Reconciler::Reconciler(k8s::ApiClient& api, ReconcilerOptions options)
     : api_(api), options_(std::move(options)) {}
 
 absl::StatusOr<absl::Time> Reconciler::Reconcile(const CallContext& ctx, const Json& object) {
-  if (csi::BeingDeleted(object)) {
+  if (k8s::BeingDeleted(object)) {
     return absl::InfiniteFuture();
   }
-  const absl::Time created = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}))
-                                 .value_or(ctx.clock->Now());
+  const absl::Time created = k8s::CreatedAt(object).value_or(ctx.clock->Now());
   if (!IsFinal(object)) {
     return Admit(ctx, object, created);
   }
@@ -141,7 +141,7 @@ absl::StatusOr<absl::Time> Reconciler::Admit(const CallContext& ctx, const Json&
         RETURN_IF_ERROR(Suspend(ctx, object, resolution));
         break;
       }
-      absl::StrAppend(&resolution.error, "; it was waited for until ", csi::ToRfc3339(deadline));
+      absl::StrAppend(&resolution.error, "; it was waited for until ", FormatRfc3339(deadline));
       [[fallthrough]];
     case Kind::kFailure:
       RETURN_IF_ERROR(Fail(ctx, object, resolution));
@@ -156,7 +156,7 @@ absl::StatusOr<absl::Time> Reconciler::Admit(const CallContext& ctx, const Json&
 
 absl::Status Reconciler::Delete(const CallContext& ctx, const Json& object) {
   const absl::Status status = api_.Delete(ctx, DifferentialSnapshotKey(object),
-                                          {.uid = csi::Uid(object), .resource_version = ""});
+                                          {.uid = k8s::Uid(object), .resource_version = ""});
   return k8s::IgnoreNotFound(status);
 }
 
@@ -166,7 +166,7 @@ absl::Status Reconciler::Succeed(const CallContext& ctx, const Json& object,
   Json status{
       {"state", ToString(RequestState::kSuccess)},
       {"error", nullptr},
-      {"url", absl::StrCat(options_.url, "/", csi::Namespace(object), "/", csi::Name(object))},
+      {"url", absl::StrCat(options_.url, "/", k8s::Namespace(object), "/", k8s::Name(object))},
       {"audience", options_.audience},
       {"resolved", diffsnap::ToJson(resolved)},
       {"conditions", Conditions(object, options_.driver,
@@ -219,10 +219,9 @@ absl::Status Reconciler::Suspend(const CallContext& ctx, const Json& object,
 }
 
 absl::Status Reconciler::Write(const CallContext& ctx, const Json& object, Json status) {
-  const Json patch{{"metadata",
-                    {{"resourceVersion", GetString(object, {"metadata", "resourceVersion"})},
-                     {"uid", csi::Uid(object)}}},
-                   {"status", std::move(status)}};
+  const Json patch{
+      {"metadata", {{"resourceVersion", k8s::ResourceVersion(object)}, {"uid", k8s::Uid(object)}}},
+      {"status", std::move(status)}};
   const absl::Status written =
       api_.Patch(ctx, DifferentialSnapshotKey(object), k8s::PatchKind::kMerge, patch, "status")
           .status();

@@ -11,6 +11,7 @@
 #include "csi/bound_snapshot.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 
 namespace csidelta::diffsnap {
 namespace {
@@ -34,7 +35,7 @@ class Resolving {
         api_(api),
         driver_(driver),
         object_(object),
-        namespace_(csi::Namespace(object)),
+        namespace_(k8s::Namespace(object)),
         target_name_(GetString(object, {"spec", "targetVolumeSnapshotName"})) {}
 
   absl::StatusOr<Resolution> Run() {

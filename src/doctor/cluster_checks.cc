@@ -11,6 +11,7 @@
 #include "csi/snapshot_types.h"
 #include "datamover/volume_task.h"
 #include "doctor/checks.h"
+#include "k8s/object.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -19,12 +20,11 @@ namespace {
 constexpr absl::Duration kSnapshotTimeMax = absl::Hours(1);
 
 std::string NameOf(absl::string_view kind, const Json& object) {
-  const std::string space = csi::Namespace(object);
-  return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", csi::Name(object));
+  const std::string space = k8s::Namespace(object);
+  return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", k8s::Name(object));
 }
 
-bool IsOlderThan(Visit& visit, const std::string& rfc3339, absl::Duration age) {
-  const std::optional<absl::Time> since = csi::FromRfc3339(rfc3339);
+bool IsOlderThan(Visit& visit, std::optional<absl::Time> since, absl::Duration age) {
   return since.has_value() && *since + age < visit.ctx().clock->Now();
 }
 
@@ -100,7 +100,7 @@ void CheckClusterReachable(Visit& visit) {
       visit.ctx().WithTimeout(absl::Seconds(10)),
       {.type = NamespaceType(), .namespace_name = "", .name = "kube-system"});
   if (system.ok()) {
-    visit.Good("", absl::StrCat("this is cluster ", csi::Uid(*system)));
+    visit.Good("", absl::StrCat("this is cluster ", k8s::Uid(*system)));
   } else if (absl::IsPermissionDenied(system.status())) {
     visit.Unknown("namespace kube-system", system.status());
   } else {
@@ -186,8 +186,7 @@ void CheckMoverKinds(Visit& visit) {
 void CheckStuckSnapshots(Visit& visit) {
   for (const Json& snapshot : visit.Look(csi::VolumeSnapshotType())) {
     if (csi::ReadyToUse(snapshot) ||
-        !IsOlderThan(visit, GetString(snapshot, {"metadata", "creationTimestamp"}),
-                     kSnapshotTimeMax)) {
+        !IsOlderThan(visit, k8s::CreatedAt(snapshot), kSnapshotTimeMax)) {
       continue;
     }
     const std::string error = csi::ErrorMessage(snapshot);
@@ -200,8 +199,7 @@ void CheckStuckSnapshots(Visit& visit) {
 
 void CheckStuckContents(Visit& visit) {
   for (const Json& content : visit.Look(csi::VolumeSnapshotContentType())) {
-    if (!IsOlderThan(visit, GetString(content, {"metadata", "deletionTimestamp"}),
-                     kSnapshotTimeMax)) {
+    if (!IsOlderThan(visit, k8s::DeletedAt(content), kSnapshotTimeMax)) {
       continue;
     }
     if (csi::IsPendingDeletion(content)) {
@@ -220,8 +218,7 @@ void CheckStuckContents(Visit& visit) {
     const absl::StatusOr<std::vector<Json>>& contents = visit.facts().List(type);
     for (const Json& content : contents.ok() ? *contents : std::vector<Json>()) {
       if (csi::IsPendingDeletion(content) &&
-          IsOlderThan(visit, GetString(content, {"metadata", "deletionTimestamp"}),
-                      kSnapshotTimeMax)) {
+          IsOlderThan(visit, k8s::DeletedAt(content), kSnapshotTimeMax)) {
         WarnOfPendingDeletion(visit, type, content);
       }
     }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -88,7 +89,7 @@ absl::StatusOr<Json> ClusterFacts::Find(const k8s::ResourceType& type,
     return list.status();
   }
   for (const Json& object : *list) {
-    if (csi::Name(object) == name) {
+    if (k8s::Name(object) == name) {
       return object;
     }
   }

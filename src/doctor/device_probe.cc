@@ -12,8 +12,9 @@
 #include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "doctor/checks.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
-#include "velero/labels.h"
+#include "objects/keys.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -107,7 +108,7 @@ class Probe {
   k8s::ObjectKey ClaimKey() const { return csi::ClaimKey(space(), name_); }
   // By the first, csi-delta uninstall finds what was left behind.
   std::map<std::string, std::string> Labels() const {
-    return {{datamover::kTaskLabel, name_}, {velero::kExcludeFromBackupLabel, "true"}};
+    return {{objects::kMoverTaskLabel, name_}, {objects::kExcludeFromBackupLabel, "true"}};
   }
 
   Json Claim() const {
@@ -217,7 +218,7 @@ class Probe {
 std::set<std::string> ClassesInUse(Visit& visit) {
   std::map<std::string, std::string> drivers;
   for (const Json& volume : visit.Look(csi::PersistentVolumeType())) {
-    drivers[csi::Name(volume)] = GetString(volume, {"spec", "csi", "driver"});
+    drivers[k8s::Name(volume)] = GetString(volume, {"spec", "csi", "driver"});
   }
   std::set<std::string> classes;
   for (const Json& claim : visit.Look(csi::PersistentVolumeClaimType())) {

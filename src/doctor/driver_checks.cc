@@ -12,6 +12,7 @@
 #include "csi/snapshot_types.h"
 #include "doctor/checks.h"
 #include "incremental/differential_request.h"
+#include "k8s/object.h"
 #include "net/http_client.h"
 #include "net/url.h"
 
@@ -39,7 +40,7 @@ struct Volume {
 };
 
 std::string ClaimName(const Json& claim) {
-  return absl::StrCat(csi::Namespace(claim), "/", csi::Name(claim));
+  return absl::StrCat(k8s::Namespace(claim), "/", k8s::Name(claim));
 }
 
 // "a, b and 3 more".
@@ -57,7 +58,7 @@ std::string Listed(const std::vector<std::string>& names) {
 std::vector<Volume> CsiVolumes(Visit& visit) {
   std::map<std::string, Json> pvs;
   for (Json& pv : visit.Look(csi::PersistentVolumeType())) {
-    const std::string name = csi::Name(pv);
+    const std::string name = k8s::Name(pv);
     pvs.emplace(name, std::move(pv));
   }
   std::vector<Volume> volumes;
@@ -226,7 +227,7 @@ void CheckVolumesNotCsi(Visit& visit) {
   std::vector<std::string> names;
   for (const Json& pv : visit.Look(csi::PersistentVolumeType())) {
     if (FindJson(pv, {"spec", "csi"}) == nullptr) {
-      names.push_back(csi::Name(pv));
+      names.push_back(k8s::Name(pv));
     }
   }
   if (!names.empty()) {

@@ -12,6 +12,7 @@
 #include "datamover/keyring.h"
 #include "datamover/repository_access.h"
 #include "doctor/checks.h"
+#include "k8s/object.h"
 #include "storage/location.h"
 #include "velero/storage_location.h"
 
@@ -90,7 +91,7 @@ void CheckLocationProvider(Visit& visit) {
           location.ok()
               ? datamover::OpenLocationAccess(visit.ctx(), visit.facts().api(), *location).status()
               : location.status();
-      const std::string subject = absl::StrCat("location ", space, "/", csi::Name(object));
+      const std::string subject = absl::StrCat("location ", space, "/", k8s::Name(object));
       if (status.ok()) {
         visit.Good(subject, "is one that the mover writes to");
       } else if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {

@@ -5,18 +5,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
 #include "datamover/mover_environment.h"
 #include "datamover/settings.h"
 #include "datamover/volume_task.h"
 #include "doctor/checks.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/data_upload.h"
 #include "velero/quantity.h"
 
 namespace csidelta::doctor {
 namespace {
 
-constexpr char kPodSecurityLabel[] = "pod-security.kubernetes.io/enforce";
 // Its Deployment has the same name.
 constexpr char kControllerAccount[] = "csi-delta-mover";
 // A worker reports every ten seconds.
@@ -81,7 +83,7 @@ void CheckMoverLeader(Visit& visit) {
     return;
   }
   const std::string holder = GetString(*lease, {"spec", "holderIdentity"});
-  const auto renewed = csi::FromRfc3339(GetString(*lease, {"spec", "renewTime"}));
+  const auto renewed = ParseRfc3339(GetString(*lease, {"spec", "renewTime"}));
   if (holder.empty() || !renewed.has_value() ||
       *renewed + kLeaseAgeMax < visit.ctx().clock->Now()) {
     visit.Fault(subject, "nobody renews it: no controller leads",
@@ -135,13 +137,13 @@ void CheckMoverPodSecurity(Visit& visit) {
     visit.Unknown(absl::StrCat("namespace ", name), space.status());
     return;
   }
-  const std::string level = csi::Label(*space, kPodSecurityLabel);
+  const std::string level = k8s::Label(*space, objects::kPodSecurityLabel);
   if (level != "restricted") {
     visit.Note(absl::StrCat("namespace ", name),
                level.empty() ? "enforces no level of pod security"
                              : absl::StrCat("enforces the level ", level, " of pod security"),
                absl::StrCat("workers need no more than restricted: kubectl label namespace ", name,
-                            " ", kPodSecurityLabel, "=restricted"));
+                            " ", objects::kPodSecurityLabel, "=restricted"));
   }
 }
 
@@ -179,7 +181,7 @@ void CheckMoverQuota(Visit& visit) {
   for (const Json& quota : visit.Look(ResourceQuotaType(), visit.options().mover_namespace)) {
     for (const char* resource : kQuotaResources) {
       if (IsUsedUp(quota, resource)) {
-        visit.Warn(InMover(visit, "resource quota", csi::Name(quota)),
+        visit.Warn(InMover(visit, "resource quota", k8s::Name(quota)),
                    absl::StrCat("leaves no ", resource, " for another worker"),
                    "raise it, or lower the mover's limit of workers");
       }
@@ -194,8 +196,8 @@ void CheckMoverTasksSilent(Visit& visit) {
     if (status.phase == datamover::TaskPhase::kRunning && status.heartbeat_at.has_value() &&
         *status.heartbeat_at + kSilenceMax < visit.ctx().clock->Now()) {
       visit.Warn(
-          InMover(visit, "VolumeTask", csi::Name(task)),
-          absl::StrCat("its worker has said nothing since ", csi::ToRfc3339(*status.heartbeat_at)),
+          InMover(visit, "VolumeTask", k8s::Name(task)),
+          absl::StrCat("its worker has said nothing since ", FormatRfc3339(*status.heartbeat_at)),
           "look at the log of the Pod of the same name");
     }
   }
@@ -211,7 +213,7 @@ void CheckMoverOrphans(Visit& visit) {
         return;
       }
       for (const Json& object : *list) {
-        uids.insert(csi::Uid(object));
+        uids.insert(k8s::Uid(object));
       }
     }
   }
@@ -220,7 +222,7 @@ void CheckMoverOrphans(Visit& visit) {
     const absl::StatusOr<datamover::VolumeTaskSpec> spec = datamover::TaskSpecOf(task);
     if (spec.ok() && spec->kind != datamover::TaskKind::kForget &&
         !uids.contains(spec->subject.uid)) {
-      visit.Warn(InMover(visit, "VolumeTask", csi::Name(task)),
+      visit.Warn(InMover(visit, "VolumeTask", k8s::Name(task)),
                  absl::StrCat("its ", spec->subject.kind, " ", spec->subject.namespace_name, "/",
                               spec->subject.name, " is gone"),
                  "the controller removes it within ten minutes; see that it runs");

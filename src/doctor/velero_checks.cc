@@ -11,6 +11,7 @@
 #include "datamover/data_deletion.h"
 #include "datamover/repository_access.h"
 #include "doctor/checks.h"
+#include "k8s/object.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::doctor {
@@ -82,7 +83,7 @@ std::optional<int> MinorVersion(absl::string_view image) {
 }
 
 bool IsOlder(Visit& visit, const Json& object, absl::Duration age) {
-  const auto made = csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}));
+  const auto made = k8s::CreatedAt(object);
   return made.has_value() && *made + age < visit.ctx().clock->Now();
 }
 
@@ -93,7 +94,7 @@ void FindWaiting(Visit& visit, const k8s::ResourceType& type) {
       const std::string phase = GetString(object, {"status", "phase"});
       if (GetString(object, {"spec", "datamover"}) == velero::kDataMoverName &&
           (phase.empty() || phase == "New") && IsOlder(visit, object, kTakenUpWithin)) {
-        visit.Fault(SubjectOf(type.kind, space, csi::Name(object)),
+        visit.Fault(SubjectOf(type.kind, space, k8s::Name(object)),
                     "has been New for over five minutes: no mover takes it up",
                     "see that the mover's controller runs and is given this namespace");
       }
@@ -213,7 +214,7 @@ void CheckUploadsFailed(Visit& visit) {
           !IsOlder(visit, upload, kRecently)) {
         visit.Warn(absl::StrCat("volume ", GetString(upload, {"spec", "sourceNamespace"}), "/",
                                 GetString(upload, {"spec", "sourcePVC"})),
-                   absl::StrCat("was not saved by DataUpload ", space, "/", csi::Name(upload), ": ",
+                   absl::StrCat("was not saved by DataUpload ", space, "/", k8s::Name(upload), ": ",
                                 GetString(upload, {"status", "message"})),
                    "do what the message says, and back it up again");
       }

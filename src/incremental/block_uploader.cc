@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/last_words.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "incremental/audit.h"
 #include "incremental/chunk_journal.h"
@@ -583,7 +584,7 @@ std::string UploadRun::MakeManifest() const {
   manifest.new_bytes = writer_->counts().plaintext_bytes;
   manifest.zero_chunks = counts_.zero_chunks;
   manifest.program = options_.snapshot.program_version;
-  manifest.created = repository::FormatRfc3339(began_);
+  manifest.created = FormatRfc3339(began_);
   return repository::EncodeManifest(manifest);
 }
 

@@ -11,17 +11,17 @@
 #include "absl/strings/str_format.h"
 #include "base/json.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "incremental/differential_source.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
 #include "net/url.h"
+#include "objects/keys.h"
 
 namespace csidelta::incremental {
 namespace {
 
 using csi::BoundSnapshot;
 
-constexpr char kMadeByLabel[] = "app.kubernetes.io/managed-by";
 constexpr char kMadeBy[] = "csi-delta-mover";
 // The last thing that a run does, also one that was stopped.
 constexpr absl::Duration kDeleteTimeMax = absl::Seconds(10);
@@ -174,7 +174,7 @@ Json Request::MakeObject(const std::string& name) const {
                  {"metadata",
                   {{"name", name},
                    {"namespace", target_->namespace_name},
-                   {"labels", {{kMadeByLabel, kMadeBy}}}}},
+                   {"labels", {{objects::kAppManagedByLabel, kMadeBy}}}}},
                  {"spec", {{"targetVolumeSnapshotName", target_->name}, {"mode", "Block"}}}};
   if (!request_.base.empty()) {
     SetJson(object, {"spec", "baseSnapshotHandle"}, request_.base);
@@ -219,19 +219,18 @@ void Request::Delete(const k8s::ObjectKey& key) const {
 void Request::DropLeftovers() {
   const absl::StatusOr<k8s::ObjectList> all =
       api_.List(ctx_, DifferentialSnapshotType(), target_->namespace_name,
-                {.label_selector = absl::StrCat(kMadeByLabel, "=", kMadeBy),
+                {.label_selector = absl::StrCat(objects::kAppManagedByLabel, "=", kMadeBy),
                  .field_selector = "",
                  .may_be_old = true});
   if (!all.ok()) {
     return;
   }
   for (const Json& object : all->items) {
-    const std::optional<absl::Time> made =
-        csi::FromRfc3339(GetString(object, {"metadata", "creationTimestamp"}));
+    const std::optional<absl::Time> made = k8s::CreatedAt(object);
     if (made.has_value() && ctx_.clock->Now() - *made > options_.leftover_age_max) {
       Delete({.type = DifferentialSnapshotType(),
               .namespace_name = target_->namespace_name,
-              .name = GetString(object, {"metadata", "name"})});
+              .name = k8s::Name(object)});
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "csi/once_map.h"
 #include "csi/snapshot_types.h"
 #include "itemblockactions/actions.h"
+#include "k8s/object.h"
 #include "velero/backup.h"
 
 namespace csidelta::itemblockactions {
@@ -41,22 +42,22 @@ class PvcAction : public velero::ItemBlockAction {
                          .namespace_name = "",
                          .name = volume});
     }
-    const std::string namespace_name = csi::Namespace(item);
+    const std::string namespace_name = k8s::Namespace(item);
     AddSiblings(ctx, backup, item, related);
     const auto pods = pods_.Get(ctx, backup.uid, namespace_name);
     if (!pods.ok()) {
       // An error here would count against the backup, also where the volume is none of ours.
       CSIDELTA_LOG(kInfo, "pods of the claim not known", {"namespace", namespace_name},
-                   {"pvc", csi::Name(item)}, {"status", pods.status().ToString()});
+                   {"pvc", k8s::Name(item)}, {"status", pods.status().ToString()});
       return related;
     }
     for (const Json& pod : **pods) {
       if (GetString(pod, {"status", "phase"}) == "Running" &&
-          csi::UsesClaim(pod, csi::Name(item))) {
+          csi::UsesClaim(pod, k8s::Name(item))) {
         related.push_back({.group = "",
                            .resource = csi::PodType().plural,
                            .namespace_name = namespace_name,
-                           .name = csi::Name(pod)});
+                           .name = k8s::Name(pod)});
       }
     }
     return related;
@@ -68,35 +69,35 @@ class PvcAction : public velero::ItemBlockAction {
   void AddSiblings(const CallContext& ctx, const velero::Backup& backup, const Json& item,
                    std::vector<velero::ResourceIdentifier>& related) {
     const std::string key = csi::GroupLabelKey(backup);
-    const std::string group = csi::Label(item, key);
+    const std::string group = k8s::Label(item, key);
     if (group.empty()) {
       return;
     }
     const std::string selector = absl::StrCat(key, "=", group);
     const auto names =
-        groups_.Get(ctx, absl::StrCat(backup.uid, "/", csi::Namespace(item), "/", selector),
+        groups_.Get(ctx, absl::StrCat(backup.uid, "/", k8s::Namespace(item), "/", selector),
                     [&]() -> absl::StatusOr<std::vector<std::string>> {
                       ASSIGN_OR_RETURN(
                           const k8s::ObjectList claims,
-                          env_.api.List(ctx, csi::PersistentVolumeClaimType(), csi::Namespace(item),
+                          env_.api.List(ctx, csi::PersistentVolumeClaimType(), k8s::Namespace(item),
                                         {.label_selector = selector, .field_selector = ""}));
                       std::vector<std::string> found;
                       for (const Json& claim : claims.items) {
-                        found.push_back(csi::Name(claim));
+                        found.push_back(k8s::Name(claim));
                       }
                       return found;
                     });
     if (!names.ok()) {
       CSIDELTA_LOG(kInfo, "claims of the volume group not known",
-                   {"namespace", csi::Namespace(item)}, {"pvc", csi::Name(item)},
+                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
                    {"status", names.status().ToString()});
       return;
     }
     for (const std::string& name : **names) {
-      if (name != csi::Name(item)) {
+      if (name != k8s::Name(item)) {
         related.push_back({.group = "",
                            .resource = csi::PersistentVolumeClaimType().plural,
-                           .namespace_name = csi::Namespace(item),
+                           .namespace_name = k8s::Namespace(item),
                            .name = name});
       }
     }

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/rfc3339.h"
+#include "k8s/object.h"
 
 namespace csidelta::k8s {
 namespace {
@@ -29,15 +31,14 @@ std::string Cut(absl::string_view text, std::size_t bytes_max) {
 absl::Status EmitEvent(const CallContext& ctx, ApiClient& client, const Json& object,
                        EventType type, absl::string_view reason, absl::string_view message,
                        absl::string_view component) {
-  const std::string object_namespace = GetString(object, {"metadata", "namespace"});
+  const std::string object_namespace = Namespace(object);
   const std::string event_namespace = object_namespace.empty() ? "default" : object_namespace;
-  const std::string name = GetString(object, {"metadata", "name"});
-  const std::string now =
-      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", ctx.clock->Now(), absl::UTCTimeZone());
+  const std::string name = Name(object);
+  const std::string now = FormatRfc3339Seconds(ctx.clock->Now());
   Json involved = {{"apiVersion", GetString(object, {"apiVersion"})},
                    {"kind", GetString(object, {"kind"})},
                    {"name", name},
-                   {"uid", GetString(object, {"metadata", "uid"})}};
+                   {"uid", Uid(object)}};
   if (!object_namespace.empty()) {
     involved["namespace"] = object_namespace;
   }

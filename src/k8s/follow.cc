@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "k8s/object.h"
 
 namespace csidelta::k8s {
 namespace {
@@ -58,7 +59,7 @@ class Following {
                                .resource_version = version_};
     const auto sink = [&](const WatchEvent& event) {
       saw_event = true;
-      version_ = GetString(event.object, {"metadata", "resourceVersion"});
+      version_ = ResourceVersion(event.object);
       if (event.kind != WatchEvent::Kind::kBookmark) {
         follower_.OnEvent(event);
       }

@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "k8s/object.h"
 
 namespace csidelta::k8s {
 namespace {
@@ -17,11 +19,6 @@ const ResourceType& LeaseType() {
   static const auto& type =
       *new ResourceType{"coordination.k8s.io", "v1", "leases", "Lease", /*namespaced=*/true};
   return type;
-}
-
-// Kubernetes' MicroTime, which wants six digits.
-std::string FormatMicroTime(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", time, absl::UTCTimeZone());
 }
 
 std::string HolderOf(const Json& lease) { return GetString(lease, {"spec", "holderIdentity"}); }
@@ -51,7 +48,7 @@ absl::Status LeaderLease::Step(const CallContext& ctx) {
     return Hold(ctx, *std::move(lease));
   }
   SetLeadsUntil(absl::ZeroDuration());
-  const std::string version = GetString(*lease, {"metadata", "resourceVersion"});
+  const std::string version = ResourceVersion(*lease);
   if (version != seen_version_) {
     seen_version_ = version;
     seen_at_ = ctx.clock->Uptime();
@@ -64,8 +61,8 @@ absl::Status LeaderLease::Step(const CallContext& ctx) {
 Json LeaderLease::Spec(absl::Time now) const {
   return {{"holderIdentity", options_.holder},
           {"leaseDurationSeconds", absl::ToInt64Seconds(kLeaseDuration)},
-          {"acquireTime", FormatMicroTime(now)},
-          {"renewTime", FormatMicroTime(now)}};
+          {"acquireTime", FormatRfc3339Micros(now)},
+          {"renewTime", FormatRfc3339Micros(now)}};
 }
 
 absl::Status LeaderLease::Create(const CallContext& ctx) {
@@ -87,7 +84,7 @@ absl::Status LeaderLease::Create(const CallContext& ctx) {
 absl::Status LeaderLease::Hold(const CallContext& ctx, Json lease) {
   const absl::Duration begun = ctx.clock->Uptime();
   if (HolderOf(lease) == options_.holder) {
-    SetJson(lease, {"spec", "renewTime"}, FormatMicroTime(ctx.clock->Now()));
+    SetJson(lease, {"spec", "renewTime"}, FormatRfc3339Micros(ctx.clock->Now()));
   } else {
     const int64_t transitions = GetInt(lease, {"spec", "leaseTransitions"});
     lease["spec"] = Spec(ctx.clock->Now());

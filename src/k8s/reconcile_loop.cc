@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "k8s/object.h"
 
 namespace csidelta::k8s {
 namespace {
@@ -26,7 +27,7 @@ absl::Status ReconcileLoop::Follow(const CallContext& ctx, ApiClient& api) {
 }
 
 ReconcileLoop::Key ReconcileLoop::KeyOf(const Json& object) {
-  return {GetString(object, {"metadata", "namespace"}), GetString(object, {"metadata", "name"})};
+  return {Namespace(object), Name(object)};
 }
 
 void ReconcileLoop::OnPage(const std::vector<Json>& objects, bool is_first) {
@@ -151,8 +152,7 @@ void ReconcileLoop::WorkOnce(const CallContext& ctx) {
     }
     SetDue(object, ctx.clock->Now() + kAgainAfter);
     CSIDELTA_LOG(kWarn, "an object could not be moved on", {"kind", followed_.type.kind},
-                 {"namespace", GetString(object, {"metadata", "namespace"})},
-                 {"name", GetString(object, {"metadata", "name"})},
+                 {"namespace", Namespace(object)}, {"name", Name(object)},
                  {"error", std::string(next.status().message())});
   }
 }

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/rate_limiter.h"
 #include "base/status_macros.h"
+#include "k8s/object.h"
 #include "k8s/token_source.h"
 #include "k8s/watch_decoder.h"
 #include "net/http_client.h"
@@ -220,10 +221,9 @@ class RestClient : public ApiClient {
 
   absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
                               absl::string_view namespace_name, const Json& object) override {
-    const std::string what =
-        absl::StrCat("create ", ToString(type), " ", namespace_name,
-                     namespace_name.empty() ? "" : "/", GetString(object, {"metadata", "name"}));
-    const std::string name = GetString(object, {"metadata", "name"});
+    const std::string what = absl::StrCat("create ", ToString(type), " ", namespace_name,
+                                          namespace_name.empty() ? "" : "/", Name(object));
+    const std::string name = Name(object);
     bool is_unanswered = false;
     absl::StatusOr<Json> created =
         RunJson(ctx, Call{.method = "POST",
@@ -395,7 +395,7 @@ class RestClient : public ApiClient {
       sink(objects, pages == 1);
       next = GetString(page, {"metadata", "continue"});
       if (next.empty()) {
-        return GetString(page, {"metadata", "resourceVersion"});
+        return ResourceVersion(page);
       }
     }
   }

@@ -10,6 +10,7 @@
 #include "base/backoff.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "k8s/object.h"
 
 namespace csidelta::k8s {
 namespace {
@@ -70,8 +71,7 @@ class Waiter {
   absl::StatusOr<Look> LookAtKnown() {
     const Json* known = std::exchange(known_, nullptr);
     ASSIGN_OR_RETURN(const bool done, done_(known));
-    return Look{.done = done,
-                .resource_version = GetString(*known, {"metadata", "resourceVersion"})};
+    return Look{.done = done, .resource_version = ResourceVersion(*known)};
   }
 
   // A list by name instead of a get: only it tells the resourceVersion from which a watch goes on
@@ -97,7 +97,7 @@ class Waiter {
       return done_(nullptr);
     }
     RETURN_IF_ERROR(object.status());
-    last_resource_version_ = GetString(*object, {"metadata", "resourceVersion"});
+    last_resource_version_ = ResourceVersion(*object);
     return done_(&*object);
   }
 

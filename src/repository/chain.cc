@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/keep_rules.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/little_endian.h"

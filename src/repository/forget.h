@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,57 +9,15 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
+#include "base/keep_rules.h"
 #include "repository/lock.h"
 #include "repository/maintenance.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 
-// Which repository snapshots stay, by rules with restic's meaning, and the removal of the rest.
+// Which repository snapshots stay, by rules with the meaning they have in restic, and the removal
+// of the rest.
 namespace csidelta::repository {
-
-// A length of time by the calendar: "2y5m7d3h". All zero: none.
-struct CalendarSpan {
-  int years = 0;
-  int months = 0;
-  int days = 0;
-  int hours = 0;
-
-  bool IsZero() const { return *this == CalendarSpan(); }
-  friend bool operator==(const CalendarSpan&, const CalendarSpan&) = default;
-};
-
-// INVALID_ARGUMENT unless `text` is one or more of <number>y, m, d, h in any order, each once.
-absl::StatusOr<CalendarSpan> ParseCalendarSpan(absl::string_view text);
-std::string FormatCalendarSpan(const CalendarSpan& span);
-
-inline constexpr int kKeepAll = -1;
-
-// A snapshot stays when any rule keeps it; so does one that is dated in the future beside others
-// that are not, and no rule counts it. Of each hour (day, week by ISO 8601, month, year) that has
-// snapshots the newest counts, back until the number is used up; while a number is not, the oldest
-// snapshot stays too. Spans count back from the newest snapshot that is not of the future.
-struct KeepRules {
-  // Numbers, or kKeepAll.
-  int last = 0;
-  int hourly = 0;
-  int daily = 0;
-  int weekly = 0;
-  int monthly = 0;
-  int yearly = 0;
-  // All within the span, and one of each hour (day, …) within the span.
-  CalendarSpan within = {};
-  CalendarSpan within_hourly = {};
-  CalendarSpan within_daily = {};
-  CalendarSpan within_weekly = {};
-  CalendarSpan within_monthly = {};
-  CalendarSpan within_yearly = {};
-  // Snapshots that have every tag of any of these lists.
-  std::vector<std::vector<std::string>> tags = {};
-  // In whose hours and days to count.
-  absl::TimeZone zone = absl::UTCTimeZone();
-
-  bool IsEmpty() const;
-};
 
 // Which snapshots compete with each other.
 struct SnapshotGrouping {

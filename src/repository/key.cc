@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "repository/repo_snapshot.h"
 
@@ -106,7 +107,7 @@ absl::StatusOr<KeyFile> DecodeKeyFile(absl::string_view json_text) {
   }
   file.username = GetString(json, {"username"});
   file.hostname = GetString(json, {"hostname"});
-  if (const auto created = ParseRfc3339(GetString(json, {"created"})); created.ok()) {
+  if (const auto created = ParseRfc3339(GetString(json, {"created"})); created.has_value()) {
     file.created = *created;  // For people only.
   }
   return file;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/json_text.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "repository/lock.h"
 #include "repository/repo_snapshot.h"
@@ -126,7 +127,11 @@ std::string EncodeLock(const LockFile& lock) {
 absl::StatusOr<LockFile> DecodeLock(absl::string_view text) {
   ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text));
   LockFile lock;
-  ASSIGN_OR_RETURN(lock.time, ParseRfc3339(GetString(json, {"time"})));
+  const std::optional<absl::Time> time = ParseRfc3339(GetString(json, {"time"}));
+  if (!time.has_value()) {
+    return absl::InvalidArgumentError("lock: its time is not one of RFC 3339");
+  }
+  lock.time = *time;
   lock.exclusive = GetBool(json, {"exclusive"});
   lock.hostname = GetString(json, {"hostname"});
   lock.username = GetString(json, {"username"});

@@ -13,14 +13,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/civil_time.h"
 #include "base/json_text.h"
+#include "base/keep_rules.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 
 namespace csidelta::repository {
 namespace {
-
-constexpr std::size_t kTimeBytesMin = 20;  // 1970-01-01T00:00:00Z
-constexpr std::size_t kTimeBytesMax = 64;
 
 constexpr std::array<absl::string_view, 13> kKnownMembers = {
     "time", "parent",   "tree", "paths",    "hostname",        "username", "uid",
@@ -136,26 +135,6 @@ absl::Status DecodeIds(const Json& json, RepoSnapshot& snapshot) {
 
 }  // namespace
 
-std::string FormatRfc3339(absl::Time time) {
-  return absl::FormatTime("%E4Y-%m-%d%ET%H:%M:%E*SZ", time, absl::UTCTimeZone());
-}
-
-absl::StatusOr<absl::Time> ParseRfc3339(absl::string_view text) {
-  // The library's parser also takes blanks, names of time zones and years of any length.
-  absl::Time time;
-  std::string error;
-  if (text.size() < kTimeBytesMin || text.size() > kTimeBytesMax || text[4] != '-' ||
-      !absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ||
-      !absl::ParseTime(absl::RFC3339_full, text, &time, &error)) {
-    return absl::InvalidArgumentError("not a time of RFC 3339");
-  }
-  const absl::civil_year_t year = absl::ToCivilYear(time, absl::UTCTimeZone()).year();
-  if (year < 1 || year > 9999) {
-    return absl::InvalidArgumentError("a time of no year from 1 to 9999");
-  }
-  return time;
-}
-
 std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name) {
   for (const std::string& tag : snapshot.tags) {
     const absl::string_view text = tag;
@@ -196,7 +175,11 @@ std::string EncodeSnapshot(const RepoSnapshot& snapshot) {
 absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view text) {
   ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, kSnapshotValuesMax));
   RepoSnapshot snapshot;
-  ASSIGN_OR_RETURN(snapshot.time, ParseRfc3339(GetString(json, {"time"})));
+  const std::optional<absl::Time> time = ParseRfc3339(GetString(json, {"time"}));
+  if (!time.has_value()) {
+    return absl::InvalidArgumentError("snapshot: its time is not one of RFC 3339");
+  }
+  snapshot.time = *time;
   RETURN_IF_ERROR(DecodeIds(json, snapshot));
   snapshot.paths = GetList(json, {"paths"});
   snapshot.hostname = GetString(json, {"hostname"});
@@ -228,7 +211,7 @@ const StoredSnapshot* NewestOf(absl::Span<const StoredSnapshot> all,
     }
   }
   const auto rank = [&](const StoredSnapshot& stored) {
-    return std::tuple(!bases.contains(stored.id), !IsOfTheFuture(stored.snapshot, now),
+    return std::tuple(!bases.contains(stored.id), !IsOfTheFuture(stored.snapshot.time, now),
                       stored.snapshot.time, stored.id);
   };
   const StoredSnapshot* newest = nullptr;

@@ -56,12 +56,6 @@ struct StoredSnapshot {
   RepoSnapshot snapshot;
 };
 
-// Clocks of two machines may differ by so much: what is dated later is dated in the future.
-inline constexpr absl::Duration kClockSkewMax = absl::Minutes(10);
-inline bool IsOfTheFuture(const RepoSnapshot& snapshot, absl::Time now) {
-  return snapshot.time > now + kClockSkewMax;
-}
-
 // The newest of those in `all` that match; null when there is none. One that another builds on is
 // not it, whatever the clock said then, and one that is dated in the future only where all are.
 const StoredSnapshot* NewestOf(absl::Span<const StoredSnapshot> all,
@@ -76,11 +70,5 @@ std::string EncodeSnapshot(const RepoSnapshot& snapshot);
 // INVALID_ARGUMENT when malformed, or without time or tree. `summary` and `program_version` may be
 // missing always.
 absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view json);
-
-// RFC 3339 as restic writes it: nanoseconds without trailing zeros, "Z" for UTC.
-std::string FormatRfc3339(absl::Time time);
-
-// INVALID_ARGUMENT unless `text` is RFC 3339.
-absl::StatusOr<absl::Time> ParseRfc3339(absl::string_view text);
 
 }  // namespace csidelta::repository

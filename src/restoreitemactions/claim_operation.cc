@@ -12,8 +12,9 @@
 #include "csi/claim_provisioning.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/content_readiness.h"
-#include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
@@ -46,7 +47,7 @@ class ClaimCheck {
       return Wait(claim.status().ToString());
     }
     claim_ = *claim;
-    created_ = csi::FromRfc3339(GetString(claim_, {"metadata", "creationTimestamp"}));
+    created_ = k8s::CreatedAt(claim_);
     progress_.started = created_.value_or(env_.clock.Now());
     const std::string phase = GetString(claim_, {"status", "phase"});
     if (phase == "Bound") {
@@ -140,7 +141,7 @@ class ClaimCheck {
   }
 
   bool WaitsForConsumer() {
-    if (!csi::Annotation(claim_, velero::kSelectedNodeAnnotation).empty()) {
+    if (!k8s::Annotation(claim_, objects::kSelectedNodeAnnotation).empty()) {
       return false;
     }
     return csi::WaitsForFirstConsumer(ctx_, env_.api,

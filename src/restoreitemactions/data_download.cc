@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
@@ -17,29 +19,29 @@ constexpr char kResourceUsage[] = "DataUpload";
 constexpr size_t kVolumeMarkDigits = 5;  // As many as Velero's action writes.
 
 std::string ClaimName(const MovedClaim& claim) {
-  return absl::StrCat(csi::Namespace(claim.item_from_backup), "/",
-                      csi::Name(claim.item_from_backup));
+  return absl::StrCat(k8s::Namespace(claim.item_from_backup), "/",
+                      k8s::Name(claim.item_from_backup));
 }
 
 std::string AwaitedVolume(const Json& claim) {
-  return GetString(claim, {"spec", "selector", "matchLabels", velero::kDynamicPvRestoreLabel});
+  return GetString(claim, {"spec", "selector", "matchLabels", objects::kDynamicPvRestoreLabel});
 }
 
 // The claim's DataUpload in short, as Velero's action on DataUploads left it for this restore.
 absl::StatusOr<Json> ReadUploadResult(const CallContext& ctx, const csi::Environment& env,
                                       const MovedClaim& claim) {
   const std::string of_claim = velero::ValidLabelValue(
-      absl::StrCat(csi::Namespace(claim.item_from_backup), ".", csi::Name(claim.item_from_backup)));
+      absl::StrCat(k8s::Namespace(claim.item_from_backup), ".", k8s::Name(claim.item_from_backup)));
   ASSIGN_OR_RETURN(
       const k8s::ObjectList found,
       env.api.List(ctx, csi::ConfigMapType(), claim.restore.namespace_name,
                    {.label_selector = absl::StrCat(
-                        velero::kPvcNamespaceNameLabel, "=", of_claim, ",",
-                        velero::kRestoreUidLabel, "=", velero::ValidLabelValue(claim.restore.uid),
-                        ",", velero::kResourceUsageLabel, "=", kResourceUsage),
+                        objects::kPvcNamespaceNameLabel, "=", of_claim, ",",
+                        objects::kRestoreUidLabel, "=", velero::ValidLabelValue(claim.restore.uid),
+                        ",", objects::kResourceUsageLabel, "=", kResourceUsage),
                     .field_selector = ""}));
   const std::string upload =
-      csi::Annotation(claim.item_from_backup, velero::kDataUploadNameAnnotation);
+      k8s::Annotation(claim.item_from_backup, objects::kDataUploadNameAnnotation);
   if (found.items.empty()) {
     return absl::NotFoundError(absl::StrCat("claim ", ClaimName(claim), ": the archive of backup ",
                                             claim.backup.name, " does not hold DataUpload ", upload,
@@ -57,7 +59,7 @@ absl::StatusOr<Json> ReadUploadResult(const CallContext& ctx, const csi::Environ
 Json MakeDataDownload(const MovedClaim& claim, const csi::Transfer& transfer, const Json& result) {
   const velero::Restore& restore = claim.restore;
   Json spec = {{"targetVolume",
-                {{"pvc", csi::Name(claim.item_from_backup)},
+                {{"pvc", k8s::Name(claim.item_from_backup)},
                  {"namespace", claim.target_namespace},
                  {"pv", ""}}},
                {"operationTimeout", absl::FormatDuration(claim.backup.csi_snapshot_timeout)}};
@@ -78,9 +80,9 @@ Json MakeDataDownload(const MovedClaim& claim, const csi::Transfer& transfer, co
                                               {"uid", restore.uid},
                                               {"controller", true}}})},
             {"labels",
-             {{velero::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
-              {velero::kRestoreUidLabel, restore.uid},
-              {velero::kAsyncOperationIdLabel, transfer.operation_id}}}}},
+             {{objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
+              {objects::kRestoreUidLabel, restore.uid},
+              {objects::kAsyncOperationIdLabel, transfer.operation_id}}}}},
           {"spec", std::move(spec)}};
 }
 
@@ -90,7 +92,7 @@ csi::Transfer DownloadOf(const MovedClaim& claim) {
   return {.type = csi::DataDownloadType(),
           .namespace_name = claim.restore.namespace_name,
           .operation_id =
-              csi::DownloadOperationId(claim.restore.uid, csi::Uid(claim.item_from_backup))};
+              csi::DownloadOperationId(claim.restore.uid, k8s::Uid(claim.item_from_backup))};
 }
 
 bool IsAwaitedByVelero(const Json& item, const Json& item_from_backup) {
@@ -105,19 +107,19 @@ absl::Status AskForData(const CallContext& ctx, const csi::Environment& env,
   if (GetString(result, {"snapshotID"}).empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "claim ", ClaimName(claim), ": DataUpload ",
-        csi::Annotation(claim.item_from_backup, velero::kDataUploadNameAnnotation), " of backup ",
+        k8s::Annotation(claim.item_from_backup, objects::kDataUploadNameAnnotation), " of backup ",
         claim.backup.name, " brought no data into the bucket: restore an older backup"));
   }
   ASSIGN_OR_RETURN(
       const Json download,
       csi::EnsureTransfer(ctx, env.api, transfer, MakeDataDownload(claim, transfer, result)));
-  SetJson(item, {"spec", "selector", "matchLabels", velero::kDynamicPvRestoreLabel},
+  SetJson(item, {"spec", "selector", "matchLabels", objects::kDynamicPvRestoreLabel},
           velero::ValidLabelValue(
-              absl::StrCat(claim.target_namespace, ".", csi::Name(claim.item_from_backup), ".",
+              absl::StrCat(claim.target_namespace, ".", k8s::Name(claim.item_from_backup), ".",
                            Sha256Hex(claim.restore.uid).substr(0, kVolumeMarkDigits))));
   CSIDELTA_LOG(kInfo, "the data mover is asked for the claim's data",
-               {"namespace", claim.target_namespace}, {"pvc", csi::Name(claim.item_from_backup)},
-               {"data_download", csi::Name(download)});
+               {"namespace", claim.target_namespace}, {"pvc", k8s::Name(claim.item_from_backup)},
+               {"data_download", k8s::Name(download)});
   return absl::OkStatus();
 }
 

@@ -7,10 +7,11 @@
 #include "base/status_macros.h"
 #include "csi/group_types.h"
 #include "csi/settings.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_group.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
+#include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
@@ -23,7 +24,7 @@ constexpr absl::Duration kYoungFor = absl::Seconds(10);
 constexpr int kHandleLostMax = 5;
 
 std::string HandleOfGroup(const Json& snapshot_from_backup) {
-  return csi::Annotation(snapshot_from_backup, velero::kGroupSnapshotHandleAnnotation);
+  return k8s::Annotation(snapshot_from_backup, objects::kGroupSnapshotHandleAnnotation);
 }
 
 std::string StandInName(const velero::Restore& restore, const std::string& group_handle) {
@@ -36,7 +37,7 @@ bool TellsHandle(const Json& stand_in, const std::string& handle) {
 
 // Whether the sidecar may have met it before anybody wrote its status.
 bool IsYoung(const Json& stand_in, absl::Time now) {
-  const auto made = csi::FromRfc3339(GetString(stand_in, {"metadata", "creationTimestamp"}));
+  const auto made = k8s::CreatedAt(stand_in);
   return made.has_value() && now - *made < kYoungFor;
 }
 
@@ -77,7 +78,7 @@ bool IsMember(const Json& snapshot_from_backup) {
 }
 
 std::string GroupOfOurs(const Json& snapshot_from_backup) {
-  return csi::Annotation(snapshot_from_backup, velero::kGroupNameLabel);
+  return k8s::Annotation(snapshot_from_backup, objects::kGroupNameLabel);
 }
 
 std::string RestoredGroupName(absl::string_view restore_uid, absl::string_view namespace_in_backup,
@@ -99,8 +100,8 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
                            const velero::Restore& restore, const Json& snapshot_from_backup) {
   const std::string handle = HandleOfGroup(snapshot_from_backup);
   const std::string snapshot_handle =
-      csi::Annotation(snapshot_from_backup, velero::kVolumeSnapshotHandleAnnotation);
-  const std::string driver = csi::Annotation(snapshot_from_backup, velero::kDriverNameAnnotation);
+      k8s::Annotation(snapshot_from_backup, objects::kVolumeSnapshotHandleAnnotation);
+  const std::string driver = k8s::Annotation(snapshot_from_backup, objects::kDriverNameAnnotation);
   if (handle.empty() || snapshot_handle.empty() || driver.empty()) {
     return absl::OkStatus();
   }
@@ -121,12 +122,12 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
         .driver = driver,
         .handle = handle,
         .member_handles = {snapshot_handle},
-        .group_namespace = restore.MapNamespace(csi::Namespace(snapshot_from_backup)),
+        .group_namespace = restore.MapNamespace(k8s::Namespace(snapshot_from_backup)),
         .group_name = key.name,
         .deletion_policy = "Retain",
-        .class_name = group_class == nullptr ? "" : csi::Name(*group_class),
-        .labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
-                   {velero::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}},
+        .class_name = group_class == nullptr ? "" : k8s::Name(*group_class),
+        .labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
+                   {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}},
         .annotations = {},
         .finalizers = {}};
     const absl::Status created =

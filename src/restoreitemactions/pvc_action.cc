@@ -13,6 +13,8 @@
 #include "csi/settings.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/content_readiness.h"
@@ -61,10 +63,10 @@ bool EraseSpec(Json& item, absl::string_view field) {
 // What the backup's actions told each other through the archived claim. Coming back it would make a
 // later backup's action pass filters, or, longer than a label may be, the claim would be refused.
 bool StripBackupMarks(Json& item) {
-  bool changed = EraseMetadata(item, "annotations", velero::kMustIncludeAnnotation);
-  changed |= EraseMetadata(item, "annotations", velero::kSkippedNoCsiPvAnnotation);
-  if (csi::Label(item, velero::kVolumeSnapshotNameLabel).size() > velero::kLabelValueBytesMax) {
-    changed |= EraseMetadata(item, "labels", velero::kVolumeSnapshotNameLabel);
+  bool changed = EraseMetadata(item, "annotations", objects::kMustIncludeAnnotation);
+  changed |= EraseMetadata(item, "annotations", objects::kSkippedNoCsiPvAnnotation);
+  if (k8s::Label(item, objects::kVolumeSnapshotNameLabel).size() > velero::kLabelValueBytesMax) {
+    changed |= EraseMetadata(item, "labels", objects::kVolumeSnapshotNameLabel);
   }
   return changed;
 }
@@ -72,10 +74,10 @@ bool StripBackupMarks(Json& item) {
 bool StripBinding(Json& item) {
   bool changed = false;
   for (const char* key :
-       {velero::kBindCompletedAnnotation, velero::kBoundByControllerAnnotation,
-        velero::kStorageProvisionerAnnotation, velero::kBetaStorageProvisionerAnnotation,
-        velero::kSelectedNodeAnnotation, velero::kVolumeSnapshotNameAnnotation,
-        velero::kDataUploadNameAnnotation}) {
+       {objects::kBindCompletedAnnotation, objects::kBoundByControllerAnnotation,
+        objects::kStorageProvisionerAnnotation, objects::kBetaStorageProvisionerAnnotation,
+        objects::kSelectedNodeAnnotation, objects::kVolumeSnapshotNameAnnotation,
+        objects::kDataUploadNameAnnotation}) {
     changed |= EraseMetadata(item, "annotations", key);
   }
   for (const char* field : {"volumeName", "selector", "dataSourceRef"}) {
@@ -88,25 +90,25 @@ bool StripBinding(Json& item) {
 // when it took none. A claim that was restored once, and whose volume this backup did not take, may
 // still carry the annotation of its earlier backup; then the label beside it is that backup's too.
 std::string SnapshotInBackup(const Json& item_from_backup, const std::string& backup_name) {
-  const std::string label = csi::Label(item_from_backup, velero::kBackupNameLabel);
+  const std::string label = k8s::Label(item_from_backup, objects::kBackupNameLabel);
   const bool of_this_backup =
       label.empty() || label == backup_name || label == velero::ValidLabelValue(backup_name);
-  return of_this_backup ? csi::Annotation(item_from_backup, velero::kVolumeSnapshotNameAnnotation)
+  return of_this_backup ? k8s::Annotation(item_from_backup, objects::kVolumeSnapshotNameAnnotation)
                         : "";
 }
 
 // The DataUpload that moved the claim's volume in this backup; "" when there is none, as far as the
 // claim tells. Without a VolumeSnapshot beside it only the backup's own label makes it count.
 std::string UploadInBackup(const Json& item_from_backup, const ClaimRestore& claim) {
-  const std::string label = csi::Label(item_from_backup, velero::kBackupNameLabel);
+  const std::string label = k8s::Label(item_from_backup, objects::kBackupNameLabel);
   const bool counts = !claim.original_snapshot.empty() ||
                       label == velero::ValidLabelValue(claim.restore.backup_name);
-  return counts ? csi::Annotation(item_from_backup, velero::kDataUploadNameAnnotation) : "";
+  return counts ? k8s::Annotation(item_from_backup, objects::kDataUploadNameAnnotation) : "";
 }
 
 std::string ProvisionerOf(const Json& claim) {
-  const std::string provisioner = csi::Annotation(claim, velero::kStorageProvisionerAnnotation);
-  return provisioner.empty() ? csi::Annotation(claim, velero::kBetaStorageProvisionerAnnotation)
+  const std::string provisioner = k8s::Annotation(claim, objects::kStorageProvisionerAnnotation);
+  return provisioner.empty() ? k8s::Annotation(claim, objects::kBetaStorageProvisionerAnnotation)
                              : provisioner;
 }
 
@@ -125,9 +127,10 @@ std::string SourceSetByVelero(const Json& item, const ClaimRestore& claim) {
 
 // The size of the snapshot as the restored VolumeSnapshot tells it; nothing when it does not.
 std::optional<int64_t> RestoreSizeOf(const Json& snapshot) {
-  for (const std::string& text : {csi::Annotation(snapshot, velero::kRestoreSizeAnnotation),
-                                  csi::Annotation(snapshot, velero::kMisspeltRestoreSizeAnnotation),
-                                  GetString(snapshot, {"status", "restoreSize"})}) {
+  for (const std::string& text :
+       {k8s::Annotation(snapshot, objects::kRestoreSizeAnnotation),
+        k8s::Annotation(snapshot, objects::kMisspeltRestoreSizeAnnotation),
+        GetString(snapshot, {"status", "restoreSize"})}) {
     const absl::StatusOr<int64_t> size_bytes = velero::ParseQuantity(text);
     if (size_bytes.ok() && *size_bytes > 0) {
       return *size_bytes;
@@ -167,9 +170,9 @@ class PvcAction : public velero::RestoreItemAction {
                                                     const Json& restore_json) override {
     ClaimRestore claim;
     ASSIGN_OR_RETURN(claim.restore, velero::ParseRestore(restore_json));
-    claim.original_namespace = csi::Namespace(item_from_backup);
+    claim.original_namespace = k8s::Namespace(item_from_backup);
     claim.target_namespace = claim.restore.MapNamespace(claim.original_namespace);
-    claim.claim_name = csi::Name(item_from_backup);
+    claim.claim_name = k8s::Name(item_from_backup);
     claim.original_snapshot = SnapshotInBackup(item_from_backup, claim.restore.backup_name);
     claim.data_upload = UploadInBackup(item_from_backup, claim);
     claim.provisioner = ProvisionerOf(item_from_backup);
@@ -260,7 +263,7 @@ class PvcAction : public velero::RestoreItemAction {
 
   static csi::Transfer OperationOf(const Json& restore, absl::string_view operation_id) {
     return {.type = csi::DataDownloadType(),
-            .namespace_name = csi::Namespace(restore),
+            .namespace_name = k8s::Namespace(restore),
             .operation_id = std::string(operation_id)};
   }
 
@@ -279,7 +282,7 @@ class PvcAction : public velero::RestoreItemAction {
   // No answer in time is no answer: the claim is made. The host would make an error of it.
   absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const Json& snapshot) {
     ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
-    const auto made = csi::FromRfc3339(GetString(snapshot, {"metadata", "creationTimestamp"}));
+    const auto made = k8s::CreatedAt(snapshot);
     return made.has_value() && env_.clock.Now() >= *made + config.restore_content_wait;
   }
 
@@ -369,7 +372,7 @@ class PvcAction : public velero::RestoreItemAction {
     }
     RETURN_IF_ERROR(snapshot.status());
     RETURN_IF_ERROR(
-        RequireClass(ctx, claim, item, csi::Annotation(*snapshot, velero::kDriverNameAnnotation)));
+        RequireClass(ctx, claim, item, k8s::Annotation(*snapshot, objects::kDriverNameAnnotation)));
     changed |= RaiseRequest(*snapshot, item);
     RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));
     return changed;

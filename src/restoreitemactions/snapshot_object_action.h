@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/item_action.h"
-#include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
 
@@ -38,9 +38,9 @@ class SnapshotObjectAction : public velero::RestoreItemAction {
     if (csi::IsOfAnotherBackup(item_from_backup, restore.backup_name)) {
       CSIDELTA_LOG(kInfo, "left out what another backup had left when this one was taken",
                    {"kind", GetString(item_from_backup, {"kind"})},
-                   {"namespace", csi::Namespace(item_from_backup)},
-                   {"name", csi::Name(item_from_backup)},
-                   {"backup", csi::Label(item_from_backup, velero::kBackupNameLabel)});
+                   {"namespace", k8s::Namespace(item_from_backup)},
+                   {"name", k8s::Name(item_from_backup)},
+                   {"backup", k8s::Label(item_from_backup, objects::kBackupNameLabel)});
       return Skip();
     }
     return RestoreObject(ctx, restore, item, item_from_backup);

@@ -8,10 +8,11 @@
 #include "base/status_macros.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_secrets.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "csi/static_group.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/group_restore.h"
 #include "restoreitemactions/snapshot_object_action.h"
@@ -40,8 +41,8 @@ absl::StatusOr<std::optional<csi::GroupKinds>> FindKinds(const CallContext& ctx,
   absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env.api);
   if (absl::IsNotFound(kinds.status())) {
     CSIDELTA_LOG(kWarn, "left out what belongs to a volume group",
-                 {"kind", GetString(item, {"kind"})}, {"namespace", csi::Namespace(item)},
-                 {"name", csi::Name(item)}, {"reason", kinds.status().ToString()});
+                 {"kind", GetString(item, {"kind"})}, {"namespace", k8s::Namespace(item)},
+                 {"name", k8s::Name(item)}, {"reason", kinds.status().ToString()});
     return std::optional<csi::GroupKinds>();
   }
   RETURN_IF_ERROR(kinds.status());
@@ -60,7 +61,7 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction {
                                                           const velero::Restore& restore,
                                                           const Json& item,
                                                           const Json& item_from_backup) override {
-    const bool ours = !csi::Label(item_from_backup, velero::kCsiDeltaLabel).empty();
+    const bool ours = !k8s::Label(item_from_backup, objects::kCsiDeltaLabel).empty();
     if (ours && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
       return Skip();
     }
@@ -72,12 +73,12 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction {
     const std::string content_in_backup = csi::BoundGroupContentName(item_from_backup);
     if (content_in_backup.empty()) {
       CSIDELTA_LOG(kWarn, "left out a volume group that was not bound when it was backed up",
-                   {"namespace", csi::Namespace(item_from_backup)},
-                   {"volume_group_snapshot", csi::Name(item_from_backup)});
+                   {"namespace", k8s::Namespace(item_from_backup)},
+                   {"volume_group_snapshot", k8s::Name(item_from_backup)});
       return Skip();
     }
     const std::string content_name = RestoredGroupName(
-        restore.uid, csi::Namespace(item_from_backup), csi::Name(item_from_backup));
+        restore.uid, k8s::Namespace(item_from_backup), k8s::Name(item_from_backup));
     velero::RestoreItemResult result;
     result.item = Rewrite(item, *kinds, item_from_backup, content_name, ours);
     const std::string class_in_backup =
@@ -94,8 +95,8 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction {
   static Json Rewrite(Json item, const csi::GroupKinds& kinds, const Json& from_backup,
                       const std::string& content_name, bool ours) {
     csi::StripMarks(item);
-    for (const char* key : {velero::kGroupMembersAnnotation, velero::kGroupOfAnnotation,
-                            velero::kDeletionPolicyAnnotation}) {
+    for (const char* key : {objects::kGroupMembersAnnotation, objects::kGroupOfAnnotation,
+                            objects::kDeletionPolicyAnnotation}) {
       EraseJson(item, {"metadata", "annotations", key});
     }
     item["apiVersion"] = ApiVersion(csi::VolumeGroupSnapshotType(kinds.version));
@@ -105,9 +106,9 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction {
     SetJson(item, {"spec", "source"}, Json{{"volumeGroupSnapshotContentName", content_name}});
     const std::string class_name = GetString(from_backup, {"spec", "volumeGroupSnapshotClassName"});
     const Json* const group_class = csi::GroupClassOf(
-        kinds.classes, csi::Annotation(from_backup, velero::kDriverNameAnnotation), class_name);
+        kinds.classes, k8s::Annotation(from_backup, objects::kDriverNameAnnotation), class_name);
     if (group_class != nullptr) {
-      SetJson(item, {"spec", "volumeGroupSnapshotClassName"}, csi::Name(*group_class));
+      SetJson(item, {"spec", "volumeGroupSnapshotClassName"}, k8s::Name(*group_class));
     }
     return item;
   }
@@ -130,7 +131,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
                                                           const velero::Restore& restore,
                                                           const Json& /*item*/,
                                                           const Json& item_from_backup) override {
-    const bool ours = !csi::Label(item_from_backup, velero::kGroupNameLabel).empty();
+    const bool ours = !k8s::Label(item_from_backup, objects::kGroupNameLabel).empty();
     if (ours && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
       return Skip();
     }
@@ -142,7 +143,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
     const csi::StaticGroup group = Describe(restore, *kinds, item_from_backup, ours);
     if (group.driver.empty() || group.handle.empty() || group.member_handles.empty()) {
       CSIDELTA_LOG(kWarn, "left out a group content whose driver, handle or members are not told",
-                   {"volume_group_snapshot_content", csi::Name(item_from_backup)});
+                   {"volume_group_snapshot_content", k8s::Name(item_from_backup)});
       return Skip();
     }
     ASSIGN_OR_RETURN(const bool taken, IsTaken(ctx, group));
@@ -175,9 +176,9 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
     const Json* const group_class =
         csi::GroupClassOf(kinds.classes, group.driver,
                           GetString(from_backup, {"spec", "volumeGroupSnapshotClassName"}));
-    group.class_name = group_class == nullptr ? "" : csi::Name(*group_class);
-    group.labels = {{velero::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
-                    {velero::kRestoreUidLabel, restore.uid}};
+    group.class_name = group_class == nullptr ? "" : k8s::Name(*group_class);
+    group.labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
+                    {objects::kRestoreUidLabel, restore.uid}};
     group.annotations = csi::GroupDeletionSecret(from_backup, group_class);
     return group;
   }
@@ -234,12 +235,12 @@ class VolumeGroupSnapshotClassAction : public SnapshotObjectAction {
     }
     velero::RestoreItemResult result;
     // The archive holds the Secrets only when an action of the backup asked for them.
-    if (csi::Annotation(item_from_backup, velero::kMustIncludeAnnotation) == "true") {
+    if (k8s::Annotation(item_from_backup, objects::kMustIncludeAnnotation) == "true") {
       result.additional_items = csi::SecretsOfGroupClass(item_from_backup);
     }
     Json changed = item;
     changed["apiVersion"] = ApiVersion(csi::VolumeGroupSnapshotClassType(kinds->version));
-    EraseJson(changed, {"metadata", "annotations", velero::kMustIncludeAnnotation});
+    EraseJson(changed, {"metadata", "annotations", objects::kMustIncludeAnnotation});
     if (changed != item) {
       result.item = std::move(changed);
     }

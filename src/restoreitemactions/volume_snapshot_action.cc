@@ -7,6 +7,8 @@
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/group_restore.h"
 #include "restoreitemactions/snapshot_object_action.h"
@@ -30,7 +32,7 @@ bool WasNeverCut(const Json& from_backup) {
   return csi::BoundContentName(from_backup).empty() ||
          (ready != nullptr && *ready == false &&
           FindJson(from_backup, {"status", "creationTime"}) == nullptr &&
-          csi::Annotation(from_backup, velero::kVolumeSnapshotHandleAnnotation).empty());
+          k8s::Annotation(from_backup, objects::kVolumeSnapshotHandleAnnotation).empty());
 }
 
 class VolumeSnapshotAction : public SnapshotObjectAction {
@@ -45,8 +47,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
                                                           const Json& item_from_backup) override {
     if (WasNeverCut(item_from_backup)) {
       CSIDELTA_LOG(kWarn, "left out a volume snapshot that was not cut when it was backed up",
-                   {"namespace", csi::Namespace(item_from_backup)},
-                   {"volume_snapshot", csi::Name(item_from_backup)});
+                   {"namespace", k8s::Namespace(item_from_backup)},
+                   {"volume_snapshot", k8s::Name(item_from_backup)});
       return Skip();
     }
     velero::RestoreItemResult result;
@@ -56,7 +58,7 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
       PrepareGroup(ctx, restore, item_from_backup, result);
     }
     if (!IsBoundByVelero(item, item_from_backup)) {
-      Rewrite(velero::RestoredSnapshotName(restore.uid, csi::Name(item_from_backup)), changed_item);
+      Rewrite(velero::RestoredSnapshotName(restore.uid, k8s::Name(item_from_backup)), changed_item);
       result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
                                          .resource = csi::VolumeSnapshotContentType().plural,
                                          .namespace_name = "",
@@ -83,21 +85,21 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
       prepared = RemoveStandIn(ctx, env_, restore, from_backup);
       result.additional_items.push_back({.group = csi::kGroupSnapshotGroup,
                                          .resource = csi::VolumeGroupSnapshotType("v1").plural,
-                                         .namespace_name = csi::Namespace(from_backup),
+                                         .namespace_name = k8s::Namespace(from_backup),
                                          .name = group});
     } else {
       prepared = EnsureStandIn(ctx, env_, restore, from_backup);
     }
     if (!prepared.ok()) {
       CSIDELTA_LOG(kWarn, "a member of a volume group may not become ready",
-                   {"namespace", csi::Namespace(from_backup)},
-                   {"volume_snapshot", csi::Name(from_backup)}, {"error", prepared.ToString()});
+                   {"namespace", k8s::Namespace(from_backup)},
+                   {"volume_snapshot", k8s::Name(from_backup)}, {"error", prepared.ToString()});
     }
   }
 
   static void Rewrite(const std::string& new_name, Json& item) {
     SetJson(item, {"metadata", "name"}, new_name);
-    SetJson(item, {"metadata", "annotations", velero::kDeletionPolicyAnnotation}, "Retain");
+    SetJson(item, {"metadata", "annotations", objects::kDeletionPolicyAnnotation}, "Retain");
     SetJson(item, {"spec", "source"}, Json{{"volumeSnapshotContentName", new_name}});
     EraseJson(item, {"spec", "volumeSnapshotClassName"});
   }
@@ -109,8 +111,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
                                      const Json& from_backup, const Json& item) {
     const std::string name = GetString(item, {"spec", "source", "volumeSnapshotContentName"});
     csi::StaticContent content;
-    content.handle = csi::Annotation(from_backup, velero::kVolumeSnapshotHandleAnnotation);
-    content.driver = csi::Annotation(from_backup, velero::kDriverNameAnnotation);
+    content.handle = k8s::Annotation(from_backup, objects::kVolumeSnapshotHandleAnnotation);
+    content.driver = k8s::Annotation(from_backup, objects::kDriverNameAnnotation);
     if (content.handle.empty() || content.driver.empty()) {
       return false;
     }
@@ -121,14 +123,14 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
     }
     ASSIGN_OR_RETURN(const std::vector<Json> classes, csi::ListSnapshotClasses(ctx, env_));
     content.name = name;
-    content.snapshot_namespace = restore.MapNamespace(csi::Namespace(from_backup));
-    content.snapshot_name = csi::Name(item);
+    content.snapshot_namespace = restore.MapNamespace(k8s::Namespace(from_backup));
+    content.snapshot_name = k8s::Name(item);
     content.deletion_policy = "Retain";
     content.class_name = csi::ClassOfDriver(
         classes, content.driver, GetString(from_backup, {"spec", "volumeSnapshotClassName"}));
     content.labels = {
-        {velero::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
-        {velero::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
+        {objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
+        {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
     };
     content.annotations = csi::DeletionSecretAnnotations(from_backup);
     const absl::Status created =

@@ -1,10 +1,11 @@
 #include "base/status_macros.h"
+
 #include "csi/snapshot_secrets.h"
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/snapshot_object_action.h"
 #include "velero/backup.h"
-#include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
@@ -21,13 +22,13 @@ class VolumeSnapshotClassAction : public SnapshotObjectAction {
                                                           const Json& item_from_backup) override {
     velero::RestoreItemResult result;
     // The archive holds the Secrets only when an action of the backup asked for them.
-    if (csi::Annotation(item_from_backup, velero::kMustIncludeAnnotation) == "true" ||
-        !csi::Annotation(item_from_backup, velero::kSnapshotterListSecretName).empty()) {
+    if (k8s::Annotation(item_from_backup, objects::kMustIncludeAnnotation) == "true" ||
+        !k8s::Annotation(item_from_backup, objects::kSnapshotterListSecretName).empty()) {
       result.additional_items = csi::SecretsOfClass(item_from_backup);
     }
-    if (FindJson(item, {"metadata", "annotations", velero::kMustIncludeAnnotation}) != nullptr) {
+    if (FindJson(item, {"metadata", "annotations", objects::kMustIncludeAnnotation}) != nullptr) {
       result.item = item;
-      EraseJson(*result.item, {"metadata", "annotations", velero::kMustIncludeAnnotation});
+      EraseJson(*result.item, {"metadata", "annotations", objects::kMustIncludeAnnotation});
     }
     return result;
   }

@@ -8,6 +8,8 @@
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/snapshot_object_action.h"
 #include "velero/backup.h"
@@ -25,8 +27,8 @@ bool IsParked(const Json& content) {
 
 // The archive holds the Secrets that it names: an action of the backup asked for them.
 bool HasSecretsInArchive(const Json& content) {
-  return csi::Annotation(content, velero::kMustIncludeAnnotation) == "true" ||
-         !csi::Annotation(content, velero::kSnapshotterSecretName).empty();
+  return k8s::Annotation(content, objects::kMustIncludeAnnotation) == "true" ||
+         !k8s::Annotation(content, objects::kSnapshotterSecretName).empty();
 }
 
 class VolumeSnapshotContentAction : public SnapshotObjectAction {
@@ -43,9 +45,9 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction {
       return Skip();
     }
     if (csi::HandleOf(item_from_backup).empty() &&
-        csi::Label(item_from_backup, velero::kBackupNameLabel).empty()) {
+        k8s::Label(item_from_backup, objects::kBackupNameLabel).empty()) {
       CSIDELTA_LOG(kWarn, "left out a content that had no snapshot when it was backed up",
-                   {"volume_snapshot_content", csi::Name(item_from_backup)});
+                   {"volume_snapshot_content", k8s::Name(item_from_backup)});
       return Skip();
     }
     velero::RestoreItemResult result;
@@ -54,10 +56,10 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction {
     if (changed) {
       result.item = std::move(changed_item);
     }
-    const bool by_velero = csi::Name(item) != csi::Name(item_from_backup);
+    const bool by_velero = k8s::Name(item) != k8s::Name(item_from_backup);
     if (!by_velero) {
       ASSIGN_OR_RETURN(result.skip_restore,
-                       CreateBesideNamesake(ctx, restore, csi::Name(item), *result.item));
+                       CreateBesideNamesake(ctx, restore, k8s::Name(item), *result.item));
     }
     if (HasSecretsInArchive(item_from_backup)) {
       result.additional_items = csi::SecretsOfContent(item_from_backup);
@@ -76,9 +78,9 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction {
       return absl::IsNotFound(namesake) ? absl::StatusOr<bool>(false) : namesake;
     }
     EraseJson(content, {"metadata", "managedFields"});
-    SetJson(content, {"metadata", "labels", velero::kBackupNameLabel},
+    SetJson(content, {"metadata", "labels", objects::kBackupNameLabel},
             velero::ValidLabelValue(restore.backup_name));
-    SetJson(content, {"metadata", "labels", velero::kRestoreNameLabel},
+    SetJson(content, {"metadata", "labels", objects::kRestoreNameLabel},
             velero::ValidLabelValue(restore.name));
     const absl::Status created =
         env_.api.Create(ctx, csi::VolumeSnapshotContentType(), "", content).status();
@@ -92,7 +94,7 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction {
                                 const Json& from_backup, Json& item) {
     const std::string new_name = velero::RestoredSnapshotName(
         restore.uid, GetString(from_backup, {"spec", "volumeSnapshotRef", "name"}));
-    const bool by_velero = csi::Name(item) == new_name;
+    const bool by_velero = k8s::Name(item) == new_name;
     bool changed = csi::StripMarks(item);
     if (!by_velero) {
       RETURN_IF_ERROR(csi::RewriteForRestore(

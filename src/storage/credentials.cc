@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "net/url.h"
 #include "storage/posix_file.h"
@@ -76,12 +77,12 @@ absl::StatusOr<Credentials> ParseJsonCredentials(const std::string& text,
                           .secret_access_key = Secret(GetString(json, {"SecretAccessKey"})),
                           .session_token = Secret(GetString(json, {"Token"}))};
   const std::string code = GetString(json, {"Code"});
+  const std::optional<absl::Time> expires_at = ParseRfc3339(GetString(json, {"Expiration"}));
   if ((!code.empty() && code != "Success") || credentials.access_key_id.empty() ||
-      credentials.secret_access_key.empty() ||
-      !absl::ParseTime(absl::RFC3339_full, GetString(json, {"Expiration"}), &credentials.expires_at,
-                       nullptr)) {
+      credentials.secret_access_key.empty() || !expires_at.has_value()) {
     return absl::UnauthenticatedError(absl::StrCat(source, ": the role has no credentials"));
   }
+  credentials.expires_at = *expires_at;
   return credentials;
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/crypto.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "storage/object_rules.h"
 #include "storage/s3_errors.h"
@@ -191,10 +192,8 @@ net::HttpRequest S3ObjectStore::Sign(const Call& call, const Credentials& creden
   request.headers.emplace_back("x-amz-content-sha256", to_sign.sha256_hex);
   if (call.is_retained) {  // By the server's clock, so that it lies ahead.
     request.headers.emplace_back("x-amz-object-lock-mode", options_.object_lock_mode);
-    request.headers.emplace_back(
-        "x-amz-object-lock-retain-until-date",
-        absl::FormatTime("%Y-%m-%d%ET%H:%M:%SZ", time + options_.object_lock_duration,
-                         absl::UTCTimeZone()));
+    request.headers.emplace_back("x-amz-object-lock-retain-until-date",
+                                 FormatRfc3339Seconds(time + options_.object_lock_duration));
   }
   to_sign.headers = request.headers;
   to_sign.headers.emplace_back("host", request.url.HostHeader());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "net/url.h"
 
@@ -203,11 +204,12 @@ absl::StatusOr<Credentials> ParseAssumeRoleResponse(absl::string_view xml) {
     }
     return absl::OkStatus();
   }));
+  const std::optional<absl::Time> expires_at = ParseRfc3339(expiration);
   if (credentials.access_key_id.empty() || credentials.secret_access_key.empty() ||
-      credentials.session_token.empty() ||
-      !absl::ParseTime(absl::RFC3339_full, expiration, &credentials.expires_at, nullptr)) {
+      credentials.session_token.empty() || !expires_at.has_value()) {
     return absl::InvalidArgumentError("an answer of STS without complete credentials");
   }
+  credentials.expires_at = *expires_at;
   return credentials;
 }
 

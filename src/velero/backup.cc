@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "objects/keys.h"
 #include "velero/field_reader.h"
-#include "velero/labels.h"
 
 namespace csidelta::velero {
 namespace {
@@ -37,9 +37,9 @@ void ReadMetadata(FieldReader& reader, T& object) {
   object.annotations = reader.Map({"metadata", "annotations"});
   object.item_operation_timeout =
       reader.Timeout({"spec", "itemOperationTimeout"}, kItemOperationTimeoutDefault);
-  object.resource_timeout = reader.Timeout(Lookup(object.annotations, kResourceTimeoutAnnotation),
-                                           absl::StrCat("annotation ", kResourceTimeoutAnnotation),
-                                           kResourceTimeoutDefault);
+  object.resource_timeout = reader.Timeout(
+      Lookup(object.annotations, objects::kResourceTimeoutAnnotation),
+      absl::StrCat("annotation ", objects::kResourceTimeoutAnnotation), kResourceTimeoutDefault);
   reader.Require(object.name, "metadata.name");
   reader.Require(object.namespace_name, "metadata.namespace");
 }
@@ -76,7 +76,8 @@ absl::StatusOr<Backup> ParseBackup(const Json& object) {
   if (absl::EqualsIgnoreCase(reader.Text({"spec", "resourcePolicy", "kind"}), "configmap")) {
     backup.resource_policy_config_map = reader.Text({"spec", "resourcePolicy", "name"});
   }
-  backup.global_policy_config_map = Lookup(backup.annotations, kGlobalVolumePolicyAnnotation);
+  backup.global_policy_config_map =
+      Lookup(backup.annotations, objects::kGlobalVolumePolicyAnnotation);
   backup.included_namespaces = reader.Texts({"spec", "includedNamespaces"});
   backup.excluded_namespaces = reader.Texts({"spec", "excludedNamespaces"});
   backup.included_resources = reader.Texts({"spec", "includedResources"});

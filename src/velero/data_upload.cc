@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
+#include "objects/keys.h"
 #include "velero/field_reader.h"
-#include "velero/labels.h"
 
 namespace csidelta::velero {
 namespace {
@@ -80,7 +80,7 @@ absl::StatusOr<DataUpload> ParseDataUpload(const Json& object) {
   DataUpload upload;
   ReadTransfer(reader, upload);
   upload.source_claim = reader.Text({"spec", "sourcePVC"});
-  if (const auto found = upload.labels.find(kPvcUidLabel); found != upload.labels.end()) {
+  if (const auto found = upload.labels.find(objects::kPvcUidLabel); found != upload.labels.end()) {
     upload.claim_uid = found->second;
   }
   upload.volume_snapshot = reader.Text({"spec", "csiSnapshot", "volumeSnapshot"});

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "velero/go_duration.h"
 
@@ -70,11 +71,9 @@ std::optional<absl::Time> FieldReader::Time(JsonPath path) {
   if (text.empty()) {
     return std::nullopt;
   }
-  absl::Time time;
-  std::string error;
-  if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error)) {
+  const std::optional<absl::Time> time = ParseRfc3339(text);
+  if (!time.has_value()) {
     Fail(path, "is not a time");
-    return std::nullopt;
   }
   return time;
 }

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "objects/keys.h"
 #include "velero/go_duration.h"
-#include "velero/labels.h"
 #include "velero/quote.h"
 
 namespace csidelta::velero {
@@ -119,8 +119,8 @@ std::string FullName(const Json& config_map) {
 }
 
 bool IsOurs(const Json& config_map) {
-  return FindJson(config_map, {"metadata", "labels", kPluginConfigLabel}) != nullptr &&
-         FindJson(config_map, {"metadata", "labels", kCsiDeltaLabel}) != nullptr;
+  return FindJson(config_map, {"metadata", "labels", objects::kPluginConfigLabel}) != nullptr &&
+         FindJson(config_map, {"metadata", "labels", objects::kCsiDeltaLabel}) != nullptr;
 }
 
 }  // namespace
@@ -172,9 +172,9 @@ absl::StatusOr<const Json*> SelectPluginConfig(const std::vector<Json>& config_m
     }
   }
   if (names.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("more than one ConfigMap is labelled ",
-                                                   kPluginConfigLabel, " and ", kCsiDeltaLabel,
-                                                   ": ", absl::StrJoin(names, ", ")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("more than one ConfigMap is labelled ", objects::kPluginConfigLabel, " and ",
+                     objects::kCsiDeltaLabel, ": ", absl::StrJoin(names, ", ")));
   }
   return selected;
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "objects/keys.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
 
@@ -41,8 +42,9 @@ std::string ClaimName(const Json& pvc) {
 // name is the raw name; ours is the one that fits a label.
 std::optional<VolumeDecision> FindEarlierSnapshot(const DecisionInput& input) {
   const std::string snapshot =
-      GetString(input.pvc, {"metadata", "labels", kVolumeSnapshotNameLabel});
-  const std::string backup = GetString(input.pvc, {"metadata", "labels", kBackupNameLabel});
+      GetString(input.pvc, {"metadata", "labels", objects::kVolumeSnapshotNameLabel});
+  const std::string backup =
+      GetString(input.pvc, {"metadata", "labels", objects::kBackupNameLabel});
   if (input.ignore_claim_labels || snapshot.empty() ||
       (backup != input.backup.name && backup != ValidLabelValue(input.backup.name))) {
     return std::nullopt;
@@ -225,8 +227,8 @@ bool FsBackupTakesClaim(const Backup& backup, const Json& pod, absl::string_view
       return false;
     }
     const std::string name = GetString(volume, {"name"});
-    return opt_out ? !NamesVolume(annotations, kVolumesToExcludeAnnotation, name)
-                   : NamesVolume(annotations, kVolumesToBackupAnnotation, name);
+    return opt_out ? !NamesVolume(annotations, objects::kVolumesToExcludeAnnotation, name)
+                   : NamesVolume(annotations, objects::kVolumesToBackupAnnotation, name);
   });
 }
 

@@ -9,6 +9,8 @@
 #include "backupitemactions/actions.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -49,7 +51,7 @@ class MoveActionTest : public ActionTest {
 TEST_F(MoveActionTest, AsksTheMoverAsVelerosOwnActionDoes) {
   ASSERT_THAT(Execute(), IsOk());
   const Json upload = Upload();
-  const std::string snapshot = csi::Name(api_.All(csi::VolumeSnapshotType()).front());
+  const std::string snapshot = k8s::Name(api_.All(csi::VolumeSnapshotType()).front());
   EXPECT_EQ(*FindJson(upload, {"spec"}), (Json{{"snapshotType", "CSI"},
                                                {"csiSnapshot",
                                                 {{"volumeSnapshot", snapshot},
@@ -61,10 +63,10 @@ TEST_F(MoveActionTest, AsksTheMoverAsVelerosOwnActionDoes) {
                                                {"datamover", "csi-delta"},
                                                {"backupStorageLocation", "bucket"},
                                                {"operationTimeout", "10m"}}));
-  EXPECT_EQ(csi::Namespace(upload), "velero");
-  EXPECT_EQ(csi::Label(upload, velero::kBackupNameLabel), "nightly");
-  EXPECT_EQ(csi::Label(upload, velero::kBackupUidLabel), "backup-uid");
-  EXPECT_EQ(csi::Label(upload, velero::kPvcUidLabel), csi::Uid(claim_));
+  EXPECT_EQ(k8s::Namespace(upload), "velero");
+  EXPECT_EQ(k8s::Label(upload, objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Label(upload, objects::kBackupUidLabel), "backup-uid");
+  EXPECT_EQ(k8s::Label(upload, objects::kPvcUidLabel), k8s::Uid(claim_));
   EXPECT_EQ(*FindJson(upload, {"metadata", "ownerReferences"}),
             (Json::array({{{"apiVersion", "velero.io/v1"},
                            {"kind", "Backup"},
@@ -78,29 +80,29 @@ TEST_F(MoveActionTest, TheArchivedClaimNamesItsUploadAndTheOperationWaitsForIt) 
   ASSERT_THAT(result, IsOk());
   const Json upload = Upload();
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(csi::Annotation(*result->item, velero::kDataUploadNameAnnotation),
-            absl::StrCat("velero/", csi::Name(upload)));
-  EXPECT_EQ(csi::Label(*result->item, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Annotation(*result->item, objects::kDataUploadNameAnnotation),
+            absl::StrCat("velero/", k8s::Name(upload)));
+  EXPECT_EQ(k8s::Label(*result->item, objects::kBackupNameLabel), "nightly");
   EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
   EXPECT_THAT(result->additional_items, IsEmpty()) << "the mover owns the VolumeSnapshot";
-  EXPECT_EQ(result->operation_id, csi::Label(upload, velero::kAsyncOperationIdLabel));
+  EXPECT_EQ(result->operation_id, k8s::Label(upload, objects::kAsyncOperationIdLabel));
   EXPECT_LE(result->operation_id.size(), velero::kLabelValueBytesMax);
   EXPECT_THAT(result->post_operation_items,
               ElementsAre(velero::ResourceIdentifier{"velero.io", "datauploads", "velero",
-                                                     csi::Name(upload)}));
+                                                     k8s::Name(upload)}));
 }
 
 // Velero's own action restores the first, and would fail on the second.
 TEST_F(MoveActionTest, NamesAVolumeSnapshotOnlyWhereTheBackupMovesData) {
-  SetJson(claim_, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, "stale");
+  SetJson(claim_, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, "stale");
   auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(csi::Annotation(*result->item, velero::kVolumeSnapshotNameAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(*result->item, objects::kVolumeSnapshotNameAnnotation), "");
 
   SetJson(backup_, {"spec", "snapshotMoveData"}, true);
   result = Execute();
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(csi::Annotation(*result->item, velero::kVolumeSnapshotNameAnnotation),
+  EXPECT_EQ(k8s::Annotation(*result->item, objects::kVolumeSnapshotNameAnnotation),
             GetString(Upload(), {"spec", "csiSnapshot", "volumeSnapshot"}));
 }
 
@@ -124,8 +126,8 @@ TEST_F(MoveActionTest, AnUploadThatVeleroMadeIsLeftAlone) {
               {{"name", "nightly-x7k2p"},
                {"namespace", "velero"},
                {"labels",
-                {{velero::kAsyncOperationIdLabel,
-                  csi::UploadOperationId("backup-uid", csi::Uid(claim_))}}}}},
+                {{objects::kAsyncOperationIdLabel,
+                  csi::UploadOperationId("backup-uid", k8s::Uid(claim_))}}}}},
              {"spec", {{"datamover", "csi-delta"}}}});
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
@@ -146,7 +148,7 @@ TEST_F(MoveActionTest, AnAnswerThatIsLostIsAskedForAgain) {
   api_.FailNext("create", "datauploads", absl::UnavailableError("reset"), 1, Fault::kAnswerLost);
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(csi::Name(Upload()), result->post_operation_items.at(0).name);
+  EXPECT_EQ(k8s::Name(Upload()), result->post_operation_items.at(0).name);
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
@@ -155,7 +157,7 @@ TEST_F(MoveActionTest, AnUploadIsMarkedWhenItEntersTheArchive) {
   ASSERT_THAT(Execute(), IsOk());
   const Json upload = Upload();
   const auto mark = [&](const Json& item) {
-    return csi::Annotation(item, "velero.io/csi-delta-archived");
+    return k8s::Annotation(item, "velero.io/csi-delta-archived");
   };
   EXPECT_EQ(mark(upload), "awaited");
   const auto archive = MakeDataUploadAction(env_);
@@ -185,7 +187,7 @@ TEST_F(MoveActionTest, HandsOffWhileFinalizing) {
 TEST_F(MoveActionTest, ProgressAndCancelAreTheUploads) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  api_.Mutate({csi::DataUploadType(), "velero", csi::Name(Upload())}, [](Json& upload) {
+  api_.Mutate({csi::DataUploadType(), "velero", k8s::Name(Upload())}, [](Json& upload) {
     SetJson(upload, {"status"},
             Json{{"phase", "InProgress"},
                  {"startTimestamp", "2026-01-02T03:04:05Z"},

@@ -9,6 +9,7 @@
 #include "backupitemactions/actions.h"
 #include "base/log.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
 
@@ -42,12 +43,12 @@ TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   ASSERT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(1));
-  const std::string name = csi::Name(api_.All(csi::VolumeSnapshotType()).front());
+  const std::string name = k8s::Name(api_.All(csi::VolumeSnapshotType()).front());
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(csi::Label(*result->item, "velero.io/volume-snapshot-name"), name);
-  EXPECT_EQ(csi::Label(*result->item, "velero.io/backup-name"), "nightly");
-  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/volume-snapshot-name"), name);
-  EXPECT_EQ(csi::Annotation(*result->item, "backup.velero.io/must-include-additional-items"),
+  EXPECT_EQ(k8s::Label(*result->item, "velero.io/volume-snapshot-name"), name);
+  EXPECT_EQ(k8s::Label(*result->item, "velero.io/backup-name"), "nightly");
+  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/volume-snapshot-name"), name);
+  EXPECT_EQ(k8s::Annotation(*result->item, "backup.velero.io/must-include-additional-items"),
             "true");
   EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
   ASSERT_THAT(result->additional_items, SizeIs(1));
@@ -135,8 +136,8 @@ TEST_F(PvcActionTest, StaleLabelsOfARestoredClaimDoNotCount) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_NE(csi::Label(*result->item, "velero.io/volume-snapshot-name"), "gone");
-  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/data-upload-name"), "");
+  EXPECT_NE(k8s::Label(*result->item, "velero.io/volume-snapshot-name"), "gone");
+  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/data-upload-name"), "");
 }
 
 // Velero up to 1.17 copies the labels of a restored claim to the VolumeSnapshot that it takes.
@@ -280,7 +281,7 @@ TEST_F(PvcActionTest, NoFailingCallLeavesAnythingBehind) {
     }
     EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
     for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
-      EXPECT_THAT(api_.Delete(ctx_, csi::VolumeSnapshotKey("app", csi::Name(snapshot)), {}),
+      EXPECT_THAT(api_.Delete(ctx_, csi::VolumeSnapshotKey("app", k8s::Name(snapshot)), {}),
                   IsOk());
     }
   }

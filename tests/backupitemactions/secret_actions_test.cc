@@ -3,6 +3,7 @@
 
 #include "backupitemactions/actions.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
 
@@ -46,7 +47,7 @@ TEST_F(SecretActionsTest, AContentsSecretGoesAlong) {
   NameSecret(content);
   const velero::BackupItemResult result = Execute(content);
   EXPECT_THAT(result.additional_items, ElementsAre(kSecret));
-  EXPECT_EQ(csi::Annotation(*result.item, "backup.velero.io/must-include-additional-items"),
+  EXPECT_EQ(k8s::Annotation(*result.item, "backup.velero.io/must-include-additional-items"),
             "true");
   EXPECT_THAT(api_.calls(), IsEmpty());
 }
@@ -76,8 +77,8 @@ TEST_F(SecretActionsTest, NothingToBringChangesNothing) {
 TEST_F(SecretActionsTest, AForgottenLabelIsWritten) {
   const Json content = TakeContent();
   const velero::BackupItemResult result = Execute(content);
-  EXPECT_EQ(csi::Label(*result.item, "velero.io/backup-name"), "nightly");
-  EXPECT_EQ(csi::Label(api_.All(csi::VolumeSnapshotContentType()).front(), "velero.io/backup-name"),
+  EXPECT_EQ(k8s::Label(*result.item, "velero.io/backup-name"), "nightly");
+  EXPECT_EQ(k8s::Label(api_.All(csi::VolumeSnapshotContentType()).front(), "velero.io/backup-name"),
             "nightly");
 }
 
@@ -108,7 +109,7 @@ TEST_F(SecretActionsTest, OtherContentsGetNoLabel) {
 TEST_F(SecretActionsTest, OwnersInNamespacesAreTakenOffBothCopies) {
   const Json owner = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", "p"}, {"uid", "u"}};
   const Json content = TakeContent();
-  const auto key = csi::VolumeSnapshotContentKey(csi::Name(content));
+  const auto key = csi::VolumeSnapshotContentKey(k8s::Name(content));
   api_.Mutate(key, [&](Json& c) { c["metadata"]["ownerReferences"] = Json::array({owner}); });
   const velero::BackupItemResult result = Execute(*api_.Find(key));
   EXPECT_FALSE((*result.item)["metadata"].contains("ownerReferences"));

@@ -22,11 +22,12 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
-#include "velero/labels.h"
 
 namespace csidelta::backupitemactions::volume_group_test {
 namespace {
@@ -115,7 +116,7 @@ class VolumeGroupTest : public ActionTest {
 
   void ExpectNoMarks() {
     for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
-      EXPECT_EQ(csi::Label(claim, velero::kGroupMarkLabel), "");
+      EXPECT_EQ(k8s::Label(claim, objects::kGroupMarkLabel), "");
     }
   }
 
@@ -129,18 +130,18 @@ TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
     ASSERT_TRUE(result->item.has_value());
     ASSERT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), SizeIs(1));
     const std::string snapshot =
-        csi::Annotation(*result->item, velero::kVolumeSnapshotNameAnnotation);
-    EXPECT_THAT(csi::Label(*result->item, velero::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
+        k8s::Annotation(*result->item, objects::kVolumeSnapshotNameAnnotation);
+    EXPECT_THAT(k8s::Label(*result->item, objects::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
     EXPECT_THAT(
         result->additional_items,
         ElementsAre(velero::ResourceIdentifier{"groupsnapshot.storage.k8s.io",
-                                               "volumegroupsnapshots", "app", csi::Name(Group())},
+                                               "volumegroupsnapshots", "app", k8s::Name(Group())},
                     velero::ResourceIdentifier{"snapshot.storage.k8s.io", "volumesnapshots", "app",
                                                snapshot}));
     EXPECT_EQ(csi::SourceClaimName(*api_.Find(csi::VolumeSnapshotKey("app", snapshot))), Name(i));
-    EXPECT_EQ(csi::Label(*result->item, "velero.io/volume-group"), "db");
-    EXPECT_EQ(csi::Label(*result->item, velero::kGroupMarkLabel), "");
-    EXPECT_EQ(csi::Annotation(*result->item, velero::kMustIncludeAnnotation), "true");
+    EXPECT_EQ(k8s::Label(*result->item, "velero.io/volume-group"), "db");
+    EXPECT_EQ(k8s::Label(*result->item, objects::kGroupMarkLabel), "");
+    EXPECT_EQ(k8s::Annotation(*result->item, objects::kMustIncludeAnnotation), "true");
     EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
   }
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
@@ -165,7 +166,7 @@ TEST_F(VolumeGroupTest, AGroupThatSomebodyRemovedIsInNoClaim) {
   const Json group = Group();
   ASSERT_THAT(csi::RemoveGroup(ctx_, api_, group), IsOk());
   const auto fails = StatusIs(absl::StatusCode::kFailedPrecondition,
-                              AllOf(HasSubstr("app/data-1"), HasSubstr(csi::Name(group))));
+                              AllOf(HasSubstr("app/data-1"), HasSubstr(k8s::Name(group))));
   EXPECT_THAT(Execute(1), fails);
   Json another = group;
   SetJson(another, {"metadata", "uid"}, "another");
@@ -179,8 +180,8 @@ TEST_F(VolumeGroupTest, AnEventTellsTheFreezeWindow) {
   const std::vector<Json> events = api_.All({"", "v1", "events", "Event", true});
   ASSERT_THAT(events, SizeIs(1));
   const Json& event = events.front();
-  EXPECT_EQ(csi::Namespace(event), "app");
-  EXPECT_EQ(GetString(event, {"involvedObject", "name"}), csi::Name(Group()));
+  EXPECT_EQ(k8s::Namespace(event), "app");
+  EXPECT_EQ(GetString(event, {"involvedObject", "name"}), k8s::Name(Group()));
   EXPECT_EQ(GetString(event, {"reason"}), "VolumeGroupCut");
   EXPECT_EQ(GetString(event, {"message"}),
             "cut 3 claims at one instant, freeze window 0: asked at 2023-11-14T22:13:20Z, the "
@@ -209,7 +210,7 @@ TEST_F(VolumeGroupTest, TheBackupMayNameAnotherLabel) {
   Change(0, [](Json& claim) { SetJson(claim, {"metadata", "labels", "team/group"}, "x"); });
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(1));
-  EXPECT_EQ(csi::Annotation(Group(), velero::kGroupOfAnnotation), "team/group=x");
+  EXPECT_EQ(k8s::Annotation(Group(), objects::kGroupOfAnnotation), "team/group=x");
   ASSERT_THAT(Execute(1), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1)) << "data-1 has no such label";
 }
@@ -252,7 +253,7 @@ TEST_F(MovedVolumeGroupTest, ClaimsAreCutByOneCallAndMovedOneByOne) {
     const std::string snapshot = GetString(upload, {"spec", "csiSnapshot", "volumeSnapshot"});
     const auto found = api_.Find(csi::VolumeSnapshotKey("app", snapshot));
     ASSERT_TRUE(found.has_value());
-    EXPECT_EQ(csi::Annotation(*found, velero::kMemberClaimAnnotation),
+    EXPECT_EQ(k8s::Annotation(*found, objects::kMemberClaimAnnotation),
               GetString(upload, {"spec", "sourcePVC"}));
   }
   ExpectNoMarks();
@@ -330,7 +331,7 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
       EXPECT_THAT(
           csi::KeepAsBase(ctx_, env_, content.name, csi::ReadBase(Content(content.name)).owner),
           IsOk());
-      api_.Remove({csi::DataUploadType(), "velero", csi::Name(upload)});
+      api_.Remove({csi::DataUploadType(), "velero", k8s::Name(upload)});
     }
   }
 
@@ -357,8 +358,8 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     const std::vector<Json> contents = api_.All(csi::VolumeSnapshotContentType());
     EXPECT_THAT(contents, SizeIs(3));
     for (const Json& content : contents) {
-      EXPECT_EQ(csi::Label(content, csi::kBaseLabel), "true") << csi::Name(content);
-      EXPECT_EQ(csi::MovedGroupOf(content), csi::Name(records.front())) << csi::Name(content);
+      EXPECT_EQ(k8s::Label(content, objects::kBaseLabel), "true") << k8s::Name(content);
+      EXPECT_EQ(csi::MovedGroupOf(content), k8s::Name(records.front())) << k8s::Name(content);
     }
     EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
     EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
@@ -765,16 +766,16 @@ TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
 // The host may have read the claim while another backup was making a group of it.
 TEST_F(VolumeGroupTest, TheTemporaryLabelIsInNoArchive) {
   Json seen = Claim(0);
-  SetJson(seen, {"metadata", "labels", velero::kGroupMarkLabel}, "u.12345678");
+  SetJson(seen, {"metadata", "labels", objects::kGroupMarkLabel}, "u.12345678");
   const Result result = action_->Execute(ctx_, seen, backup_);
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(csi::Label(*result->item, velero::kGroupMarkLabel), "");
+  EXPECT_EQ(k8s::Label(*result->item, objects::kGroupMarkLabel), "");
   SetPolicy("{somebody: else}");
   action_ = MakePvcAction(env_);
   const Result left_alone = action_->Execute(ctx_, seen, backup_);
   ASSERT_THAT(left_alone, IsOk());
   ASSERT_TRUE(left_alone->item.has_value());
-  EXPECT_EQ(csi::Label(*left_alone->item, velero::kGroupMarkLabel), "");
+  EXPECT_EQ(k8s::Label(*left_alone->item, objects::kGroupMarkLabel), "");
 }
 
 // Whatever call fails, a claim that fails leaves nothing in driver or API.
@@ -828,19 +829,19 @@ TEST_F(GroupActionsTest, AGroupOfOursBringsContentAndClassAndAnOperation) {
                                                      "volumegroupsnapshotclasses", "", "groups"},
                           velero::ResourceIdentifier{"groupsnapshot.storage.k8s.io",
                                                      "volumegroupsnapshotcontents", "",
-                                                     csi::Name(Content())}));
+                                                     k8s::Name(Content())}));
   EXPECT_THAT(result->operation_id, testing::StartsWith("g1/app/velero-db-"));
   EXPECT_THAT(result->post_operation_items, SizeIs(2));
   const Json& archived = *result->item;
-  EXPECT_EQ(csi::Annotation(archived, velero::kGroupSnapshotHandleAnnotation),
+  EXPECT_EQ(k8s::Annotation(archived, objects::kGroupSnapshotHandleAnnotation),
             csi::GroupHandleOf(Content()));
-  EXPECT_EQ(csi::Annotation(archived, velero::kDriverNameAnnotation), "d.example.com");
-  EXPECT_EQ(csi::Annotation(archived, velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(csi::Annotation(archived, velero::kCutAtAnnotation), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(csi::Annotation(archived, velero::kAnsweredAtAnnotation), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(csi::Annotation(archived, "velero.io/csi-delta-finalize"), "");
-  EXPECT_EQ(csi::Label(Content(), velero::kBackupNameLabel), "nightly");
-  EXPECT_EQ(csi::Label(Content(), velero::kGroupNameLabel), csi::Name(Group()));
+  EXPECT_EQ(k8s::Annotation(archived, objects::kDriverNameAnnotation), "d.example.com");
+  EXPECT_EQ(k8s::Annotation(archived, objects::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(k8s::Annotation(archived, objects::kTakenAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(k8s::Annotation(archived, objects::kAnsweredAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(k8s::Annotation(archived, "velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(k8s::Label(Content(), objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Label(Content(), objects::kGroupNameLabel), k8s::Name(Group()));
 }
 
 TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
@@ -853,7 +854,7 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   EXPECT_EQ(progress().error, "");
   EXPECT_EQ(progress().description, "cut, freeze window 0, 3 members ready");
   const Json member = api_.All(csi::VolumeSnapshotContentType()).front();
-  api_.Mutate(csi::VolumeSnapshotContentKey(csi::Name(member)), [](Json& content) {
+  api_.Mutate(csi::VolumeSnapshotContentKey(k8s::Name(member)), [](Json& content) {
     SetJson(content, {"status", "readyToUse"}, false);
   });
   EXPECT_FALSE(progress().completed);
@@ -937,7 +938,7 @@ TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(3)) << "members go with their group";
   const Result finalized = group_action_->Execute(ctx_, group, backup_);
   ASSERT_THAT(finalized, IsOk());
-  EXPECT_EQ(csi::Annotation(finalized->item.value_or(group), "velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(k8s::Annotation(finalized->item.value_or(group), "velero.io/csi-delta-finalize"), "");
   EXPECT_EQ(finalized->operation_id, "");
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
@@ -956,7 +957,7 @@ TEST_F(GroupActionsTest, AGroupThatCannotBeArchivedIsRemoved) {
 // The plugin may be killed while it saves the group, which Velero does not ask for again.
 TEST_F(GroupActionsTest, ClaimsOfAGroupThatIsNotInTheArchiveFail) {
   action_ = MakePvcAction(env_);
-  const std::string group = csi::Name(Group());
+  const std::string group = k8s::Name(Group());
   for (int i = 1; i < 3; ++i) {
     EXPECT_THAT(Execute(i), StatusIs(absl::StatusCode::kFailedPrecondition,
                                      AllOf(HasSubstr("app/" + Name(i)), HasSubstr("app/" + group),
@@ -973,21 +974,21 @@ TEST_F(GroupActionsTest, AMemberIsNotRemovedAlone) {
   const Json member = api_.All(csi::VolumeSnapshotType()).front();
   api_.FailNext("patch", "volumesnapshots", absl::InternalError("injected"));
   EXPECT_FALSE(snapshot_action_->Execute(ctx_, member, backup_).ok());
-  EXPECT_FALSE(csi::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", csi::Name(member)))));
+  EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", k8s::Name(member)))));
   const Result adopted = snapshot_action_->Execute(ctx_, member, backup_);
   ASSERT_THAT(adopted, IsOk());
-  api_.Mutate(csi::VolumeSnapshotKey("app", csi::Name(member)), [](Json& snapshot) {
+  api_.Mutate(csi::VolumeSnapshotKey("app", k8s::Name(member)), [](Json& snapshot) {
     SetJson(snapshot, {"status", "readyToUse"}, false);
   });
   EXPECT_THAT(snapshot_action_->Cancel(ctx_, adopted->operation_id, backup_), IsOk());
-  EXPECT_FALSE(csi::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", csi::Name(member)))));
+  EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", k8s::Name(member)))));
 }
 
 TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
-  api_.Mutate(csi::GroupContentKey("v1", csi::Name(Content())), [](Json& content) {
-    SetJson(content, {"metadata", "annotations", velero::kGroupDeletionSecretNameAnnotation},
+  api_.Mutate(csi::GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
+    SetJson(content, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},
             "key");
-    SetJson(content, {"metadata", "annotations", velero::kGroupDeletionSecretNamespaceAnnotation},
+    SetJson(content, {"metadata", "annotations", objects::kGroupDeletionSecretNamespaceAnnotation},
             "vault");
   });
   ASSERT_THAT(Adopt(), IsOk());
@@ -995,16 +996,16 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items,
               ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
-  const auto members = ParseJson(csi::Annotation(*result->item, velero::kGroupMembersAnnotation));
+  const auto members = ParseJson(k8s::Annotation(*result->item, objects::kGroupMembersAnnotation));
   ASSERT_THAT(members, IsOk());
   ASSERT_THAT(*members, SizeIs(3));
   EXPECT_EQ((*members)[1],
             (Json{{"claim", "data-1"},
                   {"claimUid", "uid-1"},
                   {"volumeHandle", "member-1"},
-                  {"snapshotHandle", cluster_.MemberHandle(csi::Uid(Group()), "member-1")}}));
-  EXPECT_EQ(csi::Annotation(*result->item, velero::kDeletionPolicyAnnotation), "Delete");
-  EXPECT_EQ(csi::Annotation(*result->item, velero::kDriverNameAnnotation), "d.example.com");
+                  {"snapshotHandle", cluster_.MemberHandle(k8s::Uid(Group()), "member-1")}}));
+  EXPECT_EQ(k8s::Annotation(*result->item, objects::kDeletionPolicyAnnotation), "Delete");
+  EXPECT_EQ(k8s::Annotation(*result->item, objects::kDriverNameAnnotation), "d.example.com");
 
   // What is archived at the end says the same, though the group is gone by then.
   const Json collected = Content();
@@ -1012,8 +1013,8 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
   ASSERT_THAT(group_action_->Execute(ctx_, Group(), backup_), IsOk());
   const Result finalized = content_action_->Execute(ctx_, collected, backup_);
   ASSERT_THAT(finalized, IsOk());
-  EXPECT_EQ(csi::Annotation(*finalized->item, velero::kGroupMembersAnnotation),
-            csi::Annotation(*result->item, velero::kGroupMembersAnnotation));
+  EXPECT_EQ(k8s::Annotation(*finalized->item, objects::kGroupMembersAnnotation),
+            k8s::Annotation(*result->item, objects::kGroupMembersAnnotation));
   EXPECT_THAT(finalized->additional_items, IsEmpty());
 }
 
@@ -1025,21 +1026,23 @@ TEST_F(GroupActionsTest, MembersThatTheContentHidesAreArchivedAsTheGroupNotedThe
                          {"snapshotHandle", "cut-0"}}};
   Json content = Content();
   EraseJson(content, {"status", "volumeSnapshotInfoList"});
-  SetJson(content, {"metadata", "annotations", velero::kGroupMembersAnnotation}, DumpJson(members));
+  SetJson(content, {"metadata", "annotations", objects::kGroupMembersAnnotation},
+          DumpJson(members));
   const Result result = content_action_->Execute(ctx_, content, backup_);
   ASSERT_THAT(result, IsOk());
   const Json& archived = result->item.has_value() ? *result->item : content;
-  EXPECT_EQ(ParseJson(csi::Annotation(archived, velero::kGroupMembersAnnotation)).value(), members);
+  EXPECT_EQ(ParseJson(k8s::Annotation(archived, objects::kGroupMembersAnnotation)).value(),
+            members);
 }
 
 TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
   ASSERT_THAT(Adopt(), IsOk());
-  api_.Mutate(csi::GroupContentKey("v1", csi::Name(Content())), [](Json& content) {
+  api_.Mutate(csi::GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
     EraseJson(content, {"metadata", "annotations"});
   });
   const Result result = content_action_->Execute(ctx_, Content(), backup_);
   ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(csi::Annotation(*result->item, velero::kGroupMembersAnnotation),
+  EXPECT_THAT(k8s::Annotation(*result->item, objects::kGroupMembersAnnotation),
               HasSubstr("\"claim\":\"data-2\""));
 }
 
@@ -1056,8 +1059,8 @@ TEST_F(GroupActionsTest, AUsersGroupIsArchivedWithContentAndClassAndStays) {
       result->additional_items,
       Not(Contains(testing::Field(&velero::ResourceIdentifier::resource, "volumesnapshots"))));
   EXPECT_EQ(result->operation_id, "");
-  EXPECT_EQ(csi::Uid(*result->item), csi::Uid(group));
-  EXPECT_NE(csi::Annotation(*result->item, velero::kGroupSnapshotHandleAnnotation), "");
+  EXPECT_EQ(k8s::Uid(*result->item), k8s::Uid(group));
+  EXPECT_NE(k8s::Annotation(*result->item, objects::kGroupSnapshotHandleAnnotation), "");
   Finalizing();
   const Result finalized = Adopt();
   ASSERT_THAT(finalized, IsOk());

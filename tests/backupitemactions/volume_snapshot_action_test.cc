@@ -7,9 +7,10 @@
 #include "backupitemactions/actions.h"
 #include "backupitemactions/snapshot_operation.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::backupitemactions::volume_snapshot_action_test {
 namespace {
@@ -64,19 +65,19 @@ TEST_F(VolumeSnapshotActionTest, AloneDoesAllThatStockDoes) {
   ASSERT_THAT(result, IsOk());
   const std::string handle = csi::SnapshotHandle(Content());
   for (const Json& object : {*result->item, api_.All(csi::VolumeSnapshotType()).front()}) {
-    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-volumesnapshot-handle"), handle);
-    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-driver-name"), "d.example.com");
-    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-vsc-deletion-policy"), "Delete");
-    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-volumesnapshot-restore-size"), "64Mi");
-    EXPECT_EQ(csi::Annotation(object, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20.5Z");
+    EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-volumesnapshot-handle"), handle);
+    EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-driver-name"), "d.example.com");
+    EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-vsc-deletion-policy"), "Delete");
+    EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-volumesnapshot-restore-size"), "64Mi");
+    EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20.5Z");
   }
-  EXPECT_EQ(csi::Annotation(*result->item, "backup.velero.io/must-include-additional-items"),
+  EXPECT_EQ(k8s::Annotation(*result->item, "backup.velero.io/must-include-additional-items"),
             "true");
-  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-delta-asked-at"), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(csi::Label(Content(), "velero.io/backup-name"), "nightly");
+  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/csi-delta-asked-at"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(k8s::Label(Content(), "velero.io/backup-name"), "nightly");
   ASSERT_THAT(result->additional_items, SizeIs(2));
   EXPECT_EQ(result->additional_items[0].resource, "volumesnapshotclasses");
-  EXPECT_EQ(result->additional_items[1].name, csi::Name(Content()));
+  EXPECT_EQ(result->additional_items[1].name, k8s::Name(Content()));
   ASSERT_THAT(result->post_operation_items, SizeIs(2));
   EXPECT_EQ(result->post_operation_items[0].resource, "volumesnapshots");
   EXPECT_EQ(result->post_operation_items[1].resource, "volumesnapshotcontents");
@@ -93,7 +94,7 @@ TEST_F(VolumeSnapshotActionTest, AfterVelerosActionOnlyTimesAreAdded) {
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(api_.calls(), IsEmpty());
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20Z");
   EXPECT_EQ(FindJson(*result->item,
                      {"metadata", "annotations", "velero.io/csi-volumesnapshot-restore-size"}),
             nullptr);
@@ -132,7 +133,7 @@ TEST_F(VolumeSnapshotActionTest, AUsersGoesAlongUntouched) {
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(result->post_operation_items, IsEmpty());
   EXPECT_EQ(Writes(), 0);
-  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-volumesnapshot-handle"),
+  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/csi-volumesnapshot-handle"),
             csi::SnapshotHandle(Content()));
   Finalizing();
   const auto finalized = Execute(bound);
@@ -162,7 +163,7 @@ TEST_F(VolumeSnapshotActionTest, FinalizeKeepsTheSnapshotAndNothingElse) {
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   ASSERT_TRUE(result->item.has_value());
   EXPECT_EQ(csi::BoundContentName(*result->item), csi::BoundContentName(annotated));
-  EXPECT_EQ(csi::Annotation(*result->item, "velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/csi-delta-finalize"), "");
   EXPECT_EQ(result->operation_id, "");
 }
 
@@ -176,13 +177,13 @@ TEST_F(VolumeSnapshotActionTest, FinalizeLeavesToVeleroWhatVeleroLooksAfter) {
 
 TEST_F(VolumeSnapshotActionTest, AnUnknownSizeIsNotArchivedAsZeroAtTheEndEither) {
   for (Json item : {Take(), SeedUsers("")}) {
-    SetJson(item, {"metadata", "labels", velero::kBackupNameLabel}, "nightly");
-    SetJson(item, {"metadata", "annotations", velero::kRestoreSizeAnnotation}, "0");
+    SetJson(item, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
+    SetJson(item, {"metadata", "annotations", objects::kRestoreSizeAnnotation}, "0");
     Finalizing();
     const auto result = Execute(item);
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    EXPECT_EQ(csi::Annotation(*result->item, velero::kRestoreSizeAnnotation), "");
+    EXPECT_EQ(k8s::Annotation(*result->item, objects::kRestoreSizeAnnotation), "");
     SetJson(backup_, {"status", "phase"}, "InProgress");
   }
 }
@@ -217,7 +218,7 @@ TEST_F(VolumeSnapshotActionTest, NoFailingCallLeavesHalf) {
       api_.ClearFaults();
       EXPECT_EQ(result.ok(), !hit);
       if (result.ok()) {
-        EXPECT_THAT(api_.Delete(ctx_, csi::VolumeSnapshotKey("app", csi::Name(snapshot)), {}),
+        EXPECT_THAT(api_.Delete(ctx_, csi::VolumeSnapshotKey("app", k8s::Name(snapshot)), {}),
                     IsOk());
       }
       EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
@@ -239,7 +240,7 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   EXPECT_THAT(progress.description, HasSubstr("not ready yet"));
   EXPECT_THAT(progress.description, HasSubstr("2023-11-14T22:13:20.5Z"));
 
-  const auto key = csi::VolumeSnapshotContentKey(csi::Name(Content()));
+  const auto key = csi::VolumeSnapshotContentKey(k8s::Name(Content()));
   api_.Mutate(key, [](Json& c) { SetJson(c, {"status", "error", "message"}, "copying"); });
   progress = Progress(result->operation_id);
   EXPECT_FALSE(progress.completed);
@@ -275,10 +276,10 @@ TEST_F(VolumeSnapshotActionTest, AVanishedSnapshotIsAFailure) {
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
   const Json content = Content();
-  api_.Remove(csi::VolumeSnapshotContentKey(csi::Name(content)));
+  api_.Remove(csi::VolumeSnapshotContentKey(k8s::Name(content)));
   EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
   const Json snapshot = api_.All(csi::VolumeSnapshotType()).front();
-  api_.Remove(csi::VolumeSnapshotKey("app", csi::Name(snapshot)));
+  api_.Remove(csi::VolumeSnapshotKey("app", k8s::Name(snapshot)));
   EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
   // The same name, another object.
   Json other = snapshot;

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "k8s/object.h"
 #include "tests/support/await.h"
 #include "tests/support/status_matchers.h"
 
@@ -32,14 +33,12 @@ const ResourceType kUnknownKind{"nowhere.example.com", "v1", "nothings", "Nothin
 
 namespace {
 
-std::string VersionOf(const Json& object) {
-  return GetString(object, {"metadata", "resourceVersion"});
-}
+std::string VersionOf(const Json& object) { return k8s::ResourceVersion(object); }
 
 std::vector<std::string> NamesOf(const ObjectList& list) {
   std::vector<std::string> names;
   for (const Json& item : list.items) {
-    names.push_back(GetString(item, {"metadata", "name"}));
+    names.push_back(k8s::Name(item));
   }
   return names;
 }
@@ -76,7 +75,7 @@ Json ApiClientContract::MustCreate(const ResourceType& type, const Json& object)
 
 TEST_P(ApiClientContract, CreatedObjectsCanBeRead) {
   const Json created = MustCreate(kConfigMaps, ConfigMap("one"));
-  EXPECT_FALSE(GetString(created, {"metadata", "uid"}).empty());
+  EXPECT_FALSE(k8s::Uid(created).empty());
   EXPECT_FALSE(VersionOf(created).empty());
   EXPECT_FALSE(GetString(created, {"metadata", "creationTimestamp"}).empty());
   const absl::StatusOr<Json> read = client_.Get(ctx_, Key(kConfigMaps, "one"));
@@ -110,8 +109,8 @@ TEST_P(ApiClientContract, GeneratesNames) {
   SetJson(object, {"metadata", "generateName"}, "made-");
   const Json first = MustCreate(kConfigMaps, object);
   const Json second = MustCreate(kConfigMaps, object);
-  EXPECT_THAT(GetString(first, {"metadata", "name"}), testing::StartsWith("made-"));
-  EXPECT_NE(GetString(first, {"metadata", "name"}), GetString(second, {"metadata", "name"}));
+  EXPECT_THAT(k8s::Name(first), testing::StartsWith("made-"));
+  EXPECT_NE(k8s::Name(first), k8s::Name(second));
 }
 
 TEST_P(ApiClientContract, RefusesMalformedObjects) {
@@ -180,7 +179,7 @@ TEST_P(ApiClientContract, StatusIsWrittenApart) {
                       {"status", {{"phase", "Lost"}}}};
   const absl::StatusOr<Json> main = client_.Patch(ctx_, key, PatchKind::kMerge, patch, "");
   ASSERT_THAT(main, IsOk());
-  EXPECT_EQ(GetString(*main, {"metadata", "labels", "seen"}), "yes");
+  EXPECT_EQ(k8s::Label(*main, "seen"), "yes");
   EXPECT_EQ(GetString(*main, {"status", "phase"}), "Pending");
   const Json status_patch = {{"status", {{"phase", "Lost"}}}};
   const absl::StatusOr<Json> status =
@@ -196,10 +195,9 @@ TEST_P(ApiClientContract, DeleteHonoursPreconditions) {
               StatusIs(absl::StatusCode::kAborted));
   EXPECT_THAT(client_.Delete(ctx_, key, {.uid = "", .resource_version = "1"}),
               StatusIs(absl::StatusCode::kAborted));
-  EXPECT_THAT(client_.Delete(ctx_, key,
-                             {.uid = GetString(created, {"metadata", "uid"}),
-                              .resource_version = VersionOf(created)}),
-              IsOk());
+  EXPECT_THAT(
+      client_.Delete(ctx_, key, {.uid = k8s::Uid(created), .resource_version = VersionOf(created)}),
+      IsOk());
   EXPECT_THAT(client_.Get(ctx_, key), StatusIs(absl::StatusCode::kNotFound));
 }
 
@@ -307,7 +305,7 @@ TEST_P(ApiClientContract, WatchFiltersByName) {
   EXPECT_THAT(client_.Watch(ctx_, kConfigMaps, namespace_,
                             {"", "metadata.name=one", list->resource_version},
                             [&](const WatchEvent& event) {
-                              seen = GetString(event.object, {"metadata", "name"});
+                              seen = k8s::Name(event.object);
                               return seen.empty();
                             }),
               IsOk());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "k8s/object.h"
 #include "k8s/rest_client.h"
 #include "tests/contract/api_client_contract.h"
 #include "tests/support/api_test_server.h"
@@ -62,7 +63,7 @@ class RealSubject : public ApiClientSubject {
                              {"kind", "Namespace"},
                              {"metadata", {{"generateName", "csi-delta-contract-"}}}});
     CSIDELTA_CHECK(created.ok());
-    namespace_ = GetString(*created, {"metadata", "name"});
+    namespace_ = k8s::Name(*created);
   }
   ~RealSubject() override {
     // Without a namespace controller the namespace stays; its name is never used again.

@@ -9,6 +9,7 @@
 #include "csi/audience_tokens.h"
 #include "csi/snapshot_types.h"
 #include "incremental/csi_metadata_source.h"
+#include "k8s/object.h"
 #include "k8s/rest_client.h"
 #include "k8s/wait.h"
 
@@ -43,7 +44,7 @@ class BedSubject : public ChangedBlockSubject {
                                         {"kind", "Namespace"},
                                         {"metadata", {{"generateName", "csi-delta-contract-"}}}})
                           .value();
-    namespace_ = {namespaces, "", csi::Name(made)};
+    namespace_ = {namespaces, "", k8s::Name(made)};
   }
 
   // The controllers take it away when they come to it; nobody waits for that here.

@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::contract {
 namespace {
@@ -115,7 +116,7 @@ Json SnapshotClusterContract::MustCreate(const k8s::ResourceType& type, Json obj
   const absl::StatusOr<Json> made = client_.Create({}, type, space, object);
   EXPECT_TRUE(made.ok()) << made.status();
   if (made.ok()) {
-    made_.push_back({type, space, csi::Name(*made)});
+    made_.push_back({type, space, k8s::Name(*made)});
   }
   return made.value_or(Json::object());
 }
@@ -125,14 +126,14 @@ void SnapshotClusterContract::MustDelete(const k8s::ObjectKey& key) {
 }
 
 std::string SnapshotClusterContract::MakeClass(const std::string& policy) {
-  return csi::Name(
+  return k8s::Name(
       MustCreate(csi::VolumeSnapshotClassType(), {{"metadata", {{"generateName", "contract-"}}},
                                                   {"driver", subject_->driver_name()},
                                                   {"deletionPolicy", policy}}));
 }
 
 std::string SnapshotClusterContract::MakeGroupClass() {
-  return csi::Name(MustCreate(csi::VolumeGroupSnapshotClassType("v1"),
+  return k8s::Name(MustCreate(csi::VolumeGroupSnapshotClassType("v1"),
                               {{"metadata", {{"generateName", "contract-"}}},
                                {"driver", subject_->driver_name()},
                                {"deletionPolicy", "Delete"}}));
@@ -205,9 +206,9 @@ std::string SnapshotClusterContract::MakeContent(const std::string& stem, const 
     content["spec"]["volumeSnapshotRef"]["uid"] = uid;
   }
   if (finalizer) {
-    content["metadata"]["finalizers"] = {velero::kContentBoundProtectionFinalizer};
+    content["metadata"]["finalizers"] = {objects::kContentBoundProtectionFinalizer};
   }
-  return csi::Name(MustCreate(csi::VolumeSnapshotContentType(), content));
+  return k8s::Name(MustCreate(csi::VolumeSnapshotContentType(), content));
 }
 
 TEST_P(SnapshotClusterContract, ASnapshotIsBoundAndReady) {
@@ -216,15 +217,15 @@ TEST_P(SnapshotClusterContract, ASnapshotIsBoundAndReady) {
   MakeSnapshot("snap", "data", class_name);
   const Json snapshot = Await(SnapshotKey("snap"), "ready", IsReady);
   const Json content = Await(ContentKeyOf("snap"), "ready", IsReady);
-  EXPECT_EQ(csi::Name(content), absl::StrCat("snapcontent-", csi::Uid(snapshot)));
+  EXPECT_EQ(k8s::Name(content), absl::StrCat("snapcontent-", k8s::Uid(snapshot)));
   EXPECT_EQ(GetString(content, {"spec", "driver"}), subject_->driver_name());
   EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Delete");
   EXPECT_EQ(GetString(content, {"spec", "source", "volumeHandle"}), volume);
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotClassName"}), class_name);
-  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "uid"}), csi::Uid(snapshot));
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "uid"}), k8s::Uid(snapshot));
   EXPECT_GT(GetInt(content, {"status", "creationTime"}), 0);
   EXPECT_EQ(GetInt(content, {"status", "restoreSize"}), 1 << 20);
-  EXPECT_EQ(csi::Annotation(content, kBeingCreated), "");
+  EXPECT_EQ(k8s::Annotation(content, kBeingCreated), "");
   EXPECT_NE(GetString(snapshot, {"status", "creationTime"}), "");
   EXPECT_NE(GetString(snapshot, {"status", "restoreSize"}), "");
   AwaitDriver(csi::SnapshotHandle(content), true);
@@ -232,10 +233,10 @@ TEST_P(SnapshotClusterContract, ASnapshotIsBoundAndReady) {
 
 TEST_P(SnapshotClusterContract, BothAreProtectedWhileBound) {
   const Json content = TakeSnapshot("snap");
-  EXPECT_TRUE(HasFinalizer(content, velero::kContentBoundProtectionFinalizer));
+  EXPECT_TRUE(HasFinalizer(content, objects::kContentBoundProtectionFinalizer));
   Await(SnapshotKey("snap"), "protected", [](const Json& snapshot) {
-    return HasFinalizer(snapshot, velero::kSnapshotBoundProtectionFinalizer) &&
-           HasFinalizer(snapshot, velero::kSnapshotSourceProtectionFinalizer);
+    return HasFinalizer(snapshot, objects::kSnapshotBoundProtectionFinalizer) &&
+           HasFinalizer(snapshot, objects::kSnapshotSourceProtectionFinalizer);
   });
   Await(csi::ClaimKey(namespace_, "data"), "released", [](const Json& claim) {
     return !HasFinalizer(claim, "snapshot.storage.kubernetes.io/pvc-as-source-protection");
@@ -245,15 +246,15 @@ TEST_P(SnapshotClusterContract, BothAreProtectedWhileBound) {
 TEST_P(SnapshotClusterContract, ARetainedSnapshotIsNotBoundProtected) {
   TakeSnapshot("snap", "Retain");
   ExpectStays(SnapshotKey("snap"), "without bound protection", [](const Json& snapshot) {
-    return !HasFinalizer(snapshot, velero::kSnapshotBoundProtectionFinalizer) &&
-           HasFinalizer(snapshot, velero::kSnapshotSourceProtectionFinalizer);
+    return !HasFinalizer(snapshot, objects::kSnapshotBoundProtectionFinalizer) &&
+           HasFinalizer(snapshot, objects::kSnapshotSourceProtectionFinalizer);
   });
 }
 
 TEST_P(SnapshotClusterContract, DeletingTakesContentAndSnapshotAlong) {
   const Json content = TakeSnapshot("snap");
   MustDelete(SnapshotKey("snap"));
-  AwaitGone(csi::VolumeSnapshotContentKey(csi::Name(content)));
+  AwaitGone(csi::VolumeSnapshotContentKey(k8s::Name(content)));
   AwaitGone(SnapshotKey("snap"));
   AwaitDriver(csi::SnapshotHandle(content), false);
 }
@@ -262,10 +263,10 @@ TEST_P(SnapshotClusterContract, RetainKeepsContentAndSnapshot) {
   const Json content = TakeSnapshot("snap", "Retain");
   MustDelete(SnapshotKey("snap"));
   AwaitGone(SnapshotKey("snap"));
-  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
+  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
   ExpectStays(key, "marked and kept", [](const Json& object) {
-    return !csi::BeingDeleted(object) &&
-           csi::Annotation(object, velero::kContentBeingDeletedAnnotation) == "yes";
+    return !k8s::BeingDeleted(object) &&
+           k8s::Annotation(object, objects::kContentBeingDeletedAnnotation) == "yes";
   });
   EXPECT_TRUE(subject_->DriverSnapshots().contains(csi::SnapshotHandle(content)));
   // What is marked goes when it is deleted; under Retain the driver keeps its snapshot.
@@ -281,9 +282,9 @@ TEST_P(SnapshotClusterContract, RetainKeepsContentAndSnapshot) {
 
 TEST_P(SnapshotClusterContract, ABoundContentWaitsForItsSnapshot) {
   const Json content = TakeSnapshot("snap");
-  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
+  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
   MustDelete(key);
-  ExpectStays(key, "being deleted", csi::BeingDeleted);
+  ExpectStays(key, "being deleted", k8s::BeingDeleted);
   EXPECT_TRUE(subject_->DriverSnapshots().contains(csi::SnapshotHandle(content)));
   MustDelete(SnapshotKey("snap"));
   AwaitGone(key);
@@ -301,9 +302,9 @@ TEST_P(SnapshotClusterContract, AnExistingSnapshotIsBoundByBothSides) {
   EXPECT_EQ(csi::BoundContentName(copy), name);
   const Json content = Await(csi::VolumeSnapshotContentKey(name), "ready", IsReady);
   EXPECT_EQ(csi::SnapshotHandle(content), handle);
-  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "uid"}), csi::Uid(copy));
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "uid"}), k8s::Uid(copy));
   Await(csi::VolumeSnapshotContentKey(name), "protected", [](const Json& object) {
-    return HasFinalizer(object, velero::kContentBoundProtectionFinalizer);
+    return HasFinalizer(object, objects::kContentBoundProtectionFinalizer);
   });
 }
 
@@ -327,13 +328,13 @@ TEST_P(SnapshotClusterContract, AContentThatIsHeldTellsThatItsSnapshotWasDeleted
     EXPECT_TRUE(client_.Patch({}, key, k8s::PatchKind::kMerge, patch, "").ok());
   };
   set_finalizers(
-      Json::array({velero::kContentBoundProtectionFinalizer, velero::kDeletionFinalizer}));
+      Json::array({objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer}));
   Await(key, "ready", IsReady);
   MustDelete(key);
   Await(key, "deleted but held", [](const Json& object) {
     const Json* const status = FindJson(object, {"status"});
-    return !HasFinalizer(object, velero::kContentBoundProtectionFinalizer) &&
-           HasFinalizer(object, velero::kDeletionFinalizer) && status != nullptr &&
+    return !HasFinalizer(object, objects::kContentBoundProtectionFinalizer) &&
+           HasFinalizer(object, objects::kDeletionFinalizer) && status != nullptr &&
            status->is_object() && !status->contains("snapshotHandle") &&
            !status->contains("readyToUse");
   });
@@ -353,13 +354,13 @@ TEST_P(SnapshotClusterContract, AHandleThatIsWrittenToAHeldContentIsDeleted) {
     EXPECT_TRUE(client_.Patch({}, key, k8s::PatchKind::kMerge, change, subresource).ok());
   };
   patch({{"metadata",
-          {{"finalizers",
-            Json::array({velero::kContentBoundProtectionFinalizer, velero::kDeletionFinalizer})}}}},
+          {{"finalizers", Json::array({objects::kContentBoundProtectionFinalizer,
+                                       objects::kDeletionFinalizer})}}}},
         "");
   Await(key, "in error", ErrorSays("the array is busy"));
   MustDelete(key);
   Await(key, "held by us alone", [](const Json& object) {
-    return !HasFinalizer(object, velero::kContentBoundProtectionFinalizer);
+    return !HasFinalizer(object, objects::kContentBoundProtectionFinalizer);
   });
   EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
   patch({{"status", {{"snapshotHandle", handle}}}}, "status");
@@ -385,10 +386,10 @@ TEST_P(SnapshotClusterContract, AContentOfAMissingSnapshotWaitsForTheMark) {
       MakeContent("foreign", handle, "gone", "00000000-0000-4000-8000-00000000beef", true));
   Await(key, "ready", IsReady);
   MustDelete(key);
-  ExpectStays(key, "being deleted", csi::BeingDeleted);
+  ExpectStays(key, "being deleted", k8s::BeingDeleted);
   EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
   const Json mark = {
-      {"metadata", {{"annotations", {{velero::kContentBeingDeletedAnnotation, "yes"}}}}}};
+      {"metadata", {{"annotations", {{objects::kContentBeingDeletedAnnotation, "yes"}}}}}};
   EXPECT_TRUE(client_.Patch({}, key, k8s::PatchKind::kMerge, mark, "").ok());
   AwaitGone(key);
   AwaitDriver(handle, false);
@@ -420,7 +421,7 @@ TEST_P(SnapshotClusterContract, AContentIsKeptWhileItsCreationIsOpen) {
   const k8s::ObjectKey key = ContentKeyOf("snap");
   Await(key, "in error", ErrorSays("no route to the array"));
   const Check is_open = [](const Json& content) {
-    return csi::Annotation(content, kBeingCreated) == "yes";
+    return k8s::Annotation(content, kBeingCreated) == "yes";
   };
   Await(key, "being created", is_open);
   MustDelete(SnapshotKey("snap"));
@@ -436,7 +437,7 @@ TEST_P(SnapshotClusterContract, ARefusedCreationIsOver) {
   MakeSnapshot("snap", "data", MakeClass("Delete"));
   const k8s::ObjectKey key = ContentKeyOf("snap");
   Await(key, "in error and not being created", [](const Json& content) {
-    return !csi::ErrorMessage(content).empty() && csi::Annotation(content, kBeingCreated).empty();
+    return !csi::ErrorMessage(content).empty() && k8s::Annotation(content, kBeingCreated).empty();
   });
   MustDelete(SnapshotKey("snap"));
   AwaitGone(key);
@@ -448,11 +449,11 @@ TEST_P(SnapshotClusterContract, ARefusedDeletionKeepsTheContent) {
   const std::string handle = csi::SnapshotHandle(content);
   subject_->Fail("DeleteSnapshot", handle, "FAILED_PRECONDITION", "kept by the array");
   MustDelete(SnapshotKey("snap"));
-  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(csi::Name(content));
-  Await(key, "being deleted", csi::BeingDeleted);
+  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
+  Await(key, "being deleted", k8s::BeingDeleted);
   ExpectStays(key, "with its handle and finalizer", [&](const Json& object) {
     return csi::SnapshotHandle(object) == handle &&
-           HasFinalizer(object, velero::kContentBoundProtectionFinalizer) &&
+           HasFinalizer(object, objects::kContentBoundProtectionFinalizer) &&
            csi::ErrorMessage(object).empty();
   });
   EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
@@ -494,24 +495,24 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   const std::set<std::string> volumes = {MakeClaim("one", "db"), MakeClaim("two", "db")};
   const k8s::ObjectKey key{GroupType(), namespace_, "group"};
   const Json group = TakeGroup("group");
-  EXPECT_TRUE(HasFinalizer(group, velero::kGroupSnapshotBoundProtectionFinalizer));
+  EXPECT_TRUE(HasFinalizer(group, objects::kGroupSnapshotBoundProtectionFinalizer));
   const k8s::ObjectKey content_key = csi::GroupContentKey("v1", csi::BoundGroupContentName(group));
   const Json content = Await(content_key, "there", [](const Json&) { return true; });
-  EXPECT_EQ(csi::Name(content), absl::StrCat("groupsnapcontent-", csi::Uid(group)));
-  EXPECT_TRUE(HasFinalizer(content, velero::kGroupContentBoundProtectionFinalizer));
+  EXPECT_EQ(k8s::Name(content), absl::StrCat("groupsnapcontent-", k8s::Uid(group)));
+  EXPECT_TRUE(HasFinalizer(content, objects::kGroupContentBoundProtectionFinalizer));
   std::set<std::string> found;
   std::string member;
   const auto members = client_.List({}, csi::VolumeSnapshotType(), namespace_, {});
   ASSERT_TRUE(members.ok() && members->items.size() == 2) << members.status();
   for (const Json& snapshot : members->items) {
-    member = csi::Name(snapshot);
+    member = k8s::Name(snapshot);
     const Json ready = Await(SnapshotKey(member), "a ready member", [](const Json& object) {
       return csi::ReadyToUse(object) && csi::StatusGroupName(object) == "group";
     });
-    EXPECT_TRUE(csi::IsMemberOf(ready, csi::Uid(group)));
-    EXPECT_TRUE(HasFinalizer(ready, velero::kSnapshotInGroupFinalizer));
+    EXPECT_TRUE(csi::IsMemberOf(ready, k8s::Uid(group)));
+    EXPECT_TRUE(HasFinalizer(ready, objects::kSnapshotInGroupFinalizer));
     const Json own = Await(ContentKeyOf(member), "there", [](const Json&) { return true; });
-    EXPECT_EQ(csi::Annotation(own, velero::kGroupHandleOfMemberAnnotation),
+    EXPECT_EQ(k8s::Annotation(own, objects::kGroupHandleOfMemberAnnotation),
               csi::GroupHandleOf(content));
     EXPECT_EQ(GetString(own, {"status", "volumeGroupSnapshotHandle"}), csi::GroupHandleOf(content));
     found.insert(GetString(own, {"spec", "source", "volumeHandle"}));
@@ -519,7 +520,7 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   }
   EXPECT_EQ(found, volumes);
   MustDelete(SnapshotKey(member));
-  ExpectStays(SnapshotKey(member), "being deleted", csi::BeingDeleted);
+  ExpectStays(SnapshotKey(member), "being deleted", k8s::BeingDeleted);
   MustDelete(key);
   AwaitGone(key);
   AwaitGone(content_key);
@@ -538,14 +539,14 @@ TEST_P(SnapshotClusterContract, AGroupStaysUntilTheDriverHasDeletedIt) {
   subject_->Fail("DeleteVolumeGroupSnapshot", csi::GroupHandleOf(content), "FAILED_PRECONDITION",
                  "kept by the array");
   MustDelete(key);
-  Await(content_key, "being deleted", csi::BeingDeleted);
+  Await(content_key, "being deleted", k8s::BeingDeleted);
   ExpectStays(content_key, "being deleted", [](const Json& object) {
-    return csi::BeingDeleted(object) &&
-           !csi::Annotation(object, velero::kGroupBeingDeletedAnnotation).empty();
+    return k8s::BeingDeleted(object) &&
+           !k8s::Annotation(object, objects::kGroupBeingDeletedAnnotation).empty();
   });
   ExpectStays(key, "being deleted", [](const Json& object) {
-    return csi::BeingDeleted(object) &&
-           HasFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
+    return k8s::BeingDeleted(object) &&
+           HasFinalizer(object, objects::kGroupSnapshotBoundProtectionFinalizer);
   });
   subject_->StopFailing();
   AwaitGone(content_key);

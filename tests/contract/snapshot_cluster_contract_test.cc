@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "k8s/rest_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 
@@ -82,7 +83,7 @@ class RealSubject : public SnapshotClusterSubject {
     k8s::ClientSettings settings = k8s::ClientSettings::FromEnvironment();
     settings.own_kubeconfig = GetString(bed_, {"kubeconfig"});
     client_ = k8s::MakeClient(settings);
-    namespace_ = csi::Name(client_
+    namespace_ = k8s::Name(client_
                                ->Create({}, kNamespaces, "",
                                         {{"apiVersion", "v1"},
                                          {"kind", "Namespace"},

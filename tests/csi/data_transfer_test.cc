@@ -5,7 +5,9 @@
 
 #include <string>
 
+#include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
+#include "objects/keys.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -22,7 +24,7 @@ class DataTransferTest : public testing::Test {
  protected:
   Json Seed(const std::string& name, const Json& status = Json::object()) {
     Json upload = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", name,
-                                      {{velero::kAsyncOperationIdLabel, "du-1"}});
+                                      {{objects::kAsyncOperationIdLabel, "du-1"}});
     SetJson(upload, {"status"}, status);
     return bed_.api.Seed(DataUploadType(), upload);
   }
@@ -66,7 +68,7 @@ TEST_F(DataTransferTest, AWaitIsToldAndIsInProgress) {
   const velero::OperationProgress progress = Progress();
   EXPECT_FALSE(progress.completed);
   EXPECT_EQ(progress.description, "Accepted: waits for app/data");
-  EXPECT_EQ(progress.started, FromRfc3339("2026-01-02T03:04:05Z"));
+  EXPECT_EQ(progress.started, ParseRfc3339("2026-01-02T03:04:05Z"));
 }
 
 TEST_F(DataTransferTest, CompletedIsASuccessWithItsSize) {
@@ -78,7 +80,7 @@ TEST_F(DataTransferTest, CompletedIsASuccessWithItsSize) {
   EXPECT_TRUE(progress.completed);
   EXPECT_EQ(progress.error, "");
   EXPECT_EQ(progress.completed_units, 7);
-  EXPECT_EQ(progress.updated, FromRfc3339("2026-01-02T03:05:05Z"));
+  EXPECT_EQ(progress.updated, ParseRfc3339("2026-01-02T03:05:05Z"));
 }
 
 TEST_F(DataTransferTest, AFailureIsNeverTakenForASuccess) {
@@ -123,7 +125,7 @@ TEST_F(DataTransferTest, CancelAsksOnceAndOnlyWhatRuns) {
 
 TEST_F(DataTransferTest, OneIsMadeHoweverOftenItIsAskedFor) {
   const Json wanted = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", "mine",
-                                          {{velero::kAsyncOperationIdLabel, "du-1"}});
+                                          {{objects::kAsyncOperationIdLabel, "du-1"}});
   ASSERT_THAT(EnsureTransfer(bed_.ctx, bed_.api, transfer_, wanted), IsOk());
   ASSERT_THAT(EnsureTransfer(bed_.ctx, bed_.api, transfer_, wanted), IsOk());
   EXPECT_THAT(bed_.api.All(DataUploadType()), SizeIs(1));

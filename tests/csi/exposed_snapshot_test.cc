@@ -11,12 +11,13 @@
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::csi::exposed_snapshot_test {
 namespace {
@@ -72,7 +73,7 @@ class ExposedSnapshotTest : public testing::Test {
                      {"volumeSnapshotClassName", "fast"}}}};
     const auto made = api_.Create(ctx_, VolumeSnapshotType(), "shop", source);
     ASSERT_THAT(made, IsOk());
-    source_content_ = absl::StrCat("snapcontent-", Uid(*made));
+    source_content_ = absl::StrCat("snapcontent-", k8s::Uid(*made));
     api_.ClearCalls();
   }
 
@@ -160,7 +161,8 @@ TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
   EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Retain");
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotClassName"}), "fast");
   EXPECT_EQ(GetString(*SnapshotOfOurs(), {"spec", "volumeSnapshotClassName"}), "fast");
-  EXPECT_EQ(Annotation(content, "snapshot.storage.kubernetes.io/allow-volume-mode-change"), "true");
+  EXPECT_EQ(k8s::Annotation(content, "snapshot.storage.kubernetes.io/allow-volume-mode-change"),
+            "true");
   EXPECT_EQ(GetString(content, {"spec", "sourceVolumeMode"}), "");
   EXPECT_EQ(content["metadata"].contains("ownerReferences"), false);
   EXPECT_EQ(GetInt(content, {"status", "creationTime"}), cluster_.driver().cut_at_nanoseconds);
@@ -171,14 +173,14 @@ TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
 
 TEST_F(ExposedSnapshotTest, CarriesWhatTheDriverNeedsToDelete) {
   api_.Mutate(VolumeSnapshotContentKey(source_content_), [](Json& content) {
-    SetJson(content, {"metadata", "annotations", velero::kDeletionSecretNameAnnotation}, "s");
-    SetJson(content, {"metadata", "annotations", velero::kDeletionSecretNamespaceAnnotation}, "n");
-    SetJson(content, {"metadata", "labels", velero::kManagedByLabel}, "node-a");
+    SetJson(content, {"metadata", "annotations", objects::kDeletionSecretNameAnnotation}, "s");
+    SetJson(content, {"metadata", "annotations", objects::kDeletionSecretNamespaceAnnotation}, "n");
+    SetJson(content, {"metadata", "labels", objects::kManagedByLabel}, "node-a");
   });
   ASSERT_THAT(Expose(), IsOk());
-  EXPECT_EQ(Annotation(*Content(), velero::kDeletionSecretNameAnnotation), "s");
-  EXPECT_EQ(Annotation(*Content(), velero::kDeletionSecretNamespaceAnnotation), "n");
-  EXPECT_EQ(Label(*Content(), velero::kManagedByLabel), "node-a");
+  EXPECT_EQ(k8s::Annotation(*Content(), objects::kDeletionSecretNameAnnotation), "s");
+  EXPECT_EQ(k8s::Annotation(*Content(), objects::kDeletionSecretNamespaceAnnotation), "n");
+  EXPECT_EQ(k8s::Label(*Content(), objects::kManagedByLabel), "node-a");
 }
 
 TEST_F(ExposedSnapshotTest, WaitsUntilTheSourceIsReadyAndSaysWhatTheDriverSays) {
@@ -243,7 +245,7 @@ TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyUnboundAndPinned
   // The Pod is there, and now the driver refuses.
   api_.Seed({"", "v1", "events", "Event", true},
             {{"metadata", {{"name", "e"}, {"namespace", "mover"}}},
-             {"involvedObject", {{"uid", Uid(*Claim())}}},
+             {"involvedObject", {{"uid", k8s::Uid(*Claim())}}},
              {"reason", "ProvisioningFailed"},
              {"message", "rpc error: code = Unimplemented desc = no"}});
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition));
@@ -268,7 +270,7 @@ TEST_F(ExposedSnapshotTest, WithoutAClassTheDefaultClassMustBeOfTheSnapshotsDriv
   cluster_.provisioner_runs = false;
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                  HasSubstr("there is no default class")));
-  api_.Mutate(ClaimKey("mover", Name(*Claim())), [](Json& made) {
+  api_.Mutate(ClaimKey("mover", k8s::Name(*Claim())), [](Json& made) {
     SetJson(made, {"spec", "storageClassName"}, "default");
   });
   EXPECT_THAT(Expose(),
@@ -301,8 +303,8 @@ TEST_F(ExposedSnapshotTest, AVolumeThatWasThereBeforeIsNotRead) {
   ASSERT_THAT(Expose(), IsOk());
   api_.Seed(PersistentVolumeType(),
             {{"metadata", {{"name", "old"}, {"creationTimestamp", "2001-01-01T00:00:00Z"}}},
-             {"spec", {{"claimRef", {{"uid", Uid(*Claim())}}}}}});
-  api_.Mutate(ClaimKey("mover", Name(*Claim())), [](Json& bound) {
+             {"spec", {{"claimRef", {{"uid", k8s::Uid(*Claim())}}}}}});
+  api_.Mutate(ClaimKey("mover", k8s::Name(*Claim())), [](Json& bound) {
     SetJson(bound, {"spec", "volumeName"}, "old");
     SetJson(bound, {"status", "phase"}, "Bound");
   });

@@ -10,15 +10,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_group.h"
 #include "csi/volume_turn.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::csi::group_lifecycle_test {
 namespace {
@@ -91,15 +93,16 @@ class GroupLifecycleTest : public BackupFixture {
       const Json noted = NotedGroupContent(member.content);
       EXPECT_EQ(ArchivedGroupHandle(noted), GroupHandleOf(taken.content));
       EXPECT_THAT(ArchivedMembers(noted), SizeIs(kClaims));
-      EXPECT_EQ(GetString(noted, {"spec", "volumeGroupSnapshotRef", "name"}), Name(taken.group));
-      EXPECT_EQ(Label(noted, velero::kBackupNameLabel), "nightly");
+      EXPECT_EQ(GetString(noted, {"spec", "volumeGroupSnapshotRef", "name"}),
+                k8s::Name(taken.group));
+      EXPECT_EQ(k8s::Label(noted, objects::kBackupNameLabel), "nightly");
     }
   }
 
   void ExpectNoMarks() {
     for (const Json& claim : api_.All(PersistentVolumeClaimType())) {
-      EXPECT_EQ(Label(claim, velero::kGroupMarkLabel), "") << Name(claim);
-      EXPECT_EQ(Label(claim, "app"), "db");
+      EXPECT_EQ(k8s::Label(claim, objects::kGroupMarkLabel), "") << k8s::Name(claim);
+      EXPECT_EQ(k8s::Label(claim, "app"), "db");
     }
   }
 
@@ -117,7 +120,7 @@ class GroupLifecycleTest : public BackupFixture {
   // it.
   void ExpectNothingLeftOnceTheDriverAnswers() {
     for (const Json& content : api_.All(VolumeGroupSnapshotContentType("v1"))) {
-      EXPECT_TRUE(BeingDeleted(content)) << Name(content);
+      EXPECT_TRUE(k8s::BeingDeleted(content)) << k8s::Name(content);
     }
     cluster_.LetDriverWork();
     ExpectNothingLeft();
@@ -136,17 +139,18 @@ TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
     const TakenSnapshot& member = taken->members.at(Claim(i).uid);
     EXPECT_EQ(SourceClaimName(member.snapshot), Claim(i).name);
     EXPECT_EQ(SnapshotHandle(member.content),
-              cluster_.MemberHandle(Uid(taken->group), Claim(i).volume_handle));
+              cluster_.MemberHandle(k8s::Uid(taken->group), Claim(i).volume_handle));
     EXPECT_TRUE(IsOurs(member.snapshot, backup_));
-    EXPECT_EQ(MemberGroupName(member.snapshot), Name(taken->group));
-    EXPECT_EQ(Label(member.snapshot, velero::kPvcUidLabel), Claim(i).uid);
-    EXPECT_EQ(Label(member.snapshot, velero::kGroupMarkLabel), "");
-    EXPECT_EQ(Label(member.content, velero::kGroupNameLabel), Name(taken->group));
+    EXPECT_EQ(MemberGroupName(member.snapshot), k8s::Name(taken->group));
+    EXPECT_EQ(k8s::Label(member.snapshot, objects::kPvcUidLabel), Claim(i).uid);
+    EXPECT_EQ(k8s::Label(member.snapshot, objects::kGroupMarkLabel), "");
+    EXPECT_EQ(k8s::Label(member.content, objects::kGroupNameLabel), k8s::Name(taken->group));
   }
   ExpectNotes(*taken);
   EXPECT_TRUE(IsGroupOurs(*api_.Find(Key()), backup_));
   EXPECT_EQ(PlannedMembers(*api_.Find(Key())), Request().members);
-  EXPECT_EQ(Annotation(*api_.Find(Key()), velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(k8s::Annotation(*api_.Find(Key()), objects::kAskedAtAnnotation),
+            "2023-11-14T22:13:20Z");
   ExpectNoMarks();
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
   EXPECT_THAT(api_.calls(), SizeIs(Le(4 * kClaims + 8)));
@@ -171,9 +175,9 @@ TEST_F(GroupLifecycleTest, TheSelectorIsALabelOfThisBackupAlone) {
   api_.OnCreate("volumegroupsnapshots", [&](support::FakeApiClient& api, const Json& group) {
     const auto labels = GetStringMap(group, {"spec", "source", "selector", "matchLabels"});
     ASSERT_THAT(labels, SizeIs(1));
-    selected = labels.at(velero::kGroupMarkLabel);
+    selected = labels.at(objects::kGroupMarkLabel);
     for (const Json& claim : api.All(PersistentVolumeClaimType())) {
-      EXPECT_EQ(Label(claim, velero::kGroupMarkLabel), selected);
+      EXPECT_EQ(k8s::Label(claim, objects::kGroupMarkLabel), selected);
     }
   });
   ASSERT_THAT(Take(), IsOk());
@@ -203,7 +207,8 @@ TEST_F(GroupLifecycleTest, TheFreezeWindowIsNotedOnTheGroup) {
   call.join();
   ASSERT_THAT(taken, IsOk());
   EXPECT_EQ(FreezeWindow(taken->group), absl::Milliseconds(2500));
-  EXPECT_EQ(Annotation(*api_.Find(Key()), velero::kAnsweredAtAnnotation), "2023-11-14T22:13:22.5Z");
+  EXPECT_EQ(k8s::Annotation(*api_.Find(Key()), objects::kAnsweredAtAnnotation),
+            "2023-11-14T22:13:22.5Z");
   clock_.Advance(absl::Hours(1));
   ASSERT_THAT(Take(), IsOk());
   EXPECT_EQ(FreezeWindow(*api_.Find(Key())), absl::Milliseconds(2500));
@@ -213,8 +218,8 @@ TEST_F(GroupLifecycleTest, WhatTheAnnotationsDoNotSayIsNoFreezeWindow) {
   const auto group = [](const char* asked_at, const char* answered_at) -> Json {
     return {{"metadata",
              {{"annotations",
-               {{velero::kAskedAtAnnotation, asked_at},
-                {velero::kAnsweredAtAnnotation, answered_at}}}}}};
+               {{objects::kAskedAtAnnotation, asked_at},
+                {objects::kAnsweredAtAnnotation, answered_at}}}}}};
   };
   EXPECT_EQ(FreezeWindow(group("2023-11-14T22:13:20Z", "2023-11-14T22:13:20.084Z")),
             absl::Milliseconds(84));
@@ -389,9 +394,9 @@ TEST_F(GroupLifecycleTest, LabelsThatDoNotStayAreNamed) {
   for (const int lost : {1, kClaims}) {
     api_.OnEvent("persistentvolumeclaims",
                  [lost](support::FakeApiClient& api, const k8s::WatchEvent& event) {
-                   if (lost == kClaims || Name(event.object) == "data-1") {
-                     api.Mutate(ClaimKey("app", Name(event.object)), [](Json& claim) {
-                       EraseJson(claim, {"metadata", "labels", velero::kGroupMarkLabel});
+                   if (lost == kClaims || k8s::Name(event.object) == "data-1") {
+                     api.Mutate(ClaimKey("app", k8s::Name(event.object)), [](Json& claim) {
+                       EraseJson(claim, {"metadata", "labels", objects::kGroupMarkLabel});
                      });
                    }
                  });
@@ -447,7 +452,7 @@ TEST_F(GroupLifecycleTest, WaitsForASnapshotOfAMemberThatIsBeingCut) {
   clock_.SetAutoAdvance(false);
   Json other = {{"metadata", {{"name", "by-hand"}, {"namespace", "app"}}},
                 {"spec", {{"source", {{"persistentVolumeClaimName", "data-1"}}}}}};
-  SetJson(other, {"metadata", "creationTimestamp"}, ToRfc3339(clock_.Now()));
+  SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now()));
   api_.Seed(VolumeSnapshotType(), other);
   std::jthread call([&] { EXPECT_THAT(Take(), IsOk()); });
   api_.AwaitWatches(1);
@@ -582,12 +587,13 @@ TEST_F(GroupLifecycleTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   for (const auto& [uid, member] : taken->members) {
-    const k8s::ObjectKey content = VolumeSnapshotContentKey(Name(member.content));
+    const k8s::ObjectKey content = VolumeSnapshotContentKey(k8s::Name(member.content));
     EXPECT_THAT(api_.Patch(ctx_, content, k8s::PatchKind::kMerge,
                            {{"spec", {{"deletionPolicy", "Retain"}}}}, ""),
                 IsOk());
     EXPECT_THAT(api_.Delete(ctx_, content, {}), IsOk());
-    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("app", Name(member.snapshot)), {}), IsOk());
+    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("app", k8s::Name(member.snapshot)), {}),
+                IsOk());
   }
   EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(kClaims)) << "the group keeps its members";
   EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
@@ -600,7 +606,7 @@ TEST_F(GroupLifecycleTest, MembersOfAnotherVersionGoToo) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   for (const auto& [uid, member] : taken->members) {
-    api_.Mutate(VolumeSnapshotKey("app", Name(member.snapshot)), [](Json& snapshot) {
+    api_.Mutate(VolumeSnapshotKey("app", k8s::Name(member.snapshot)), [](Json& snapshot) {
       snapshot["metadata"]["ownerReferences"][0]["apiVersion"] =
           "groupsnapshot.storage.k8s.io/v1beta2";
     });
@@ -639,7 +645,7 @@ TEST_F(GroupLifecycleTest, NoFailingCallLosesARetainedGroup) {
 TEST_F(GroupLifecycleTest, DoesNotForgetWhatIsNotRetained) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
-  const std::string content = Name(taken->members.at("uid-1").content);
+  const std::string content = k8s::Name(taken->members.at("uid-1").content);
   api_.Mutate(VolumeSnapshotContentKey(content), [](Json& object) {
     SetJson(object, {"spec", "volumeSnapshotRef", "uid"}, "another");
   });

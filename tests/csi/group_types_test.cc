@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
 #include "csi/group_deletion.h"
@@ -19,10 +20,11 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::csi::moved_group_test {
 namespace {
@@ -65,8 +67,8 @@ class MovedGroupTest : public BackupFixture {
               {{"metadata", {{"name", "groups"}}},
                {"driver", "d.example.com"},
                {"parameters",
-                {{velero::kGroupSnapshotterSecretName, secret},
-                 {velero::kGroupSnapshotterSecretNamespace, "storage"}}}});
+                {{objects::kGroupSnapshotterSecretName, secret},
+                 {objects::kGroupSnapshotterSecretNamespace, "storage"}}}});
   }
 
   GroupRequest Request() const {
@@ -105,7 +107,7 @@ class MovedGroupTest : public BackupFixture {
          {VolumeGroupSnapshotType("v1"), VolumeGroupSnapshotContentType("v1"), VolumeSnapshotType(),
           VolumeSnapshotContentType()}) {
       for (const Json& object : api_.All(type)) {
-        ADD_FAILURE() << type.kind << " " << Name(object) << " is left";
+        ADD_FAILURE() << type.kind << " " << k8s::Name(object) << " is left";
       }
     }
   }
@@ -123,7 +125,7 @@ class MovedGroupTest : public BackupFixture {
                             .claim_uid = uid,
                             .cluster = "here"};
       StaticContent content;
-      content.name = absl::StrCat("du-", names.size(), "-", Name(member.content));
+      content.name = absl::StrCat("du-", names.size(), "-", k8s::Name(member.content));
       content.driver = "d.example.com";
       content.handle = HandleOf(member.content);
       content.deletion_policy = "Retain";
@@ -132,7 +134,7 @@ class MovedGroupTest : public BackupFixture {
       content.annotations.merge(MovedGroupAnnotations(member.content));
       content.annotations["mover.csi-delta.io/group-cut-at"] = cut_at;
       api_.Seed(VolumeSnapshotContentType(), MakeStaticContent(content));
-      const auto bound = api_.Find(VolumeSnapshotKey("app", Name(member.snapshot)));
+      const auto bound = api_.Find(VolumeSnapshotKey("app", k8s::Name(member.snapshot)));
       EXPECT_THAT(RetainAndForget(ctx_, api_, bound.value()), IsOk());
       names.push_back(content.name);
     }
@@ -147,7 +149,7 @@ class MovedGroupTest : public BackupFixture {
   Json Content(const std::string& name) const { return *api_.Find(VolumeSnapshotContentKey(name)); }
   void MakeBase(const std::string& name) {
     api_.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
-      SetJson(content, {"metadata", "labels", kBaseLabel}, "true");
+      SetJson(content, {"metadata", "labels", objects::kBaseLabel}, "true");
     });
   }
   void Drop(const std::string& name) {
@@ -178,12 +180,12 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
     EXPECT_EQ(GetString(member.snapshot, {"spec", "volumeSnapshotClassName"}), "snapshots");
     EXPECT_EQ(GetString(member.content, {"spec", "deletionPolicy"}), "Retain");
     EXPECT_EQ(RestoreSizeBytes(member.content), 64 << 20);
-    EXPECT_EQ(MovedGroupOf(member.content), Name(record));
+    EXPECT_EQ(MovedGroupOf(member.content), k8s::Name(record));
     EXPECT_EQ(ReadMovedGroup(member.content),
               (MovedGroup{.name = "app/db",
                           .label = "velero.io/volume-group=db",
                           .snapshot = GroupName(Request()),
-                          .cut_at = FromRfc3339("2023-11-14T22:13:20Z"),
+                          .cut_at = ParseRfc3339("2023-11-14T22:13:20Z"),
                           .members = kClaims}));
   }
 }
@@ -238,7 +240,7 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
       for (const std::string& name : Move(*members, "2023-11-14T22:13:20Z")) {
         Drop(name);
       }
-      Settle(Name(Contents().front()));
+      Settle(k8s::Name(Contents().front()));
       ExpectNothingLeft();
       EXPECT_THAT(DriverGroups(), IsEmpty());
     }
@@ -277,7 +279,7 @@ TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
     MakeBase(names[i]);
     Drop(names[i]);
     EXPECT_TRUE(IsReleased(Content(names[i])));
-    EXPECT_EQ(Label(Content(names[i]), kBaseLabel), "");
+    EXPECT_EQ(k8s::Label(Content(names[i]), objects::kBaseLabel), "");
     EXPECT_THAT(DriverGroups(), SizeIs(1)) << "nobody went on with it yet";
     if (i + 1 < names.size()) {
       Settle(names[i]);
@@ -299,7 +301,7 @@ TEST_F(MovedGroupTest, ADriverThatRefusesKeepsItsRecordUntilItAgrees) {
   cluster_.driver().Refuse("DeleteVolumeGroupSnapshot", "FailedPrecondition", "busy");
   Settle(names.front());
   ASSERT_THAT(Records(), SizeIs(1));
-  EXPECT_TRUE(BeingDeleted(Records().front()));
+  EXPECT_TRUE(k8s::BeingDeleted(Records().front()));
   EXPECT_THAT(DriverGroups(), SizeIs(1));
   cluster_.LetDriverWork();
   EXPECT_THAT(DriverGroups(), IsEmpty());
@@ -310,12 +312,12 @@ TEST_F(MovedGroupTest, ASnapshotThatNobodyMovedIsReleasedToo) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
   for (const auto& [uid, member] : *members) {
-    EXPECT_THAT(RemoveSnapshot(ctx_, api_, VolumeSnapshotKey("app", Name(member.snapshot)),
-                               csi::Uid(member.snapshot)),
+    EXPECT_THAT(RemoveSnapshot(ctx_, api_, VolumeSnapshotKey("app", k8s::Name(member.snapshot)),
+                               k8s::Uid(member.snapshot)),
                 IsOk());
   }
   ASSERT_THAT(Contents(), SizeIs(kClaims));
-  Settle(Name(Contents().front()));
+  Settle(k8s::Name(Contents().front()));
   EXPECT_THAT(DriverGroups(), IsEmpty());
   EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
   EXPECT_THAT(Records(), IsEmpty());
@@ -338,7 +340,7 @@ TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
   Drop(new_names[2]);
   Settle(new_names[2]);
   EXPECT_TRUE(IsReleased(Content(old_names[2])));
-  EXPECT_EQ(Label(Content(new_names[0]), kBaseLabel), "true");
+  EXPECT_EQ(k8s::Label(Content(new_names[0]), objects::kBaseLabel), "true");
   Settle(old_names[2]);
   EXPECT_THAT(DriverGroups(), SizeIs(1));
   EXPECT_THAT(Records(), SizeIs(1));
@@ -405,18 +407,18 @@ TEST_F(MovedGroupTest, AMemberThatNobodyGoesOnWithIsLetGoOfWhenItsBackupIsOver) 
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
   const Json& lost = members->at(Uid(0)).snapshot;
-  ASSERT_TRUE(api_.Remove(VolumeSnapshotKey("app", Name(lost))));
+  ASSERT_TRUE(api_.Remove(VolumeSnapshotKey("app", k8s::Name(lost))));
   Json backup = {
       {"metadata", {{"name", "nightly"}, {"namespace", "velero"}, {"uid", "backup-uid"}}},
       {"status", {{"phase", "InProgress"}}}};
   api_.Seed(BackupType(), backup);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
-  EXPECT_FALSE(IsReleased(Content(Name(lost)))) << "its backup may make one yet";
+  EXPECT_FALSE(IsReleased(Content(k8s::Name(lost)))) << "its backup may make one yet";
   SetJson(backup, {"status", "phase"}, "PartiallyFailed");
   api_.Seed(BackupType(), backup);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
-  EXPECT_TRUE(IsReleased(Content(Name(lost))));
-  EXPECT_FALSE(IsReleased(Content(Name(members->at(Uid(1)).snapshot))))
+  EXPECT_TRUE(IsReleased(Content(k8s::Name(lost))));
+  EXPECT_FALSE(IsReleased(Content(k8s::Name(members->at(Uid(1)).snapshot))))
       << "it has a VolumeSnapshot";
 }
 
@@ -428,9 +430,9 @@ TEST_F(MovedGroupTest, ARecordIsJudgedByItsBackupHoweverOldItIs) {
   }
   const Json record = Records().at(0);
   api_.Seed(BackupType(), {{"metadata",
-                            {{"name", Annotation(record, "mover.csi-delta.io/group-backup")},
+                            {{"name", k8s::Annotation(record, "mover.csi-delta.io/group-backup")},
                              {"namespace", "velero"},
-                             {"uid", Label(record, velero::kBackupUidLabel)}}},
+                             {"uid", k8s::Label(record, objects::kBackupUidLabel)}}},
                            {"status", {{"phase", "InProgress"}}}});
   clock_.Advance(absl::Hours(2));
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
@@ -463,7 +465,7 @@ TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
   }
   Settle(new_names.front());
   for (const std::string& name : old_names) {
-    EXPECT_EQ(Label(Content(name), kBaseLabel), "true");
+    EXPECT_EQ(k8s::Label(Content(name), objects::kBaseLabel), "true");
   }
   EXPECT_THAT(Records(), SizeIs(1));
 }
@@ -475,10 +477,11 @@ TEST_F(MovedGroupTest, AMemberOfNoGroupIsLeftAlone) {
   }
   api_.Seed(VolumeSnapshotContentType(),
             {{"metadata",
-              {{"name", "odd"}, {"labels", {{kMovedGroupLabel, ""}, {kBaseLabel, "true"}}}}}});
+              {{"name", "odd"},
+               {"labels", {{objects::kMovedGroupLabel, ""}, {objects::kBaseLabel, "true"}}}}}});
   Settle(names.front());
   Settle("odd");
-  EXPECT_EQ(Label(Content("odd"), kBaseLabel), "true");
+  EXPECT_EQ(k8s::Label(Content("odd"), objects::kBaseLabel), "true");
   EXPECT_THAT(Records(), SizeIs(1));
 }
 

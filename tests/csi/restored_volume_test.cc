@@ -8,11 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::csi::restored_volume_test {
 namespace {
@@ -54,10 +55,10 @@ class RestoredVolumeTest : public testing::Test {
         {"storageClassName", "shop-class"},
         {"volumeMode", mode},
         {"accessModes", Json::array({"ReadWriteOnce"})},
-        {"selector", {{"matchLabels", {{velero::kDynamicPvRestoreLabel, "shop.data.x"}}}}}};
+        {"selector", {{"matchLabels", {{objects::kDynamicPvRestoreLabel, "shop.data.x"}}}}}};
     SetJson(claim, {"spec", "resources", "requests", "storage"}, absl::StrCat(bytes));
     SetJson(claim, {"status", "phase"}, "Pending");
-    target_uid_ = Uid(api_.Seed(PersistentVolumeClaimType(), claim));
+    target_uid_ = k8s::Uid(api_.Seed(PersistentVolumeClaimType(), claim));
   }
 
   RestoreRequest Request() const {
@@ -104,13 +105,13 @@ class RestoredVolumeTest : public testing::Test {
     EXPECT_FALSE(Claim().has_value());
     ASSERT_THAT(api_.All(PersistentVolumeType()), SizeIs(1));
     const Json volume = api_.All(PersistentVolumeType())[0];
-    EXPECT_EQ(GetString(Target(), {"spec", "volumeName"}), Name(volume));
+    EXPECT_EQ(GetString(Target(), {"spec", "volumeName"}), k8s::Name(volume));
     EXPECT_EQ(GetString(volume, {"spec", "claimRef", "uid"}), target_uid_);
     EXPECT_EQ(GetString(volume, {"spec", "csi", "volumeHandle"}), handle);
     EXPECT_EQ(GetString(volume, {"spec", "volumeMode"}), mode);
     EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}),
               cluster_.reclaim_policy);
-    EXPECT_EQ(Label(volume, velero::kDynamicPvRestoreLabel), "shop.data.x");
+    EXPECT_EQ(k8s::Label(volume, objects::kDynamicPvRestoreLabel), "shop.data.x");
     EXPECT_THAT(GetStringMap(volume, {"metadata", "annotations"}),
                 testing::Each(testing::Key("pv.kubernetes.io/provisioned-by")));
   }
@@ -121,8 +122,9 @@ class RestoredVolumeTest : public testing::Test {
       const auto claim = api_.Find(ClaimKey(GetString(volume, {"spec", "claimRef", "namespace"}),
                                             GetString(volume, {"spec", "claimRef", "name"})));
       if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete" &&
-          (!claim.has_value() || Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
-        api_.Remove(VolumeKey(Name(volume)));
+          (!claim.has_value() ||
+           k8s::Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
+        api_.Remove(VolumeKey(k8s::Name(volume)));
         ++dropped_by_driver_;
       }
     }
@@ -143,7 +145,7 @@ TEST_F(RestoredVolumeTest, AVolumeThatWasThereBeforeIsNotWrittenOver) {
   const Json claim = *Claim();
   api_.Seed(PersistentVolumeType(),
             {{"metadata", {{"name", "old"}, {"creationTimestamp", "2001-01-01T00:00:00Z"}}},
-             {"spec", {{"claimRef", {{"uid", Uid(claim)}}}}}});
+             {"spec", {{"claimRef", {{"uid", k8s::Uid(claim)}}}}}});
   api_.Mutate(ClaimKey("mover", kStem), [](Json& bound) {
     SetJson(bound, {"spec", "volumeName"}, "old");
     SetJson(bound, {"status", "phase"}, "Bound");
@@ -160,7 +162,7 @@ TEST_F(RestoredVolumeTest, IsMadeAsABlockDeviceOfTheTargetsClassAndSize) {
   EXPECT_EQ(prepared->target_uid, target_uid_);
   EXPECT_EQ(prepared->storage_class, "shop-class");
   EXPECT_EQ(prepared->size_bytes, 2 * kDataBytes);
-  EXPECT_EQ(prepared->volume_name, absl::StrCat("pvc-", Uid(*Claim())));
+  EXPECT_EQ(prepared->volume_name, absl::StrCat("pvc-", k8s::Uid(*Claim())));
   EXPECT_TRUE(prepared->node_affinity.is_null());
   EXPECT_EQ(GetString(*Claim(), {"spec", "volumeMode"}), "Block");
   EXPECT_EQ(GetString(*Claim(), {"spec", "storageClassName"}), "shop-class");
@@ -197,7 +199,7 @@ TEST_F(RestoredVolumeTest, AClassThatWaitsForItsConsumerWaitsForThePodsNode) {
   EXPECT_THAT(prepared->waiting_for, HasSubstr("ignoreDelayBinding"));
   EXPECT_FALSE(Claim().has_value());
   api_.Mutate(ClaimKey("shop", "data"), [](Json& target) {
-    SetJson(target, {"metadata", "annotations", velero::kSelectedNodeAnnotation}, "node-b");
+    SetJson(target, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-b");
   });
   prepared = Prepare();
   ASSERT_THAT(prepared, IsOk());
@@ -251,7 +253,7 @@ TEST_F(RestoredVolumeTest, AFilesystemTargetGetsAnObjectOfItsMode) {
   EXPECT_TRUE(Give(volume)->is_done);
   ExpectRestored("handle-of-" + volume, "Filesystem");
   const Json made = api_.All(PersistentVolumeType())[0];
-  EXPECT_EQ(Name(made), kStem);
+  EXPECT_EQ(k8s::Name(made), kStem);
   EXPECT_EQ(GetString(made, {"spec", "csi", "fsType"}), "xfs");
   EXPECT_EQ(made["spec"]["mountOptions"], Json::array({"noatime"}));
   EXPECT_EQ(made["spec"]["csi"]["volumeAttributes"], (Json{{"pool", "one"}}));
@@ -374,7 +376,7 @@ TEST_P(InterruptedHandOverTest, IsClearedUpByAnotherOnceTheTargetIsGone) {
     EXPECT_LE(dropped_by_driver_, 1);
     EXPECT_FALSE(Claim().has_value());
     for (const Json& left : api_.All(PersistentVolumeType())) {
-      api_.Remove(VolumeKey(Name(left)));
+      api_.Remove(VolumeKey(k8s::Name(left)));
     }
     api_.Remove(ClaimKey("shop", "data"));
     if (!hit) {

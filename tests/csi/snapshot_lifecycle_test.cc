@@ -9,15 +9,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::csi::snapshot_lifecycle_test {
 namespace {
@@ -54,7 +56,7 @@ class SnapshotLifecycleTest : public BackupFixture {
   void ExpectNothingLeftOnceTheDriverAnswers() {
     for (const k8s::ResourceType& type : {VolumeSnapshotType(), VolumeSnapshotContentType()}) {
       for (const Json& object : api_.All(type)) {
-        EXPECT_TRUE(BeingDeleted(object)) << Name(object);
+        EXPECT_TRUE(k8s::BeingDeleted(object)) << k8s::Name(object);
       }
     }
     cluster_.LetDriverWork();
@@ -65,7 +67,7 @@ class SnapshotLifecycleTest : public BackupFixture {
   Json SeedOther(const std::string& name, absl::Duration age = absl::ZeroDuration()) {
     Json other = {{"metadata", {{"name", name}, {"namespace", "app"}}},
                   {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}}};
-    SetJson(other, {"metadata", "creationTimestamp"}, ToRfc3339(clock_.Now() - age));
+    SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now() - age));
     return api_.Seed(VolumeSnapshotType(), other);
   }
 
@@ -78,9 +80,9 @@ TEST_F(SnapshotLifecycleTest, ReturnsWhatTheDriverCut) {
   EXPECT_THAT(cluster_.driver().snapshots(), testing::ElementsAre(SnapshotHandle(taken->content)));
   const Json snapshot = *api_.Find(Key());
   EXPECT_TRUE(IsOurs(snapshot, backup_));
-  EXPECT_EQ(Label(snapshot, velero::kBackupNameLabel), "nightly");
-  EXPECT_EQ(Label(snapshot, velero::kCsiDeltaLabel), "velero");
-  EXPECT_EQ(Annotation(snapshot, velero::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(k8s::Label(snapshot, objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Label(snapshot, objects::kCsiDeltaLabel), "velero");
+  EXPECT_EQ(k8s::Annotation(snapshot, objects::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
   EXPECT_EQ(GetString(snapshot, {"spec", "volumeSnapshotClassName"}), "fast");
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
   EXPECT_THAT(api_.calls(), SizeIs(Le(7)));
@@ -139,10 +141,10 @@ TEST_F(SnapshotLifecycleTest, AContentThatComesLateGoesToo) {
   // A controller makes it at the very moment of the deletion, unseen by the first look.
   api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-      Json content = support::MakeContentObject(absl::StrCat("snapcontent-", Uid(event.object)),
-                                                "app", Name(event.object), "");
+      Json content = support::MakeContentObject(
+          absl::StrCat("snapcontent-", k8s::Uid(event.object)), "app", k8s::Name(event.object), "");
       SetJson(content, {"spec", "deletionPolicy"}, "Retain");
-      SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, Uid(event.object));
+      SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, k8s::Uid(event.object));
       api_.Seed(VolumeSnapshotContentType(), content);
       cluster_.Resync();
       EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
@@ -246,7 +248,7 @@ TEST_P(OthersNotWaitedForTest, GoesOnAtOnce) {
   const absl::Time before = clock_.Now();
   EXPECT_THAT(Take(), IsOk());
   EXPECT_EQ(clock_.Now(), before);
-  EXPECT_EQ(Uid(*api_.Find(VolumeSnapshotKey("app", "by-hand"))), Uid(other));
+  EXPECT_EQ(k8s::Uid(*api_.Find(VolumeSnapshotKey("app", "by-hand"))), k8s::Uid(other));
 }
 
 const OtherCase kOtherCases[] = {
@@ -293,7 +295,7 @@ TEST_F(SnapshotLifecycleTest, ATurnLostWhileWaitingForOthersIsTakenAgain) {
   int renewals = 0;
   api_.OnEvent("leases", [&](support::FakeApiClient& api, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
-      api.Mutate({LeaseType(), "velero", Name(event.object)}, [](Json& lease) {
+      api.Mutate({LeaseType(), "velero", k8s::Name(event.object)}, [](Json& lease) {
         SetJson(lease, {"spec", "holderIdentity"}, "quicker");
       });
     }
@@ -327,7 +329,7 @@ TEST_F(SnapshotLifecycleTest, ARefusalThatPassesIsForgotten) {
 TEST_F(SnapshotLifecycleTest, WhatEnteredTheArchiveIsNotCleanedUp) {
   ASSERT_THAT(Take(), IsOk());
   api_.Mutate(Key(), [](Json& snapshot) {
-    SetJson(snapshot, {"metadata", "annotations", velero::kVolumeSnapshotHandleAnnotation}, "h");
+    SetJson(snapshot, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation}, "h");
   });
   api_.FailNext("get", "volumesnapshots", absl::InternalError("injected"));
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal));
@@ -407,14 +409,14 @@ TEST_F(SnapshotLifecycleTest, NoFailingCallLeavesAnythingBehind) {
           if (taken.ok()) {
             EXPECT_FALSE(fails);
             EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(taken->snapshot)), IsOk());
+            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), k8s::Uid(taken->snapshot)), IsOk());
           }
           // A Lease whose deletion failed for good runs out by itself and goes with the next one.
           clock_.Advance(absl::Minutes(30));
           if (absl::IsInternal(status)) {
             const auto next = Take();
             ASSERT_THAT(next, IsOk());
-            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(next->snapshot)), IsOk());
+            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), k8s::Uid(next->snapshot)), IsOk());
           }
           ExpectNothingLeft();
         }
@@ -428,7 +430,7 @@ TEST_F(SnapshotLifecycleTest, RemoveTakesOnlyTheOneMeant) {
   ASSERT_THAT(Take(), IsOk());
   EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), "another-uid"), IsOk());
   EXPECT_TRUE(api_.Find(Key()).has_value());
-  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(*api_.Find(Key()))), IsOk());
+  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), k8s::Uid(*api_.Find(Key()))), IsOk());
   ExpectNothingLeft();
   EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), "gone"), IsOk());
 }
@@ -445,7 +447,7 @@ TEST_F(SnapshotLifecycleTest, RemoveLeavesTheContentOfAnother) {
     SetJson(object, {"status", "boundVolumeSnapshotContentName"}, "others");
   });
   const k8s::ObjectKey content = VolumeSnapshotContentKey("others");
-  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), Uid(taken->snapshot)), IsOk());
+  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), k8s::Uid(taken->snapshot)), IsOk());
   EXPECT_FALSE(api_.Find(Key()).has_value());
   EXPECT_EQ(GetString(*api_.Find(content), {"spec", "deletionPolicy"}), "Retain");
 }
@@ -484,7 +486,7 @@ TEST_F(SnapshotLifecycleTest, DoesNotForgetWhatIsNotRetained) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   // The content belongs to another VolumeSnapshot by now.
-  api_.Mutate(VolumeSnapshotContentKey(Name(taken->content)), [](Json& content) {
+  api_.Mutate(VolumeSnapshotContentKey(k8s::Name(taken->content)), [](Json& content) {
     SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");
   });
   EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot),

@@ -10,6 +10,7 @@
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
 
@@ -228,7 +229,7 @@ TEST_P(StripForeignOwnersTest, Strips) {
   EXPECT_EQ(StripForeignOwners("velero", object), test.stripped);
   EXPECT_EQ(FindJson(object, {"metadata", "ownerReferences"}) == nullptr, test.stripped);
   if (std::string(test.label) != "") {
-    EXPECT_EQ(Label(object, test.label), "o");
+    EXPECT_EQ(k8s::Label(object, test.label), "o");
   }
 }
 

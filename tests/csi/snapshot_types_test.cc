@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/rfc3339.h"
+
 namespace csidelta::csi::snapshot_types_test {
 namespace {
 
@@ -17,19 +19,8 @@ TEST(SnapshotTypesTest, SizeZeroIsUnknown) {
 TEST(SnapshotTypesTest, CutTimeKeepsNanoseconds) {
   const auto cut_at = CutTime({{"status", {{"creationTime", 1'700'000'000'123'456'789}}}});
   ASSERT_TRUE(cut_at.has_value());
-  EXPECT_EQ(ToRfc3339(*cut_at), "2023-11-14T22:13:20.123456789Z");
+  EXPECT_EQ(FormatRfc3339(*cut_at), "2023-11-14T22:13:20.123456789Z");
   EXPECT_EQ(CutTime({{"status", {{"creationTime", 0}}}}), std::nullopt);
-}
-
-TEST(SnapshotTypesTest, TimesComeBackAsTheyWent) {
-  for (const char* text : {"2023-11-14T22:13:20Z", "2023-11-14T22:13:20.5Z"}) {
-    const auto time = FromRfc3339(text);
-    ASSERT_TRUE(time.has_value()) << text;
-    EXPECT_EQ(ToRfc3339(*time), text);
-  }
-  for (const char* text : {"", "yesterday", "2023-11-14", "2023-13-14T22:13:20Z"}) {
-    EXPECT_EQ(FromRfc3339(text), std::nullopt) << text;
-  }
 }
 
 TEST(SnapshotTypesTest, AnErrorWithoutAMessageIsStillAnError) {
@@ -47,7 +38,7 @@ TEST(SnapshotTypesTest, ReadyTimeIsThatOfTheFieldsWriter) {
   Json snapshot = {{"metadata", {{"managedFields", Json::array({other, writer})}}},
                    {"status", {{"readyToUse", true}}}};
   ASSERT_TRUE(ReadyTime(snapshot).has_value());
-  EXPECT_EQ(ToRfc3339(*ReadyTime(snapshot)), "2024-01-02T03:04:05Z");
+  EXPECT_EQ(FormatRfc3339(*ReadyTime(snapshot)), "2024-01-02T03:04:05Z");
   snapshot["status"]["readyToUse"] = false;
   EXPECT_EQ(ReadyTime(snapshot), std::nullopt);
   snapshot = {{"metadata", {{"managedFields", "odd"}}}, {"status", {{"readyToUse", true}}}};

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -49,7 +50,7 @@ TEST_F(VolumeTurnTest, CostsTwoRequestsAlone) {
   ASSERT_THAT(turn, IsOk());
   EXPECT_FALSE(turn->taken_over());
   const Json lease = api_.All(LeaseType()).front();
-  EXPECT_EQ(Namespace(lease), "velero");
+  EXPECT_EQ(k8s::Namespace(lease), "velero");
   EXPECT_EQ(GetString(lease["metadata"]["ownerReferences"][0], {"name"}), "a");
   EXPECT_EQ(GetString(lease, {"spec", "renewTime"}), "2023-11-14T22:13:20.000000Z");
   ASSERT_THAT(turn->Release(ctx_, api_), IsOk());

@@ -6,10 +6,13 @@
 #include <ostream>
 #include <string>
 
+#include "base/rfc3339.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -54,10 +57,10 @@ std::string OurName() {
 class OrphanSweepTest : public testing::TestWithParam<SweepCase> {
  protected:
   support::Strings LabelsOf(const std::string& backup) const {
-    return {{velero::kCsiDeltaLabel, support::kVeleroNamespace},
-            {velero::kBackupNameLabel, velero::ValidLabelValue(backup)},
-            {velero::kBackupUidLabel, "uid-1"},
-            {velero::kPvcUidLabel, "data-uid"}};
+    return {{objects::kCsiDeltaLabel, support::kVeleroNamespace},
+            {objects::kBackupNameLabel, velero::ValidLabelValue(backup)},
+            {objects::kBackupUidLabel, "uid-1"},
+            {objects::kPvcUidLabel, "data-uid"}};
   }
 
   // The backup that calls is one of this Velero's.
@@ -99,13 +102,14 @@ TEST_P(OrphanSweepTest, FollowsTheTable) {
   const SweepCase& test = GetParam();
   support::Strings annotations;
   if (test.archived) {
-    annotations[velero::kVolumeSnapshotHandleAnnotation] = "handle-1";
+    annotations[objects::kVolumeSnapshotHandleAnnotation] = "handle-1";
   }
   if (test.unseen_before) {
-    annotations[kBackupMissingSinceAnnotation] = ToRfc3339(bed_.clock.Now() - test.unseen_for);
+    annotations[objects::kBackupMissingSinceAnnotation] =
+        FormatRfc3339(bed_.clock.Now() - test.unseen_for);
   }
   if (test.owned_before) {
-    annotations[kOwnedByBackupAnnotation] = "true";
+    annotations[objects::kOwnedByBackupAnnotation] = "true";
   }
   SeedSnapshot(LabelsOf("nightly"), annotations, test.policy);
   if (!test.phase.empty()) {
@@ -176,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Table, OrphanSweepTest, testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(OrphanSweepTest, NamespaceOfVeleroDeletedAndCreatedAgain) {
-  SeedSnapshot(LabelsOf("nightly"), {{velero::kVolumeSnapshotHandleAnnotation, "handle-1"}});
+  SeedSnapshot(LabelsOf("nightly"), {{objects::kVolumeSnapshotHandleAnnotation, "handle-1"}});
   bed_.clock.Advance(absl::Hours(100));  // Old, but nobody has missed its Backup yet.
 
   Sweep();
@@ -234,13 +238,13 @@ TEST_F(OrphanSweepTest, CanBeSwitchedOff) {
 
 TEST_F(OrphanSweepTest, LongBackupNameIsFoundByItsHash) {
   const std::string name(80, 'n');
-  SeedSnapshot(LabelsOf(name), {{velero::kVolumeSnapshotHandleAnnotation, "handle-1"}});
+  SeedSnapshot(LabelsOf(name), {{objects::kVolumeSnapshotHandleAnnotation, "handle-1"}});
   bed_.api.Seed(BackupType(), MakeBackupObject(name, "Completed", "uid-2"));
   bed_.clock.Advance(absl::Hours(100));
   Sweep();
-  EXPECT_EQ(
-      Annotation(*bed_.api.Find(VolumeSnapshotKey("shop", OurName())), kOwnedByBackupAnnotation),
-      "true");
+  EXPECT_EQ(k8s::Annotation(*bed_.api.Find(VolumeSnapshotKey("shop", OurName())),
+                            objects::kOwnedByBackupAnnotation),
+            "true");
 }
 
 TEST_F(OrphanSweepTest, LeavesTheRunningBackupAlone) {
@@ -255,11 +259,11 @@ TEST_F(OrphanSweepTest, LeavesTheRunningBackupAlone) {
 // restored, or labelled for another namespace.
 TEST_F(OrphanSweepTest, LeavesRestoredAndForeignSnapshotsAlone) {
   support::Strings restored = LabelsOf("nightly");
-  restored[velero::kRestoreNameLabel] = "r1";
+  restored[objects::kRestoreNameLabel] = "r1";
   support::Strings foreign = LabelsOf("nightly");
-  foreign[velero::kCsiDeltaLabel] = "velero-2";
+  foreign[objects::kCsiDeltaLabel] = "velero-2";
   support::Strings by_velero = LabelsOf("nightly");
-  by_velero.erase(velero::kCsiDeltaLabel);
+  by_velero.erase(objects::kCsiDeltaLabel);
   int number = 0;
   for (const support::Strings& labels : {restored, foreign, by_velero}) {
     bed_.api.Seed(VolumeSnapshotType(),
@@ -290,8 +294,8 @@ TEST_F(OrphanSweepTest, ContentWithoutItsVolumeSnapshotIsNeverTouched) {
 
 TEST_F(OrphanSweepTest, ReleasesARestoredSnapshotOnceItsClaimIsFilled) {
   SeedSnapshot(
-      {{velero::kCsiDeltaLabel, support::kVeleroNamespace}, {velero::kRestoreNameLabel, "r1"}},
-      {{kDeleteWhenFilledAnnotation, "true"}});
+      {{objects::kCsiDeltaLabel, support::kVeleroNamespace}, {objects::kRestoreNameLabel, "r1"}},
+      {{objects::kDeleteWhenFilledAnnotation, "true"}});
   Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
   SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", OurName()}});
   SetJson(claim, {"status", "phase"}, "Pending");
@@ -308,18 +312,18 @@ TEST_F(OrphanSweepTest, ReleasesARestoredSnapshotOnceItsClaimIsFilled) {
 
 TEST_F(OrphanSweepTest, AMarkWithoutADeletedBackupIsNotObeyed) {
   SeedSnapshot(
-      {{velero::kCsiDeltaLabel, support::kVeleroNamespace}, {velero::kRestoreNameLabel, "r1"}},
-      {{kDeleteWhenFilledAnnotation, "true"}}, "Retain");
+      {{objects::kCsiDeltaLabel, support::kVeleroNamespace}, {objects::kRestoreNameLabel, "r1"}},
+      {{objects::kDeleteWhenFilledAnnotation, "true"}}, "Retain");
   EXPECT_EQ(Sweep().kept, 1);
   EXPECT_TRUE(SnapshotStands());
   EXPECT_EQ(ContentPolicy(), "Retain");
 }
 
 TEST_F(OrphanSweepTest, ReleasesNothingWhileAnotherClaimIsFilledFromTheSameHandle) {
-  const support::Strings labels = {{velero::kCsiDeltaLabel, support::kVeleroNamespace},
-                                   {velero::kRestoreNameLabel, "r1"}};
-  const support::Strings marks = {{kDeleteWhenFilledAnnotation, "true"},
-                                  {velero::kVolumeSnapshotHandleAnnotation, "handle-1"}};
+  const support::Strings labels = {{objects::kCsiDeltaLabel, support::kVeleroNamespace},
+                                   {objects::kRestoreNameLabel, "r1"}};
+  const support::Strings marks = {{objects::kDeleteWhenFilledAnnotation, "true"},
+                                  {objects::kVolumeSnapshotHandleAnnotation, "handle-1"}};
   for (const std::string space : {"a", "b"}) {
     bed_.api.Seed(VolumeSnapshotType(),
                   MakeSnapshotObject(space, OurName(), "content-" + space, labels, marks));
@@ -342,7 +346,7 @@ TEST_F(OrphanSweepTest, DecidesOnWhatTheVolumeSnapshotIsAfterTheBackupsWereListe
   bed_.api.SetInterceptor([this](const support::ApiCall& call, const Json*) {
     if (call.verb == "list" && call.plural == "backups") {
       bed_.api.Mutate(VolumeSnapshotKey("shop", OurName()), [](Json& snapshot) {
-        SetJson(snapshot, {"metadata", "annotations", velero::kVolumeSnapshotHandleAnnotation},
+        SetJson(snapshot, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation},
                 "handle-1");
       });
     }
@@ -441,11 +445,11 @@ class GroupSweepTest : public OrphanSweepTest {
 
   void EnterArchive() {
     bed_.api.Mutate(GroupSnapshotKey(group_), [](Json& group) {
-      SetJson(group, {"metadata", "annotations", velero::kGroupSnapshotHandleAnnotation}, "g");
+      SetJson(group, {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation}, "g");
     });
     for (const Json& member : bed_.api.All(VolumeSnapshotType())) {
-      bed_.api.Mutate(VolumeSnapshotKey("shop", Name(member)), [](Json& snapshot) {
-        SetJson(snapshot, {"metadata", "annotations", velero::kVolumeSnapshotHandleAnnotation},
+      bed_.api.Mutate(VolumeSnapshotKey("shop", k8s::Name(member)), [](Json& snapshot) {
+        SetJson(snapshot, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation},
                 "s");
       });
     }
@@ -459,7 +463,7 @@ class GroupSweepTest : public OrphanSweepTest {
   }
 
   std::string MarkOf(const std::string& claim) {
-    return Label(*bed_.api.Find(ClaimKey("shop", claim)), velero::kGroupMarkLabel);
+    return k8s::Label(*bed_.api.Find(ClaimKey("shop", claim)), objects::kGroupMarkLabel);
   }
 
   support::FakeSnapshotCluster cluster_{bed_.api};
@@ -504,7 +508,7 @@ TEST_F(GroupSweepTest, AGroupOfARunningBackupStays) {
 TEST_F(GroupSweepTest, LabelsOfABackupThatEndedAreTakenOff) {
   const auto mark = [this](const std::string& claim, const std::string& value) {
     bed_.api.Mutate(ClaimKey("shop", claim), [&](Json& object) {
-      SetJson(object, {"metadata", "labels", velero::kGroupMarkLabel}, value);
+      SetJson(object, {"metadata", "labels", objects::kGroupMarkLabel}, value);
     });
   };
   mark("data-1", mark_);

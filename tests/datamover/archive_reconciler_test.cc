@@ -9,6 +9,7 @@
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
 #include "datamover/data_deletion.h"
+#include "k8s/object.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -26,7 +27,7 @@ class ArchiveReconcilerTest : public testing::Test {
   ArchiveReconcilerTest() {
     SetPhase("InProgress");
     bed_.AddUpload("nightly");
-    const std::string uid = csi::Uid(*bed_.api.Find(Key()));
+    const std::string uid = k8s::Uid(*bed_.api.Find(Key()));
     bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [&](Json& upload) {
       upload["metadata"]["ownerReferences"] = Json::array(
           {{{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "b"}, {"uid", uid}}});
@@ -64,7 +65,7 @@ TEST_F(ArchiveReconcilerTest, WhatABackupThatFailedMovedIsAskedToGoOnce) {
   }
   ASSERT_THAT(Deletions(), SizeIs(1));
   const DataDeletion deletion = DataDeletionOf(Deletions()[0]);
-  EXPECT_EQ(deletion.upload, csi::Uid(bed_.Upload())) << "found by its tag, and nothing else";
+  EXPECT_EQ(deletion.upload, k8s::Uid(bed_.Upload())) << "found by its tag, and nothing else";
   EXPECT_TRUE(deletion.worker_ended);
   EXPECT_EQ(deletion.location, "default");
   ASSERT_THAT(Events(), SizeIs(1));
@@ -97,7 +98,7 @@ TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAsk
     EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   }
   ASSERT_THAT(Deletions(), SizeIs(1));
-  EXPECT_EQ(DataDeletionOf(Deletions()[0]).upload, csi::Uid(bed_.Upload()));
+  EXPECT_EQ(DataDeletionOf(Deletions()[0]).upload, k8s::Uid(bed_.Upload()));
   ASSERT_THAT(Events(), SizeIs(1));
   EXPECT_THAT(GetString(Events()[0], {"message"}), HasSubstr("not in its archive"));
 }

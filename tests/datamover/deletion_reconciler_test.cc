@@ -13,6 +13,8 @@
 #include "datamover/data_deletion.h"
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
@@ -84,7 +86,7 @@ class DeletionReconcilerTest : public testing::Test {
     return DataDeletionOf(Object(name));
   }
   std::string Stem(const std::string& name = "one") const {
-    return StemOf("DataDeletion", csi::Uid(Object(name)));
+    return StemOf("DataDeletion", k8s::Uid(Object(name)));
   }
   void FailWorker(int exit_code, const std::string& message) {
     bed_.SetTaskStatus(Stem(),
@@ -286,7 +288,8 @@ TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
                                               reference_.cluster, "/shop/", reference_.claim_uid);
   for (const auto& [uid, where] :
        {std::pair("u-1", repository), std::pair("u-2", repository + "2")}) {
-    Json pod = {{"metadata", {{"uid", uid}, {"annotations", {{kRepositoryAnnotation, where}}}}}};
+    Json pod = {
+        {"metadata", {{"uid", uid}, {"annotations", {{objects::kRepositoryAnnotation, where}}}}}};
     pod["status"]["containerStatuses"] = Json::array(
         {{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "containerd://1"}}}}}}});
     PodFollower(wakes_, *bed_.env.ended_pods)
@@ -297,7 +300,7 @@ TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
   EXPECT_EQ(WordBehind("--ended-pods"), "u-1");
   const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()});
   ASSERT_TRUE(pod.has_value());
-  EXPECT_EQ(csi::Annotation(*pod, kRepositoryAnnotation), repository);
+  EXPECT_EQ(k8s::Annotation(*pod, objects::kRepositoryAnnotation), repository);
 }
 
 TEST_F(DeletionReconcilerTest, WhatAWorkerLeftThatIsKnownToHaveEndedGoesAtOnce) {

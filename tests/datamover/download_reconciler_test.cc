@@ -11,10 +11,11 @@
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
 #include "datamover/write_fence.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
-#include "velero/labels.h"
 
 namespace csidelta::datamover::download_reconciler_test {
 namespace {
@@ -65,7 +66,7 @@ class DownloadBed : public MoverBed {
         {"volumeMode", mode},
         {"accessModes", Json::array({"ReadWriteOnce"})},
         {"resources", {{"requests", {{"storage", absl::StrCat(kClaimBytes)}}}}},
-        {"selector", {{"matchLabels", {{velero::kDynamicPvRestoreLabel, "new.data.x"}}}}}};
+        {"selector", {{"matchLabels", {{objects::kDynamicPvRestoreLabel, "new.data.x"}}}}}};
     SetJson(claim, {"status", "phase"}, "Pending");
     api.Seed(csi::PersistentVolumeClaimType(), claim);
   }
@@ -87,7 +88,7 @@ class DownloadBed : public MoverBed {
   }
   std::string Phase() const { return GetString(Download(), {"status", "phase"}); }
   std::string Message() const { return GetString(Download(), {"status", "message"}); }
-  std::string Stem() const { return StemOf("DataDownload", csi::Uid(Download())); }
+  std::string Stem() const { return StemOf("DataDownload", k8s::Uid(Download())); }
   Json Target() const { return api.Find(csi::ClaimKey("new", "data")).value_or(Json()); }
   void Cancel() {
     api.Mutate({csi::DataDownloadType(), "velero", "restore-1"},
@@ -103,8 +104,8 @@ class DownloadBed : public MoverBed {
                                  GetString(volume, {"spec", "claimRef", "name"})));
       if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete" &&
           (!claim.has_value() ||
-           csi::Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
-        api.Remove(csi::VolumeKey(csi::Name(volume)));
+           k8s::Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
+        api.Remove(csi::VolumeKey(k8s::Name(volume)));
       }
     }
   }
@@ -126,7 +127,7 @@ class Controller {
         if (std::optional<Mover> mover = MoverOfDownload(download); mover.has_value()) {
           turns_.Put(*std::move(mover));
         } else {
-          turns_.Remove(csi::Uid(download));
+          turns_.Remove(k8s::Uid(download));
         }
         last = reconciler_.Reconcile(bed_.ctx, download).status();
       }
@@ -187,7 +188,7 @@ TEST_F(DownloadReconcilerTest, GoesFromNewToCompletedInEitherMode) {
         bed.api.Find(csi::VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
     ASSERT_TRUE(volume.has_value());
     EXPECT_EQ(GetString(*volume, {"spec", "volumeMode"}), mode);
-    EXPECT_EQ(csi::Label(*volume, velero::kDynamicPvRestoreLabel), "new.data.x");
+    EXPECT_EQ(k8s::Label(*volume, objects::kDynamicPvRestoreLabel), "new.data.x");
     EXPECT_NE(GetString(bed.Download(), {"status", "completionTimestamp"}), "");
     EXPECT_NE(GetString(bed.Download(), {"status", "startTimestamp"}), "");
     EXPECT_EQ(GetString(bed.Download(), {"status", "node"}), "");

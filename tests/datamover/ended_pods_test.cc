@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover::ended_pods_test {
 namespace {
@@ -19,7 +20,8 @@ constexpr char kRepository[] = "s3:http://s3/b/one";
 // A Pod whose container is as `state` says.
 Json PodWith(const std::string& uid, const Json& state,
              const std::string& repository = kRepository) {
-  Json pod = {{"metadata", {{"uid", uid}, {"annotations", {{kRepositoryAnnotation, repository}}}}}};
+  Json pod = {{"metadata",
+               {{"uid", uid}, {"annotations", {{objects::kRepositoryAnnotation, repository}}}}}};
   pod["status"] = {{"phase", "Failed"}, {"containerStatuses", Json::array({{{"state", state}}})}};
   return pod;
 }

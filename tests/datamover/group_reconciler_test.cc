@@ -8,6 +8,7 @@
 #include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
+#include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 
@@ -39,7 +40,7 @@ class GroupReconcilerTest : public testing::Test {
     for (const char* name : {"one", "two"}) {
       bed_.api.Seed(
           csi::VolumeSnapshotContentType(),
-          {{"metadata", {{"name", name}, {"labels", {{csi::kMovedGroupLabel, "record"}}}}},
+          {{"metadata", {{"name", name}, {"labels", {{objects::kMovedGroupLabel, "record"}}}}},
            {"spec",
             {{"driver", "d.example.com"},
              {"deletionPolicy", "Retain"},
@@ -53,7 +54,7 @@ class GroupReconcilerTest : public testing::Test {
   }
   void Release(const std::string& name) {
     bed_.api.Mutate(csi::VolumeSnapshotContentKey(name), [](Json& content) {
-      content["metadata"]["labels"][csi::kReleasedLabel] = "true";
+      content["metadata"]["labels"][objects::kReleasedLabel] = "true";
     });
   }
   absl::StatusOr<absl::Time> Reconcile(const std::string& name) {

@@ -10,15 +10,15 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "base/rfc3339.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "datamover/mover_metrics.h"
+#include "objects/keys.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::datamover::group_windows_test {
 namespace {
@@ -49,13 +49,13 @@ Json Group(const std::string& uid, absl::Duration window, const std::string& val
         {"namespace", "shop"},
         {"uid", uid},
         {"labels",
-         {{velero::kCsiDeltaLabel, velero_namespace}, {velero::kBackupUidLabel, backup.uid}}},
+         {{objects::kCsiDeltaLabel, velero_namespace}, {objects::kBackupUidLabel, backup.uid}}},
         {"annotations",
-         {{velero::kGroupOfAnnotation, absl::StrCat("velero.io/volume-group=", value)},
-          {velero::kAskedAtAnnotation, csi::ToRfc3339(kNow)}}}}}};
+         {{objects::kGroupOfAnnotation, absl::StrCat("velero.io/volume-group=", value)},
+          {objects::kAskedAtAnnotation, FormatRfc3339(kNow)}}}}}};
   if (window > absl::ZeroDuration()) {
-    SetJson(group, {"metadata", "annotations", velero::kAnsweredAtAnnotation},
-            csi::ToRfc3339(kNow + window));
+    SetJson(group, {"metadata", "annotations", objects::kAnsweredAtAnnotation},
+            FormatRfc3339(kNow + window));
   }
   return group;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
@@ -65,9 +66,9 @@ TEST_F(KeyringTest, OfTwoThatMakeItOneWins) {
                   {{"name", KeyringSecretName(owner_)},
                    {"namespace", kMover},
                    {"annotations",
-                    {{kKeyringNamespaceAnnotation, "velero"},
-                     {kKeyringLocationAnnotation, "default"},
-                     {kNewestKeyAnnotation, theirs.fingerprint}}}}},
+                    {{objects::kMoverVeleroNamespaceLabel, "velero"},
+                     {objects::kMoverLocationAnnotation, "default"},
+                     {objects::kNewestKeyAnnotation, theirs.fingerprint}}}}},
                  {"data", {{theirs.fingerprint, absl::Base64Escape(theirs.password.Reveal())}}}});
     }
     return absl::OkStatus();
@@ -144,7 +145,7 @@ TEST_F(KeyringTest, AKeyUnderAnothersNameIsRefused) {
 TEST_F(KeyringTest, SomebodyElsesSecretIsLeftAlone) {
   ASSERT_THAT(Open(/*make=*/true), IsOk());
   Damage([](Json& secret) {
-    secret["metadata"]["annotations"][kKeyringLocationAnnotation] = "other";
+    secret["metadata"]["annotations"][objects::kMoverLocationAnnotation] = "other";
   });
   EXPECT_THAT(Open(/*make=*/true), StatusIs(absl::StatusCode::kFailedPrecondition,
                                             HasSubstr("\"velero/other\", not velero/default")));

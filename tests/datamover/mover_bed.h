@@ -12,6 +12,8 @@
 #include "datamover/node_slots.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_secure_random.h"
@@ -112,7 +114,7 @@ class MoverBed {
   Json AddBase(const std::string& claim, const std::string& of_cluster) {
     Json content = {{"metadata",
                      {{"name", "du-1"},
-                      {"labels", {{csi::kBaseLabel, "true"}}},
+                      {"labels", {{objects::kBaseLabel, "true"}}},
                       {"annotations",
                        {{"mover.csi-delta.io/velero-namespace", "velero"},
                         {"mover.csi-delta.io/location", "default"},
@@ -140,7 +142,7 @@ class MoverBed {
     return GetString(Upload(name), {"status", "message"});
   }
   std::string StemOfUpload(const std::string& name = "nightly") const {
-    return StemOf("DataUpload", csi::Uid(Upload(name)));
+    return StemOf("DataUpload", k8s::Uid(Upload(name)));
   }
   std::optional<Json> Pod(const std::string& name = "nightly") const {
     return api.Find({csi::PodType(), kMover, StemOfUpload(name)});
@@ -169,13 +171,15 @@ class MoverBed {
 
   // Another worker's Pod has the slot of that one on the only node.
   void TakeRoomOf(const std::string& stem) {
-    const std::string slot = csi::Label(*api.Find({csi::PodType(), kMover, stem}), kSlotLabel);
-    api.Seed(csi::PodType(), {{"metadata",
-                               {{"name", "du-other"},
-                                {"namespace", kMover},
-                                {"labels", {{kTaskLabel, "du-other"}, {kSlotLabel, slot}}}}},
-                              {"spec", {{"nodeName", "node-1"}}},
-                              {"status", {{"phase", "Running"}}}});
+    const std::string slot =
+        k8s::Label(*api.Find({csi::PodType(), kMover, stem}), objects::kSlotLabel);
+    api.Seed(csi::PodType(),
+             {{"metadata",
+               {{"name", "du-other"},
+                {"namespace", kMover},
+                {"labels", {{objects::kMoverTaskLabel, "du-other"}, {objects::kSlotLabel, slot}}}}},
+              {"spec", {{"nodeName", "node-1"}}},
+              {"status", {{"phase", "Running"}}}});
   }
   void GiveRoom() { api.Remove({csi::PodType(), kMover, "du-other"}); }
 
@@ -221,7 +225,7 @@ class MoverBed {
  private:
   void OnPod(const Json& pod) {
     ++pods_made;
-    const std::string stem = csi::Name(pod);
+    const std::string stem = k8s::Name(pod);
     if (worker == Worker::kPending) {
       return;
     }

@@ -11,7 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "csi/snapshot_types.h"
+#include "base/rfc3339.h"
+#include "objects/keys.h"
 #include "tests/support/paths.h"
 #include "velero/data_reference.h"
 
@@ -23,19 +24,18 @@ using testing::HasSubstr;
 const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
 
 Json Completed(const std::string& claim, absl::Duration ago, const std::string& confirmed) {
-  return {
-      {"metadata",
-       {{"name", "n"},
-        {"namespace", "velero"},
-        {"uid", "u"},
-        {"annotations", {{kKeyConfirmedAnnotation, confirmed}}}}},
-      {"spec",
-       {{"datamover", "csi-delta"},
-        {"backupStorageLocation", "default"},
-        {"sourceNamespace", "app"},
-        {"sourcePVC", claim},
-        {"csiSnapshot", {{"volumeSnapshot", "vs"}}}}},
-      {"status", {{"phase", "Completed"}, {"completionTimestamp", csi::ToRfc3339(kNow - ago)}}}};
+  return {{"metadata",
+           {{"name", "n"},
+            {"namespace", "velero"},
+            {"uid", "u"},
+            {"annotations", {{objects::kKeyConfirmedAnnotation, confirmed}}}}},
+          {"spec",
+           {{"datamover", "csi-delta"},
+            {"backupStorageLocation", "default"},
+            {"sourceNamespace", "app"},
+            {"sourcePVC", claim},
+            {"csiSnapshot", {{"volumeSnapshot", "vs"}}}}},
+          {"status", {{"phase", "Completed"}, {"completionTimestamp", FormatRfc3339(kNow - ago)}}}};
 }
 
 TEST(MoverMetricsTest, TheAgeOfAVolumesLastBackupComesFromTheObjects) {
@@ -90,7 +90,7 @@ TEST(MoverMetricsTest, TheAgeOfAVolumesLastRestoreIsOfItsSource) {
            {"sourceNamespace", "app"},
            {"snapshotID", snapshot_id},
            {"targetVolume", {{"namespace", "drill"}, {"pvc", "data"}}}}},
-         {"status", {{"phase", phase}, {"completionTimestamp", csi::ToRfc3339(kNow - ago)}}}});
+         {"status", {{"phase", phase}, {"completionTimestamp", FormatRfc3339(kNow - ago)}}}});
   };
   const std::string id =
       velero::FormatDataReference({.cluster = "c1000000-0000-4000-8000-000000000001",
@@ -149,7 +149,7 @@ TEST(MoverMetricsTest, DownloadsAreCounted) {
 
 TEST(MoverMetricsTest, DeletionsAreToldApartAndTheOldestThatIsNotDoneIsKnown) {
   const auto deletion = [](const char* phase, const char* trouble, absl::Duration ago) {
-    return DeletionStateOf({{"metadata", {{"creationTimestamp", csi::ToRfc3339(kNow - ago)}}},
+    return DeletionStateOf({{"metadata", {{"creationTimestamp", FormatRfc3339(kNow - ago)}}},
                             {"status", {{"phase", phase}, {"trouble", trouble}, {"attempts", 2}}}});
   };
   const std::string text =

@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover::node_slots_test {
 namespace {
@@ -32,13 +33,13 @@ TEST(NodeSlotsTest, APodKeepsAwayFromItsOwnSlot) {
                    {{"requiredDuringSchedulingIgnoredDuringExecution",
                      Json::array({{{"topologyKey", "zone"}}})}}}}}}}};
   SetSlot(pod, 1);
-  EXPECT_EQ(csi::Label(pod, kSlotLabel), "1");
+  EXPECT_EQ(k8s::Label(pod, objects::kSlotLabel), "1");
   const Json* terms = FindJson(pod, {"spec", "affinity", "podAntiAffinity",
                                      "requiredDuringSchedulingIgnoredDuringExecution"});
   ASSERT_NE(terms, nullptr);
   ASSERT_EQ(terms->size(), 2U) << "what the settings ask for stays";
   EXPECT_EQ(GetString((*terms)[0], {"topologyKey"}), "kubernetes.io/hostname");
-  EXPECT_EQ(GetString((*terms)[0], {"labelSelector", "matchLabels", kSlotLabel}), "1");
+  EXPECT_EQ(GetString((*terms)[0], {"labelSelector", "matchLabels", objects::kSlotLabel}), "1");
 }
 
 TEST(NodeSlotsTest, WhoWaitsForAnotherOfItsSlotIsKnown) {

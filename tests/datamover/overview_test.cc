@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "csi/snapshot_types.h"
+#include "base/rfc3339.h"
 #include "datamover/volume_task.h"
 #include "gtest/gtest.h"
 #include "tests/support/snapshot_objects.h"
@@ -18,7 +18,7 @@ Json Transfer(const std::string& kind, const std::string& name, absl::Duration a
               const std::string& mover = "csi-delta") {
   Json object = support::MakeObject("velero.io/v2alpha1", kind, "velero", name);
   SetJson(object, {"metadata", "uid"}, name + "-uid");
-  SetJson(object, {"metadata", "creationTimestamp"}, csi::ToRfc3339(kMade + after));
+  SetJson(object, {"metadata", "creationTimestamp"}, FormatRfc3339(kMade + after));
   SetJson(object, {"spec"},
           Json{{"datamover", mover},
                {"snapshotType", "CSI"},

@@ -12,6 +12,7 @@
 #include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "datamover/location_settings.h"
+#include "k8s/object.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_secure_random.h"
@@ -99,7 +100,7 @@ TEST_F(RepositoryAccessTest, TheSecretHoldsIt) {
   const auto access = Open(/*for_writing=*/true);
   ASSERT_THAT(access, IsOk());
   const Json secret = MakeAccessSecret("mover", "du-1", {{"l", "v"}}, {{"name", "du-1"}}, *access);
-  EXPECT_EQ(GetString(secret, {"metadata", "name"}), "du-1");
+  EXPECT_EQ(k8s::Name(secret), "du-1");
   EXPECT_EQ(GetString(secret, {"data", "cloud"}), absl::Base64Escape(kCloud));
   EXPECT_EQ(secret.at("metadata").at("ownerReferences").at(0).at("name"), "du-1");
 }

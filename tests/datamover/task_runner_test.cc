@@ -6,6 +6,7 @@
 #include <atomic>
 #include <stop_token>
 
+#include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -227,7 +228,7 @@ TEST_F(TaskRunnerTest, ALatePatchOfTheReporterIsRefused) {
 TEST_F(TaskRunnerTest, APodThatWasReplacedStopsAndSaysNothing) {
   const auto name_pod = [this](const char* uid) {
     api_.Mutate(task_, [&](Json& task) {
-      SetJson(task, {"metadata", "annotations", kPodAnnotation}, uid);
+      SetJson(task, {"metadata", "annotations", objects::kTaskPodAnnotation}, uid);
     });
   };
   name_pod("one");
@@ -247,7 +248,7 @@ TEST_F(TaskRunnerTest, APodThatWasReplacedStopsAndSaysNothing) {
 
 TEST_F(TaskRunnerTest, APodThatWasGivenUpUnseenDoesNotBegin) {
   api_.Mutate(task_, [](Json& task) {
-    SetJson(task, {"metadata", "annotations", kUnseenEndAnnotation}, "one");
+    SetJson(task, {"metadata", "annotations", objects::kUnseenEndAnnotation}, "one");
   });
   EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
                       [](const CallContext&, const TaskProgress&) -> VerbEnd {

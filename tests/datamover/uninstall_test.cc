@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
 #include "csi/group_types.h"
@@ -20,11 +21,12 @@
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"
 #include "datamover/upload_reconciler.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/lent_store.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::datamover::uninstall_test {
 namespace {
@@ -91,7 +93,7 @@ class UninstallTest : public testing::Test {
         csi::LeaseType(),
         {{"metadata", {{"name", kMoverLease}, {"namespace", MoverBed::kMover}}},
          {"spec",
-          {{"holderIdentity", "one"}, {"renewTime", csi::ToRfc3339(bed_.clock.Now() - ago)}}}});
+          {{"holderIdentity", "one"}, {"renewTime", FormatRfc3339(bed_.clock.Now() - ago)}}}});
   }
   void Confirm() {
     const auto ring =
@@ -173,12 +175,12 @@ TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
                             .class_name = "groups",
                             .labels = {},
                             .annotations = {},
-                            .finalizers = {velero::kGroupContentBoundProtectionFinalizer}});
+                            .finalizers = {objects::kGroupContentBoundProtectionFinalizer}});
   SetJson(group, {"status", "volumeGroupSnapshotHandle"}, "group-1");
   bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), group);
   for (const Json& content : bed_.api.All(csi::VolumeSnapshotContentType())) {
-    bed_.api.Mutate(csi::VolumeSnapshotContentKey(csi::Name(content)), [](Json& member) {
-      SetJson(member, {"metadata", "labels", csi::kMovedGroupLabel}, "record");
+    bed_.api.Mutate(csi::VolumeSnapshotContentKey(k8s::Name(content)), [](Json& member) {
+      SetJson(member, {"metadata", "labels", objects::kMovedGroupLabel}, "record");
     });
   }
   EXPECT_THAT(Uninstall(), IsEmpty());
@@ -246,7 +248,7 @@ TEST_F(UninstallTest, AnUploadThatNobodyTookUpLosesItsSnapshot) {
 TEST_F(UninstallTest, AFinalizerOfOursHoldsNobodyUp) {
   BackUp();
   bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
-    upload["metadata"]["finalizers"] = {kMoverFinalizer, "somebody.else/finalizer"};
+    upload["metadata"]["finalizers"] = {objects::kMoverFinalizer, "somebody.else/finalizer"};
   });
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_EQ(bed_.Upload()["metadata"]["finalizers"], Json::array({"somebody.else/finalizer"}));
@@ -257,7 +259,7 @@ TEST_F(UninstallTest, OtherMoversObjectsStay) {
   bed_.AddUpload("theirs");
   bed_.api.Mutate({csi::DataUploadType(), "velero", "theirs"}, [](Json& upload) {
     upload["spec"]["datamover"] = "velero";
-    upload["metadata"]["finalizers"] = {kMoverFinalizer};
+    upload["metadata"]["finalizers"] = {objects::kMoverFinalizer};
   });
   const Json before = bed_.Upload("theirs");
   EXPECT_THAT(Uninstall(), IsEmpty());
@@ -386,7 +388,7 @@ TEST_F(UninstallTest, WhatTheUserMayStillWantGoneIsListed) {
                     {{"name", "pending"},
                      {"labels", {{"velero.io/csi-delta", "velero"}}},
                      {"deletionTimestamp", "2026-01-01T00:00:00Z"},
-                     {"finalizers", {velero::kDeletionFinalizer}}}},
+                     {"finalizers", {objects::kDeletionFinalizer}}}},
                    {"spec", {{"driver", "d"}}},
                    {"status", {{"snapshotHandle", "h"}, {"volumeGroupSnapshotHandle", "g"}}}});
   }

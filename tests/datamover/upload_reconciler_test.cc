@@ -19,6 +19,8 @@
 #include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
 #include "incremental/backup_result.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/await.h"
 #include "tests/support/status_matchers.h"
@@ -116,13 +118,13 @@ TEST_F(UploadReconcilerTest, GoesFromNewToCompleted) {
   EXPECT_EQ(GetInt(upload, {"status", "incrementalBytes"}), 4096);
   EXPECT_NE(GetString(upload, {"status", "completionTimestamp"}), "");
   EXPECT_EQ(GetString(upload, {"status", "node"}), "");
-  EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/mode"), "incremental");
-  EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/read-bytes"), "4096");
-  EXPECT_EQ(csi::Annotation(upload, kAddressAnnotation),
+  EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/mode"), "incremental");
+  EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/read-bytes"), "4096");
+  EXPECT_EQ(k8s::Annotation(upload, objects::kAddressAnnotation),
             absl::StrCat("s3:http://s3:9000/b/p/", velero::RepositoryPath(*reference)));
-  EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/repository-bytes"), "65536");
-  EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/repository-snapshots"), "2");
-  EXPECT_NE(csi::Annotation(upload, "mover.csi-delta.io/cut-at"), "");
+  EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/repository-bytes"), "65536");
+  EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/repository-snapshots"), "2");
+  EXPECT_NE(k8s::Annotation(upload, "mover.csi-delta.io/cut-at"), "");
   EXPECT_THAT(*FindJson(upload, {"metadata", "finalizers"}), IsEmpty());
   EXPECT_THAT(bed_.EventReasons(),
               UnorderedElementsAre("Normal Completed", "Warning KeyNotConfirmed"));
@@ -147,20 +149,20 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
                           std::string("--immutable"), std::string("--measure"),
                           "s3:http://s3:9000/b/p/plugins/csi-delta/" + bed_.env.cluster + "/shop/" +
                               MoverBed::ClaimUid("shop", "data")}));
-  EXPECT_EQ(csi::Label(pod, "velero.io/data-upload"), "");
-  EXPECT_EQ(csi::Label(pod, kTaskLabel), stem);
+  EXPECT_EQ(k8s::Label(pod, "velero.io/data-upload"), "");
+  EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), stem);
   EXPECT_TRUE(bed_.api.Find({csi::SecretType(), "mover", stem}).has_value());
   const auto task = TaskSpecOf(bed_.Task().value_or(Json()));
   ASSERT_THAT(task, IsOk());
-  EXPECT_EQ(task->subject.uid, csi::Uid(bed_.Upload()));
-  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], csi::Uid(*bed_.Task()));
+  EXPECT_EQ(task->subject.uid, k8s::Uid(bed_.Upload()));
+  EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], k8s::Uid(*bed_.Task()));
 }
 
 TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
   bed_.AddUpload("nightly");
   const Json source = *bed_.api.Find(csi::VolumeSnapshotKey("shop", "velero-nightly"));
   bed_.api.Mutate(csi::VolumeSnapshotContentKey(csi::BoundContentName(source)), [](Json& content) {
-    SetJson(content, {"metadata", "labels", csi::kMovedGroupLabel}, "record");
+    SetJson(content, {"metadata", "labels", objects::kMovedGroupLabel}, "record");
     content["metadata"]["annotations"]["mover.csi-delta.io/group-name"] = "shop/db";
     content["metadata"]["annotations"]["mover.csi-delta.io/group-snapshot"] = "velero-db-0123";
     content["metadata"]["annotations"]["mover.csi-delta.io/group-cut-at"] = "2026-11-23T05:00:00Z";
@@ -193,9 +195,9 @@ TEST_F(UploadReconcilerTest, ProgressIsCopied) {
   EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}), 1 << 20);
   EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "totalBytes"}), MoverBed::kClaimBytes);
   EXPECT_NE(GetString(bed_.Upload(), {"status", "startTimestamp"}), "");
-  const auto version = GetString(bed_.Upload(), {"metadata", "resourceVersion"});
+  const auto version = k8s::ResourceVersion(bed_.Upload());
   controller.LookTimes(3);  // Nothing new, nothing written.
-  EXPECT_EQ(GetString(bed_.Upload(), {"metadata", "resourceVersion"}), version);
+  EXPECT_EQ(k8s::ResourceVersion(bed_.Upload()), version);
   bed_.SetTaskStatus(
       bed_.StemOfUpload(),
       {{"phase", "Running"}, {"doneBytes", 2 << 20}, {"totalBytes", MoverBed::kClaimBytes}});
@@ -214,8 +216,8 @@ TEST_F(UploadReconcilerTest, TheMadeClaimSaysWhichOneItStandsFor) {
   controller.LookTimes(3);
   const Json made =
       bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.StemOfUpload())).value_or(Json());
-  EXPECT_EQ(csi::Annotation(made, csi::kClaimNamespaceAnnotation), "shop");
-  EXPECT_EQ(csi::Annotation(made, csi::kClaimAnnotation), "data");
+  EXPECT_EQ(k8s::Annotation(made, objects::kMoverClaimNamespaceAnnotation), "shop");
+  EXPECT_EQ(k8s::Annotation(made, objects::kMoverClaimAnnotation), "data");
 }
 
 // As when a namespace is deleted while its volumes are moved.
@@ -303,9 +305,9 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
                                           {"repository-bytes", "15"},
                                           {"repository-snapshots", "16"},
                                           {"node", "node-9"}}) {
-    EXPECT_EQ(csi::Annotation(upload, "mover.csi-delta.io/" + annotation), value) << annotation;
+    EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/" + annotation), value) << annotation;
   }
-  EXPECT_NE(csi::Annotation(upload, "mover.csi-delta.io/uploaded-at"), "");
+  EXPECT_NE(k8s::Annotation(upload, "mover.csi-delta.io/uploaded-at"), "");
   for (const auto& [field, value] : played.items()) {
     EXPECT_TRUE(written.contains(field)) << field << " is written by MoverBed alone";
   }
@@ -484,7 +486,7 @@ bool MayRunBeside(const Json& pod, const std::vector<Json>& running) {
     for (const Json& other : running) {
       bool matches = true;
       for (const auto& [key, value] : GetStringMap(term, {"labelSelector", "matchLabels"})) {
-        matches = matches && csi::Label(other, key) == value;
+        matches = matches && k8s::Label(other, key) == value;
       }
       if (matches) {
         return false;
@@ -616,7 +618,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {
   const std::vector<Json> deletions = bed_.api.All(csi::DataDeletionType());
   ASSERT_THAT(deletions, SizeIs(1));
   const DataDeletion deletion = DataDeletionOf(deletions[0]);
-  EXPECT_EQ(deletion.upload, csi::Uid(upload));
+  EXPECT_EQ(deletion.upload, k8s::Uid(upload));
   EXPECT_FALSE(deletion.worker_ended) << "nobody saw its end";
   EXPECT_EQ(deletion.location, "default");
   EXPECT_EQ(deletion.namespace_name, "velero");
@@ -624,7 +626,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {
   ASSERT_THAT(reference, IsOk());
   EXPECT_EQ(reference->cluster, bed_.env.cluster);
   EXPECT_EQ(reference->claim_uid, MoverBed::ClaimUid("shop", "data"));
-  EXPECT_EQ(reference->key, csi::Annotation(upload, "mover.csi-delta.io/key"));
+  EXPECT_EQ(reference->key, k8s::Annotation(upload, "mover.csi-delta.io/key"));
 }
 
 TEST_F(UploadReconcilerTest, AWorkerThatSaidHowItEndedLeftNothing) {
@@ -756,7 +758,7 @@ TEST_F(UploadReconcilerTest, AVolumeSnapshotWhoseTaskSomebodyRemovedGoesWithItsU
   bed_.api.Remove(csi::VolumeSnapshotKey("mover", stem));
   Json foreign = *bed_.api.Find(csi::VolumeSnapshotContentKey(stem));
   foreign["metadata"]["name"] = "du-foreign";
-  foreign["metadata"]["labels"][kTaskLabel] = "du-foreign";
+  foreign["metadata"]["labels"][objects::kMoverTaskLabel] = "du-foreign";
   foreign["spec"]["volumeSnapshotRef"]["namespace"] = "another-mover";
   bed_.api.Seed(csi::VolumeSnapshotContentType(), foreign);
   Controller(bed_).Look();

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/rfc3339.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
 
@@ -142,7 +143,7 @@ TEST(UploadReportTest, FiguresBecomeAnnotations) {
                           Pair("mode", "full"), Pair("node", "node-1"), Pair("read-bytes", "3"),
                           Pair("reason", "no-parent"), Pair("repository-bytes", "0"),
                           Pair("repository-snapshots", "6"), Pair("stored-bytes", "5"),
-                          Pair("uploaded-at", csi::ToRfc3339(*task.completed_at))));
+                          Pair("uploaded-at", FormatRfc3339(*task.completed_at))));
 }
 
 TEST(UploadReportTest, WhatIsNotKnownIsNoAnnotation) {
@@ -162,14 +163,14 @@ TEST(UploadReportTest, WhatIsNotKnownIsNoAnnotation) {
 TEST(UploadReportTest, AnExposureSaysItsTimesAndItsVolumeGroup) {
   TransferObject upload = Upload();
   csi::Exposure exposure;
-  exposure.cut_at = csi::FromRfc3339("2026-11-23T05:00:01Z");
-  exposure.ready_at = csi::FromRfc3339("2026-11-23T05:00:02Z");
+  exposure.cut_at = ParseRfc3339("2026-11-23T05:00:01Z");
+  exposure.ready_at = ParseRfc3339("2026-11-23T05:00:02Z");
   AnnotateExposure(exposure, upload);
   EXPECT_EQ(GroupWords(upload), "") << "it was cut alone";
   exposure.group = csi::MovedGroup{.name = "shop/db",
                                    .label = "velero.io/volume-group=db",
                                    .snapshot = "velero-db-0123",
-                                   .cut_at = csi::FromRfc3339("2026-11-23T05:00:00Z"),
+                                   .cut_at = ParseRfc3339("2026-11-23T05:00:00Z"),
                                    .members = 3};
   AnnotateExposure(exposure, upload);
   EXPECT_THAT(

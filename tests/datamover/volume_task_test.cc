@@ -6,6 +6,8 @@
 #include <set>
 
 #include "base/yaml.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/paths.h"
 
 namespace csidelta::datamover::volume_task_test {
@@ -20,10 +22,11 @@ VolumeTaskSpec SomeSpec() {
 }
 
 TEST(VolumeTask, SaysWhatItWasMadeFrom) {
-  const Json object = MakeVolumeTask("mover", "dd-u-1", SomeSpec(), {{kTaskLabel, "dd-u-1"}});
+  const Json object =
+      MakeVolumeTask("mover", "dd-u-1", SomeSpec(), {{objects::kMoverTaskLabel, "dd-u-1"}});
   EXPECT_EQ(GetString(object, {"apiVersion"}), "mover.csi-delta.io/v1alpha1");
-  EXPECT_EQ(GetString(object, {"metadata", "namespace"}), "mover");
-  EXPECT_EQ(GetString(object, {"metadata", "labels", "mover.csi-delta.io/task"}), "dd-u-1");
+  EXPECT_EQ(k8s::Namespace(object), "mover");
+  EXPECT_EQ(k8s::Label(object, "mover.csi-delta.io/task"), "dd-u-1");
   const auto spec = TaskSpecOf(object);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(*spec, SomeSpec());

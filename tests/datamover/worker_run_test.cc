@@ -5,9 +5,12 @@
 
 #include <string>
 
+#include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
 #include "datamover/node_slots.h"
 #include "datamover/write_fence.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 
@@ -38,13 +41,14 @@ class WorkerRunTest : public testing::Test {
     WorkerRun run(bed_.env, kStem);
     const auto view = run.Step(bed_.ctx, [this](const Json&) -> absl::StatusOr<WorkerRun::NextPod> {
       ++made_;
-      return WorkerRun::NextPod{.pod = {{"apiVersion", "v1"},
-                                        {"kind", "Pod"},
-                                        {"metadata",
-                                         {{"name", kStem},
-                                          {"namespace", "mover"},
-                                          {"annotations", {{kRepositoryAnnotation, "r"}}}}}},
-                                .waiting_for = waiting_for_};
+      return WorkerRun::NextPod{
+          .pod = {{"apiVersion", "v1"},
+                  {"kind", "Pod"},
+                  {"metadata",
+                   {{"name", kStem},
+                    {"namespace", "mover"},
+                    {"annotations", {{objects::kRepositoryAnnotation, "r"}}}}}},
+          .waiting_for = waiting_for_};
     });
     EXPECT_THAT(view, IsOk());
     return view.ok() ? *view : WorkerView();
@@ -205,7 +209,7 @@ TEST_F(WorkerRunTest, ASilentWorkerIsDead) {
   StepOn();
   bed_.clock.Advance(kWorkerSilenceMax - absl::Minutes(1));
   bed_.SetTaskStatus(
-      kStem, {{"phase", "Running"}, {"heartbeatTimestamp", csi::ToRfc3339(bed_.clock.Now())}});
+      kStem, {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
   bed_.clock.Advance(kWorkerSilenceMax - absl::Minutes(1));
   Step();
   EXPECT_TRUE(HasPod());
@@ -220,11 +224,11 @@ TEST_F(WorkerRunTest, AWorkerThatOnlyWaitsForANodeIsKnown) {
   bed_.worker = MoverBed::Worker::kPending;
   Step();
   EXPECT_FALSE(Step().waits_for_node);
-  EXPECT_EQ(csi::Label(*bed_.api.Find({csi::PodType(), "mover", kStem}), kSlotLabel), "0");
+  EXPECT_EQ(k8s::Label(*bed_.api.Find({csi::PodType(), "mover", kStem}), objects::kSlotLabel), "0");
   Json other = {{"metadata",
                  {{"name", "du-8"},
                   {"namespace", "mover"},
-                  {"labels", {{kTaskLabel, "du-8"}, {kSlotLabel, "0"}}}}},
+                  {"labels", {{objects::kMoverTaskLabel, "du-8"}, {objects::kSlotLabel, "0"}}}}},
                 {"spec", {{"nodeName", "node-1"}}},
                 {"status", {{"phase", "Running"}}}};
   bed_.api.Seed(csi::PodType(), other);
@@ -237,7 +241,7 @@ TEST_F(WorkerRunTest, IsStoppedByTheTaskAndByThePod) {
                   [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(false));
   EXPECT_TRUE(GetBool(*bed_.api.Find({VolumeTaskType(), "mover", kStem}), {"spec", "cancel"}));
-  EXPECT_TRUE(csi::BeingDeleted(*bed_.api.Find({csi::PodType(), "mover", kStem})));
+  EXPECT_TRUE(k8s::BeingDeleted(*bed_.api.Find({csi::PodType(), "mover", kStem})));
   EndPod({{"phase", "Succeeded"}});
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(true));
 }

@@ -7,9 +7,10 @@
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::deleteitemactions::data_upload_action_test {
 namespace {
@@ -28,7 +29,7 @@ class DataUploadActionTest : public testing::Test {
   DataUploadActionTest() {
     upload_ = support::MakeObject(
         "velero.io/v2alpha1", "DataUpload", "velero", "nightly-1",
-        {{velero::kBackupNameLabel, "nightly"}, {velero::kAsyncOperationIdLabel, "du-1"}});
+        {{objects::kBackupNameLabel, "nightly"}, {objects::kAsyncOperationIdLabel, "du-1"}});
     SetJson(upload_, {"metadata", "uid"}, "upload-uid");
     SetJson(upload_, {"spec"}, Json{{"datamover", "csi-delta"}, {"backupStorageLocation", "old"}});
     SetJson(upload_, {"status"}, Json{{"phase", "Completed"}, {"snapshotID", kSnapshotId}});
@@ -55,7 +56,7 @@ class DataUploadActionTest : public testing::Test {
 TEST_F(DataUploadActionTest, WritesDownWhatIsToBeDeletedThoughTheArchiveAloneKnows) {
   ASSERT_THAT(Delete(), IsOk());
   ASSERT_THAT(Deletions(), SizeIs(1));
-  EXPECT_EQ(csi::Namespace(Deletions()[0]), "velero");
+  EXPECT_EQ(k8s::Namespace(Deletions()[0]), "velero");
   EXPECT_EQ(*FindJson(Deletions()[0], {"spec"}), (Json{{"backupStorageLocation", "bucket"},
                                                        {"snapshotID", kSnapshotId},
                                                        {"backup", "nightly"}}));
@@ -79,7 +80,7 @@ TEST_F(DataUploadActionTest, OtherMoversUploadsAreLeftAlone) {
 
 // A backup of Velero's own namespace holds the DataUploads of others.
 TEST_F(DataUploadActionTest, OtherBackupsUploadsAreLeftAlone) {
-  SetJson(upload_, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+  SetJson(upload_, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
   ExpectNothingAsked();
 }
 

@@ -14,10 +14,11 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "deleteitemactions/actions.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::deleteitemactions::delete_actions_test {
 namespace {
@@ -48,12 +49,12 @@ class Sidecar {
   void Sync(FakeApiClient& api, const Json& content) {
     const bool unbound = GetString(content, {"spec", "volumeSnapshotRef", "uid"}).empty();
     const bool told =
-        !csi::Annotation(content, "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted")
+        !k8s::Annotation(content, "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted")
              .empty();
-    if (!csi::BeingDeleted(content) || !(unbound || told)) {
+    if (!k8s::BeingDeleted(content) || !(unbound || told)) {
       return;
     }
-    const k8s::ObjectKey key = VolumeSnapshotContentKey(csi::Name(content));
+    const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
     if (GetString(content, {"spec", "deletionPolicy"}) == "Delete" &&
         !csi::SnapshotHandle(content).empty()) {
       if (refuses) {
@@ -64,7 +65,7 @@ class Sidecar {
     }
     Json others = Json::array();
     for (const Json& one : content["metadata"].value("finalizers", Json::array())) {
-      if (one != velero::kContentBoundProtectionFinalizer) {
+      if (one != objects::kContentBoundProtectionFinalizer) {
         others.push_back(one);
       }
     }
@@ -93,23 +94,23 @@ class DeleteActionsTest : public testing::Test {
 
   static Json Archived(const std::string& handle = "handle-1") {
     return MakeContentObject("content", "shop", "snap", handle,
-                             {{velero::kBackupNameLabel, "nightly"}});
+                             {{objects::kBackupNameLabel, "nightly"}});
   }
 
   // A content that a restore of the backup made, with its VolumeSnapshot.
   void SeedRestored() {
     Json snapshot = MakeSnapshotObject(
         "shop-2", "restored", "restored",
-        {{velero::kBackupNameLabel, "nightly"}, {velero::kRestoreNameLabel, "r1"}});
+        {{objects::kBackupNameLabel, "nightly"}, {objects::kRestoreNameLabel, "r1"}});
     SetJson(snapshot, {"spec", "source"}, Json{{"volumeSnapshotContentName", "restored"}});
     bed_.api.Seed(VolumeSnapshotType(), snapshot);
     Json content = MakeContentObject(
         "restored", "shop-2", "restored", "handle-1",
-        {{velero::kBackupNameLabel, "nightly"}, {velero::kRestoreNameLabel, "r1"}});
+        {{objects::kBackupNameLabel, "nightly"}, {objects::kRestoreNameLabel, "r1"}});
     SetJson(content, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
     SetJson(content, {"spec", "deletionPolicy"}, "Retain");
     SetJson(content, {"metadata", "finalizers"},
-            Json::array({velero::kContentBoundProtectionFinalizer}));
+            Json::array({objects::kContentBoundProtectionFinalizer}));
     bed_.api.Seed(VolumeSnapshotContentType(), content);
   }
 
@@ -175,13 +176,13 @@ class DeletedContentTest : public testing::Test {
     const Json change = {{"spec", {{"deletionPolicy", "Retain"}}},
                          {"metadata",
                           {{"labels",
-                            {{velero::kBackupNameLabel, "nightly"},
-                             {velero::kGroupNameLabel,
+                            {{objects::kBackupNameLabel, "nightly"},
+                             {objects::kGroupNameLabel,
                               type.group == csi::kGroupSnapshotGroup ? Json("db") : Json()}}}}}};
-    const k8s::ObjectKey key = {type, "", csi::Name(bed_.api.All(type).at(0))};
+    const k8s::ObjectKey key = {type, "", k8s::Name(bed_.api.All(type).at(0))};
     Json archived = bed_.api.Patch(bed_.ctx, key, k8s::PatchKind::kMerge, change, "").value();
     EXPECT_THAT(bed_.api.Delete(bed_.ctx, key, {}), IsOk());
-    EXPECT_TRUE(csi::BeingDeleted(bed_.api.Find(key).value_or(Json())));
+    EXPECT_TRUE(k8s::BeingDeleted(bed_.api.Find(key).value_or(Json())));
     return archived;
   }
 
@@ -254,7 +255,7 @@ class LostHandleTest : public DeleteActionsTest {
     });
     bed_.api.OnEvent("volumesnapshotcontents",
                      [this, last_verb](FakeApiClient&, const k8s::WatchEvent& event) {
-                       dead_ = dead_ || (last_verb == "delete" && csi::BeingDeleted(event.object));
+                       dead_ = dead_ || (last_verb == "delete" && k8s::BeingDeleted(event.object));
                      });
   }
 
@@ -291,7 +292,8 @@ TEST_F(DeleteActionsTest, TheDeletionThatAnOlderVersionBeganIsDoneAgain) {
                                "none", "");
   SetJson(old, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
   EraseJson(old, {"spec", "volumeSnapshotRef", "uid"});
-  SetJson(old, {"metadata", "finalizers"}, Json::array({velero::kContentBoundProtectionFinalizer}));
+  SetJson(old, {"metadata", "finalizers"},
+          Json::array({objects::kContentBoundProtectionFinalizer}));
   SetJson(old, {"metadata", "deletionTimestamp"}, "2026-01-01T00:00:00Z");
   bed_.api.Seed(VolumeSnapshotContentType(), old);
   bool looked = false;
@@ -311,30 +313,30 @@ TEST_F(DeleteActionsTest, TemporaryContentCarriesAllThatDeletionNeeds) {
   bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("slow", "other.driver"));
   bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
   Json archived = Archived();
-  SetJson(archived, {"metadata", "annotations", velero::kSnapshotterSecretName}, "key");
-  SetJson(archived, {"metadata", "annotations", velero::kSnapshotterSecretNamespace}, "vault");
-  SetJson(archived, {"metadata", "labels", velero::kManagedByLabel}, "node-7");
+  SetJson(archived, {"metadata", "annotations", objects::kSnapshotterSecretName}, "key");
+  SetJson(archived, {"metadata", "annotations", objects::kSnapshotterSecretNamespace}, "vault");
+  SetJson(archived, {"metadata", "labels", objects::kManagedByLabel}, "node-7");
   Json made;
   bed_.api.OnCreate("volumesnapshotcontents",
                     [&made](FakeApiClient&, const Json& object) { made = object; });
 
   EXPECT_THAT(Delete(archived), IsOk());
 
-  EXPECT_EQ(csi::Name(made), csi::DeletionContentName(support::kDriver, "handle-1"));
+  EXPECT_EQ(k8s::Name(made), csi::DeletionContentName(support::kDriver, "handle-1"));
   EXPECT_EQ(GetString(made, {"spec", "deletionPolicy"}), "Delete");
   EXPECT_EQ(GetString(made, {"spec", "source", "snapshotHandle"}), "handle-1");
   EXPECT_EQ(GetString(made, {"spec", "volumeSnapshotClassName"}), "fast");
   EXPECT_EQ(GetString(made, {"spec", "volumeSnapshotRef", "uid"}), "");
-  EXPECT_EQ(csi::Annotation(made, velero::kDeletionSecretNameAnnotation), "key");
-  EXPECT_EQ(csi::Annotation(made, velero::kDeletionSecretNamespaceAnnotation), "vault");
-  EXPECT_EQ(csi::Label(made, velero::kManagedByLabel), "node-7");
+  EXPECT_EQ(k8s::Annotation(made, objects::kDeletionSecretNameAnnotation), "key");
+  EXPECT_EQ(k8s::Annotation(made, objects::kDeletionSecretNamespaceAnnotation), "vault");
+  EXPECT_EQ(k8s::Label(made, objects::kManagedByLabel), "node-7");
   EXPECT_EQ(*FindJson(made, {"metadata", "finalizers"}),
-            Json::array({velero::kContentBoundProtectionFinalizer, velero::kDeletionFinalizer}));
+            Json::array({objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer}));
 }
 
 TEST_F(DeleteActionsTest, LeavesAloneWhatIsNotTheBackups) {
   Json foreign = Archived();
-  SetJson(foreign, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+  SetJson(foreign, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
   Json unlabelled = Archived();
   EraseJson(unlabelled, {"metadata", "labels"});
   const Json without_handle = Archived("");
@@ -367,7 +369,7 @@ TEST_F(DeleteActionsTest, RestoredContentsGoToo) {
 TEST_F(DeleteActionsTest, RestoredContentsOfOtherBackupsStay) {
   SeedRestored();
   ASSERT_TRUE(bed_.api.Mutate(VolumeSnapshotContentKey("restored"), [](Json& content) {
-    SetJson(content, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+    SetJson(content, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
     SetJson(content, {"spec", "source", "snapshotHandle"}, "handle-2");
     SetJson(content, {"status", "snapshotHandle"}, "handle-2");
   }));
@@ -392,8 +394,8 @@ TEST_F(DeleteActionsTest, ClaimBeingFilledKeepsItsSnapshotForNow) {
   EXPECT_THAT(Delete(Archived()), IsOk());
   EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 1u);
   const Json snapshot = *bed_.api.Find(VolumeSnapshotKey("shop-2", "restored"));
-  EXPECT_EQ(csi::Annotation(snapshot, csi::kDeleteWhenFilledAnnotation), "true");
-  EXPECT_EQ(csi::Label(snapshot, velero::kCsiDeltaLabel), support::kVeleroNamespace);
+  EXPECT_EQ(k8s::Annotation(snapshot, objects::kDeleteWhenFilledAnnotation), "true");
+  EXPECT_EQ(k8s::Label(snapshot, objects::kCsiDeltaLabel), support::kVeleroNamespace);
   EXPECT_EQ(
       GetString(*bed_.api.Find(VolumeSnapshotContentKey("restored")), {"spec", "deletionPolicy"}),
       "Delete");
@@ -407,7 +409,7 @@ TEST_F(DeleteActionsTest, NothingElseTakesTheSnapshotFromAClaimBeingFilled) {
   std::map<std::string, std::string> policies;  // of the contents that went, at their end
   bed_.api.OnEvent("volumesnapshotcontents", [&](FakeApiClient&, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-      policies[csi::Name(event.object)] = GetString(event.object, {"spec", "deletionPolicy"});
+      policies[k8s::Name(event.object)] = GetString(event.object, {"spec", "deletionPolicy"});
     }
   });
 
@@ -417,7 +419,7 @@ TEST_F(DeleteActionsTest, NothingElseTakesTheSnapshotFromAClaimBeingFilled) {
   EXPECT_EQ(policies, (std::map<std::string, std::string>{{"content", "Retain"}}));
   const std::vector<Json> left = bed_.api.All(VolumeSnapshotType());
   ASSERT_EQ(left.size(), 1u);
-  EXPECT_EQ(csi::Annotation(left[0], csi::kDeleteWhenFilledAnnotation), "true");
+  EXPECT_EQ(k8s::Annotation(left[0], objects::kDeleteWhenFilledAnnotation), "true");
 }
 
 TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
@@ -425,7 +427,7 @@ TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
   EXPECT_THAT(Delete(Archived()), IsOk());
   ASSERT_EQ(Contents(), 1u);
   const Json content = bed_.api.All(VolumeSnapshotContentType())[0];
-  EXPECT_TRUE(csi::BeingDeleted(content));
+  EXPECT_TRUE(k8s::BeingDeleted(content));
   EXPECT_THAT(log(), HasSubstr("handle-1"));
   EXPECT_THAT(log(), HasSubstr(support::kDriver));
   EXPECT_THAT(csi::FinishSnapshotDeletions(bed_.ctx, bed_.env), support::IsOkAndHolds(0));
@@ -454,11 +456,11 @@ TEST_F(DeleteActionsTest, SlowDriverIsWaitedForInFullOnlyOnce) {
 TEST_F(DeleteActionsTest, StandsBesideADeletionOfVelerosThatDoesNotEnd) {
   sidecar_.refuses = true;
   Json in_tree = MakeContentObject("vsc-1234", "ns-uid", "name-uid", "handle-1",
-                                   {{velero::kBackupNameLabel, "nightly"}});
+                                   {{objects::kBackupNameLabel, "nightly"}});
   SetJson(in_tree, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
   EraseJson(in_tree, {"spec", "volumeSnapshotRef", "uid"});
   SetJson(in_tree, {"metadata", "finalizers"},
-          Json::array({velero::kContentBoundProtectionFinalizer}));
+          Json::array({objects::kContentBoundProtectionFinalizer}));
   SetJson(in_tree, {"metadata", "deletionTimestamp"}, "2026-01-01T00:00:00Z");
   bed_.api.Seed(VolumeSnapshotContentType(), in_tree);
 
@@ -469,7 +471,7 @@ TEST_F(DeleteActionsTest, StandsBesideADeletionOfVelerosThatDoesNotEnd) {
   const auto ours = bed_.api.Find(
       VolumeSnapshotContentKey(csi::DeletionContentName(support::kDriver, "handle-1")));
   ASSERT_TRUE(ours.has_value());
-  EXPECT_TRUE(csi::BeingDeleted(*ours));
+  EXPECT_TRUE(k8s::BeingDeleted(*ours));
   EXPECT_EQ(csi::SnapshotHandle(*ours), "handle-1");
 }
 
@@ -494,7 +496,7 @@ TEST_F(DeleteActionsTest, WithoutTheRightToWriteStatusWaitsForTheSidecar) {
     return call.subresource == "status" ? absl::PermissionDeniedError("no") : absl::OkStatus();
   });
   bed_.api.OnCreate("volumesnapshotcontents", [](FakeApiClient& api, const Json& object) {
-    api.Mutate(VolumeSnapshotContentKey(csi::Name(object)), [](Json& content) {
+    api.Mutate(VolumeSnapshotContentKey(k8s::Name(object)), [](Json& content) {
       SetJson(content, {"status", "snapshotHandle"}, "handle-1");
     });
   });
@@ -544,7 +546,7 @@ class VolumeSnapshotDeleteTest : public DeleteActionsTest {
 
 TEST_F(VolumeSnapshotDeleteTest, RemovesTheVeryObjectThatWasArchived) {
   const Json snapshot =
-      MakeSnapshotObject("shop", "snap", "content", {{velero::kBackupNameLabel, "nightly"}});
+      MakeSnapshotObject("shop", "snap", "content", {{objects::kBackupNameLabel, "nightly"}});
   bed_.api.Seed(VolumeSnapshotType(), snapshot);
   bed_.api.Seed(VolumeSnapshotContentType(), Archived());
   EXPECT_THAT(DeleteSnapshot(snapshot), IsOk());
@@ -553,16 +555,16 @@ TEST_F(VolumeSnapshotDeleteTest, RemovesTheVeryObjectThatWasArchived) {
 }
 
 TEST_F(VolumeSnapshotDeleteTest, LeavesOthersAlone) {
-  const support::Strings ours = {{velero::kBackupNameLabel, "nightly"}};
+  const support::Strings ours = {{objects::kBackupNameLabel, "nightly"}};
   Json other_uid = MakeSnapshotObject("shop", "a", "content", ours);
   bed_.api.Seed(VolumeSnapshotType(), other_uid);
   SetJson(other_uid, {"metadata", "uid"}, "another");
   const Json user_made = MakeSnapshotObject("shop", "b", "content");
   const Json foreign =
-      MakeSnapshotObject("shop", "c", "content", {{velero::kBackupNameLabel, "weekly"}});
+      MakeSnapshotObject("shop", "c", "content", {{objects::kBackupNameLabel, "weekly"}});
   const Json restored = MakeSnapshotObject(
       "shop", "d", "content",
-      {{velero::kBackupNameLabel, "nightly"}, {velero::kRestoreNameLabel, "r1"}});
+      {{objects::kBackupNameLabel, "nightly"}, {objects::kRestoreNameLabel, "r1"}});
   for (const Json& snapshot : {user_made, foreign, restored}) {
     bed_.api.Seed(VolumeSnapshotType(), snapshot);
   }

@@ -12,10 +12,11 @@
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::deleteitemactions::group_deletion_test {
 namespace {
@@ -35,8 +36,8 @@ using testing::IsEmpty;
 k8s::ResourceType GroupContents() { return csi::VolumeGroupSnapshotContentType("v1"); }
 k8s::ResourceType Groups() { return csi::VolumeGroupSnapshotType("v1"); }
 
-const support::Strings kOfRestore = {{velero::kBackupNameLabel, "nightly"},
-                                     {velero::kRestoreNameLabel, "r1"}};
+const support::Strings kOfRestore = {{objects::kBackupNameLabel, "nightly"},
+                                     {objects::kRestoreNameLabel, "r1"}};
 
 // What a restore made of member `n`: bound, in namespace "shop-2".
 void SeedRestoredMember(FakeApiClient& api, int n) {
@@ -62,10 +63,10 @@ void SeedRestoredGroup(FakeApiClient& api) {
   SetJson(content, {"metadata", "name"}, "restored");
   SetJson(content, {"metadata", "uid"}, "restored-content-uid");
   SetJson(content, {"metadata", "labels"},
-          support::Strings{{velero::kBackupNameLabel, "nightly"},
-                           {velero::kRestoreUidLabel, "restore-uid"}});
+          support::Strings{{objects::kBackupNameLabel, "nightly"},
+                           {objects::kRestoreUidLabel, "restore-uid"}});
   SetJson(content, {"metadata", "finalizers"},
-          Json::array({velero::kGroupContentBoundProtectionFinalizer}));
+          Json::array({objects::kGroupContentBoundProtectionFinalizer}));
   SetJson(content, {"spec", "source"},
           Json{{"groupSnapshotHandles",
                 {{"volumeGroupSnapshotHandle", support::kGroupHandle},
@@ -147,14 +148,14 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
                     [&made](FakeApiClient&, const Json& object) { made = object; });
   bed_.api.OnEvent("volumegroupsnapshotcontents",
                    [&at_its_end](FakeApiClient&, const k8s::WatchEvent& event) {
-                     if (csi::BeingDeleted(event.object) && at_its_end.is_null()) {
+                     if (k8s::BeingDeleted(event.object) && at_its_end.is_null()) {
                        at_its_end = event.object;
                      }
                    });
 
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
 
-  EXPECT_EQ(csi::Name(made),
+  EXPECT_EQ(k8s::Name(made),
             csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle));
   const Json source = {{"groupSnapshotHandles",
                         {{"volumeGroupSnapshotHandle", support::kGroupHandle},
@@ -167,7 +168,7 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
             support::kVeleroNamespace);
   EXPECT_EQ(
       *FindJson(made, {"metadata", "finalizers"}),
-      Json::array({velero::kGroupContentBoundProtectionFinalizer, velero::kDeletionFinalizer}));
+      Json::array({objects::kGroupContentBoundProtectionFinalizer, objects::kDeletionFinalizer}));
   EXPECT_EQ(GetString(at_its_end, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
 }
 
@@ -216,7 +217,7 @@ TEST_F(GroupDeletionTest, MembersAreNotDeletedOneByOne) {
   const auto action = MakeVolumeSnapshotContentAction(bed_.env, MakeGroupDeletions(bed_.env));
   for (const int n : {1, 2}) {
     Json member = support::MakeMemberContentObject(n);
-    EraseJson(member, {"metadata", "annotations", csi::kGroupContentOfMemberAnnotation});
+    EraseJson(member, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation});
     EXPECT_THAT(action->Execute(bed_.ctx, member, support::MakeBackupObject("nightly", "Deleting")),
                 IsOk());
   }
@@ -314,7 +315,7 @@ TEST_F(GroupDeletionTest, WhatAMemberNotesMayBeAnything) {
   for (const char* noted : {"", "7", "[]", "{", "{}", R"({"spec": 5, "metadata": [], "status": 1})",
                             R"({"status": {"volumeGroupSnapshotHandle": "group-1"}})"}) {
     Json member = support::MakeMemberContentObject(1);
-    SetJson(member, {"metadata", "annotations", csi::kGroupContentOfMemberAnnotation}, noted);
+    SetJson(member, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation}, noted);
     EXPECT_THAT(PluginProcess(bed_).Delete(member), IsOk()) << noted;
   }
   EXPECT_TRUE(DriverHoldsGroup());
@@ -323,8 +324,9 @@ TEST_F(GroupDeletionTest, WhatAMemberNotesMayBeAnything) {
 
 TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
   Json archived = MakeGroupContentObject();
-  SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNameAnnotation}, "old");
-  SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNamespaceAnnotation},
+  SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},
+          "old");
+  SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNamespaceAnnotation},
           "vault");
   EXPECT_THAT(Delete(archived), IsOk());
 
@@ -340,8 +342,9 @@ TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
 
 TEST_F(GroupDeletionTest, AClassThatIsRightedLaterFreesADeletionThatStands) {
   Json archived = MakeGroupContentObject();
-  SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNameAnnotation}, "old");
-  SetJson(archived, {"metadata", "annotations", velero::kGroupDeletionSecretNamespaceAnnotation},
+  SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},
+          "old");
+  SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNamespaceAnnotation},
           "vault");
   cluster_.driver().Refuse("DeleteVolumeGroupSnapshot", "Unauthenticated",
                            "the key is not valid any more");
@@ -405,7 +408,7 @@ TEST_F(GroupDeletionTest, ContentsOfAnotherHandStay) {
   bed_.api.Seed(GroupContents(), mine);
   Json of_another_backup = support::MakeContentObject(
       "theirs", "shop-2", "theirs", "handle-1",
-      {{velero::kBackupNameLabel, "weekly"}, {velero::kRestoreNameLabel, "r2"}});
+      {{objects::kBackupNameLabel, "weekly"}, {objects::kRestoreNameLabel, "r2"}});
   bed_.api.Seed(VolumeSnapshotContentType(), of_another_backup);
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   EXPECT_EQ(bed_.api.All(GroupContents()).size(), 1u);
@@ -414,11 +417,11 @@ TEST_F(GroupDeletionTest, ContentsOfAnotherHandStay) {
 
 TEST_F(GroupDeletionTest, LeavesAloneWhatTheBackupDidNotMake) {
   Json foreign = MakeGroupContentObject();
-  SetJson(foreign, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+  SetJson(foreign, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
   Json of_a_user = MakeGroupContentObject();
-  EraseJson(of_a_user, {"metadata", "labels", velero::kGroupNameLabel});
+  EraseJson(of_a_user, {"metadata", "labels", objects::kGroupNameLabel});
   Json restored = MakeGroupContentObject();
-  SetJson(restored, {"metadata", "labels", velero::kRestoreNameLabel}, "r1");
+  SetJson(restored, {"metadata", "labels", objects::kRestoreNameLabel}, "r1");
   Json without_handle = MakeGroupContentObject();
   EraseJson(without_handle, {"status"});
   EraseJson(without_handle, {"metadata", "annotations"});
@@ -439,7 +442,7 @@ TEST_F(GroupDeletionTest, LeavesAloneWhatTheBackupDidNotMake) {
 TEST_F(GroupDeletionTest, TheArchivesListOfMembersWillDo) {
   Json archived = MakeGroupContentObject();
   EraseJson(archived, {"status"});
-  SetJson(archived, {"metadata", "annotations", velero::kGroupMembersAnnotation},
+  SetJson(archived, {"metadata", "annotations", objects::kGroupMembersAnnotation},
           R"([{"snapshotHandle": "handle-1"}, {"snapshotHandle": "handle-2"}, 5, {}])");
   EXPECT_THAT(Delete(archived), IsOk());
   EXPECT_FALSE(DriverHoldsGroup());
@@ -467,12 +470,12 @@ TEST_F(GroupDeletionTest, AClaimBeingFilledKeepsTheGroupForNow) {
 TEST_F(GroupDeletionTest, FinishingTakesOnlyWhatIsOurs) {
   Json namesake = MakeGroupContentObject();
   SetJson(namesake, {"metadata", "name"}, "csi-delta-delete-group-1");
-  SetJson(namesake, {"metadata", "labels", velero::kCsiDeltaLabel}, support::kVeleroNamespace);
+  SetJson(namesake, {"metadata", "labels", objects::kCsiDeltaLabel}, support::kVeleroNamespace);
   bed_.api.Seed(GroupContents(), namesake);
   Json of_another_velero = MakeGroupContentObject();
   SetJson(of_another_velero, {"metadata", "name"},
           csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle));
-  SetJson(of_another_velero, {"metadata", "labels", velero::kCsiDeltaLabel}, "velero-2");
+  SetJson(of_another_velero, {"metadata", "labels", objects::kCsiDeltaLabel}, "velero-2");
   bed_.api.Seed(GroupContents(), of_another_velero);
   EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
   EXPECT_EQ(bed_.api.All(GroupContents()).size(), 2u);
@@ -494,7 +497,7 @@ TEST_F(GroupDeletionTest, ADriverThatRefusesIsNamedAndFinishesLater) {
   cluster_.driver().Refuse("*", "FailedPrecondition", "volume is busy");
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   ASSERT_EQ(bed_.api.All(GroupContents()).size(), 1u);
-  EXPECT_TRUE(csi::BeingDeleted(bed_.api.All(GroupContents())[0]));
+  EXPECT_TRUE(k8s::BeingDeleted(bed_.api.All(GroupContents())[0]));
   for (const char* part : {support::kGroupHandle, support::kDriver, "volume is busy"}) {
     EXPECT_THAT(log(), HasSubstr(part));
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "diffsnap/rest_server.h"
 #include "incremental/differential_request.h"
+#include "k8s/object.h"
 #include "net/http_server.h"
 #include "tests/diffsnap/fake_reviews.h"
 #include "tests/support/metadata_cluster.h"
@@ -48,7 +49,7 @@ class DifferentialCluster : public support::MetadataCluster {
     });
     api.OnEvent(kPlural, [this](support::FakeApiClient&, const k8s::WatchEvent& event) {
       if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-        pairs.Remove("app", GetString(event.object, {"metadata", "name"}));
+        pairs.Remove("app", k8s::Name(event.object));
       }
     });
   }
@@ -57,13 +58,13 @@ class DifferentialCluster : public support::MetadataCluster {
 
   // What a controller does that knows the answer at once.
   void Answer(const Json& object) {
-    const std::string name = GetString(object, {"metadata", "name"});
+    const std::string name = k8s::Name(object);
     const std::string base = GetString(object, {"spec", "baseSnapshotHandle"});
     const std::string target =
         absl::StrCat("handle-", GetString(object, {"spec", "targetVolumeSnapshotName"}));
     pairs.Put("app", name,
               {.scope = {.namespace_name = "app",
-                         .uid = csi::Uid(object),
+                         .uid = k8s::Uid(object),
                          .base_handle = base,
                          .target_handle = target},
                .volume_handle = "volume-1",

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "k8s/object.h"
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"
 
@@ -68,7 +69,7 @@ TEST_F(ReconcilerTest, ASuccessSaysWhereAndHowToRead) {
   EXPECT_EQ(GetString(bed_.api.All(kEvents)[0], {"source", "component"}), "csi-delta-diffsnap");
 
   const ResolvedPair pair = PairOf(now);
-  EXPECT_EQ(pair.scope.uid, GetString(object, {"metadata", "uid"}));
+  EXPECT_EQ(pair.scope.uid, k8s::Uid(object));
   EXPECT_EQ(pair.scope.target_handle, "snap-tuesday");
   EXPECT_EQ(pair.volume_handle, "volume-1");
   EXPECT_EQ(pair.volume_size_bytes, int64_t{1} << 30);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "base/rfc3339.h"
 #include "base/yaml.h"
 #include "csi/data_transfer.h"
 #include "csi/group_types.h"
@@ -24,6 +25,8 @@
 #include "datamover/volume_task.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/http_test_server.h"
@@ -32,7 +35,6 @@
 #include "tests/support/paths.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/test_authority.h"
-#include "velero/labels.h"
 
 namespace csidelta::doctor::checkup_test {
 namespace {
@@ -64,7 +66,7 @@ class Cluster {
   FakeApiClient& api() { return api_; }
   support::FakeObjectStore& bucket() { return bucket_; }
   support::FakeClock& clock() { return clock_; }
-  std::string Now() { return csi::ToRfc3339(clock_.Now()); }
+  std::string Now() { return FormatRfc3339(clock_.Now()); }
 
   // The driver serves snapshot metadata, by an object with this certificate of an authority; "":
   // its own.
@@ -175,7 +177,7 @@ class Cluster {
     if (probe_phase.empty()) {
       return;
     }
-    api_.Mutate({csi::PodType(), kMover, csi::Name(pod)}, [this](Json& object) {
+    api_.Mutate({csi::PodType(), kMover, k8s::Name(pod)}, [this](Json& object) {
       object["status"]["phase"] = probe_phase;
       object["status"]["containerStatuses"] =
           Json::array({{{"state", {{"terminated", {{"message", probe_words}}}}}}});
@@ -245,7 +247,7 @@ void SetVolumeDriver(Cluster& cluster, const std::string& driver) {
 }
 
 std::string Ago(Cluster& cluster, absl::Duration age) {
-  return csi::ToRfc3339(cluster.clock().Now() - age);
+  return FormatRfc3339(cluster.clock().Now() - age);
 }
 
 std::vector<Ailment> OfCluster() {
@@ -503,7 +505,7 @@ void SeedPendingGroupDeletion(Cluster& c) {
   c.api().Seed(csi::VolumeGroupSnapshotContentType("v1"),
                {{"metadata",
                  {{"name", "csi-delta-delete-group-1"},
-                  {"finalizers", {velero::kDeletionFinalizer}},
+                  {"finalizers", {objects::kDeletionFinalizer}},
                   {"deletionTimestamp", Ago(c, absl::Hours(2))}}},
                 {"status", {{"volumeGroupSnapshotHandle", "g-1"}}}});
 }

@@ -33,6 +33,7 @@
 #include "diffsnap/cursor.h"
 #include "incremental/volume_group_tags.h"
 #include "k8s/leader_lease.h"
+#include "k8s/object.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/group_restore.h"
 #include "tests/support/fake_api_client.h"
@@ -152,7 +153,7 @@ TEST_F(DerivedNamesTest, RecordOfAMovedGroup) {
   request.members = {{.name = "data-db-0", .uid = kClaimUid, .volume_handle = "volume-0"}};
   absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx_, env_, request);
   ASSERT_THAT(taken, IsOk());
-  const k8s::ObjectKey content = csi::GroupContentKey("v1", csi::Name(taken->content));
+  const k8s::ObjectKey content = csi::GroupContentKey("v1", k8s::Name(taken->content));
   api_.Mutate(content, [](Json& object) {
     SetJson(object, {"status", "volumeGroupSnapshotHandle"}, "group-0001");
   });
@@ -160,7 +161,7 @@ TEST_F(DerivedNamesTest, RecordOfAMovedGroup) {
   ASSERT_THAT(csi::HandOverGroup(ctx_, env_, request, *taken), IsOk());
   std::vector<std::string> names;
   for (const Json& record : api_.All(csi::VolumeGroupSnapshotContentType("v1"))) {
-    names.push_back(csi::Name(record));
+    names.push_back(k8s::Name(record));
   }
   // 32 digits of the SHA-256 of "d.example.com/group-0001".
   EXPECT_THAT(names, Contains("csi-delta-group-6cf321ec22fc4d483516c4deeb3ea31b"));
@@ -265,7 +266,7 @@ TEST_F(DerivedNamesTest, DataDeletionOfAnUploadThatDidNotSayWhatItStored) {
                                                           .snapshot_id = "",
                                                           .key = "c4bbcb1fbec99d65"},
                                                          true);
-  EXPECT_EQ(csi::Name(deletion), "unnamed-c0ffee00-1111-4222-8333-444455556666");
+  EXPECT_EQ(k8s::Name(deletion), "unnamed-c0ffee00-1111-4222-8333-444455556666");
   EXPECT_EQ(GetString(deletion, {"spec", "snapshotID"}),
             "csi-delta/1/cluster-uid/shop/9c7d2f10-3e4b-4c5d-8e6f-a1b2c3d4e5f6/"
             "0000000000000000000000000000000000000000000000000000000000000000/c4bbcb1fbec99d65");
@@ -371,7 +372,7 @@ TEST_F(DerivedNamesTest, LeaseOfAVolume) {
 TEST_F(DerivedNamesTest, LeaseOfAGroup) {
   std::vector<std::string> names;
   api_.OnCreate("leases", [&](support::FakeApiClient&, const Json& lease) {
-    names.push_back(csi::Name(lease));
+    names.push_back(k8s::Name(lease));
   });
   backup_.csi_snapshot_timeout = absl::Seconds(1);
   csi::GroupRequest request = Group("velero.io/volume-group", "db", false);

@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "backupitemactions/actions.h"
 #include "base/random.h"
+#include "base/rfc3339.h"
 #include "csi/data_transfer.h"
 #include "csi/environment.h"
 #include "csi/group_types.h"
@@ -31,7 +32,9 @@
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
 #include "deleteitemactions/actions.h"
+#include "k8s/object.h"
 #include "k8s/reconcile_loop.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -39,7 +42,6 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::states_fixture_test {
 namespace {
@@ -117,13 +119,13 @@ k8s::ResourceType TypeOf(const std::string& plural, const Json& object) {
           .version = parts.empty() ? "v1" : parts.back(),
           .plural = plural,
           .kind = GetString(object, {"kind"}),
-          .namespaced = !csi::Namespace(object).empty()};
+          .namespaced = !k8s::Namespace(object).empty()};
 }
 
 std::set<std::string> Names(const std::vector<Json>& objects) {
   std::set<std::string> names;
   for (const Json& object : objects) {
-    names.insert(absl::StrCat(csi::Namespace(object), "/", csi::Name(object)));
+    names.insert(absl::StrCat(k8s::Namespace(object), "/", k8s::Name(object)));
   }
   return names;
 }
@@ -140,7 +142,7 @@ class StatesFixtureTest : public testing::Test {
     api_.SetStatusSubresource("datadeletions", true);
     for (const auto& [plural, task] :
          TheFixture().Objects(TheFixture().told()["succeeded_tasks"])) {
-      statuses_[csi::Name(task)] = task["status"];
+      statuses_[k8s::Name(task)] = task["status"];
     }
   }
 
@@ -157,7 +159,7 @@ class StatesFixtureTest : public testing::Test {
   // It is later than what the object tells of.
   void Await(const Json& object) {
     for (const char* field : {"creationTimestamp", "deletionTimestamp"}) {
-      const auto time = csi::FromRfc3339(GetString(object, {"metadata", field}));
+      const auto time = ParseRfc3339(GetString(object, {"metadata", field}));
       if (time.has_value() && clock_.Now() < *time + absl::Seconds(2)) {
         clock_.Advance(*time + absl::Seconds(2) - clock_.Now());
       }
@@ -186,11 +188,11 @@ class StatesFixtureTest : public testing::Test {
   // Workers end as they did then.
   void EndWorkers() {
     for (const Json& pod : api_.All(csi::PodType())) {
-      const auto status = statuses_.find(csi::Name(pod));
+      const auto status = statuses_.find(k8s::Name(pod));
       if (status != statuses_.end()) {
-        api_.Mutate({datamover::VolumeTaskType(), mover_namespace_, csi::Name(pod)},
+        api_.Mutate({datamover::VolumeTaskType(), mover_namespace_, k8s::Name(pod)},
                     [&](Json& task) { task["status"] = status->second; });
-        api_.Mutate({csi::PodType(), mover_namespace_, csi::Name(pod)},
+        api_.Mutate({csi::PodType(), mover_namespace_, k8s::Name(pod)},
                     [](Json& ended) { ended["status"]["phase"] = "Succeeded"; });
       }
     }
@@ -300,8 +302,8 @@ TEST_F(ArchiveFixtureTest, SnapshotsComeBackUnderTheNamesOfThen) {
   Load("local-restored");
   std::set<std::string> made_then;
   for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
-    if (csi::Namespace(snapshot) == "copy-of-local") {
-      made_then.insert(csi::Name(snapshot));
+    if (k8s::Namespace(snapshot) == "copy-of-local") {
+      made_then.insert(k8s::Name(snapshot));
     }
   }
   ASSERT_THAT(made_then, SizeIs(3));
@@ -316,14 +318,14 @@ TEST_F(ArchiveFixtureTest, SnapshotsComeBackUnderTheNamesOfThen) {
     const auto result = snapshot_action->Execute(ctx_, WithoutStatus(item), item, Restore());
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    snapshots.insert(csi::Name(*result->item));
+    snapshots.insert(k8s::Name(*result->item));
   }
   const auto content_action = restoreitemactions::MakeVolumeSnapshotContentAction(env_);
   for (const Json& item : Archived("local", "volumesnapshotcontents")) {
     const auto result = content_action->Execute(ctx_, WithoutStatus(item), item, Restore());
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    contents.insert(csi::Name(*result->item));
+    contents.insert(k8s::Name(*result->item));
     EXPECT_EQ(GetString(*result->item, {"spec", "source", "snapshotHandle"}),
               csi::SnapshotHandle(item));
   }
@@ -335,9 +337,9 @@ TEST_F(ArchiveFixtureTest, PvcsAreFilledFromThem) {
   Load("local-restored");
   std::map<std::string, std::string> sources_then;  // by PVC
   for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
-    if (csi::Namespace(claim) == "copy-of-local") {
-      sources_then[csi::Name(claim)] = GetString(claim, {"spec", "dataSource", "name"});
-      api_.Remove(csi::ClaimKey("copy-of-local", csi::Name(claim)));
+    if (k8s::Namespace(claim) == "copy-of-local") {
+      sources_then[k8s::Name(claim)] = GetString(claim, {"spec", "dataSource", "name"});
+      api_.Remove(csi::ClaimKey("copy-of-local", k8s::Name(claim)));
     }
   }
   const auto action = restoreitemactions::MakePvcAction(env_);
@@ -347,7 +349,7 @@ TEST_F(ArchiveFixtureTest, PvcsAreFilledFromThem) {
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
     EXPECT_EQ(GetString(*result->item, {"spec", "dataSource", "name"}),
-              sources_then[csi::Name(item)]);
+              sources_then[k8s::Name(item)]);
     EXPECT_THAT(GetString(*result->item, {"spec", "dataSource", "name"}), Not(IsEmpty()));
     ++claims;
   }
@@ -382,13 +384,13 @@ TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
   std::set<std::string> made;
   for (const char* plural : {"volumesnapshotcontents", "volumegroupsnapshotcontents"}) {
     api_.OnCreate(plural, [&made](support::FakeApiClient&, const Json& content) {
-      made.insert(csi::Name(content));
+      made.insert(k8s::Name(content));
     });
   }
   Json backup;
   for (const auto& [plural, object] :
        TheFixture().Objects(TheFixture().told()["states"]["local-restored"])) {
-    if (plural == "backups" && csi::Name(object) == "local") {
+    if (plural == "backups" && k8s::Name(object) == "local") {
       backup = object;
       Await(object);
     }
@@ -408,8 +410,8 @@ TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
   for (const char* state : {"snapshot-deleting", "group-deleting"}) {
     for (const auto& [plural, object] :
          TheFixture().Objects(TheFixture().told()["states"][state])) {
-      if (csi::Name(object).starts_with("csi-delta-delete-")) {
-        EXPECT_THAT(made, Contains(csi::Name(object)));
+      if (k8s::Name(object).starts_with("csi-delta-delete-")) {
+        EXPECT_THAT(made, Contains(k8s::Name(object)));
       }
     }
   }
@@ -432,7 +434,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
     for (const k8s::ResourceType& type :
          {csi::PersistentVolumeClaimType(), csi::PersistentVolumeType()}) {
       for (const Json& object : api_.All(type)) {
-        api_.Mutate({type, csi::Namespace(object), csi::Name(object)}, [](Json& unprotected) {
+        api_.Mutate({type, k8s::Namespace(object), k8s::Name(object)}, [](Json& unprotected) {
           EraseJson(unprotected, {"metadata", "finalizers"});
         });
       }
@@ -441,11 +443,11 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   }
 
   void Start(const Json& pod) {
-    api_.Mutate({csi::PodType(), mover_namespace_, csi::Name(pod)}, [](Json& started) {
+    api_.Mutate({csi::PodType(), mover_namespace_, k8s::Name(pod)}, [](Json& started) {
       started["spec"]["nodeName"] = "node-1";
       started["status"] = {{"phase", "Running"}};
     });
-    api_.Mutate({datamover::VolumeTaskType(), mover_namespace_, csi::Name(pod)}, [](Json& task) {
+    api_.Mutate({datamover::VolumeTaskType(), mover_namespace_, k8s::Name(pod)}, [](Json& task) {
       task["status"] = {{"phase", "Running"}, {"node", "node-1"}};
     });
   }
@@ -457,8 +459,8 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
          {datamover::VolumeTaskType(), csi::PodType(), csi::PersistentVolumeClaimType(),
           csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType()}) {
       for (const Json& object : api_.All(type)) {
-        if (!csi::Label(object, datamover::kTaskLabel).empty()) {
-          names.insert(absl::StrCat(type.plural, "/", csi::Name(object)));
+        if (!k8s::Label(object, objects::kMoverTaskLabel).empty()) {
+          names.insert(absl::StrCat(type.plural, "/", k8s::Name(object)));
         }
       }
     }
@@ -477,7 +479,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   void ExpectNoWorkers() const {
     EXPECT_THAT(api_.All(datamover::VolumeTaskType()), IsEmpty());
     for (const Json& pod : api_.All(csi::PodType())) {
-      EXPECT_EQ(csi::Label(pod, datamover::kTaskLabel), "") << csi::Name(pod);
+      EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), "") << k8s::Name(pod);
     }
   }
 
@@ -486,7 +488,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
                                 const std::string& label, const std::string& value) {
     std::vector<Json> found;
     for (auto& [plural, object] : TheFixture().Objects(TheFixture().told()["states"][state])) {
-      if (plural == kind && csi::Label(object, label) == value) {
+      if (plural == kind && k8s::Label(object, label) == value) {
         found.push_back(std::move(object));
       }
     }
@@ -527,10 +529,10 @@ TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
   }
   // What the controller of then made of them.
   const std::vector<Json> then =
-      Then("moved-completed", "datauploads", velero::kBackupNameLabel, "moved");
+      Then("moved-completed", "datauploads", objects::kBackupNameLabel, "moved");
   int compared = 0;
   for (const Json& was : then) {
-    const std::optional<Json> found = api_.Find({csi::DataUploadType(), "velero", csi::Name(was)});
+    const std::optional<Json> found = api_.Find({csi::DataUploadType(), "velero", k8s::Name(was)});
     if (!found.has_value()) {
       continue;  // The plugin had not asked for it yet.
     }
@@ -542,7 +544,7 @@ TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
     for (const char* figure : {"mode", "base", "changed-bytes", "stored-bytes", "cut-at",
                                "volume-group", "volume-group-snapshot"}) {
       const std::string key = absl::StrCat("mover.csi-delta.io/", figure);
-      EXPECT_EQ(csi::Annotation(now, key), csi::Annotation(was, key)) << key;
+      EXPECT_EQ(k8s::Annotation(now, key), k8s::Annotation(was, key)) << key;
     }
   }
   EXPECT_GE(compared, 1);

@@ -22,9 +22,10 @@
 #include "datamover/transfer_object.h"
 #include "datamover/upload_report.h"
 #include "datamover/volume_task.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_upload.h"
-#include "velero/labels.h"
 
 namespace csidelta::wire_forms_test {
 namespace {
@@ -246,9 +247,9 @@ TEST(WireFormsTest, BaseOfAVolume) {
   EXPECT_EQ(base.cut_at, kNoon);
   EXPECT_TRUE(base.is_needed);
   for (const auto& [key, value] : csi::OwnerAnnotations(owner)) {
-    EXPECT_EQ(csi::Annotation(content, key), value) << key;
+    EXPECT_EQ(k8s::Annotation(content, key), value) << key;
   }
-  EXPECT_STREQ(csi::kBaseLabel, "mover.csi-delta.io/base");
+  EXPECT_STREQ(objects::kBaseLabel, "mover.csi-delta.io/base");
 }
 
 TEST(WireFormsTest, MemberOfAMovedGroup) {
@@ -278,22 +279,22 @@ TEST(WireFormsTest, MemberOfAMovedGroup) {
 // Of an object that somebody else looks for by it: an operator, RBAC rules, Velero.
 TEST(WireFormsTest, NamesThatOthersUse) {
   EXPECT_STREQ(velero::kDataMoverName, "csi-delta");
-  EXPECT_STREQ(datamover::kMoverFinalizer, "mover.csi-delta.io/finalizer");
+  EXPECT_STREQ(objects::kMoverFinalizer, "mover.csi-delta.io/finalizer");
   EXPECT_STREQ(datamover::kMoverLease, "csi-delta-datamover");
   EXPECT_STREQ(datamover::kMoverComponent, "csi-delta-datamover");
-  EXPECT_STREQ(datamover::kNewestKeyAnnotation, "mover.csi-delta.io/newest");
-  EXPECT_STREQ(datamover::kConfirmedKeysAnnotation, "mover.csi-delta.io/confirmed");
-  EXPECT_STREQ(velero::kCsiDeltaLabel, "velero.io/csi-delta");
-  EXPECT_STREQ(velero::kGroupMarkLabel, "velero.io/csi-delta-group");
-  EXPECT_STREQ(velero::kGroupNameLabel, "velero.io/csi-delta-volume-group");
-  EXPECT_STREQ(velero::kGroupMembersAnnotation, "velero.io/csi-delta-group-members");
-  EXPECT_STREQ(velero::kGroupOfAnnotation, "velero.io/csi-delta-group-of");
-  EXPECT_STREQ(velero::kGroupToBeMovedAnnotation, "velero.io/csi-delta-to-be-moved");
-  EXPECT_STREQ(velero::kMemberClaimAnnotation, "velero.io/csi-delta-claim");
-  EXPECT_STREQ(velero::kAskedAtAnnotation, "velero.io/csi-delta-asked-at");
-  EXPECT_STREQ(velero::kCutAtAnnotation, "velero.io/csi-delta-cut-at");
-  EXPECT_STREQ(velero::kReadyAtAnnotation, "velero.io/csi-delta-ready-at");
-  EXPECT_STREQ(velero::kAnsweredAtAnnotation, "velero.io/csi-delta-answered-at");
+  EXPECT_STREQ(objects::kNewestKeyAnnotation, "mover.csi-delta.io/newest");
+  EXPECT_STREQ(objects::kConfirmedKeysAnnotation, "mover.csi-delta.io/confirmed");
+  EXPECT_STREQ(objects::kCsiDeltaLabel, "velero.io/csi-delta");
+  EXPECT_STREQ(objects::kGroupMarkLabel, "velero.io/csi-delta-group");
+  EXPECT_STREQ(objects::kGroupNameLabel, "velero.io/csi-delta-volume-group");
+  EXPECT_STREQ(objects::kGroupMembersAnnotation, "velero.io/csi-delta-group-members");
+  EXPECT_STREQ(objects::kGroupOfAnnotation, "velero.io/csi-delta-group-of");
+  EXPECT_STREQ(objects::kGroupToBeMovedAnnotation, "velero.io/csi-delta-to-be-moved");
+  EXPECT_STREQ(objects::kMemberClaimAnnotation, "velero.io/csi-delta-claim");
+  EXPECT_STREQ(objects::kAskedAtAnnotation, "velero.io/csi-delta-asked-at");
+  EXPECT_STREQ(objects::kTakenAtAnnotation, "velero.io/csi-delta-cut-at");
+  EXPECT_STREQ(objects::kReadyAtAnnotation, "velero.io/csi-delta-ready-at");
+  EXPECT_STREQ(objects::kAnsweredAtAnnotation, "velero.io/csi-delta-answered-at");
 }
 
 }  // namespace

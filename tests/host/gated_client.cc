@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "k8s/object.h"
 
 namespace csidelta::host {
 namespace {
@@ -123,8 +124,7 @@ absl::StatusOr<k8s::ObjectList> GatedClient::List(const CallContext& ctx,
 
 absl::StatusOr<Json> GatedClient::Create(const CallContext& ctx, const k8s::ResourceType& type,
                                          absl::string_view namespace_name, const Json& object) {
-  const Verdict verdict =
-      Admit("create", type, namespace_name, GetString(object, {"metadata", "name"}));
+  const Verdict verdict = Admit("create", type, namespace_name, k8s::Name(object));
   RETURN_IF_ERROR(verdict.refused);
   absl::StatusOr<Json> answer = behind_.Create(ctx, type, namespace_name, object);
   RETURN_IF_ERROR(verdict.lost);

@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 
 namespace csidelta::host {
 namespace {
@@ -177,7 +178,7 @@ absl::StatusOr<Json> HostedCluster::Load(const Json& request) {
     if (type == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("unknown kind ", DumpJson(object)));
     }
-    uids.push_back(csi::Uid(api_.Seed(*type, object)));
+    uids.push_back(k8s::Uid(api_.Seed(*type, object)));
   }
   programs_.Resync();
   return Json{{"uids", uids}};

@@ -12,6 +12,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "k8s/object.h"
 #include "tests/diffsnap/differential_cluster.h"
 #include "tests/diffsnap/fake_driver.h"
 #include "tests/support/await.h"
@@ -70,7 +72,7 @@ class DifferentialRequestTest : public testing::Test {
     cluster_.controls = false;
     cluster_.api.OnCreate(
         kPlural, [answer = std::move(answer)](support::FakeApiClient&, const Json& object) {
-          answer(GetString(object, {"metadata", "name"}));
+          answer(k8s::Name(object));
         });
   }
 
@@ -277,7 +279,7 @@ TEST_F(DifferentialRequestTest, LeftoversOfDeadRunsAgeOut) {
   const auto leave = [this](const char* name, absl::Duration age, const char* label) {
     Json object = support::MakeObject("diffsnap.csi-delta.io/v1alpha1", "DifferentialSnapshot",
                                       "app", name, {{"app.kubernetes.io/managed-by", label}});
-    SetJson(object, {"metadata", "creationTimestamp"}, csi::ToRfc3339(cluster_.clock.Now() - age));
+    SetJson(object, {"metadata", "creationTimestamp"}, FormatRfc3339(cluster_.clock.Now() - age));
     cluster_.api.Seed(DifferentialSnapshotType(), object);
   };
   leave("dead", absl::Hours(25), "csi-delta-mover");
@@ -286,7 +288,7 @@ TEST_F(DifferentialRequestTest, LeftoversOfDeadRunsAgeOut) {
   ASSERT_THAT(List(), IsOk());
   std::vector<std::string> left;
   for (const Json& object : Objects()) {
-    left.push_back(GetString(object, {"metadata", "name"}));
+    left.push_back(k8s::Name(object));
   }
   EXPECT_THAT(left, ElementsAre("of-somebody-else", "running"));
   cluster_.api.Forbid("list", kPlural);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "k8s/object.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -39,7 +40,7 @@ class Mirror : public ObjectFollower {
       listed_.clear();
     }
     for (const Json& object : objects) {
-      listed_[GetString(object, {"metadata", "name"})] = GetString(object, {"data", "state"});
+      listed_[k8s::Name(object)] = GetString(object, {"data", "state"});
     }
   }
 
@@ -52,7 +53,7 @@ class Mirror : public ObjectFollower {
 
   void OnEvent(const WatchEvent& event) override {
     std::scoped_lock lock(mutex_);
-    const std::string name = GetString(event.object, {"metadata", "name"});
+    const std::string name = k8s::Name(event.object);
     if (event.kind == WatchEvent::Kind::kDeleted) {
       states_.erase(name);
     } else {

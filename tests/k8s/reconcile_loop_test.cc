@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "k8s/object.h"
 #include "k8s/wait.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -31,7 +32,7 @@ Json Thing(const std::string& name, const std::string& state = "") {
 class Notebook : public Reconciler {
  public:
   absl::StatusOr<absl::Time> Reconcile(const CallContext&, const Json& object) override {
-    const std::string name = GetString(object, {"metadata", "name"});
+    const std::string name = k8s::Name(object);
     seen.push_back(name + GetString(object, {"data", "state"}));
     last = object;
     if (on_look) {
@@ -177,7 +178,7 @@ class Marker : public Reconciler {
 
   absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override {
     if (GetString(object, {"data", "state"}) != "seen") {
-      const ObjectKey key{kConfigMaps, "ns", GetString(object, {"metadata", "name"})};
+      const ObjectKey key{kConfigMaps, "ns", k8s::Name(object)};
       absl::StatusOr<Json> patched =
           api_.Patch(ctx, key, PatchKind::kMerge, {{"data", {{"state", "seen"}}}}, "");
       if (!patched.ok()) {

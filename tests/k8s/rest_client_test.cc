@@ -15,6 +15,7 @@
 
 #include "base/rate_limiter.h"
 #include "k8s/event_recorder.h"
+#include "k8s/object.h"
 #include "k8s/wait.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
@@ -257,7 +258,7 @@ TEST_F(RestClientTest, ACreateWhoseAnswerWasLostIsRepeatedUnderItsName) {
     sent["metadata"]["annotations"] = Json::object();
     const auto created = client_->Create(ctx_, kConfigMaps, "ns", sent);
     ASSERT_THAT(created, IsOk());
-    EXPECT_EQ(GetString(*created, {"metadata", "labels", "added-by"}), "a webhook");
+    EXPECT_EQ(k8s::Label(*created, "added-by"), "a webhook");
 
     Json other = ConfigMap("other");
     other["data"]["key"] = "of somebody else";
@@ -559,11 +560,10 @@ TEST_F(RestClientTest, EventsNameTheirObject) {
   ASSERT_THAT(EmitEvent(ctx_, *client_, node, EventType::kNormal, "Seen", "hello"), IsOk());
   const std::vector<Json> events = fake_.All(kEvents);
   ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(GetString(events[0], {"metadata", "namespace"}), "default");
+  EXPECT_EQ(k8s::Namespace(events[0]), "default");
   EXPECT_EQ(GetString(events[0], {"type"}), "Normal");
-  EXPECT_EQ(GetString(events[1], {"metadata", "namespace"}), "ns");
-  EXPECT_EQ(GetString(events[1], {"involvedObject", "uid"}),
-            GetString(object, {"metadata", "uid"}));
+  EXPECT_EQ(k8s::Namespace(events[1]), "ns");
+  EXPECT_EQ(GetString(events[1], {"involvedObject", "uid"}), k8s::Uid(object));
   EXPECT_EQ(GetString(events[1], {"type"}), "Warning");
   EXPECT_EQ(GetString(events[1], {"message"}), std::string(1023, 'x'));
 }

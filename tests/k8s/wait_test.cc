@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "k8s/object.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -220,7 +221,7 @@ class WaitForAmongTest : public WaitForTest {
     std::set<std::string> ready;
     return WaitForAmong(ctx, api_, kConfigMaps, "ns",
                         [&](const Json* object) -> absl::StatusOr<bool> {
-                          const std::string name = GetString(*object, {"metadata", "name"});
+                          const std::string name = k8s::Name(*object);
                           const std::string state = GetString(*object, {"data", "state"});
                           shown_.push_back(absl::StrCat(name, " ", state));
                           if (state == "broken") {

@@ -62,16 +62,6 @@ std::vector<std::string> Kept(const std::vector<std::string>& texts, const KeepR
   return kept;
 }
 
-TEST(CalendarSpanTest, ReadsAndWrites) {
-  EXPECT_THAT(ParseCalendarSpan("2y5m7d3h"), IsOkAndHolds(CalendarSpan{2, 5, 7, 3}));
-  EXPECT_THAT(ParseCalendarSpan("3h7d"), IsOkAndHolds(CalendarSpan{0, 0, 7, 3}));
-  EXPECT_EQ(FormatCalendarSpan({2, 0, 7, 0}), "2y7d");
-  for (const char* text :
-       {"", "7", "d", "7x", "7d7d", "-7d", "7 d", "1.5d", "99999999999d", "100001d", "7d3"}) {
-    EXPECT_THAT(ParseCalendarSpan(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
-  }
-}
-
 TEST(GroupingTest, ReadsNames) {
   const absl::StatusOr<SnapshotGrouping> grouping = ParseGrouping("host,tags");
   ASSERT_THAT(grouping, IsOk());

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/rfc3339.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::repository::repo_snapshot_test {

@@ -5,12 +5,13 @@
 #include <ostream>
 #include <string>
 
+#include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/content_readiness.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::restoreitemactions::claim_operation_test {
 namespace {
@@ -52,8 +53,7 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
     if (!test.phase.empty()) {
       Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
       SetJson(claim, {"metadata", "uid"}, "claim-uid");
-      SetJson(claim, {"metadata", "creationTimestamp"},
-              csi::ToRfc3339(bed_.clock.Now() - test.age));
+      SetJson(claim, {"metadata", "creationTimestamp"}, FormatRfc3339(bed_.clock.Now() - test.age));
       SetJson(claim, {"spec", "storageClassName"}, test.storage_class);
       SetJson(claim, {"status", "phase"}, test.phase);
       if (test.phase == "Bound") {
@@ -61,7 +61,7 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
         SeedVolume(test);
       }
       if (!test.selected_node.empty()) {
-        SetJson(claim, {"metadata", "annotations", velero::kSelectedNodeAnnotation},
+        SetJson(claim, {"metadata", "annotations", objects::kSelectedNodeAnnotation},
                 test.selected_node);
       }
       bed_.api.Seed(csi::PersistentVolumeClaimType(), claim);
@@ -90,7 +90,7 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
   void SeedVolume(const ClaimCase& test) {
     Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv");
     SetJson(volume, {"metadata", "creationTimestamp"},
-            csi::ToRfc3339(bed_.clock.Now() - test.volume_age));
+            FormatRfc3339(bed_.clock.Now() - test.volume_age));
     SetJson(volume, {"spec", "claimRef", "uid"}, "claim-uid");
     SetJson(volume, {"spec", "csi", "driver"}, test.volume_driver);
     if (!test.provisioned_by.empty()) {

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/status_matchers.h"
@@ -60,7 +62,7 @@ class GroupRestoreTest : public testing::Test {
   void AskForGroups() {
     Json config =
         support::MakeObject("v1", "ConfigMap", support::kVeleroNamespace, "settings",
-                            {{velero::kPluginConfigLabel, ""}, {velero::kCsiDeltaLabel, ""}});
+                            {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
     SetJson(config, {"data", "groupRestore"}, "preprovisioned");
     bed_.api.Seed(csi::ConfigMapType(), config);
   }
@@ -115,19 +117,19 @@ class GroupRestoreTest : public testing::Test {
 TEST_F(GroupRestoreTest, NothingOfTheGroupStandsOnAMemberThatComesBackAlone) {
   const RestoreItemResult snapshot = Run(*snapshots_, support::MakeMemberObject(1));
   ASSERT_TRUE(snapshot.item.has_value());
-  EXPECT_EQ(csi::Name(*snapshot.item), velero::RestoredSnapshotName("restore-uid", "snap-1"));
-  for (const char* key : {velero::kGroupNameLabel, velero::kGroupSnapshotHandleAnnotation}) {
-    EXPECT_EQ(csi::Annotation(*snapshot.item, key), "") << key;
+  EXPECT_EQ(k8s::Name(*snapshot.item), velero::RestoredSnapshotName("restore-uid", "snap-1"));
+  for (const char* key : {objects::kGroupNameLabel, objects::kGroupSnapshotHandleAnnotation}) {
+    EXPECT_EQ(k8s::Annotation(*snapshot.item, key), "") << key;
   }
   EXPECT_EQ(*FindJson(*snapshot.item, {"metadata", "finalizers"}),
-            Json::array({velero::kSnapshotBoundProtectionFinalizer}));
+            Json::array({objects::kSnapshotBoundProtectionFinalizer}));
 
   const RestoreItemResult content = Run(*contents_, support::MakeMemberContentObject(1));
   ASSERT_TRUE(content.item.has_value());
-  EXPECT_EQ(csi::Label(*content.item, velero::kGroupNameLabel), "");
+  EXPECT_EQ(k8s::Label(*content.item, objects::kGroupNameLabel), "");
   for (const char* key :
-       {velero::kGroupHandleOfMemberAnnotation, csi::kGroupContentOfMemberAnnotation}) {
-    EXPECT_EQ(csi::Annotation(*content.item, key), "") << key;
+       {objects::kGroupHandleOfMemberAnnotation, objects::kGroupContentOfMemberAnnotation}) {
+    EXPECT_EQ(k8s::Annotation(*content.item, key), "") << key;
   }
   EXPECT_EQ(GetString(*content.item, {"spec", "source", "snapshotHandle"}), "handle-1");
   EXPECT_FALSE(content.skip_restore);
@@ -142,8 +144,8 @@ TEST_F(GroupRestoreTest, AMemberThatVeleroHasBoundLosesItsMarksToo) {
   const RestoreItemResult result = Run(*snapshots_, item, support::MakeMemberObject(1));
   ASSERT_TRUE(result.item.has_value());
   EXPECT_EQ(*FindJson(*result.item, {"metadata", "finalizers"}),
-            Json::array({velero::kSnapshotBoundProtectionFinalizer}));
-  EXPECT_EQ(csi::Annotation(*result.item, velero::kGroupNameLabel), "");
+            Json::array({objects::kSnapshotBoundProtectionFinalizer}));
+  EXPECT_EQ(k8s::Annotation(*result.item, objects::kGroupNameLabel), "");
 }
 
 TEST_F(GroupRestoreTest, GroupsOfOursAreLeftOut) {
@@ -159,20 +161,20 @@ TEST_F(GroupRestoreTest, AContentStandsInForTheGroupThatADriverTellsOf) {
 
   ASSERT_EQ(GroupContents().size(), 1u) << "one for all members";
   const Json stand_in = GroupContents()[0];
-  EXPECT_EQ(csi::Name(stand_in), StandInName());
+  EXPECT_EQ(k8s::Name(stand_in), StandInName());
   EXPECT_EQ(GetString(stand_in, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
   EXPECT_EQ(GetString(stand_in, {"spec", "deletionPolicy"}), "Retain");
   EXPECT_EQ(GetString(stand_in, {"spec", "driver"}), support::kDriver);
   EXPECT_EQ(GetString(stand_in, {"spec", "volumeGroupSnapshotClassName"}), "groups");
   EXPECT_EQ(GetString(stand_in, {"spec", "volumeGroupSnapshotRef", "namespace"}), "shop-2");
-  EXPECT_EQ(csi::Label(stand_in, velero::kRestoreNameLabel), "r1");
-  EXPECT_EQ(csi::Label(stand_in, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Label(stand_in, objects::kRestoreNameLabel), "r1");
+  EXPECT_EQ(k8s::Label(stand_in, objects::kBackupNameLabel), "nightly");
   EXPECT_EQ(FindJson(stand_in, {"metadata", "finalizers"}), nullptr);
 }
 
 TEST_F(GroupRestoreTest, TheStandInOfVelerosActionIsTakenUp) {
   Json stub = support::MakeObject(support::GroupApiVersion("v1"), "VolumeGroupSnapshotContent", "",
-                                  StandInName(), {{velero::kRestoreNameLabel, "r1"}});
+                                  StandInName(), {{objects::kRestoreNameLabel, "r1"}});
   SetJson(stub, {"status", "volumeGroupSnapshotHandle"}, support::kGroupHandle);
   bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), stub);
   Run(*snapshots_, support::MakeMemberObject(1));
@@ -186,7 +188,7 @@ TEST_F(GroupRestoreTest, AComplaintThatComesLateDoesNotTakeTheHandleAway) {
   bed_.api.OnEvent("volumegroupsnapshotcontents", [&](support::FakeApiClient& api,
                                                       const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kModified && ++complaints == 1) {
-      api.Mutate({csi::VolumeGroupSnapshotContentType("v1"), "", csi::Name(event.object)},
+      api.Mutate({csi::VolumeGroupSnapshotContentType("v1"), "", k8s::Name(event.object)},
                  [](Json& content) {
                    content["status"] = {{"error", {{"message", "a member is missing"}}}};
                  });
@@ -202,8 +204,8 @@ TEST_F(GroupRestoreTest, AComplaintThatComesLateDoesNotTakeTheHandleAway) {
 
 TEST_F(GroupRestoreTest, AVolumeSnapshotOfNoGroupCostsNothingMore) {
   Json single = support::MakeMemberObject(1);
-  EraseJson(single, {"metadata", "annotations", velero::kGroupSnapshotHandleAnnotation});
-  EraseJson(single, {"metadata", "annotations", velero::kGroupNameLabel});
+  EraseJson(single, {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation});
+  EraseJson(single, {"metadata", "annotations", objects::kGroupNameLabel});
   Run(*snapshots_, single);
   for (const char* plural : kPlurals) {
     EXPECT_EQ(bed_.api.CallCount("list", plural), 0);
@@ -215,12 +217,12 @@ TEST_F(GroupRestoreTest, AVolumeSnapshotOfNoGroupCostsNothingMore) {
 TEST_F(GroupRestoreTest, AMemberOfAGroupThatVeleroTookComesBackAlone) {
   AskForGroups();
   Json archived = support::MakeMemberObject(1);
-  EraseJson(archived, {"metadata", "annotations", velero::kGroupNameLabel});
-  EraseJson(archived, {"metadata", "labels", velero::kCsiDeltaLabel});
+  EraseJson(archived, {"metadata", "annotations", objects::kGroupNameLabel});
+  EraseJson(archived, {"metadata", "labels", objects::kCsiDeltaLabel});
   const RestoreItemResult result = Run(*snapshots_, archived);
   ASSERT_TRUE(result.item.has_value());
   EXPECT_THAT(result.additional_items, IsEmpty()) << "the content is made from the annotations";
-  EXPECT_EQ(csi::Annotation(*result.item, velero::kGroupSnapshotHandleAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(*result.item, objects::kGroupSnapshotHandleAnnotation), "");
   const Json content = *bed_.api.Find(
       VolumeSnapshotContentKey(velero::RestoredSnapshotName("restore-uid", "snap-1")));
   EXPECT_EQ(GetString(content, {"spec", "source", "snapshotHandle"}), "handle-1");
@@ -261,7 +263,7 @@ TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
   SeedClass(support::MakeGroupClassObject("fast-groups", support::kDriver, "key"));
   bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"),
                 support::MakeObject(support::GroupApiVersion("v1"), "VolumeGroupSnapshotContent",
-                                    "", StandInName(), {{velero::kRestoreNameLabel, "r1"}}));
+                                    "", StandInName(), {{objects::kRestoreNameLabel, "r1"}}));
 
   const RestoreItemResult member = Run(*snapshots_, support::MakeMemberObject(1));
   ASSERT_FALSE(member.additional_items.empty());
@@ -271,12 +273,12 @@ TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
 
   const RestoreItemResult group = Run(*groups_, support::MakeGroupObject());
   ASSERT_TRUE(group.item.has_value());
-  EXPECT_EQ(csi::Name(*group.item), RestoredName());
+  EXPECT_EQ(k8s::Name(*group.item), RestoredName());
   EXPECT_EQ(*FindJson(*group.item, {"spec"}),
             (Json{{"source", {{"volumeGroupSnapshotContentName", RestoredName()}}},
                   {"volumeGroupSnapshotClassName", "fast-groups"}}));
-  EXPECT_EQ(csi::Label(*group.item, velero::kCsiDeltaLabel), "");
-  EXPECT_EQ(csi::Annotation(*group.item, velero::kGroupMembersAnnotation), "");
+  EXPECT_EQ(k8s::Label(*group.item, objects::kCsiDeltaLabel), "");
+  EXPECT_EQ(k8s::Annotation(*group.item, objects::kGroupMembersAnnotation), "");
   EXPECT_THAT(
       group.additional_items,
       ElementsAre(
@@ -287,7 +289,7 @@ TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
       << "made by us: Velero deletes those that it restores";
   ASSERT_EQ(GroupContents().size(), 1u);
   const Json content = GroupContents()[0];
-  EXPECT_EQ(csi::Name(content), RestoredName());
+  EXPECT_EQ(k8s::Name(content), RestoredName());
   const Json source = {{"groupSnapshotHandles",
                         {{"volumeGroupSnapshotHandle", support::kGroupHandle},
                          {"volumeSnapshotHandles", {"handle-1", "handle-2"}}}}};
@@ -298,25 +300,25 @@ TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
   EXPECT_EQ(GetString(content, {"spec", "volumeGroupSnapshotRef", "name"}), RestoredName());
   EXPECT_EQ(GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"}), "");
   EXPECT_EQ(GetString(content, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
-  EXPECT_EQ(csi::Annotation(content, velero::kGroupDeletionSecretNameAnnotation), "key");
-  EXPECT_EQ(csi::Label(content, velero::kBackupNameLabel), "nightly");
-  EXPECT_EQ(csi::Label(content, velero::kRestoreUidLabel), "restore-uid");
-  EXPECT_EQ(csi::Label(content, velero::kRestoreNameLabel), "");
-  EXPECT_EQ(csi::Label(content, velero::kGroupNameLabel), "");
+  EXPECT_EQ(k8s::Annotation(content, objects::kGroupDeletionSecretNameAnnotation), "key");
+  EXPECT_EQ(k8s::Label(content, objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Label(content, objects::kRestoreUidLabel), "restore-uid");
+  EXPECT_EQ(k8s::Label(content, objects::kRestoreNameLabel), "");
+  EXPECT_EQ(k8s::Label(content, objects::kGroupNameLabel), "");
 }
 
 TEST_F(GroupRestoreTest, AUsersGroupComesBackUnderItsName) {
   const RestoreItemResult group = Run(*groups_, UsersGroup());
   ASSERT_TRUE(group.item.has_value());
   const std::string content_name = RestoredGroupName("restore-uid", "shop", "mine");
-  EXPECT_EQ(csi::Name(*group.item), "mine");
-  EXPECT_EQ(csi::Label(*group.item, "app"), "db");
+  EXPECT_EQ(k8s::Name(*group.item), "mine");
+  EXPECT_EQ(k8s::Label(*group.item, "app"), "db");
   EXPECT_EQ(GetString(*group.item, {"spec", "source", "volumeGroupSnapshotContentName"}),
             content_name);
   EXPECT_EQ(FindJson(*group.item, {"spec", "source", "selector"}), nullptr);
   EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
   ASSERT_EQ(GroupContents().size(), 1u);
-  EXPECT_EQ(csi::Name(GroupContents()[0]), content_name);
+  EXPECT_EQ(k8s::Name(GroupContents()[0]), content_name);
   EXPECT_EQ(GetString(GroupContents()[0], {"spec", "volumeGroupSnapshotRef", "name"}), "mine");
 }
 
@@ -372,23 +374,23 @@ TEST_F(GroupRestoreTest, ArchivesOfOneVersionComeBackWhereAnotherIsServed) {
     EXPECT_EQ(
         *FindJson(content, {"spec", "source", "groupSnapshotHandles", "volumeSnapshotHandles"}),
         Json::array({"handle-1", "handle-2"}));
-    bed_.api.Remove({csi::VolumeGroupSnapshotContentType("v1"), "", csi::Name(content)});
+    bed_.api.Remove({csi::VolumeGroupSnapshotContentType("v1"), "", k8s::Name(content)});
   }
 }
 
 TEST_F(GroupRestoreTest, AClassBringsTheSecretsThatTheArchiveHolds) {
   Json group_class = support::MakeGroupClassObject("groups", support::kDriver, "key");
-  SetJson(group_class, {"parameters", velero::kGroupSnapshotterGetSecretName}, "get-key");
-  SetJson(group_class, {"parameters", velero::kGroupSnapshotterGetSecretNamespace}, "vault");
+  SetJson(group_class, {"parameters", objects::kGroupSnapshotterGetSecretName}, "get-key");
+  SetJson(group_class, {"parameters", objects::kGroupSnapshotterGetSecretNamespace}, "vault");
   EXPECT_FALSE(Run(*classes_, group_class).item.has_value());
   EXPECT_THAT(Run(*classes_, group_class).additional_items, IsEmpty());
-  SetJson(group_class, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+  SetJson(group_class, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
   const RestoreItemResult result = Run(*classes_, group_class);
   EXPECT_THAT(result.additional_items,
               ElementsAre(ResourceIdentifier{"", "secrets", "vault", "key"},
                           ResourceIdentifier{"", "secrets", "vault", "get-key"}));
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(csi::Annotation(*result.item, velero::kMustIncludeAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(*result.item, objects::kMustIncludeAnnotation), "");
 }
 
 // Whatever call fails, the group is there when the restore asks again, once.

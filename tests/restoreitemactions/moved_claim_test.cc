@@ -7,10 +7,11 @@
 
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
-#include "velero/labels.h"
 
 namespace csidelta::restoreitemactions::moved_claim_test {
 namespace {
@@ -28,8 +29,8 @@ class MovedClaimTest : public testing::Test {
   MovedClaimTest() {
     claim_ = support::MakeObject(
         "v1", "PersistentVolumeClaim", "shop", "data",
-        {{velero::kVolumeSnapshotNameLabel, "snap"}, {velero::kBackupNameLabel, "nightly"}},
-        {{velero::kDataUploadNameAnnotation, "velero/nightly-1"}});
+        {{objects::kVolumeSnapshotNameLabel, "snap"}, {objects::kBackupNameLabel, "nightly"}},
+        {{objects::kDataUploadNameAnnotation, "velero/nightly-1"}});
     SetJson(claim_, {"metadata", "uid"}, "claim-uid");
     SetJson(claim_, {"spec"}, Json{{"storageClassName", "fast"}, {"volumeName", "pv-1"}});
     SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
@@ -51,9 +52,9 @@ class MovedClaimTest : public testing::Test {
   // What Velero's action on DataUploads leaves for the claim's.
   void SeedResult(const std::string& name, const Json& content) {
     Json result = support::MakeObject("v1", "ConfigMap", "velero", name,
-                                      {{velero::kPvcNamespaceNameLabel, "shop.data"},
-                                       {velero::kRestoreUidLabel, "restore-uid"},
-                                       {velero::kResourceUsageLabel, "DataUpload"}});
+                                      {{objects::kPvcNamespaceNameLabel, "shop.data"},
+                                       {objects::kRestoreUidLabel, "restore-uid"},
+                                       {objects::kResourceUsageLabel, "DataUpload"}});
     SetJson(result, {"data", "restore-uid"}, content.dump());
     bed_.api.Seed(csi::ConfigMapType(), result);
   }
@@ -83,9 +84,9 @@ TEST_F(MovedClaimTest, AsksTheMoverAsVelerosOwnActionDoes) {
                   {"sourceNamespace", "shop"},
                   {"snapshotSize", 64},
                   {"operationTimeout", "10m"}}));
-  EXPECT_EQ(csi::Namespace(download), "velero");
-  EXPECT_EQ(csi::Label(download, velero::kRestoreNameLabel), "r1");
-  EXPECT_EQ(csi::Label(download, velero::kRestoreUidLabel), "restore-uid");
+  EXPECT_EQ(k8s::Namespace(download), "velero");
+  EXPECT_EQ(k8s::Label(download, objects::kRestoreNameLabel), "r1");
+  EXPECT_EQ(k8s::Label(download, objects::kRestoreUidLabel), "restore-uid");
   EXPECT_EQ(GetString(download.at("metadata").at("ownerReferences").at(0), {"kind"}), "Restore");
 }
 
@@ -97,10 +98,10 @@ TEST_F(MovedClaimTest, TheClaimWaitsForTheMoversVolume) {
   const Json& spec = result->item->at("spec");
   EXPECT_FALSE(spec.contains("volumeName"));
   EXPECT_FALSE(spec.contains("dataSource"));
-  EXPECT_THAT(GetString(spec, {"selector", "matchLabels", velero::kDynamicPvRestoreLabel}),
+  EXPECT_THAT(GetString(spec, {"selector", "matchLabels", objects::kDynamicPvRestoreLabel}),
               testing::StartsWith("shop-2.data."));
-  EXPECT_EQ(csi::Annotation(*result->item, velero::kDataUploadNameAnnotation), "");
-  EXPECT_EQ(result->operation_id, csi::Label(Downloads()[0], velero::kAsyncOperationIdLabel));
+  EXPECT_EQ(k8s::Annotation(*result->item, objects::kDataUploadNameAnnotation), "");
+  EXPECT_EQ(result->operation_id, k8s::Label(Downloads()[0], objects::kAsyncOperationIdLabel));
   EXPECT_THAT(result->additional_items, IsEmpty());
 }
 
@@ -116,16 +117,16 @@ TEST_F(MovedClaimTest, OnceHoweverOftenItIsAsked) {
 
 TEST_F(MovedClaimTest, VeleroThatRestoresNothingByItself) {
   SetBackup(true);
-  SetJson(claim_, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, "snap");
+  SetJson(claim_, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, "snap");
   ASSERT_THAT(Execute(), IsOk());
   EXPECT_THAT(Downloads(), SizeIs(1));
 }
 
 TEST_F(MovedClaimTest, WhereVeleroAskedNobodyElseDoes) {
   SetBackup(true);
-  SetJson(claim_, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, "snap");
+  SetJson(claim_, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, "snap");
   Json item = claim_;
-  SetJson(item, {"spec", "selector", "matchLabels", velero::kDynamicPvRestoreLabel}, "x");
+  SetJson(item, {"spec", "selector", "matchLabels", objects::kDynamicPvRestoreLabel}, "x");
   const auto result = Execute(item);
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(result->item.has_value());
@@ -134,7 +135,7 @@ TEST_F(MovedClaimTest, WhereVeleroAskedNobodyElseDoes) {
 }
 
 TEST_F(MovedClaimTest, ALocalSnapshotBesideAStaleUploadIsWhatCounts) {
-  SetJson(claim_, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation}, "snap");
+  SetJson(claim_, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, "snap");
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(Downloads(), IsEmpty());
@@ -142,7 +143,7 @@ TEST_F(MovedClaimTest, ALocalSnapshotBesideAStaleUploadIsWhatCounts) {
 }
 
 TEST_F(MovedClaimTest, AnUploadOfAnEarlierLifeDoesNotCount) {
-  SetJson(claim_, {"metadata", "labels", velero::kBackupNameLabel}, "weekly");
+  SetJson(claim_, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(result->item.has_value());
@@ -190,7 +191,7 @@ TEST_F(MovedClaimTest, AClaimThatIsThereIsLeftAlone) {
 TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  bed_.api.Mutate({csi::DataDownloadType(), "velero", csi::Name(Downloads()[0])}, [](Json& object) {
+  bed_.api.Mutate({csi::DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
     SetJson(object, {"status"}, Json{{"phase", "Failed"}, {"message", "no such key"}});
   });
   const auto progress = action_->Progress(bed_.ctx, result->operation_id, restore_);
@@ -198,7 +199,7 @@ TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
   EXPECT_TRUE(progress->completed);
   EXPECT_THAT(progress->error, HasSubstr("no such key"));
 
-  bed_.api.Mutate({csi::DataDownloadType(), "velero", csi::Name(Downloads()[0])}, [](Json& object) {
+  bed_.api.Mutate({csi::DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
     SetJson(object, {"status", "phase"}, "InProgress");
   });
   ASSERT_THAT(action_->Cancel(bed_.ctx, result->operation_id, restore_), IsOk());

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
 #include "tests/support/snapshot_objects.h"
@@ -38,9 +40,9 @@ std::string Restored(const std::string& snapshot) {
 // The claim as the backup's actions left it in the archive.
 Json ArchivedClaim() {
   Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data",
-                                   {{"app", "db"}, {velero::kVolumeSnapshotNameLabel, "snap"}},
-                                   {{velero::kVolumeSnapshotNameAnnotation, "snap"},
-                                    {velero::kBindCompletedAnnotation, "yes"},
+                                   {{"app", "db"}, {objects::kVolumeSnapshotNameLabel, "snap"}},
+                                   {{objects::kVolumeSnapshotNameAnnotation, "snap"},
+                                    {objects::kBindCompletedAnnotation, "yes"},
                                     {"mine", "kept"}});
   SetJson(claim, {"spec"},
           Json{{"storageClassName", "fast"},
@@ -77,7 +79,7 @@ class RestoreTest : public testing::Test {
     Json snapshot = MakeSnapshotObject(namespace_name, name, "");
     SetJson(snapshot, {"spec", "source"}, Json{{"volumeSnapshotContentName", name}});
     if (!restore_size.empty()) {
-      SetJson(snapshot, {"metadata", "annotations", velero::kRestoreSizeAnnotation}, restore_size);
+      SetJson(snapshot, {"metadata", "annotations", objects::kRestoreSizeAnnotation}, restore_size);
     }
     bed_.api.Seed(VolumeSnapshotType(), snapshot);
     Json content = MakeContentObject(name, namespace_name, name, "");
@@ -130,7 +132,7 @@ TEST_F(PvcRestoreTest, RefusesAClassThatFillsNoClaimFromTheSnapshot) {
   SetJson(other, {"provisioner"}, "other.driver");
   bed_.api.Seed(csi::StorageClassType(), other);
   Json archived = ArchivedClaim();
-  SetJson(archived, {"metadata", "annotations", velero::kStorageProvisionerAnnotation},
+  SetJson(archived, {"metadata", "annotations", objects::kStorageProvisionerAnnotation},
           support::kDriver);
   EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -171,7 +173,7 @@ TEST_F(PvcRestoreTest, OldNameThatVelero114GaveStays) {
 TEST_F(PvcRestoreTest, RaisesTheRequestThatAnOldBackupLeftTooSmall) {
   SeedRestored("shop");
   bed_.api.Mutate(csi::VolumeSnapshotKey("shop", Restored("snap")), [](Json& snapshot) {
-    SetJson(snapshot, {"metadata", "annotations", velero::kMisspeltRestoreSizeAnnotation}, "2Gi");
+    SetJson(snapshot, {"metadata", "annotations", objects::kMisspeltRestoreSizeAnnotation}, "2Gi");
   });
   Json item = ArchivedClaim();
   EraseJson(item, {"spec", "volumeName"});
@@ -257,7 +259,7 @@ TEST_F(PvcRestoreTest, ClaimWithoutSnapshotIsNotTouchedAndCostsNothing) {
 
 TEST_F(PvcRestoreTest, AnnotationOfAnEarlierBackupDoesNotCount) {
   Json item = ArchivedClaim();
-  SetJson(item, {"metadata", "labels", velero::kBackupNameLabel}, "long-ago");
+  SetJson(item, {"metadata", "labels", objects::kBackupNameLabel}, "long-ago");
   const RestoreItemResult result = Run(*action_, item, item);
   EXPECT_EQ(result.operation_id, "");
   EXPECT_THAT(result.additional_items, IsEmpty());
@@ -266,10 +268,10 @@ TEST_F(PvcRestoreTest, AnnotationOfAnEarlierBackupDoesNotCount) {
 TEST_F(PvcRestoreTest, TheNodeOfTheOldClusterIsForgotten) {
   SeedRestored("shop", "1Gi");
   Json item = ArchivedClaim();
-  SetJson(item, {"metadata", "annotations", velero::kSelectedNodeAnnotation}, "node-1");
+  SetJson(item, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-1");
   const RestoreItemResult result = Run(*action_, item, item);
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(csi::Annotation(*result.item, velero::kSelectedNodeAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(*result.item, objects::kSelectedNodeAnnotation), "");
 }
 
 TEST_F(PvcRestoreTest, ContentThatSaysNothingIsNotWaitedForToTheHostsError) {
@@ -284,12 +286,12 @@ TEST_F(PvcRestoreTest, ContentThatSaysNothingIsNotWaitedForToTheHostsError) {
 
 TEST_F(PvcRestoreTest, MovedDataIsLeftToTheMover) {
   Json claim = ArchivedClaim();
-  SetJson(claim, {"metadata", "annotations", velero::kDataUploadNameAnnotation}, "velero/du-1");
+  SetJson(claim, {"metadata", "annotations", objects::kDataUploadNameAnnotation}, "velero/du-1");
   Json backup = support::MakeBackupObject("nightly", "Completed");
   SetJson(backup, {"spec", "snapshotMoveData"}, true);
   bed_.api.Seed(csi::BackupType(), backup);
   Json item = claim;
-  SetJson(item, {"spec", "selector", "matchLabels", velero::kDynamicPvRestoreLabel}, "x");
+  SetJson(item, {"spec", "selector", "matchLabels", objects::kDynamicPvRestoreLabel}, "x");
   const RestoreItemResult result = Run(*action_, item, claim);
   EXPECT_FALSE(result.item.has_value());
   EXPECT_TRUE(result.operation_id.empty());
@@ -297,14 +299,14 @@ TEST_F(PvcRestoreTest, MovedDataIsLeftToTheMover) {
 
 TEST_F(PvcRestoreTest, MarksOfTheBackupDoNotComeBack) {
   Json claim = ArchivedClaim();
-  EraseJson(claim, {"metadata", "annotations", velero::kVolumeSnapshotNameAnnotation});
-  SetJson(claim, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
-  SetJson(claim, {"metadata", "labels", velero::kVolumeSnapshotNameLabel}, std::string(64, 'x'));
+  EraseJson(claim, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation});
+  SetJson(claim, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+  SetJson(claim, {"metadata", "labels", objects::kVolumeSnapshotNameLabel}, std::string(64, 'x'));
   const RestoreItemResult result = Run(*action_, claim, claim);
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(csi::Annotation(*result.item, velero::kMustIncludeAnnotation), "");
-  EXPECT_EQ(csi::Label(*result.item, velero::kVolumeSnapshotNameLabel), "");
-  EXPECT_EQ(csi::Label(*result.item, "app"), "db");
+  EXPECT_EQ(k8s::Annotation(*result.item, objects::kMustIncludeAnnotation), "");
+  EXPECT_EQ(k8s::Label(*result.item, objects::kVolumeSnapshotNameLabel), "");
+  EXPECT_EQ(k8s::Label(*result.item, "app"), "db");
 }
 
 // --- VolumeSnapshots
@@ -313,11 +315,11 @@ class SnapshotRestoreTest : public RestoreTest {
  protected:
   static Json Archived() {
     return MakeSnapshotObject("shop", "snap", "content",
-                              {{velero::kBackupNameLabel, "nightly"},
-                               {velero::kBackupUidLabel, "u"},
-                               {velero::kCsiDeltaLabel, "velero"}},
-                              {{velero::kVolumeSnapshotHandleAnnotation, "handle-1"},
-                               {velero::kDriverNameAnnotation, support::kDriver}});
+                              {{objects::kBackupNameLabel, "nightly"},
+                               {objects::kBackupUidLabel, "u"},
+                               {objects::kCsiDeltaLabel, "velero"}},
+                              {{objects::kVolumeSnapshotHandleAnnotation, "handle-1"},
+                               {objects::kDriverNameAnnotation, support::kDriver}});
   }
   void SeedContent() {
     bed_.api.Seed(VolumeSnapshotContentType(),
@@ -330,12 +332,12 @@ TEST_F(SnapshotRestoreTest, BindsToTheRestoredContent) {
   SeedContent();
   const RestoreItemResult result = Run(*action_, Archived(), Archived());
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(csi::Name(*result.item), Restored("snap"));
+  EXPECT_EQ(k8s::Name(*result.item), Restored("snap"));
   EXPECT_EQ(*FindJson(*result.item, {"spec"}),
             (Json{{"source", {{"volumeSnapshotContentName", Restored("snap")}}}}));
-  EXPECT_EQ(csi::Annotation(*result.item, velero::kDeletionPolicyAnnotation), "Retain");
-  EXPECT_EQ(csi::Label(*result.item, velero::kCsiDeltaLabel), "");
-  EXPECT_EQ(csi::Label(*result.item, velero::kBackupUidLabel), "");
+  EXPECT_EQ(k8s::Annotation(*result.item, objects::kDeletionPolicyAnnotation), "Retain");
+  EXPECT_EQ(k8s::Label(*result.item, objects::kCsiDeltaLabel), "");
+  EXPECT_EQ(k8s::Label(*result.item, objects::kBackupUidLabel), "");
   EXPECT_THAT(
       result.additional_items,
       ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshotcontents", "", "content"}));
@@ -343,7 +345,7 @@ TEST_F(SnapshotRestoreTest, BindsToTheRestoredContent) {
 
 TEST_F(SnapshotRestoreTest, LeavesOutWhatADeadBackupLeft) {
   Json of_another = Archived();
-  SetJson(of_another, {"metadata", "labels", velero::kBackupNameLabel}, "died");
+  SetJson(of_another, {"metadata", "labels", objects::kBackupNameLabel}, "died");
   Json early_member = Archived();
   EraseJson(early_member, {"metadata", "labels"});
   SetJson(early_member, {"metadata", "ownerReferences"},
@@ -363,7 +365,7 @@ TEST_F(SnapshotRestoreTest, LeavesOutWhatADeadBackupLeft) {
   EXPECT_FALSE(Run(*action_, early_member, early_member).skip_restore);
   const auto contents = MakeVolumeSnapshotContentAction(bed_.env);
   const Json content = MakeContentObject("content", "shop", "snap", "handle-1",
-                                         {{velero::kBackupNameLabel, "died"}});
+                                         {{objects::kBackupNameLabel, "died"}});
   EXPECT_TRUE(Run(*contents, content, content).skip_restore);
 }
 
@@ -382,8 +384,9 @@ TEST_F(SnapshotRestoreTest, MakesTheContentWhereThereIsNone) {
   SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
   bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
   Json archived = Archived();
-  SetJson(archived, {"metadata", "annotations", velero::kDeleteSecretNameAnnotation}, "key");
-  SetJson(archived, {"metadata", "annotations", velero::kDeleteSecretNamespaceAnnotation}, "vault");
+  SetJson(archived, {"metadata", "annotations", objects::kDeleteSecretNameAnnotation}, "key");
+  SetJson(archived, {"metadata", "annotations", objects::kDeleteSecretNamespaceAnnotation},
+          "vault");
 
   const RestoreItemResult result = Run(*action_, archived, archived);
 
@@ -393,9 +396,9 @@ TEST_F(SnapshotRestoreTest, MakesTheContentWhereThereIsNone) {
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotClassName"}), "fast");
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "namespace"}), "shop-2");
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "name"}), Restored("snap"));
-  EXPECT_EQ(csi::Label(content, velero::kRestoreNameLabel), "r1");
-  EXPECT_EQ(csi::Label(content, velero::kBackupNameLabel), "nightly");
-  EXPECT_EQ(csi::Annotation(content, velero::kDeletionSecretNameAnnotation), "key");
+  EXPECT_EQ(k8s::Label(content, objects::kRestoreNameLabel), "r1");
+  EXPECT_EQ(k8s::Label(content, objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Annotation(content, objects::kDeletionSecretNameAnnotation), "key");
   EXPECT_THAT(result.additional_items, IsEmpty());
 }
 
@@ -443,7 +446,7 @@ class ContentRestoreTest : public RestoreTest {
  protected:
   static Json Archived() {
     return MakeContentObject("content", "shop", "snap", "handle-1",
-                             {{velero::kBackupNameLabel, "nightly"}});
+                             {{objects::kBackupNameLabel, "nightly"}});
   }
   std::unique_ptr<velero::RestoreItemAction> action_ = MakeVolumeSnapshotContentAction(bed_.env);
 };
@@ -462,7 +465,7 @@ TEST_F(ContentRestoreTest, IsMadeForTheDriversExistingSnapshot) {
   const RestoreItemResult result = Run(*action_, item, Archived());
 
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(csi::Name(*result.item), Restored("snap"));
+  EXPECT_EQ(k8s::Name(*result.item), Restored("snap"));
   const Json expected = {
       {"deletionPolicy", "Retain"},
       {"driver", support::kDriver},
@@ -507,8 +510,8 @@ TEST_F(ContentRestoreTest, CopyThatOlderVeleroMadeIsNotTakenForIt) {
   const Json made = *bed_.api.Find(VolumeSnapshotContentKey(Restored("snap")));
   EXPECT_EQ(GetString(made, {"spec", "source", "snapshotHandle"}), "handle-1");
   EXPECT_EQ(GetString(made, {"spec", "deletionPolicy"}), "Retain");
-  EXPECT_EQ(csi::Label(made, velero::kRestoreNameLabel), "r1");
-  EXPECT_EQ(csi::Label(made, velero::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Label(made, objects::kRestoreNameLabel), "r1");
+  EXPECT_EQ(k8s::Label(made, objects::kBackupNameLabel), "nightly");
   EXPECT_EQ(FindJson(made, {"metadata", "managedFields"}), nullptr);
   EXPECT_TRUE(Run(*action_, item, Archived()).skip_restore);
 }
@@ -522,7 +525,7 @@ TEST_F(ContentRestoreTest, ParkedContentOfOlderVeleroIsLeftOut) {
 
 TEST_F(ContentRestoreTest, HandleLostIsAnErrorForABackupsContentOnly) {
   Json archived =
-      MakeContentObject("content", "shop", "snap", "", {{velero::kBackupNameLabel, "nightly"}});
+      MakeContentObject("content", "shop", "snap", "", {{objects::kBackupNameLabel, "nightly"}});
   EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("content")));
   EraseJson(archived, {"metadata", "labels"});
@@ -531,11 +534,11 @@ TEST_F(ContentRestoreTest, HandleLostIsAnErrorForABackupsContentOnly) {
 
 TEST_F(ContentRestoreTest, SecretsComeAlongWhenTheArchiveHasThem) {
   Json archived = Archived();
-  SetJson(archived, {"metadata", "annotations", velero::kDeletionSecretNameAnnotation}, "key");
-  SetJson(archived, {"metadata", "annotations", velero::kDeletionSecretNamespaceAnnotation},
+  SetJson(archived, {"metadata", "annotations", objects::kDeletionSecretNameAnnotation}, "key");
+  SetJson(archived, {"metadata", "annotations", objects::kDeletionSecretNamespaceAnnotation},
           "vault");
   EXPECT_THAT(Run(*action_, archived, archived).additional_items, IsEmpty());
-  SetJson(archived, {"metadata", "annotations", velero::kMustIncludeAnnotation}, "true");
+  SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
   EXPECT_THAT(Run(*action_, archived, archived).additional_items,
               ElementsAre(ResourceIdentifier{"", "secrets", "vault", "key"}));
 }
@@ -550,8 +553,8 @@ class ClassRestoreTest : public RestoreTest {
 TEST_F(ClassRestoreTest, PassesThroughWithItsSecrets) {
   Json archived = support::MakeClassObject("fast", support::kDriver);
   EXPECT_FALSE(Run(*action_, archived, archived).item.has_value());
-  SetJson(archived, {"metadata", "annotations", velero::kSnapshotterListSecretName}, "key");
-  SetJson(archived, {"metadata", "annotations", velero::kSnapshotterListSecretNamespace}, "vault");
+  SetJson(archived, {"metadata", "annotations", objects::kSnapshotterListSecretName}, "key");
+  SetJson(archived, {"metadata", "annotations", objects::kSnapshotterListSecretNamespace}, "vault");
   EXPECT_THAT(Run(*action_, archived, archived).additional_items,
               ElementsAre(ResourceIdentifier{"", "secrets", "vault", "key"}));
   SetJson(restore_, {"spec", "restorePVs"}, false);
@@ -581,7 +584,7 @@ TEST_F(RestoreTest, HostileItemsAreErrorsOrEchoes) {
   const Json odd[] = {
       Json::object(),
       Json{{"metadata", 7}},
-      Json{{"metadata", {{"annotations", {{velero::kVolumeSnapshotNameAnnotation, 7}}}}}},
+      Json{{"metadata", {{"annotations", {{objects::kVolumeSnapshotNameAnnotation, 7}}}}}},
       Json{{"metadata", {{"name", "a"}, {"labels", Json::array({1})}}}, {"spec", "text"}},
       Json{{"spec", {{"source", Json::array()}, {"dataSource", 3}}}, {"status", "x"}},
   };

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "k8s/object.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/selectors.h"
 
@@ -106,11 +107,10 @@ bool AddsFinalizer(const Json& before, const Json& after) {
 // 409 when `object` carries another resourceVersion or uid than `stored`.
 absl::Status CheckPreconditions(const Json& stored, absl::string_view resource_version,
                                 absl::string_view uid) {
-  if (!resource_version.empty() &&
-      resource_version != GetString(stored, {"metadata", "resourceVersion"})) {
+  if (!resource_version.empty() && resource_version != k8s::ResourceVersion(stored)) {
     return absl::AbortedError("the object has been modified; apply your changes to the latest");
   }
-  if (!uid.empty() && uid != GetString(stored, {"metadata", "uid"})) {
+  if (!uid.empty() && uid != k8s::Uid(stored)) {
     return absl::AbortedError(absl::StrCat("Precondition failed: UID in precondition: ", uid));
   }
   return absl::OkStatus();
@@ -339,10 +339,10 @@ absl::StatusOr<Json> FakeApiClient::PrepareNew(const ResourceType& type,
     return absl::InvalidArgumentError(
         absl::StrCat("apiVersion and kind must be ", ApiVersion(type), " ", type.kind));
   }
-  if (!GetString(prepared, {"metadata", "resourceVersion"}).empty()) {
+  if (!k8s::ResourceVersion(prepared).empty()) {
     return absl::InvalidArgumentError("resourceVersion should not be set on objects to be created");
   }
-  const std::string own_namespace = GetString(prepared, {"metadata", "namespace"});
+  const std::string own_namespace = k8s::Namespace(prepared);
   if (!own_namespace.empty() && own_namespace != namespace_name) {
     return absl::InvalidArgumentError(
         "the namespace of the provided object does not match the namespace sent on the request");
@@ -351,7 +351,7 @@ absl::StatusOr<Json> FakeApiClient::PrepareNew(const ResourceType& type,
     SetJson(prepared, {"metadata", "namespace"}, std::string(namespace_name));
   }
   const std::string prefix = GetString(prepared, {"metadata", "generateName"});
-  if (GetString(prepared, {"metadata", "name"}).empty() && !prefix.empty()) {
+  if (k8s::Name(prepared).empty() && !prefix.empty()) {
     SetJson(
         prepared, {"metadata", "name"},
         absl::StrCat(prefix.substr(0, 58), absl::StrFormat("%05x", revision_ * 7919 % 0xfffff)));
@@ -373,7 +373,7 @@ absl::StatusOr<Json> FakeApiClient::PrepareNew(const ResourceType& type,
 
 absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const ResourceType& type,
                                            absl::string_view namespace_name, const Json& object) {
-  const std::string asked_name = GetString(object, {"metadata", "name"});
+  const std::string asked_name = k8s::Name(object);
   const Admission admission =
       Begin(ctx, {"create", type.plural, std::string(namespace_name), asked_name, ""}, &object);
   RETURN_IF_ERROR(admission.refused);
@@ -398,7 +398,7 @@ absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const Resourc
     }
     absl::StatusOr<Json> prepared = PrepareNew(type, namespace_name, object);
     RETURN_IF_ERROR(Annotate(prepared.status(), what));
-    const ObjectName name{std::string(namespace_name), GetString(*prepared, {"metadata", "name"})};
+    const ObjectName name{std::string(namespace_name), k8s::Name(*prepared)};
     if (FindLocked({type.group, type.plural}, name) != nullptr) {
       return absl::AlreadyExistsError(absl::StrCat(what, ": already exists"));
     }
@@ -472,9 +472,8 @@ absl::StatusOr<WatchEvent> FakeApiClient::Modify(const ObjectKey& key,
   if (!edited.is_object()) {
     return absl::InvalidArgumentError("the result is not an object");
   }
-  RETURN_IF_ERROR(CheckPreconditions(stored, GetString(edited, {"metadata", "resourceVersion"}),
-                                     GetString(edited, {"metadata", "uid"})));
-  if (GetString(edited, {"metadata", "name"}) != key.name) {
+  RETURN_IF_ERROR(CheckPreconditions(stored, k8s::ResourceVersion(edited), k8s::Uid(edited)));
+  if (k8s::Name(edited) != key.name) {
     return absl::InvalidArgumentError("metadata.name: field is immutable");
   }
   edited = Blend(stored, std::move(edited), has_status, subresource);
@@ -495,7 +494,7 @@ absl::StatusOr<Json> FakeApiClient::Update(const CallContext& ctx, const ObjectK
   RETURN_IF_ERROR(admission.refused);
   const absl::StatusOr<WatchEvent> event =
       Modify(key, "", [&](const Json&) -> absl::StatusOr<Json> {
-        if (GetString(object, {"metadata", "resourceVersion"}).empty()) {
+        if (k8s::ResourceVersion(object).empty()) {
           return absl::InvalidArgumentError(
               "metadata.resourceVersion: must be specified for an update");
         }
@@ -578,8 +577,7 @@ std::optional<WatchEvent> FakeApiClient::EventFor(const Change& change, const Re
     if (!object.has_value()) {
       return false;
     }
-    if (!namespace_name.empty() &&
-        GetString(*object, {"metadata", "namespace"}) != namespace_name) {
+    if (!namespace_name.empty() && k8s::Namespace(*object) != namespace_name) {
       return false;
     }
     return MatchesOptions(*object, options.label_selector, options.field_selector).value_or(false);
@@ -686,15 +684,14 @@ Json FakeApiClient::Seed(const ResourceType& type, Json object) {
   std::scoped_lock lock(mutex_);
   object["apiVersion"] = ApiVersion(type);
   object["kind"] = type.kind;
-  if (GetString(object, {"metadata", "uid"}).empty()) {
+  if (k8s::Uid(object).empty()) {
     SetJson(object, {"metadata", "uid"}, NextUid());
   }
   if (GetString(object, {"metadata", "creationTimestamp"}).empty()) {
     SetJson(object, {"metadata", "creationTimestamp"},
             absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", clock_.Now(), absl::UTCTimeZone()));
   }
-  const ObjectName name{GetString(object, {"metadata", "namespace"}),
-                        GetString(object, {"metadata", "name"})};
+  const ObjectName name{k8s::Namespace(object), k8s::Name(object)};
   return Store({type.group, type.plural}, name, std::move(object));
 }
 

@@ -10,20 +10,22 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/crypto.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
-#include "velero/labels.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
 
 namespace csidelta::support {
 namespace {
 
-using csi::Annotation;
-using csi::BeingDeleted;
-using csi::Name;
-using csi::Namespace;
-using csi::Uid;
+using k8s::Annotation;
+using k8s::BeingDeleted;
+using k8s::Name;
+using k8s::Namespace;
 using k8s::ObjectKey;
+using k8s::Uid;
 using k8s::WatchEvent;
 
 constexpr char kBeingCreated[] = "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
@@ -97,8 +99,8 @@ bool RefersTo(const Json& content, const char* field, const Json& object) {
 // Whether a content of either kind was deleted and the sidecar is told that this is meant.
 bool IsToGo(const std::optional<Json>& content) {
   return content.has_value() && BeingDeleted(*content) &&
-         (!Annotation(*content, velero::kContentBeingDeletedAnnotation).empty() ||
-          !Annotation(*content, velero::kGroupBeingDeletedAnnotation).empty());
+         (!Annotation(*content, objects::kContentBeingDeletedAnnotation).empty() ||
+          !Annotation(*content, objects::kGroupBeingDeletedAnnotation).empty());
 }
 
 std::string SecondsOf(int64_t nanoseconds) {
@@ -107,7 +109,7 @@ std::string SecondsOf(int64_t nanoseconds) {
 }
 
 Json ErrorOf(const std::string& message) {
-  return {{"message", message}, {"time", csi::ToRfc3339(absl::Now())}};
+  return {{"message", message}, {"time", FormatRfc3339(absl::Now())}};
 }
 
 }  // namespace
@@ -183,7 +185,8 @@ void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
     if (unprotected && content.has_value() && RefersTo(*content, "volumeSnapshotRef", snapshot)) {
       const ObjectKey key = csi::VolumeSnapshotContentKey(Name(*content));
       Change(key, [](Json& object) {
-        SetJson(object, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
+        SetJson(object, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation},
+                "yes");
       });
       if (Text(*content, {"spec", "deletionPolicy"}) == "Delete") {
         Delete(key);
@@ -202,7 +205,7 @@ void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
 
 void FakeSnapshotCluster::NoteContent(const Json& content, bool gone) {
   if (gone && !strict && sidecar_runs &&
-      !HasFinalizer(content, velero::kContentBoundProtectionFinalizer) &&
+      !HasFinalizer(content, objects::kContentBoundProtectionFinalizer) &&
       Text(content, {"spec", "deletionPolicy"}) == "Delete" &&
       Text(content, {"status", "volumeGroupSnapshotHandle"}).empty() &&
       !csi::SnapshotHandle(content).empty()) {
@@ -418,7 +421,7 @@ void FakeSnapshotCluster::Delete(const ObjectKey& key) {
     return;
   }
   Change(key, [](Json& deleted) {
-    SetJson(deleted, {"metadata", "deletionTimestamp"}, csi::ToRfc3339(absl::Now()));
+    SetJson(deleted, {"metadata", "deletionTimestamp"}, FormatRfc3339(absl::Now()));
   });
 }
 
@@ -467,12 +470,12 @@ absl::Status FakeSnapshotCluster::SyncSnapshot(const Json& snapshot) {
                      Text(*content, {"spec", "deletionPolicy"}) == "Delete" &&
                      Text(*content, {"spec", "volumeSnapshotRef", "name"}) == Name(snapshot);
   const ObjectKey key = csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
-  if (!HasFinalizer(snapshot, velero::kSnapshotSourceProtectionFinalizer) ||
-      (bound && !HasFinalizer(snapshot, velero::kSnapshotBoundProtectionFinalizer))) {
+  if (!HasFinalizer(snapshot, objects::kSnapshotSourceProtectionFinalizer) ||
+      (bound && !HasFinalizer(snapshot, objects::kSnapshotBoundProtectionFinalizer))) {
     Change(key, [&](Json& object) {
-      AddFinalizer(object, velero::kSnapshotSourceProtectionFinalizer);
+      AddFinalizer(object, objects::kSnapshotSourceProtectionFinalizer);
       if (bound) {
-        AddFinalizer(object, velero::kSnapshotBoundProtectionFinalizer);
+        AddFinalizer(object, objects::kSnapshotBoundProtectionFinalizer);
       }
     });
   }
@@ -503,8 +506,8 @@ absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
   }
   const bool deletes =
       content.has_value() && Text(*content, {"spec", "deletionPolicy"}) == "Delete";
-  if (!HasFinalizer(snapshot, velero::kSnapshotSourceProtectionFinalizer) &&
-      !HasFinalizer(snapshot, velero::kSnapshotBoundProtectionFinalizer)) {
+  if (!HasFinalizer(snapshot, objects::kSnapshotSourceProtectionFinalizer) &&
+      !HasFinalizer(snapshot, objects::kSnapshotBoundProtectionFinalizer)) {
     return absl::OkStatus();
   }
   if (content.has_value() && IsBeingRestored(snapshot)) {
@@ -517,19 +520,19 @@ absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
   }
   if (content.has_value()) {
     Change(csi::VolumeSnapshotContentKey(Name(*content)), [](Json& object) {
-      SetJson(object, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
+      SetJson(object, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
     });
   }
   if (deletes) {
     Delete(csi::VolumeSnapshotContentKey(Name(*content)));
   }
   Change(csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
-    DropFinalizer(object, velero::kSnapshotSourceProtectionFinalizer);
+    DropFinalizer(object, objects::kSnapshotSourceProtectionFinalizer);
     if (!deletes) {
-      DropFinalizer(object, velero::kSnapshotBoundProtectionFinalizer);
+      DropFinalizer(object, objects::kSnapshotBoundProtectionFinalizer);
     }
     if (!group.empty()) {
-      DropFinalizer(object, velero::kSnapshotInGroupFinalizer);
+      DropFinalizer(object, objects::kSnapshotInGroupFinalizer);
     }
   });
   return absl::OkStatus();
@@ -670,12 +673,12 @@ absl::Status FakeSnapshotCluster::MakeContent(const Json& snapshot) {
                       {"name", Name(snapshot)},
                       {"uid", Uid(snapshot)},
                       {"resourceVersion", Text(snapshot, {"metadata", "resourceVersion"})}}}}}};
-  const std::string secret = Text(*snapshot_class, {"parameters", velero::kSnapshotterSecretName});
+  const std::string secret = Text(*snapshot_class, {"parameters", objects::kSnapshotterSecretName});
   if (!secret.empty()) {
     content["metadata"]["annotations"] = {
-        {velero::kDeletionSecretNameAnnotation, secret},
-        {velero::kDeletionSecretNamespaceAnnotation,
-         Text(*snapshot_class, {"parameters", velero::kSnapshotterSecretNamespace})}};
+        {objects::kDeletionSecretNameAnnotation, secret},
+        {objects::kDeletionSecretNamespaceAnnotation,
+         Text(*snapshot_class, {"parameters", objects::kSnapshotterSecretNamespace})}};
   }
   return UpdateSnapshotStatus(snapshot, Make(csi::VolumeSnapshotContentType(), content));
 }
@@ -731,9 +734,9 @@ absl::Status FakeSnapshotCluster::SyncContent(const Json& content) {
     return absl::OkStatus();
   }
   const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
-  if (!BeingDeleted(content) && !HasFinalizer(content, velero::kContentBoundProtectionFinalizer)) {
+  if (!BeingDeleted(content) && !HasFinalizer(content, objects::kContentBoundProtectionFinalizer)) {
     Change(key,
-           [](Json& object) { AddFinalizer(object, velero::kContentBoundProtectionFinalizer); });
+           [](Json& object) { AddFinalizer(object, objects::kContentBoundProtectionFinalizer); });
     return absl::OkStatus();
   }
   const auto snapshot = api_.Find(SnapshotKeyOf(content));
@@ -741,10 +744,10 @@ absl::Status FakeSnapshotCluster::SyncContent(const Json& content) {
     return absl::OkStatus();  // It may be a copy in another cluster: its data is not to be lost.
   }
   if (BeingDeleted(*snapshot) &&
-      (HasFinalizer(*snapshot, velero::kSnapshotSourceProtectionFinalizer) ||
-       HasFinalizer(*snapshot, velero::kSnapshotBoundProtectionFinalizer))) {
+      (HasFinalizer(*snapshot, objects::kSnapshotSourceProtectionFinalizer) ||
+       HasFinalizer(*snapshot, objects::kSnapshotBoundProtectionFinalizer))) {
     Change(key, [](Json& object) {
-      SetJson(object, {"metadata", "annotations", velero::kContentBeingDeletedAnnotation}, "yes");
+      SetJson(object, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
     });
   }
   return absl::OkStatus();
@@ -758,7 +761,7 @@ absl::StatusOr<std::vector<std::string>> FakeSnapshotCluster::SelectVolumes(
   std::vector<std::string> volumes;
   for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
     const bool selected = std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
-      return csi::Label(claim, label.first) == label.second;
+      return k8s::Label(claim, label.first) == label.second;
     });
     if (!selected || Namespace(claim) != Namespace(group)) {
       continue;
@@ -797,9 +800,9 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
     return source.empty() && !is_ready ? MakeGroupContent(group)
                                        : FailContent(key, "VolumeGroupSnapshotContent is missing");
   }
-  if (!HasFinalizer(group, velero::kGroupSnapshotBoundProtectionFinalizer)) {
+  if (!HasFinalizer(group, objects::kGroupSnapshotBoundProtectionFinalizer)) {
     Change(key, [](Json& object) {
-      AddFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
+      AddFinalizer(object, objects::kGroupSnapshotBoundProtectionFinalizer);
     });
   }
   if (is_ready) {
@@ -863,12 +866,12 @@ absl::Status FakeSnapshotCluster::MakeGroupContent(const Json& group) {
                       {"name", Name(group)},
                       {"uid", Uid(group)}}}}}};
   const std::string secret =
-      Text(*group_class, {"parameters", velero::kGroupSnapshotterSecretName});
+      Text(*group_class, {"parameters", objects::kGroupSnapshotterSecretName});
   if (!secret.empty()) {
     content["metadata"]["annotations"] = {
-        {velero::kGroupDeletionSecretNameAnnotation, secret},
-        {velero::kGroupDeletionSecretNamespaceAnnotation,
-         Text(*group_class, {"parameters", velero::kGroupSnapshotterSecretNamespace})}};
+        {objects::kGroupDeletionSecretNameAnnotation, secret},
+        {objects::kGroupDeletionSecretNamespaceAnnotation,
+         Text(*group_class, {"parameters", objects::kGroupSnapshotterSecretNamespace})}};
   }
   Make(csi::VolumeGroupSnapshotContentType(group_version), content);
   Change(key, [&](Json& object) {
@@ -905,17 +908,17 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
         {"metadata",
          {{"name", content_key.name},
           {"annotations",
-           {{velero::kGroupHandleOfMemberAnnotation, csi::GroupHandleOf(content)}}}}},
+           {{objects::kGroupHandleOfMemberAnnotation, csi::GroupHandleOf(content)}}}}},
         {"spec",
          {{"driver", Text(content, {"spec", "driver"})},
           {"deletionPolicy", Text(content, {"spec", "deletionPolicy"})},
           {"source", {{"volumeHandle", Text(member, {"volumeHandle"})}}},
           {"volumeSnapshotRef",
            {{"kind", "VolumeSnapshot"}, {"namespace", key.namespace_name}, {"name", key.name}}}}}};
-    for (const auto& [from, to] : {std::pair(velero::kGroupDeletionSecretNameAnnotation,
-                                             velero::kDeletionSecretNameAnnotation),
-                                   std::pair(velero::kGroupDeletionSecretNamespaceAnnotation,
-                                             velero::kDeletionSecretNamespaceAnnotation)}) {
+    for (const auto& [from, to] : {std::pair(objects::kGroupDeletionSecretNameAnnotation,
+                                             objects::kDeletionSecretNameAnnotation),
+                                   std::pair(objects::kGroupDeletionSecretNamespaceAnnotation,
+                                             objects::kDeletionSecretNamespaceAnnotation)}) {
       if (!Annotation(content, from).empty()) {
         made["metadata"]["annotations"][to] = Annotation(content, from);
       }
@@ -928,7 +931,7 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
         {{"metadata",
           {{"name", key.name},
            {"namespace", key.namespace_name},
-           {"finalizers", Json::array({velero::kSnapshotInGroupFinalizer})},
+           {"finalizers", Json::array({objects::kSnapshotInGroupFinalizer})},
            {"ownerReferences", Json::array({{{"apiVersion", absl::StrCat(csi::kGroupSnapshotGroup,
                                                                          "/", group_version)},
                                              {"kind", "VolumeGroupSnapshot"},
@@ -975,7 +978,7 @@ std::vector<Json> FakeSnapshotCluster::Members(const Json& group, bool all) cons
 }
 
 absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
-  if (!HasFinalizer(group, velero::kGroupSnapshotBoundProtectionFinalizer)) {
+  if (!HasFinalizer(group, objects::kGroupSnapshotBoundProtectionFinalizer)) {
     return absl::OkStatus();
   }
   const ObjectKey content_key =
@@ -993,7 +996,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
       content.has_value() && Text(*content, {"spec", "deletionPolicy"}) == "Delete";
   if (content.has_value()) {
     Change(content_key, [](Json& object) {
-      SetJson(object, {"metadata", "annotations", velero::kGroupBeingDeletedAnnotation}, "yes");
+      SetJson(object, {"metadata", "annotations", objects::kGroupBeingDeletedAnnotation}, "yes");
     });
   }
   if (deletes) {
@@ -1004,7 +1007,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
   }
   if (!deletes) {  // Else it stays until its content is gone.
     Change(csi::GroupSnapshotKey(group), [](Json& object) {
-      DropFinalizer(object, velero::kGroupSnapshotBoundProtectionFinalizer);
+      DropFinalizer(object, objects::kGroupSnapshotBoundProtectionFinalizer);
     });
   }
   return absl::OkStatus();
@@ -1012,9 +1015,9 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
 
 absl::Status FakeSnapshotCluster::SyncGroupContent(const Json& content) {
   if (!Text(content, {"spec", "volumeGroupSnapshotRef", "uid"}).empty() && !BeingDeleted(content) &&
-      !HasFinalizer(content, velero::kGroupContentBoundProtectionFinalizer)) {
+      !HasFinalizer(content, objects::kGroupContentBoundProtectionFinalizer)) {
     Change(csi::GroupContentKey(group_version, Name(content)), [](Json& object) {
-      AddFinalizer(object, velero::kGroupContentBoundProtectionFinalizer);
+      AddFinalizer(object, objects::kGroupContentBoundProtectionFinalizer);
     });
   }
   return absl::OkStatus();
@@ -1057,12 +1060,12 @@ absl::Status FakeSnapshotCluster::SideContent(const Json& content) {
     const bool unbound =
         static_content && Text(content, {"spec", "volumeSnapshotRef", "uid"}).empty();
     const bool meant = Annotation(content, kBeingCreated).empty() &&
-                       !Annotation(content, velero::kContentBeingDeletedAnnotation).empty();
+                       !Annotation(content, objects::kContentBeingDeletedAnnotation).empty();
     if (unbound || meant) {
       return SideDelete(content);
     }
   }
-  const bool member = !Annotation(content, velero::kGroupHandleOfMemberAnnotation).empty();
+  const bool member = !Annotation(content, objects::kGroupHandleOfMemberAnnotation).empty();
   if (!static_content && !HasStatus(content) && !member) {
     return SideCreate(content);
   }
@@ -1080,8 +1083,8 @@ absl::Status FakeSnapshotCluster::SideDelete(const Json& content) {
   if (Text(content, {"spec", "deletionPolicy"}) == "Delete" &&
       !csi::SnapshotHandle(content).empty() &&
       Text(content, {"status", "volumeGroupSnapshotHandle"}).empty()) {
-    RETURN_IF_ERROR(CheckSecret(content, velero::kDeletionSecretNameAnnotation,
-                                velero::kDeletionSecretNamespaceAnnotation));
+    RETURN_IF_ERROR(CheckSecret(content, objects::kDeletionSecretNameAnnotation,
+                                objects::kDeletionSecretNamespaceAnnotation));
     RETURN_IF_ERROR(driver_.DeleteSnapshot(csi::SnapshotHandle(content)));
     Change(key, [](Json& object) {
       for (const char* field : {"snapshotHandle", "readyToUse", "creationTime", "restoreSize"}) {
@@ -1090,7 +1093,7 @@ absl::Status FakeSnapshotCluster::SideDelete(const Json& content) {
     });
   }
   Change(key,
-         [](Json& object) { DropFinalizer(object, velero::kContentBoundProtectionFinalizer); });
+         [](Json& object) { DropFinalizer(object, objects::kContentBoundProtectionFinalizer); });
   return absl::OkStatus();
 }
 
@@ -1100,8 +1103,8 @@ absl::Status FakeSnapshotCluster::SideCreate(const Json& content) {
     RETURN_IF_ERROR(
         ClassOf(csi::VolumeSnapshotClassType(), Text(content, {"spec", "volumeSnapshotClassName"}))
             .status());
-    return CheckSecret(content, velero::kDeletionSecretNameAnnotation,
-                       velero::kDeletionSecretNamespaceAnnotation);
+    return CheckSecret(content, objects::kDeletionSecretNameAnnotation,
+                       objects::kDeletionSecretNamespaceAnnotation);
   }();
   if (!input.ok()) {
     return FailContent(key,
@@ -1166,8 +1169,9 @@ absl::Status FakeSnapshotCluster::SideUpdate(const Json& content) {
     handle = Text(content, {"spec", "source", "snapshotHandle"});
   }
   if (FindJson(content, {"spec", "source", "snapshotHandle"}) == nullptr && !member) {
-    return Annotation(content, velero::kGroupHandleOfMemberAnnotation).empty() ? SideCreate(content)
-                                                                               : absl::OkStatus();
+    return Annotation(content, objects::kGroupHandleOfMemberAnnotation).empty()
+               ? SideCreate(content)
+               : absl::OkStatus();
   }
   const absl::StatusOr<FakeStorageDriver::Snapshot> found = driver_.SnapshotStatus(handle);
   if (absl::IsCancelled(found.status())) {
@@ -1219,7 +1223,7 @@ absl::Status FakeSnapshotCluster::SideGroupContent(const Json& content) {
     const bool unbound =
         static_content && Text(content, {"spec", "volumeGroupSnapshotRef", "uid"}).empty();
     const bool meant = Annotation(content, kGroupBeingCreated).empty() &&
-                       !Annotation(content, velero::kGroupBeingDeletedAnnotation).empty();
+                       !Annotation(content, objects::kGroupBeingDeletedAnnotation).empty();
     if (unbound || meant) {
       return SideDeleteGroup(content);
     }
@@ -1257,8 +1261,8 @@ absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
   const ObjectKey key = csi::GroupContentKey(group_version, Name(content));
   const std::string handle = Text(content, {"status", "volumeGroupSnapshotHandle"});
   if (Text(content, {"spec", "deletionPolicy"}) == "Delete" && !handle.empty()) {
-    RETURN_IF_ERROR(CheckSecret(content, velero::kGroupDeletionSecretNameAnnotation,
-                                velero::kGroupDeletionSecretNamespaceAnnotation));
+    RETURN_IF_ERROR(CheckSecret(content, objects::kGroupDeletionSecretNameAnnotation,
+                                objects::kGroupDeletionSecretNamespaceAnnotation));
     std::set<std::string> ids;
     for (const csi::GroupMember& member : csi::GroupMembers(content)) {
       ids.insert(member.snapshot_handle);
@@ -1269,7 +1273,7 @@ absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
                        ". No snapshots found in the group snapshot"));
     }
     RETURN_IF_ERROR(driver_.DeleteGroup(
-        handle, ids, Annotation(content, velero::kGroupDeletionSecretNameAnnotation)));
+        handle, ids, Annotation(content, objects::kGroupDeletionSecretNameAnnotation)));
     Change(key, [](Json& object) {
       for (const char* field :
            {"volumeGroupSnapshotHandle", "readyToUse", "creationTime", "error"}) {
@@ -1278,7 +1282,7 @@ absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
     });
   }
   Change(key, [](Json& object) {
-    DropFinalizer(object, velero::kGroupContentBoundProtectionFinalizer);
+    DropFinalizer(object, objects::kGroupContentBoundProtectionFinalizer);
   });
   return absl::OkStatus();
 }
@@ -1288,8 +1292,8 @@ absl::Status FakeSnapshotCluster::CheckGroupInput(const Json& content) const {
                                    Text(content, {"spec", "volumeGroupSnapshotClassName"}));
   const absl::Status input = !group_class.ok()
                                  ? group_class.status()
-                                 : CheckSecret(content, velero::kGroupDeletionSecretNameAnnotation,
-                                               velero::kGroupDeletionSecretNamespaceAnnotation);
+                                 : CheckSecret(content, objects::kGroupDeletionSecretNameAnnotation,
+                                               objects::kGroupDeletionSecretNamespaceAnnotation);
   return input.ok() ? input
                     : absl::FailedPreconditionError(
                           absl::StrCat("failed to get input parameters to create group snapshot "

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "csi/group_types.h"
 #include "csi/static_group.h"
+#include "objects/keys.h"
 #include "tests/support/snapshot_objects.h"
-#include "velero/labels.h"
 
 // The objects of a volume group of two members, as the archive of the backup "nightly" has them:
 // group "velero-db-1" in namespace "shop", the driver's group "group-1" of "handle-1" and
@@ -23,9 +23,9 @@ inline std::string GroupApiVersion(const std::string& version) {
 inline Json MakeGroupContentObject(const std::string& version = "v1") {
   Json content =
       MakeObject(GroupApiVersion(version), "VolumeGroupSnapshotContent", "", "groupsnapcontent-1",
-                 {{velero::kBackupNameLabel, "nightly"}, {velero::kGroupNameLabel, kGroupName}},
-                 {{velero::kGroupSnapshotHandleAnnotation, kGroupHandle},
-                  {velero::kDriverNameAnnotation, kDriver}});
+                 {{objects::kBackupNameLabel, "nightly"}, {objects::kGroupNameLabel, kGroupName}},
+                 {{objects::kGroupSnapshotHandleAnnotation, kGroupHandle},
+                  {objects::kDriverNameAnnotation, kDriver}});
   SetJson(content, {"metadata", "uid"}, "groupsnapcontent-1-uid");
   SetJson(content, {"spec"},
           Json{{"deletionPolicy", "Delete"},
@@ -47,10 +47,10 @@ inline Json MakeGroupContentObject(const std::string& version = "v1") {
 inline Json MakeGroupObject(const std::string& version = "v1") {
   Json group = MakeObject(
       GroupApiVersion(version), "VolumeGroupSnapshot", "shop", kGroupName,
-      {{velero::kBackupNameLabel, "nightly"}, {velero::kCsiDeltaLabel, kVeleroNamespace}},
-      {{velero::kGroupSnapshotHandleAnnotation, kGroupHandle},
-       {velero::kDriverNameAnnotation, kDriver},
-       {velero::kGroupMembersAnnotation, "[]"}});
+      {{objects::kBackupNameLabel, "nightly"}, {objects::kCsiDeltaLabel, kVeleroNamespace}},
+      {{objects::kGroupSnapshotHandleAnnotation, kGroupHandle},
+       {objects::kDriverNameAnnotation, kDriver},
+       {objects::kGroupMembersAnnotation, "[]"}});
   SetJson(group, {"metadata", "uid"}, "group-uid");
   SetJson(group, {"spec"},
           Json{{"source", {{"selector", {{"matchLabels", {{"a", "b"}}}}}}},
@@ -66,8 +66,8 @@ inline Json MakeGroupClassObject(const std::string& name, const std::string& dri
   SetJson(group_class, {"driver"}, driver);
   SetJson(group_class, {"deletionPolicy"}, "Delete");
   if (!secret.empty()) {
-    SetJson(group_class, {"parameters", velero::kGroupSnapshotterSecretName}, secret);
-    SetJson(group_class, {"parameters", velero::kGroupSnapshotterSecretNamespace}, "vault");
+    SetJson(group_class, {"parameters", objects::kGroupSnapshotterSecretName}, secret);
+    SetJson(group_class, {"parameters", objects::kGroupSnapshotterSecretNamespace}, "vault");
   }
   return group_class;
 }
@@ -76,17 +76,17 @@ inline Json MakeGroupClassObject(const std::string& name, const std::string& dri
 inline Json MakeMemberObject(int n) {
   Json snapshot =
       MakeSnapshotObject("shop", absl::StrCat("snap-", n), absl::StrCat("content-", n),
-                         {{velero::kBackupNameLabel, "nightly"},
-                          {velero::kBackupUidLabel, "backup-uid"},
-                          {velero::kCsiDeltaLabel, kVeleroNamespace}},
-                         {{velero::kVolumeSnapshotHandleAnnotation, absl::StrCat("handle-", n)},
-                          {velero::kDriverNameAnnotation, kDriver},
-                          {velero::kGroupSnapshotHandleAnnotation, kGroupHandle},
-                          {velero::kGroupNameLabel, kGroupName}});
+                         {{objects::kBackupNameLabel, "nightly"},
+                          {objects::kBackupUidLabel, "backup-uid"},
+                          {objects::kCsiDeltaLabel, kVeleroNamespace}},
+                         {{objects::kVolumeSnapshotHandleAnnotation, absl::StrCat("handle-", n)},
+                          {objects::kDriverNameAnnotation, kDriver},
+                          {objects::kGroupSnapshotHandleAnnotation, kGroupHandle},
+                          {objects::kGroupNameLabel, kGroupName}});
   EraseJson(snapshot, {"spec", "volumeSnapshotClassName"});
-  SetJson(
-      snapshot, {"metadata", "finalizers"},
-      Json::array({velero::kSnapshotInGroupFinalizer, velero::kSnapshotBoundProtectionFinalizer}));
+  SetJson(snapshot, {"metadata", "finalizers"},
+          Json::array(
+              {objects::kSnapshotInGroupFinalizer, objects::kSnapshotBoundProtectionFinalizer}));
   SetJson(snapshot, {"status", "volumeGroupSnapshotName"}, kGroupName);
   return snapshot;
 }
@@ -94,13 +94,13 @@ inline Json MakeMemberObject(int n) {
 inline Json MakeMemberContentObject(int n) {
   Json content = MakeContentObject(
       absl::StrCat("content-", n), "shop", absl::StrCat("snap-", n), absl::StrCat("handle-", n),
-      {{velero::kMemberOfBackupLabel, "nightly"}, {velero::kGroupNameLabel, kGroupName}});
+      {{objects::kMemberOfBackupLabel, "nightly"}, {objects::kGroupNameLabel, kGroupName}});
   EraseJson(content, {"spec", "volumeSnapshotClassName"});
-  SetJson(content, {"metadata", "annotations", velero::kGroupHandleOfMemberAnnotation},
+  SetJson(content, {"metadata", "annotations", objects::kGroupHandleOfMemberAnnotation},
           kGroupHandle);
   SetJson(content, {"status", "volumeGroupSnapshotHandle"}, kGroupHandle);
   const Json of_group = MakeGroupContentObject();
-  SetJson(content, {"metadata", "annotations", csi::kGroupContentOfMemberAnnotation},
+  SetJson(content, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation},
           csi::NoteForMembers(of_group, csi::GroupMembers(of_group)));
   return content;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "k8s/object.h"
 
 namespace csidelta::support {
 namespace {
@@ -145,7 +146,7 @@ absl::StatusOr<bool> MatchesFields(const Json& object, absl::string_view selecto
 }
 
 absl::Status ValidateMetadata(const Json& object) {
-  const std::string name = GetString(object, {"metadata", "name"});
+  const std::string name = k8s::Name(object);
   // RBAC names may hold colons; the kinds with free names are not told apart here.
   if (!IsSubdomain(name) && name.find(':') == std::string::npos) {
     return Invalid("metadata.name", name);

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+// Which of some dated things stay, by the keep rules of restic (`restic forget --help`, the
+// manual's "Removing backup snapshots"): repository snapshots and VolumeSnapshots alike. Pure.
+namespace csidelta {
+
+// A length of time by the calendar: "2y5m7d3h". All zero: none.
+struct CalendarSpan {
+  int years = 0;
+  int months = 0;
+  int days = 0;
+  int hours = 0;
+
+  bool IsZero() const { return *this == CalendarSpan(); }
+  friend bool operator==(const CalendarSpan&, const CalendarSpan&) = default;
+};
+
+// INVALID_ARGUMENT unless `text` is one or more of <number>y, m, d, h in any order, each once.
+absl::StatusOr<CalendarSpan> ParseCalendarSpan(absl::string_view text);
+std::string FormatCalendarSpan(const CalendarSpan& span);
+
+inline constexpr int kKeepAll = -1;
+
+// A thing stays when any rule keeps it; so does one that is dated in the future alongside others
+// that are not, and no rule counts it. Of each hour (day, week by ISO 8601, month, year) that has
+// things the newest counts, back until the number is used up; while a number is not, the oldest
+// stays too. Spans count back from the newest that is not of the future.
+struct KeepRules {
+  // Numbers, or kKeepAll.
+  int last = 0;
+  int hourly = 0;
+  int daily = 0;
+  int weekly = 0;
+  int monthly = 0;
+  int yearly = 0;
+  // All within the span, and one of each hour (day, ...) within the span.
+  CalendarSpan within = {};
+  CalendarSpan within_hourly = {};
+  CalendarSpan within_daily = {};
+  CalendarSpan within_weekly = {};
+  CalendarSpan within_monthly = {};
+  CalendarSpan within_yearly = {};
+  // Those that have every tag of any of these lists.
+  std::vector<std::vector<std::string>> tags = {};
+  // In whose hours and days to count.
+  absl::TimeZone zone = absl::UTCTimeZone();
+
+  bool IsEmpty() const;
+};
+
+// Clocks of two machines may differ by so much: what is dated later is dated in the future.
+inline constexpr absl::Duration kClockSkewMax = absl::Minutes(10);
+inline bool IsOfTheFuture(absl::Time time, absl::Time now) { return time > now + kClockSkewMax; }
+
+struct DatedItem {
+  absl::Time time;
+  absl::Span<const std::string> tags = {};
+};
+
+// Why each item stays ("daily snapshot", "within 7d", "oldest yearly snapshot"); an empty list says
+// that no rule keeps it. REQUIRES that the items compete with each other and that the newest comes
+// first.
+std::vector<std::vector<std::string>> DecideKeep(absl::Span<const DatedItem> newest_first,
+                                                 const KeepRules& rules, absl::Time now);
+
+}  // namespace csidelta

@@ -1,0 +1,651 @@
+#pragma once
+
+// Every durable key: the labels, annotations, finalizers and class parameters that this project
+// reads or writes on objects of a cluster or of an archive. A key here is a format: its text never
+// changes, and one that is no longer written is still read. docs/cluster-objects.md shows them as
+// tables, and a test compares the two.
+//
+// "Archived" says that the key stands on the item in the archive of a backup. The actors: *plugin*
+// is the program that Velero starts, *mover* the controller of the data mover, *worker* the Pod
+// that it starts for a volume, *doctor* and *mover-key* are verbs of csi-delta; *sidecar* is
+// csi-snapshotter, *provisioner* is csi-provisioner, *you* is whoever runs the cluster.
+namespace csidelta::objects {
+
+// --- Ours: backups and restores ------------------------------------------------------------------
+// Keys of this project on what the plugin makes or archives.
+
+// Label on the ConfigMap that configures the plugin; written by you; read by Velero, plugin.
+// Together with velero.io/csi-delta it marks the one ConfigMap of settings.
+inline constexpr char kPluginConfigLabel[] = "velero.io/plugin-config";
+
+// Label on the ConfigMap of settings, and each object that the plugin makes; written by you,
+// plugin; read by plugin, mover. On a VolumeSnapshot or its content the value is the namespace of
+// Velero, so that several Veleros in one cluster tell theirs apart.
+inline constexpr char kCsiDeltaLabel[] = "velero.io/csi-delta";
+
+// Label on PVC; written by plugin; read by snapshot controller, plugin. Only while a group
+// snapshot of it is being made; in no archive. <uid of the Backup>.<8 hexadecimal digits of the
+// group>, the selector of the VolumeGroupSnapshot.
+inline constexpr char kGroupMarkLabel[] = "velero.io/csi-delta-group";
+
+// Label, annotation on VolumeSnapshotContent, VolumeGroupSnapshotContent, VolumeSnapshot; written
+// by plugin; read by plugin. The name of the VolumeGroupSnapshot that a member belongs to. A label
+// of contents, whose annotations the snapshot controller replaces by those it remembers; an
+// annotation of the VolumeSnapshot.
+inline constexpr char kGroupNameLabel[] = "velero.io/csi-delta-volume-group";
+
+// Label on archived VolumeSnapshotContent of a group member; written by plugin; read by plugin.
+// The backup of a member. Not velero.io/backup-name: Velero 1.14 and newer deletes alone whatever
+// carries that.
+inline constexpr char kMemberOfBackupLabel[] = "velero.io/csi-delta-backup-name";
+
+// Annotation on VolumeSnapshot, VolumeGroupSnapshot; written by plugin; read by plugin. Uid of the
+// Backup at whose end the plugin retains the content and removes the object, because no action of
+// Velero does.
+inline constexpr char kFinalizeAnnotation[] = "velero.io/csi-delta-finalize";
+
+// Annotation on VolumeGroupSnapshot; written by plugin; read by plugin. Velero was told to archive
+// it, which is asked for once.
+inline constexpr char kHandedOverAnnotation[] = "velero.io/csi-delta-handed-over";
+
+// Annotation on DataUpload; written by plugin, mover; read by plugin, mover. awaited from the
+// beginning, true once the DataUpload is written into the archive of its backup. A Completed one
+// that is still awaited when its backup is over is in no archive.
+inline constexpr char kArchivedAnnotation[] = "velero.io/csi-delta-archived";
+inline constexpr char kArchiveAwaited[] = "awaited";
+
+// Annotation on VolumeSnapshot, VolumeGroupSnapshot; written by plugin; read by plugin. RFC 3339:
+// when the snapshot was requested.
+inline constexpr char kAskedAtAnnotation[] = "velero.io/csi-delta-asked-at";
+
+// Annotation on VolumeSnapshot, VolumeGroupSnapshot; written by plugin; read by plugin, you. RFC
+// 3339: when the driver took the snapshot.
+inline constexpr char kTakenAtAnnotation[] = "velero.io/csi-delta-cut-at";
+
+// Annotation on VolumeSnapshot; written by plugin; read by you. RFC 3339: when the snapshot became
+// ready to use.
+inline constexpr char kReadyAtAnnotation[] = "velero.io/csi-delta-ready-at";
+
+// Annotation on VolumeGroupSnapshot; written by plugin; read by plugin, mover. RFC 3339: when the
+// answer of the driver was seen. The snapshots were taken before it.
+inline constexpr char kAnsweredAtAnnotation[] = "velero.io/csi-delta-answered-at";
+
+// Annotation on VolumeGroupSnapshot, VolumeGroupSnapshotContent; written by plugin; read by
+// plugin. A JSON list of {"claim", "claimUid", "volumeHandle", "snapshotHandle"}. The last is
+// missing on a VolumeGroupSnapshot, which was requested before the driver gave any.
+inline constexpr char kGroupMembersAnnotation[] = "velero.io/csi-delta-group-members";
+
+// Annotation on VolumeGroupSnapshot, VolumeSnapshotContent; written by plugin; read by plugin,
+// mover. <label key>=<label value> of the PVCs of the group.
+inline constexpr char kGroupOfAnnotation[] = "velero.io/csi-delta-group-of";
+
+// Annotation on VolumeGroupSnapshot; written by plugin; read by plugin. true: the data mover moves
+// the members.
+inline constexpr char kGroupToBeMovedAnnotation[] = "velero.io/csi-delta-to-be-moved";
+
+// Annotation on VolumeSnapshot that stands for a member of a moved group; Lease of a volume;
+// written by plugin; read by plugin, mover. The PVC: its name on a VolumeSnapshot,
+// <namespace>/<name> on a Lease.
+inline constexpr char kMemberClaimAnnotation[] = "velero.io/csi-delta-claim";
+
+// Annotation on Lease of a volume; written by plugin; read by plugin. The backup that holds the
+// volume.
+inline constexpr char kLeaseBackupAnnotation[] = "velero.io/csi-delta-backup";
+
+// Annotation on VolumeSnapshotContent of a group member; written by plugin; read by plugin. JSON:
+// what it takes to delete the group.
+inline constexpr char kGroupContentOfMemberAnnotation[] = "velero.io/csi-delta-group-content";
+
+// Annotation on VolumeSnapshot, VolumeGroupSnapshot; written by plugin; read by plugin. RFC 3339:
+// since when its Backup has not been seen. Written and removed by the orphan sweep, so that the
+// time is one of observed absence.
+inline constexpr char kBackupMissingSinceAnnotation[] = "velero.io/csi-delta-backup-missing-since";
+
+// Annotation on VolumeSnapshot; written by plugin; read by plugin. true: its Backup was seen
+// Completed or PartiallyFailed; the orphan sweep leaves it for good.
+inline constexpr char kOwnedByBackupAnnotation[] = "velero.io/csi-delta-owned-by-backup";
+
+// Annotation on restored VolumeSnapshot, VolumeSnapshotContent; written by plugin; read by plugin.
+// true: its backup was deleted while a PVC was being filled from it; it is deleted, with the
+// snapshot of the driver, once no PVC needs it.
+inline constexpr char kDeleteWhenFilledAnnotation[] = "velero.io/csi-delta-delete-when-filled";
+
+// Finalizer on VolumeSnapshotContent, VolumeGroupSnapshotContent; written by plugin; read by
+// plugin. The content was made to have a snapshot or a group deleted; it stays until the driver is
+// proven to have done so.
+inline constexpr char kDeletionFinalizer[] = "velero.io/csi-delta-deletion";
+
+// --- Ours: the data mover ------------------------------------------------------------------------
+// Keys of this project on what the controller of the data mover makes or moves.
+
+// Label on everything made for one DataUpload, DataDownload or DataDeletion; written by mover;
+// read by mover, doctor. The name of the VolumeTask.
+inline constexpr char kMoverTaskLabel[] = "mover.csi-delta.io/task";
+
+// Label, annotation on everything made for one transfer (label); delta base, Secret of keys
+// (annotation); written by mover; read by mover. The namespace of the Velero that it is for.
+inline constexpr char kMoverVeleroNamespaceLabel[] = "mover.csi-delta.io/velero-namespace";
+
+// Label on VolumeSnapshotContent; written by mover; read by mover. true: the delta base, the
+// snapshot that the next backup of its volume is compared with. At most one per volume and
+// location, but for the moment in which the newer replaces the older.
+inline constexpr char kBaseLabel[] = "mover.csi-delta.io/base";
+
+// Label on VolumeSnapshotContent; written by mover; read by mover. true: a delta base that a
+// transfer reads now.
+inline constexpr char kBaseNeededLabel[] = "mover.csi-delta.io/base-needed";
+
+// Annotation on delta base, Secret of keys; written by mover; read by mover. The name of the
+// BackupStorageLocation.
+inline constexpr char kMoverLocationAnnotation[] = "mover.csi-delta.io/location";
+
+// Annotation on delta base; written by mover; read by mover. The uid of the PVC that it is a
+// snapshot of.
+inline constexpr char kMoverClaimUidAnnotation[] = "mover.csi-delta.io/claim-uid";
+
+// Annotation on delta base; written by mover; read by mover. The uid of the cluster.
+inline constexpr char kMoverClusterAnnotation[] = "mover.csi-delta.io/cluster";
+
+// Annotation on objects in the namespace of the mover, delta base; written by mover; read by
+// mover, provisioner. The namespace of the PVC that they are made for. A StorageClass can name
+// Secrets by it.
+inline constexpr char kMoverClaimNamespaceAnnotation[] = "mover.csi-delta.io/claim-namespace";
+
+// Annotation on objects in the namespace of the mover, delta base; written by mover; read by
+// mover, provisioner. The name of that PVC.
+inline constexpr char kMoverClaimAnnotation[] = "mover.csi-delta.io/claim";
+
+// Annotation on VolumeSnapshotContent, DataUpload; written by mover; read by mover, you. RFC 3339:
+// when the driver took the snapshot.
+inline constexpr char kMoverTakenAtAnnotation[] = "mover.csi-delta.io/cut-at";
+
+// Annotation on DataUpload; written by mover; read by you. RFC 3339: when the DataUpload was made.
+inline constexpr char kMoverAskedAtAnnotation[] = "mover.csi-delta.io/asked-at";
+
+// Annotation on VolumeSnapshotContent, DataUpload; written by mover; read by mover, you. RFC 3339:
+// when the snapshot became ready to use.
+inline constexpr char kMoverReadyAtAnnotation[] = "mover.csi-delta.io/ready-at";
+
+// Annotation on VolumeSnapshotContent; written by mover; read by mover. The uid of the
+// VolumeSnapshot that it was made of, for when that is gone.
+inline constexpr char kSourceUidAnnotation[] = "mover.csi-delta.io/source-uid";
+
+// Annotation on VolumeSnapshotContent; written by mover; read by mover. The size of the source
+// volume, in bytes.
+inline constexpr char kSourceSizeAnnotation[] = "mover.csi-delta.io/size-bytes";
+
+// Annotation on VolumeSnapshotContent; written by mover; read by mover. The StorageClass of the
+// source volume.
+inline constexpr char kSourceStorageClassAnnotation[] = "mover.csi-delta.io/storage-class";
+
+// Annotation on VolumeSnapshotContent; written by mover; read by mover. JSON: the nodes that the
+// source volume can be used on.
+inline constexpr char kSourceNodeAffinityAnnotation[] = "mover.csi-delta.io/node-affinity";
+
+// Annotation on VolumeSnapshotContent; written by mover; read by mover. refused: the driver made
+// no PVC for many readers.
+inline constexpr char kReadOnlyManyAnnotation[] = "mover.csi-delta.io/read-only-many";
+
+// Label on VolumeSnapshotContent of a group member, anchor content of the group; written by mover,
+// plugin; read by mover, plugin. The name of the anchor content of a moved group.
+inline constexpr char kMovedGroupLabel[] = "mover.csi-delta.io/group";
+
+// Label on VolumeSnapshotContent of a group member; written by mover; read by mover. true: no
+// transfer and no base needs its snapshot any more.
+inline constexpr char kReleasedLabel[] = "mover.csi-delta.io/released";
+
+// Annotation on anchor content of a moved group; written by plugin; read by mover, plugin. JSON:
+// the members of the group.
+inline constexpr char kGroupPlanAnnotation[] = "mover.csi-delta.io/group-plan";
+
+// Annotation on anchor content of a moved group; written by plugin; read by mover, plugin. The
+// backup that took the group.
+inline constexpr char kGroupBackupAnnotation[] = "mover.csi-delta.io/group-backup";
+
+// Annotation on VolumeSnapshotContent of a group member; written by plugin; read by mover. The
+// value of the label that makes the group.
+inline constexpr char kMovedGroupNameAnnotation[] = "mover.csi-delta.io/group-name";
+
+// Annotation on VolumeSnapshotContent of a group member; written by plugin; read by mover. The
+// name of the VolumeGroupSnapshot.
+inline constexpr char kMovedGroupSnapshotAnnotation[] = "mover.csi-delta.io/group-snapshot";
+
+// Annotation on VolumeSnapshotContent of a group member; written by plugin; read by mover. RFC
+// 3339: when the driver took the group.
+inline constexpr char kMovedGroupTakenAtAnnotation[] = "mover.csi-delta.io/group-cut-at";
+
+// Annotation on VolumeSnapshotContent of a group member; written by plugin; read by mover. How
+// many members the group has.
+inline constexpr char kMovedGroupSizeAnnotation[] = "mover.csi-delta.io/group-members";
+
+// Annotation on PersistentVolume; written by mover; read by mover. The transfer that fills it,
+// until it is bound to its PVC.
+inline constexpr char kVolumeOfAnnotation[] = "mover.csi-delta.io/volume-of";
+
+// Annotation on PersistentVolume; written by mover; read by mover. The reclaim policy that it gets
+// once it is bound to its PVC.
+inline constexpr char kReclaimPolicyAnnotation[] = "mover.csi-delta.io/reclaim-policy";
+
+// Annotation on DataDownload; written by mover; read by mover. The uid of the PVC that was the
+// target when it was first seen.
+inline constexpr char kTargetUidAnnotation[] = "mover.csi-delta.io/target-uid";
+
+// Annotation on DataDownload; written by mover; read by mover. The PersistentVolume that was
+// filled.
+inline constexpr char kRestoredVolumeAnnotation[] = "mover.csi-delta.io/volume";
+
+// Annotation on DataDownload; written by mover; read by mover. The file system that was found on
+// the restored volume.
+inline constexpr char kRestoredFileSystemAnnotation[] = "mover.csi-delta.io/file-system";
+
+// Annotation on DataDownload; written by mover; read by mover. RFC 3339: since when the volume is
+// being bound to its PVC.
+inline constexpr char kRebindingAtAnnotation[] = "mover.csi-delta.io/handing-over-at";
+
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: since when
+// the transfer is admitted.
+inline constexpr char kAdmittedAtAnnotation[] = "mover.csi-delta.io/turn-at";
+
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: when no node
+// was seen to have room for its Pod.
+inline constexpr char kNoRoomAtAnnotation[] = "mover.csi-delta.io/no-room-at";
+
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: since when
+// the transfer is being ended.
+inline constexpr char kStoppingAtAnnotation[] = "mover.csi-delta.io/stopping-at";
+
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. Why the transfer has
+// failed, while it is being ended.
+inline constexpr char kFailureAnnotation[] = "mover.csi-delta.io/failure";
+
+// Annotation on DataUpload; written by mover; read by mover, you. false while no copy of the key
+// that the data is encrypted with was confirmed.
+inline constexpr char kKeyConfirmedAnnotation[] = "mover.csi-delta.io/key-confirmed";
+
+// Annotation on DataUpload; written by mover; read by mover, you. The address of the repository
+// that the data is stored in.
+inline constexpr char kAddressAnnotation[] = "mover.csi-delta.io/address";
+
+// Annotation on DataUpload; written by mover; read by mover. The CSI driver of the volume.
+inline constexpr char kMoverDriverAnnotation[] = "mover.csi-delta.io/driver";
+
+// Annotation on DataUpload; written by mover; read by mover. The fingerprint of the key that the
+// worker was given.
+inline constexpr char kMoverKeyAnnotation[] = "mover.csi-delta.io/key";
+
+// Annotation on DataUpload; written by mover; read by mover. RFC 3339: when the worker was made.
+inline constexpr char kUploadingAtAnnotation[] = "mover.csi-delta.io/uploading-at";
+
+// Annotation on DataUpload; written by mover; read by you. How the volume was backed up:
+// incremental, full, and so on.
+inline constexpr char kUploadModeAnnotation[] = "mover.csi-delta.io/mode";
+
+// Annotation on DataUpload; written by mover; read by you. Why in that mode.
+inline constexpr char kUploadReasonAnnotation[] = "mover.csi-delta.io/reason";
+
+// Annotation on DataUpload; written by mover; read by you. The snapshot that the volume was
+// compared with. On a VolumeSnapshotContent the same key is a label.
+inline constexpr char kUploadBaseAnnotation[] = "mover.csi-delta.io/base";
+
+// Annotation on DataUpload; written by mover; read by you. Listed extents, rounded out to chunks.
+inline constexpr char kChangedBytesAnnotation[] = "mover.csi-delta.io/changed-bytes";
+
+// Annotation on DataUpload; written by mover; read by you. Bytes read from the volume, without
+// those of the audit.
+inline constexpr char kReadBytesAnnotation[] = "mover.csi-delta.io/read-bytes";
+
+// Annotation on DataUpload; written by mover; read by you. Bytes that the audit read again.
+inline constexpr char kAuditBytesAnnotation[] = "mover.csi-delta.io/audit-bytes";
+
+// Annotation on DataUpload; written by mover; read by you. Bytes put into the bucket, metadata
+// included.
+inline constexpr char kStoredBytesAnnotation[] = "mover.csi-delta.io/stored-bytes";
+
+// Annotation on DataUpload; written by mover; read by mover, you. The size of the repository.
+inline constexpr char kRepositoryBytesAnnotation[] = "mover.csi-delta.io/repository-bytes";
+
+// Annotation on DataUpload; written by mover; read by mover, you. How many repository snapshots it
+// holds.
+inline constexpr char kRepositorySnapshotsAnnotation[] = "mover.csi-delta.io/repository-snapshots";
+
+// Annotation on DataUpload; written by mover; read by you. The node that the worker ran on.
+inline constexpr char kUploadNodeAnnotation[] = "mover.csi-delta.io/node";
+
+// Annotation on DataUpload; written by mover; read by you. RFC 3339: when the worker finished.
+inline constexpr char kUploadedAtAnnotation[] = "mover.csi-delta.io/uploaded-at";
+
+// Annotation on DataUpload; written by mover; read by mover, you. The volume group that the
+// snapshot is a member of.
+inline constexpr char kUploadGroupAnnotation[] = "mover.csi-delta.io/volume-group";
+
+// Annotation on DataUpload; written by mover; read by you. Its VolumeGroupSnapshot.
+inline constexpr char kUploadGroupSnapshotAnnotation[] = "mover.csi-delta.io/volume-group-snapshot";
+
+// Annotation on DataUpload; written by mover; read by mover, you. RFC 3339: when the driver took
+// the group.
+inline constexpr char kUploadGroupTakenAtAnnotation[] = "mover.csi-delta.io/volume-group-cut-at";
+
+// Annotation on VolumeTask; written by mover; read by mover. The uid of the worker Pod.
+inline constexpr char kTaskPodAnnotation[] = "mover.csi-delta.io/pod";
+
+// Annotation on VolumeTask; written by mover; read by mover. The uid of a worker Pod that is gone
+// without its end having been seen.
+inline constexpr char kUnseenEndAnnotation[] = "mover.csi-delta.io/unseen-end";
+
+// Annotation on VolumeTask; written by mover; read by mover. How many worker Pods were counted.
+inline constexpr char kAttemptsAnnotation[] = "mover.csi-delta.io/attempts";
+
+// Annotation on VolumeTask; written by mover; read by mover. RFC 3339: when the next worker Pod
+// may come.
+inline constexpr char kAttemptAtAnnotation[] = "mover.csi-delta.io/attempt-at";
+
+// Annotation on VolumeTask; written by mover; read by mover. How the last worker Pod ended.
+inline constexpr char kLastEndAnnotation[] = "mover.csi-delta.io/last-end";
+
+// Annotation on worker Pod; written by mover; read by mover. The repository that it works on.
+inline constexpr char kRepositoryAnnotation[] = "mover.csi-delta.io/repository";
+
+// Label on worker Pod; written by mover; read by scheduler. A number below the limit per node; no
+// node runs two Pods of one number.
+inline constexpr char kSlotLabel[] = "mover.csi-delta.io/slot";
+
+// Annotation on Secret of keys; written by mover; read by mover. The fingerprint of the newest
+// key.
+inline constexpr char kNewestKeyAnnotation[] = "mover.csi-delta.io/newest";
+
+// Annotation on Secret of keys; written by mover-key; read by mover. The fingerprints whose copies
+// were confirmed, with commas.
+inline constexpr char kConfirmedKeysAnnotation[] = "mover.csi-delta.io/confirmed";
+
+// Finalizer on DataUpload, DataDownload; written by mover; read by mover. From Accepted to the
+// last phase.
+inline constexpr char kMoverFinalizer[] = "mover.csi-delta.io/finalizer";
+
+// --- Velero's ------------------------------------------------------------------------------------
+// Words of Velero and of its former CSI plugin. Backups cross over between Velero's own actions
+// and ours, so these never change.
+
+// Label on VolumeSnapshot, VolumeSnapshotContent, DataUpload, archived PVC, Secret; written by
+// Velero, plugin; read by Velero, plugin, mover. The backup that it belongs to, through
+// ValidLabelValue().
+inline constexpr char kBackupNameLabel[] = "velero.io/backup-name";
+
+// Label on VolumeSnapshot, VolumeGroupSnapshot, DataUpload; written by Velero, plugin; read by
+// Velero, plugin, mover. The uid of the Backup.
+inline constexpr char kBackupUidLabel[] = "velero.io/backup-uid";
+
+// Label on everything restored; written by Velero, plugin; read by Velero, plugin. Through
+// ValidLabelValue().
+inline constexpr char kRestoreNameLabel[] = "velero.io/restore-name";
+
+// Label on DataDownload, ConfigMaps of a restore, VolumeGroupSnapshot; written by Velero, plugin;
+// read by Velero, plugin. The uid of the Restore.
+inline constexpr char kRestoreUidLabel[] = "velero.io/restore-uid";
+
+// Label on VolumeSnapshot, DataUpload; written by Velero, plugin; read by plugin, mover. The uid
+// of the PVC.
+inline constexpr char kPvcUidLabel[] = "velero.io/pvc-uid";
+
+// Label on DataUpload, DataDownload; written by Velero, plugin; read by Velero, plugin.
+inline constexpr char kAsyncOperationIdLabel[] = "velero.io/async-operation-id";
+
+// Label on archived PVC; written by Velero, plugin; read by Velero, plugin. The name of its
+// VolumeSnapshot, as it is: it may be too long for a label.
+inline constexpr char kVolumeSnapshotNameLabel[] = "velero.io/volume-snapshot-name";
+
+// Annotation on archived PVC; written by Velero, plugin; read by Velero, plugin. The name of its
+// VolumeSnapshot.
+inline constexpr char kVolumeSnapshotNameAnnotation[] = "velero.io/volume-snapshot-name";
+
+// Label on any; written by you, plugin, mover; read by Velero, plugin. true keeps it out of
+// backups.
+inline constexpr char kExcludeFromBackupLabel[] = "velero.io/exclude-from-backup";
+
+// Label on VolumeSnapshotClass; written by you; read by Velero, plugin. Use this class for its
+// driver, whatever the value.
+inline constexpr char kVolumeSnapshotClassLabel[] = "velero.io/csi-volumesnapshot-class";
+
+// Label on ConfigMaps of a restore; written by Velero; read by plugin. <namespace>.<PVC> through
+// ValidLabelValue(): the action on DataUploads tells the action on PVCs what the archive holds.
+inline constexpr char kPvcNamespaceNameLabel[] = "velero.io/pvc-namespace-name";
+
+// Label on ConfigMaps of a restore; written by Velero; read by plugin. DataUpload.
+inline constexpr char kResourceUsageLabel[] = "velero.io/resource-usage";
+
+// Label on selector of a restored PVC; written by Velero, plugin; read by Velero, plugin, mover.
+// While a data mover fills its volume.
+inline constexpr char kDynamicPvRestoreLabel[] = "velero.io/dynamic-pv-restore";
+
+// Label on PVC; written by you; read by Velero, plugin. The default of
+// spec.volumeGroupSnapshotLabelKey.
+inline constexpr char kVolumeGroupLabel[] = "velero.io/volume-group";
+
+// Label on VolumeGroupSnapshotClass; written by you; read by Velero, plugin. true: use this class
+// for its driver.
+inline constexpr char kGroupSnapshotClassLabel[] = "velero.io/csi-volumegroupsnapshot-class";
+
+// Annotation on archived PVC; written by Velero, plugin; read by Velero, plugin.
+// <namespace>/<DataUpload>: a data mover took the volume.
+inline constexpr char kDataUploadNameAnnotation[] = "velero.io/data-upload-name";
+
+// Annotation on PVC; written by you; read by Velero, plugin. The VolumeSnapshotClass for this PVC.
+inline constexpr char kVolumeSnapshotClassAnnotation[] = "velero.io/csi-volumesnapshot-class";
+
+// Annotation on PVC; written by you; read by Velero, plugin. The VolumeGroupSnapshotClass for the
+// group of this PVC.
+inline constexpr char kGroupSnapshotClassAnnotation[] = "velero.io/csi-volume-group-snapshot-class";
+
+// Annotation on archived PVC; written by Velero; read by plugin.
+inline constexpr char kSkippedNoCsiPvAnnotation[] = "backup.velero.io/skipped-no-csi-pv";
+
+// Annotation on the item that a backup action returns; written by Velero, plugin; read by Velero.
+// true: its additional items pass every filter of the backup.
+inline constexpr char kMustIncludeAnnotation[] = "backup.velero.io/must-include-additional-items";
+
+// Annotation on the item that a restore action returns; written by plugin; read by Velero. The
+// same for restores, where Velero knows it.
+inline constexpr char kRestoreMustIncludeAnnotation[] =
+    "restore.velero.io/must-include-additional-items";
+
+// Annotation on archived VolumeSnapshot; written by Velero, plugin; read by Velero, plugin. The
+// handle of the driver.
+inline constexpr char kVolumeSnapshotHandleAnnotation[] = "velero.io/csi-volumesnapshot-handle";
+
+// Annotation on archived VolumeSnapshot; written by Velero, plugin; read by Velero, plugin.
+inline constexpr char kDriverNameAnnotation[] = "velero.io/csi-driver-name";
+
+// Annotation on archived VolumeSnapshot; written by Velero, plugin; read by Velero, plugin. A
+// quantity as FormatBinaryQuantity() writes it; absent when the driver did not say.
+inline constexpr char kRestoreSizeAnnotation[] = "velero.io/csi-volumesnapshot-restore-size";
+
+// Annotation on archived VolumeSnapshot; written by releases 0.7 of the former CSI plugin; read by
+// plugin.
+inline constexpr char kMisspeltRestoreSizeAnnotation[] =
+    "velero.io/vsi-volumesnapshot-restore-size";
+
+// Annotation on archived VolumeSnapshot; written by Velero, plugin; read by Velero, plugin.
+inline constexpr char kDeletionPolicyAnnotation[] = "velero.io/csi-vsc-deletion-policy";
+
+// Annotation on archived VolumeSnapshot, VolumeGroupSnapshot, VolumeGroupSnapshotContent; written
+// by Velero, plugin; read by Velero, plugin.
+inline constexpr char kGroupSnapshotHandleAnnotation[] = "velero.io/csi-volumegroupsnapshot-handle";
+
+// Annotation on archived VolumeSnapshot, VolumeSnapshotContent; written by Velero up to 1.15; read
+// by plugin.
+inline constexpr char kDeleteSecretNameAnnotation[] = "velero.io/csi-deletesnapshotsecret-name";
+
+// Annotation on archived VolumeSnapshot, VolumeSnapshotContent; written by Velero up to 1.15; read
+// by plugin.
+inline constexpr char kDeleteSecretNamespaceAnnotation[] =
+    "velero.io/csi-deletesnapshotsecret-namespace";
+
+// Annotation prefix on Backup; written by you; read by Velero, plugin. Followed by the provisioner
+// in lower case: the VolumeSnapshotClass for it.
+inline constexpr char kBackupSnapshotClassAnnotationPrefix[] =
+    "velero.io/csi-volumesnapshot-class_";
+
+// Annotation prefix on Backup; written by you; read by Velero, plugin. Followed by the driver as
+// its volumes name it: the VolumeGroupSnapshotClass for it.
+inline constexpr char kBackupGroupSnapshotClassAnnotationPrefix[] =
+    "velero.io/csi-volumegroupsnapshot-class_";
+
+// Annotation on Backup, Restore; written by Velero; read by Velero, plugin. A Go duration.
+inline constexpr char kResourceTimeoutAnnotation[] = "velero.io/resource-timeout";
+
+// Annotation on Backup; written by Velero; read by Velero, plugin. The ConfigMap whose volume
+// policies hold for every backup.
+inline constexpr char kGlobalVolumePolicyAnnotation[] =
+    "velero.io/global-backup-volume-policy-configmap";
+
+// Annotation on Pod; written by you; read by Velero, plugin. Names of volumes, with commas and
+// without spaces.
+inline constexpr char kVolumesToBackupAnnotation[] = "backup.velero.io/backup-volumes";
+
+// Annotation on Pod; written by you; read by Velero, plugin. The same.
+inline constexpr char kVolumesToExcludeAnnotation[] = "backup.velero.io/backup-volumes-excludes";
+
+// --- Of Kubernetes and CSI -----------------------------------------------------------------------
+// Words of Kubernetes, the snapshot controller and the CSI sidecars.
+
+// Annotation on PVC; written by scheduler; read by provisioner, plugin.
+inline constexpr char kSelectedNodeAnnotation[] = "volume.kubernetes.io/selected-node";
+
+// Annotation on PVC; written by Kubernetes; read by Kubernetes, plugin.
+inline constexpr char kBindCompletedAnnotation[] = "pv.kubernetes.io/bind-completed";
+
+// Annotation on PVC, PersistentVolume; written by Kubernetes; read by Kubernetes, plugin.
+inline constexpr char kBoundByControllerAnnotation[] = "pv.kubernetes.io/bound-by-controller";
+
+// Annotation on PVC; written by Kubernetes; read by provisioner, plugin.
+inline constexpr char kStorageProvisionerAnnotation[] = "volume.kubernetes.io/storage-provisioner";
+
+// Annotation on PVC; written by Kubernetes; read by provisioner, plugin.
+inline constexpr char kBetaStorageProvisionerAnnotation[] =
+    "volume.beta.kubernetes.io/storage-provisioner";
+
+// Annotation on PersistentVolume; written by provisioner; read by plugin, mover.
+inline constexpr char kProvisionedByAnnotation[] = "pv.kubernetes.io/provisioned-by";
+
+// Label on VolumeSnapshotContent; written by snapshot controller, plugin, mover; read by sidecar.
+// The node whose sidecar owns it, with distributed snapshotting.
+inline constexpr char kManagedByLabel[] = "snapshot.storage.kubernetes.io/managed-by";
+
+// Label on DifferentialSnapshot; written by worker; read by mover.
+inline constexpr char kAppManagedByLabel[] = "app.kubernetes.io/managed-by";
+
+// Label on Namespace; written by you; read by Kubernetes, doctor.
+inline constexpr char kPodSecurityLabel[] = "pod-security.kubernetes.io/enforce";
+
+// Annotation on VolumeSnapshotContent; written by mover; read by provisioner. Without it the
+// provisioner makes no block device from the snapshot of a file system.
+inline constexpr char kModeChangeAnnotation[] =
+    "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+
+// Annotation on VolumeSnapshotContent; written by sidecar; read by sidecar, plugin. A
+// CreateSnapshot is under way.
+inline constexpr char kBeingCreatedAnnotation[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
+
+// Annotation on VolumeSnapshotContent; written by snapshot controller, plugin, mover; read by
+// sidecar. The deletion is meant.
+inline constexpr char kContentBeingDeletedAnnotation[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
+
+// Annotation on VolumeGroupSnapshotContent; written by snapshot controller, plugin; read by
+// sidecar. The deletion is meant.
+inline constexpr char kGroupBeingDeletedAnnotation[] =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-deleted";
+
+// Annotation on VolumeSnapshotContent of a group member; written by snapshot controller; read by
+// sidecar, plugin. The handle of the group.
+inline constexpr char kGroupHandleOfMemberAnnotation[] =
+    "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle";
+
+// Annotation on VolumeSnapshotContent; written by sidecar, plugin, mover; read by sidecar.
+inline constexpr char kDeletionSecretNameAnnotation[] =
+    "snapshot.storage.kubernetes.io/deletion-secret-name";
+
+// Annotation on VolumeSnapshotContent; written by sidecar, plugin, mover; read by sidecar.
+inline constexpr char kDeletionSecretNamespaceAnnotation[] =
+    "snapshot.storage.kubernetes.io/deletion-secret-namespace";
+
+// Annotation on VolumeGroupSnapshotContent; written by sidecar, plugin, mover; read by sidecar.
+inline constexpr char kGroupDeletionSecretNameAnnotation[] =
+    "groupsnapshot.storage.kubernetes.io/deletion-secret-name";
+
+// Annotation on VolumeGroupSnapshotContent; written by sidecar, plugin, mover; read by sidecar.
+inline constexpr char kGroupDeletionSecretNamespaceAnnotation[] =
+    "groupsnapshot.storage.kubernetes.io/deletion-secret-namespace";
+
+// Annotation on VolumeSnapshotClass; written by you; read by snapshot controller, plugin.
+inline constexpr char kDefaultSnapshotClassAnnotation[] =
+    "snapshot.storage.kubernetes.io/is-default-class";
+
+// Annotation on VolumeGroupSnapshotClass; written by you; read by snapshot controller, plugin.
+inline constexpr char kDefaultGroupSnapshotClassAnnotation[] =
+    "groupsnapshot.storage.kubernetes.io/is-default-class";
+
+// Class parameter, annotation on VolumeSnapshotClass (parameter), archived VolumeSnapshotClass and
+// VolumeSnapshotContent (annotation); written by you, Velero; read by sidecar, plugin.
+inline constexpr char kSnapshotterSecretName[] = "csi.storage.k8s.io/snapshotter-secret-name";
+
+// Class parameter, annotation on VolumeSnapshotClass (parameter), archived VolumeSnapshotClass and
+// VolumeSnapshotContent (annotation); written by you, Velero; read by sidecar, plugin.
+inline constexpr char kSnapshotterSecretNamespace[] =
+    "csi.storage.k8s.io/snapshotter-secret-namespace";
+
+// Class parameter, annotation on VolumeSnapshotClass (parameter), archived VolumeSnapshotClass and
+// VolumeSnapshotContent (annotation); written by you, Velero; read by sidecar, plugin.
+inline constexpr char kSnapshotterListSecretName[] =
+    "csi.storage.k8s.io/snapshotter-list-secret-name";
+
+// Class parameter, annotation on VolumeSnapshotClass (parameter), archived VolumeSnapshotClass and
+// VolumeSnapshotContent (annotation); written by you, Velero; read by sidecar, plugin.
+inline constexpr char kSnapshotterListSecretNamespace[] =
+    "csi.storage.k8s.io/snapshotter-list-secret-namespace";
+
+// Class parameter on VolumeGroupSnapshotClass; written by you; read by sidecar, plugin.
+inline constexpr char kGroupSnapshotterSecretName[] =
+    "csi.storage.k8s.io/group-snapshotter-secret-name";
+
+// Class parameter on VolumeGroupSnapshotClass; written by you; read by sidecar, plugin.
+inline constexpr char kGroupSnapshotterSecretNamespace[] =
+    "csi.storage.k8s.io/group-snapshotter-secret-namespace";
+
+// Class parameter on VolumeGroupSnapshotClass; written by you; read by sidecar, plugin.
+inline constexpr char kGroupSnapshotterGetSecretName[] =
+    "csi.storage.k8s.io/group-snapshotter-get-secret-name";
+
+// Class parameter on VolumeGroupSnapshotClass; written by you; read by sidecar, plugin.
+inline constexpr char kGroupSnapshotterGetSecretNamespace[] =
+    "csi.storage.k8s.io/group-snapshotter-get-secret-namespace";
+
+// Finalizer on VolumeSnapshotContent; written by snapshot controller, plugin; read by snapshot
+// controller, plugin.
+inline constexpr char kContentBoundProtectionFinalizer[] =
+    "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection";
+
+// Finalizer on VolumeSnapshot; written by snapshot controller; read by snapshot controller.
+inline constexpr char kSnapshotBoundProtectionFinalizer[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection";
+
+// Finalizer on VolumeSnapshot; written by snapshot controller; read by snapshot controller. A PVC
+// that is not bound yet is being filled from it.
+inline constexpr char kSnapshotSourceProtectionFinalizer[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection";
+
+// Finalizer on VolumeSnapshot; written by snapshot controller; read by snapshot controller,
+// plugin. A member of a VolumeGroupSnapshot, which goes with it and not before.
+inline constexpr char kSnapshotInGroupFinalizer[] =
+    "snapshot.storage.kubernetes.io/volumesnapshot-in-group-protection";
+
+// Finalizer on VolumeGroupSnapshotContent; written by snapshot controller, plugin; read by
+// snapshot controller, plugin.
+inline constexpr char kGroupContentBoundProtectionFinalizer[] =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshotcontent-bound-protection";
+
+// Finalizer on VolumeGroupSnapshot; written by snapshot controller; read by snapshot controller.
+inline constexpr char kGroupSnapshotBoundProtectionFinalizer[] =
+    "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-bound-protection";
+
+}  // namespace csidelta::objects

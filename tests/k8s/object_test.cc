@@ -1,0 +1,46 @@
+#include "k8s/object.h"
+
+#include <gtest/gtest.h>
+
+namespace csidelta::k8s::object_test {
+namespace {
+
+TEST(ObjectTest, ReadsMetadata) {
+  const Json object = {{"metadata",
+                        {{"name", "orders"},
+                         {"namespace", "shop"},
+                         {"uid", "u-1"},
+                         {"resourceVersion", "7"},
+                         {"labels", {{"app", "db"}}},
+                         {"annotations", {{"a/b", "c"}}},
+                         {"creationTimestamp", "2023-11-14T22:13:20Z"}}}};
+  EXPECT_EQ(Name(object), "orders");
+  EXPECT_EQ(Namespace(object), "shop");
+  EXPECT_EQ(Uid(object), "u-1");
+  EXPECT_EQ(ResourceVersion(object), "7");
+  EXPECT_EQ(Label(object, "app"), "db");
+  EXPECT_EQ(Annotation(object, "a/b"), "c");
+  EXPECT_EQ(CreatedAt(object), absl::FromUnixSeconds(1'700'000'000));
+  EXPECT_EQ(DeletedAt(object), std::nullopt);
+  EXPECT_FALSE(BeingDeleted(object));
+}
+
+TEST(ObjectTest, ADeletionCountsThoughItsTimeDoesNotRead) {
+  const Json object = {{"metadata", {{"deletionTimestamp", "soon"}}}};
+  EXPECT_TRUE(BeingDeleted(object));
+  EXPECT_EQ(DeletedAt(object), std::nullopt);
+}
+
+TEST(ObjectTest, TakesWrongTypesForMissing) {
+  for (const Json& object : {Json(), Json(7), Json::array(), Json{{"metadata", "text"}},
+                             Json{{"metadata", {{"name", 7}, {"uid", Json()}, {"labels", "x"}}}}}) {
+    EXPECT_EQ(Name(object), "");
+    EXPECT_EQ(Uid(object), "");
+    EXPECT_EQ(Label(object, "app"), "");
+    EXPECT_EQ(CreatedAt(object), std::nullopt);
+    EXPECT_FALSE(BeingDeleted(object));
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::k8s::object_test
