@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/group_lifecycle.h"
 #include "csi/insist.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_lifecycle.h"

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/cli/program_runner.h"
+#include "tests/support/fake_secure_random.h"
 
 namespace csidelta::cli::repair_test {
 namespace {

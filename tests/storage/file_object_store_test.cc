@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdarg>
 #include <filesystem>
 #include <fstream>
 #include <functional>
