@@ -1,10 +1,6 @@
 #include "cli/password.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -18,10 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "cli/run_program.h"
 #include "cli/text.h"
 #include "incremental/posix_file.h"
-
-extern char** environ;
 
 namespace csidelta::cli {
 namespace {
@@ -30,89 +25,19 @@ using incremental::ErrnoToStatus;
 
 constexpr std::size_t kPasswordFileBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;
-constexpr int kPollMilliseconds = 100;
-
-// Everything until the end, or until a line break when `line`.
-absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line,
-                                     std::size_t text_bytes_max = kPasswordFileBytesMax) {
-  std::string text;
-  while (true) {
-    RETURN_IF_ERROR(ctx.Check());
-    pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
-    if (::poll(&ready, 1, kPollMilliseconds) <= 0) {
-      continue;
-    }
-    char buffer[4096];
-    const ssize_t count = ::read(fd, buffer, line ? 1 : sizeof(buffer));
-    if (count < 0 && errno == EINTR) {
-      continue;
-    }
-    if (count < 0) {
-      return ErrnoToStatus(errno, "read");
-    }
-    if (count == 0 || (line && buffer[0] == '\n')) {
-      return text;
-    }
-    text.append(buffer, static_cast<std::size_t>(count));
-    if (text.size() > text_bytes_max) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the text is longer than ", text_bytes_max >> 10, " KiB"));
-    }
-  }
-}
-
-// Starts `words` with its output into `output`, and with no signal blocked.
-absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& words, int output) {
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) {
-    arguments.push_back(const_cast<char*>(word.c_str()));  // posix_spawnp() does not write there.
-  }
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = 0;
-  const int error =
-      ::posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    return ErrnoToStatus(error, absl::StrCat("password command ", words[0]));
-  }
-  return pid;
-}
 
 absl::StatusOr<std::string> RunPasswordCommand(const CallContext& ctx, const std::string& command) {
   absl::StatusOr<std::vector<std::string>> words = SplitWords(command);
   if (!words.ok()) {
     return Annotate(words.status(), "password command");
   }
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return ErrnoToStatus(errno, "pipe");
-  }
-  const UniqueFd reading(ends[0]);
-  UniqueFd writing(ends[1]);
-  ASSIGN_OR_RETURN(const pid_t pid, Spawn(*words, writing.get()));
-  writing = UniqueFd();
-  absl::StatusOr<std::string> text = ReadText(ctx, reading.get(), /*line=*/false);
-  if (!text.ok()) {
-    ::kill(pid, SIGTERM);
-  }
-  int state = 0;
-  while (::waitpid(pid, &state, 0) < 0 && errno == EINTR) {
-  }
-  if (text.ok() && (!WIFEXITED(state) || WEXITSTATUS(state) != 0)) {
+  absl::StatusOr<std::string> text =
+      RunProgram(ctx, {.words = *words, .output_bytes_max = kPasswordFileBytesMax});
+  if (absl::IsFailedPrecondition(text.status())) {
     return absl::FailedPreconditionError(absl::StrCat("the password command ", words->front(),
                                                       " failed; run it by hand to see why"));
   }
+  RETURN_IF_ERROR(Annotate(text.status(), "password command"));
   return text;
 }
 
@@ -133,7 +58,7 @@ absl::StatusOr<std::string> Ask(const CallContext& ctx, int terminal, absl::stri
   if (::write(terminal, prompt.data(), prompt.size()) < 0) {
     return ErrnoToStatus(errno, "terminal");
   }
-  return ReadText(ctx, terminal, /*line=*/true);
+  return ReadText(ctx, terminal, /*line=*/true, kPasswordFileBytesMax);
 }
 
 absl::StatusOr<UniqueFd> OpenTerminal() {
@@ -197,7 +122,8 @@ absl::StatusOr<bool> Confirm(const CallContext& ctx, absl::string_view question)
   if (::write(terminal.get(), prompt.data(), prompt.size()) < 0) {
     return ErrnoToStatus(errno, "terminal");
   }
-  ASSIGN_OR_RETURN(const std::string answer, ReadText(ctx, terminal.get(), /*line=*/true));
+  ASSIGN_OR_RETURN(const std::string answer,
+                   ReadText(ctx, terminal.get(), /*line=*/true, kPasswordFileBytesMax));
   const absl::string_view word = absl::StripAsciiWhitespace(answer);
   return absl::EqualsIgnoreCase(word, "y") || absl::EqualsIgnoreCase(word, "yes");
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -14,8 +15,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
@@ -25,6 +28,8 @@ namespace csidelta::k8s {
 namespace {
 
 constexpr std::size_t kFileBytesMax = std::size_t{4} << 20;
+constexpr char kExecGroup[] = "client.authentication.k8s.io/";
+constexpr char kExecExtension[] = "client.authentication.k8s.io/exec";
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -33,7 +38,7 @@ std::string Environment(const char* name) {
 
 std::string DirectoryOf(const std::string& path) {
   const auto slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
 std::string JoinPath(const std::string& directory, const std::string& path) {
@@ -56,9 +61,64 @@ absl::StatusOr<Json> FindEntry(const Json& config, absl::string_view list, absl:
   return absl::InvalidArgumentError(absl::StrCat(list, " has no \"", name, "\""));
 }
 
+// Makes the paths in the members `body` of a list absolute: they start at the folder of their file.
+void ResolvePaths(const std::string& directory, absl::string_view list, const char* body,
+                  absl::Span<const absl::string_view> fields, Json& config) {
+  const auto entries = config.find(std::string(list));
+  if (entries == config.end() || !entries->is_array()) {
+    return;
+  }
+  for (Json& entry : *entries) {
+    for (const absl::string_view field : fields) {
+      if (const std::string path = GetString(entry, {body, field}); !path.empty()) {
+        SetJson(entry, {body, field}, JoinPath(directory, path));
+      }
+    }
+    // A command without a slash is looked for on the PATH.
+    if (const std::string command = GetString(entry, {body, "exec", "command"});
+        absl::StrContains(command, "/")) {
+      SetJson(entry, {body, "exec", "command"}, JoinPath(directory, command));
+    }
+  }
+}
+
+absl::StatusOr<Json> ReadConfig(absl::string_view text, const std::string& directory) {
+  ASSIGN_OR_RETURN(Json config, ParseYaml(text));
+  if (!config.is_object()) {
+    return absl::InvalidArgumentError("not a kubeconfig");
+  }
+  ResolvePaths(directory, "clusters", "cluster", {"certificate-authority"}, config);
+  ResolvePaths(directory, "users", "user", {"client-certificate", "client-key", "tokenFile"},
+               config);
+  return config;
+}
+
+// As kubectl does: what `config` has already stays.
+void MergeConfig(const Json& other, Json& config) {
+  for (const char* const list : {"clusters", "users", "contexts"}) {
+    const Json* const entries = FindJson(other, {list});
+    if (entries == nullptr || !entries->is_array()) {
+      continue;
+    }
+    Json& mine = config[list];
+    mine = mine.is_array() ? std::move(mine) : Json::array();
+    for (const Json& entry : *entries) {
+      const bool is_known = std::any_of(mine.begin(), mine.end(), [&](const Json& known) {
+        return GetString(known, {"name"}) == GetString(entry, {"name"});
+      });
+      if (!is_known) {
+        mine.push_back(entry);
+      }
+    }
+  }
+  if (GetString(config, {"current-context"}).empty()) {
+    config["current-context"] = GetString(other, {"current-context"});
+  }
+}
+
 // What `field` holds: inline as base64 in `field`-data, or in the file that `field` names.
 absl::StatusOr<std::string> ReadData(const Json& object, absl::string_view field,
-                                     const std::string& directory, FileReader read_file) {
+                                     FileReader read_file) {
   const std::string data_field = absl::StrCat(field, "-data");
   if (const std::string data = GetString(object, {data_field}); !data.empty()) {
     std::string decoded;
@@ -71,7 +131,7 @@ absl::StatusOr<std::string> ReadData(const Json& object, absl::string_view field
   if (path.empty()) {
     return std::string();
   }
-  absl::StatusOr<std::string> text = read_file(JoinPath(directory, path));
+  absl::StatusOr<std::string> text = read_file(path);
   RETURN_IF_ERROR(Annotate(text.status(), field));
   return text;
 }
@@ -81,8 +141,7 @@ bool IsTrue(const Json& object, absl::string_view field) {
   return value != nullptr && (*value == Json(true) || *value == Json("true"));
 }
 
-absl::Status ReadCluster(const Json& cluster, const std::string& directory, FileReader read_file,
-                         ClusterConfig& config) {
+absl::Status ReadCluster(const Json& cluster, FileReader read_file, ClusterConfig& config) {
   config.server = GetString(cluster, {"server"});
   if (!absl::StrContains(config.server, "://")) {
     config.server = absl::StrCat("http://", config.server);  // As client-go reads it.
@@ -91,57 +150,190 @@ absl::Status ReadCluster(const Json& cluster, const std::string& directory, File
     config.server.pop_back();
   }
   RETURN_IF_ERROR(Annotate(net::ParseUrl(config.server).status(), "server"));
-  ASSIGN_OR_RETURN(config.ca_pem, ReadData(cluster, "certificate-authority", directory, read_file));
+  ASSIGN_OR_RETURN(config.ca_pem, ReadData(cluster, "certificate-authority", read_file));
   config.insecure_skip_tls_verify = IsTrue(cluster, "insecure-skip-tls-verify");
   config.tls_server_name = GetString(cluster, {"tls-server-name"});
   config.proxy_url = GetString(cluster, {"proxy-url"});
+  const Json* const extensions = FindJson(cluster, {"extensions"});
+  for (const Json& extension :
+       extensions != nullptr && extensions->is_array() ? *extensions : Json::array()) {
+    if (const Json* const found = FindJson(extension, {"extension"});
+        found != nullptr && GetString(extension, {"name"}) == kExecExtension) {
+      config.exec_cluster_config = *found;
+    }
+  }
   return absl::OkStatus();
 }
 
-absl::Status ReadUser(const Json& user, const std::string& directory, FileReader read_file,
-                      ClusterConfig& config) {
-  for (const absl::string_view plug_in : {"exec", "auth-provider"}) {
-    if (FindJson(user, {plug_in}) != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          plug_in,
-          ": log-in programs are not supported here; give the user a client certificate or a "
-          "token (kubectl create token), for example in a file of its own that "
-          "CSI_DELTA_KUBECONFIG names"));
+// An array of strings; INVALID_ARGUMENT when it holds anything else.
+absl::StatusOr<std::vector<std::string>> ReadStrings(const Json& object, absl::string_view field) {
+  std::vector<std::string> strings;
+  const Json* const found = FindJson(object, {field});
+  if (found == nullptr || found->is_null()) {
+    return strings;
+  }
+  for (const Json& one : *found) {
+    if (!found->is_array() || !one.is_string()) {
+      return absl::InvalidArgumentError(absl::StrCat(field, ": not a list of strings"));
+    }
+    strings.push_back(one.get<std::string>());
+  }
+  return strings;
+}
+
+absl::StatusOr<ExecPlugin> ReadExec(const Json& exec) {
+  ExecPlugin plugin{.api_version = GetString(exec, {"apiVersion"}),
+                    .command = GetString(exec, {"command"}),
+                    .install_hint = GetString(exec, {"installHint"}),
+                    .provides_cluster_info = IsTrue(exec, "provideClusterInfo")};
+  if (plugin.api_version != absl::StrCat(kExecGroup, "v1") &&
+      plugin.api_version != absl::StrCat(kExecGroup, "v1beta1")) {
+    return absl::InvalidArgumentError(absl::StrCat("apiVersion: \"", plugin.api_version,
+                                                   "\" is not supported; use ", kExecGroup, "v1"));
+  }
+  if (plugin.command.empty()) {
+    return absl::InvalidArgumentError("command: missing");
+  }
+  ASSIGN_OR_RETURN(plugin.arguments, ReadStrings(exec, "args"));
+  const Json* const environment = FindJson(exec, {"env"});
+  for (const Json& variable :
+       environment != nullptr && environment->is_array() ? *environment : Json::array()) {
+    const std::string name = GetString(variable, {"name"});
+    if (name.empty() || absl::StrContains(name, "=")) {
+      return absl::InvalidArgumentError("env: a variable without a name");
+    }
+    plugin.environment.emplace_back(name, GetString(variable, {"value"}));
+  }
+  const std::string mode = GetString(exec, {"interactiveMode"});
+  using enum ExecPlugin::Interactive;
+  if (mode != "" && mode != "Never" && mode != "IfAvailable" && mode != "Always") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "interactiveMode: \"", mode, "\" is not one of Never, IfAvailable and Always"));
+  }
+  plugin.interactive = mode == "Never" ? kNever : mode == "Always" ? kAlways : kIfAvailable;
+  return plugin;
+}
+
+// What may stand in a header line.
+bool IsPlain(absl::string_view text) {
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+}
+
+absl::Status ReadImpersonation(const Json& user, Impersonation& as) {
+  as.user = GetString(user, {"as"});
+  as.uid = GetString(user, {"as-uid"});
+  ASSIGN_OR_RETURN(as.groups, ReadStrings(user, "as-groups"));
+  if (const Json* const extra = FindJson(user, {"as-user-extra"});
+      extra != nullptr && extra->is_object()) {
+    for (const auto& [key, values] : extra->items()) {
+      ASSIGN_OR_RETURN(as.extra[key], ReadStrings(*extra, key));
     }
   }
-  ASSIGN_OR_RETURN(config.client_certificate_pem,
-                   ReadData(user, "client-certificate", directory, read_file));
-  ASSIGN_OR_RETURN(config.client_key_pem, ReadData(user, "client-key", directory, read_file));
+  if (as.user.empty() && (!as.uid.empty() || !as.groups.empty() || !as.extra.empty())) {
+    return absl::InvalidArgumentError(
+        "as-uid, as-groups and as-user-extra want a user: set \"as\"");
+  }
+  bool is_plain = IsPlain(as.user) && IsPlain(as.uid) &&
+                  std::all_of(as.groups.begin(), as.groups.end(), IsPlain);
+  for (const auto& [key, values] : as.extra) {
+    is_plain = is_plain && std::all_of(values.begin(), values.end(), IsPlain);
+  }
+  if (!is_plain) {
+    return absl::InvalidArgumentError("as: holds control characters");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadUser(const Json& user, FileReader read_file, ClusterConfig& config) {
+  if (FindJson(user, {"auth-provider"}) != nullptr) {
+    return absl::InvalidArgumentError(
+        "auth-provider: kubectl 1.26 has dropped it; use exec, a client certificate or a token");
+  }
+  if (const Json* const exec = FindJson(user, {"exec"}); exec != nullptr && !exec->is_null()) {
+    absl::StatusOr<ExecPlugin> plugin = ReadExec(*exec);
+    RETURN_IF_ERROR(Annotate(plugin.status(), "exec"));
+    config.exec = *std::move(plugin);
+  }
+  RETURN_IF_ERROR(ReadImpersonation(user, config.impersonation));
+  ASSIGN_OR_RETURN(config.client_certificate_pem, ReadData(user, "client-certificate", read_file));
+  ASSIGN_OR_RETURN(config.client_key_pem, ReadData(user, "client-key", read_file));
   if (config.client_certificate_pem.empty() != config.client_key_pem.empty()) {
     return absl::InvalidArgumentError("client-certificate and client-key go together");
   }
   config.token = GetString(user, {"token"});
-  if (const std::string path = GetString(user, {"tokenFile"}); !path.empty()) {
-    config.token_path = JoinPath(directory, path);
-  }
+  config.token_path = GetString(user, {"tokenFile"});
   config.username = GetString(user, {"username"});
   config.password = GetString(user, {"password"});
   return absl::OkStatus();
 }
 
-absl::StatusOr<ClusterConfig> LoadKubeconfig(const std::string& path, absl::string_view context,
-                                             FileReader read_file) {
-  ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  absl::StatusOr<ClusterConfig> config =
-      ParseKubeconfig(text, context, DirectoryOf(path), read_file);
-  RETURN_IF_ERROR(Annotate(config.status(), absl::StrCat("kubeconfig ", path)));
-  return config;
+// The cluster and user that a context of a kubeconfig names, whose paths are absolute.
+absl::StatusOr<ClusterConfig> ReadContext(const Json& config, absl::string_view context,
+                                          FileReader read_file) {
+  std::string context_name(context);
+  if (context_name.empty()) {
+    context_name = GetString(config, {"current-context"});
+  }
+  if (context_name.empty()) {
+    return absl::InvalidArgumentError("no context given and no current-context set");
+  }
+  ASSIGN_OR_RETURN(const Json chosen, FindEntry(config, "contexts", "context", context_name));
+  ClusterConfig cluster_config;
+  cluster_config.namespace_name = GetString(chosen, {"namespace"});
+  const std::string cluster_name = GetString(chosen, {"cluster"});
+  ASSIGN_OR_RETURN(const Json cluster, FindEntry(config, "clusters", "cluster", cluster_name));
+  RETURN_IF_ERROR(Annotate(ReadCluster(cluster, read_file, cluster_config),
+                           absl::StrCat("cluster \"", cluster_name, "\"")));
+  const std::string user_name = GetString(chosen, {"user"});
+  if (!user_name.empty()) {
+    ASSIGN_OR_RETURN(const Json user, FindEntry(config, "users", "user", user_name));
+    RETURN_IF_ERROR(Annotate(ReadUser(user, read_file, cluster_config),
+                             absl::StrCat("user \"", user_name, "\"")));
+  }
+  return cluster_config;
 }
 
-// The first file of the list that exists; NOT_FOUND when none does.
-absl::StatusOr<ClusterConfig> LoadFirst(absl::string_view paths, absl::string_view context,
-                                        FileReader read_file) {
-  for (const absl::string_view path : absl::StrSplit(paths, ':', absl::SkipEmpty())) {
-    if (!absl::IsNotFound(read_file(std::string(path)).status())) {
-      return LoadKubeconfig(std::string(path), context, read_file);
+// Those of the files that exist, merged. NOT_FOUND when none does.
+absl::StatusOr<Json> ReadMerged(absl::Span<const std::string> paths, FileReader read_file) {
+  std::optional<Json> merged;
+  for (const std::string& path : paths) {
+    const absl::StatusOr<std::string> text = read_file(path);
+    if (absl::IsNotFound(text.status())) {
+      continue;
+    }
+    RETURN_IF_ERROR(text.status());
+    absl::StatusOr<Json> config = ReadConfig(*text, DirectoryOf(path));
+    RETURN_IF_ERROR(Annotate(config.status(), absl::StrCat("kubeconfig ", path)));
+    if (!merged.has_value()) {
+      merged = *std::move(config);
+    } else {
+      MergeConfig(*config, *merged);
     }
   }
-  return absl::NotFoundError(absl::StrCat("KUBECONFIG: none of these exists: ", paths));
+  if (!merged.has_value()) {
+    return absl::NotFoundError(
+        paths.size() == 1 ? absl::StrCat("open ", paths[0], ": no such file")
+                          : absl::StrCat("none of these exists: ", absl::StrJoin(paths, ":")));
+  }
+  return *std::move(merged);
+}
+
+absl::StatusOr<ClusterConfig> LoadKubeconfigs(const ClientSettings& settings,
+                                              const std::vector<std::string>& paths,
+                                              FileReader read_file) {
+  ASSIGN_OR_RETURN(const Json merged, ReadMerged(paths, read_file));
+  const std::string what = absl::StrCat("kubeconfig ", absl::StrJoin(paths, ":"));
+  absl::StatusOr<ClusterConfig> config = ReadContext(merged, settings.kubecontext, read_file);
+  RETURN_IF_ERROR(Annotate(config.status(), what));
+  if (config->exec.has_value() && settings.run_exec == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what,
+        ": exec: log-in programs are not supported here; give the user a client certificate or a "
+        "token (kubectl create token), for example in a file of its own that CSI_DELTA_KUBECONFIG "
+        "names"));
+  }
+  return config;
 }
 
 absl::StatusOr<ClusterConfig> LoadInCluster(const ClientSettings& settings, FileReader read_file) {
@@ -191,40 +383,27 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 
 absl::StatusOr<ClusterConfig> ParseKubeconfig(absl::string_view text, absl::string_view context,
                                               const std::string& directory, FileReader read_file) {
-  ASSIGN_OR_RETURN(const Json config, ParseYaml(text));
-  std::string context_name(context);
-  if (context_name.empty()) {
-    context_name = GetString(config, {"current-context"});
-  }
-  if (context_name.empty()) {
-    return absl::InvalidArgumentError("no context given and no current-context set");
-  }
-  ASSIGN_OR_RETURN(const Json chosen, FindEntry(config, "contexts", "context", context_name));
-  ClusterConfig cluster_config;
-  cluster_config.namespace_name = GetString(chosen, {"namespace"});
-  const std::string cluster_name = GetString(chosen, {"cluster"});
-  ASSIGN_OR_RETURN(const Json cluster, FindEntry(config, "clusters", "cluster", cluster_name));
-  RETURN_IF_ERROR(Annotate(ReadCluster(cluster, directory, read_file, cluster_config),
-                           absl::StrCat("cluster \"", cluster_name, "\"")));
-  const std::string user_name = GetString(chosen, {"user"});
-  if (!user_name.empty()) {
-    ASSIGN_OR_RETURN(const Json user, FindEntry(config, "users", "user", user_name));
-    RETURN_IF_ERROR(Annotate(ReadUser(user, directory, read_file, cluster_config),
-                             absl::StrCat("user \"", user_name, "\"")));
-  }
-  return cluster_config;
+  ASSIGN_OR_RETURN(const Json config, ReadConfig(text, directory));
+  return ReadContext(config, context, read_file);
 }
 
 absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
                                                 FileReader read_file) {
   if (!settings.own_kubeconfig.empty()) {
-    return LoadKubeconfig(settings.own_kubeconfig, settings.kubecontext, read_file);
+    return LoadKubeconfigs(settings, {settings.own_kubeconfig}, read_file);
   }
   if (!settings.kubeconfig.empty()) {
-    return LoadKubeconfig(settings.kubeconfig, settings.kubecontext, read_file);
+    return LoadKubeconfigs(settings, {settings.kubeconfig}, read_file);
   }
   if (!settings.kubeconfig_environment.empty()) {
-    return LoadFirst(settings.kubeconfig_environment, settings.kubecontext, read_file);
+    const std::vector<std::string> paths =
+        absl::StrSplit(settings.kubeconfig_environment, ':', absl::SkipEmpty());
+    absl::StatusOr<ClusterConfig> config = LoadKubeconfigs(settings, paths, read_file);
+    return config.ok() ? std::move(config) : Annotate(config.status(), "KUBECONFIG");
+  }
+  if (!settings.home_kubeconfig.empty() &&
+      !absl::IsNotFound(read_file(settings.home_kubeconfig).status())) {
+    return LoadKubeconfigs(settings, {settings.home_kubeconfig}, read_file);
   }
   if (!settings.service_host.empty() && !settings.service_port.empty()) {
     return LoadInCluster(settings, read_file);

@@ -1,13 +1,38 @@
 #pragma once
 
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/json.h"
 #include "net/proxy.h"
 
 namespace csidelta::k8s {
+
+// A log-in program that a kubeconfig names (users[].user.exec), as EKS, GKE, AKS and OIDC do. It
+// prints an ExecCredential:
+// https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
+struct ExecPlugin {
+  std::string api_version;  // client.authentication.k8s.io/v1 or v1beta1
+  std::string command;      // a name on the PATH, or an absolute path
+  std::vector<std::string> arguments = {};
+  std::vector<std::pair<std::string, std::string>> environment = {};  // besides the one there is
+  std::string install_hint = {};       // shown when the command is not found
+  bool provides_cluster_info = false;  // it wants to know which cluster
+  enum class Interactive { kNever, kIfAvailable, kAlways } interactive = Interactive::kIfAvailable;
+};
+
+// Runs a log-in program with KUBERNETES_EXEC_INFO=`info` and returns what it wrote to stdout, at
+// most 1 MiB. Its stderr is the caller's. An error names the command and says how it ended.
+using ExecRunner = std::function<absl::StatusOr<std::string>(
+    const CallContext& ctx, const ExecPlugin& plugin, const std::string& info)>;
 
 // Where to look for the API server, and how to treat it. A value; FromEnvironment() fills in what
 // the environment says, the caller adds flags.
@@ -15,6 +40,7 @@ struct ClientSettings {
   std::string own_kubeconfig;          // CSI_DELTA_KUBECONFIG
   std::string kubeconfig;              // --kubeconfig
   std::string kubeconfig_environment;  // KUBECONFIG: paths joined by ':'
+  std::string home_kubeconfig;         // "": the one in the home folder is not looked for
   std::string kubecontext;             // --kubecontext; "": the file's current one
   std::string service_host;            // KUBERNETES_SERVICE_HOST
   std::string service_port;            // KUBERNETES_SERVICE_PORT
@@ -24,8 +50,20 @@ struct ClientSettings {
   int burst = 100;                  // and at once; neither counts running watches
   int page_items_max = 500;         // objects per page of a list
   net::ProxySettings proxy;         // HTTPS_PROXY, NO_PROXY
+  // Where log-in programs may be run: a person's command line, not a plugin process, which has none
+  // of them.
+  ExecRunner run_exec = nullptr;
+  bool has_terminal = false;  // so that a log-in program may ask
 
   static ClientSettings FromEnvironment();
+};
+
+// Whom to act as (users[].user.as and its siblings): Impersonate-* headers.
+struct Impersonation {
+  std::string user;  // "": nobody else
+  std::string uid;
+  std::vector<std::string> groups;
+  std::map<std::string, std::vector<std::string>> extra;
 };
 
 // How to reach and convince one API server.
@@ -42,6 +80,9 @@ struct ClusterConfig {
   std::string proxy_url;
   std::string namespace_name;  // of the context; "" when it names none
   bool insecure_skip_tls_verify = false;
+  Impersonation impersonation;
+  std::optional<ExecPlugin> exec;
+  Json exec_cluster_config;  // the cluster's extension client.authentication.k8s.io/exec, if any
 };
 
 // Reads a whole file; an argument, so that parsing can be tested without files.
@@ -52,14 +93,16 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // The cluster and user that `context` ("": current-context) of a kubeconfig names. Relative paths
 // in it start at `directory`; files it points to are read, but for the token's. INVALID_ARGUMENT
-// naming the field that is missing, malformed or not supported (exec and auth-provider plug-ins: a
-// plugin process has none of the programs they call).
+// naming the field that is missing, malformed or not supported (auth-provider).
 absl::StatusOr<ClusterConfig> ParseKubeconfig(absl::string_view text, absl::string_view context,
                                               const std::string& directory, FileReader read_file);
 
 // The first of these that is set decides: own_kubeconfig, kubeconfig, kubeconfig_environment (its
-// first file that exists; the files are not merged), the service account of the pod. What is set
-// but broken is an error; the next one is not tried. FAILED_PRECONDITION when nothing is set.
+// files are merged as kubectl merges them: the first to name a cluster, user, context or the
+// current context counts; those that do not exist are skipped), home_kubeconfig if it exists, the
+// service account of the pod. What is set but broken is an error; the next one is not tried.
+// FAILED_PRECONDITION when nothing is set. INVALID_ARGUMENT when the user logs in by a program and
+// `settings` has no run_exec.
 absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
                                                 FileReader read_file);
 

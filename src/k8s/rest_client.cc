@@ -9,15 +9,18 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/backoff.h"
 #include "base/log.h"
 #include "base/rate_limiter.h"
 #include "base/status_macros.h"
+#include "k8s/exec_login.h"
 #include "k8s/object.h"
 #include "k8s/token_source.h"
 #include "k8s/watch_decoder.h"
@@ -164,6 +167,40 @@ class Absence {
   mutable std::mutex mutex_;
   std::optional<absl::Duration> last_;  // guarded by mutex_; an uptime
 };
+
+std::string EscapeHeaderName(absl::string_view name) {
+  std::string escaped;
+  for (const char c : name) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+        absl::StrContains("!#$&'*+-.^_`|~", c)) {
+      escaped.push_back(c);
+    } else {
+      absl::StrAppendFormat(&escaped, "%%%02X", static_cast<unsigned char>(c));
+    }
+  }
+  return escaped;
+}
+
+// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation. A key
+// of `extra` is written with percent signs where a header's name cannot hold it.
+void AddImpersonation(const Impersonation& as, net::HttpRequest& request) {
+  if (as.user.empty()) {
+    return;
+  }
+  request.headers.emplace_back("Impersonate-User", as.user);
+  if (!as.uid.empty()) {
+    request.headers.emplace_back("Impersonate-Uid", as.uid);
+  }
+  for (const std::string& group : as.groups) {
+    request.headers.emplace_back("Impersonate-Group", group);
+  }
+  for (const auto& [key, values] : as.extra) {
+    for (const std::string& value : values) {
+      request.headers.emplace_back(absl::StrCat("Impersonate-Extra-", EscapeHeaderName(key)),
+                                   value);
+    }
+  }
+}
 
 // The connection to the API server, once the configuration is known.
 struct Backend {
@@ -414,13 +451,12 @@ class RestClient : public ApiClient {
   // true.
   absl::StatusOr<net::HttpResponse> Run(const CallContext& ctx, const Call& call,
                                         const BodySink* sink, const bool* got_bytes) {
-    ASSIGN_OR_RETURN(Backend * backend, TheBackend());
     Backoff backoff(kRetryBackoff, random_);
     bool refreshed = false;
     while (true) {
       RETURN_IF_ERROR(limiter_.Take(ctx, 1, call.kind));
-      ASSIGN_OR_RETURN(const std::string token, backend->tokens.Token(*ctx.clock));
-      Attempt attempt = TryOnce(ctx, *backend, call, token, sink);
+      ASSIGN_OR_RETURN(const Access access, LogIn(ctx));
+      Attempt attempt = TryOnce(ctx, *access.backend, call, access.token, sink);
       if (attempt.status.ok()) {
         return attempt.response;
       }
@@ -429,8 +465,7 @@ class RestClient : public ApiClient {
       } else if (absl::IsPermissionDenied(attempt.status) && absence_.WasRecent(*ctx.clock)) {
         attempt.may_try_again = true;
       }
-      if (absl::IsUnauthenticated(attempt.status) && !refreshed &&
-          backend->tokens.Refresh(*ctx.clock, token)) {
+      if (absl::IsUnauthenticated(attempt.status) && !refreshed && MayBeRefreshed(ctx, access)) {
         refreshed = true;
         continue;
       }
@@ -504,6 +539,7 @@ class RestClient : public ApiClient {
     if (!call.content_type.empty()) {
       request.headers.emplace_back("Content-Type", call.content_type);
     }
+    AddImpersonation(config.impersonation, request);
     if (!token.empty()) {
       request.headers.emplace_back("Authorization", absl::StrCat("Bearer ", token));
     } else if (!config.username.empty()) {
@@ -514,11 +550,66 @@ class RestClient : public ApiClient {
     return request;
   }
 
+  // A connection, and what to say on it.
+  struct Access {
+    std::shared_ptr<Backend> backend;
+    std::string token;
+    std::optional<ExecCredential> credential = {};  // of a log-in program
+  };
+
+  absl::StatusOr<Access> LogIn(const CallContext& ctx) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Backend> backend, TheBackend());
+    if (login_ == nullptr) {
+      ASSIGN_OR_RETURN(std::string token, backend->tokens.Token(*ctx.clock));
+      return Access{.backend = std::move(backend), .token = std::move(token)};
+    }
+    absl::StatusOr<ExecCredential> credential = login_->Credential(ctx);
+    RETURN_IF_ERROR(Annotate(credential.status(), "cannot reach the API server"));
+    return Access{.backend = WithCertificate(*credential),
+                  .token = credential->token,
+                  .credential = *credential};
+  }
+
+  // Whether a refused request may be made once more, with other credentials.
+  bool MayBeRefreshed(const CallContext& ctx, const Access& access) {
+    if (access.credential.has_value()) {
+      login_->Refuse(*access.credential);
+      return true;
+    }
+    return access.backend->tokens.Refresh(*ctx.clock, access.token);
+  }
+
+  // The connection with the client certificate of a log-in program; a new one where that has
+  // changed.
+  std::shared_ptr<Backend> WithCertificate(const ExecCredential& credential) {
+    std::scoped_lock lock(mutex_);
+    if (!credential.client_certificate_pem.empty() &&
+        credential.client_certificate_pem != backend_->config.client_certificate_pem) {
+      ClusterConfig config = backend_->config;
+      config.client_certificate_pem = credential.client_certificate_pem;
+      config.client_key_pem = credential.client_key_pem;
+      backend_ = MakeBackend(std::move(config));
+    }
+    return backend_;
+  }
+
+  std::shared_ptr<Backend> MakeBackend(ClusterConfig config) const {
+    net::HttpClientOptions options;
+    options.tls = {.ca_pem = config.ca_pem,
+                   .client_certificate_pem = config.client_certificate_pem,
+                   .client_key_pem = config.client_key_pem,
+                   .server_name = config.tls_server_name,
+                   .insecure_skip_verify = config.insecure_skip_tls_verify};
+    options.proxy = settings_.proxy;
+    options.proxy.always = config.proxy_url;
+    return std::make_shared<Backend>(std::move(config), std::move(options));
+  }
+
   // Reads the configuration at the first call, and again as long as it is broken.
-  absl::StatusOr<Backend*> TheBackend() {
+  absl::StatusOr<std::shared_ptr<Backend>> TheBackend() {
     std::scoped_lock lock(mutex_);
     if (backend_ != nullptr) {
-      return backend_.get();
+      return backend_;
     }
     absl::StatusOr<ClusterConfig> config = LoadClusterConfig(settings_, &ReadFile);
     if (!config.ok()) {
@@ -526,24 +617,20 @@ class RestClient : public ApiClient {
       return absl::FailedPreconditionError(
           absl::StrCat("cannot reach the API server: ", config.status().message()));
     }
-    net::HttpClientOptions options;
-    options.tls = {.ca_pem = config->ca_pem,
-                   .client_certificate_pem = config->client_certificate_pem,
-                   .client_key_pem = config->client_key_pem,
-                   .server_name = config->tls_server_name,
-                   .insecure_skip_verify = config->insecure_skip_tls_verify};
-    options.proxy = settings_.proxy;
-    options.proxy.always = config->proxy_url;
-    backend_ = std::make_unique<Backend>(*std::move(config), std::move(options));
-    return backend_.get();
+    if (config->exec.has_value()) {
+      login_ = std::make_unique<ExecLogin>(*config, settings_.run_exec, settings_.has_terminal);
+    }
+    backend_ = MakeBackend(*std::move(config));
+    return backend_;
   }
 
   const ClientSettings settings_;
   Random& random_;
   RateLimiter limiter_;
   Absence absence_;
-  std::mutex mutex_;  // Guards backend_, which never changes once it is there.
-  std::unique_ptr<Backend> backend_;
+  std::mutex mutex_;                  // Guards backend_.
+  std::shared_ptr<Backend> backend_;  // Changes only with the certificate of a log-in program.
+  std::unique_ptr<ExecLogin> login_;  // Made with backend_, and never changed.
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A kubeconfig as anybody may write it: reading it neither crashes nor runs away, and what comes
-// out can be used for a request.
+// A kubeconfig, and the answer of a log-in program: reading them neither crashes nor runs away, and
+// what comes out can be used for a request.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "k8s/config.h"
+#include "k8s/exec_login.h"
 #include "net/proxy.h"
 #include "net/url.h"
 
@@ -16,6 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const auto read_file = [](const std::string& path) -> absl::StatusOr<std::string> {
     return "content of " + path;
   };
+  const auto credential =
+      csidelta::k8s::ParseExecCredential(text, "client.authentication.k8s.io/v1");
+  CSIDELTA_CHECK(credential.ok() || absl::IsInvalidArgument(credential.status()));
   const absl::StatusOr<csidelta::k8s::ClusterConfig> config =
       csidelta::k8s::ParseKubeconfig(text, "", "/directory", read_file);
   if (!config.ok()) {

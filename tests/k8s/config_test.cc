@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "k8s/exec_login.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::k8s::config_test {
@@ -112,12 +113,32 @@ TEST(ParseKubeconfigTest, NamesWhatIsWrong) {
       {"{server: 'https://x', certificate-authority-data: '%%'}", "{}",
        "certificate-authority-data"},
       {"{server: 'https://x'}", "{client-certificate-data: Y2VydA==}", "go together"},
-      {"{server: 'https://x'}", "{exec: {command: aws}}", "CSI_DELTA_KUBECONFIG"},
-      {"{server: 'https://x'}", "{auth-provider: {name: gcp}}", "kubectl create token"},
+      {"{server: 'https://x'}", "{exec: {command: aws}}", "exec: apiVersion"},
+      {"{server: 'https://x'}",
+       "{exec: {command: aws, apiVersion: client.authentication.k8s.io/v1alpha1}}", "v1alpha1"},
+      {"{server: 'https://x'}", "{exec: {apiVersion: client.authentication.k8s.io/v1}}",
+       "command: missing"},
+      {"{server: 'https://x'}",
+       "{exec: {command: aws, args: x, apiVersion: client.authentication.k8s.io/v1}}",
+       "args: not a list"},
+      {"{server: 'https://x'}",
+       "{exec: {command: aws, args: [[x]], apiVersion: client.authentication.k8s.io/v1}}",
+       "args: not a list"},
+      {"{server: 'https://x'}",
+       "{exec: {command: aws, env: [{value: x}], apiVersion: client.authentication.k8s.io/v1}}",
+       "env"},
+      {"{server: 'https://x'}",
+       "{exec: {command: aws, interactiveMode: Sometimes, apiVersion: "
+       "client.authentication.k8s.io/v1}}",
+       "Sometimes"},
+      {"{server: 'https://x'}", "{auth-provider: {name: gcp}}", "auth-provider"},
+      {"{server: 'https://x'}", "{as-groups: [admins]}", "set \"as\""},
+      {"{server: 'https://x'}", "{as: \"a\\nb\"}", "control characters"},
   };
   for (const BadCase& test : cases) {
     EXPECT_THAT(Parse(Kubeconfig(test.cluster, test.user)),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(test.message)));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(test.message)))
+        << test.user;
   }
   EXPECT_THAT(Parse(Kubeconfig("{server: 'https://x'}", "{}"), "missing"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("contexts has no")));
@@ -173,13 +194,81 @@ TEST_F(LoadTest, WhatIsSetButBrokenIsNotSkipped) {
   EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("kubeconfig /own")));
 }
 
-TEST_F(LoadTest, AFileOfKubeconfigThatExistsDecides) {
+TEST_F(LoadTest, FilesOfKubeconfigAreMergedAndTheFirstToNameSomethingCounts) {
+  files_["/a/first"] =
+      "clusters: [{name: k, cluster: {server: 'https://first', certificate-authority: ca.crt}}]";
+  files_["/b/second"] = Kubeconfig("{server: 'https://second'}", "{tokenFile: token}");
+  files_["/a/ca.crt"] = "ca of a";
+  settings_.kubeconfig_environment = "/none:/a/first:/b/second";
+  const absl::StatusOr<ClusterConfig> config = Load();
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->server, "https://first");
+  EXPECT_EQ(config->ca_pem, "ca of a");
+  EXPECT_EQ(config->token_path, "/b/token");
+  settings_.kubecontext = "other";
+  EXPECT_EQ(Load()->server, "https://second");
+}
+
+TEST_F(LoadTest, ABrokenFileOfKubeconfigIsNotSkipped) {
   AddFile("/second", "second");
   files_["/first"] = Kubeconfig("{server: 'https://x', certificate-authority: none}", "{}");
   settings_.kubeconfig_environment = "/first:/second";
   EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("kubeconfig /first")));
+  files_["/first"] = "[";
+  EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("kubeconfig /first")));
   settings_.kubeconfig_environment = "/none:/nowhere";
   EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none:/nowhere")));
+}
+
+TEST_F(LoadTest, TheHomeFolderComesBeforeTheServiceAccount) {
+  AddFile("/h/me/.kube/config", "home");
+  files_["/sa/ca.crt"] = "ca";
+  settings_.service_account_dir = "/sa";
+  settings_.service_host = "10.96.0.1";
+  settings_.service_port = "443";
+  settings_.home_kubeconfig = "/h/me/.kube/config";
+  EXPECT_EQ(Load()->server, "https://home");
+  settings_.home_kubeconfig = "/h/you/.kube/config";
+  EXPECT_EQ(Load()->server, "https://10.96.0.1:443");
+}
+
+TEST_F(LoadTest, ALogInProgramIsForAProgramThatMayRunOne) {
+  files_["/dir/config"] = Kubeconfig(
+      "{server: 'https://x', extensions: [{name: client.authentication.k8s.io/exec, extension: "
+      "{audience: me}}]}",
+      "{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./bin/login, args: [get, "
+      "token], "
+      "env: [{name: PROFILE, value: prod}], installHint: install it, provideClusterInfo: true, "
+      "interactiveMode: Never}}");
+  settings_.kubeconfig = "/dir/config";
+  EXPECT_THAT(Load(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("CSI_DELTA_KUBECONFIG")));
+  settings_.run_exec = [](const CallContext&, const ExecPlugin&, const std::string&) {
+    return std::string();
+  };
+  const absl::StatusOr<ClusterConfig> config = Load();
+  ASSERT_THAT(config, IsOk());
+  ASSERT_TRUE(config->exec.has_value());
+  EXPECT_EQ(config->exec->command, "/dir/./bin/login");
+  EXPECT_THAT(config->exec->arguments, testing::ElementsAre("get", "token"));
+  EXPECT_THAT(config->exec->environment, testing::ElementsAre(testing::Pair("PROFILE", "prod")));
+  EXPECT_EQ(config->exec->install_hint, "install it");
+  EXPECT_EQ(config->exec->interactive, ExecPlugin::Interactive::kNever);
+  EXPECT_EQ(
+      ExecInfo(*config, true),
+      R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":)"
+      R"({"cluster":{"config":{"audience":"me"},"server":"https://x"},"interactive":false}})");
+}
+
+TEST(ParseKubeconfigTest, SaysWhomToActAs) {
+  const auto config = Parse(Kubeconfig("{server: 'https://x'}",
+                                       "{token: t, as: alice, as-uid: u-1, as-groups: [dba, dev], "
+                                       "as-user-extra: {reason: [upgrade, night]}}"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->impersonation.user, "alice");
+  EXPECT_EQ(config->impersonation.uid, "u-1");
+  EXPECT_THAT(config->impersonation.groups, testing::ElementsAre("dba", "dev"));
+  EXPECT_THAT(config->impersonation.extra.at("reason"), testing::ElementsAre("upgrade", "night"));
 }
 
 TEST_F(LoadTest, PutsBracketsAroundAnIpv6Service) {

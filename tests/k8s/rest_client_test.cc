@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/rate_limiter.h"
 #include "k8s/event_recorder.h"
 #include "k8s/object.h"
@@ -407,6 +408,67 @@ TEST_F(RestClientTest, ReadsTheTokenAgainWhenItIsOld) {
     tokens.push_back(request.headers["authorization"]);
   }
   EXPECT_THAT(tokens, testing::ElementsAre("Bearer old", "Bearer old", "Bearer new", "Bearer new"));
+}
+
+constexpr char kExecUser[] =
+    "{exec: {apiVersion: client.authentication.k8s.io/v1, command: login, interactiveMode: Never}}";
+
+// A log-in program whose n-th answer is the token t<n>.
+ExecRunner CountingLogIn(int& runs) {
+  return [&runs](const CallContext&, const ExecPlugin&, const std::string&) {
+    return absl::StrCat(
+        R"({"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t)",
+        ++runs, R"("}})");
+  };
+}
+
+TEST_F(RestClientTest, LogsInByAProgramAndAgainWhenRefused) {
+  int runs = 0;
+  settings_.run_exec = CountingLogIn(runs);
+  Start(
+      [](const ServedRequest& request, ServedConnection& connection) {
+        if (request.headers.at("authorization") == "Bearer t2") {
+          return false;
+        }
+        connection.Send(401, R"({"message":"Unauthorized"})");
+        return true;
+      },
+      kExecUser);
+  fake_.Seed(kConfigMaps, ConfigMap("one"));
+  EXPECT_THAT(client_->Get(ctx_, kKey), IsOk());
+  EXPECT_THAT(client_->Get(ctx_, kKey), IsOk());
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(requests().size(), 3u);
+}
+
+TEST_F(RestClientTest, AProgramWhoseTokensAreRefusedIsRunTwice) {
+  int runs = 0;
+  settings_.run_exec = CountingLogIn(runs);
+  Start(FirstTimes(100, [](ServedConnection& connection) { connection.Send(401, ""); }), kExecUser);
+  EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(RestClientTest, ALogInThatFailsIsNotAboutTheObject) {
+  settings_.run_exec = [](const CallContext&, const ExecPlugin&, const std::string&) {
+    return absl::NotFoundError("login: No such file or directory");
+  };
+  Start(nullptr, kExecUser);
+  EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                 HasSubstr("cannot reach the API server")));
+  EXPECT_TRUE(requests().empty());
+}
+
+TEST_F(RestClientTest, ActsAsTheUserThatTheKubeconfigNames) {
+  Start(nullptr,
+        "{token: abc, as: alice, as-uid: u-1, as-groups: [dba], as-user-extra: {'a/b': [c]}}");
+  client_->Get(ctx_, kKey).status().IgnoreError();
+  const auto headers = requests().at(0).headers;
+  EXPECT_EQ(headers.at("authorization"), "Bearer abc");
+  EXPECT_EQ(headers.at("impersonate-user"), "alice");
+  EXPECT_EQ(headers.at("impersonate-uid"), "u-1");
+  EXPECT_EQ(headers.at("impersonate-group"), "dba");
+  EXPECT_EQ(headers.at("impersonate-extra-a%2fb"), "c");
 }
 
 TEST_F(RestClientTest, AsksOnlyOnceForAnotherToken) {
