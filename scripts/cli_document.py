@@ -20,7 +20,7 @@ def help_text(program, verb):
     """What the program prints for a verb, or of itself."""
     words = [] if verb == "Verbs" else verb.split()
     text = subprocess.run([program, *words, "--help"], check=True, capture_output=True, text=True).stdout
-    return text.partition("\nFlags of all verbs:")[0] if words else text
+    return text.partition("\nFlags of ")[0] if words else text
 
 
 def renew(text, program):

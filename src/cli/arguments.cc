@@ -118,7 +118,6 @@ void ArgumentTable::AddWords(absl::string_view name, absl::string_view text, int
 
 namespace {
 
-constexpr int kHelpColumns = 100;
 constexpr int kHelpTextColumn = 34;
 
 // "  -r, --repo REPO", with room for a short name in front of all.
@@ -132,21 +131,21 @@ std::string FlagHead(const Flag& flag) {
   return head;
 }
 
-std::string DescribeEntry(const std::string& head, absl::string_view text) {
-  std::string body = WrapText(text, kHelpTextColumn, kHelpColumns);
+std::string DescribeEntry(const std::string& head, absl::string_view text, int columns) {
+  std::string body = WrapText(text, kHelpTextColumn, columns);
   if (head.size() + 2 > static_cast<std::size_t>(kHelpTextColumn)) {
     return absl::StrCat(head, "\n", body);
   }
   return absl::StrCat(head, body.substr(head.size()));
 }
 
-std::string DescribeFlags(absl::string_view title, const ArgumentTable& table) {
+std::string DescribeFlags(absl::string_view title, const ArgumentTable& table, int columns) {
   if (table.flags().empty()) {
     return "";
   }
   std::string out = absl::StrCat("\n", title, ":\n");
   for (const Flag& flag : table.flags()) {
-    absl::StrAppend(&out, DescribeEntry(FlagHead(flag), flag.text));
+    absl::StrAppend(&out, DescribeEntry(FlagHead(flag), flag.text, columns));
   }
   return out;
 }
@@ -161,37 +160,54 @@ std::string DescribeWords(const Positional& positional) {
   return absl::StrJoin(parts, " ");
 }
 
-std::string VerbHelp(const VerbSyntax& verb, const ArgumentTable& global) {
-  std::string usage = absl::StrCat("usage: csi-delta ", verb.name, " [flags]");
+absl::string_view TitleOf(VerbFamily family) {
+  return family == VerbFamily::kRepository ? "Flags of verbs on a repository"
+                                           : "Flags of verbs on a cluster";
+}
+
+std::string DescribeFamilies(const ProgramSyntax& program, std::optional<VerbFamily> only,
+                             int columns) {
+  std::string out;
+  for (const auto& [family, table] : program.of) {
+    if (!only.has_value() || only == family) {
+      absl::StrAppend(&out, DescribeFlags(TitleOf(family), table, columns));
+    }
+  }
+  return absl::StrCat(out, DescribeFlags("Flags of all verbs", program.shared, columns));
+}
+
+std::string VerbHelp(const VerbSyntax& verb, const ProgramSyntax& program, int columns) {
+  std::string usage = absl::StrCat("usage: ", program.name, " ", verb.name, " [flags]");
   if (!verb.table.positional().name.empty()) {
     absl::StrAppend(&usage, " ", DescribeWords(verb.table.positional()));
   }
-  std::string out = absl::StrCat(usage, "\n\n", WrapText(verb.summary + ".", 0, kHelpColumns));
+  std::string out = absl::StrCat(usage, "\n\n", WrapText(verb.summary + ".", 0, columns));
   if (!verb.details.empty()) {
-    absl::StrAppend(&out, "\n", WrapText(verb.details, 0, kHelpColumns));
+    absl::StrAppend(&out, "\n", WrapText(verb.details, 0, columns));
   }
   if (!verb.table.positional().name.empty()) {
     absl::StrAppend(&out, "\nArguments:\n",
                     DescribeEntry(absl::StrCat("      ", verb.table.positional().name),
-                                  verb.table.positional().text));
+                                  verb.table.positional().text, columns));
   }
-  absl::StrAppend(&out, DescribeFlags("Flags", verb.table),
-                  DescribeFlags("Flags of all verbs", global));
+  absl::StrAppend(&out, DescribeFlags("Flags", verb.table, columns),
+                  DescribeFamilies(program, verb.family, columns));
   return out;
 }
 
 // Of the program, or of a group of verbs.
-std::string ListHelp(absl::string_view group, const ArgumentTable& global,
-                     absl::Span<const VerbSyntax> verbs) {
-  std::string out = absl::StrCat("usage: csi-delta ", group.empty() ? "" : absl::StrCat(group, " "),
-                                 "VERB [flags]\n\nVerbs:\n");
+std::string ListHelp(absl::string_view group, const ProgramSyntax& program,
+                     absl::Span<const VerbSyntax> verbs, int columns) {
+  std::string out =
+      absl::StrCat("usage: ", program.name, " ", group.empty() ? "" : absl::StrCat(group, " "),
+                   "VERB [flags]\n\nVerbs:\n");
   for (const VerbSyntax& verb : verbs) {
     if (group.empty() || absl::StartsWith(verb.name, absl::StrCat(group, " "))) {
-      absl::StrAppend(&out, DescribeEntry(absl::StrCat("  ", verb.name), verb.summary));
+      absl::StrAppend(&out, DescribeEntry(absl::StrCat("  ", verb.name), verb.summary, columns));
     }
   }
-  absl::StrAppend(&out, DescribeFlags("Flags of all verbs", global),
-                  "\ncsi-delta VERB --help says what else a verb takes.\n");
+  absl::StrAppend(&out, DescribeFamilies(program, std::nullopt, columns), "\n", program.name,
+                  " VERB --help says what else a verb takes.\n");
   return out;
 }
 
@@ -201,14 +217,14 @@ absl::Status MissingFlag(absl::string_view flag, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("give ", flag, ": ", what));
 }
 
-std::string HelpText(absl::string_view name, const ArgumentTable& global,
-                     absl::Span<const VerbSyntax> verbs) {
+std::string HelpText(absl::string_view name, const ProgramSyntax& program,
+                     absl::Span<const VerbSyntax> verbs, int columns) {
   for (const VerbSyntax& verb : verbs) {
     if (verb.name == name) {
-      return VerbHelp(verb, global);
+      return VerbHelp(verb, program, columns);
     }
   }
-  return ListHelp(name, global, verbs);
+  return ListHelp(name, program, verbs, columns);
 }
 
 }  // namespace csidelta::cli

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -73,12 +74,29 @@ class ArgumentTable {
   Positional positional_;
 };
 
+// Which flags besides its own and those of all verbs a verb takes.
+enum class VerbFamily {
+  kRepository,  // where the repository is, and how it opens
+  kCluster,     // those of kubectl: namespace, labels, context, output
+  kPlain,       // none
+};
+
 // A verb as the parser and --help see it. `name` has two words for a verb of a group: "key add".
 struct VerbSyntax {
   std::string name;
   std::string summary;  // one line, without a full stop
   std::string details;  // "" or sentences
   ArgumentTable table;
+  VerbFamily family = VerbFamily::kPlain;
+};
+
+// The name under which the program was called, and the flags that several verbs take. Names of two
+// program may be equal, but then both or neither take a value, so that the verb is found where it
+// stands behind them.
+struct ProgramSyntax {
+  std::string name = "csi-delta";  // or "kubectl csi-delta"
+  ArgumentTable shared;            // of all verbs
+  std::vector<std::pair<VerbFamily, ArgumentTable>> of;
 };
 
 struct ParsedLine {
@@ -87,14 +105,18 @@ struct ParsedLine {
 };
 
 // Reads all words behind the program's name, stores the values where the tables say, and names the
-// verb. Flags of `global` may stand anywhere. INVALID_ARGUMENT with a sentence that ends with the
-// way to the right help.
+// verb: the first word that is neither a flag nor the value of one. Flags of `program` may stand
+// anywhere. "help VERB" is "VERB --help", and "--version" is "version". INVALID_ARGUMENT with a
+// sentence that ends with the way to the right help.
 absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> words,
-                                            const ArgumentTable& global,
+                                            const ProgramSyntax& program,
                                             absl::Span<const VerbSyntax> verbs);
 
-// What --help prints: for the verb or group of this name, or for the program ("").
-std::string HelpText(absl::string_view name, const ArgumentTable& global,
-                     absl::Span<const VerbSyntax> verbs);
+inline constexpr int kHelpColumns = 100;
+
+// What --help prints: for the verb or group of this name, or for the program (""). No line is
+// longer than `columns` where words allow it.
+std::string HelpText(absl::string_view name, const ProgramSyntax& program,
+                     absl::Span<const VerbSyntax> verbs, int columns = kHelpColumns);
 
 }  // namespace csidelta::cli

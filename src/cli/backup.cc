@@ -213,7 +213,8 @@ VerbSyntax BackupCommand::Declare() {
           "parent's volume snapshot, or without a parent what is allocated.\n"
           "What was not read is audited: a sample of it is read again, and one mismatch makes "
           "the backup a full one. That, and a list that was refused, ends with exit code 20.",
-      .table = std::move(table)};
+      .table = std::move(table),
+      .family = VerbFamily::kRepository};
 }
 
 void BackupCommand::DeclareRecordFlags(ArgumentTable& table) {

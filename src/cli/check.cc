@@ -86,7 +86,8 @@ class CheckCommand : public Command {
             .details =
                 "Ends with exit code 1 when something is damaged. With --no-lock a backup "
                 "or prune that is under way may look like damage.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "cli/arguments.h"
+#include "cli/text.h"
 
 namespace csidelta::cli {
 namespace {
@@ -21,65 +24,186 @@ struct BoundFlag {
   CLI::Option* option = nullptr;
 };
 
-// A verb in the library's tree.
-struct BoundVerb {
-  const VerbSyntax* syntax = nullptr;
-  CLI::App* app = nullptr;
-  std::vector<BoundFlag> flags;
+bool IsFlag(absl::string_view word) { return word.size() > 1 && word.front() == '-'; }
+
+// The names of flags that take a value, as they are written: "-r", "--repo".
+using ValueNames = std::set<std::string, std::less<>>;
+
+void AddValueNames(const ArgumentTable& table, ValueNames& names) {
+  for (const Flag& flag : table.flags()) {
+    if (!flag.value_name.empty()) {
+      for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
+        names.emplace(name);
+      }
+    }
+  }
+}
+
+// The verb of a line and where its words stand. It is the first word that is neither a flag nor the
+// value of one, and for a group the next such word, too.
+struct FoundVerb {
+  std::string name;                    // "" where no word is there; of a group alone, the group
+  const VerbSyntax* syntax = nullptr;  // null for a group alone, and for what is no verb
+  std::vector<std::size_t> positions;  // of the words that name it
 };
 
-// The library's tree of one command line. All values are collected as texts; what they mean is
-// decided by the tables.
-class Parser {
+class VerbFinder {
  public:
-  Parser(const ArgumentTable& global, absl::Span<const VerbSyntax> verbs) {
-    app_.require_subcommand(0, 1);
-    app_.allow_extras();
-    global_flags_ = Attach(app_, global);
-    for (const VerbSyntax& verb : verbs) {
-      AttachVerb(verb);
+  VerbFinder(const ProgramSyntax& program, absl::Span<const VerbSyntax> verbs) : verbs_(verbs) {
+    AddValueNames(program.shared, value_names_);
+    for (const auto& [family, table] : program.of) {
+      AddValueNames(table, value_names_);
     }
   }
 
-  absl::StatusOr<ParsedLine> Parse(absl::Span<const std::string> words) {
-    // Behind "--" there are only words. The library forgets the mark on the way to a verb.
+  FoundVerb Find(absl::Span<const std::string> words) const {
+    FoundVerb found;
+    for (std::size_t at = NextWord(words, 0); at < words.size(); at = NextWord(words, at + 1)) {
+      const std::string name =
+          found.name.empty() ? words[at] : absl::StrCat(found.name, " ", words[at]);
+      const bool is_group = IsGroup(name);
+      const VerbSyntax* const verb = FindVerb(name);
+      if (!is_group && verb == nullptr) {
+        break;  // A word of the verb, or no verb at all.
+      }
+      found.name = name;
+      found.syntax = verb;
+      found.positions.push_back(at);
+      if (!is_group) {
+        break;
+      }
+    }
+    return found;
+  }
+
+  // Of the words that are there, the first that is not part of a verb; "" where there is none.
+  std::string Unknown(absl::Span<const std::string> words, const FoundVerb& found) const {
+    const std::size_t at =
+        NextWord(words, found.positions.empty() ? 0 : found.positions.back() + 1);
+    return at < words.size() ? words[at] : "";
+  }
+
+  // The verb or group whose name is the nearest; "" where none is near.
+  std::string Nearest(absl::string_view name) const {
+    std::vector<std::string> names;
+    for (const VerbSyntax& verb : verbs_) {
+      names.push_back(verb.name);
+      names.push_back(verb.name.substr(0, verb.name.find(' ')));
+    }
+    return NearestOf(name, names);
+  }
+
+ private:
+  // The first position from `at` on of a word that is neither a flag nor the value of one. Behind
+  // "--" there is no verb.
+  std::size_t NextWord(absl::Span<const std::string> words, std::size_t at) const {
+    for (; at < words.size(); ++at) {
+      const std::string& word = words[at];
+      if (word == "--") {
+        return words.size();
+      }
+      if (!IsFlag(word)) {
+        return at;
+      }
+      at += value_names_.contains(word) ? 1 : 0;
+    }
+    return words.size();
+  }
+
+  bool IsGroup(absl::string_view name) const {
+    return std::any_of(verbs_.begin(), verbs_.end(), [&](const VerbSyntax& verb) {
+      return absl::StartsWith(verb.name, absl::StrCat(name, " "));
+    });
+  }
+
+  const VerbSyntax* FindVerb(absl::string_view name) const {
+    const auto found = std::find_if(verbs_.begin(), verbs_.end(),
+                                    [&](const VerbSyntax& verb) { return verb.name == name; });
+    return found == verbs_.end() ? nullptr : &*found;
+  }
+
+  absl::Span<const VerbSyntax> verbs_;
+  ValueNames value_names_;
+};
+
+// The flags and words of one line whose verb is known. All values are collected as texts; what they
+// mean is decided by the tables.
+class Parser {
+ public:
+  Parser(std::string program, std::string verb)
+      : program_(std::move(program)), verb_(std::move(verb)) {
+    app_.allow_extras();
+  }
+
+  void Attach(const ArgumentTable& table) {
+    AddValueNames(table, value_names_);
+    for (const Flag& flag : table.flags()) {
+      CLI::Option* option = nullptr;
+      if (flag.value_name.empty()) {
+        option = app_.add_flag(flag.names);
+      } else {
+        option = app_.add_option(flag.names, values_.emplace_back());
+        option->allow_extra_args(false);  // one word each time that the flag is given
+      }
+      flags_.push_back({.flag = &flag, .option = option});
+    }
+  }
+
+  // The words that are no flags; nothing when help was asked for.
+  absl::StatusOr<std::optional<std::vector<std::string>>> Parse(
+      absl::Span<const std::string> words) {
+    // Behind "--" there are only words.
     const auto mark = std::find(words.begin(), words.end(), "--");
+    RETURN_IF_ERROR(RequireValues({words.begin(), mark}));
     try {
       std::vector<std::string> reversed = WithEmptyValues({words.begin(), mark});
       std::reverse(reversed.begin(), reversed.end());
       app_.parse(std::move(reversed));
     } catch (const CLI::CallForHelp&) {
-      return ParsedLine{.verb = NamedVerb(), .help = true};
+      return std::nullopt;
     } catch (const CLI::ParseError& error) {
       return Refuse(error.what());
     }
     ASSIGN_OR_RETURN(std::vector<std::string> rest, PlainWords());
     rest.insert(rest.end(), mark == words.end() ? mark : mark + 1, words.end());
-    RETURN_IF_ERROR(Take(global_flags_));
-    for (const BoundVerb& verb : verbs_) {
-      if (verb.app->parsed()) {
-        RETURN_IF_ERROR(Take(verb.flags));
-        RETURN_IF_ERROR(TakeWords(*verb.syntax, std::move(rest)));
-        return ParsedLine{.verb = verb.syntax->name};
-      }
+    for (const BoundFlag& bound : flags_) {
+      RETURN_IF_ERROR(Take(bound));
     }
-    if (const std::string group = NamedVerb(); !group.empty()) {
-      return Refuse(absl::StrCat(group, " needs a verb of its own"));
-    }
-    if (!rest.empty()) {
-      return Refuse(absl::StrCat("no such verb: ", rest.front()));
-    }
-    return ParsedLine{};
+    return rest;
+  }
+
+  absl::Status Refuse(absl::string_view what) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, "; see ", program_, " ", verb_, verb_.empty() ? "" : " ", "--help"));
   }
 
  private:
+  // A flag at the end, or before another flag, has no value.
+  absl::Status RequireValues(const std::vector<std::string>& words) const {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (!value_names_.contains(words[i])) {
+        continue;
+      }
+      if (i + 1 == words.size()) {
+        return Refuse(absl::StrCat(words[i], " needs a value"));
+      }
+      if (IsFlag(words[i + 1])) {
+        return Refuse(
+            absl::StrCat(words[i], " needs a value; one that begins with a dash is written ",
+                         words[i], absl::StartsWith(words[i], "--") ? "=" : "", words[i + 1]));
+      }
+      ++i;
+    }
+    return absl::OkStatus();
+  }
+
   // "--host=" as two words, the second of which is empty: the library would give the flag the word
   // behind it.
   std::vector<std::string> WithEmptyValues(const std::vector<std::string>& words) const {
     std::vector<std::string> out;
     for (const std::string& word : words) {
       const std::string name = word.substr(0, word.find('='));
-      if (name.size() + 1 == word.size() && names_with_value_.contains(name)) {
+      if (name.size() + 1 == word.size() && value_names_.contains(name)) {
         out.push_back(name);
         out.emplace_back();
       } else {
@@ -89,72 +213,14 @@ class Parser {
     return out;
   }
 
-  CLI::App* AddSubcommand(CLI::App& parent, const std::string& name) {
-    CLI::App* app = parent.add_subcommand(name);
-    app->fallthrough();
-    app->allow_extras();
-    app->require_subcommand(0, 1);
-    return app;
-  }
-
-  void AttachVerb(const VerbSyntax& syntax) {
-    const std::vector<std::string> names = absl::StrSplit(syntax.name, ' ');
-    CLI::App* app = &app_;
-    std::string path;
-    for (const std::string& name : names) {
-      absl::StrAppend(&path, " ", name);
-      CLI::App*& known = apps_[path];
-      known = known != nullptr ? known : AddSubcommand(*app, name);
-      app = known;
+  absl::Status Take(const BoundFlag& bound) const {
+    std::vector<std::string> values = bound.option->results();
+    if (!bound.flag->repeatable && values.size() > 1) {
+      values.erase(values.begin(), values.end() - 1);
     }
-    verbs_.push_back({.syntax = &syntax, .app = app, .flags = Attach(*app, syntax.table)});
-  }
-
-  std::vector<BoundFlag> Attach(CLI::App& app, const ArgumentTable& table) {
-    std::vector<BoundFlag> bound;
-    for (const Flag& flag : table.flags()) {
-      CLI::Option* option = nullptr;
-      if (flag.value_name.empty()) {
-        option = app.add_flag(flag.names);
-      } else {
-        option = app.add_option(flag.names, values_.emplace_back());
-        for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
-          names_with_value_.emplace(name);
-        }
-        option->allow_extra_args(false);  // one word each time that the flag is given
-      }
-      bound.push_back({.flag = &flag, .option = option});
-    }
-    return bound;
-  }
-
-  // The names of the subcommands that were given, as one.
-  std::string NamedVerb() const {
-    std::vector<std::string> names;
-    const CLI::App* app = &app_;
-    while (!app->get_subcommands().empty()) {
-      app = app->get_subcommands().front();
-      names.push_back(app->get_name());
-    }
-    return absl::StrJoin(names, " ");
-  }
-
-  absl::Status Refuse(absl::string_view what) const {
-    const std::string verb = NamedVerb();
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, "; see csi-delta ", verb, verb.empty() ? "" : " ", "--help"));
-  }
-
-  absl::Status Take(const std::vector<BoundFlag>& flags) const {
-    for (const BoundFlag& bound : flags) {
-      std::vector<std::string> values = bound.option->results();
-      if (!bound.flag->repeatable && values.size() > 1) {
-        values.erase(values.begin(), values.end() - 1);
-      }
-      for (const std::string& value : values) {
-        if (const absl::Status status = bound.flag->take(value); !status.ok()) {
-          return Refuse(absl::StrCat(bound.option->get_name(), ": ", status.message()));
-        }
+    for (const std::string& value : values) {
+      if (const absl::Status status = bound.flag->take(value); !status.ok()) {
+        return Refuse(absl::StrCat(bound.option->get_name(), ": ", status.message()));
       }
     }
     return absl::OkStatus();
@@ -165,7 +231,7 @@ class Parser {
   absl::StatusOr<std::vector<std::string>> PlainWords() const {
     std::vector<std::string> plain;
     for (std::string& word : app_.remaining(/*recurse=*/true)) {
-      if (word.size() > 1 && word.front() == '-') {
+      if (IsFlag(word)) {
         return Refuse(absl::StrCat("unexpected argument: ", word));
       }
       plain.push_back(std::move(word));
@@ -173,35 +239,84 @@ class Parser {
     return plain;
   }
 
-  absl::Status TakeWords(const VerbSyntax& verb, std::vector<std::string> words) const {
-    const Positional& positional = verb.table.positional();
-    const auto count = static_cast<int>(words.size());
-    if (count < positional.count_min) {
-      return Refuse(absl::StrCat(verb.name, " needs ", positional.name));
-    }
-    if (count > positional.count_max) {
-      return Refuse(absl::StrCat("unexpected argument: ", words.back()));
-    }
-    if (positional.take) {
-      positional.take(std::move(words));
-    }
-    return absl::OkStatus();
-  }
-
+  const std::string program_;
+  const std::string verb_;
   CLI::App app_;
   std::deque<std::vector<std::string>> values_;  // the library writes here; pointers stay valid
-  std::set<std::string, std::less<>> names_with_value_;
-  std::vector<BoundFlag> global_flags_;
-  std::vector<BoundVerb> verbs_;
-  std::map<std::string, CLI::App*> apps_;  // of verbs and their groups, by their words
+  ValueNames value_names_;
+  std::vector<BoundFlag> flags_;
 };
+
+absl::Status TakeWords(const Parser& parser, const VerbSyntax& verb,
+                       std::vector<std::string> words) {
+  const Positional& positional = verb.table.positional();
+  const auto count = static_cast<int>(words.size());
+  if (count < positional.count_min) {
+    return parser.Refuse(absl::StrCat(verb.name, " needs ", positional.name));
+  }
+  if (count > positional.count_max) {
+    return parser.Refuse(absl::StrCat("unexpected argument: ", words.back()));
+  }
+  if (positional.take) {
+    positional.take(std::move(words));
+  }
+  return absl::OkStatus();
+}
+
+// "help VERB" and "VERB --help" are one question; "--version" and the verb another.
+std::vector<std::string> InOneForm(absl::Span<const std::string> words) {
+  std::vector<std::string> out(words.begin(), words.end());
+  if (out.size() == 1 && out[0] == "--version") {
+    out[0] = "version";
+  }
+  if (!out.empty() && out[0] == "help") {
+    out.erase(out.begin());
+    out.insert(std::find(out.begin(), out.end(), "--"), "--help");
+  }
+  return out;
+}
 
 }  // namespace
 
-absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> words,
-                                            const ArgumentTable& global,
+absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> given,
+                                            const ProgramSyntax& program,
                                             absl::Span<const VerbSyntax> verbs) {
-  return Parser(global, verbs).Parse(words);
+  const std::vector<std::string> words = InOneForm(given);
+  const VerbFinder finder(program, verbs);
+  const FoundVerb found = finder.Find(words);
+  std::vector<std::string> rest;
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    if (std::find(found.positions.begin(), found.positions.end(), at) == found.positions.end()) {
+      rest.push_back(words[at]);
+    }
+  }
+  Parser parser(program.name, found.name);
+  if (const std::string unknown = finder.Unknown(words, found);
+      found.syntax == nullptr && !unknown.empty()) {
+    const std::string name = absl::StrCat(found.name, found.name.empty() ? "" : " ", unknown);
+    const std::string near = finder.Nearest(name);
+    return parser.Refuse(
+        absl::StrCat("no such verb: ", name, near.empty() ? "" : "; did you mean ", near));
+  }
+  parser.Attach(program.shared);
+  for (const auto& [family, table] : program.of) {
+    if (found.syntax != nullptr && found.syntax->family == family) {
+      parser.Attach(table);
+    }
+  }
+  if (found.syntax != nullptr) {
+    parser.Attach(found.syntax->table);
+  }
+  ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> plain, parser.Parse(rest));
+  if (!plain.has_value()) {
+    return ParsedLine{.verb = found.name, .help = true};
+  }
+  if (found.syntax != nullptr) {
+    RETURN_IF_ERROR(TakeWords(parser, *found.syntax, *std::move(plain)));
+  } else if (!found.name.empty()) {
+    return parser.Refuse(absl::StrCat(found.name, " needs a verb of its own"));
+  }
+  return ParsedLine{.verb = found.name};
 }
 
 }  // namespace csidelta::cli

@@ -63,7 +63,8 @@ class CopyCommand : public Command {
             .details =
                 "What this one has already is not read again. Without a password of its "
                 "own, the other repository opens with that of this one.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

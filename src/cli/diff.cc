@@ -152,7 +152,8 @@ class DiffCommand : public Command {
             "With --volume-snapshot no repository is needed: the driver says what changed, and the "
             "picture has one character for each 64th of the volume, where \" \" is nothing, "
             "\".\" less than a tenth, \":\" less than half, \"+\" more and \"#\" all of it.",
-        .table = std::move(table)};
+        .table = std::move(table),
+        .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -176,7 +176,8 @@ VerbSyntax ForgetCommand::Declare() {
   return {.name = "forget",
           .summary = "Remove snapshots, by rules or by their ids",
           .details = "A snapshot stays when any rule keeps it. The space is freed by prune.",
-          .table = std::move(table)};
+          .table = std::move(table),
+          .family = VerbFamily::kRepository};
 }
 
 // A file that does not read goes when it is named by all of its id: then there is no doubt which.

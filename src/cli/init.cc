@@ -13,7 +13,8 @@ class InitCommand : public Command {
             .details =
                 "It is a repository of restic's format, version 2, with one key for the "
                 "password. Whoever loses the password loses what is in it.",
-            .table = {}};
+            .table = {},
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -38,7 +38,8 @@ class KeyListCommand : public Command {
             .details =
                 "A key whose file is damaged opens nothing: it is named, the exit code is 3, "
                 "and key remove takes it away.",
-            .table = {}};
+            .table = {},
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -77,7 +78,8 @@ class KeyAddCommand : public Command {
     return {.name = "key add",
             .summary = "Add a key, so that one more password opens the repository",
             .details = "",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -101,7 +103,8 @@ class KeyRemoveCommand : public Command {
     return {.name = "key remove",
             .summary = "Remove a key, so that its password opens the repository no more",
             .details = "The key that opened the repository stays; give another one's password.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -141,7 +144,8 @@ class KeyPasswdCommand : public Command {
     return {.name = "key passwd",
             .summary = "Change the password",
             .details = "A new key takes the place of the one that opened the repository.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

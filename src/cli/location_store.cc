@@ -13,12 +13,15 @@ namespace csidelta::cli {
 absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
     const ProgramEnvironment& environment, const datamover::RepositoryAccess& access) {
   GlobalOptions options;
-  ArgumentTable table;
-  DeclareGlobalFlags(table, options);
-  const VerbSyntax any = {.name = "check", .summary = "", .details = "", .table = {}};
+  const ProgramSyntax program = DeclareFlags(options);
+  const VerbSyntax any = {.name = "check",
+                          .summary = "",
+                          .details = "",
+                          .table = {},
+                          .family = VerbFamily::kRepository};
   std::vector<std::string> words = {any.name};
   words.insert(words.end(), access.flags.begin(), access.flags.end());
-  RETURN_IF_ERROR(ParseCommandLine(words, table, {&any, 1}).status());
+  RETURN_IF_ERROR(ParseCommandLine(words, program, {&any, 1}).status());
   options.added_ca_file.clear();
   ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options, environment.get));
   if (const auto pem = access.secret_data.find(datamover::kCaFile);

@@ -106,7 +106,8 @@ class LsCommand : public Command {
                 "A volume is the files /image/000/00/data and so on, in their order, and what is "
                 "known of it in /volume.json. With --json: one object with snapshot and "
                 "nodes.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

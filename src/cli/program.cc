@@ -66,15 +66,15 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
 ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
                     const ProgramEnvironment& environment) {
   GlobalOptions options;
-  ArgumentTable global;
-  DeclareGlobalFlags(global, options);
+  ProgramSyntax program = DeclareFlags(options);
+  program.name = environment.program;
   std::vector<std::unique_ptr<Command>> commands = AllCommands();
   std::vector<VerbSyntax> verbs;
   verbs.reserve(commands.size());
   for (const std::unique_ptr<Command>& command : commands) {
     verbs.push_back(command->Declare());
   }
-  const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(words, global, verbs);
+  const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(words, program, verbs);
   // What is wrong with the words is told in the form that they ask for.
   const bool asks_json = std::find(words.begin(), words.end(), "--json") != words.end();
   Console console(environment.out, environment.error,
@@ -86,11 +86,11 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
     return ExitCode::kFailed;
   }
   if (parsed->help) {
-    console.Print(HelpText(parsed->verb, global, verbs));
+    console.Print(HelpText(parsed->verb, program, verbs, environment.columns));
     return ExitCode::kOk;
   }
   if (parsed->verb.empty()) {
-    environment.error(HelpText("", global, verbs));
+    environment.error(HelpText("", program, verbs, environment.columns));
     return ExitCode::kFailed;
   }
   std::string place;

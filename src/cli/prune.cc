@@ -59,7 +59,8 @@ class PruneCommand : public Command {
             .details =
                 "Waits for backups that are under way, and needs none to be undone when it "
                 "is cut off: the next prune goes on.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -44,7 +44,8 @@ class RepairIndexCommand : public Command {
     return {.name = "repair index",
             .summary = "Make the index agree with the packs that are stored",
             .details = "",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -101,7 +102,8 @@ class RepairPacksCommand : public Command {
             "Also fills in what snapshots name and no pack holds, whatever became of the pack "
             "that did. Ends with exit code 3 when blobs are lost; check then names the snapshots "
             "that cannot be restored.",
-        .table = std::move(table)};
+        .table = std::move(table),
+        .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -204,7 +206,8 @@ class RepairSnapshotsCommand : public Command {
                 "try what brings it back, repair packs --from and backup --force. A snapshot whose "
                 "own file does not read is named, and goes only by forget with its whole id. Ends "
                 "with exit code 3 when snapshots are left that cannot be restored.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

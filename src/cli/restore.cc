@@ -63,7 +63,8 @@ class RestoreCommand : public Command {
             "asked before something is written over. Every byte is verified before it is "
             "written, and as long as the restore has not come to its end the target begins "
             "with a text that says so.",
-        .table = std::move(table)};
+        .table = std::move(table),
+        .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -84,7 +84,12 @@ std::string UserName(const GetVariable& get) {
   return user.empty() ? Variable(get, "LOGNAME") : user;
 }
 
-void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
+ProgramSyntax DeclareFlags(GlobalOptions& options) {
+  ProgramSyntax program;
+  program.shared.Add("--json", "print JSON: progress once a second, the result on the last line",
+                     options.json);
+  program.shared.Add("-q,--quiet", "no progress and no notes", options.quiet);
+  ArgumentTable table;
   table.Add("-r,--repo", "REPO",
             "the repository: a path, or s3:https://HOST/BUCKET/PREFIX (RESTIC_REPOSITORY)",
             options.choice.repository);
@@ -99,9 +104,6 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
             "a file with several keys, \"FINGERPRINT PASSWORD\" a line, the newest first: any of "
             "them opens the repository, and who writes adds the newest to it",
             options.choice.keyring_file);
-  table.Add("--json", "print JSON: progress once a second, the result on the last line",
-            options.json);
-  table.Add("-q,--quiet", "no progress and no notes", options.quiet);
   table.AddWait("--retry-lock",
                 "how long to wait for the locks of others; a dead one is known for it after half "
                 "an hour (31m)",
@@ -126,6 +128,8 @@ void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options) {
                 "s3.object-lock-mode (GOVERNANCE, "
                 "COMPLIANCE), s3.object-lock-days",
                 options.store_options);
+  program.of.emplace_back(VerbFamily::kRepository, std::move(table));
+  return program;
 }
 
 absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& settings) {

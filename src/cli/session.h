@@ -33,6 +33,8 @@ struct ProgramEnvironment {
   Sink out;
   Sink error;
   bool error_is_terminal = false;
+  int columns = kHelpColumns;         // of the terminal, for help
+  std::string program = "csi-delta";  // as a person called it
   // Asks somebody at a terminal whether to go on; null where nobody is there to answer.
   std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
       nullptr;
@@ -60,7 +62,7 @@ struct RepositoryChoice {
   std::string keyring_file = {};
 };
 
-// The flags of all verbs.
+// The flags of all verbs, and of those on a repository.
 struct GlobalOptions {
   RepositoryChoice choice;
   bool json = false;
@@ -76,7 +78,7 @@ struct GlobalOptions {
   std::vector<std::string> store_options;  // "s3.region=eu-west-1"
 };
 
-void DeclareGlobalFlags(ArgumentTable& table, GlobalOptions& options);
+ProgramSyntax DeclareFlags(GlobalOptions& options);
 
 // Sets in `settings` what "s3.NAME=VALUE" says. INVALID_ARGUMENT, with the names that there are.
 absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& settings);

@@ -52,7 +52,8 @@ class SnapshotsCommand : public Command {
                 "--repo is .../plugins/csi-delta of a location, or a folder in it. No lock is "
                 "taken. A group is shown whole that has one member which the filters let through. "
                 "A repository that cannot be read is named, and the exit code is 3.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

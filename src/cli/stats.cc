@@ -60,7 +60,8 @@ class StatsCommand : public Command {
     return {.name = "stats",
             .summary = "Say how large snapshots or the repository are",
             .details = "With --json: one object, with restic's members.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -58,6 +58,27 @@ std::string MakePrintable(absl::string_view text, absl::string_view kept) {
   return out;
 }
 
+// The distance of optimal string alignment: letters added, left out, replaced, or swapped with the
+// next.
+std::size_t EditsBetween(absl::string_view from, absl::string_view to) {
+  std::vector<std::vector<std::size_t>> edits(from.size() + 1,
+                                              std::vector<std::size_t>(to.size() + 1));
+  for (std::size_t i = 0; i <= from.size(); ++i) {
+    for (std::size_t j = 0; j <= to.size(); ++j) {
+      if (i == 0 || j == 0) {
+        edits[i][j] = i + j;
+        continue;
+      }
+      edits[i][j] = std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1,
+                              edits[i - 1][j - 1] + (from[i - 1] == to[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1]) {
+        edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return edits[from.size()][to.size()];
+}
+
 }  // namespace
 
 std::string FormatBytes(int64_t bytes) {
@@ -203,6 +224,18 @@ std::string WrapText(absl::string_view text, int indent, int columns) {
 std::string Printable(absl::string_view text) { return MakePrintable(text, ""); }
 
 std::string PrintableLines(absl::string_view text) { return MakePrintable(text, "\n\t"); }
+
+std::string NearestOf(absl::string_view name, const std::vector<std::string>& names) {
+  std::string nearest;
+  std::size_t fewest = name.size() / 3 + 1;
+  for (const std::string& one : names) {
+    if (const std::size_t edits = EditsBetween(name, one); edits < fewest) {
+      fewest = edits;
+      nearest = one;
+    }
+  }
+  return nearest;
+}
 
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::vector<std::string>> cells = rows;

@@ -46,6 +46,10 @@ std::string Printable(absl::string_view text);
 // The same, but line breaks and tabs stay.
 std::string PrintableLines(absl::string_view text);
 
+// The one of `names` that differs from `name` by the fewest letters added, left out, replaced or
+// swapped with the next, where that is at most a third of them; "" where there is none.
+std::string NearestOf(absl::string_view name, const std::vector<std::string>& names);
+
 // Columns of equal width per column, two spaces apart, without trailing spaces, cells made
 // Printable(). Every row has as many cells as the first.
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows);

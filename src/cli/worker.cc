@@ -112,7 +112,8 @@ class WorkerCommand : public Command {
                 "restore writes nothing after two minutes, until the task says that it is still "
                 "this Pod's. The exit "
                 "code is 0 once the end is written, whatever the end is.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -154,15 +155,14 @@ class WorkerCommand : public Command {
 
   // What is wrong with the words is told before anything is done.
   absl::Status ReadVerb() {
-    ArgumentTable global;
-    DeclareGlobalFlags(global, verb_options_);
+    const ProgramSyntax program = DeclareFlags(verb_options_);
     std::vector<VerbSyntax> verbs;
     const std::vector<std::unique_ptr<Command>> commands = AllCommands();
     verbs.reserve(commands.size());
     for (const std::unique_ptr<Command>& command : commands) {
       verbs.push_back(command->Declare());
     }
-    ASSIGN_OR_RETURN(const ParsedLine parsed, ParseCommandLine(words_, global, verbs));
+    ASSIGN_OR_RETURN(const ParsedLine parsed, ParseCommandLine(words_, program, verbs));
     if (std::find(std::begin(kVerbs), std::end(kVerbs), parsed.verb) == std::end(kVerbs) ||
         parsed.help) {
       return absl::InvalidArgumentError(absl::StrCat("a worker runs ", absl::StrJoin(kVerbs, ", "),

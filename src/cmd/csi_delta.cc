@@ -1,5 +1,7 @@
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -9,6 +11,27 @@
 #include "cli/interrupt.h"
 #include "cli/password.h"
 #include "cli/program.h"
+
+namespace {
+
+// What help is wrapped at: the width of the terminal, or COLUMNS, within reason.
+int HelpColumns() {
+  constexpr int kMin = 60;
+  winsize size{};
+  int columns = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (const char* const told = std::getenv("COLUMNS"); told != nullptr && std::atoi(told) > 0) {
+    columns = std::atoi(told);
+  }
+  return columns <= 0 ? csidelta::cli::kHelpColumns
+                      : std::clamp(columns, kMin, csidelta::cli::kHelpColumns);
+}
+
+// kubectl runs kubectl-csi_delta as `kubectl csi-delta`.
+bool IsPluginOfKubectl(const char* path) {
+  return std::string(path).ends_with("kubectl-csi_delta");
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace csidelta;       // NOLINT(google-build-using-namespace)
@@ -23,6 +46,8 @@ int main(int argc, char** argv) {
       .out = cli::FdSink(STDOUT_FILENO),
       .error = cli::FdSink(STDERR_FILENO),
       .error_is_terminal = ::isatty(STDERR_FILENO) == 1,
+      .columns = HelpColumns(),
+      .program = argc > 0 && IsPluginOfKubectl(argv[0]) ? "kubectl csi-delta" : "csi-delta",
       .make_out_private = [] { return cli::MakePrivate(STDOUT_FILENO); }};
   if (environment.error_is_terminal && ::isatty(STDIN_FILENO) == 1) {
     environment.confirm = cli::Confirm;

@@ -605,8 +605,12 @@ TEST_F(ProgramTest, AWordTooManyOrTooFew) {
   EXPECT_THAT(nothing.out, IsEmpty());
   EXPECT_EQ(Run({"backup"}).code, ExitCode::kFailed);
   EXPECT_EQ(Run({"restore", "latest"}).code, ExitCode::kFailed);
-  EXPECT_EQ(Run({"--version"}).code, ExitCode::kFailed);
+  EXPECT_EQ(Run({"--version"}).out, ProgramVersion() + "\n");
   EXPECT_EQ(Run({"version"}).out, ProgramVersion() + "\n");
+  EXPECT_EQ(Run({"version", "--repo", "x"}).code, ExitCode::kFailed);
+  EXPECT_THAT(Run({"list", "snapshots"}).error, HasSubstr("no such verb: list"));
+  EXPECT_THAT(Run({"undo", "forget", "latest"}).error, HasSubstr("no such verb: undo"));
+  EXPECT_THAT(Run({"help", "backup"}).out, HasSubstr("usage: csi-delta backup"));
   EXPECT_EQ(Run({"--help"}).code, ExitCode::kOk);
 }
 
