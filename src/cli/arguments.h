@@ -99,6 +99,16 @@ struct ProgramSyntax {
   std::vector<std::pair<VerbFamily, ArgumentTable>> of;
 };
 
+// The verb of a line and where its words stand. It is the first word that is neither a flag nor the
+// value of one, and for a group the next such word, too.
+struct FoundVerb {
+  std::string name;                    // "" where no word is there; of a group alone, the group
+  const VerbSyntax* syntax = nullptr;  // null for a group alone, and for what is no verb; borrowed
+  std::vector<std::size_t> positions;  // of the words that name it
+};
+FoundVerb FindVerb(absl::Span<const std::string> words, const ProgramSyntax& program,
+                   absl::Span<const VerbSyntax> verbs);
+
 struct ParsedLine {
   std::string verb;   // "": none was named
   bool help = false;  // asked for with -h or --help; then no value was taken

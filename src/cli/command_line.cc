@@ -39,14 +39,6 @@ void AddValueNames(const ArgumentTable& table, ValueNames& names) {
   }
 }
 
-// The verb of a line and where its words stand. It is the first word that is neither a flag nor the
-// value of one, and for a group the next such word, too.
-struct FoundVerb {
-  std::string name;                    // "" where no word is there; of a group alone, the group
-  const VerbSyntax* syntax = nullptr;  // null for a group alone, and for what is no verb
-  std::vector<std::size_t> positions;  // of the words that name it
-};
-
 class VerbFinder {
  public:
   VerbFinder(const ProgramSyntax& program, absl::Span<const VerbSyntax> verbs) : verbs_(verbs) {
@@ -277,6 +269,11 @@ std::vector<std::string> InOneForm(absl::Span<const std::string> words) {
 }
 
 }  // namespace
+
+FoundVerb FindVerb(absl::Span<const std::string> words, const ProgramSyntax& program,
+                   absl::Span<const VerbSyntax> verbs) {
+  return VerbFinder(program, verbs).Find(words);
+}
 
 absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> given,
                                             const ProgramSyntax& program,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "cli/completion.h"
 #include "repository/lock_conflict.h"
 #include "repository/repository.h"
 
@@ -57,6 +58,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeMoverKeyExportCommand,
                      MakeMoverKeyImportCommand,
                      MakeUninstallCommand,
+                     MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());
   }
@@ -73,6 +75,12 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
   verbs.reserve(commands.size());
   for (const std::unique_ptr<Command>& command : commands) {
     verbs.push_back(command->Declare());
+  }
+  if (!words.empty() && words.front() == kCompleteWord) {
+    for (const std::string& one : Complete(words.subspan(1), program, verbs)) {
+      environment.out(absl::StrCat(one, "\n"));
+    }
+    return ExitCode::kOk;
   }
   const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(words, program, verbs);
   // What is wrong with the words is told in the form that they ask for.

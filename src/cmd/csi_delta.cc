@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "cli/completion.h"
 #include "cli/interrupt.h"
 #include "cli/password.h"
 #include "cli/program.h"
@@ -26,10 +27,12 @@ int HelpColumns() {
                       : std::clamp(columns, kMin, csidelta::cli::kHelpColumns);
 }
 
-// kubectl runs kubectl-csi_delta as `kubectl csi-delta`.
-bool IsPluginOfKubectl(const char* path) {
-  return std::string(path).ends_with("kubectl-csi_delta");
-}
+// kubectl runs kubectl-csi_delta as `kubectl csi-delta`, and asks kubectl_complete-csi_delta for
+// completions, which end with a line that says what else a shell may offer:
+// https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/.
+constexpr char kPlugin[] = "kubectl-csi_delta";
+constexpr char kCompleter[] = "kubectl_complete-csi_delta";
+constexpr char kFilesToo[] = ":0\n";
 
 }  // namespace
 
@@ -40,17 +43,29 @@ int main(int argc, char** argv) {
   const cli::InterruptWatch interrupt;
   CallContext ctx;
   ctx.stop = interrupt.token();
-  const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  std::vector<std::string> words(argv, argv + argc);
+  const std::string called = words.empty() ? "" : words.front();
+  if (!words.empty()) {
+    words.erase(words.begin());
+  }
+  const bool completes = called.ends_with(kCompleter);
+  if (completes) {
+    words.insert(words.begin(), cli::kCompleteWord);
+  }
   cli::ProgramEnvironment environment{
       .get = [](const char* name) { return std::getenv(name); },
       .out = cli::FdSink(STDOUT_FILENO),
       .error = cli::FdSink(STDERR_FILENO),
       .error_is_terminal = ::isatty(STDERR_FILENO) == 1,
       .columns = HelpColumns(),
-      .program = argc > 0 && IsPluginOfKubectl(argv[0]) ? "kubectl csi-delta" : "csi-delta",
+      .program = called.ends_with(kPlugin) ? "kubectl csi-delta" : "csi-delta",
       .make_out_private = [] { return cli::MakePrivate(STDOUT_FILENO); }};
   if (environment.error_is_terminal && ::isatty(STDIN_FILENO) == 1) {
     environment.confirm = cli::Confirm;
   }
-  return static_cast<int>(cli::RunProgram(ctx, words, environment));
+  const cli::ExitCode code = cli::RunProgram(ctx, words, environment);
+  if (completes) {
+    environment.out(kFilesToo);
+  }
+  return static_cast<int>(code);
 }

@@ -145,5 +145,23 @@ TEST_F(ProcessTest, ThePasswordCommandRunsWithoutAShell) {
   EXPECT_EQ(Shell("unset RESTIC_PASSWORD; PROGRAM snapshots --password-command 'echo $x'"), 12);
 }
 
+TEST_F(ProcessTest, ServesKubectlUnderTheNameOfALink) {
+  const std::string program = support::BuiltProgram("csi-delta");
+  ASSERT_EQ(Shell(absl::StrCat("ln -s ", program, " kubectl-csi_delta && ln -s ", program,
+                               " kubectl_complete-csi_delta && ./kubectl-csi_delta stats --help")),
+            0);
+  EXPECT_THAT(Text("out"), testing::StartsWith("usage: kubectl csi-delta stats "));
+  EXPECT_EQ(Shell("./kubectl-csi_delta stat"), 1);
+  EXPECT_THAT(Text("error"),
+              testing::HasSubstr("did you mean stats; see kubectl csi-delta --help"));
+  EXPECT_EQ(Shell("./kubectl_complete-csi_delta key ''"), 0);
+  EXPECT_EQ(Text("out"), "add\nlist\npasswd\nremove\n:0\n");
+}
+
+TEST_F(ProcessTest, HelpFollowsTheWidthThatIsSet) {
+  EXPECT_EQ(Shell("COLUMNS=72 PROGRAM help backup | awk '{ if (length($0) > 72) exit 1 }'"), 0);
+  EXPECT_EQ(Shell("COLUMNS=72 PROGRAM help backup | awk '{ if (length($0) > 60) exit 1 }'"), 1);
+}
+
 }  // namespace
 }  // namespace csidelta::cli::process_test

@@ -1,0 +1,150 @@
+#include "cli/completion.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/command.h"
+
+namespace csidelta::cli {
+namespace {
+
+// A shell offers names of files where the program offers nothing.
+constexpr char kBash[] = R"(_csi_delta() {
+  local IFS=$'\n'
+  COMPREPLY=($(csi-delta __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _csi_delta csi-delta
+)";
+constexpr char kZsh[] = R"(#compdef csi-delta
+_csi_delta() {
+  local -a found
+  found=("${(@f)$(csi-delta __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  if [[ -n "${found[1]}" ]]; then
+    compadd -a found
+  else
+    _files
+  fi
+}
+compdef _csi_delta csi-delta
+)";
+constexpr char kFish[] =
+    R"(complete -c csi-delta -a '(csi-delta __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+)";
+
+// The flag of this name, as it is written.
+const Flag* FindFlag(const std::vector<const ArgumentTable*>& tables, absl::string_view name) {
+  for (const ArgumentTable* table : tables) {
+    for (const Flag& flag : table->flags()) {
+      for (const absl::string_view one : absl::StrSplit(flag.names, ',')) {
+        if (one == name) {
+          return &flag;
+        }
+      }
+    }
+  }
+  return nullptr;
+}
+
+// The tables whose flags may stand on a line of this verb; without one, those of all families.
+std::vector<const ArgumentTable*> TablesOf(const VerbSyntax* verb, const ProgramSyntax& program) {
+  std::vector<const ArgumentTable*> tables = {&program.shared};
+  for (const auto& [family, table] : program.of) {
+    if (verb == nullptr || verb->family == family) {
+      tables.push_back(&table);
+    }
+  }
+  if (verb != nullptr) {
+    tables.push_back(&verb->table);
+  }
+  return tables;
+}
+
+// The words that may follow those that name a verb so far.
+std::set<std::string> NextWords(const FoundVerb& found, absl::Span<const VerbSyntax> verbs) {
+  std::set<std::string> next;
+  const std::string before = found.name.empty() ? "" : absl::StrCat(found.name, " ");
+  for (const VerbSyntax& verb : verbs) {
+    if (absl::StartsWith(verb.name, before)) {
+      const std::string rest = verb.name.substr(before.size());
+      next.insert(rest.substr(0, rest.find(' ')));
+    }
+  }
+  return next;
+}
+
+class CompletionCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWord("SHELL", "bash, zsh or fish", shell_);
+    return {.name = "completion",
+            .summary = "Print a script that makes a shell complete verbs and flags",
+            .details =
+                "For bash: source <(csi-delta completion bash). For zsh: put it into a file "
+                "_csi-delta of a folder of fpath. For fish: csi-delta completion fish | source.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {
+    const absl::StatusOr<std::string> script = CompletionScript(shell_);
+    if (!script.ok()) {
+      return script.status();
+    }
+    session.console().Print(*script);
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string shell_;
+};
+
+}  // namespace
+
+std::vector<std::string> Complete(absl::Span<const std::string> words, const ProgramSyntax& program,
+                                  absl::Span<const VerbSyntax> verbs) {
+  const std::string current = words.empty() ? "" : words.back();
+  const absl::Span<const std::string> before =
+      words.empty() ? words : words.subspan(0, words.size() - 1);
+  const FoundVerb found = FindVerb(before, program, verbs);
+  const std::vector<const ArgumentTable*> tables = TablesOf(found.syntax, program);
+  std::set<std::string> candidates;
+  const Flag* const open = before.empty() ? nullptr : FindFlag(tables, before.back());
+  if (open != nullptr && !open->value_name.empty()) {
+    if (absl::StrContains(open->value_name, "|")) {
+      candidates = absl::StrSplit(open->value_name, '|');
+    }
+  } else if (absl::StartsWith(current, "-")) {
+    for (const ArgumentTable* table : tables) {
+      for (const Flag& flag : table->flags()) {
+        for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
+          if (absl::StartsWith(name, "--")) {
+            candidates.emplace(name);
+          }
+        }
+      }
+    }
+    candidates.insert("--help");
+  } else if (found.syntax == nullptr) {
+    candidates = NextWords(found, verbs);
+  }
+  std::vector<std::string> matching;
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(matching),
+               [&](const std::string& one) { return absl::StartsWith(one, current); });
+  return matching;
+}
+
+absl::StatusOr<std::string> CompletionScript(absl::string_view shell) {
+  for (const auto& [name, script] : {std::pair{"bash", kBash}, {"zsh", kZsh}, {"fish", kFish}}) {
+    if (shell == name) {
+      return script;
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("\"", shell, "\" is none of bash, zsh and fish"));
+}
+
+std::unique_ptr<Command> MakeCompletionCommand() { return std::make_unique<CompletionCommand>(); }
+
+}  // namespace csidelta::cli
