@@ -16,10 +16,10 @@ import sys
 # layer never include each other.
 ALLOWED = {
     "base": (),
-    "objects": ("base",),
-    "velero": ("objects", "base"),
     "net": ("base",),
     "k8s": ("net", "base"),
+    "objects": ("k8s", "base"),
+    "velero": ("objects", "base"),
     "storage": ("net", "base"),
     "csi": ("objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
     "repository": ("storage", "base"),

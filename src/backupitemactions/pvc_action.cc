@@ -14,6 +14,7 @@
 #include "backupitemactions/snapshot_operation.h"
 #include "backupitemactions/volume_groups.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
@@ -26,7 +27,6 @@
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
-#include "velero/quantity.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::backupitemactions {
@@ -39,9 +39,9 @@ constexpr char kUploadPrefix[] = "du-";
 // A provisioner makes no volume smaller than its snapshot.
 void RaiseRequest(int64_t restore_size_bytes, Json& pvc) {
   const JsonPath path = {"spec", "resources", "requests", "storage"};
-  const absl::StatusOr<int64_t> asked = velero::ParseQuantity(GetString(pvc, path));
+  const absl::StatusOr<int64_t> asked = ParseQuantity(GetString(pvc, path));
   if (!asked.ok() || *asked < restore_size_bytes) {
-    SetJson(pvc, path, velero::FormatBinaryQuantity(restore_size_bytes));
+    SetJson(pvc, path, FormatBinaryQuantity(restore_size_bytes));
   }
 }
 

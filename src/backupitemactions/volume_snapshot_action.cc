@@ -7,6 +7,7 @@
 #include "backupitemactions/item_results.h"
 #include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
@@ -18,7 +19,6 @@
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
-#include "velero/quantity.h"
 
 namespace csidelta::backupitemactions {
 namespace {
@@ -36,7 +36,7 @@ Json DescribeContent(const Json& content) {
     annotations[objects::kDriverNameAnnotation] = GetString(content, {"spec", "driver"});
   }
   if (const auto size_bytes = csi::RestoreSizeBytes(content); size_bytes.has_value()) {
-    annotations[objects::kRestoreSizeAnnotation] = velero::FormatBinaryQuantity(*size_bytes);
+    annotations[objects::kRestoreSizeAnnotation] = FormatBinaryQuantity(*size_bytes);
   }
   const std::string group = GetString(content, {"status", "volumeGroupSnapshotHandle"});
   if (!group.empty()) {

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
@@ -16,7 +17,6 @@
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
-#include "velero/quantity.h"
 
 namespace csidelta::csi {
 namespace {
@@ -53,7 +53,7 @@ Json MetadataOf(const ExposeRequest& request) {
 }
 
 int64_t QuantityAt(const Json& object, JsonPath path) {
-  return velero::ParseQuantity(GetString(object, path)).value_or(0);
+  return ParseQuantity(GetString(object, path)).value_or(0);
 }
 
 // What the source's claim says, or its volume; empty when the claim is gone.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/exposed_snapshot.h"
@@ -13,7 +14,6 @@
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
-#include "velero/quantity.h"
 
 namespace csidelta::csi {
 namespace {
@@ -37,8 +37,7 @@ absl::Status Refuse(const RestoreRequest& request, absl::string_view why) {
 bool IsBlock(const Json& target) { return GetString(target, {"spec", "volumeMode"}) == "Block"; }
 
 int64_t RequestedBytes(const Json& claim) {
-  return velero::ParseQuantity(GetString(claim, {"spec", "resources", "requests", "storage"}))
-      .value_or(0);
+  return ParseQuantity(GetString(claim, {"spec", "resources", "requests", "storage"})).value_or(0);
 }
 
 // --- Preparing

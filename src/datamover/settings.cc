@@ -10,10 +10,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
 #include "velero/go_duration.h"
-#include "velero/quantity.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -45,11 +45,11 @@ bool IsLabelValue(absl::string_view text) {
 }
 
 bool IsQuantity(absl::string_view text) {
-  const absl::StatusOr<int64_t> quantity = velero::ParseQuantity(text);
+  const absl::StatusOr<int64_t> quantity = ParseQuantity(text);
   return quantity.ok() && *quantity > 0;
 }
 
-int64_t Bytes(const std::string& quantity) { return velero::ParseQuantity(quantity).value_or(0); }
+int64_t Bytes(const std::string& quantity) { return ParseQuantity(quantity).value_or(0); }
 
 // One JSON object of the settings: each key that it may have is read once, and what is left over is
 // an error. The first error of all sections is kept in `status`.

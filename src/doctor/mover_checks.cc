@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
 #include "datamover/mover_environment.h"
@@ -14,7 +15,6 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "velero/data_upload.h"
-#include "velero/quantity.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -36,8 +36,8 @@ constexpr std::array kQuotaResources = {"pods",       "limits.memory",          
                                         "memory",     "persistentvolumeclaims", "cpu"};
 
 bool IsUsedUp(const Json& quota, const char* resource) {
-  const auto hard = velero::ParseQuantity(GetString(quota, {"status", "hard", resource}));
-  const auto used = velero::ParseQuantity(GetString(quota, {"status", "used", resource}));
+  const auto hard = ParseQuantity(GetString(quota, {"status", "hard", resource}));
+  const auto used = ParseQuantity(GetString(quota, {"status", "used", resource}));
   return hard.ok() && used.ok() && *used >= *hard;
 }
 

@@ -33,9 +33,9 @@ std::string ExecInfo(const ClusterConfig& config, bool has_terminal);
 absl::StatusOr<ExecCredential> ParseExecCredential(absl::string_view answer,
                                                    absl::string_view api_version);
 
-// The credentials of a user who logs in by a program: it runs at the first use, again when its
-// answer has expired, and when the server refused it. One program runs at a time; who needs its
-// answer waits for it. Thread-safe.
+// The credentials that a log-in program prints. It runs at the first use, again when its answer has
+// expired, and when the server refused it. One program runs at a time; other threads wait for its
+// answer. Thread-safe.
 class ExecLogin {
  public:
   // REQUIRES config.exec.

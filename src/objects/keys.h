@@ -8,7 +8,7 @@
 // "Archived" says that the key stands on the item in the archive of a backup. The actors: *plugin*
 // is the program that Velero starts, *mover* the controller of the data mover, *worker* the Pod
 // that it starts for a volume, *doctor* and *mover-key* are verbs of csi-delta; *sidecar* is
-// csi-snapshotter, *provisioner* is csi-provisioner, *you* is whoever runs the cluster.
+// csi-snapshotter, *provisioner* is csi-provisioner, *you* are the operator.
 namespace csidelta::objects {
 
 // --- Ours: backups and restores ------------------------------------------------------------------
@@ -360,6 +360,33 @@ inline constexpr char kConfirmedKeysAnnotation[] = "mover.csi-delta.io/confirmed
 // Finalizer on DataUpload, DataDownload; written by mover; read by mover. From Accepted to the
 // last phase.
 inline constexpr char kMoverFinalizer[] = "mover.csi-delta.io/finalizer";
+
+// --- Ours: snapshots of people -------------------------------------------------------------------
+// Keys of this project on VolumeSnapshots that `csi-delta snapshot` makes. None of them carries
+// velero.io/csi-delta: backups see them as those of a person.
+
+// Label on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. csi-delta: made by
+// these verbs, so that prune may touch it.
+inline constexpr char kMadeByLabel[] = "snapshot.csi-delta.io/made-by";
+
+// Label on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. The name of the set
+// that was taken together.
+inline constexpr char kSnapshotSetLabel[] = "snapshot.csi-delta.io/set";
+
+// Label on VolumeSnapshot; written by you; read by snapshot verbs. true: it is neither pruned nor
+// deleted.
+inline constexpr char kKeepLabel[] = "snapshot.csi-delta.io/keep";
+
+// Annotation on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. RFC 3339: when
+// the snapshot was requested.
+inline constexpr char kSnapshotAskedAtAnnotation[] = "snapshot.csi-delta.io/asked-at";
+
+// Annotation on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. The workload
+// that it was taken of, such as StatefulSet/db.
+inline constexpr char kSnapshotWorkloadAnnotation[] = "snapshot.csi-delta.io/workload";
+
+// Annotation on VolumeSnapshot; written by snapshot verbs; read by you. A remark.
+inline constexpr char kSnapshotNoteAnnotation[] = "snapshot.csi-delta.io/note";
 
 // --- Velero's ------------------------------------------------------------------------------------
 // Words of Velero and of its former CSI plugin. Backups cross over between Velero's own actions

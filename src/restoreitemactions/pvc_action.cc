@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/data_transfer.h"
@@ -21,7 +22,6 @@
 #include "restoreitemactions/data_download.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
-#include "velero/quantity.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
@@ -131,7 +131,7 @@ std::optional<int64_t> RestoreSizeOf(const Json& snapshot) {
        {k8s::Annotation(snapshot, objects::kRestoreSizeAnnotation),
         k8s::Annotation(snapshot, objects::kMisspeltRestoreSizeAnnotation),
         GetString(snapshot, {"status", "restoreSize"})}) {
-    const absl::StatusOr<int64_t> size_bytes = velero::ParseQuantity(text);
+    const absl::StatusOr<int64_t> size_bytes = ParseQuantity(text);
     if (size_bytes.ok() && *size_bytes > 0) {
       return *size_bytes;
     }
@@ -146,12 +146,11 @@ bool RaiseRequest(const Json& snapshot, Json& item) {
     return false;
   }
   const absl::StatusOr<int64_t> request_bytes =
-      velero::ParseQuantity(GetString(item, {"spec", "resources", "requests", "storage"}));
+      ParseQuantity(GetString(item, {"spec", "resources", "requests", "storage"}));
   if (request_bytes.ok() && *request_bytes >= *size_bytes) {
     return false;
   }
-  SetJson(item, {"spec", "resources", "requests", "storage"},
-          velero::FormatBinaryQuantity(*size_bytes));
+  SetJson(item, {"spec", "resources", "requests", "storage"}, FormatBinaryQuantity(*size_bytes));
   return true;
 }
 

@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "velero/digits.h"
+#include "base/digits.h"
 
 namespace csidelta::velero {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/quantity.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
-#include "velero/quantity.h"
 #include "velero/quote.h"
 
 namespace csidelta::velero {

@@ -1,4 +1,4 @@
-#include "velero/quantity.h"
+#include "base/quantity.h"
 
 #include <array>
 #include <cstddef>
@@ -11,9 +11,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "velero/digits.h"
+#include "base/digits.h"
 
-namespace csidelta::velero {
+namespace csidelta {
 namespace {
 
 constexpr std::size_t kQuantityBytesMax = 128;
@@ -155,4 +155,4 @@ std::string FormatBinaryQuantity(int64_t bytes) {
   return absl::StrCat(bytes, kBinarySuffixes[steps]);
 }
 
-}  // namespace csidelta::velero
+}  // namespace csidelta

@@ -1,4 +1,4 @@
-#include "velero/quantity.h"
+#include "base/quantity.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero::quantity_test {
+namespace csidelta::quantity_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -151,4 +151,4 @@ INSTANTIATE_TEST_SUITE_P(Table, FormatQuantityTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::velero::quantity_test
+}  // namespace csidelta::quantity_test

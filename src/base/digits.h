@@ -6,7 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/string_view.h"
 
-namespace csidelta::velero {
+namespace csidelta {
 
 // Takes the decimal digits at the front of `text`, however many. Pure.
 inline std::string TakeDigits(absl::string_view& text) {
@@ -19,4 +19,4 @@ inline std::string TakeDigits(absl::string_view& text) {
   return digits;
 }
 
-}  // namespace csidelta::velero
+}  // namespace csidelta

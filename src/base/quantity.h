@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace csidelta::velero {
+namespace csidelta {
 
 // A Kubernetes quantity ("10Gi", "1.5T", "1e9", "500m") as a whole number, rounded up away from
 // zero as Kubernetes does where it needs bytes. Suffixes n u m k M G T P E and Ki Mi Gi Ti Pi Ei,
@@ -18,4 +18,4 @@ absl::StatusOr<int64_t> ParseQuantity(absl::string_view text);
 // quantity: 10737418240 is "10Gi", 1073741825 is "1073741825". Pure.
 std::string FormatBinaryQuantity(int64_t bytes);
 
-}  // namespace csidelta::velero
+}  // namespace csidelta

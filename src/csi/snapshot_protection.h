@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "csi/snapshot_state.h"
+#include "objects/volume_snapshot.h"
+
+// Why a VolumeSnapshot may not be deleted: the one answer, for all that delete, prune or list.
+// Pure.
+//
+// It depends on the requester: a person who names it, prune (and what makes room), the deletion of
+// the backup that made it, the clean-up of delta bases.
+//
+//   reason         when                                         person  prune  backup  base
+//   -------------  -------------------------------------------  ------  -----  ------  ----
+//   PendingSource  a PVC that is not bound is filled from it    yes     yes    yes     yes
+//   GroupMember    it goes with its VolumeGroupSnapshot         yes     yes    -       -
+//   DeltaBase      the next backup is compared with it          yes     yes    yes     -
+//   Backup         a backup made it, and deletes it             yes     yes    -       yes
+//   Keep           labelled snapshot.csi-delta.io/keep          yes     yes    -       -
+//   Shared         used in other namespaces (`snapshot share`)  yes     yes    -       -
+//   LastReady      the only Ready one of its PVC                yes(1)  yes    -       -
+//   Young          younger than 5 minutes                       -       yes    -       -
+//
+// (1) A person may overrule it (--last-too); the others only by removing what they say.
+namespace csidelta::csi {
+
+enum class ProtectionReason {
+  kPendingSource,
+  kGroupMember,
+  kDeltaBase,
+  kBackup,
+  kKeep,
+  kShared,
+  kLastReady,
+  kYoung,
+};
+
+// "PendingSource", ...
+absl::string_view ToString(ProtectionReason reason);
+
+enum class Requester { kPerson, kPrune, kBackupDeletion, kBaseCleanUp };
+
+inline constexpr absl::Duration kYoungSnapshotAgeMax = absl::Minutes(5);
+
+// What is known around a VolumeSnapshot. What may not be read is left empty, and the caller says
+// so.
+struct ProtectionInput {
+  ContentReading content;
+  std::string mover_namespace;  // what is in it is the mover's
+  std::vector<std::string> pending_pvcs =
+      {};                                     // PVCs of its namespace that are being filled from it
+  std::vector<std::string> shared_with = {};  // namespaces
+  bool is_last_ready = false;                 // the only Ready one of its PVC
+  absl::Time now;
+};
+
+struct Protection {
+  ProtectionReason reason;
+  std::string message;  // why, and what would have to go first: one line
+};
+
+// The reasons that hold for `requester`, in the order of the table; none: it may go.
+std::vector<Protection> ProtectionsOf(const objects::VolumeSnapshot& snapshot,
+                                      const ProtectionInput& input, Requester requester);
+
+}  // namespace csidelta::csi

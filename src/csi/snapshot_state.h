@@ -1,0 +1,72 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "objects/volume_snapshot.h"
+
+// The state of a VolumeSnapshot: the one reading of it, for all that list, show, delete or wait.
+// Pure. The first row that holds is the state:
+//
+//   VolumeSnapshot               content                        state       reason
+//   ---------------------------  -----------------------------  ----------  ---------------------
+//   being deleted, held          any                            Deleting    HeldByFinalizer
+//   being deleted                any                            Deleting    Requested
+//   bound                        does not exist                 Lost        ContentGone
+//   any                          the storage lacks its handle   Lost        HandleGone
+//   any                          names another VolumeSnapshot   Error       BoundToAnother
+//   ready, pre-provisioned,      any                            Unverified  NoRestoreSize
+//     without a restoreSize
+//   ready                        names it, or was not read      Ready       Ready
+//   an error                     any                            Error       Refused, Retried
+//   taken                        has a handle, or was not read  Uploading   Taken
+//   bound                        has no handle                  Creating    AskedDriver
+//   not bound                    -                              Creating    WaitsForController
+//
+// The error of one that is ready is stale: external-snapshotter leaves it there. A content that may
+// not be read is not guessed: the state then comes from the VolumeSnapshot alone, and
+// `is_binding_checked` says so. Times are those of the objects; one that is not recorded is left
+// out.
+namespace csidelta::csi {
+
+enum class SnapshotState { kCreating, kUploading, kReady, kError, kDeleting, kLost, kUnverified };
+
+// "Creating", "Uploading", ...
+absl::string_view ToString(SnapshotState state);
+
+// What is known of the content that a VolumeSnapshot names.
+struct ContentReading {
+  enum class Kind {
+    kPresent,
+    kGone,     // the API server says that it does not exist
+    kUnknown,  // not bound, or it may not be read
+  };
+  Kind kind = Kind::kUnknown;
+  const objects::VolumeSnapshotContent* content = nullptr;  // with kPresent; borrowed
+  bool is_handle_gone = false;  // the storage was asked and does not have it
+};
+
+// A condition as Kubernetes objects have them.
+struct SnapshotCondition {
+  std::string type;    // "Creating", ..., "Ready"
+  bool holds = false;  // status True or False
+  std::string reason;  // one word
+  std::string message;
+  std::optional<absl::Time> last_transition_time;
+};
+
+struct SnapshotStatus {
+  SnapshotState state = SnapshotState::kCreating;
+  // That of the state; and Ready with False, unless it is that one.
+  std::vector<SnapshotCondition> conditions;
+  // When the driver took it, as far as the objects tell: from then on the application may go on.
+  std::optional<absl::Time> taken_at;
+  bool is_binding_checked = false;
+};
+
+SnapshotStatus StatusOf(const objects::VolumeSnapshot& snapshot, const ContentReading& reading);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,131 @@
+#include "csi/snapshot_protection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "objects/keys.h"
+
+namespace csidelta::csi::snapshot_protection_test {
+namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A VolumeSnapshot of a person, an hour old, for which nothing holds; a case changes it.
+struct Story {
+  Json snapshot = {
+      {"metadata",
+       {{"name", "orders"}, {"namespace", "shop"}, {"creationTimestamp", "2023-11-14T21:13:20Z"}}},
+      {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}}};
+  Json content = {{"metadata", {{"name", "c"}}}};
+  ProtectionInput input = {
+      .content = {}, .mover_namespace = "csi-delta", .now = absl::FromUnixSeconds(1'700'000'000)};
+};
+
+std::vector<Protection> Protections(const Story& story, Requester requester) {
+  const VolumeSnapshot snapshot = *VolumeSnapshot::Of(story.snapshot);
+  const VolumeSnapshotContent content = *VolumeSnapshotContent::Of(story.content);
+  ProtectionInput input = story.input;
+  input.content = {.kind = ContentReading::Kind::kPresent, .content = &content};
+  return ProtectionsOf(snapshot, input, requester);
+}
+
+struct Case {
+  ProtectionReason reason;
+  std::function<void(Story&)> change;
+  std::set<Requester> holds_for;
+  const char* message;
+};
+
+// The table of the header, row by row, each alone.
+TEST(SnapshotProtectionTest, FollowsItsTable) {
+  using enum Requester;
+  using enum ProtectionReason;
+  const std::vector<Case> cases = {
+      {ProtectionReason::kPendingSource,
+       [](Story& s) { s.input.pending_pvcs = {"copy"}; },
+       {kPerson, kPrune, kBackupDeletion, kBaseCleanUp},
+       "PVC copy"},
+      {kGroupMember,
+       [](Story& s) { s.snapshot["status"]["volumeGroupSnapshotName"] = "db"; },
+       {kPerson, kPrune},
+       "VolumeGroupSnapshot db"},
+      {kDeltaBase,
+       [](Story& s) {
+         SetJson(s.content, {"metadata", "labels", objects::kBaseLabel}, "true");
+       },
+       {kPerson, kPrune, kBackupDeletion},
+       "delta base"},
+      {kDeltaBase,
+       [](Story& s) { s.snapshot["metadata"]["namespace"] = "csi-delta"; },
+       {kPerson, kPrune, kBackupDeletion},
+       "delta base"},
+      {kBackup,
+       [](Story& s) {
+         SetJson(s.snapshot, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
+       },
+       {kPerson, kPrune, kBaseCleanUp},
+       "backup nightly"},
+      {kKeep,
+       [](Story& s) {
+         SetJson(s.snapshot, {"metadata", "labels", objects::kKeepLabel}, "true");
+       },
+       {kPerson, kPrune},
+       objects::kKeepLabel},
+      {kShared, [](Story& s) { s.input.shared_with = {"team-b"}; }, {kPerson, kPrune}, "team-b"},
+      {kLastReady, [](Story& s) { s.input.is_last_ready = true; }, {kPerson, kPrune}, "only Ready"},
+      {kYoung,
+       [](Story& s) { s.snapshot["metadata"]["creationTimestamp"] = "2023-11-14T22:08:21Z"; },
+       {kPrune},
+       "5 minutes"},
+  };
+  for (const Case& one : cases) {
+    Story story;
+    one.change(story);
+    for (const Requester requester : {kPerson, kPrune, kBackupDeletion, kBaseCleanUp}) {
+      const std::vector<Protection> found = Protections(story, requester);
+      if (!one.holds_for.contains(requester)) {
+        EXPECT_THAT(found, IsEmpty())
+            << ToString(one.reason) << ", requester " << static_cast<int>(requester);
+        continue;
+      }
+      ASSERT_EQ(found.size(), 1u) << ToString(one.reason) << ", requester "
+                                  << static_cast<int>(requester);
+      EXPECT_EQ(found[0].reason, one.reason);
+      EXPECT_THAT(found[0].message, HasSubstr(one.message));
+    }
+  }
+}
+
+TEST(SnapshotProtectionTest, NothingHoldsForAnOldSnapshotOfAPerson) {
+  for (const Requester requester : {Requester::kPerson, Requester::kPrune,
+                                    Requester::kBackupDeletion, Requester::kBaseCleanUp}) {
+    EXPECT_THAT(Protections(Story(), requester), IsEmpty());
+  }
+  Story other_label;
+  SetJson(other_label.snapshot, {"metadata", "labels", objects::kKeepLabel}, "false");
+  other_label.snapshot["metadata"]["creationTimestamp"] = "2023-11-14T22:08:20Z";
+  EXPECT_THAT(Protections(other_label, Requester::kPrune), IsEmpty());
+}
+
+TEST(SnapshotProtectionTest, AllReasonsAreGivenInTheOrderOfTheTable) {
+  Story story;
+  story.input.pending_pvcs = {"a", "b"};
+  story.input.is_last_ready = true;
+  SetJson(story.snapshot, {"metadata", "labels", objects::kKeepLabel}, "true");
+  const std::vector<Protection> found = Protections(story, Requester::kPerson);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(ToString(found[0].reason), "PendingSource");
+  EXPECT_EQ(ToString(found[1].reason), "Keep");
+  EXPECT_EQ(ToString(found[2].reason), "LastReady");
+}
+
+}  // namespace
+}  // namespace csidelta::csi::snapshot_protection_test

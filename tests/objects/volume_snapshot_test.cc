@@ -1,0 +1,114 @@
+#include "objects/volume_snapshot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::objects::volume_snapshot_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+
+Json Snapshot() {
+  return {{"kind", "VolumeSnapshot"},
+          {"metadata",
+           {{"name", "orders"},
+            {"namespace", "shop"},
+            {"uid", "u-1"},
+            {"managedFields",
+             Json::array({{{"time", "2023-11-14T22:13:25Z"},
+                           {"fieldsV1", {{"f:status", {{"f:readyToUse", Json::object()}}}}}}})}}},
+          {"spec",
+           {{"source", {{"persistentVolumeClaimName", "data"}}},
+            {"volumeSnapshotClassName", "fast"},
+            {"futureField", 9007199254740993}}},
+          {"status",
+           {{"boundVolumeSnapshotContentName", "snapcontent-1"},
+            {"readyToUse", true},
+            {"creationTime", "2023-11-14T22:13:20Z"},
+            {"restoreSize", "1Gi"},
+            {"volumeGroupSnapshotName", "group"},
+            {"error", {{"message", "busy"}, {"time", "2023-11-14T22:13:22Z"}}}}}};
+}
+
+TEST(VolumeSnapshotTest, NamesItsFieldsAndKeepsTheRest) {
+  const absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(Snapshot());
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_EQ(snapshot->name(), "orders");
+  EXPECT_EQ(snapshot->namespace_name(), "shop");
+  EXPECT_EQ(snapshot->uid(), "u-1");
+  EXPECT_EQ(snapshot->source_pvc(), "data");
+  EXPECT_EQ(snapshot->source_content(), "");
+  EXPECT_EQ(snapshot->class_name(), "fast");
+  EXPECT_EQ(snapshot->bound_content(), "snapcontent-1");
+  EXPECT_TRUE(snapshot->is_ready());
+  EXPECT_EQ(snapshot->taken_at(), absl::FromUnixSeconds(1'700'000'000));
+  EXPECT_EQ(snapshot->ready_at(), absl::FromUnixSeconds(1'700'000'005));
+  EXPECT_EQ(snapshot->restore_size_bytes(), int64_t{1} << 30);
+  EXPECT_EQ(snapshot->group_snapshot(), "group");
+  ASSERT_TRUE(snapshot->error().has_value());
+  EXPECT_EQ(snapshot->error()->message, "busy");
+  EXPECT_EQ(snapshot->error()->time, absl::FromUnixSeconds(1'700'000'002));
+  EXPECT_EQ(snapshot->json(), Snapshot());
+}
+
+TEST(VolumeSnapshotTest, AKindThatIsAnotherIsRefusedAndAListsItemIsNot) {
+  EXPECT_THAT(
+      VolumeSnapshot::Of({{"kind", "VolumeSnapshotContent"}}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found VolumeSnapshotContent")));
+  EXPECT_THAT(VolumeSnapshotContent::Of(Snapshot()), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(VolumeSnapshot::Of(Json("text")), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(VolumeSnapshot::Of({{"metadata", {{"name", "x"}}}}), IsOk());
+}
+
+TEST(VolumeSnapshotTest, TakesWrongTypesForMissing) {
+  const absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(
+      {{"spec", 7},
+       {"status",
+        {{"readyToUse", "yes"}, {"restoreSize", "much"}, {"creationTime", 7}, {"error", "x"}}}});
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_FALSE(snapshot->is_ready());
+  EXPECT_EQ(snapshot->taken_at(), std::nullopt);
+  EXPECT_EQ(snapshot->ready_at(), std::nullopt);
+  EXPECT_EQ(snapshot->restore_size_bytes(), std::nullopt);
+  EXPECT_FALSE(snapshot->error().has_value());
+  const auto silent =
+      VolumeSnapshot::Of({{"status", {{"error", Json::object()}, {"restoreSize", "0"}}}});
+  EXPECT_EQ(silent->error()->message, "an error without a message");
+  EXPECT_EQ(silent->restore_size_bytes(), std::nullopt);
+}
+
+TEST(VolumeSnapshotContentTest, NamesItsFields) {
+  const auto snapshot = VolumeSnapshot::Of(Snapshot());
+  Json json = {
+      {"spec",
+       {{"driver", "ebs"},
+        {"deletionPolicy", "Retain"},
+        {"volumeSnapshotClassName", "fast"},
+        {"source", {{"snapshotHandle", "h"}}},
+        {"volumeSnapshotRef", {{"namespace", "shop"}, {"name", "orders"}, {"uid", "u-1"}}}}},
+      {"status",
+       {{"snapshotHandle", "h"}, {"creationTime", 1'700'000'000'000'000'001}, {"restoreSize", 7}}}};
+  const auto content = VolumeSnapshotContent::Of(json);
+  ASSERT_THAT(content, IsOk());
+  EXPECT_EQ(content->driver(), "ebs");
+  EXPECT_TRUE(content->is_retained());
+  EXPECT_EQ(content->class_name(), "fast");
+  EXPECT_TRUE(content->is_pre_provisioned());
+  EXPECT_EQ(content->handle(), "h");
+  EXPECT_EQ(content->taken_at(), absl::FromUnixNanos(1'700'000'000'000'000'001));
+  EXPECT_EQ(content->restore_size_bytes(), 7);
+  EXPECT_TRUE(content->Names(*snapshot));
+  SetJson(json, {"spec", "volumeSnapshotRef", "uid"}, "another");
+  EXPECT_FALSE(VolumeSnapshotContent::Of(json)->Names(*snapshot));
+  SetJson(json, {"spec", "volumeSnapshotRef", "uid"}, "");
+  EXPECT_TRUE(VolumeSnapshotContent::Of(json)->Names(*snapshot));
+  SetJson(json, {"spec", "volumeSnapshotRef", "namespace"}, "elsewhere");
+  EXPECT_FALSE(VolumeSnapshotContent::Of(json)->Names(*snapshot));
+}
+
+}  // namespace
+}  // namespace csidelta::objects::volume_snapshot_test
