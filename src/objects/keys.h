@@ -325,11 +325,11 @@ inline constexpr char kUploadGroupSnapshotAnnotation[] = "mover.csi-delta.io/vol
 // the group.
 inline constexpr char kUploadGroupTakenAtAnnotation[] = "mover.csi-delta.io/volume-group-cut-at";
 
-// Annotation on VolumeTask; written by mover; read by mover. The uid of the worker Pod.
+// Annotation on VolumeTask; written by mover; read by mover, worker. The uid of the worker Pod.
 inline constexpr char kTaskPodAnnotation[] = "mover.csi-delta.io/pod";
 
-// Annotation on VolumeTask; written by mover; read by mover. The uid of a worker Pod that is gone
-// without its end having been seen.
+// Annotation on VolumeTask; written by mover; read by mover, worker. The uid of a worker Pod that
+// is gone without its end having been seen.
 inline constexpr char kUnseenEndAnnotation[] = "mover.csi-delta.io/unseen-end";
 
 // Annotation on VolumeTask; written by mover; read by mover. How many worker Pods were counted.
