@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/random.h"
 #include "base/rate_limiter.h"
 #include "k8s/event_recorder.h"
 #include "k8s/object.h"
@@ -52,6 +53,12 @@ void WriteText(const std::string& path, const std::string& text) {
   file << text;
 }
 
+// Delays as long as they can be: how long a client goes on trying is a number then.
+class NoChance : public Random {
+ public:
+  uint64_t Below(uint64_t) override { return 0; }
+};
+
 // A client and a server that speaks for a fake. `fault` may answer instead; it sees every request.
 // The clock jumps over every pause.
 class RestClientTest : public testing::Test {
@@ -73,7 +80,7 @@ class RestClientTest : public testing::Test {
         });
     WriteText(path_, server_->Kubeconfig(user));
     settings_.own_kubeconfig = path_;
-    client_ = MakeClient(settings_);
+    client_ = MakeClient(settings_, random_);
   }
 
   void TearDown() override { unlink(path_.c_str()); }
@@ -100,6 +107,7 @@ class RestClientTest : public testing::Test {
   FakeClock clock_;
   CallContext ctx_;
   ClientSettings settings_;
+  NoChance random_;
   std::mutex mutex_;
   std::vector<ServedRequest> requests_;
   std::unique_ptr<ApiTestServer> server_;
