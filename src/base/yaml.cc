@@ -3,13 +3,16 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <exception>
 #include <sstream>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -135,6 +138,59 @@ class Converter {
   int nodes_ = 0;
 };
 
+// Plain where no reader takes it for anything but a string.
+std::string YamlString(const std::string& text) {
+  const bool is_plain =
+      !text.empty() && absl::ascii_isalpha(static_cast<unsigned char>(text.front())) &&
+      std::all_of(text.begin(), text.end(), [](char c) {
+        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("._/-", c);
+      });
+  const std::string lower = absl::AsciiStrToLower(text);
+  for (const absl::string_view word :
+       {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}) {
+    if (lower == word) {
+      return DumpJson(text);
+    }
+  }
+  return is_plain ? text : DumpJson(text);
+}
+
+void AppendYaml(const Json& value, int indent, std::string& out);
+
+// The value behind "key:" or "-": on the same line where it fits there.
+void AppendYamlValue(const Json& value, int indent, std::string& out) {
+  if (value.is_structured() && !value.empty()) {
+    out.push_back('\n');
+    AppendYaml(value, indent, out);
+  } else {
+    absl::StrAppend(&out, " ",
+                    value.is_string() ? YamlString(value.get<std::string>()) : DumpJson(value),
+                    "\n");
+  }
+}
+
+void AppendYaml(const Json& value, int indent, std::string& out) {
+  const std::string margin(static_cast<std::size_t>(indent), ' ');
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.items()) {
+      absl::StrAppend(&out, margin, YamlString(key), ":");
+      AppendYamlValue(member, indent + 2, out);
+    }
+  } else {
+    for (const Json& element : value) {
+      absl::StrAppend(&out, margin, "-");
+      if (element.is_object() && !element.empty()) {
+        // The first member stands behind the dash.
+        std::string body;
+        AppendYaml(element, indent + 2, body);
+        absl::StrAppend(&out, " ", body.substr(margin.size() + 2));
+      } else {
+        AppendYamlValue(element, indent + 2, out);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Json> ParseYaml(absl::string_view text) {
@@ -154,6 +210,17 @@ absl::StatusOr<Json> ParseYaml(absl::string_view text) {
   } catch (const std::exception& error) {
     return absl::InvalidArgumentError(absl::StrCat("YAML: ", error.what()));
   }
+}
+
+std::string ToYaml(const Json& value) {
+  std::string out;
+  if (value.is_structured() && !value.empty()) {
+    AppendYaml(value, 0, out);
+  } else {
+    AppendYamlValue(value, 0, out);
+    out.erase(0, 1);
+  }
+  return out;
 }
 
 }  // namespace csidelta

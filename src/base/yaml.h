@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -21,5 +22,9 @@ inline constexpr int kYamlNodesMax = 100'000;
 // scalar or stands twice in one map, a merge of something that is no map, more than the limits.
 // Pure; never throws.
 absl::StatusOr<Json> ParseYaml(absl::string_view text);
+
+// `value` as one YAML document in block style, which any YAML 1.1 or 1.2 reader takes for the same
+// value. Pure.
+std::string ToYaml(const Json& value);
 
 }  // namespace csidelta

@@ -31,14 +31,19 @@ absl::StatusOr<std::string> RunLogIn(const CallContext& ctx, const k8s::ExecPlug
 
 }  // namespace
 
-void ClusterAccess::Declare(ArgumentTable& table) {
+void ClusterAccess::Declare(ArgumentTable& table) { DeclareContext(table, "--kubecontext"); }
+void ClusterAccess::DeclareAsKubectl(ArgumentTable& table) {
+  DeclareContext(table, "--context,--kubecontext");
+}
+
+void ClusterAccess::DeclareContext(ArgumentTable& table, absl::string_view name) {
   table.Add("--kubeconfig", "FILE",
             "how to reach the cluster; else KUBECONFIG, ~/.kube/config, or as a Pod does",
             kubeconfig);
-  table.Add("--kubecontext", "NAME", "which context of it; else its current one", kubecontext);
+  table.Add(name, "NAME", "which context of it; else its current one", kubecontext);
 }
 
-std::unique_ptr<k8s::ApiClient> ClusterAccess::MakeClient() const {
+k8s::ClientSettings ClusterAccess::Settings() const {
   k8s::ClientSettings settings = k8s::ClientSettings::FromEnvironment();
   settings.kubeconfig = kubeconfig;
   settings.kubecontext = kubecontext;
@@ -47,7 +52,29 @@ std::unique_ptr<k8s::ApiClient> ClusterAccess::MakeClient() const {
   }
   settings.run_exec = &RunLogIn;
   settings.has_terminal = ::isatty(STDIN_FILENO) == 1;
-  return k8s::MakeClient(std::move(settings));
+  return settings;
+}
+
+std::unique_ptr<k8s::ApiClient> ClusterAccess::MakeClient() const {
+  return k8s::MakeClient(Settings());
+}
+
+void ClusterOptions::Declare(ArgumentTable& table) {
+  table.Add("-n,--namespace", "NS", "the namespace; else that of the context", namespace_name);
+  table.Add("-A,--all-namespaces", "all namespaces", all_namespaces);
+  table.Add("-l,--selector", "LABELS", "only objects with these labels: \"app=db,tier!=cache\"",
+            selector);
+  table.AddChoice("-o,--output", {"table", "wide", "json", "yaml", "name"},
+                  "how the result is printed; --json is -o json", output);
+  access.DeclareAsKubectl(table);
+}
+
+absl::StatusOr<std::string> ClusterOptions::Namespace() const {
+  if (all_namespaces) {
+    return std::string();
+  }
+  return namespace_name.empty() ? k8s::ContextNamespace(access.Settings(), &k8s::ReadFile)
+                                : namespace_name;
 }
 
 void DeclareMoverPlaces(ArgumentTable& table, std::string& mover_namespace,

@@ -3,8 +3,10 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "cli/arguments.h"
 #include "k8s/api_client.h"
+#include "k8s/config.h"
 
 namespace csidelta::cli {
 
@@ -14,8 +16,26 @@ struct ClusterAccess {
   std::string kubecontext;
 
   void Declare(ArgumentTable& table);
+  void DeclareAsKubectl(ArgumentTable& table);  // with --context
   // No I/O: whether the cluster answers shows at the first call.
   std::unique_ptr<k8s::ApiClient> MakeClient() const;
+  k8s::ClientSettings Settings() const;
+
+ private:
+  void DeclareContext(ArgumentTable& table, absl::string_view name);
+};
+
+// The flags of kubectl, for verbs of VerbFamily::kCluster.
+struct ClusterOptions {
+  ClusterAccess access;
+  std::string namespace_name;  // "": that of the context
+  bool all_namespaces = false;
+  std::string selector;
+  std::string output;  // "" for a table; wide, json, yaml, name
+
+  void Declare(ArgumentTable& table);
+  // The namespace to look into: "" for all. Reads the kubeconfig.
+  absl::StatusOr<std::string> Namespace() const;
 };
 
 // Where the mover and its Veleros are; the values before are the defaults.

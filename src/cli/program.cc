@@ -58,6 +58,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeMoverKeyExportCommand,
                      MakeMoverKeyImportCommand,
                      MakeUninstallCommand,
+                     MakeSnapshotListCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());

@@ -129,6 +129,9 @@ ProgramSyntax DeclareFlags(GlobalOptions& options) {
                 "COMPLIANCE), s3.object-lock-days",
                 options.store_options);
   program.of.emplace_back(VerbFamily::kRepository, std::move(table));
+  ArgumentTable cluster;
+  options.cluster.Declare(cluster);
+  program.of.emplace_back(VerbFamily::kCluster, std::move(cluster));
   return program;
 }
 

@@ -14,6 +14,7 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "cli/arguments.h"
+#include "cli/cluster_access.h"
 #include "cli/console.h"
 #include "cli/password.h"
 #include "datamover/keyring.h"
@@ -76,6 +77,7 @@ struct GlobalOptions {
   int64_t limit_upload_kib = 0;
   int64_t limit_download_kib = 0;
   std::vector<std::string> store_options;  // "s3.region=eu-west-1"
+  ClusterOptions cluster;
 };
 
 ProgramSyntax DeclareFlags(GlobalOptions& options);

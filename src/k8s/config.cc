@@ -343,6 +343,9 @@ absl::StatusOr<ClusterConfig> LoadInCluster(const ClientSettings& settings, File
                                is_ipv6 ? "]" : "", ":", settings.service_port);
   config.token_path = JoinPath(settings.service_account_dir, "token");
   ASSIGN_OR_RETURN(config.ca_pem, read_file(JoinPath(settings.service_account_dir, "ca.crt")));
+  const absl::StatusOr<std::string> own =
+      read_file(JoinPath(settings.service_account_dir, "namespace"));
+  config.namespace_name = own.ok() ? std::string(absl::StripAsciiWhitespace(*own)) : "";
   return config;
 }
 
@@ -411,6 +414,11 @@ absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
   return absl::FailedPreconditionError(
       "no way to the API server: set CSI_DELTA_KUBECONFIG, --kubeconfig or KUBECONFIG, or run in a "
       "pod with a service account");
+}
+
+absl::StatusOr<std::string> ContextNamespace(const ClientSettings& settings, FileReader read_file) {
+  ASSIGN_OR_RETURN(const ClusterConfig config, LoadClusterConfig(settings, read_file));
+  return config.namespace_name.empty() ? "default" : config.namespace_name;
 }
 
 std::string ResolveVeleroNamespace(absl::string_view flag) {

@@ -106,6 +106,10 @@ absl::StatusOr<ClusterConfig> ParseKubeconfig(absl::string_view text, absl::stri
 absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
                                                 FileReader read_file);
 
+// The namespace of the context that LoadClusterConfig() takes, or of the Pod; "default" where it
+// names none.
+absl::StatusOr<std::string> ContextNamespace(const ClientSettings& settings, FileReader read_file);
+
 // The namespace Velero's own objects live in: `flag` (--namespace), VELERO_NAMESPACE, the service
 // account's namespace file, "velero"; the first that is not empty. Reads environment and file.
 std::string ResolveVeleroNamespace(absl::string_view flag);

@@ -10,6 +10,7 @@
 namespace csidelta::yaml_test {
 namespace {
 
+using support::IsOk;
 using support::IsOkAndHolds;
 using support::StatusIs;
 using testing::HasSubstr;
@@ -122,6 +123,23 @@ INSTANTIATE_TEST_SUITE_P(Table, BadYamlTest,
                              {"TooLarge", Repeat("#", (1 << 20) + 1), "bytes"},
                          }),
                          [](const auto& test) { return std::string(test.param.name); });
+
+TEST(ToYamlTest, WritesWhatIsReadBackAsTheSame) {
+  const Json value = {
+      {"name", "orders"},
+      {"empty", Json::object()},
+      {"none", Json::array()},
+      {"words", {"plain", "true", "7", "", "a: b", "- c", "#d", "\x1b[0m", "line\nbreak", "No"}},
+      {"rows", {{{"a", "x"}, {"b", {"c", "d"}}}, {{"a", "y"}}}},
+      {"odd key: ", "z"}};
+  const absl::StatusOr<Json> read = ParseYaml(ToYaml(value));
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(*read, value);
+  EXPECT_EQ(ToYaml({{"a", Json::array({{{"b", 1}, {"c", "d"}}})}, {"e", true}, {"f", nullptr}}),
+            "a:\n  - b: 1\n    c: d\ne: true\nf: null\n");
+  EXPECT_EQ(ToYaml(Json::array()), "[]\n");
+  EXPECT_EQ(ToYaml("x"), "x\n");
+}
 
 }  // namespace
 }  // namespace csidelta::yaml_test

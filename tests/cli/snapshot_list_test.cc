@@ -1,0 +1,167 @@
+// csi-delta snapshot list: VolumeSnapshots with their state and what keeps them, with the caller's
+// rights.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/yaml.h"
+#include "csi/snapshot_types.h"
+#include "objects/keys.h"
+#include "tests/cli/program_runner.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli::snapshot_list_test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class SnapshotListTest : public testing::Test {
+ protected:
+  SnapshotListTest()
+      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                           csi::PersistentVolumeClaimType()}) {
+    program_.Write("kubeconfig", api_server_.Kubeconfig());
+    Ready("shop", "monday", "2026-11-23T05:00:00Z");
+    Ready("shop", "tuesday", "2026-11-24T05:00:00Z");
+    Ready("team", "other", "2026-11-24T05:00:00Z");
+    Json copy = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "copy");
+    SetJson(copy, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "monday"}});
+    api_.Seed(csi::PersistentVolumeClaimType(), copy);
+  }
+
+  void Ready(const std::string& space, const std::string& name, const std::string& taken) {
+    Json snapshot = support::MakeSnapshotObject(space, name, "content-of-" + name);
+    SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
+    SetJson(snapshot, {"status", "readyToUse"}, true);
+    SetJson(snapshot, {"status", "creationTime"}, taken);
+    SetJson(snapshot, {"status", "restoreSize"}, "1Gi");
+    api_.Seed(csi::VolumeSnapshotType(), snapshot);
+    api_.Seed(csi::VolumeSnapshotContentType(),
+              support::MakeContentObject("content-of-" + name, space, name, "handle-of-" + name));
+  }
+
+  Outcome Run(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {"--kubeconfig", program_.Path("kubeconfig"), "snapshot",
+                                      "list"};
+    words.insert(words.end(), more.begin(), more.end());
+    return program_.Run(words);
+  }
+  Json List(std::vector<std::string> more) const {
+    more.insert(more.end(), {"-o", "json"});
+    const Outcome outcome = Run(more);
+    EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+    return ParseJson(outcome.out).value_or(Json());
+  }
+  static std::vector<std::string> Names(const Json& list) {
+    std::vector<std::string> names;
+    for (const Json& one : list) {
+      names.push_back(GetString(one, {"name"}));
+    }
+    return names;
+  }
+
+  ProgramRunner program_;
+  support::FakeApiClient api_;
+  support::ApiTestServer api_server_;
+};
+
+TEST_F(SnapshotListTest, ShowsStateAndWhatKeepsIt) {
+  const Outcome outcome = Run({"-n", "shop"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("NAME"), HasSubstr("monday"), HasSubstr("copy"), HasSubstr("Ready"),
+                    HasSubstr("PendingSource"), HasSubstr("1.0 GiB"), Not(HasSubstr("other")),
+                    Not(HasSubstr("handle-of"))));
+  EXPECT_THAT(Run({"-n", "shop", "-o", "wide"}).out,
+              AllOf(HasSubstr("handle-of-monday"), HasSubstr(support::kDriver)));
+  EXPECT_THAT(Run({"-A"}).out, AllOf(HasSubstr("NAMESPACE"), HasSubstr("team")));
+}
+
+TEST_F(SnapshotListTest, JsonIsOneArrayTheNewestOfAPvcFirst) {
+  const Json list = List({"-n", "shop"});
+  EXPECT_THAT(Names(list), ElementsAre("tuesday", "monday"));
+  const Json& monday = list.at(1);
+  EXPECT_EQ(GetString(monday, {"namespace"}), "shop");
+  EXPECT_EQ(GetString(monday, {"pvc"}), "data");
+  EXPECT_EQ(GetString(monday, {"state"}), "Ready");
+  EXPECT_EQ(GetString(monday.at("conditions").at(0), {"type"}), "Ready");
+  EXPECT_EQ(GetString(monday, {"taken_at"}), "2026-11-23T05:00:00Z");
+  EXPECT_EQ(GetInt(monday, {"size_bytes"}), int64_t{1} << 30);
+  EXPECT_EQ(GetString(monday, {"handle"}), "handle-of-monday");
+  EXPECT_EQ(GetString(monday, {"policy"}), "Delete");
+  EXPECT_THAT(monday.at("used_by").get<std::vector<std::string>>(), ElementsAre("copy"));
+  EXPECT_EQ(GetString(monday.at("kept_for").at(0), {"reason"}), "PendingSource");
+}
+
+TEST_F(SnapshotListTest, OtherFormsAndFilters) {
+  EXPECT_EQ(Run({"-n", "team", "-o", "name"}).out,
+            "volumesnapshot.snapshot.storage.k8s.io/other\n");
+  const absl::StatusOr<Json> yaml = ParseYaml(Run({"-n", "team", "-o", "yaml"}).out);
+  ASSERT_THAT(yaml, support::IsOk());
+  EXPECT_EQ(GetString(yaml->at(0), {"name"}), "other");
+  EXPECT_THAT(List({"-A", "--state", "Lost"}), IsEmpty());
+  EXPECT_THAT(List({"-A", "--pvc", "elsewhere"}), IsEmpty());
+  EXPECT_THAT(Names(List({"-A", "--pvc", "data"})), ElementsAre("tuesday", "monday", "other"));
+  const Outcome none = Run({"-n", "nowhere"});
+  EXPECT_EQ(none.code, ExitCode::kOk);
+  EXPECT_THAT(none.out, IsEmpty());
+  EXPECT_THAT(none.error, HasSubstr("no VolumeSnapshots found"));
+}
+
+TEST_F(SnapshotListTest, CostsOneListOfEachKind) {
+  List({"-A"});
+  for (const char* plural :
+       {"volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims"}) {
+    EXPECT_EQ(api_.CallCount("list", plural), 1) << plural;
+  }
+  EXPECT_EQ(api_.CallCount("get", "*"), 0);
+}
+
+TEST_F(SnapshotListTest, WhatMayNotBeReadIsNamedAndNotGuessed) {
+  api_.FailNext("list", "volumesnapshotcontents",
+                absl::PermissionDeniedError("no contents for you"));
+  api_.FailNext("list", "persistentvolumeclaims", absl::PermissionDeniedError("no PVCs for you"));
+  const Outcome outcome = Run({"-n", "shop", "-o", "json"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("binding, driver and handle not checked"),
+                                   HasSubstr("PVCs that use")));
+  const Json list = ParseJson(outcome.out).value_or(Json());
+  EXPECT_EQ(GetString(list.at(1), {"state"}), "Ready");
+  EXPECT_EQ(GetString(list.at(1), {"handle"}), "");
+  EXPECT_THAT(list.at(1).at("kept_for"), IsEmpty());
+  api_.FailNext("list", "volumesnapshots", absl::PermissionDeniedError("none for you"));
+  EXPECT_EQ(Run({"-n", "shop"}).code, ExitCode::kFailed);
+}
+
+TEST_F(SnapshotListTest, LabelsLeaveOthersOutAndWithThemWhoIsLast) {
+  Json labelled = support::MakeSnapshotObject("shop", "labelled", "", {{"app", "db"}});
+  SetJson(labelled, {"status", "readyToUse"}, true);
+  SetJson(labelled, {"metadata", "creationTimestamp"}, "2026-11-24T05:00:00Z");
+  api_.Seed(csi::VolumeSnapshotType(), labelled);
+  const Outcome outcome = Run({"-n", "shop", "-l", "app=db", "-o", "json"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  const Json list = ParseJson(outcome.out).value_or(Json());
+  EXPECT_THAT(Names(list), ElementsAre("labelled"));
+  EXPECT_THAT(list.at(0).at("kept_for"), IsEmpty());
+  EXPECT_THAT(outcome.error, HasSubstr("last Ready one of a PVC not checked"));
+}
+
+TEST_F(SnapshotListTest, AContentThatIsGoneMakesItLost) {
+  api_.Remove(csi::VolumeSnapshotContentKey("content-of-monday"));
+  const Json list = List({"-n", "shop"});
+  EXPECT_EQ(GetString(list.at(1), {"state"}), "Lost");
+  EXPECT_EQ(GetString(list.at(0).at("kept_for").at(0), {"reason"}), "LastReady");
+}
+
+}  // namespace
+}  // namespace csidelta::cli::snapshot_list_test
