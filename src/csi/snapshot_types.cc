@@ -1,6 +1,6 @@
 #include "csi/snapshot_types.h"
 
-#include "base/rfc3339.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
@@ -129,25 +129,10 @@ std::optional<absl::Time> CutTime(const Json& content) {
 bool ReadyToUse(const Json& object) { return GetBool(object, {"status", "readyToUse"}); }
 
 std::string ErrorMessage(const Json& object) {
-  const Json* error = FindJson(object, {"status", "error"});
-  if (error == nullptr || !error->is_object()) {
-    return "";
-  }
-  const std::string message = GetString(*error, {"message"});
-  return message.empty() ? "an error without a message" : message;
+  const std::optional<objects::SnapshotError> error = objects::ErrorOf(object);
+  return error.has_value() ? error->message : "";
 }
 
-std::optional<absl::Time> ReadyTime(const Json& object) {
-  const Json* fields = FindJson(object, {"metadata", "managedFields"});
-  if (!ReadyToUse(object) || fields == nullptr || !fields->is_array()) {
-    return std::nullopt;
-  }
-  for (const Json& entry : *fields) {
-    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
-      return ParseRfc3339(GetString(entry, {"time"}));
-    }
-  }
-  return std::nullopt;
-}
+std::optional<absl::Time> ReadyTime(const Json& object) { return objects::ReadyTime(object); }
 
 }  // namespace csidelta::csi

@@ -9,6 +9,30 @@
 
 namespace csidelta::objects {
 
+std::optional<absl::Time> ReadyTime(const Json& object) {
+  const Json* const fields = FindJson(object, {"metadata", "managedFields"});
+  if (!GetBool(object, {"status", "readyToUse"}) || fields == nullptr || !fields->is_array()) {
+    return std::nullopt;
+  }
+  for (const Json& entry : *fields) {
+    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
+      return ParseRfc3339(GetString(entry, {"time"}));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<SnapshotError> ErrorOf(const Json& object) {
+  const Json* const error = FindJson(object, {"status", "error"});
+  if (error == nullptr || !error->is_object()) {
+    return std::nullopt;
+  }
+  std::string message = GetString(*error, {"message"});
+  return SnapshotError{
+      .message = message.empty() ? "an error without a message" : std::move(message),
+      .time = ParseRfc3339(GetString(*error, {"time"}))};
+}
+
 absl::Status ObjectView::CheckKind(const Json& json, absl::string_view kind) {
   const std::string found = GetString(json, {"kind"});
   if (!json.is_object() || (!found.empty() && found != kind)) {
@@ -45,34 +69,14 @@ std::optional<absl::Time> VolumeSnapshot::taken_at() const {
   return ParseRfc3339(GetString(json(), {"status", "creationTime"}));
 }
 
-std::optional<absl::Time> VolumeSnapshot::ready_at() const {
-  const Json* const fields = FindJson(json(), {"metadata", "managedFields"});
-  if (!is_ready() || fields == nullptr || !fields->is_array()) {
-    return std::nullopt;
-  }
-  for (const Json& entry : *fields) {
-    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
-      return ParseRfc3339(GetString(entry, {"time"}));
-    }
-  }
-  return std::nullopt;
-}
+std::optional<absl::Time> VolumeSnapshot::ready_at() const { return ReadyTime(json()); }
 
 std::optional<int64_t> VolumeSnapshot::restore_size_bytes() const {
   const absl::StatusOr<int64_t> bytes = ParseQuantity(GetString(json(), {"status", "restoreSize"}));
   return bytes.ok() && *bytes > 0 ? std::optional(*bytes) : std::nullopt;
 }
 
-std::optional<SnapshotError> VolumeSnapshot::error() const {
-  const Json* const error = FindJson(json(), {"status", "error"});
-  if (error == nullptr || !error->is_object()) {
-    return std::nullopt;
-  }
-  std::string message = GetString(*error, {"message"});
-  return SnapshotError{
-      .message = message.empty() ? "an error without a message" : std::move(message),
-      .time = ParseRfc3339(GetString(*error, {"time"}))};
-}
+std::optional<SnapshotError> VolumeSnapshot::error() const { return ErrorOf(json()); }
 
 std::string VolumeSnapshot::group_snapshot() const {
   return GetString(json(), {"status", "volumeGroupSnapshotName"});

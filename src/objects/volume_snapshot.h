@@ -39,11 +39,18 @@ class ObjectView {
   Json json_;
 };
 
+// Of a VolumeSnapshot, its content or their groups: when status.readyToUse was written last, from
+// metadata.managedFields; nothing when it is not ready or that was not recorded.
+std::optional<absl::Time> ReadyTime(const Json& object);
+
 // An error that the sidecar wrote: status.error.
 struct SnapshotError {
   std::string message;  // never empty
   std::optional<absl::Time> time;
 };
+
+// Nothing when there is no status.error.
+std::optional<SnapshotError> ErrorOf(const Json& object);
 
 class VolumeSnapshot : public ObjectView {
  public:
