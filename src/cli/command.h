@@ -50,6 +50,7 @@ std::unique_ptr<Command> MakeWorkerCommand();
 std::unique_ptr<Command> MakeMoverKeyExportCommand();
 std::unique_ptr<Command> MakeMoverKeyImportCommand();
 std::unique_ptr<Command> MakeUninstallCommand();
+std::unique_ptr<Command> MakeSnapshotCreateCommand();
 std::unique_ptr<Command> MakeSnapshotListCommand();
 std::unique_ptr<Command> MakeCompletionCommand();
 std::unique_ptr<Command> MakeVersionCommand();

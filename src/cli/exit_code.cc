@@ -3,6 +3,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "csi/snapshot_creation.h"
 #include "incremental/block_uploader.h"
 #include "repository/repository.h"
 
@@ -51,7 +52,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   if (repository::IsWrongPassword(status)) {
     return ExitCode::kWrongPassword;
   }
-  if (repository::IsLocked(status)) {
+  if (repository::IsLocked(status) || csi::IsVolumeBusy(status)) {
     return ExitCode::kLocked;
   }
   if (incremental::IsFallbackRefused(status)) {
@@ -79,6 +80,9 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
       return absl::StrCat("the password does not open ", place,
                           "; give the right one with --password-file or RESTIC_PASSWORD");
     case ExitCode::kLocked:
+      if (csi::IsVolumeBusy(status)) {
+        return absl::StrCat(message, "; wait for it with --wait-lease, or try again later");
+      }
       return absl::StrCat(message, "; wait for it with --retry-lock, or try again later");
     case ExitCode::kFallbackRefused:
       return absl::StrCat(message, "; allow it with --on-fallback proceed");

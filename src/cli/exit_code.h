@@ -13,7 +13,7 @@ enum class ExitCode : int {
   kFailed = 1,
   kIncomplete = 3,  // done, but for something that was damaged or could not be removed
   kNoRepository = 10,
-  kLocked = 11,
+  kLocked = 11,  // also: another operation on the volume is under way
   kWrongPassword = 12,
   kAuditMismatch = 20,    // the backup is good, but the list was not: refused, or found wrong
   kFallbackRefused = 21,  // --on-fallback fail

@@ -58,6 +58,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeMoverKeyExportCommand,
                      MakeMoverKeyImportCommand,
                      MakeUninstallCommand,
+                     MakeSnapshotCreateCommand,
                      MakeSnapshotListCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {

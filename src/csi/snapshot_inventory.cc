@@ -76,7 +76,7 @@ class InventoryReader {
     CountReady();
     Inventory inventory;
     for (const VolumeSnapshot& snapshot : snapshots_) {
-      inventory.entries.push_back(EntryOf(snapshot));
+      inventory.entries.push_back(CompleteEntryOf(snapshot));
     }
     std::sort(inventory.entries.begin(), inventory.entries.end(),
               [](const SnapshotEntry& left, const SnapshotEntry& right) {
@@ -212,29 +212,8 @@ class InventoryReader {
     return ProtectionsOf(snapshot, input, Requester::kPrune);
   }
 
-  SnapshotEntry EntryOf(const VolumeSnapshot& snapshot) const {
-    const ContentReading reading = ContentOf(snapshot);
-    SnapshotEntry entry;
-    entry.namespace_name = snapshot.namespace_name();
-    entry.name = snapshot.name();
-    entry.uid = snapshot.uid();
-    entry.pvc = snapshot.source_pvc();
-    entry.status = StatusOf(snapshot, reading);
-    const auto asked = ParseRfc3339(snapshot.Annotation(objects::kSnapshotAskedAtAnnotation));
-    entry.asked_at = asked.has_value() ? asked : snapshot.created_at();
-    entry.ready_at = snapshot.ready_at();
-    entry.restore_size_bytes = snapshot.restore_size_bytes();
-    entry.class_name = snapshot.class_name();
-    entry.content = snapshot.bound_content();
-    if (reading.kind == ContentReading::Kind::kPresent) {
-      entry.driver = reading.content->driver();
-      entry.handle = reading.content->handle();
-      entry.deletion_policy = reading.content->is_retained() ? "Retain" : "Delete";
-    }
-    entry.set = snapshot.Label(objects::kSnapshotSetLabel);
-    entry.workload = snapshot.Annotation(objects::kSnapshotWorkloadAnnotation);
-    entry.note = snapshot.Annotation(objects::kSnapshotNoteAnnotation);
-    entry.is_made_by_verbs = snapshot.Label(objects::kMadeByLabel) == kMadeByVerbs;
+  SnapshotEntry CompleteEntryOf(const VolumeSnapshot& snapshot) const {
+    SnapshotEntry entry = EntryOf(snapshot, ContentOf(snapshot));
     if (const auto found = around_.used_by.find({snapshot.namespace_name(), snapshot.name()});
         found != around_.used_by.end()) {
       entry.used_by = found->second;
@@ -257,6 +236,31 @@ Json TimeJson(const std::optional<absl::Time>& time) {
 }
 
 }  // namespace
+
+SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const ContentReading& reading) {
+  SnapshotEntry entry;
+  entry.namespace_name = snapshot.namespace_name();
+  entry.name = snapshot.name();
+  entry.uid = snapshot.uid();
+  entry.pvc = snapshot.source_pvc();
+  entry.status = StatusOf(snapshot, reading);
+  const auto asked = ParseRfc3339(snapshot.Annotation(objects::kSnapshotAskedAtAnnotation));
+  entry.asked_at = asked.has_value() ? asked : snapshot.created_at();
+  entry.ready_at = snapshot.ready_at();
+  entry.restore_size_bytes = snapshot.restore_size_bytes();
+  entry.class_name = snapshot.class_name();
+  entry.content = snapshot.bound_content();
+  if (reading.kind == ContentReading::Kind::kPresent) {
+    entry.driver = reading.content->driver();
+    entry.handle = reading.content->handle();
+    entry.deletion_policy = reading.content->is_retained() ? "Retain" : "Delete";
+  }
+  entry.set = snapshot.Label(objects::kSnapshotSetLabel);
+  entry.workload = snapshot.Annotation(objects::kSnapshotWorkloadAnnotation);
+  entry.note = snapshot.Annotation(objects::kSnapshotNoteAnnotation);
+  entry.is_made_by_verbs = snapshot.Label(objects::kMadeByLabel) == kMadeByVerbs;
+  return entry;
+}
 
 absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& api,
                                         const InventoryRequest& request) {

@@ -12,6 +12,7 @@
 #include "csi/snapshot_protection.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
+#include "objects/volume_snapshot.h"
 
 // The VolumeSnapshots of a namespace, or of all, with what belongs to them. Costs at most one paged
 // LIST per kind, none per VolumeSnapshot, and holds no page longer than it takes to read it.
@@ -40,6 +41,9 @@ struct SnapshotEntry {
   std::vector<std::string> used_by;  // PVCs that were made of it and exist
   std::vector<Protection> kept_for;  // what keeps it from a prune
 };
+
+// What the VolumeSnapshot and its content say by themselves; without `used_by` and `kept_for`. Pure.
+SnapshotEntry EntryOf(const objects::VolumeSnapshot& snapshot, const ContentReading& reading);
 
 struct InventoryRequest {
   std::string namespace_name;  // "" for all

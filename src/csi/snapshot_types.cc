@@ -49,6 +49,11 @@ const k8s::ResourceType& PodType() {
   return type;
 }
 
+const k8s::ResourceType& StatefulSetType() {
+  static const k8s::ResourceType type{"apps", "v1", "statefulsets", "StatefulSet", true};
+  return type;
+}
+
 const k8s::ResourceType& SecretType() {
   static const k8s::ResourceType type{"", "v1", "secrets", "Secret", true};
   return type;

@@ -21,6 +21,7 @@ const k8s::ResourceType& PersistentVolumeClaimType();
 const k8s::ResourceType& PersistentVolumeType();
 const k8s::ResourceType& StorageClassType();
 const k8s::ResourceType& PodType();
+const k8s::ResourceType& StatefulSetType();
 const k8s::ResourceType& SecretType();
 const k8s::ResourceType& ConfigMapType();
 const k8s::ResourceType& LeaseType();

@@ -42,22 +42,22 @@ bool MayBeStarting(const absl::Status& status) {
 
 absl::Status TurnWaiter::WaitFor(const k8s::ObjectKey& key, Predicate done, const Json* known) {
   return Wait(done, [&](const CallContext& slice, Predicate judge) {
-    return k8s::WaitFor(slice, env_.api, key, judge, std::exchange(known, nullptr));
+    return k8s::WaitFor(slice, api_, key, judge, std::exchange(known, nullptr));
   });
 }
 
 absl::Status TurnWaiter::WaitForExisting(const k8s::ObjectKey& key, Predicate done) {
   bool exists = true;
   return Wait(done, [&](const CallContext& slice, Predicate judge) {
-    return std::exchange(exists, false) ? k8s::WaitForExisting(slice, env_.api, key, judge)
-                                        : k8s::WaitFor(slice, env_.api, key, judge);
+    return std::exchange(exists, false) ? k8s::WaitForExisting(slice, api_, key, judge)
+                                        : k8s::WaitFor(slice, api_, key, judge);
   });
 }
 
 absl::Status TurnWaiter::WaitForAmong(const k8s::ResourceType& type,
                                       absl::string_view namespace_name, Predicate done) {
   return Wait(done, [&](const CallContext& slice, Predicate judge) {
-    return k8s::WaitForAmong(slice, env_.api, type, namespace_name, judge);
+    return k8s::WaitForAmong(slice, api_, type, namespace_name, judge);
   });
 }
 
@@ -67,8 +67,8 @@ absl::Status TurnWaiter::Wait(
   absl::Time refused_since = absl::InfiniteFuture();
   while (true) {
     CallContext slice = ctx_;
-    slice.deadline =
-        std::min(ctx_.deadline, turn_.lost() ? absl::InfiniteFuture() : turn_.renew_at());
+    const bool is_kept = turn_ != nullptr && !turn_->lost();
+    slice.deadline = std::min(ctx_.deadline, is_kept ? turn_->renew_at() : absl::InfiniteFuture());
     absl::Status verdict;
     const auto judge = [&](const Json* object) -> absl::StatusOr<bool> {
       refused_since = absl::InfiniteFuture();
@@ -94,10 +94,10 @@ absl::Status TurnWaiter::Wait(
 }
 
 void TurnWaiter::Renew() {
-  if (turn_.lost() || ctx_.clock->Now() < turn_.renew_at()) {
+  if (turn_ == nullptr || turn_->lost() || ctx_.clock->Now() < turn_->renew_at()) {
     return;
   }
-  if (const absl::Status renewed = turn_.Renew(ctx_, env_.api); !renewed.ok()) {
+  if (const absl::Status renewed = turn_->Renew(ctx_, api_); !renewed.ok()) {
     CSIDELTA_LOG(kDebug, "turn not renewed", {"status", renewed.ToString()});
   }
 }

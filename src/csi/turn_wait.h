@@ -34,7 +34,10 @@ bool MayBeStarting(const absl::Status& status);
 class TurnWaiter {
  public:
   TurnWaiter(const CallContext& ctx, const Environment& env, VolumeTurn& turn)
-      : ctx_(ctx), env_(env), turn_(turn) {}
+      : TurnWaiter(ctx, env.api, &turn) {}
+  // Without a turn to keep where `turn` is null.
+  TurnWaiter(const CallContext& ctx, k8s::ApiClient& api, VolumeTurn* turn)
+      : ctx_(ctx), api_(api), turn_(turn) {}
 
   using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
 
@@ -54,8 +57,8 @@ class TurnWaiter {
   void Renew();
 
   const CallContext& ctx_;
-  const Environment& env_;
-  VolumeTurn& turn_;
+  k8s::ApiClient& api_;
+  VolumeTurn* turn_;
 };
 
 // Whose VolumeSnapshots are waited for.

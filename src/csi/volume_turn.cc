@@ -18,6 +18,9 @@ namespace {
 
 // A Lease that has not been renewed for this long is rubbish, however the clocks differ.
 constexpr absl::Duration kStaleAfter = absl::Minutes(10);
+// How far the clocks of two machines may differ, for those that do not wait to see for themselves.
+constexpr absl::Duration kClocksDifferMax = absl::Minutes(1);
+constexpr int kFreeTriesMax = 3;
 // After a renewal that failed.
 constexpr absl::Duration kTurnRetryAfter = absl::Seconds(2);
 constexpr char kTurnLabelValue[] = "volume-turn";
@@ -28,14 +31,31 @@ void SetHolder(const TurnRequest& request, absl::Time now, Json& lease) {
                    {"leaseDurationSeconds", absl::ToInt64Seconds(kTurnDuration)},
                    {"acquireTime", text},
                    {"renewTime", text}};
+  const bool is_backups = request.snapshot_name.empty();
   lease["metadata"]["annotations"] = {
       {objects::kMemberClaimAnnotation,
        absl::StrCat(request.claim_namespace, "/", request.claim_name)},
-      {objects::kLeaseBackupAnnotation, request.backup_name}};
-  lease["metadata"]["ownerReferences"] = Json::array({{{"apiVersion", "velero.io/v1"},
-                                                       {"kind", "Backup"},
-                                                       {"name", request.backup_name},
-                                                       {"uid", request.backup_uid}}});
+      {is_backups ? objects::kLeaseBackupAnnotation : objects::kLeaseSnapshotAnnotation,
+       is_backups ? request.backup_name : request.snapshot_name}};
+  lease["metadata"]["ownerReferences"] =
+      Json::array({{{"apiVersion", is_backups ? "velero.io/v1" : "v1"},
+                    {"kind", is_backups ? "Backup" : "PersistentVolumeClaim"},
+                    {"name", is_backups ? request.backup_name : request.claim_name},
+                    {"uid", is_backups ? request.backup_uid : request.claim_uid}}});
+}
+
+k8s::ObjectKey KeyOf(const TurnRequest& request) {
+  return {.type = LeaseType(),
+          .namespace_name = request.lease_namespace,
+          .name = absl::StrCat("csi-delta-", request.claim_uid)};
+}
+
+// "backup nightly", for messages.
+std::string HeldFor(const Json& lease) {
+  const std::string snapshot = k8s::Annotation(lease, objects::kLeaseSnapshotAnnotation);
+  return snapshot.empty()
+             ? absl::StrCat("backup ", k8s::Annotation(lease, objects::kLeaseBackupAnnotation))
+             : absl::StrCat("the creation of VolumeSnapshot ", snapshot);
 }
 
 Json MakeLease(const TurnRequest& request, const std::string& name, absl::Time now) {
@@ -90,9 +110,17 @@ absl::Status StillHeld(const absl::Status& status, const TurnRequest& request, c
     return status;
   }
   return absl::DeadlineExceededError(
-      absl::StrCat("backup ", k8s::Annotation(lease, objects::kLeaseBackupAnnotation),
-                   " is still taking a snapshot of ", request.subject, " ", request.claim_namespace,
-                   "/", request.claim_name));
+      absl::StrCat(HeldFor(lease), " is still taking a snapshot of ", request.subject, " ",
+                   request.claim_namespace, "/", request.claim_name));
+}
+
+// Whether a Lease that is there is not held against `request`.
+bool IsFreeFor(const TurnRequest& request, const Json& lease, absl::Time now) {
+  const auto renewed = ParseRfc3339(GetString(lease, {"spec", "renewTime"}));
+  return Holder(lease) == request.holder ||
+         (!request.snapshot_name.empty() &&
+          k8s::Annotation(lease, objects::kLeaseSnapshotAnnotation) == request.snapshot_name) ||
+         (renewed.has_value() && *renewed + kTurnDuration + kClocksDifferMax < now);
 }
 
 // What one round of taking the turn came to.
@@ -133,9 +161,7 @@ absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<VolumeTurn> VolumeTurn::Take(const CallContext& ctx, k8s::ApiClient& api,
                                             const TurnRequest& request) {
-  const k8s::ObjectKey key{.type = LeaseType(),
-                           .namespace_name = request.lease_namespace,
-                           .name = absl::StrCat("csi-delta-", request.claim_uid)};
+  const k8s::ObjectKey key = KeyOf(request);
   Json seen;
   while (true) {
     RETURN_IF_ERROR(StillHeld(ctx.Check(), request, seen));
@@ -152,12 +178,46 @@ absl::StatusOr<VolumeTurn> VolumeTurn::Take(const CallContext& ctx, k8s::ApiClie
   }
 }
 
+absl::StatusOr<std::optional<VolumeTurn>> VolumeTurn::TakeIfFree(const CallContext& ctx,
+                                                                 k8s::ApiClient& api,
+                                                                 const TurnRequest& request,
+                                                                 std::string& held_by) {
+  const k8s::ObjectKey key = KeyOf(request);
+  // Each further try follows one who was quicker.
+  for (int tries = 0; tries < kFreeTriesMax; ++tries) {
+    absl::StatusOr<Json> lease = api.Create(ctx, key.type, key.namespace_name,
+                                            MakeLease(request, key.name, ctx.clock->Now()));
+    bool taken_over = false;
+    if (absl::IsAlreadyExists(lease.status())) {
+      absl::StatusOr<Json> seen = api.Get(ctx, key);
+      if (absl::IsNotFound(seen.status())) {
+        continue;
+      }
+      RETURN_IF_ERROR(seen.status());
+      if (!IsFreeFor(request, *seen, ctx.clock->Now())) {
+        held_by = HeldFor(*seen);
+        return std::nullopt;
+      }
+      taken_over = Holder(*seen) != request.holder;
+      SetHolder(request, ctx.clock->Now(), *seen);
+      lease = api.Update(ctx, key, *seen);
+      if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
+        continue;
+      }
+    }
+    RETURN_IF_ERROR(lease.status());
+    return VolumeTurn(key, *std::move(lease), taken_over, ctx.clock->Now() + kTurnRenewAfter);
+  }
+  held_by = "another that began at the same moment";
+  return std::nullopt;
+}
+
 // The Lease has changed since we saw it last. By ourselves, where the answer to a renewal was lost:
 // then it goes on from what it is now. ABORTED when it is another's or gone.
 absl::Status VolumeTurn::LookAgain(const CallContext& ctx, k8s::ApiClient& api) {
   absl::StatusOr<Json> now = api.Get(ctx, key_);
   if (absl::IsNotFound(now.status()) || (now.ok() && Holder(*now) != Holder(lease_))) {
-    return absl::AbortedError("the volume's turn was lost to another backup");
+    return absl::AbortedError("the Lease of the volume was lost to another");
   }
   RETURN_IF_ERROR(now.status());
   lease_ = *std::move(now);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,14 +20,15 @@ inline constexpr absl::Duration kTurnRenewAfter = absl::Seconds(8);
 // Whose turn, for which volume; or for which group of volumes, with the group's name and an id of
 // it that no claim's uid looks like.
 struct TurnRequest {
-  std::string lease_namespace;  // Velero's
+  std::string lease_namespace;  // Velero's; the PVC's own for a VolumeSnapshot of a person
   std::string claim_namespace;
   std::string claim_name;
   std::string claim_uid;
-  std::string backup_name;
+  std::string backup_name;  // this and the next: "" for a VolumeSnapshot of a person
   std::string backup_uid;
-  std::string holder;             // unique to this call, in all processes
-  std::string subject = "claim";  // what name and uid are of, for messages
+  std::string holder;              // unique to this call, in all processes
+  std::string subject = "claim";   // what name and uid are of, for messages
+  std::string snapshot_name = {};  // of a person; the PVC then owns the Lease
 };
 
 // The right to have the driver cut a snapshot of one volume, in all processes of one Velero: a
@@ -45,6 +47,14 @@ class VolumeTurn {
   // Waits for the turn. DEADLINE_EXCEEDED, naming the holder, when `ctx` ends first.
   static absl::StatusOr<VolumeTurn> Take(const CallContext& ctx, k8s::ApiClient& api,
                                          const TurnRequest& request);
+
+  // The same without waiting: nothing when the Lease is held, and then `held_by` says for what.
+  // It is not held against the request when it is for the same VolumeSnapshot, which an earlier run
+  // began; nor when it was not renewed for longer than clocks differ.
+  static absl::StatusOr<std::optional<VolumeTurn>> TakeIfFree(const CallContext& ctx,
+                                                              k8s::ApiClient& api,
+                                                              const TurnRequest& request,
+                                                              std::string& held_by);
 
   // The holder before never ended its turn: what it began may still be going on in the driver.
   bool taken_over() const { return taken_over_; }

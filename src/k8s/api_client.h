@@ -41,6 +41,9 @@ struct ListOptions {
   // As the API server remembers it, maybe a moment ago. Else it reads every object of the namespace
   // anew, whatever the selectors leave of them.
   bool may_be_old = false;
+  // As it was at this resourceVersion: what was made later is not in it, however soon it was made.
+  // "" for now. OUT_OF_RANGE once the API server does not have that any more.
+  std::string exactly_at = {};
 };
 
 struct ObjectList {

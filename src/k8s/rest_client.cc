@@ -401,6 +401,10 @@ class RestClient : public ApiClient {
                         namespace_name);
   }
 
+  static std::string AskedRevision(const ListOptions& options) {
+    return options.may_be_old ? "0" : options.exactly_at;
+  }
+
   absl::StatusOr<std::string> EachPage(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options, int page_items_max,
@@ -413,7 +417,10 @@ class RestClient : public ApiClient {
       }
       const Query query = {{"limit", page_items_max > 0 ? std::to_string(page_items_max) : ""},
                            {"continue", next},
-                           {"resourceVersion", options.may_be_old && next.empty() ? "0" : ""},
+                           // A token says by itself which revision it goes on with.
+                           {"resourceVersion", next.empty() ? AskedRevision(options) : ""},
+                           {"resourceVersionMatch",
+                            next.empty() && !options.exactly_at.empty() ? "Exact" : ""},
                            {"labelSelector", options.label_selector},
                            {"fieldSelector", options.field_selector}};
       ASSIGN_OR_RETURN(Json page,

@@ -373,6 +373,10 @@ inline constexpr char kMadeByLabel[] = "snapshot.csi-delta.io/made-by";
 // that was taken together.
 inline constexpr char kSnapshotSetLabel[] = "snapshot.csi-delta.io/set";
 
+// Annotation on Lease of a volume; written by snapshot verbs; read by plugin, snapshot verbs. The
+// VolumeSnapshot that is being taken, where it is not of a backup.
+inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking";
+
 // Label on VolumeSnapshot; written by you; read by snapshot verbs. true: it is neither pruned nor
 // deleted.
 inline constexpr char kKeepLabel[] = "snapshot.csi-delta.io/keep";

@@ -236,6 +236,22 @@ TEST_P(ApiClientContract, ListsByLabelAndName) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+TEST_P(ApiClientContract, ListsAsItWasAtARevision) {
+  MustCreate(kConfigMaps, ConfigMap("before"));
+  MustCreate(kConfigMaps, ConfigMap("deleted"));
+  const Json at = MustCreate(kConfigMaps, ConfigMap("now"));
+  MustCreate(kConfigMaps, ConfigMap("later"));
+  EXPECT_THAT(client_.Delete(ctx_, Key(kConfigMaps, "deleted"), {}), IsOk());
+  const absl::StatusOr<ObjectList> list =
+      client_.List(ctx_, kConfigMaps, namespace_,
+                   {.label_selector = "suite=contract",
+                    .field_selector = "",
+                    .may_be_old = false,
+                    .exactly_at = GetString(at, {"metadata", "resourceVersion"})});
+  ASSERT_THAT(list, IsOk());
+  EXPECT_THAT(NamesOf(*list), testing::UnorderedElementsAre("before", "deleted", "now"));
+}
+
 TEST_P(ApiClientContract, ListedObjectsAreWhole) {
   MustCreate(kConfigMaps, ConfigMap("one"));
   for (const std::string& where : {namespace_, std::string()}) {

@@ -309,11 +309,14 @@ absl::StatusOr<k8s::ObjectList> FakeApiClient::List(const CallContext& ctx,
   RETURN_IF_ERROR(Annotate(
       MatchesOptions(Json::object(), options.label_selector, options.field_selector).status(),
       what));
-  const auto objects = objects_.find({type.group, type.plural});
-  if (objects == objects_.end()) {
-    return list;
+  const NamedObjects* objects = &objects_[{type.group, type.plural}];
+  NamedObjects past;
+  if (!options.exactly_at.empty()) {
+    ASSIGN_OR_RETURN(past, ObjectsAt({type.group, type.plural}, options.exactly_at));
+    objects = &past;
+    list.resource_version = options.exactly_at;
   }
-  for (const auto& [name, stored] : objects->second) {
+  for (const auto& [name, stored] : *objects) {
     if (!namespace_name.empty() && name.first != namespace_name) {
       continue;
     }
@@ -593,20 +596,45 @@ std::optional<WatchEvent> FakeApiClient::EventFor(const Change& change, const Re
   return WatchEvent{KindOf(before, after), std::move(object)};
 }
 
-absl::StatusOr<int64_t> FakeApiClient::StartOfWatch(const k8s::WatchOptions& options) const {
-  RETURN_IF_ERROR(
-      MatchesOptions(Json::object(), options.label_selector, options.field_selector).status());
-  if (options.resource_version.empty() || options.resource_version == "0") {
-    return revision_;
-  }
+absl::StatusOr<int64_t> FakeApiClient::KnownRevision(const std::string& text) const {
   int64_t revision = 0;
-  if (!absl::SimpleAtoi(options.resource_version, &revision)) {
+  if (!absl::SimpleAtoi(text, &revision)) {
     return absl::InvalidArgumentError("invalid resource version");
   }
   if (revision < compacted_revision_) {
     return absl::OutOfRangeError("too old resource version");
   }
   return revision;
+}
+
+absl::StatusOr<FakeApiClient::NamedObjects> FakeApiClient::ObjectsAt(
+    const TypeKey& type, const std::string& exactly_at) const {
+  const auto found = objects_.find(type);
+  NamedObjects objects = found == objects_.end() ? NamedObjects() : found->second;
+  ASSIGN_OR_RETURN(const int64_t revision, KnownRevision(exactly_at));
+  for (auto change = history_.rbegin();
+       change != history_.rend() && change->revision > revision; ++change) {
+    if (change->type != type) {
+      continue;
+    }
+    const Json& object = change->before.has_value() ? *change->before : *change->after;
+    const ObjectName name = {k8s::Namespace(object), k8s::Name(object)};
+    if (change->before.has_value()) {
+      objects[name] = object;
+    } else {
+      objects.erase(name);
+    }
+  }
+  return objects;
+}
+
+absl::StatusOr<int64_t> FakeApiClient::StartOfWatch(const k8s::WatchOptions& options) const {
+  RETURN_IF_ERROR(
+      MatchesOptions(Json::object(), options.label_selector, options.field_selector).status());
+  if (options.resource_version.empty() || options.resource_version == "0") {
+    return revision_;
+  }
+  return KnownRevision(options.resource_version);
 }
 
 // Blocks until `news` or until ctx is over. A clock that advances by itself jumps to the deadline.

@@ -184,6 +184,10 @@ class FakeApiClient : public k8s::ApiClient {
                                           absl::string_view namespace_name,
                                           const k8s::WatchOptions& options) const;
 
+  using NamedObjects = std::map<ObjectName, Json>;
+  // As they were at this resourceVersion.
+  absl::StatusOr<NamedObjects> ObjectsAt(const TypeKey& type, const std::string& exactly_at) const;
+  absl::StatusOr<int64_t> KnownRevision(const std::string& text) const;
   absl::StatusOr<int64_t> StartOfWatch(const k8s::WatchOptions& options) const;
   absl::Status AwaitNews(const CallContext& ctx, std::unique_lock<std::mutex>& lock,
                          const std::function<bool()>& news);

@@ -1,0 +1,271 @@
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/check.h"
+#include "base/status_macros.h"
+#include "base/worker_pool.h"
+#include "base/yaml.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "csi/snapshot_creation.h"
+#include "csi/snapshot_inventory.h"
+#include "csi/snapshot_source.h"
+
+namespace csidelta::cli {
+namespace {
+
+using csi::Creation;
+using csi::CreationRequest;
+
+constexpr int kAtOnceMax = 32;  // VolumeSnapshots that are being asked for
+constexpr absl::Duration kTimeout = absl::Minutes(5);
+
+// What came of one PVC.
+struct Outcome {
+  const CreationRequest* request = nullptr;
+  absl::StatusOr<Creation> creation = absl::UnknownError("not begun");
+};
+
+absl::Duration TimeToTaken(const Creation& creation) {
+  return creation.seen_taken_at.value_or(creation.asked_at) - creation.asked_at;
+}
+
+csi::SnapshotEntry EntryOf(const Creation& creation) {
+  csi::ContentReading reading;
+  if (creation.content.has_value()) {
+    reading = {.kind = csi::ContentReading::Kind::kPresent, .content = &*creation.content};
+  }
+  return csi::EntryOf(creation.snapshot, reading);
+}
+
+Json ToJson(const Outcome& outcome) {
+  if (!outcome.creation.ok()) {
+    return {{"name", outcome.request->name},
+            {"namespace", outcome.request->source.pvc.namespace_name()},
+            {"pvc", outcome.request->source.pvc.name()},
+            {"code", static_cast<int>(ExitCodeOf(outcome.creation.status()))},
+            {"error", outcome.creation.status().message()}};
+  }
+  Json json = csi::ToJson(EntryOf(*outcome.creation));
+  json["waited_for_earlier_run"] = outcome.creation->has_joined;
+  json["asked_to_taken_ms"] =
+      outcome.creation->seen_taken_at.has_value()
+          ? Json(absl::ToInt64Milliseconds(TimeToTaken(*outcome.creation)))
+          : Json();
+  return json;
+}
+
+std::vector<std::string> RowOf(const Creation& creation) {
+  const csi::SnapshotEntry entry = EntryOf(creation);
+  return {entry.name, entry.pvc, std::string(csi::ToString(entry.status.state)),
+          entry.status.taken_at.has_value()
+              ? absl::FormatTime("%Y-%m-%d %H:%M:%E3S", *entry.status.taken_at,
+                                 absl::LocalTimeZone())
+              : "",
+          creation.seen_taken_at.has_value() ? FormatElapsed(TimeToTaken(creation)) : ""};
+}
+
+class SnapshotCreateCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWords("PVC", "what to take a VolumeSnapshot of", 0, kSnapshotIdsMax,
+                   selection_.names);
+    table.Add("--pod", "POD", "the PVCs of this Pod", selection_.pod);
+    table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet", selection_.stateful_set);
+    table.Add("--all", "all PVCs of the namespace", selection_.all);
+    table.Add("--name", "NAME",
+              "of the VolumeSnapshot; of several, of their set, NAME-PVC each; "
+              "PVC-yyyymmdd-hhmmss. A second run with a name waits for the one that is there",
+              name_);
+    table.Add("--class", "CLASS", "the VolumeSnapshotClass; chosen as backups do", class_name_);
+    table.AddChoice("--wait", {"taken", "ready", "no"},
+                    "for what: until the application may go on, until the storage has all of it, "
+                    "for nothing; taken",
+                    wait_);
+    table.AddWait("--timeout", "how long to wait; 5m", timeout_);
+    table.Add("--wait-lease", "wait where another operation on the volume is under way",
+              waits_for_others_);
+    table.Add("--note", "TEXT", "a remark to keep with it", note_);
+    return {.name = "snapshot create",
+            .summary = "Take VolumeSnapshots, and return when they are taken",
+            .details =
+                "What is taken is in the snapshot whatever the application writes from then on. "
+                "Several PVCs are taken at nearly the same time: the difference is printed. "
+                "Needs the caller's own rights alone; ends with 11 while another operation on the "
+                "volume is under way. What was made and not taken is deleted again.",
+            .table = std::move(table),
+            .family = VerbFamily::kCluster};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    const ClusterOptions& cluster = session.options().cluster;
+    if (cluster.all_namespaces) {
+      return absl::InvalidArgumentError("-A is not for snapshot create; name a namespace with -n");
+    }
+    ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
+    selection_.label_selector = cluster.selector;
+    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+    ASSIGN_OR_RETURN(const csi::SelectedPvcs selected, csi::SelectPvcs(ctx, *api, selection_));
+    ASSIGN_OR_RETURN(csi::SnapshotSources sources,
+                     csi::PrepareSources(ctx, *api, selected.pvcs, class_name_));
+    for (const std::string& sentence : sources.not_checked) {
+      session.console().Note(sentence);
+    }
+    const std::vector<CreationRequest> requests =
+        MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
+    const std::vector<Outcome> outcomes =
+        CreateAll(ctx, *api, *session.environment().random, requests);
+    return Tell(session, outcomes);
+  }
+
+ private:
+  std::vector<CreationRequest> MakeRequests(std::vector<csi::SnapshotSource> sources,
+                                            const std::string& workload, absl::Time now) const {
+    const bool is_set = sources.size() > 1;
+    const std::string set = !is_set          ? ""
+                            : !name_.empty() ? csi::FitName(name_)
+                                             : csi::NameForSnapshot(SetStem(), now);
+    std::vector<CreationRequest> requests;
+    requests.reserve(sources.size());
+    for (csi::SnapshotSource& source : sources) {
+      const std::string pvc = source.pvc.name();
+      requests.push_back(
+          {.source = std::move(source),
+           .name = is_set           ? csi::FitName(absl::StrCat(set, "-", pvc))
+                   : !name_.empty() ? name_
+                                    : csi::NameForSnapshot(pvc, now),
+           .may_join = !name_.empty(),
+           .set = set,
+           .workload = workload,
+           .note = note_,
+           .waits_for_others = waits_for_others_,
+           .awaited = wait_ == "no"      ? csi::AwaitedState::kNothing
+                      : wait_ == "ready" ? csi::AwaitedState::kReady
+                                         : csi::AwaitedState::kTaken,
+           .timeout = timeout_.value_or(kTimeout)});
+    }
+    return requests;
+  }
+
+  std::string SetStem() const {
+    return !selection_.stateful_set.empty() ? selection_.stateful_set
+           : !selection_.pod.empty()        ? selection_.pod
+                                            : "set";
+  }
+
+  static std::vector<Outcome> CreateAll(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                                        const std::vector<CreationRequest>& requests) {
+    std::vector<Outcome> outcomes(requests.size());
+    std::atomic<std::size_t> next = 0;
+    const auto body = [&](const CallContext& worker_ctx, int) {
+      for (std::size_t i = next++; i < requests.size(); i = next++) {
+        outcomes[i] = {.request = &requests[i],
+                       .creation = csi::CreateSnapshot(worker_ctx, api, random, requests[i])};
+      }
+      return absl::OkStatus();  // One that fails stops no other.
+    };
+    WorkerPool pool(ctx);
+    pool.Start(static_cast<int>(std::min<std::size_t>(requests.size(), kAtOnceMax)), body);
+    CSIDELTA_CHECK(pool.Join().ok());
+    return outcomes;
+  }
+
+  absl::StatusOr<ExitCode> Tell(Session& session, const std::vector<Outcome>& outcomes) const {
+    const auto failed = [](const Outcome& one) { return !one.creation.ok(); };
+    const auto failures = std::count_if(outcomes.begin(), outcomes.end(), failed);
+    for (const Outcome& one : outcomes) {
+      if (one.creation.ok()) {
+        for (const std::string& sentence : one.creation->not_checked) {
+          session.console().Note(sentence);
+        }
+      } else if (outcomes.size() > 1) {
+        session.console().Warn(absl::StrCat("PVC ", one.request->source.pvc.name(), ": ",
+                                            one.creation.status().message()));
+      }
+    }
+    const bool all_failed = failures == static_cast<std::ptrdiff_t>(outcomes.size());
+    if (all_failed && outcomes.size() == 1) {
+      return outcomes.front().creation.status();
+    }
+    Print(session, outcomes);
+    if (failures == 0) {
+      return ExitCode::kOk;
+    }
+    return all_failed ? ExitCodeOf(outcomes.front().creation.status()) : ExitCode::kIncomplete;
+  }
+
+  void Print(Session& session, const std::vector<Outcome>& outcomes) const {
+    Console& console = session.console();
+    const std::string& form = session.options().cluster.output;
+    Json list = Json::array();
+    std::vector<std::vector<std::string>> rows = {
+        {"NAME", "PVC", "STATE", "TAKEN", "ASKED TO TAKEN"}};
+    std::string names;
+    for (const Outcome& one : outcomes) {
+      list.push_back(ToJson(one));
+      if (one.creation.ok()) {
+        rows.push_back(RowOf(*one.creation));
+        absl::StrAppend(&names, "volumesnapshot.snapshot.storage.k8s.io/", one.request->name, "\n");
+      }
+    }
+    if (console.options().json || form == "json") {
+      console.PrintJson(list);
+    } else if (form == "yaml") {
+      console.Print(ToYaml(list));
+    } else if (form == "name") {
+      console.Print(names);
+    } else if (rows.size() > 1) {
+      console.Print(FormatTable(rows));
+      console.Print(LastLine(outcomes));
+    }
+  }
+
+  // What it means for the application.
+  std::string LastLine(const std::vector<Outcome>& outcomes) const {
+    if (wait_ == "no") {
+      return "";
+    }
+    absl::Time first = absl::InfiniteFuture();
+    absl::Time last = absl::InfinitePast();
+    for (const Outcome& one : outcomes) {
+      if (!one.creation.ok()) {
+        return "not all were taken: the application must not go on\n";
+      }
+      if (const auto taken = one.creation->status.taken_at; taken.has_value()) {
+        first = std::min(first, *taken);
+        last = std::max(last, *taken);
+      }
+    }
+    return absl::StrCat(
+        "taken: the application may go on\n",
+        outcomes.size() > 1 && first < last
+            ? absl::StrCat("the first and the last were taken ", FormatElapsed(last - first),
+                           " apart\n")
+            : "");
+  }
+
+  csi::PvcSelection selection_;
+  std::string name_;
+  std::string class_name_;
+  std::string wait_ = "taken";
+  std::string note_;
+  std::optional<absl::Duration> timeout_;
+  bool waits_for_others_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotCreateCommand() {
+  return std::make_unique<SnapshotCreateCommand>();
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,437 @@
+#include "csi/snapshot_creation.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/insist.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "csi/turn_wait.h"
+#include "csi/volume_turn.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "k8s/wait.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+constexpr char kBusyPayload[] = "csi-delta/volume-busy";
+constexpr char kMadeByVerbs[] = "csi-delta";
+constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
+constexpr std::size_t kHashBytes = 8;
+
+absl::Status Busy(absl::string_view pvc, absl::string_view by) {
+  absl::Status status = absl::FailedPreconditionError(
+      absl::StrCat("a snapshot of PVC ", pvc, " is being taken already: ", by));
+  status.SetPayload(kBusyPayload, absl::Cord());
+  return status;
+}
+
+// Whether the driver may be at work on a snapshot that was asked for before.
+bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
+  const auto created = snapshot.created_at();
+  return StatusOf(snapshot, {}).state == SnapshotState::kCreating && created.has_value() &&
+         now < *created + kOthersAgeMax;
+}
+
+// One attempt after the other at one VolumeSnapshot. Borrows everything.
+class SnapshotCreator {
+ public:
+  SnapshotCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                  const CreationRequest& request)
+      : ctx_(ctx),
+        api_(api),
+        request_(request),
+        pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
+        turn_request_({.lease_namespace = request.source.pvc.namespace_name(),
+                       .claim_namespace = request.source.pvc.namespace_name(),
+                       .claim_name = request.source.pvc.name(),
+                       .claim_uid = request.source.pvc.uid(),
+                       .backup_name = "",
+                       .backup_uid = "",
+                       .holder = absl::StrCat(request.name, "_",
+                                              absl::Hex(random.Below(UINT64_MAX))),
+                       .subject = "PVC",
+                       .snapshot_name = request.name}) {}
+
+  absl::StatusOr<Creation> Create() {
+    while (true) {
+      RETURN_IF_ERROR(TakeLease());
+      absl::StatusOr<Creation> creation = CreateHoldingLease();
+      ReleaseLease();
+      if (!IsVolumeBusy(creation.status()) || !request_.waits_for_others) {
+        return creation;
+      }
+      RETURN_IF_ERROR(AwaitEndOf(busy_with_));
+    }
+  }
+
+ private:
+  // --- The Lease
+
+  absl::Status TakeLease() {
+    if (!may_hold_lease_) {
+      return absl::OkStatus();
+    }
+    std::string held_by;
+    absl::StatusOr<std::optional<VolumeTurn>> lease;
+    if (request_.waits_for_others) {
+      lease = VolumeTurn::Take(ctx_, api_, turn_request_);
+    } else {
+      lease = VolumeTurn::TakeIfFree(ctx_, api_, turn_request_, held_by);
+    }
+    if (absl::IsPermissionDenied(lease.status())) {
+      may_hold_lease_ = false;
+      not_checked_.push_back(absl::StrCat("Lease not taken: ", lease.status().message()));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(lease.status());
+    lease_ = *std::move(lease);
+    return lease_.has_value() ? absl::OkStatus() : Busy(pvc_, held_by);
+  }
+
+  void ReleaseLease() {
+    if (!lease_.has_value()) {
+      return;
+    }
+    if (const absl::Status released = lease_->Release(CleanUpContext(*ctx_.clock), api_);
+        !released.ok()) {
+      CSIDELTA_LOG(kInfo, "the Lease of the volume is left to run out",
+                   {"status", released.ToString()});
+    }
+    lease_.reset();
+  }
+
+  TurnWaiter Waiter(const CallContext& ctx) {
+    return TurnWaiter(ctx, api_, lease_.has_value() ? &*lease_ : nullptr);
+  }
+
+  // --- Others
+
+  // Those of the PVC that may be with the driver, but for ours; as of `revision` where it is given.
+  absl::StatusOr<std::vector<VolumeSnapshot>> OthersBeingTaken(const std::string& revision) {
+    ASSIGN_OR_RETURN(k8s::ObjectList list,
+                     api_.List(ctx_, VolumeSnapshotType(), request_.source.pvc.namespace_name(),
+                               {.label_selector = "",
+                                .field_selector = "",
+                                .may_be_old = false,
+                                .exactly_at = revision}));
+    std::vector<VolumeSnapshot> others;
+    for (Json& item : list.items) {
+      ASSIGN_OR_RETURN(VolumeSnapshot one, VolumeSnapshot::Of(std::move(item)));
+      if (one.source_pvc() == request_.source.pvc.name() && one.name() != request_.name &&
+          IsBeingTaken(one, ctx_.clock->Now())) {
+        others.push_back(std::move(one));
+      }
+    }
+    return others;
+  }
+
+  absl::Status CheckAlone(const std::string& revision) {
+    ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> others, OthersBeingTaken(revision));
+    if (others.empty()) {
+      return absl::OkStatus();
+    }
+    const VolumeSnapshot& other = others.front();
+    busy_with_ = other.name();
+    return Busy(pvc_,
+                absl::StrCat("VolumeSnapshot ", other.name(), ", asked for ",
+                             absl::FormatDuration(absl::Trunc(
+                                 ctx_.clock->Now() - *other.created_at(), absl::Seconds(1))),
+                             " ago"));
+  }
+
+  absl::Status AwaitEndOf(const std::string& other) {
+    if (other.empty()) {
+      return ctx_.Check();
+    }
+    return k8s::WaitFor(ctx_, api_, KeyOf(other), [&](const Json* json) -> absl::StatusOr<bool> {
+      if (json == nullptr) {
+        return true;
+      }
+      ASSIGN_OR_RETURN(const VolumeSnapshot now, VolumeSnapshot::Of(*json));
+      return !IsBeingTaken(now, ctx_.clock->Now());
+    });
+  }
+
+  // --- Ours
+
+  k8s::ObjectKey KeyOf(const std::string& name) const {
+    return VolumeSnapshotKey(request_.source.pvc.namespace_name(), name);
+  }
+
+  Json ObjectToMake(absl::Time asked_at) const {
+    Json labels = {{objects::kMadeByLabel, kMadeByVerbs}};
+    Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at)}};
+    if (!request_.set.empty()) {
+      labels[objects::kSnapshotSetLabel] = request_.set;
+    }
+    if (!request_.workload.empty()) {
+      annotations[objects::kSnapshotWorkloadAnnotation] = request_.workload;
+    }
+    if (!request_.note.empty()) {
+      annotations[objects::kSnapshotNoteAnnotation] = request_.note;
+    }
+    Json spec = {{"source", {{"persistentVolumeClaimName", request_.source.pvc.name()}}}};
+    if (!request_.source.class_name.empty()) {
+      spec["volumeSnapshotClassName"] = request_.source.class_name;
+    }
+    return {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+            {"kind", "VolumeSnapshot"},
+            {"metadata",
+             {{"name", request_.name},
+              {"namespace", request_.source.pvc.namespace_name()},
+              {"labels", std::move(labels)},
+              {"annotations", std::move(annotations)}}},
+            {"spec", std::move(spec)}};
+  }
+
+  // The one of the name, where it may be that of an earlier run.
+  absl::StatusOr<Creation> Join() {
+    ASSIGN_OR_RETURN(Json json, api_.Get(ctx_, KeyOf(request_.name)));
+    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(json)));
+    const bool is_of_verbs = snapshot.Label(objects::kMadeByLabel) == kMadeByVerbs &&
+                             snapshot.source_pvc() == request_.source.pvc.name();
+    if (is_of_verbs && !request_.may_join && IsBeingTaken(snapshot, ctx_.clock->Now())) {
+      busy_with_ = request_.name;
+      return Busy(pvc_, absl::StrCat("VolumeSnapshot ", request_.name));
+    }
+    if (!is_of_verbs || !request_.may_join || snapshot.is_being_deleted()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("VolumeSnapshot ", request_.source.pvc.namespace_name(), "/", request_.name,
+                       " exists already; choose another --name"));
+    }
+    const auto asked = ParseRfc3339(snapshot.Annotation(objects::kSnapshotAskedAtAnnotation));
+    return Creation{.snapshot = std::move(snapshot),
+                    .status = {},
+                    .asked_at = asked.value_or(ctx_.clock->Now()),
+                    .has_joined = true};
+  }
+
+  absl::StatusOr<Creation> Post() {
+    const absl::Time asked_at = ctx_.clock->Now();
+    absl::StatusOr<Json> made = api_.Create(
+        ctx_, VolumeSnapshotType(), request_.source.pvc.namespace_name(), ObjectToMake(asked_at));
+    if (absl::IsAlreadyExists(made.status())) {
+      return Join();
+    }
+    RETURN_IF_ERROR(made.status());
+    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(made)));
+    return Creation{.snapshot = std::move(snapshot), .status = {}, .asked_at = asked_at};
+  }
+
+  absl::StatusOr<Creation> CreateHoldingLease() {
+    busy_with_.clear();
+    const CallContext limited = ctx_.WithTimeout(request_.timeout);
+    RETURN_IF_ERROR(CheckAlone(""));
+    ASSIGN_OR_RETURN(Creation creation, Post());
+    absl::Status status = absl::OkStatus();
+    if (!creation.has_joined) {
+      status = CheckAlone(k8s::ResourceVersion(creation.snapshot.json()));
+    }
+    if (status.ok() && request_.awaited != AwaitedState::kNothing) {
+      status = AwaitTaken(limited, creation);
+    }
+    if (!status.ok()) {
+      return AfterFailure(status, creation);
+    }
+    creation.not_checked = not_checked_;
+    if (request_.awaited == AwaitedState::kReady) {
+      ReleaseLease();
+      RETURN_IF_ERROR(AwaitReady(limited, creation));
+    }
+    return creation;
+  }
+
+  // What `json` is now; an error when it is no longer the one that was made.
+  absl::Status Refresh(const Json* json, Creation& creation) const {
+    if (json == nullptr || k8s::Uid(*json) != creation.snapshot.uid() ||
+        k8s::BeingDeleted(*json)) {
+      return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", request_.name,
+                                              " was deleted while it was being taken"));
+    }
+    ASSIGN_OR_RETURN(creation.snapshot, VolumeSnapshot::Of(*json));
+    return absl::OkStatus();
+  }
+
+  // FAILED_PRECONDITION when the driver refused for good. Remembers what it reported.
+  absl::Status CheckError(const std::optional<objects::SnapshotError>& error) {
+    last_error_ = error.has_value() ? error->message : "";
+    if (!error.has_value() || !IsDefiniteRefusal(error->message)) {
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat("the driver refuses to take a snapshot of PVC ", pvc_, ": ", error->message));
+  }
+
+  absl::Status AwaitTaken(const CallContext& limited, Creation& creation) {
+    const k8s::ObjectKey key = KeyOf(request_.name);
+    const Json known = creation.snapshot.json();
+    const auto is_bound = [&](const Json* json) -> absl::StatusOr<bool> {
+      RETURN_IF_ERROR(Refresh(json, creation));
+      RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
+      return !creation.snapshot.bound_content().empty();
+    };
+    RETURN_IF_ERROR(AddError(Waiter(limited).WaitFor(key, is_bound, &known)));
+    ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
+    if (is_content_read) {
+      return absl::OkStatus();
+    }
+    const Json bound = creation.snapshot.json();
+    const auto is_taken = [&](const Json* json) -> absl::StatusOr<bool> {
+      RETURN_IF_ERROR(Refresh(json, creation));
+      RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
+      return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
+    };
+    RETURN_IF_ERROR(AddError(Waiter(limited).WaitFor(key, is_taken, &bound)));
+    creation.seen_taken_at = ctx_.clock->Now();
+    creation.status = StatusOf(creation.snapshot, {});
+    return absl::OkStatus();
+  }
+
+  // False where contents may not be read.
+  absl::StatusOr<bool> AwaitHandle(const CallContext& limited, Creation& creation) {
+    const k8s::ObjectKey key = VolumeSnapshotContentKey(creation.snapshot.bound_content());
+    const absl::StatusOr<Json> known = api_.Get(limited, key);
+    if (absl::IsPermissionDenied(known.status())) {
+      not_checked_.push_back(absl::StrCat("binding not checked: ", known.status().message()));
+      return false;
+    }
+    RETURN_IF_ERROR(known.status());
+    const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
+      if (json == nullptr) {
+        return absl::NotFoundError(absl::StrCat("VolumeSnapshotContent ", key.name,
+                                                " was deleted while it was being taken"));
+      }
+      ASSIGN_OR_RETURN(const VolumeSnapshotContent content, VolumeSnapshotContent::Of(*json));
+      RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
+      if (content.handle().empty()) {
+        return false;
+      }
+      creation.seen_taken_at = ctx_.clock->Now();
+      creation.status =
+          StatusOf(creation.snapshot, {.kind = ContentReading::Kind::kPresent, .content = &content});
+      creation.content = content;
+      return true;
+    };
+    RETURN_IF_ERROR(AddError(Waiter(limited).WaitFor(key, has_handle, &*known)));
+    if (creation.status.state == SnapshotState::kError) {
+      return absl::FailedPreconditionError(creation.status.conditions.front().message);
+    }
+    return true;
+  }
+
+  absl::Status AwaitReady(const CallContext& limited, Creation& creation) {
+    const auto is_ready = [&](const Json* json) -> absl::StatusOr<bool> {
+      RETURN_IF_ERROR(Refresh(json, creation));
+      return creation.snapshot.is_ready();
+    };
+    const Json known = creation.snapshot.json();
+    const absl::Status waited =
+        TurnWaiter(limited, api_, nullptr).WaitFor(KeyOf(request_.name), is_ready, &known);
+    if (absl::IsDeadlineExceeded(waited)) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "VolumeSnapshot ", request_.name, " of PVC ", pvc_, " is taken, but not ready within ",
+          absl::FormatDuration(request_.timeout), "; csi-delta snapshot show ", request_.name,
+          " -n ", request_.source.pvc.namespace_name(), " says how far it is"));
+    }
+    RETURN_IF_ERROR(waited);
+    creation.status = StatusOf(creation.snapshot, ReadingOf(creation));
+    return absl::OkStatus();
+  }
+
+  static ContentReading ReadingOf(const Creation& creation) {
+    return creation.content.has_value()
+               ? ContentReading{.kind = ContentReading::Kind::kPresent,
+                                .content = &*creation.content}
+               : ContentReading{};
+  }
+
+  absl::Status AddError(const absl::Status& status) const {
+    if (!absl::IsDeadlineExceeded(status)) {
+      return status;
+    }
+    return absl::DeadlineExceededError(
+        absl::StrCat("no snapshot of PVC ", pvc_, " was taken within ",
+                     absl::FormatDuration(request_.timeout),
+                     last_error_.empty() ? ", and the driver reported no error"
+                                         : absl::StrCat(": the driver reports: ", last_error_)));
+  }
+
+  // Deletes what this run made, and says so.
+  absl::Status AfterFailure(const absl::Status& status, const Creation& creation) const {
+    if (creation.has_joined || absl::IsNotFound(status)) {
+      return status;
+    }
+    const CallContext ctx = CleanUpContext(*ctx_.clock);
+    const absl::Status deleted = Insist(ctx, [&] {
+      return k8s::IgnoreGone(api_.Delete(ctx, KeyOf(request_.name),
+                                         {.uid = creation.snapshot.uid(), .resource_version = ""}));
+    });
+    absl::Status told(status.code(),
+                      deleted.ok()
+                          ? absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
+                                         " was deleted again")
+                          : absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
+                                         " is left, because it cannot be deleted: ",
+                                         deleted.message()));
+    status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+      told.SetPayload(type, payload);
+    });
+    return told;
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const CreationRequest& request_;
+  const std::string pvc_;
+  const TurnRequest turn_request_;
+  bool may_hold_lease_ = true;
+  std::optional<VolumeTurn> lease_;
+  std::string busy_with_;   // the VolumeSnapshot, where one is known
+  std::string last_error_;  // that the driver reported
+  std::vector<std::string> not_checked_;
+};
+
+}  // namespace
+
+bool IsVolumeBusy(const absl::Status& status) {
+  return status.GetPayload(kBusyPayload).has_value();
+}
+
+std::string FitName(absl::string_view stem, absl::string_view ending) {
+  std::string name = absl::StrCat(stem, ending);
+  if (name.size() <= kNameBytesMax) {
+    return name;
+  }
+  const std::string hash = Sha256Hex(stem).substr(0, kHashBytes);
+  absl::string_view kept = stem.substr(0, kNameBytesMax - ending.size() - kHashBytes - 1);
+  while (absl::ConsumeSuffix(&kept, "-") || absl::ConsumeSuffix(&kept, ".")) {
+  }
+  return absl::StrCat(kept, "-", hash, ending);
+}
+
+std::string NameForSnapshot(absl::string_view stem, absl::Time now) {
+  return FitName(stem, absl::FormatTime("-%Y%m%d-%H%M%S", now, absl::UTCTimeZone()));
+}
+
+absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                                        const CreationRequest& request) {
+  return SnapshotCreator(ctx, api, random, request).Create();
+}
+
+}  // namespace csidelta::csi

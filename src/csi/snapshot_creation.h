@@ -1,0 +1,91 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/random.h"
+#include "csi/snapshot_source.h"
+#include "csi/snapshot_state.h"
+#include "k8s/api_client.h"
+#include "objects/volume_snapshot.h"
+
+// A VolumeSnapshot that a person asks for, from the request until it is taken: with the rights of
+// that person alone, and without any controller of ours.
+//
+// One operation per volume. A Lease in the PVC's namespace orders what these verbs do; a list
+// before the POST finds the VolumeSnapshots of others, a backup's for instance; and a list of what
+// there was at the very revision of the POST finds those that were quicker:
+//
+//   Lease --held--> busy          no right on Leases: without one, and the lists alone count
+//     | taken
+//   list: another one is being taken --> busy
+//     | none
+//   POST
+//     |
+//   list as of the POST: an older one is being taken --> ours is deleted --> busy
+//     | none
+//   wait: taken, refused, deleted, out of time, interrupted
+//     |
+//   the Lease is deleted
+//
+// Busy is an error, or with `waits_for_others` another try once the other one is taken. A
+// VolumeSnapshot that failed, or is older than kOthersAgeMax and still not taken, is not waited
+// for, as backups do.
+namespace csidelta::csi {
+
+enum class AwaitedState { kNothing, kTaken, kReady };
+
+struct CreationRequest {
+  SnapshotSource source;
+  std::string name;  // of the VolumeSnapshot
+  // One of this name and PVC that these verbs made is that of an earlier run, and is waited for.
+  bool may_join = false;
+  std::string set = {};
+  std::string workload = {};
+  std::string note = {};
+  bool waits_for_others = false;
+  AwaitedState awaited = AwaitedState::kTaken;
+  absl::Duration timeout;
+};
+
+struct Creation {
+  objects::VolumeSnapshot snapshot;
+  SnapshotStatus status;
+  // By this machine's clock: just before the POST, and when the API server showed it as taken.
+  absl::Time asked_at;
+  std::optional<absl::Time> seen_taken_at = {};
+  bool has_joined = false;  // it was there
+  std::optional<objects::VolumeSnapshotContent> content = {};  // where it may be read
+  std::vector<std::string> not_checked = {};  // "Lease not taken: ..."
+};
+
+// Whether `status` says that another operation on the volume is under way.
+bool IsVolumeBusy(const absl::Status& status);
+
+// `stem` and `ending`, with a part of the stem replaced by its hash where they are longer than the
+// 63 bytes of a label value. Pure.
+std::string FitName(absl::string_view stem, absl::string_view ending = "");
+// The name where a person gives none: "<stem>-<yyyymmdd-hhmmss>" in UTC, fitted. Pure.
+std::string NameForSnapshot(absl::string_view stem, absl::Time now);
+
+// Has a snapshot taken, and returns once it is as `awaited` says: at the latest 100 ms after the
+// API server shows its handle, or the time of it where contents may not be read.
+//   FAILED_PRECONDITION  IsVolumeBusy(), or the driver refused with an error that asking again does
+//                        not change
+//   DEADLINE_EXCEEDED    not taken within the timeout; with what the driver reported last
+//   ALREADY_EXISTS       another VolumeSnapshot has the name
+//   NOT_FOUND            the VolumeSnapshot was deleted meanwhile
+//   CANCELLED            interrupted
+// and what the API server says. After an error before it was taken the VolumeSnapshot is deleted
+// again, unless an earlier run made it; where that fails, the message says so. What the driver took
+// by then goes with it, but for a class whose deletion policy is Retain.
+absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                                        const CreationRequest& request);
+
+}  // namespace csidelta::csi
