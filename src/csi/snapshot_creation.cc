@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
+#include "csi/group_types.h"
 #include "csi/insist.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
@@ -22,6 +24,7 @@
 #include "k8s/object.h"
 #include "k8s/wait.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
@@ -31,6 +34,7 @@ using objects::VolumeSnapshotContent;
 
 constexpr char kBusyPayload[] = "csi-delta/volume-busy";
 constexpr char kMadeByVerbs[] = "csi-delta";
+constexpr absl::Duration kGroupPause = absl::Seconds(1);
 constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
 constexpr std::size_t kHashBytes = 8;
 
@@ -141,6 +145,34 @@ class SnapshotCreator {
     return others;
   }
 
+  // One without content that takes the PVC is about to ask the driver for it.
+  absl::Status CheckGroups() {
+    absl::StatusOr<k8s::ObjectList> list = absl::NotFoundError("");
+    for (const char* const version : kGroupVersions) {
+      if (absl::IsNotFound(list.status())) {
+        list = api_.List(ctx_, VolumeGroupSnapshotType(version),
+                         request_.source.pvc.namespace_name(), {});
+      }
+    }
+    if (absl::IsPermissionDenied(list.status())) {
+      not_checked_.push_back(absl::StrCat("group snapshots not checked: ",
+                                          list.status().message()));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(list.status()));
+    const auto labels = GetStringMap(request_.source.pvc.json(), {"metadata", "labels"});
+    for (Json& item : list.ok() ? list->items : std::vector<Json>()) {
+      ASSIGN_OR_RETURN(const auto group, objects::VolumeGroupSnapshot::Of(std::move(item)));
+      const auto created = group.created_at();
+      if (group.bound_content().empty() && !group.error().has_value() &&
+          !group.is_being_deleted() && created.has_value() &&
+          ctx_.clock->Now() < *created + kOthersAgeMax && group.Selects(labels)) {
+        return Busy(pvc_, absl::StrCat("VolumeGroupSnapshot ", group.name(), " selects it"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckAlone(const std::string& revision) {
     ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> others, OthersBeingTaken(revision));
     if (others.empty()) {
@@ -156,7 +188,8 @@ class SnapshotCreator {
   }
 
   absl::Status AwaitEndOf(const std::string& other) {
-    if (other.empty()) {
+    if (other.empty()) {  // A group: it is bound in a moment, and has no object for this PVC yet.
+      ctx_.clock->SleepUntil(ctx_.clock->Now() + kGroupPause, ctx_.stop);
       return ctx_.Check();
     }
     return k8s::WaitFor(ctx_, api_, KeyOf(other), [&](const Json* json) -> absl::StatusOr<bool> {
@@ -238,6 +271,7 @@ class SnapshotCreator {
     busy_with_.clear();
     const CallContext limited = ctx_.WithTimeout(request_.timeout);
     RETURN_IF_ERROR(CheckAlone(""));
+    RETURN_IF_ERROR(CheckGroups());
     ASSIGN_OR_RETURN(Creation creation, Post());
     absl::Status status = absl::OkStatus();
     if (!creation.has_joined) {

@@ -19,8 +19,9 @@
 // that person alone, and without any controller of ours.
 //
 // One operation per volume. A Lease in the PVC's namespace orders what these verbs do; a list
-// before the POST finds the VolumeSnapshots of others, a backup's for instance; and a list of what
-// there was at the very revision of the POST finds those that were quicker:
+// before the POST finds the VolumeSnapshots of others, a backup's for instance, and the groups that
+// take the PVC; and a list of what there was at the very revision of the POST finds those that were
+// quicker:
 //
 //   Lease --held--> busy          no right on Leases: without one, and the lists alone count
 //     | taken

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_turn.h"
 #include "k8s/object.h"
@@ -138,6 +139,21 @@ TEST_F(SnapshotCreationTest, AnotherThatIsBeingTakenMakesItBusy) {
   EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 0);
   EXPECT_THAT(Snapshots(), ElementsAre("nightly"));
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+TEST_F(SnapshotCreationTest, AGroupWithoutContentThatTakesThePvcMakesItBusy) {
+  Json group = support::MakeObject("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshot", "shop",
+                                   "nightly-group");
+  SetJson(group, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now()));
+  SetJson(group, {"spec", "source", "selector"}, Json::object());
+  api_.Seed(VolumeGroupSnapshotType("v1"), group);
+  const auto busy = Create(Request());
+  EXPECT_TRUE(IsVolumeBusy(busy.status())) << busy.status();
+  EXPECT_THAT(busy.status().message(), HasSubstr("VolumeGroupSnapshot nightly-group selects it"));
+  EXPECT_THAT(Snapshots(), IsEmpty());
+  SetJson(group, {"status", "boundVolumeGroupSnapshotContentName"}, "content");
+  api_.Seed(VolumeGroupSnapshotType("v1"), group);
+  EXPECT_THAT(Create(Request()), IsOk());
 }
 
 TEST_F(SnapshotCreationTest, OneThatFailedOrIsOldOrOfAnotherPvcDoesNot) {
