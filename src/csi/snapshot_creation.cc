@@ -34,6 +34,7 @@ using objects::VolumeSnapshotContent;
 
 constexpr char kBusyPayload[] = "csi-delta/volume-busy";
 constexpr char kMadeByVerbs[] = "csi-delta";
+constexpr char kQuotaWords[] = "exceeded quota";  // of the API server's admission
 constexpr absl::Duration kGroupPause = absl::Seconds(1);
 constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
 constexpr std::size_t kHashBytes = 8;
@@ -255,6 +256,16 @@ class SnapshotCreator {
                     .has_joined = true};
   }
 
+  // A quota refuses with the code of a missing right.
+  absl::Status OrQuota(const absl::Status& status) const {
+    if (!absl::IsPermissionDenied(status) || !absl::StrContains(status.message(), kQuotaWords)) {
+      return status;
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat(status.message(), "; csi-delta snapshot list -n ",
+                     request_.source.pvc.namespace_name(), " shows what could be deleted"));
+  }
+
   absl::StatusOr<Creation> Post() {
     const absl::Time asked_at = ctx_.clock->Now();
     absl::StatusOr<Json> made = api_.Create(
@@ -262,7 +273,7 @@ class SnapshotCreator {
     if (absl::IsAlreadyExists(made.status())) {
       return Join();
     }
-    RETURN_IF_ERROR(made.status());
+    RETURN_IF_ERROR(OrQuota(made.status()));
     ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(made)));
     return Creation{.snapshot = std::move(snapshot), .status = {}, .asked_at = asked_at};
   }

@@ -282,6 +282,16 @@ TEST_F(SnapshotCreationTest, AnInterruptBeforeItIsTakenLeavesNothing) {
   ExpectNothingLeft();
 }
 
+TEST_F(SnapshotCreationTest, AQuotaIsNoMissingRight) {
+  api_.FailNext("create", "volumesnapshots",
+                absl::PermissionDeniedError("create volumesnapshots: exceeded quota: snaps, "
+                                            "requested: count/volumesnapshots=1, used: 10"));
+  EXPECT_THAT(Create(Request()),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("exceeded quota: snaps"), HasSubstr("snapshot list"))));
+  EXPECT_EQ(api_.object_count(), 0);
+}
+
 TEST_F(SnapshotCreationTest, AnotherOfTheNameIsRefusedOrJoined) {
   CreationRequest request = Request();
   request.may_join = true;
