@@ -56,29 +56,27 @@ Json ToJson(const Outcome& outcome) {
   }
   Json json = csi::ToJson(EntryOf(*outcome.creation));
   json["waited_for_earlier_run"] = outcome.creation->has_joined;
-  json["asked_to_taken_ms"] =
-      outcome.creation->seen_taken_at.has_value()
-          ? Json(absl::ToInt64Milliseconds(TimeToTaken(*outcome.creation)))
-          : Json();
+  json["asked_to_taken_ms"] = outcome.creation->seen_taken_at.has_value()
+                                  ? Json(absl::ToInt64Milliseconds(TimeToTaken(*outcome.creation)))
+                                  : Json();
   return json;
 }
 
 std::vector<std::string> RowOf(const Creation& creation) {
   const csi::SnapshotEntry entry = EntryOf(creation);
-  return {entry.name, entry.pvc, std::string(csi::ToString(entry.status.state)),
-          entry.status.taken_at.has_value()
-              ? absl::FormatTime("%Y-%m-%d %H:%M:%E3S", *entry.status.taken_at,
-                                 absl::LocalTimeZone())
-              : "",
-          creation.seen_taken_at.has_value() ? FormatElapsed(TimeToTaken(creation)) : ""};
+  return {
+      entry.name, entry.pvc, std::string(csi::ToString(entry.status.state)),
+      entry.status.taken_at.has_value()
+          ? absl::FormatTime("%Y-%m-%d %H:%M:%E3S", *entry.status.taken_at, absl::LocalTimeZone())
+          : "",
+      creation.seen_taken_at.has_value() ? FormatElapsed(TimeToTaken(creation)) : ""};
 }
 
 class SnapshotCreateCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWords("PVC", "what to take a VolumeSnapshot of", 0, kSnapshotIdsMax,
-                   selection_.names);
+    table.AddWords("PVC", "what to take a VolumeSnapshot of", 0, kSnapshotIdsMax, selection_.names);
     table.Add("--pod", "POD", "the PVCs of this Pod", selection_.pod);
     table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet", selection_.stateful_set);
     table.Add("--all", "all PVCs of the namespace", selection_.all);
@@ -138,20 +136,19 @@ class SnapshotCreateCommand : public Command {
     requests.reserve(sources.size());
     for (csi::SnapshotSource& source : sources) {
       const std::string pvc = source.pvc.name();
-      requests.push_back(
-          {.source = std::move(source),
-           .name = is_set           ? csi::FitName(absl::StrCat(set, "-", pvc))
-                   : !name_.empty() ? name_
-                                    : csi::NameForSnapshot(pvc, now),
-           .may_join = !name_.empty(),
-           .set = set,
-           .workload = workload,
-           .note = note_,
-           .waits_for_others = waits_for_others_,
-           .awaited = wait_ == "no"      ? csi::AwaitedState::kNothing
-                      : wait_ == "ready" ? csi::AwaitedState::kReady
-                                         : csi::AwaitedState::kTaken,
-           .timeout = timeout_.value_or(kTimeout)});
+      requests.push_back({.source = std::move(source),
+                          .name = is_set           ? csi::FitName(absl::StrCat(set, "-", pvc))
+                                  : !name_.empty() ? name_
+                                                   : csi::NameForSnapshot(pvc, now),
+                          .may_join = !name_.empty(),
+                          .set = set,
+                          .workload = workload,
+                          .note = note_,
+                          .waits_for_others = waits_for_others_,
+                          .awaited = wait_ == "no"      ? csi::AwaitedState::kNothing
+                                     : wait_ == "ready" ? csi::AwaitedState::kReady
+                                                        : csi::AwaitedState::kTaken,
+                          .timeout = timeout_.value_or(kTimeout)});
     }
     return requests;
   }
@@ -245,12 +242,11 @@ class SnapshotCreateCommand : public Command {
         last = std::max(last, *taken);
       }
     }
-    return absl::StrCat(
-        "taken: the application may go on\n",
-        outcomes.size() > 1 && first < last
-            ? absl::StrCat("the first and the last were taken ", FormatElapsed(last - first),
-                           " apart\n")
-            : "");
+    return absl::StrCat("taken: the application may go on\n",
+                        outcomes.size() > 1 && first < last
+                            ? absl::StrCat("the first and the last were taken ",
+                                           FormatElapsed(last - first), " apart\n")
+                            : "");
   }
 
   csi::PvcSelection selection_;

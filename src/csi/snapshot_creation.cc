@@ -33,7 +33,6 @@ using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
 constexpr char kBusyPayload[] = "csi-delta/volume-busy";
-constexpr char kMadeByVerbs[] = "csi-delta";
 constexpr char kQuotaWords[] = "exceeded quota";  // of the API server's admission
 constexpr absl::Duration kGroupPause = absl::Seconds(1);
 constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
@@ -62,16 +61,16 @@ class SnapshotCreator {
         api_(api),
         request_(request),
         pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
-        turn_request_({.lease_namespace = request.source.pvc.namespace_name(),
-                       .claim_namespace = request.source.pvc.namespace_name(),
-                       .claim_name = request.source.pvc.name(),
-                       .claim_uid = request.source.pvc.uid(),
-                       .backup_name = "",
-                       .backup_uid = "",
-                       .holder = absl::StrCat(request.name, "_",
-                                              absl::Hex(random.Below(UINT64_MAX))),
-                       .subject = "PVC",
-                       .snapshot_name = request.name}) {}
+        turn_request_(
+            {.lease_namespace = request.source.pvc.namespace_name(),
+             .claim_namespace = request.source.pvc.namespace_name(),
+             .claim_name = request.source.pvc.name(),
+             .claim_uid = request.source.pvc.uid(),
+             .backup_name = "",
+             .backup_uid = "",
+             .holder = absl::StrCat(request.name, "_", absl::Hex(random.Below(UINT64_MAX))),
+             .subject = "PVC",
+             .snapshot_name = request.name}) {}
 
   absl::StatusOr<Creation> Create() {
     while (true) {
@@ -156,8 +155,8 @@ class SnapshotCreator {
       }
     }
     if (absl::IsPermissionDenied(list.status())) {
-      not_checked_.push_back(absl::StrCat("group snapshots not checked: ",
-                                          list.status().message()));
+      not_checked_.push_back(
+          absl::StrCat("group snapshots not checked: ", list.status().message()));
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(k8s::IgnoreNotFound(list.status()));
@@ -181,11 +180,10 @@ class SnapshotCreator {
     }
     const VolumeSnapshot& other = others.front();
     busy_with_ = other.name();
-    return Busy(pvc_,
-                absl::StrCat("VolumeSnapshot ", other.name(), ", asked for ",
-                             absl::FormatDuration(absl::Trunc(
-                                 ctx_.clock->Now() - *other.created_at(), absl::Seconds(1))),
-                             " ago"));
+    return Busy(pvc_, absl::StrCat("VolumeSnapshot ", other.name(), ", asked for ",
+                                   absl::FormatDuration(absl::Trunc(
+                                       ctx_.clock->Now() - *other.created_at(), absl::Seconds(1))),
+                                   " ago"));
   }
 
   absl::Status AwaitEndOf(const std::string& other) {
@@ -209,7 +207,7 @@ class SnapshotCreator {
   }
 
   Json ObjectToMake(absl::Time asked_at) const {
-    Json labels = {{objects::kMadeByLabel, kMadeByVerbs}};
+    Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
     Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at)}};
     if (!request_.set.empty()) {
       labels[objects::kSnapshotSetLabel] = request_.set;
@@ -238,7 +236,7 @@ class SnapshotCreator {
   absl::StatusOr<Creation> Join() {
     ASSIGN_OR_RETURN(Json json, api_.Get(ctx_, KeyOf(request_.name)));
     ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(json)));
-    const bool is_of_verbs = snapshot.Label(objects::kMadeByLabel) == kMadeByVerbs &&
+    const bool is_of_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
                              snapshot.source_pvc() == request_.source.pvc.name();
     if (is_of_verbs && !request_.may_join && IsBeingTaken(snapshot, ctx_.clock->Now())) {
       busy_with_ = request_.name;
@@ -304,10 +302,9 @@ class SnapshotCreator {
 
   // What `json` is now; an error when it is no longer the one that was made.
   absl::Status Refresh(const Json* json, Creation& creation) const {
-    if (json == nullptr || k8s::Uid(*json) != creation.snapshot.uid() ||
-        k8s::BeingDeleted(*json)) {
-      return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", request_.name,
-                                              " was deleted while it was being taken"));
+    if (json == nullptr || k8s::Uid(*json) != creation.snapshot.uid() || k8s::BeingDeleted(*json)) {
+      return absl::NotFoundError(
+          absl::StrCat("VolumeSnapshot ", request_.name, " was deleted while it was being taken"));
     }
     ASSIGN_OR_RETURN(creation.snapshot, VolumeSnapshot::Of(*json));
     return absl::OkStatus();
@@ -368,8 +365,8 @@ class SnapshotCreator {
         return false;
       }
       creation.seen_taken_at = ctx_.clock->Now();
-      creation.status =
-          StatusOf(creation.snapshot, {.kind = ContentReading::Kind::kPresent, .content = &content});
+      creation.status = StatusOf(creation.snapshot,
+                                 {.kind = ContentReading::Kind::kPresent, .content = &content});
       creation.content = content;
       return true;
     };
@@ -400,21 +397,19 @@ class SnapshotCreator {
   }
 
   static ContentReading ReadingOf(const Creation& creation) {
-    return creation.content.has_value()
-               ? ContentReading{.kind = ContentReading::Kind::kPresent,
-                                .content = &*creation.content}
-               : ContentReading{};
+    return creation.content.has_value() ? ContentReading{.kind = ContentReading::Kind::kPresent,
+                                                         .content = &*creation.content}
+                                        : ContentReading{};
   }
 
   absl::Status AddError(const absl::Status& status) const {
     if (!absl::IsDeadlineExceeded(status)) {
       return status;
     }
-    return absl::DeadlineExceededError(
-        absl::StrCat("no snapshot of PVC ", pvc_, " was taken within ",
-                     absl::FormatDuration(request_.timeout),
-                     last_error_.empty() ? ", and the driver reported no error"
-                                         : absl::StrCat(": the driver reports: ", last_error_)));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "no snapshot of PVC ", pvc_, " was taken within ", absl::FormatDuration(request_.timeout),
+        last_error_.empty() ? ", and the driver reported no error"
+                            : absl::StrCat(": the driver reports: ", last_error_)));
   }
 
   // Deletes what this run made, and says so.
@@ -427,16 +422,14 @@ class SnapshotCreator {
       return k8s::IgnoreGone(api_.Delete(ctx, KeyOf(request_.name),
                                          {.uid = creation.snapshot.uid(), .resource_version = ""}));
     });
-    absl::Status told(status.code(),
-                      deleted.ok()
-                          ? absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
-                                         " was deleted again")
-                          : absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
-                                         " is left, because it cannot be deleted: ",
-                                         deleted.message()));
-    status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
-      told.SetPayload(type, payload);
-    });
+    absl::Status told(
+        status.code(),
+        deleted.ok() ? absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
+                                    " was deleted again")
+                     : absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
+                                    " is left, because it cannot be deleted: ", deleted.message()));
+    status.ForEachPayload(
+        [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
     return told;
   }
 

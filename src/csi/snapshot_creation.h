@@ -61,9 +61,9 @@ struct Creation {
   // By this machine's clock: just before the POST, and when the API server showed it as taken.
   absl::Time asked_at;
   std::optional<absl::Time> seen_taken_at = {};
-  bool has_joined = false;  // it was there
+  bool has_joined = false;                                     // it was there
   std::optional<objects::VolumeSnapshotContent> content = {};  // where it may be read
-  std::vector<std::string> not_checked = {};  // "Lease not taken: ..."
+  std::vector<std::string> not_checked = {};                   // "Lease not taken: ..."
 };
 
 // Whether `status` says that another operation on the volume is under way.

@@ -21,7 +21,6 @@ using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 using NamespacedName = std::pair<std::string, std::string>;
 
-constexpr char kMadeByVerbs[] = "csi-delta";
 constexpr int kListTriesMax = 3;
 
 // An object without what nothing here reads. Most of one is who wrote which field.
@@ -258,7 +257,7 @@ SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const ContentReading& read
   entry.set = snapshot.Label(objects::kSnapshotSetLabel);
   entry.workload = snapshot.Annotation(objects::kSnapshotWorkloadAnnotation);
   entry.note = snapshot.Annotation(objects::kSnapshotNoteAnnotation);
-  entry.is_made_by_verbs = snapshot.Label(objects::kMadeByLabel) == kMadeByVerbs;
+  entry.is_made_by_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs;
   return entry;
 }
 

@@ -42,7 +42,8 @@ struct SnapshotEntry {
   std::vector<Protection> kept_for;  // what keeps it from a prune
 };
 
-// What the VolumeSnapshot and its content say by themselves; without `used_by` and `kept_for`. Pure.
+// What the VolumeSnapshot and its content say by themselves; without `used_by` and `kept_for`.
+// Pure.
 SnapshotEntry EntryOf(const objects::VolumeSnapshot& snapshot, const ContentReading& reading);
 
 struct InventoryRequest {

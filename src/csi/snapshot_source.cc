@@ -23,10 +23,9 @@ using objects::PersistentVolumeClaim;
 absl::StatusOr<std::vector<PersistentVolumeClaim>> ListPvcs(const CallContext& ctx,
                                                             k8s::ApiClient& api,
                                                             const PvcSelection& selection) {
-  ASSIGN_OR_RETURN(
-      k8s::ObjectList list,
-      api.List(ctx, PersistentVolumeClaimType(), selection.namespace_name,
-               {.label_selector = selection.label_selector, .field_selector = ""}));
+  ASSIGN_OR_RETURN(k8s::ObjectList list,
+                   api.List(ctx, PersistentVolumeClaimType(), selection.namespace_name,
+                            {.label_selector = selection.label_selector, .field_selector = ""}));
   std::vector<PersistentVolumeClaim> pvcs;
   pvcs.reserve(list.items.size());
   for (Json& item : list.items) {
@@ -60,10 +59,9 @@ absl::StatusOr<std::vector<PersistentVolumeClaim>> ReadPvcs(const CallContext& c
 
 absl::StatusOr<SelectedPvcs> OfPod(const CallContext& ctx, k8s::ApiClient& api,
                                    const PvcSelection& selection) {
-  ASSIGN_OR_RETURN(Json json,
-                   api.Get(ctx, {.type = PodType(),
-                                 .namespace_name = selection.namespace_name,
-                                 .name = selection.pod}));
+  ASSIGN_OR_RETURN(Json json, api.Get(ctx, {.type = PodType(),
+                                            .namespace_name = selection.namespace_name,
+                                            .name = selection.pod}));
   ASSIGN_OR_RETURN(const objects::Pod pod, objects::Pod::Of(std::move(json)));
   ASSIGN_OR_RETURN(std::vector<PersistentVolumeClaim> pvcs,
                    ReadPvcs(ctx, api, selection.namespace_name, pod.pvcs()));
@@ -72,18 +70,16 @@ absl::StatusOr<SelectedPvcs> OfPod(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<SelectedPvcs> OfStatefulSet(const CallContext& ctx, k8s::ApiClient& api,
                                            const PvcSelection& selection) {
-  ASSIGN_OR_RETURN(Json json,
-                   api.Get(ctx, {.type = StatefulSetType(),
-                                 .namespace_name = selection.namespace_name,
-                                 .name = selection.stateful_set}));
+  ASSIGN_OR_RETURN(Json json, api.Get(ctx, {.type = StatefulSetType(),
+                                            .namespace_name = selection.namespace_name,
+                                            .name = selection.stateful_set}));
   ASSIGN_OR_RETURN(const objects::StatefulSet stateful_set,
                    objects::StatefulSet::Of(std::move(json)));
   ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> all, ListPvcs(ctx, api, selection));
   SelectedPvcs selected{.pvcs = {},
                         .workload = absl::StrCat("StatefulSet/", selection.stateful_set)};
-  std::copy_if(
-      all.begin(), all.end(), std::back_inserter(selected.pvcs),
-      [&](const PersistentVolumeClaim& pvc) { return stateful_set.Uses(pvc.name()); });
+  std::copy_if(all.begin(), all.end(), std::back_inserter(selected.pvcs),
+               [&](const PersistentVolumeClaim& pvc) { return stateful_set.Uses(pvc.name()); });
   return selected;
 }
 
@@ -99,8 +95,7 @@ absl::StatusOr<SelectedPvcs> Select(const CallContext& ctx, k8s::ApiClient& api,
   if (selection.names.empty()) {
     ASSIGN_OR_RETURN(selected.pvcs, ListPvcs(ctx, api, selection));
   } else {
-    ASSIGN_OR_RETURN(selected.pvcs,
-                     ReadPvcs(ctx, api, selection.namespace_name, selection.names));
+    ASSIGN_OR_RETURN(selected.pvcs, ReadPvcs(ctx, api, selection.namespace_name, selection.names));
   }
   return selected;
 }
@@ -124,13 +119,11 @@ std::string ClassesOf(const std::vector<Json>& classes, const std::string& drive
 
 absl::Status CheckNamedClass(const std::string& class_name, const std::string& driver,
                              const KnownClasses& known) {
-  const auto found = std::find_if(known.classes.begin(), known.classes.end(), [&](const Json& one) {
-    return k8s::Name(one) == class_name;
-  });
+  const auto found = std::find_if(known.classes.begin(), known.classes.end(),
+                                  [&](const Json& one) { return k8s::Name(one) == class_name; });
   if (found == known.classes.end()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("VolumeSnapshotClass ", class_name, " was not found; ",
-                     ClassesOf(known.classes, driver)));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "VolumeSnapshotClass ", class_name, " was not found; ", ClassesOf(known.classes, driver)));
   }
   const std::string of = GetString(*found, {"driver"});
   if (driver.empty() || absl::EqualsIgnoreCase(of, driver)) {
@@ -182,10 +175,9 @@ class SourcePreparer {
 
   absl::StatusOr<SnapshotSource> SourceOf(const PersistentVolumeClaim& pvc) {
     if (!pvc.is_bound()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("it is not bound to a volume (", pvc.phase().empty() ? "new" : pvc.phase(),
-                       "); kubectl describe pvc ", pvc.name(), " -n ", pvc.namespace_name(),
-                       " says why"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "it is not bound to a volume (", pvc.phase().empty() ? "new" : pvc.phase(),
+          "); kubectl describe pvc ", pvc.name(), " -n ", pvc.namespace_name(), " says why"));
     }
     ASSIGN_OR_RETURN(const std::string driver, DriverOf(pvc));
     ASSIGN_OR_RETURN(std::string class_name, ClassFor(pvc, driver));

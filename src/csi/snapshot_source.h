@@ -47,9 +47,9 @@ struct SnapshotSources {
 
 // Finds the driver of each PVC, and the class: `class_name`, else as backups do, by the PVC's
 // annotation, the label of a class, the driver's default or its only one. FAILED_PRECONDITION, a
-// line for each PVC that is in the way: one that is not bound, whose volume is not of CSI, for which
-// there is no class, or `class_name` is of another driver or does not exist. A GET per PVC and one
-// LIST of classes.
+// line for each PVC that is in the way: one that is not bound, whose volume is not of CSI, for
+// which there is no class, or `class_name` is of another driver or does not exist. A GET per PVC
+// and one LIST of classes.
 absl::StatusOr<SnapshotSources> PrepareSources(
     const CallContext& ctx, k8s::ApiClient& api,
     const std::vector<objects::PersistentVolumeClaim>& pvcs, const std::string& class_name);

@@ -109,9 +109,9 @@ absl::Status StillHeld(const absl::Status& status, const TurnRequest& request, c
   if (!absl::IsDeadlineExceeded(status) || lease.is_null()) {
     return status;
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat(HeldFor(lease), " is still taking a snapshot of ", request.subject, " ",
-                   request.claim_namespace, "/", request.claim_name));
+  return absl::DeadlineExceededError(absl::StrCat(HeldFor(lease), " is still taking a snapshot of ",
+                                                  request.subject, " ", request.claim_namespace,
+                                                  "/", request.claim_name));
 }
 
 // Whether a Lease that is there is not held against `request`.

@@ -415,14 +415,14 @@ class RestClient : public ApiClient {
       if (++pages > kListPagesMax) {
         return absl::InternalError(absl::StrCat("a list of more than ", kListPagesMax, " pages"));
       }
-      const Query query = {{"limit", page_items_max > 0 ? std::to_string(page_items_max) : ""},
-                           {"continue", next},
-                           // A token says by itself which revision it goes on with.
-                           {"resourceVersion", next.empty() ? AskedRevision(options) : ""},
-                           {"resourceVersionMatch",
-                            next.empty() && !options.exactly_at.empty() ? "Exact" : ""},
-                           {"labelSelector", options.label_selector},
-                           {"fieldSelector", options.field_selector}};
+      const Query query = {
+          {"limit", page_items_max > 0 ? std::to_string(page_items_max) : ""},
+          {"continue", next},
+          // A token says by itself which revision it goes on with.
+          {"resourceVersion", next.empty() ? AskedRevision(options) : ""},
+          {"resourceVersionMatch", next.empty() && !options.exactly_at.empty() ? "Exact" : ""},
+          {"labelSelector", options.label_selector},
+          {"fieldSelector", options.field_selector}};
       ASSIGN_OR_RETURN(Json page,
                        RunJson(ctx, Call{.method = "GET",
                                          .target = TargetOf(type, namespace_name, "", "", query),

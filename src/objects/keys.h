@@ -368,6 +368,7 @@ inline constexpr char kMoverFinalizer[] = "mover.csi-delta.io/finalizer";
 // Label on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. csi-delta: made by
 // these verbs, so that prune may touch it.
 inline constexpr char kMadeByLabel[] = "snapshot.csi-delta.io/made-by";
+inline constexpr char kMadeByVerbs[] = "csi-delta";
 
 // Label on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. The name of the set
 // that was taken together.

@@ -40,7 +40,9 @@ absl::StatusOr<PersistentVolume> PersistentVolume::Of(Json json) {
   return PersistentVolume(std::move(json));
 }
 
-std::string PersistentVolume::driver() const { return GetString(json(), {"spec", "csi", "driver"}); }
+std::string PersistentVolume::driver() const {
+  return GetString(json(), {"spec", "csi", "driver"});
+}
 
 absl::StatusOr<Pod> Pod::Of(Json json) {
   RETURN_IF_ERROR(CheckKind(json, "Pod"));

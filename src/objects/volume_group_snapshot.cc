@@ -59,10 +59,9 @@ bool VolumeGroupSnapshot::Selects(const Labels& labels) const {
     return found != labels.end() && found->second == one.second;
   });
   const Json* const requirements = FindJson(*selector, {"matchExpressions"});
-  return has_labels &&
-         (requirements == nullptr || !requirements->is_array() ||
-          std::all_of(requirements->begin(), requirements->end(),
-                      [&](const Json& one) { return Meets(labels, one); }));
+  return has_labels && (requirements == nullptr || !requirements->is_array() ||
+                        std::all_of(requirements->begin(), requirements->end(),
+                                    [&](const Json& one) { return Meets(labels, one); }));
 }
 
 }  // namespace csidelta::objects

@@ -87,9 +87,8 @@ TEST_F(SnapshotCreateTest, SaysWhenTheApplicationMayGoOn) {
 TEST_F(SnapshotCreateTest, NamesItAfterThePvcAndTheTime) {
   const Outcome outcome = Run({"data-db-0", "-o", "name"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
-  EXPECT_THAT(outcome.out,
-              MatchesRegex("volumesnapshot.snapshot.storage.k8s.io/"
-                           "data-db-0-[0-9]{8}-[0-9]{6}\n"));
+  EXPECT_THAT(outcome.out, MatchesRegex("volumesnapshot.snapshot.storage.k8s.io/"
+                                        "data-db-0-[0-9]{8}-[0-9]{6}\n"));
 }
 
 TEST_F(SnapshotCreateTest, AStatefulSetIsASet) {
@@ -150,8 +149,8 @@ TEST_F(SnapshotCreateTest, TextsOfTheDriverArePrintable) {
   cluster_.driver().Refuse("CreateSnapshot", "InvalidArgument", "no \x1b[31mpool\u202e here");
   const Outcome outcome = Run({"data-db-0"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr("refuses"), Not(HasSubstr("\x1b")),
-                                   Not(HasSubstr("\u202e"))));
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("refuses"), Not(HasSubstr("\x1b")), Not(HasSubstr("\u202e"))));
   EXPECT_THAT(Made(), IsEmpty());
 }
 

@@ -161,8 +161,7 @@ TEST_F(SnapshotCreationTest, OneThatFailedOrIsOldOrOfAnotherPvcDoesNot) {
   SetJson(failed, {"status", "error", "message"}, "no room");
   api_.Seed(VolumeSnapshotType(), failed);
   Json old = Other("old");
-  SetJson(old, {"metadata", "creationTimestamp"},
-          FormatRfc3339(clock_.Now() - absl::Minutes(6)));
+  SetJson(old, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now() - absl::Minutes(6)));
   api_.Seed(VolumeSnapshotType(), old);
   Json elsewhere = Other("elsewhere");
   SetJson(elsewhere, {"spec", "source", "persistentVolumeClaimName"}, "logs");
@@ -302,8 +301,8 @@ TEST_F(SnapshotCreationTest, AnotherOfTheNameIsRefusedOrJoined) {
   EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 1);
 
   request.may_join = false;
-  EXPECT_THAT(Create(request), StatusIs(absl::StatusCode::kAlreadyExists,
-                                        HasSubstr("shop/monday exists already")));
+  EXPECT_THAT(Create(request),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("shop/monday exists already")));
   Json foreign = Other("foreign");
   SetJson(foreign, {"status", "readyToUse"}, true);
   api_.Seed(VolumeSnapshotType(), foreign);
@@ -378,8 +377,7 @@ TEST_P(TenAtOnceTest, OneIsTakenAndNineAreBusy) {
                                                   .class_name = "fast"},
                                        .name = absl::StrCat("run-", i),
                                        .timeout = absl::Minutes(5)};
-      creations[static_cast<std::size_t>(i)] =
-          CreateSnapshot({}, api, Random::Real(), request);
+      creations[static_cast<std::size_t>(i)] = CreateSnapshot({}, api, Random::Real(), request);
       if (IsVolumeBusy(creations[static_cast<std::size_t>(i)].status())) {
         ++busy;
       }

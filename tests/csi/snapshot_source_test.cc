@@ -105,8 +105,7 @@ TEST_F(SnapshotSourceTest, SelectsByWorkload) {
           Json::array({{{"name", "d"}, {"persistentVolumeClaim", {{"claimName", "data-db-0"}}}}}));
   api_.Seed(PodType(), pod);
   Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
-  SetJson(set, {"spec", "volumeClaimTemplates"},
-          Json::array({{{"metadata", {{"name", "data"}}}}}));
+  SetJson(set, {"spec", "volumeClaimTemplates"}, Json::array({{{"metadata", {{"name", "data"}}}}}));
   api_.Seed(StatefulSetType(), set);
 
   PvcSelection of_pod;

@@ -14,8 +14,8 @@ bool Selects(const Json& selector, const std::map<std::string, std::string>& lab
 }
 
 Json Requirement(const char* how, const Json& values) {
-  return {{"matchExpressions",
-           Json::array({{{"key", "app"}, {"operator", how}, {"values", values}}})}};
+  return {
+      {"matchExpressions", Json::array({{{"key", "app"}, {"operator", how}, {"values", values}}})}};
 }
 
 TEST(VolumeGroupSnapshotTest, SelectsAsKubernetesDoes) {

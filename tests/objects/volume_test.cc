@@ -52,8 +52,8 @@ TEST(StatefulSetTest, KnowsThePvcsOfItsTemplatesByOrdinal) {
   EXPECT_TRUE(set->Uses("data-db-0"));
   EXPECT_TRUE(set->Uses("data-db-12"));
   EXPECT_TRUE(set->Uses("shared"));
-  for (const char* other :
-       {"data-db-", "data-db-01", "data-db-x", "data-db-1-2", "data-dbx-1", "logs-db-0", "data", ""}) {
+  for (const char* other : {"data-db-", "data-db-01", "data-db-x", "data-db-1-2", "data-dbx-1",
+                            "logs-db-0", "data", ""}) {
     EXPECT_FALSE(set->Uses(other)) << other;
   }
 }

@@ -159,12 +159,12 @@ void ApiTestServer::Handle(const ServedRequest& request, ServedConnection& conne
 void ApiTestServer::HandleList(const k8s::ResourceType& type, const std::string& namespace_name,
                                const Query& query, ServedConnection& connection) {
   absl::StatusOr<k8s::ObjectList> list = served_.List(
-      {}, type, namespace_name, {.label_selector = Value(query, "labelSelector"),
-                             .field_selector = Value(query, "fieldSelector"),
-                             .may_be_old = false,
-                             .exactly_at = Value(query, "resourceVersionMatch") == "Exact"
-                                               ? Value(query, "resourceVersion")
-                                               : ""});
+      {}, type, namespace_name,
+      {.label_selector = Value(query, "labelSelector"),
+       .field_selector = Value(query, "fieldSelector"),
+       .may_be_old = false,
+       .exactly_at =
+           Value(query, "resourceVersionMatch") == "Exact" ? Value(query, "resourceVersion") : ""});
   if (!list.ok()) {
     SendError(list.status(), connection);
     return;

@@ -612,8 +612,8 @@ absl::StatusOr<FakeApiClient::NamedObjects> FakeApiClient::ObjectsAt(
   const auto found = objects_.find(type);
   NamedObjects objects = found == objects_.end() ? NamedObjects() : found->second;
   ASSIGN_OR_RETURN(const int64_t revision, KnownRevision(exactly_at));
-  for (auto change = history_.rbegin();
-       change != history_.rend() && change->revision > revision; ++change) {
+  for (auto change = history_.rbegin(); change != history_.rend() && change->revision > revision;
+       ++change) {
     if (change->type != type) {
       continue;
     }
