@@ -42,7 +42,8 @@ ACTIONS = ROOT / "src/cmd/velero_plugin.cc"  # Names of actions look like keys.
 def declared():
     """{(key, type): (on, written by, read by, meaning)} of keys.h; what has no such comment fails."""
     found = {}
-    text = KEYS_H.read_text(encoding="utf-8").replace('inline constexpr char kArchiveAwaited[] = "awaited";\n', "")
+    # A word that is the value of a key stands directly below it.
+    text = re.sub(r'(";\n)inline constexpr char k\w+\[\] = "[\w-]+";\n', r"\1", KEYS_H.read_text(encoding="utf-8"))
     for comment, name, key in re.findall(r'((?:^//.*\n)*)^inline constexpr char (k\w+)\[\] =\s*"([^"]+)";', text, re.M):
         words = " ".join(line.removeprefix("//").strip() for line in comment.splitlines())
         head = re.fullmatch(r"([A-Z][a-z, ]+?) on (.+?); written by (.+?); read by ([^;]+?)\.(?: (.+))?", words)
