@@ -9,9 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "incremental/posix_file.h"
@@ -24,6 +27,8 @@ namespace {
 using incremental::ErrnoToStatus;
 
 constexpr int kPollMilliseconds = 100;
+constexpr int kEndPollMilliseconds = 5;
+constexpr absl::Duration kEndWait = absl::Seconds(10);
 
 // What posix_spawnp() wants: it does not write there. Borrows the texts.
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -52,13 +57,17 @@ std::vector<std::string> EnvironmentOf(const ProgramToRun& program) {
   return all;
 }
 
-// Starts the program with its output into `output`, and with no signal blocked.
-absl::StatusOr<pid_t> Spawn(const ProgramToRun& program, int output) {
+// Starts the program with its output into `output`, its input from `input` unless that is -1, and
+// with no signal blocked.
+absl::StatusOr<pid_t> Spawn(const ProgramToRun& program, int input, int output) {
   std::vector<char*> arguments = Pointers(program.words);
   const std::vector<std::string> variables = EnvironmentOf(program);
   std::vector<char*> environment = Pointers(variables);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
+  if (input >= 0) {
+    ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  }
   ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
@@ -75,6 +84,54 @@ absl::StatusOr<pid_t> Spawn(const ProgramToRun& program, int output) {
     return ErrnoToStatus(error, program.words[0]);
   }
   return pid;
+}
+
+struct Pipe {
+  UniqueFd reading;
+  UniqueFd writing;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return ErrnoToStatus(errno, "pipe");
+  }
+  return Pipe{.reading = UniqueFd(ends[0]), .writing = UniqueFd(ends[1])};
+}
+
+// How a program ended, as an error unless it was with 0.
+absl::Status EndOf(const std::string& name, int state) {
+  if (WIFSIGNALED(state)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " was ended by signal ", WTERMSIG(state)));
+  }
+  if (WEXITSTATUS(state) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(name, " ended with ", WEXITSTATUS(state)));
+  }
+  return absl::OkStatus();
+}
+
+// Waits for the end of a child for so long. Nothing when it goes on.
+std::optional<int> WaitForEnd(pid_t pid, absl::Duration wait) {
+  const absl::Time end = absl::Now() + wait;
+  int state = 0;
+  while (::waitpid(pid, &state, WNOHANG) != pid) {
+    if (absl::Now() >= end) {
+      return std::nullopt;
+    }
+    ::poll(nullptr, 0, kEndPollMilliseconds);
+  }
+  return state;
+}
+
+int MakeEnd(pid_t pid) {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    ::kill(pid, signal);
+    if (const std::optional<int> state = WaitForEnd(pid, kEndWait); state.has_value()) {
+      return *state;
+    }
+  }
+  return SIGKILL;  // It is in the kernel, and ends with what it waits for.
 }
 
 }  // namespace
@@ -108,31 +165,61 @@ absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line,
 }
 
 absl::StatusOr<std::string> RunProgram(const CallContext& ctx, const ProgramToRun& program) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return ErrnoToStatus(errno, "pipe");
-  }
-  const UniqueFd reading(ends[0]);
-  UniqueFd writing(ends[1]);
-  ASSIGN_OR_RETURN(const pid_t pid, Spawn(program, writing.get()));
-  writing = UniqueFd();
+  ASSIGN_OR_RETURN(Pipe output, MakePipe());
+  ASSIGN_OR_RETURN(const pid_t pid, Spawn(program, -1, output.writing.get()));
+  output.writing = UniqueFd();
   absl::StatusOr<std::string> text =
-      ReadText(ctx, reading.get(), /*line=*/false, program.output_bytes_max);
+      ReadText(ctx, output.reading.get(), /*line=*/false, program.output_bytes_max);
   if (!text.ok()) {
     ::kill(pid, SIGTERM);
   }
   int state = 0;
   while (::waitpid(pid, &state, 0) < 0 && errno == EINTR) {
   }
-  if (text.ok() && WIFSIGNALED(state)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(program.words[0], " was ended by signal ", WTERMSIG(state)));
-  }
-  if (text.ok() && WEXITSTATUS(state) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(program.words[0], " ended with ", WEXITSTATUS(state)));
+  if (text.ok()) {
+    RETURN_IF_ERROR(EndOf(program.words[0], state));
   }
   return text;
+}
+
+absl::StatusOr<std::unique_ptr<HeldProgram>> HeldProgram::Start(const CallContext& ctx,
+                                                                const ProgramToRun& program) {
+  ASSIGN_OR_RETURN(Pipe input, MakePipe());
+  ASSIGN_OR_RETURN(Pipe output, MakePipe());
+  ASSIGN_OR_RETURN(const pid_t pid, Spawn(program, input.reading.get(), output.writing.get()));
+  output.writing = UniqueFd();
+  std::unique_ptr<HeldProgram> held(
+      new HeldProgram(program.words[0], pid, std::move(input.writing), std::move(output.reading)));
+  const absl::StatusOr<std::string> line =
+      ReadText(ctx, held->output_.get(), /*line=*/true, program.output_bytes_max);
+  RETURN_IF_ERROR(line.status());
+  if (const std::optional<int> state = WaitForEnd(pid, absl::ZeroDuration()); state.has_value()) {
+    held->pid_ = 0;
+    RETURN_IF_ERROR(EndOf(held->name_, *state));
+    return absl::FailedPreconditionError(
+        absl::StrCat(held->name_, " ended at once; it must go on until its input ends"));
+  }
+  if (line->empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        held->name_, " did not say that it holds the application: it must write a line"));
+  }
+  return held;
+}
+
+HeldProgram::~HeldProgram() { Release().IgnoreError(); }
+
+absl::Status HeldProgram::Release() {
+  if (pid_ == 0) {
+    return absl::OkStatus();
+  }
+  const pid_t pid = std::exchange(pid_, 0);
+  if (const std::optional<int> state = WaitForEnd(pid, absl::ZeroDuration()); state.has_value()) {
+    RETURN_IF_ERROR(EndOf(name_, *state));
+    return absl::FailedPreconditionError(absl::StrCat(name_, " ended before it was to let go"));
+  }
+  input_ = UniqueFd();
+  const std::optional<int> state = WaitForEnd(pid, kEndWait);
+  return EndOf(name_, state.has_value() ? *state : MakeEnd(pid));
 }
 
 }  // namespace csidelta::cli

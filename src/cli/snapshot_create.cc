@@ -14,6 +14,7 @@
 #include "base/worker_pool.h"
 #include "base/yaml.h"
 #include "cli/command.h"
+#include "cli/run_program.h"
 #include "cli/text.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_inventory.h"
@@ -92,6 +93,11 @@ class SnapshotCreateCommand : public Command {
     table.AddWait("--timeout", "how long to wait; 5m", timeout_);
     table.Add("--wait-lease", "wait where another operation on the volume is under way",
               waits_for_others_);
+    table.Add(
+        "--hold", "COMMAND",
+        "a program that holds the application still, run without a shell: its first line says "
+        "that it does, and it lets go when its stdin ends, which is when all are taken",
+        hold_);
     table.Add("--note", "TEXT", "a remark to keep with it", note_);
     return {.name = "snapshot create",
             .summary = "Take VolumeSnapshots, and return when they are taken",
@@ -120,12 +126,40 @@ class SnapshotCreateCommand : public Command {
     }
     const std::vector<CreationRequest> requests =
         MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
+    std::unique_ptr<HeldProgram> held;
+    const absl::Time hold_begins = ctx.clock->Now();
+    if (!hold_.empty()) {
+      ASSIGN_OR_RETURN(held, Hold(ctx));
+    }
     const std::vector<Outcome> outcomes =
         CreateAll(ctx, *api, *session.environment().random, requests);
-    return Tell(session, outcomes);
+    const absl::Status released = held != nullptr ? held->Release() : absl::OkStatus();
+    if (held != nullptr) {
+      session.console().Note(absl::StrCat("the application was held for ",
+                                          FormatElapsed(ctx.clock->Now() - hold_begins)));
+    }
+    ASSIGN_OR_RETURN(const ExitCode code, Tell(session, outcomes, released.ok()));
+    if (!released.ok()) {
+      session.console().Warn(
+          absl::StrCat("--hold: ", released.message(),
+                       "; the application may have written while they were taken"));
+      return code == ExitCode::kOk ? ExitCode::kIncomplete : code;
+    }
+    return code;
   }
 
  private:
+  absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx) const {
+    if (wait_ != "taken") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--hold ends when all are taken: it does not go with --wait ", wait_));
+    }
+    ASSIGN_OR_RETURN(std::vector<std::string> words, SplitWords(hold_));
+    absl::StatusOr<std::unique_ptr<HeldProgram>> held = HeldProgram::Start(
+        ctx.WithTimeout(timeout_.value_or(kTimeout)), {.words = std::move(words)});
+    return held.ok() ? std::move(held) : Annotate(held.status(), "--hold");
+  }
+
   std::vector<CreationRequest> MakeRequests(std::vector<csi::SnapshotSource> sources,
                                             const std::string& workload, absl::Time now) const {
     const bool is_set = sources.size() > 1;
@@ -176,7 +210,9 @@ class SnapshotCreateCommand : public Command {
     return outcomes;
   }
 
-  absl::StatusOr<ExitCode> Tell(Session& session, const std::vector<Outcome>& outcomes) const {
+  // `was_held`: nothing speaks against the application going on.
+  absl::StatusOr<ExitCode> Tell(Session& session, const std::vector<Outcome>& outcomes,
+                                bool was_held) const {
     const auto failed = [](const Outcome& one) { return !one.creation.ok(); };
     const auto failures = std::count_if(outcomes.begin(), outcomes.end(), failed);
     for (const Outcome& one : outcomes) {
@@ -193,14 +229,14 @@ class SnapshotCreateCommand : public Command {
     if (all_failed && outcomes.size() == 1) {
       return outcomes.front().creation.status();
     }
-    Print(session, outcomes);
+    Print(session, outcomes, was_held);
     if (failures == 0) {
       return ExitCode::kOk;
     }
     return all_failed ? ExitCodeOf(outcomes.front().creation.status()) : ExitCode::kIncomplete;
   }
 
-  void Print(Session& session, const std::vector<Outcome>& outcomes) const {
+  void Print(Session& session, const std::vector<Outcome>& outcomes, bool was_held) const {
     Console& console = session.console();
     const std::string& form = session.options().cluster.output;
     Json list = Json::array();
@@ -222,7 +258,7 @@ class SnapshotCreateCommand : public Command {
       console.Print(names);
     } else if (rows.size() > 1) {
       console.Print(FormatTable(rows));
-      console.Print(LastLine(outcomes));
+      console.Print(was_held ? LastLine(outcomes) : "");
     }
   }
 
@@ -254,6 +290,7 @@ class SnapshotCreateCommand : public Command {
   std::string class_name_;
   std::string wait_ = "taken";
   std::string note_;
+  std::string hold_;
   std::optional<absl::Duration> timeout_;
   bool waits_for_others_ = false;
 };

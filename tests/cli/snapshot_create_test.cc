@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
@@ -143,6 +146,55 @@ TEST_F(SnapshotCreateTest, WithoutWaitingNothingIsPromised) {
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("Creating"), Not(HasSubstr("may go on"))));
   EXPECT_EQ(Run({"data-db-0"}).code, ExitCode::kLocked);
+}
+
+TEST_F(SnapshotCreateTest, TheApplicationIsHeldUntilAllAreTaken) {
+  program_.Write("hold", "echo held; cat > /dev/null; echo released > \"$1\"\n");
+  const std::string log = program_.Path("log");
+  api_.OnCreate("volumesnapshots", [&](support::FakeApiClient&, const Json&) {
+    EXPECT_FALSE(std::filesystem::exists(log)) << "let go before the snapshot was taken";
+  });
+  const Outcome outcome =
+      Run({"--all", "--hold", absl::StrCat("sh ", program_.Path("hold"), " ", log)});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_TRUE(std::filesystem::exists(log));
+  EXPECT_THAT(outcome.error, HasSubstr("the application was held for"));
+}
+
+TEST_F(SnapshotCreateTest, AHoldThatFailsEndsItBeforeAnythingIsMade) {
+  for (const char* const command : {"sh -c 'exit 3'", "true", "no-such-program-here"}) {
+    const Outcome outcome = Run({"data-db-0", "--hold", command});
+    EXPECT_EQ(outcome.code, ExitCode::kFailed) << command;
+    EXPECT_THAT(outcome.error, HasSubstr("--hold")) << command;
+  }
+  EXPECT_THAT(Run({"data-db-0", "--hold", "cat", "--wait", "ready"}).error,
+              HasSubstr("does not go with --wait ready"));
+  EXPECT_EQ(api_.CallCount("create", "*"), 0);
+}
+
+// Whether a child has ended and is not yet waited for.
+bool IsZombie(const std::string& pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string number, name, state;
+  file >> number >> name >> state;
+  return state == "Z";
+}
+
+TEST_F(SnapshotCreateTest, AHoldThatEndsTooEarlyIsNoHold) {
+  program_.Write("hold",
+                 "echo $$ > \"$1\"; echo held; while [ ! -e \"$2\" ]; do sleep 0.01; done\n");
+  api_.OnCreate("volumesnapshots", [&](support::FakeApiClient&, const Json&) {
+    program_.Write("end", "");
+    std::string pid;
+    std::ifstream(program_.Path("pid")) >> pid;
+    support::Await("the program to end", [&] { return IsZombie(pid); });
+  });
+  const Outcome outcome = Run({"data-db-0", "--hold",
+                               absl::StrCat("sh ", program_.Path("hold"), " ", program_.Path("pid"),
+                                            " ", program_.Path("end"))});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
+  EXPECT_THAT(outcome.error, HasSubstr("may have written while they were taken"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("may go on")));
 }
 
 TEST_F(SnapshotCreateTest, TextsOfTheDriverArePrintable) {
