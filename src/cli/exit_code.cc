@@ -3,7 +3,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "csi/snapshot_creation.h"
+#include "csi/volume_guard.h"
 #include "incremental/block_uploader.h"
 #include "repository/repository.h"
 

@@ -1,8 +1,6 @@
 #include "csi/snapshot_creation.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -10,21 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/crypto.h"
-#include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
-#include "csi/group_types.h"
 #include "csi/insist.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
-#include "csi/turn_wait.h"
-#include "csi/volume_turn.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
-#include "k8s/wait.h"
 #include "objects/keys.h"
-#include "objects/volume_group_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
@@ -32,25 +24,9 @@ namespace {
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
-constexpr char kBusyPayload[] = "csi-delta/volume-busy";
 constexpr char kQuotaWords[] = "exceeded quota";  // of the API server's admission
-constexpr absl::Duration kGroupPause = absl::Seconds(1);
-constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
+constexpr std::size_t kNameBytesMax = 63;         // of a label value, which names are put into
 constexpr std::size_t kHashBytes = 8;
-
-absl::Status Busy(absl::string_view pvc, absl::string_view by) {
-  absl::Status status = absl::FailedPreconditionError(
-      absl::StrCat("a snapshot of PVC ", pvc, " is being taken already: ", by));
-  status.SetPayload(kBusyPayload, absl::Cord());
-  return status;
-}
-
-// Whether the driver may be at work on a snapshot that was asked for before.
-bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
-  const auto created = snapshot.created_at();
-  return StatusOf(snapshot, {}).state == SnapshotState::kCreating && created.has_value() &&
-         now < *created + kOthersAgeMax;
-}
 
 // One attempt after the other at one VolumeSnapshot. Borrows everything.
 class SnapshotCreator {
@@ -61,147 +37,24 @@ class SnapshotCreator {
         api_(api),
         request_(request),
         pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
-        turn_request_(
-            {.lease_namespace = request.source.pvc.namespace_name(),
-             .claim_namespace = request.source.pvc.namespace_name(),
-             .claim_name = request.source.pvc.name(),
-             .claim_uid = request.source.pvc.uid(),
-             .backup_name = "",
-             .backup_uid = "",
-             .holder = absl::StrCat(request.name, "_", absl::Hex(random.Below(UINT64_MAX))),
-             .subject = "PVC",
-             .snapshot_name = request.name}) {}
+        guard_(ctx, api, random,
+               {.pvcs = {request.source.pvc},
+                .name = request.name,
+                .waits_for_others = request.waits_for_others}) {}
 
   absl::StatusOr<Creation> Create() {
     while (true) {
-      RETURN_IF_ERROR(TakeLease());
-      absl::StatusOr<Creation> creation = CreateHoldingLease();
-      ReleaseLease();
+      RETURN_IF_ERROR(guard_.Enter());
+      absl::StatusOr<Creation> creation = CreateGuarded();
+      guard_.Leave();
       if (!IsVolumeBusy(creation.status()) || !request_.waits_for_others) {
         return creation;
       }
-      RETURN_IF_ERROR(AwaitEndOf(busy_with_));
+      RETURN_IF_ERROR(guard_.AwaitOther());
     }
   }
 
  private:
-  // --- The Lease
-
-  absl::Status TakeLease() {
-    if (!may_hold_lease_) {
-      return absl::OkStatus();
-    }
-    std::string held_by;
-    absl::StatusOr<std::optional<VolumeTurn>> lease;
-    if (request_.waits_for_others) {
-      lease = VolumeTurn::Take(ctx_, api_, turn_request_);
-    } else {
-      lease = VolumeTurn::TakeIfFree(ctx_, api_, turn_request_, held_by);
-    }
-    if (absl::IsPermissionDenied(lease.status())) {
-      may_hold_lease_ = false;
-      not_checked_.push_back(absl::StrCat("Lease not taken: ", lease.status().message()));
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(lease.status());
-    lease_ = *std::move(lease);
-    return lease_.has_value() ? absl::OkStatus() : Busy(pvc_, held_by);
-  }
-
-  void ReleaseLease() {
-    if (!lease_.has_value()) {
-      return;
-    }
-    if (const absl::Status released = lease_->Release(CleanUpContext(*ctx_.clock), api_);
-        !released.ok()) {
-      CSIDELTA_LOG(kInfo, "the Lease of the volume is left to run out",
-                   {"status", released.ToString()});
-    }
-    lease_.reset();
-  }
-
-  TurnWaiter Waiter(const CallContext& ctx) {
-    return TurnWaiter(ctx, api_, lease_.has_value() ? &*lease_ : nullptr);
-  }
-
-  // --- Others
-
-  // Those of the PVC that may be with the driver, but for ours; as of `revision` where it is given.
-  absl::StatusOr<std::vector<VolumeSnapshot>> OthersBeingTaken(const std::string& revision) {
-    ASSIGN_OR_RETURN(k8s::ObjectList list,
-                     api_.List(ctx_, VolumeSnapshotType(), request_.source.pvc.namespace_name(),
-                               {.label_selector = "",
-                                .field_selector = "",
-                                .may_be_old = false,
-                                .exactly_at = revision}));
-    std::vector<VolumeSnapshot> others;
-    for (Json& item : list.items) {
-      ASSIGN_OR_RETURN(VolumeSnapshot one, VolumeSnapshot::Of(std::move(item)));
-      if (one.source_pvc() == request_.source.pvc.name() && one.name() != request_.name &&
-          IsBeingTaken(one, ctx_.clock->Now())) {
-        others.push_back(std::move(one));
-      }
-    }
-    return others;
-  }
-
-  // One without content that takes the PVC is about to ask the driver for it.
-  absl::Status CheckGroups() {
-    absl::StatusOr<k8s::ObjectList> list = absl::NotFoundError("");
-    for (const char* const version : kGroupVersions) {
-      if (absl::IsNotFound(list.status())) {
-        list = api_.List(ctx_, VolumeGroupSnapshotType(version),
-                         request_.source.pvc.namespace_name(), {});
-      }
-    }
-    if (absl::IsPermissionDenied(list.status())) {
-      not_checked_.push_back(
-          absl::StrCat("group snapshots not checked: ", list.status().message()));
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(list.status()));
-    const auto labels = GetStringMap(request_.source.pvc.json(), {"metadata", "labels"});
-    for (Json& item : list.ok() ? list->items : std::vector<Json>()) {
-      ASSIGN_OR_RETURN(const auto group, objects::VolumeGroupSnapshot::Of(std::move(item)));
-      const auto created = group.created_at();
-      if (group.bound_content().empty() && !group.error().has_value() &&
-          !group.is_being_deleted() && created.has_value() &&
-          ctx_.clock->Now() < *created + kOthersAgeMax && group.Selects(labels)) {
-        return Busy(pvc_, absl::StrCat("VolumeGroupSnapshot ", group.name(), " selects it"));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckAlone(const std::string& revision) {
-    ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> others, OthersBeingTaken(revision));
-    if (others.empty()) {
-      return absl::OkStatus();
-    }
-    const VolumeSnapshot& other = others.front();
-    busy_with_ = other.name();
-    return Busy(pvc_, absl::StrCat("VolumeSnapshot ", other.name(), ", asked for ",
-                                   absl::FormatDuration(absl::Trunc(
-                                       ctx_.clock->Now() - *other.created_at(), absl::Seconds(1))),
-                                   " ago"));
-  }
-
-  absl::Status AwaitEndOf(const std::string& other) {
-    if (other.empty()) {  // A group: it is bound in a moment, and has no object for this PVC yet.
-      ctx_.clock->SleepUntil(ctx_.clock->Now() + kGroupPause, ctx_.stop);
-      return ctx_.Check();
-    }
-    return k8s::WaitFor(ctx_, api_, KeyOf(other), [&](const Json* json) -> absl::StatusOr<bool> {
-      if (json == nullptr) {
-        return true;
-      }
-      ASSIGN_OR_RETURN(const VolumeSnapshot now, VolumeSnapshot::Of(*json));
-      return !IsBeingTaken(now, ctx_.clock->Now());
-    });
-  }
-
-  // --- Ours
-
   k8s::ObjectKey KeyOf(const std::string& name) const {
     return VolumeSnapshotKey(request_.source.pvc.namespace_name(), name);
   }
@@ -239,8 +92,7 @@ class SnapshotCreator {
     const bool is_of_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
                              snapshot.source_pvc() == request_.source.pvc.name();
     if (is_of_verbs && !request_.may_join && IsBeingTaken(snapshot, ctx_.clock->Now())) {
-      busy_with_ = request_.name;
-      return Busy(pvc_, absl::StrCat("VolumeSnapshot ", request_.name));
+      return VolumeBusyError(pvc_, absl::StrCat("VolumeSnapshot ", request_.name));
     }
     if (!is_of_verbs || !request_.may_join || snapshot.is_being_deleted()) {
       return absl::AlreadyExistsError(
@@ -276,15 +128,12 @@ class SnapshotCreator {
     return Creation{.snapshot = std::move(snapshot), .status = {}, .asked_at = asked_at};
   }
 
-  absl::StatusOr<Creation> CreateHoldingLease() {
-    busy_with_.clear();
+  absl::StatusOr<Creation> CreateGuarded() {
     const CallContext limited = ctx_.WithTimeout(request_.timeout);
-    RETURN_IF_ERROR(CheckAlone(""));
-    RETURN_IF_ERROR(CheckGroups());
     ASSIGN_OR_RETURN(Creation creation, Post());
     absl::Status status = absl::OkStatus();
     if (!creation.has_joined) {
-      status = CheckAlone(k8s::ResourceVersion(creation.snapshot.json()));
+      status = guard_.LookAgain(k8s::ResourceVersion(creation.snapshot.json()));
     }
     if (status.ok() && request_.awaited != AwaitedState::kNothing) {
       status = AwaitTaken(limited, creation);
@@ -292,9 +141,12 @@ class SnapshotCreator {
     if (!status.ok()) {
       return AfterFailure(status, creation);
     }
-    creation.not_checked = not_checked_;
+    creation.not_checked = guard_.not_checked();
+    if (!binding_not_checked_.empty()) {
+      creation.not_checked.push_back(binding_not_checked_);
+    }
     if (request_.awaited == AwaitedState::kReady) {
-      ReleaseLease();
+      guard_.Leave();
       RETURN_IF_ERROR(AwaitReady(limited, creation));
     }
     return creation;
@@ -328,7 +180,7 @@ class SnapshotCreator {
       RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
       return !creation.snapshot.bound_content().empty();
     };
-    RETURN_IF_ERROR(AddError(Waiter(limited).WaitFor(key, is_bound, &known)));
+    RETURN_IF_ERROR(AddError(guard_.Waiter(limited).WaitFor(key, is_bound, &known)));
     ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
     if (is_content_read) {
       return absl::OkStatus();
@@ -339,7 +191,7 @@ class SnapshotCreator {
       RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
       return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
     };
-    RETURN_IF_ERROR(AddError(Waiter(limited).WaitFor(key, is_taken, &bound)));
+    RETURN_IF_ERROR(AddError(guard_.Waiter(limited).WaitFor(key, is_taken, &bound)));
     creation.seen_taken_at = ctx_.clock->Now();
     creation.status = StatusOf(creation.snapshot, {});
     return absl::OkStatus();
@@ -350,7 +202,7 @@ class SnapshotCreator {
     const k8s::ObjectKey key = VolumeSnapshotContentKey(creation.snapshot.bound_content());
     const absl::StatusOr<Json> known = api_.Get(limited, key);
     if (absl::IsPermissionDenied(known.status())) {
-      not_checked_.push_back(absl::StrCat("binding not checked: ", known.status().message()));
+      binding_not_checked_ = absl::StrCat("binding not checked: ", known.status().message());
       return false;
     }
     RETURN_IF_ERROR(known.status());
@@ -370,7 +222,7 @@ class SnapshotCreator {
       creation.content = content;
       return true;
     };
-    RETURN_IF_ERROR(AddError(Waiter(limited).WaitFor(key, has_handle, &*known)));
+    RETURN_IF_ERROR(AddError(guard_.Waiter(limited).WaitFor(key, has_handle, &*known)));
     if (creation.status.state == SnapshotState::kError) {
       return absl::FailedPreconditionError(creation.status.conditions.front().message);
     }
@@ -384,7 +236,7 @@ class SnapshotCreator {
     };
     const Json known = creation.snapshot.json();
     const absl::Status waited =
-        TurnWaiter(limited, api_, nullptr).WaitFor(KeyOf(request_.name), is_ready, &known);
+        guard_.Waiter(limited).WaitFor(KeyOf(request_.name), is_ready, &known);
     if (absl::IsDeadlineExceeded(waited)) {
       return absl::DeadlineExceededError(absl::StrCat(
           "VolumeSnapshot ", request_.name, " of PVC ", pvc_, " is taken, but not ready within ",
@@ -437,19 +289,12 @@ class SnapshotCreator {
   k8s::ApiClient& api_;
   const CreationRequest& request_;
   const std::string pvc_;
-  const TurnRequest turn_request_;
-  bool may_hold_lease_ = true;
-  std::optional<VolumeTurn> lease_;
-  std::string busy_with_;   // the VolumeSnapshot, where one is known
+  VolumeGuard guard_;
   std::string last_error_;  // that the driver reported
-  std::vector<std::string> not_checked_;
+  std::string binding_not_checked_;
 };
 
 }  // namespace
-
-bool IsVolumeBusy(const absl::Status& status) {
-  return status.GetPayload(kBusyPayload).has_value();
-}
 
 std::string FitName(absl::string_view stem, absl::string_view ending) {
   std::string name = absl::StrCat(stem, ending);

@@ -12,32 +12,12 @@
 #include "base/random.h"
 #include "csi/snapshot_source.h"
 #include "csi/snapshot_state.h"
+#include "csi/volume_guard.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 
 // A VolumeSnapshot that a person asks for, from the request until it is taken: with the rights of
-// that person alone, and without any controller of ours.
-//
-// One operation per volume. A Lease in the PVC's namespace orders what these verbs do; a list
-// before the POST finds the VolumeSnapshots of others, a backup's for instance, and the groups that
-// take the PVC; and a list of what there was at the very revision of the POST finds those that were
-// quicker:
-//
-//   Lease --held--> busy          no right on Leases: without one, and the lists alone count
-//     | taken
-//   list: another one is being taken --> busy
-//     | none
-//   POST
-//     |
-//   list as of the POST: an older one is being taken --> ours is deleted --> busy
-//     | none
-//   wait: taken, refused, deleted, out of time, interrupted
-//     |
-//   the Lease is deleted
-//
-// Busy is an error, or with `waits_for_others` another try once the other one is taken. A
-// VolumeSnapshot that failed, or is older than kOthersAgeMax and still not taken, is not waited
-// for, as backups do.
+// that person alone, and without any controller of ours. One operation per volume: volume_guard.h.
 namespace csidelta::csi {
 
 enum class AwaitedState { kNothing, kTaken, kReady };
@@ -65,9 +45,6 @@ struct Creation {
   std::optional<objects::VolumeSnapshotContent> content = {};  // where it may be read
   std::vector<std::string> not_checked = {};                   // "Lease not taken: ..."
 };
-
-// Whether `status` says that another operation on the volume is under way.
-bool IsVolumeBusy(const absl::Status& status);
 
 // `stem` and `ending`, with a part of the stem replaced by its hash where they are longer than the
 // 63 bytes of a label value. Pure.

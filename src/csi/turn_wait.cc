@@ -67,8 +67,7 @@ absl::Status TurnWaiter::Wait(
   absl::Time refused_since = absl::InfiniteFuture();
   while (true) {
     CallContext slice = ctx_;
-    const bool is_kept = turn_ != nullptr && !turn_->lost();
-    slice.deadline = std::min(ctx_.deadline, is_kept ? turn_->renew_at() : absl::InfiniteFuture());
+    slice.deadline = std::min(ctx_.deadline, RenewAt());
     absl::Status verdict;
     const auto judge = [&](const Json* object) -> absl::StatusOr<bool> {
       refused_since = absl::InfiniteFuture();
@@ -93,12 +92,22 @@ absl::Status TurnWaiter::Wait(
   }
 }
 
-void TurnWaiter::Renew() {
-  if (turn_ == nullptr || turn_->lost() || ctx_.clock->Now() < turn_->renew_at()) {
-    return;
+absl::Time TurnWaiter::RenewAt() const {
+  absl::Time first = absl::InfiniteFuture();
+  for (const VolumeTurn* const turn : turns_) {
+    first = turn->lost() ? first : std::min(first, turn->renew_at());
   }
-  if (const absl::Status renewed = turn_->Renew(ctx_, api_); !renewed.ok()) {
-    CSIDELTA_LOG(kDebug, "turn not renewed", {"status", renewed.ToString()});
+  return first;
+}
+
+void TurnWaiter::Renew() {
+  for (VolumeTurn* const turn : turns_) {
+    if (turn->lost() || ctx_.clock->Now() < turn->renew_at()) {
+      continue;
+    }
+    if (const absl::Status renewed = turn->Renew(ctx_, api_); !renewed.ok()) {
+      CSIDELTA_LOG(kDebug, "turn not renewed", {"status", renewed.ToString()});
+    }
   }
 }
 

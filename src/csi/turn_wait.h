@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -34,10 +35,10 @@ bool MayBeStarting(const absl::Status& status);
 class TurnWaiter {
  public:
   TurnWaiter(const CallContext& ctx, const Environment& env, VolumeTurn& turn)
-      : TurnWaiter(ctx, env.api, &turn) {}
-  // Without a turn to keep where `turn` is null.
-  TurnWaiter(const CallContext& ctx, k8s::ApiClient& api, VolumeTurn* turn)
-      : ctx_(ctx), api_(api), turn_(turn) {}
+      : TurnWaiter(ctx, env.api, {&turn}) {}
+  // With as many turns to keep as there are: none, or several.
+  TurnWaiter(const CallContext& ctx, k8s::ApiClient& api, std::vector<VolumeTurn*> turns)
+      : ctx_(ctx), api_(api), turns_(std::move(turns)) {}
 
   using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
 
@@ -54,11 +55,13 @@ class TurnWaiter {
   absl::Status Wait(
       Predicate done,
       absl::FunctionRef<absl::Status(const CallContext& slice, Predicate judge)> once);
+  // When the first of them is to be renewed.
+  absl::Time RenewAt() const;
   void Renew();
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
-  VolumeTurn* turn_;
+  std::vector<VolumeTurn*> turns_;
 };
 
 // Whose VolumeSnapshots are waited for.

@@ -1,0 +1,226 @@
+#include "csi/volume_guard.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_state.h"
+#include "csi/snapshot_types.h"
+#include "k8s/find.h"
+#include "k8s/wait.h"
+#include "objects/volume_group_snapshot.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshot;
+
+constexpr char kBusyPayload[] = "csi-delta/volume-busy";
+constexpr absl::Duration kGroupPause = absl::Seconds(1);
+
+// Said once, however often it was found out.
+void NoteOnce(std::vector<std::string>& notes, std::string note) {
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) {
+    notes.push_back(std::move(note));
+  }
+}
+
+std::string AgeOf(const VolumeSnapshot& snapshot, absl::Time now) {
+  return absl::FormatDuration(
+      absl::Trunc(now - snapshot.created_at().value_or(now), absl::Seconds(1)));
+}
+
+// Whether a group is about to ask the driver for what it selects.
+bool IsBeginning(const objects::VolumeGroupSnapshot& group, absl::Time now) {
+  const auto created = group.created_at();
+  return group.bound_content().empty() && !group.error().has_value() &&
+         !group.is_being_deleted() && created.has_value() && now < *created + kOthersAgeMax;
+}
+
+}  // namespace
+
+bool IsVolumeBusy(const absl::Status& status) {
+  return status.GetPayload(kBusyPayload).has_value();
+}
+
+absl::Status VolumeBusyError(absl::string_view pvc, absl::string_view by) {
+  absl::Status status = absl::FailedPreconditionError(
+      absl::StrCat("a snapshot of PVC ", pvc, " is being taken already: ", by));
+  status.SetPayload(kBusyPayload, absl::Cord());
+  return status;
+}
+
+bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
+  const auto created = snapshot.created_at();
+  return StatusOf(snapshot, {}).state == SnapshotState::kCreating && created.has_value() &&
+         now < *created + kOthersAgeMax;
+}
+
+VolumeGuard::VolumeGuard(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                         GuardRequest request)
+    : ctx_(ctx),
+      api_(api),
+      request_(std::move(request)),
+      namespace_name_(request_.pvcs.front().namespace_name()),
+      holder_(absl::StrCat(request_.name, "_", absl::Hex(random.Below(UINT64_MAX)))) {}
+
+std::string VolumeGuard::Of(const PersistentVolumeClaim& pvc) const {
+  return absl::StrCat(namespace_name_, "/", pvc.name());
+}
+
+absl::Status VolumeGuard::Enter() {
+  while (true) {
+    const absl::Status entered = EnterOnce();
+    if (entered.ok()) {
+      return entered;
+    }
+    Leave();
+    if (!IsVolumeBusy(entered) || !request_.waits_for_others) {
+      return entered;
+    }
+    RETURN_IF_ERROR(AwaitOther());
+  }
+}
+
+absl::Status VolumeGuard::EnterOnce() {
+  busy_with_.clear();
+  // In the order of their names: two that want several wait for each other in one direction only.
+  for (const PersistentVolumeClaim& pvc : request_.pvcs) {
+    RETURN_IF_ERROR(TakeLease(pvc));
+  }
+  RETURN_IF_ERROR(CheckSnapshots(""));
+  return CheckGroups();
+}
+
+absl::Status VolumeGuard::TakeLease(const PersistentVolumeClaim& pvc) {
+  if (!may_hold_leases_) {
+    return absl::OkStatus();
+  }
+  const TurnRequest request = {.lease_namespace = namespace_name_,
+                               .claim_namespace = namespace_name_,
+                               .claim_name = pvc.name(),
+                               .claim_uid = pvc.uid(),
+                               .backup_name = "",
+                               .backup_uid = "",
+                               .holder = holder_,
+                               .subject = "PVC",
+                               .snapshot_name = request_.name};
+  std::string held_by;
+  absl::StatusOr<std::optional<VolumeTurn>> lease;
+  if (request_.waits_for_others) {
+    lease = VolumeTurn::Take(ctx_, api_, request);
+  } else {
+    lease = VolumeTurn::TakeIfFree(ctx_, api_, request, held_by);
+  }
+  if (absl::IsPermissionDenied(lease.status())) {
+    may_hold_leases_ = false;
+    NoteOnce(not_checked_, absl::StrCat("Lease not taken: ", lease.status().message()));
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(lease.status());
+  if (!lease->has_value()) {
+    return VolumeBusyError(Of(pvc), held_by);
+  }
+  leases_.push_back(**std::move(lease));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeGuard::LookAgain(const std::string& revision) {
+  return CheckSnapshots(revision);
+}
+
+absl::Status VolumeGuard::CheckSnapshots(const std::string& revision) {
+  ASSIGN_OR_RETURN(k8s::ObjectList list, api_.List(ctx_, VolumeSnapshotType(), namespace_name_,
+                                                   {.label_selector = "",
+                                                    .field_selector = "",
+                                                    .may_be_old = false,
+                                                    .exactly_at = revision}));
+  const absl::Time now = ctx_.clock->Now();
+  for (Json& item : list.items) {
+    ASSIGN_OR_RETURN(const VolumeSnapshot other, VolumeSnapshot::Of(std::move(item)));
+    const auto pvc = std::find_if(request_.pvcs.begin(), request_.pvcs.end(), [&](const auto& one) {
+      return one.name() == other.source_pvc();
+    });
+    if (pvc != request_.pvcs.end() && other.name() != request_.name && IsBeingTaken(other, now)) {
+      busy_with_ = other.name();
+      return VolumeBusyError(Of(*pvc), absl::StrCat("VolumeSnapshot ", other.name(),
+                                                    ", asked for ", AgeOf(other, now), " ago"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VolumeGuard::CheckGroups() {
+  absl::StatusOr<k8s::ObjectList> list = absl::NotFoundError("");
+  for (const char* const version : kGroupVersions) {
+    if (absl::IsNotFound(list.status())) {
+      list = api_.List(ctx_, VolumeGroupSnapshotType(version), namespace_name_, {});
+    }
+  }
+  if (absl::IsPermissionDenied(list.status())) {
+    NoteOnce(not_checked_,
+             absl::StrCat("group snapshots not checked: ", list.status().message()));
+    return absl::OkStatus();
+  }
+  if (!list.ok()) {
+    return k8s::IgnoreNotFound(list.status());
+  }
+  for (Json& item : list->items) {
+    ASSIGN_OR_RETURN(const auto group, objects::VolumeGroupSnapshot::Of(std::move(item)));
+    if (group.name() == request_.name || !IsBeginning(group, ctx_.clock->Now())) {
+      continue;
+    }
+    for (const PersistentVolumeClaim& pvc : request_.pvcs) {
+      if (group.Selects(GetStringMap(pvc.json(), {"metadata", "labels"}))) {
+        return VolumeBusyError(
+            Of(pvc), absl::StrCat("VolumeGroupSnapshot ", group.name(), " selects it"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void VolumeGuard::Leave() {
+  for (VolumeTurn& lease : leases_) {
+    const absl::Status released = lease.Release(CleanUpContext(*ctx_.clock), api_);
+    if (!released.ok()) {
+      CSIDELTA_LOG(kInfo, "the Lease of the volume is left to run out",
+                   {"status", released.ToString()});
+    }
+  }
+  leases_.clear();
+}
+
+absl::Status VolumeGuard::AwaitOther() {
+  if (busy_with_.empty()) {  // A group: it is bound in a moment, and has no object of a PVC yet.
+    ctx_.clock->SleepUntil(ctx_.clock->Now() + kGroupPause, ctx_.stop);
+    return ctx_.Check();
+  }
+  return k8s::WaitFor(ctx_, api_, VolumeSnapshotKey(namespace_name_, busy_with_),
+                      [&](const Json* json) -> absl::StatusOr<bool> {
+                        if (json == nullptr) {
+                          return true;
+                        }
+                        ASSIGN_OR_RETURN(const VolumeSnapshot now, VolumeSnapshot::Of(*json));
+                        return !IsBeingTaken(now, ctx_.clock->Now());
+                      });
+}
+
+TurnWaiter VolumeGuard::Waiter(const CallContext& ctx) {
+  std::vector<VolumeTurn*> leases;
+  leases.reserve(leases_.size());
+  for (VolumeTurn& lease : leases_) {
+    leases.push_back(&lease);
+  }
+  return TurnWaiter(ctx, api_, std::move(leases));
+}
+
+}  // namespace csidelta::csi

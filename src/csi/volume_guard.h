@@ -1,0 +1,95 @@
+#pragma once
+
+#include <list>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/random.h"
+#include "csi/turn_wait.h"
+#include "csi/volume_turn.h"
+#include "k8s/api_client.h"
+#include "objects/volume.h"
+#include "objects/volume_snapshot.h"
+
+// One operation per volume, for VolumeSnapshots that a person asks for, with the rights of that
+// person alone.
+//
+// A Lease in the PVC's namespace orders what these verbs do; a list before the POST finds the
+// VolumeSnapshots of others, a backup's for instance, and the groups that take the PVC; and a list
+// of what there was at the very revision of the POST finds those that were quicker:
+//
+//   Lease --held--> busy          no right on Leases: without one, and the lists alone count
+//     | taken
+//   list: another one is being taken --> busy
+//     | none
+//   (the caller's POST)
+//     |
+//   list as of the POST: an older one is being taken --> busy: the caller deletes its own
+//     | none
+//   (the caller waits until it is taken)
+//     |
+//   the Lease is deleted
+//
+// A VolumeSnapshot that failed, or is older than kOthersAgeMax and still not taken, is not waited
+// for, as backups do.
+namespace csidelta::csi {
+
+struct GuardRequest {
+  std::vector<objects::PersistentVolumeClaim> pvcs;  // of one namespace
+  std::string name;  // of the VolumeSnapshot, or the group, that is to be made
+  // Wait for other operations to end, until the time of the call is over; else they are an error.
+  bool waits_for_others = false;
+};
+
+// Whether `status` says that another operation on a volume is under way.
+bool IsVolumeBusy(const absl::Status& status);
+// Such a status; `by`: which operation.
+absl::Status VolumeBusyError(absl::string_view pvc, absl::string_view by);
+
+// Whether the driver may be at work on a VolumeSnapshot: it is neither taken nor failed, and young.
+bool IsBeingTaken(const objects::VolumeSnapshot& snapshot, absl::Time now);
+
+// Not thread-safe. Borrows the context and the client. The destructor leaves.
+class VolumeGuard {
+ public:
+  VolumeGuard(const CallContext& ctx, k8s::ApiClient& api, Random& random, GuardRequest request);
+  VolumeGuard(const VolumeGuard&) = delete;
+  VolumeGuard& operator=(const VolumeGuard&) = delete;
+  ~VolumeGuard() { Leave(); }
+
+  // Takes the Leases and looks for others. IsVolumeBusy() when there are some; then nothing is held.
+  absl::Status Enter();
+  // After the POST, with the resourceVersion of what it made.
+  absl::Status LookAgain(const std::string& revision);
+  // Deletes the Leases; may be called again. What cannot be deleted runs out.
+  void Leave();
+  // After a busy LookAgain(), or one that the caller found: until that operation is over.
+  absl::Status AwaitOther();
+
+  TurnWaiter Waiter(const CallContext& ctx);
+  // What the caller may not do, and what is not known for it: "Lease not taken: ...".
+  const std::vector<std::string>& not_checked() const { return not_checked_; }
+
+ private:
+  absl::Status EnterOnce();
+  absl::Status TakeLease(const objects::PersistentVolumeClaim& pvc);
+  absl::Status CheckSnapshots(const std::string& revision);
+  absl::Status CheckGroups();
+  std::string Of(const objects::PersistentVolumeClaim& pvc) const;
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const GuardRequest request_;
+  const std::string namespace_name_;
+  const std::string holder_;
+  bool may_hold_leases_ = true;
+  std::list<VolumeTurn> leases_;
+  std::string busy_with_;  // the VolumeSnapshot, where one is known
+  std::vector<std::string> not_checked_;
+};
+
+}  // namespace csidelta::csi
