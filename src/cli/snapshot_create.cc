@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/run_program.h"
 #include "cli/text.h"
+#include "csi/group_creation.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_inventory.h"
 #include "csi/snapshot_source.h"
@@ -40,11 +42,7 @@ absl::Duration TimeToTaken(const Creation& creation) {
 }
 
 csi::SnapshotEntry EntryOf(const Creation& creation) {
-  csi::ContentReading reading;
-  if (creation.content.has_value()) {
-    reading = {.kind = csi::ContentReading::Kind::kPresent, .content = &*creation.content};
-  }
-  return csi::EntryOf(creation.snapshot, reading);
+  return csi::EntryOf(creation.snapshot, csi::ReadingOf(creation));
 }
 
 Json ToJson(const Outcome& outcome) {
@@ -91,6 +89,10 @@ class SnapshotCreateCommand : public Command {
                     "for nothing; taken",
                     wait_);
     table.AddWait("--timeout", "how long to wait; 5m", timeout_);
+    table.AddChoice("--group", {"auto", "always", "never"},
+                    "several PVCs at one instant, by a VolumeGroupSnapshot: where that can be had, "
+                    "or else not at all, or never; auto",
+                    group_);
     table.Add("--wait-lease", "wait where another operation on the volume is under way",
               waits_for_others_);
     table.Add(
@@ -131,13 +133,17 @@ class SnapshotCreateCommand : public Command {
     if (!hold_.empty()) {
       ASSIGN_OR_RETURN(held, Hold(ctx));
     }
-    const std::vector<Outcome> outcomes =
-        CreateAll(ctx, *api, *session.environment().random, requests);
-    const absl::Status released = held != nullptr ? held->Release() : absl::OkStatus();
-    if (held != nullptr) {
-      session.console().Note(absl::StrCat("the application was held for ",
-                                          FormatElapsed(ctx.clock->Now() - hold_begins)));
-    }
+    absl::Status released = absl::OkStatus();
+    const auto let_go = [&] {
+      if (std::unique_ptr<HeldProgram> done = std::move(held); done != nullptr) {
+        released = done->Release();
+        session.console().Note(absl::StrCat("the application was held for ",
+                                            FormatElapsed(ctx.clock->Now() - hold_begins)));
+      }
+    };
+    ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
+                     CreateAllOrGroup(ctx, *api, session, requests, let_go));
+    let_go();
     ASSIGN_OR_RETURN(const ExitCode code, Tell(session, outcomes, released.ok()));
     if (!released.ok()) {
       session.console().Warn(
@@ -191,6 +197,54 @@ class SnapshotCreateCommand : public Command {
     return !selection_.stateful_set.empty() ? selection_.stateful_set
            : !selection_.pod.empty()        ? selection_.pod
                                             : "set";
+  }
+
+  // As a group where that is wanted and can be had, else one by one, at nearly the same time.
+  absl::StatusOr<std::vector<Outcome>> CreateAllOrGroup(
+      const CallContext& ctx, k8s::ApiClient& api, Session& session,
+      const std::vector<CreationRequest>& requests, const std::function<void()>& on_taken) const {
+    Random& random = *session.environment().random;
+    if (requests.size() < 2 || group_ == "never") {
+      return CreateAll(ctx, api, random, requests);
+    }
+    absl::StatusOr<std::vector<Outcome>> outcomes =
+        CreateAsGroup(ctx, api, random, requests, on_taken);
+    if (!absl::IsUnimplemented(outcomes.status())) {
+      return outcomes;
+    }
+    if (group_ == "always") {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--group always: ", outcomes.status().message()));
+    }
+    session.console().Note(
+        absl::StrCat("taken one by one, not as a group: ", outcomes.status().message()));
+    return CreateAll(ctx, api, random, requests);
+  }
+
+  static absl::StatusOr<std::vector<Outcome>> CreateAsGroup(
+      const CallContext& ctx, k8s::ApiClient& api, Random& random,
+      const std::vector<CreationRequest>& requests, const std::function<void()>& on_taken) {
+    const CreationRequest& first = requests.front();
+    csi::GroupCreationRequest request = {.choice = {},
+                                         .sources = {},
+                                         .name = first.set,
+                                         .workload = first.workload,
+                                         .note = first.note,
+                                         .waits_for_others = first.waits_for_others,
+                                         .timeout = first.timeout,
+                                         .on_taken = on_taken};
+    request.sources.reserve(requests.size());
+    for (const CreationRequest& one : requests) {
+      request.sources.push_back(one.source);
+    }
+    ASSIGN_OR_RETURN(request.choice, csi::ChooseGroup(ctx, api, request.sources));
+    ASSIGN_OR_RETURN(std::vector<Creation> creations, csi::CreateGroup(ctx, api, random, request));
+    std::vector<Outcome> outcomes;
+    outcomes.reserve(creations.size());
+    for (std::size_t i = 0; i < creations.size(); ++i) {
+      outcomes.push_back({.request = &requests[i], .creation = std::move(creations[i])});
+    }
+    return outcomes;
   }
 
   static std::vector<Outcome> CreateAll(const CallContext& ctx, k8s::ApiClient& api, Random& random,
@@ -247,7 +301,8 @@ class SnapshotCreateCommand : public Command {
       list.push_back(ToJson(one));
       if (one.creation.ok()) {
         rows.push_back(RowOf(*one.creation));
-        absl::StrAppend(&names, "volumesnapshot.snapshot.storage.k8s.io/", one.request->name, "\n");
+        absl::StrAppend(&names, "volumesnapshot.snapshot.storage.k8s.io/",
+                        one.creation->snapshot.name(), "\n");
       }
     }
     if (console.options().json || form == "json") {
@@ -289,6 +344,7 @@ class SnapshotCreateCommand : public Command {
   std::string name_;
   std::string class_name_;
   std::string wait_ = "taken";
+  std::string group_ = "auto";
   std::string note_;
   std::string hold_;
   std::optional<absl::Duration> timeout_;

@@ -248,12 +248,6 @@ class SnapshotCreator {
     return absl::OkStatus();
   }
 
-  static ContentReading ReadingOf(const Creation& creation) {
-    return creation.content.has_value() ? ContentReading{.kind = ContentReading::Kind::kPresent,
-                                                         .content = &*creation.content}
-                                        : ContentReading{};
-  }
-
   absl::Status AddError(const absl::Status& status) const {
     if (!absl::IsDeadlineExceeded(status)) {
       return status;
@@ -274,15 +268,12 @@ class SnapshotCreator {
       return k8s::IgnoreGone(api_.Delete(ctx, KeyOf(request_.name),
                                          {.uid = creation.snapshot.uid(), .resource_version = ""}));
     });
-    absl::Status told(
-        status.code(),
-        deleted.ok() ? absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
-                                    " was deleted again")
-                     : absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
-                                    " is left, because it cannot be deleted: ", deleted.message()));
-    status.ForEachPayload(
-        [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
-    return told;
+    return WithText(
+        status, deleted.ok()
+                    ? absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
+                                   " was deleted again")
+                    : absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
+                                   " is left, because it cannot be deleted: ", deleted.message()));
   }
 
   const CallContext& ctx_;
@@ -295,6 +286,19 @@ class SnapshotCreator {
 };
 
 }  // namespace
+
+ContentReading ReadingOf(const Creation& creation) {
+  return creation.content.has_value()
+             ? ContentReading{.kind = ContentReading::Kind::kPresent, .content = &*creation.content}
+             : ContentReading{};
+}
+
+absl::Status WithText(const absl::Status& status, const std::string& text) {
+  absl::Status told(status.code(), text);
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  return told;
+}
 
 std::string FitName(absl::string_view stem, absl::string_view ending) {
   std::string name = absl::StrCat(stem, ending);

@@ -46,6 +46,11 @@ struct Creation {
   std::vector<std::string> not_checked = {};                   // "Lease not taken: ..."
 };
 
+// What StatusOf() needs of the content of a creation. Borrows it. Pure.
+ContentReading ReadingOf(const Creation& creation);
+// `status` with another message, and its payloads. Pure.
+absl::Status WithText(const absl::Status& status, const std::string& text);
+
 // `stem` and `ending`, with a part of the stem replaced by its hash where they are longer than the
 // 63 bytes of a label value. Pure.
 std::string FitName(absl::string_view stem, absl::string_view ending = "");

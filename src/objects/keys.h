@@ -374,6 +374,10 @@ inline constexpr char kMadeByVerbs[] = "csi-delta";
 // that was taken together.
 inline constexpr char kSnapshotSetLabel[] = "snapshot.csi-delta.io/set";
 
+// Label on PVC; written by snapshot verbs; read by snapshot controller, snapshot verbs. Only while a
+// group snapshot of it is being made: the name of the group, its selector.
+inline constexpr char kPersonsGroupLabel[] = "snapshot.csi-delta.io/group";
+
 // Annotation on Lease of a volume; written by snapshot verbs; read by plugin, snapshot verbs. The
 // VolumeSnapshot that is being taken, where it is not of a backup.
 inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 
 namespace csidelta::objects {
@@ -45,6 +46,10 @@ std::string VolumeGroupSnapshot::bound_content() const {
 }
 
 bool VolumeGroupSnapshot::is_ready() const { return GetBool(json(), {"status", "readyToUse"}); }
+
+std::optional<absl::Time> VolumeGroupSnapshot::taken_at() const {
+  return ParseRfc3339(GetString(json(), {"status", "creationTime"}));
+}
 
 std::optional<SnapshotError> VolumeGroupSnapshot::error() const { return ErrorOf(json()); }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/json.h"
 #include "objects/volume_snapshot.h"
 
@@ -18,6 +19,7 @@ class VolumeGroupSnapshot : public ObjectView {
 
   std::string bound_content() const;  // "" while it is not bound
   bool is_ready() const;
+  std::optional<absl::Time> taken_at() const;
   std::optional<SnapshotError> error() const;
   // Whether its selector takes a PVC with these labels. A requirement that is not understood counts
   // as met. False for one of an existing content.

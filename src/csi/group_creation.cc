@@ -1,0 +1,344 @@
+#include "csi/group_creation.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
+#include "csi/group_types.h"
+#include "csi/insist.h"
+#include "csi/snapshot_class.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "csi/volume_guard.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::VolumeGroupSnapshot;
+using objects::VolumeSnapshot;
+
+std::vector<objects::PersistentVolumeClaim> PvcsOf(const std::vector<SnapshotSource>& sources) {
+  std::vector<objects::PersistentVolumeClaim> pvcs;
+  pvcs.reserve(sources.size());
+  for (const SnapshotSource& source : sources) {
+    pvcs.push_back(source.pvc);
+  }
+  return pvcs;
+}
+
+// One attempt after the other at one group. Borrows everything.
+class GroupCreator {
+ public:
+  GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+               const GroupCreationRequest& request)
+      : ctx_(ctx),
+        api_(api),
+        request_(request),
+        namespace_name_(request.sources.front().pvc.namespace_name()),
+        key_({.type = VolumeGroupSnapshotType(request.choice.version),
+              .namespace_name = namespace_name_,
+              .name = request.name}),
+        guard_(ctx, api, random,
+               {.pvcs = PvcsOf(request.sources),
+                .name = request.name,
+                .waits_for_others = request.waits_for_others}) {}
+
+  absl::StatusOr<std::vector<Creation>> Create() {
+    while (true) {
+      RETURN_IF_ERROR(guard_.Enter());
+      absl::StatusOr<std::vector<Creation>> creations = CreateGuarded();
+      Unmark();
+      guard_.Leave();
+      if (!IsVolumeBusy(creations.status()) || !request_.waits_for_others) {
+        return creations;
+      }
+      RETURN_IF_ERROR(guard_.AwaitOther());
+    }
+  }
+
+ private:
+  absl::StatusOr<std::vector<Creation>> CreateGuarded() {
+    const CallContext limited = ctx_.WithTimeout(request_.timeout);
+    RETURN_IF_ERROR(Mark());
+    asked_at_ = ctx_.clock->Now();
+    absl::StatusOr<Json> made = api_.Create(ctx_, key_.type, namespace_name_, ObjectToMake());
+    if (absl::IsPermissionDenied(made.status()) || absl::IsNotFound(made.status())) {
+      return absl::UnimplementedError(made.status().message());
+    }
+    RETURN_IF_ERROR(made.status());
+    absl::StatusOr<std::vector<Creation>> creations = AwaitAll(limited, *made);
+    if (!creations.ok()) {
+      return AfterFailure(AddError(creations.status()), *made);
+    }
+    return creations;
+  }
+
+  absl::StatusOr<std::vector<Creation>> AwaitAll(const CallContext& limited, const Json& made) {
+    RETURN_IF_ERROR(guard_.LookAgain(k8s::ResourceVersion(made)));
+    RETURN_IF_ERROR(AwaitTaken(limited, made));
+    seen_taken_at_ = ctx_.clock->Now();
+    request_.on_taken();
+    return AwaitMembers(limited, made);
+  }
+
+  // --- The PVCs' label
+
+  absl::Status Mark() {
+    const Json patch = {{"metadata", {{"labels", {{objects::kPersonsGroupLabel, request_.name}}}}}};
+    for (const SnapshotSource& source : request_.sources) {
+      const absl::Status status = api_.Patch(ctx_, ClaimKey(namespace_name_, source.pvc.name()),
+                                             k8s::PatchKind::kMerge, patch, "")
+                                      .status();
+      if (absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status)) {
+        return absl::UnimplementedError(
+            absl::StrCat("PVC ", source.pvc.name(),
+                         " cannot be labelled while its group is made: ", status.message()));
+      }
+      RETURN_IF_ERROR(status);
+      marked_.push_back(source.pvc.name());
+    }
+    return absl::OkStatus();
+  }
+
+  // Removes it again where it is still ours, in a time of its own.
+  void Unmark() {
+    const CallContext after = CleanUpContext(*ctx_.clock);
+    for (const std::string& pvc : marked_) {
+      const Json patch =
+          Json::array({{{"op", "test"}, {"path", kMarkPath}, {"value", request_.name}},
+                       {{"op", "remove"}, {"path", kMarkPath}}});
+      const absl::Status status = Insist(after, [&] {
+        return api_.Patch(after, ClaimKey(namespace_name_, pvc), k8s::PatchKind::kJson, patch, "")
+            .status();
+      });
+      if (!status.ok() && !absl::IsNotFound(status) && !absl::IsInvalidArgument(status)) {
+        CSIDELTA_LOG(kWarn, "a PVC keeps a label that is of no use any more", {"pvc", pvc},
+                     {"label", objects::kPersonsGroupLabel}, {"status", status.ToString()});
+      }
+    }
+    marked_.clear();
+  }
+
+  // --- The group
+
+  Json Annotations() const {
+    Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at_)}};
+    if (!request_.workload.empty()) {
+      annotations[objects::kSnapshotWorkloadAnnotation] = request_.workload;
+    }
+    if (!request_.note.empty()) {
+      annotations[objects::kSnapshotNoteAnnotation] = request_.note;
+    }
+    return annotations;
+  }
+
+  Json Labels() const {
+    return {{objects::kMadeByLabel, objects::kMadeByVerbs},
+            {objects::kSnapshotSetLabel, request_.name}};
+  }
+
+  Json ObjectToMake() const {
+    const Json selector = {{"matchLabels", {{objects::kPersonsGroupLabel, request_.name}}}};
+    return {{"apiVersion", absl::StrCat(key_.type.group, "/", key_.type.version)},
+            {"kind", key_.type.kind},
+            {"metadata",
+             {{"name", request_.name},
+              {"namespace", namespace_name_},
+              {"labels", Labels()},
+              {"annotations", Annotations()}}},
+            {"spec",
+             {{"volumeGroupSnapshotClassName", request_.choice.class_name},
+              {"source", {{"selector", selector}}}}}};
+  }
+
+  absl::Status CheckError(const std::optional<objects::SnapshotError>& error) {
+    last_error_ = error.has_value() ? error->message : "";
+    if (absl::StrContains(last_error_, "code = Unimplemented ")) {
+      return absl::UnimplementedError(
+          absl::StrCat("the driver takes no group snapshots: ", last_error_));
+    }
+    if (error.has_value() && IsDefiniteRefusal(last_error_)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the driver refuses to take a snapshot of the group ", request_.name, ": ", last_error_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitTaken(const CallContext& limited, const Json& made) {
+    std::string content;
+    bool is_taken = false;
+    const auto is_bound = [&](const Json* json) -> absl::StatusOr<bool> {
+      if (json == nullptr || k8s::Uid(*json) != k8s::Uid(made) || k8s::BeingDeleted(*json)) {
+        return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", request_.name,
+                                                " was deleted while it was being taken"));
+      }
+      ASSIGN_OR_RETURN(const VolumeGroupSnapshot group, VolumeGroupSnapshot::Of(*json));
+      RETURN_IF_ERROR(CheckError(group.error()));
+      content = group.bound_content();
+      is_taken = group.is_ready() || group.taken_at().has_value();
+      return is_taken || !content.empty();
+    };
+    RETURN_IF_ERROR(guard_.Waiter(limited).WaitFor(key_, is_bound, &made));
+    if (is_taken) {
+      return absl::OkStatus();
+    }
+    const k8s::ObjectKey content_key = GroupContentKey(request_.choice.version, content);
+    const absl::StatusOr<Json> known = api_.Get(limited, content_key);
+    if (absl::IsPermissionDenied(known.status())) {
+      const auto has_time = [&](const Json* json) -> absl::StatusOr<bool> {
+        ASSIGN_OR_RETURN(const bool bound, is_bound(json));
+        return bound && is_taken;
+      };
+      return guard_.Waiter(limited).WaitFor(key_, has_time);
+    }
+    RETURN_IF_ERROR(known.status());
+    const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
+      if (json == nullptr) {
+        return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshotContent ", content,
+                                                " was deleted while it was being taken"));
+      }
+      RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
+      return !GroupHandleOf(*json).empty();
+    };
+    return guard_.Waiter(limited).WaitFor(content_key, has_handle, &*known);
+  }
+
+  // --- The members
+
+  absl::StatusOr<std::vector<Creation>> AwaitMembers(const CallContext& limited, const Json& made) {
+    std::map<std::string, VolumeSnapshot> found;  // by PVC
+    const auto all_there = [&](const Json* json) -> absl::StatusOr<bool> {
+      if (!IsMemberOf(*json, k8s::Uid(made))) {
+        return false;
+      }
+      ASSIGN_OR_RETURN(const VolumeSnapshot member, VolumeSnapshot::Of(*json));
+      if (!member.bound_content().empty() && (member.taken_at().has_value() || member.is_ready())) {
+        found.insert_or_assign(member.source_pvc(), member);
+      }
+      return std::all_of(
+          request_.sources.begin(), request_.sources.end(),
+          [&](const SnapshotSource& source) { return found.contains(source.pvc.name()); });
+    };
+    RETURN_IF_ERROR(
+        guard_.Waiter(limited).WaitForAmong(VolumeSnapshotType(), namespace_name_, all_there));
+    std::vector<Creation> creations;
+    creations.reserve(request_.sources.size());
+    for (const SnapshotSource& source : request_.sources) {
+      ASSIGN_OR_RETURN(Creation creation, Describe(limited, found.find(source.pvc.name())->second));
+      creations.push_back(std::move(creation));
+    }
+    creations.front().not_checked = guard_.not_checked();
+    return creations;
+  }
+
+  // Makes a member one of the set, and reads its content where that is allowed.
+  absl::StatusOr<Creation> Describe(const CallContext& limited, const VolumeSnapshot& member) {
+    const Json patch = {{"metadata", {{"labels", Labels()}, {"annotations", Annotations()}}}};
+    ASSIGN_OR_RETURN(Json labelled,
+                     api_.Patch(limited, VolumeSnapshotKey(namespace_name_, member.name()),
+                                k8s::PatchKind::kMerge, patch, ""));
+    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(labelled)));
+    Creation creation{.snapshot = std::move(snapshot),
+                      .status = {},
+                      .asked_at = asked_at_,
+                      .seen_taken_at = seen_taken_at_};
+    absl::StatusOr<Json> content =
+        api_.Get(limited, VolumeSnapshotContentKey(member.bound_content()));
+    if (content.ok()) {
+      ASSIGN_OR_RETURN(creation.content, objects::VolumeSnapshotContent::Of(*std::move(content)));
+    } else if (!absl::IsPermissionDenied(content.status())) {
+      return content.status();
+    }
+    creation.status = StatusOf(creation.snapshot, ReadingOf(creation));
+    return creation;
+  }
+
+  // --- Ends that are not well
+
+  absl::Status AddError(const absl::Status& status) const {
+    if (!absl::IsDeadlineExceeded(status)) {
+      return status;
+    }
+    return absl::DeadlineExceededError(
+        absl::StrCat("no snapshot of the group ", request_.name, " was taken within ",
+                     absl::FormatDuration(request_.timeout),
+                     last_error_.empty() ? ", and the driver reported no error"
+                                         : absl::StrCat(": the driver reports: ", last_error_)));
+  }
+
+  // Deletes what this run made. Its members go with it.
+  absl::Status AfterFailure(const absl::Status& status, const Json& made) const {
+    const CallContext ctx = CleanUpContext(*ctx_.clock);
+    const absl::Status deleted = Insist(ctx, [&] {
+      return k8s::IgnoreGone(
+          api_.Delete(ctx, key_, {.uid = k8s::Uid(made), .resource_version = ""}));
+    });
+    return WithText(status, deleted.ok()
+                                ? absl::StrCat(status.message(), "; VolumeGroupSnapshot ",
+                                               request_.name, " was deleted again")
+                                : absl::StrCat(status.message(), "; VolumeGroupSnapshot ",
+                                               request_.name, " is left, because it cannot be ",
+                                               "deleted: ", deleted.message()));
+  }
+
+  // The label's key in a JSON pointer: "/" is written "~1".
+  static constexpr char kMarkPath[] = "/metadata/labels/snapshot.csi-delta.io~1group";
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const GroupCreationRequest& request_;
+  const std::string namespace_name_;
+  const k8s::ObjectKey key_;
+  VolumeGuard guard_;
+  std::vector<std::string> marked_;
+  absl::Time asked_at_;
+  absl::Time seen_taken_at_;
+  std::string last_error_;
+};
+
+}  // namespace
+
+absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& api,
+                                    const std::vector<SnapshotSource>& sources) {
+  const std::string driver = sources.front().driver;
+  for (const SnapshotSource& source : sources) {
+    if (source.driver.empty() || source.driver != driver) {
+      return absl::UnimplementedError(
+          driver.empty() || source.driver.empty()
+              ? "the driver of the volumes may not be read"
+              : absl::StrCat("the volumes are of several drivers: ", driver, ", ", source.driver));
+    }
+  }
+  absl::StatusOr<GroupKinds> kinds = FindGroupKinds(ctx, api);
+  if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
+    return absl::UnimplementedError(kinds.status().message());
+  }
+  RETURN_IF_ERROR(kinds.status());
+  absl::StatusOr<SnapshotClassChoice> choice = ChooseGroupSnapshotClass(
+      {.driver = driver, .claim_annotation = "", .policy_parameter = "", .backup_annotation = ""},
+      kinds->classes);
+  if (absl::IsNotFound(choice.status())) {
+    return absl::UnimplementedError(choice.status().message());
+  }
+  RETURN_IF_ERROR(choice.status());
+  return GroupChoice{.version = kinds->version, .class_name = std::move(choice->name)};
+}
+
+absl::StatusOr<std::vector<Creation>> CreateGroup(const CallContext& ctx, k8s::ApiClient& api,
+                                                  Random& random,
+                                                  const GroupCreationRequest& request) {
+  return GroupCreator(ctx, api, random, request).Create();
+}
+
+}  // namespace csidelta::csi
