@@ -59,6 +59,9 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeMoverKeyImportCommand,
                      MakeUninstallCommand,
                      MakeSnapshotListCommand,
+                     MakeSnapshotShowCommand,
+                     MakeSnapshotDeleteCommand,
+                     MakeSnapshotPruneCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());
