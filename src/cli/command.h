@@ -52,6 +52,9 @@ std::unique_ptr<Command> MakeMoverKeyImportCommand();
 std::unique_ptr<Command> MakeUninstallCommand();
 std::unique_ptr<Command> MakeSnapshotCreateCommand();
 std::unique_ptr<Command> MakeSnapshotListCommand();
+std::unique_ptr<Command> MakeSnapshotShowCommand();
+std::unique_ptr<Command> MakeSnapshotDeleteCommand();
+std::unique_ptr<Command> MakeSnapshotPruneCommand();
 std::unique_ptr<Command> MakeCompletionCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 

@@ -18,6 +18,7 @@ enum class ExitCode : int {
   kAuditMismatch = 20,    // the backup is good, but the list was not: refused, or found wrong
   kFallbackRefused = 21,  // --on-fallback fail
   kTargetTooSmall = 22,
+  kProtected = 23,  // nothing was deleted: all that was named is kept for a reason
   kInterrupted = 130,
 };
 

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/keep_rules.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
+#include "cli/keep_flags.h"
 #include "cli/progress.h"
 #include "cli/prune_verb.h"
 #include "cli/resume.h"
@@ -22,51 +22,6 @@ using repository::Id;
 using repository::KeptSnapshot;
 using repository::Repository;
 using repository::StoredSnapshot;
-
-constexpr int kKeepMax = 1'000'000;
-
-// The rules as texts: what a flag says, and where it belongs.
-struct NumberRule {
-  absl::string_view flag;
-  absl::string_view text;
-  int KeepRules::*target;
-};
-constexpr NumberRule kNumbers[] = {
-    {"-l,--keep-last", "keep the N newest", &KeepRules::last},
-    {"-H,--keep-hourly", "keep the newest of each of the last N hours with snapshots",
-     &KeepRules::hourly},
-    {"-d,--keep-daily", "the same of days", &KeepRules::daily},
-    {"-w,--keep-weekly", "of weeks", &KeepRules::weekly},
-    {"-m,--keep-monthly", "of months", &KeepRules::monthly},
-    {"-y,--keep-yearly", "of years", &KeepRules::yearly},
-};
-
-struct SpanRule {
-  absl::string_view flag;
-  absl::string_view text;
-  CalendarSpan KeepRules::*target;
-};
-constexpr SpanRule kSpans[] = {
-    {"--keep-within", "keep all that are at most so much older than the newest: \"2y5m7d3h\"",
-     &KeepRules::within},
-    {"--keep-within-hourly", "keep one of each hour of that time", &KeepRules::within_hourly},
-    {"--keep-within-daily", "one of each day", &KeepRules::within_daily},
-    {"--keep-within-weekly", "one of each week", &KeepRules::within_weekly},
-    {"--keep-within-monthly", "one of each month", &KeepRules::within_monthly},
-    {"--keep-within-yearly", "one of each year", &KeepRules::within_yearly},
-};
-
-absl::StatusOr<int> ParseKeep(const std::string& text) {
-  if (text == "unlimited" || text == "-1") {
-    return kKeepAll;
-  }
-  int number = 0;
-  if (!absl::SimpleAtoi(text, &number) || number < 0 || number > kKeepMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", text, "\" is neither a number of snapshots nor unlimited"));
-  }
-  return number;
-}
 
 std::string GroupText(const ForgetGroup& group, bool dry_run) {
   std::vector<std::vector<std::string>> rows;
@@ -143,20 +98,7 @@ VerbSyntax ForgetCommand::Declare() {
   ArgumentTable table;
   table.AddWords("ID", "snapshots to remove, by the beginnings of their ids; else by rules", 0,
                  kSnapshotIdsMax, ids_);
-  for (const NumberRule& rule : kNumbers) {
-    table.AddParsed(rule.flag, "N", rule.text,
-                    [&target = rules_.*rule.target](const std::string& value) -> absl::Status {
-                      ASSIGN_OR_RETURN(target, ParseKeep(value));
-                      return absl::OkStatus();
-                    });
-  }
-  for (const SpanRule& rule : kSpans) {
-    table.AddParsed(rule.flag, "SPAN", rule.text,
-                    [&target = rules_.*rule.target](const std::string& value) -> absl::Status {
-                      ASSIGN_OR_RETURN(target, ParseCalendarSpan(value));
-                      return absl::OkStatus();
-                    });
-  }
+  DeclareKeepFlags(table, rules_, /*with_letters=*/true);
   table.AddList("--keep-tag", "TAG[,TAG]",
                 "keep those with all of these tags; given again: or with all of those", keep_tags_);
   table.Add("-g,--group-by", "LIST",

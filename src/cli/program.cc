@@ -60,6 +60,9 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeUninstallCommand,
                      MakeSnapshotCreateCommand,
                      MakeSnapshotListCommand,
+                     MakeSnapshotShowCommand,
+                     MakeSnapshotDeleteCommand,
+                     MakeSnapshotPruneCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());

@@ -12,11 +12,6 @@ namespace {
 
 constexpr char kProvisioningFailed[] = "ProvisioningFailed";
 
-const k8s::ResourceType& EventsType() {
-  static const k8s::ResourceType type{"", "v1", "events", "Event", true};
-  return type;
-}
-
 constexpr char kInTreePrefix[] = "kubernetes.io/";
 constexpr char kNoProvisioner[] = "kubernetes.io/no-provisioner";
 
@@ -43,7 +38,7 @@ ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
                                                   const Json& claim) {
   ASSIGN_OR_RETURN(const k8s::ObjectList events,
-                   api.List(ctx, EventsType(), k8s::Namespace(claim),
+                   api.List(ctx, EventType(), k8s::Namespace(claim),
                             {.label_selector = "",
                              .field_selector = absl::StrCat("involvedObject.uid=", k8s::Uid(claim),
                                                             ",reason=", kProvisioningFailed)}));

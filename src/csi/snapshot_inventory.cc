@@ -6,11 +6,14 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "k8s/read_pages.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 
@@ -21,7 +24,10 @@ using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 using NamespacedName = std::pair<std::string, std::string>;
 
-constexpr int kListTriesMax = 3;
+constexpr char kVeleroPrefix[] = "velero.io/";
+// So many contents are read by name. Each costs a request; a LIST brings those of the whole
+// cluster.
+constexpr std::size_t kContentGetsMax = 32;
 
 // An object without what nothing here reads. Most of one is who wrote which field.
 Json Trimmed(const Json& object) {
@@ -39,25 +45,11 @@ Json Trimmed(const Json& object) {
   return kept;
 }
 
-// Reads a list page by page; again from its beginning where it grew too old on the way, as a list
-// of many pages may on a busy API server.
-absl::Status ReadPages(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type,
-                       absl::string_view namespace_name, const k8s::ListOptions& options,
-                       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
-  absl::Status read = absl::OkStatus();
-  for (int tries = 0; tries < kListTriesMax; ++tries) {
-    read = api.ListPages(ctx, type, namespace_name, options, sink).status();
-    if (!absl::IsOutOfRange(read)) {
-      break;
-    }
-  }
-  return read;
-}
-
 // What is known of a namespace's contents and PVCs, by the VolumeSnapshot that they belong to.
 struct Surroundings {
-  bool are_contents_read = false;
-  std::map<std::string, VolumeSnapshotContent> contents;  // by name
+  bool are_contents_listed = false;
+  // By name; nothing for one that does not exist.
+  std::map<std::string, std::optional<VolumeSnapshotContent>> contents;
   std::map<NamespacedName, std::vector<std::string>> used_by;
   std::map<NamespacedName, std::vector<std::string>> pending;
 };
@@ -65,7 +57,10 @@ struct Surroundings {
 class InventoryReader {
  public:
   InventoryReader(const CallContext& ctx, k8s::ApiClient& api, const InventoryRequest& request)
-      : ctx_(ctx), api_(api), request_(request) {}
+      : ctx_(ctx),
+        api_(api),
+        request_(request),
+        names_(request.names.begin(), request.names.end()) {}
 
   absl::StatusOr<Inventory> Read() {
     RETURN_IF_ERROR(ReadSnapshots());
@@ -74,6 +69,7 @@ class InventoryReader {
     RETURN_IF_ERROR(ReadPvcs());
     CountReady();
     Inventory inventory;
+    inventory.entries.reserve(snapshots_.size());
     for (const VolumeSnapshot& snapshot : snapshots_) {
       inventory.entries.push_back(CompleteEntryOf(snapshot));
     }
@@ -87,57 +83,156 @@ class InventoryReader {
                                                      std::tie(right.asked_at, right.name);
               });
     inventory.not_checked = std::move(not_checked_);
+    inventory.is_last_ready_known = is_last_ready_known_;
     return inventory;
   }
 
  private:
   absl::Status ReadSnapshots() {
-    return ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
-                     {.label_selector = request_.label_selector, .field_selector = ""},
-                     [&](const std::vector<Json>& page, bool is_first) {
-                       if (is_first) {
-                         snapshots_.clear();
-                       }
-                       for (const Json& object : page) {
-                         if (auto snapshot = VolumeSnapshot::Of(Trimmed(object)); snapshot.ok()) {
-                           snapshots_.push_back(*std::move(snapshot));
-                         }
-                       }
-                     });
+    if (request_.only_names) {
+      is_last_ready_known_ = false;
+      return GetSnapshots();
+    }
+    const bool with_labels = !request_.label_selector.empty();
+    const bool reads_others = with_labels && request_.reads_others;
+    const absl::Status listed = ListSnapshots(reads_others ? "" : request_.label_selector);
+    if (absl::IsPermissionDenied(listed) && !names_.empty() && !request_.requires_all) {
+      is_last_ready_known_ = false;
+      not_checked_.push_back(
+          absl::StrCat("the last Ready one of a PVC not checked: ", listed.message()));
+      return GetSnapshots();
+    }
+    RETURN_IF_ERROR(listed);
+    if (reads_others) {
+      return ListSelected();
+    }
+    if (with_labels) {
+      is_last_ready_known_ = false;
+      not_checked_.emplace_back(
+          "the last Ready one of a PVC not checked: the labels leave others out");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ListSnapshots(const std::string& label_selector) {
+    return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
+                          {.label_selector = label_selector, .field_selector = ""},
+                          [&](const std::vector<Json>& page, bool is_first) {
+                            if (is_first) {
+                              snapshots_.clear();
+                            }
+                            for (const Json& object : page) {
+                              if (auto snapshot = VolumeSnapshot::Of(Trimmed(object));
+                                  snapshot.ok()) {
+                                snapshots_.push_back(*std::move(snapshot));
+                              }
+                            }
+                          });
+  }
+
+  absl::Status ListSelected() {
+    selected_.emplace();
+    return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
+                          {.label_selector = request_.label_selector, .field_selector = ""},
+                          [&](const std::vector<Json>& page, bool is_first) {
+                            if (is_first) {
+                              selected_->clear();
+                            }
+                            for (const Json& object : page) {
+                              selected_->insert(k8s::Uid(object));
+                            }
+                          });
+  }
+
+  absl::Status GetSnapshots() {
+    snapshots_.clear();
+    for (const std::string& name : names_) {
+      ASSIGN_OR_RETURN(const std::optional<Json> found,
+                       k8s::Find(ctx_, api_, VolumeSnapshotKey(request_.namespace_name, name)));
+      if (found.has_value()) {
+        ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(Trimmed(*found)));
+        snapshots_.push_back(std::move(snapshot));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The contents that matter: all; or those of the VolumeSnapshots that are meant, and of the Ready
+  // ones of the same PVCs, which decide whether one is the last.
+  std::set<std::string> WantedContents() const {
+    std::set<NamespacedName> pvcs;
+    for (const VolumeSnapshot& snapshot : snapshots_) {
+      if (names_.contains(snapshot.name()) && !snapshot.source_pvc().empty()) {
+        pvcs.emplace(snapshot.namespace_name(), snapshot.source_pvc());
+      }
+    }
+    std::set<std::string> wanted;
+    for (const VolumeSnapshot& snapshot : snapshots_) {
+      const bool counts =
+          snapshot.is_ready() && pvcs.contains({snapshot.namespace_name(), snapshot.source_pvc()});
+      if (names_.empty() || names_.contains(snapshot.name()) || counts) {
+        wanted.insert(snapshot.bound_content());
+      }
+    }
+    wanted.erase("");
+    return wanted;
   }
 
   absl::Status ReadContents() {
-    std::set<std::string> wanted;
-    for (const VolumeSnapshot& snapshot : snapshots_) {
-      wanted.insert(snapshot.bound_content());
+    const std::set<std::string> wanted = WantedContents();
+    absl::Status read = absl::OkStatus();
+    if (!names_.empty() && wanted.size() <= kContentGetsMax) {
+      read = GetContents(wanted);
+    } else {
+      read = ListContents(wanted);
+      if (absl::IsPermissionDenied(read) && !names_.empty()) {
+        read = GetContents(wanted);
+      }
     }
-    const absl::Status read = ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {},
-                                        [&](const std::vector<Json>& page, bool is_first) {
-                                          if (is_first) {
-                                            around_.contents.clear();
-                                          }
-                                          for (const Json& object : page) {
-                                            if (wanted.contains(k8s::Name(object))) {
-                                              NoteContent(object);
-                                            }
-                                          }
-                                        });
-    around_.are_contents_read = read.ok();
     return Excuse(read, "binding, driver and handle");
+  }
+
+  absl::Status ListContents(const std::set<std::string>& wanted) {
+    const absl::Status read = k8s::ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {},
+                                             [&](const std::vector<Json>& page, bool is_first) {
+                                               if (is_first) {
+                                                 around_.contents.clear();
+                                               }
+                                               for (const Json& object : page) {
+                                                 if (wanted.contains(k8s::Name(object))) {
+                                                   NoteContent(object);
+                                                 }
+                                               }
+                                             });
+    around_.are_contents_listed = read.ok();
+    return read;
+  }
+
+  absl::Status GetContents(const std::set<std::string>& wanted) {
+    for (const std::string& name : wanted) {
+      ASSIGN_OR_RETURN(const std::optional<Json> found,
+                       k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name)));
+      if (found.has_value()) {
+        NoteContent(*found);
+      } else {
+        around_.contents.emplace(name, std::nullopt);
+      }
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ReadPvcs() {
     const absl::Status read =
-        ReadPages(ctx_, api_, PersistentVolumeClaimType(), request_.namespace_name, {},
-                  [&](const std::vector<Json>& page, bool is_first) {
-                    if (is_first) {
-                      around_.used_by.clear();
-                      around_.pending.clear();
-                    }
-                    for (const Json& claim : page) {
-                      NotePvc(claim);
-                    }
-                  });
+        k8s::ReadPages(ctx_, api_, PersistentVolumeClaimType(), request_.namespace_name, {},
+                       [&](const std::vector<Json>& page, bool is_first) {
+                         if (is_first) {
+                           around_.used_by.clear();
+                           around_.pending.clear();
+                         }
+                         for (const Json& claim : page) {
+                           NotePvc(claim);
+                         }
+                       });
     return Excuse(read, "PVCs that use a snapshot");
   }
 
@@ -163,31 +258,30 @@ class InventoryReader {
     }
   }
 
-  // What may not be read is named, and no error.
+  // What may not be read is named, and no error, unless everything is needed.
   absl::Status Excuse(const absl::Status& status, absl::string_view what) {
     if (!absl::IsPermissionDenied(status)) {
       return status;
+    }
+    if (request_.requires_all) {
+      return Annotate(status, absl::StrCat(what, " cannot be checked"));
     }
     not_checked_.push_back(absl::StrCat(what, " not checked: ", status.message()));
     return absl::OkStatus();
   }
 
   ContentReading ContentOf(const VolumeSnapshot& snapshot) const {
-    if (!around_.are_contents_read || snapshot.bound_content().empty()) {
-      return {};
-    }
     const auto found = around_.contents.find(snapshot.bound_content());
-    return found == around_.contents.end()
+    if (found != around_.contents.end() && found->second.has_value()) {
+      return {.kind = ContentReading::Kind::kPresent, .content = &*found->second};
+    }
+    const bool is_gone = found != around_.contents.end() || around_.are_contents_listed;
+    return !snapshot.bound_content().empty() && is_gone
                ? ContentReading{.kind = ContentReading::Kind::kGone}
-               : ContentReading{.kind = ContentReading::Kind::kPresent, .content = &found->second};
+               : ContentReading{};
   }
 
   void CountReady() {
-    if (!request_.label_selector.empty()) {
-      not_checked_.emplace_back(
-          "the last Ready one of a PVC not checked: the labels leave others out");
-      return;
-    }
     for (const VolumeSnapshot& snapshot : snapshots_) {
       if (!snapshot.source_pvc().empty() &&
           StatusOf(snapshot, ContentOf(snapshot)).state == SnapshotState::kReady) {
@@ -196,8 +290,7 @@ class InventoryReader {
     }
   }
 
-  std::vector<Protection> KeptFor(const VolumeSnapshot& snapshot,
-                                  const SnapshotStatus& status) const {
+  ProtectionInput InputOf(const VolumeSnapshot& snapshot, const SnapshotStatus& status) const {
     ProtectionInput input = {.content = ContentOf(snapshot),
                              .mover_namespace = request_.mover_namespace,
                              .now = request_.now};
@@ -206,29 +299,59 @@ class InventoryReader {
       input.pending_pvcs = found->second;
     }
     const auto ready = ready_.find({snapshot.namespace_name(), snapshot.source_pvc()});
-    input.is_last_ready =
-        status.state == SnapshotState::kReady && ready != ready_.end() && ready->second == 1;
-    return ProtectionsOf(snapshot, input, Requester::kPrune);
+    input.is_last_ready = is_last_ready_known_ && status.state == SnapshotState::kReady &&
+                          ready != ready_.end() && ready->second == 1;
+    return input;
   }
 
   SnapshotEntry CompleteEntryOf(const VolumeSnapshot& snapshot) const {
     SnapshotEntry entry = EntryOf(snapshot, ContentOf(snapshot));
+    entry.is_selected = !selected_.has_value() || selected_->contains(entry.uid);
     if (const auto found = around_.used_by.find({snapshot.namespace_name(), snapshot.name()});
         found != around_.used_by.end()) {
       entry.used_by = found->second;
     }
-    entry.kept_for = KeptFor(snapshot, entry.status);
+    const ProtectionInput input = InputOf(snapshot, entry.status);
+    entry.kept_for = ProtectionsOf(snapshot, input, Requester::kPrune);
+    entry.kept_for_person = ProtectionsOf(snapshot, input, Requester::kPerson);
     return entry;
   }
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
   const InventoryRequest& request_;
+  const std::set<std::string> names_;
   std::vector<VolumeSnapshot> snapshots_;
+  std::optional<std::set<std::string>> selected_;  // uids
   Surroundings around_;
   std::map<NamespacedName, int> ready_;  // by namespace and PVC
+  bool is_last_ready_known_ = true;
   std::vector<std::string> not_checked_;
 };
+
+void NoteContentIn(const VolumeSnapshot& snapshot, const ContentReading& reading,
+                   SnapshotEntry& entry) {
+  entry.content_kind = reading.kind;
+  if (reading.kind != ContentReading::Kind::kPresent) {
+    return;
+  }
+  const VolumeSnapshotContent& content = *reading.content;
+  entry.content_uid = content.uid();
+  entry.content_names = absl::StrCat(content.snapshot_namespace(), "/", content.snapshot_name());
+  entry.is_named_by_content = content.Names(snapshot);
+  entry.driver = content.driver();
+  entry.handle = content.handle();
+  entry.deletion_policy = content.is_retained() ? "Retain" : "Delete";
+}
+
+void NoteMaker(const VolumeSnapshot& snapshot, SnapshotEntry& entry) {
+  entry.is_made_by_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs;
+  entry.backup = snapshot.Label(objects::kBackupNameLabel);
+  const std::map<std::string, std::string> labels = snapshot.labels();
+  entry.has_velero_labels = std::any_of(labels.begin(), labels.end(), [](const auto& label) {
+    return absl::StartsWith(label.first, kVeleroPrefix);
+  });
+}
 
 Json TimeJson(const std::optional<absl::Time>& time) {
   return time.has_value() ? Json(FormatRfc3339(*time)) : Json();
@@ -241,6 +364,7 @@ SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const ContentReading& read
   entry.namespace_name = snapshot.namespace_name();
   entry.name = snapshot.name();
   entry.uid = snapshot.uid();
+  entry.resource_version = snapshot.resource_version();
   entry.pvc = snapshot.source_pvc();
   entry.status = StatusOf(snapshot, reading);
   const auto asked = ParseRfc3339(snapshot.Annotation(objects::kSnapshotAskedAtAnnotation));
@@ -249,21 +373,51 @@ SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const ContentReading& read
   entry.restore_size_bytes = snapshot.restore_size_bytes();
   entry.class_name = snapshot.class_name();
   entry.content = snapshot.bound_content();
-  if (reading.kind == ContentReading::Kind::kPresent) {
-    entry.driver = reading.content->driver();
-    entry.handle = reading.content->handle();
-    entry.deletion_policy = reading.content->is_retained() ? "Retain" : "Delete";
-  }
+  NoteContentIn(snapshot, reading, entry);
   entry.set = snapshot.Label(objects::kSnapshotSetLabel);
   entry.workload = snapshot.Annotation(objects::kSnapshotWorkloadAnnotation);
   entry.note = snapshot.Annotation(objects::kSnapshotNoteAnnotation);
-  entry.is_made_by_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs;
+  NoteMaker(snapshot, entry);
   return entry;
 }
 
 absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& api,
                                         const InventoryRequest& request) {
   return InventoryReader(ctx, api, request).Read();
+}
+
+std::optional<absl::Time> DateOf(const SnapshotEntry& entry) {
+  return entry.status.taken_at.has_value() ? entry.status.taken_at : entry.asked_at;
+}
+
+std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
+                                     const std::vector<bool>& goes) {
+  struct ReadyOnes {
+    bool one_stays = false;
+    std::size_t newest = 0;  // of those that go
+    bool one_goes = false;
+  };
+  std::map<NamespacedName, ReadyOnes> of_pvc;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const SnapshotEntry& entry = entries[i];
+    if (entry.status.state != SnapshotState::kReady || entry.pvc.empty()) {
+      continue;
+    }
+    ReadyOnes& ready = of_pvc[{entry.namespace_name, entry.pvc}];
+    if (!goes[i]) {
+      ready.one_stays = true;
+    } else if (!ready.one_goes || DateOf(entries[ready.newest]) < DateOf(entry)) {
+      ready.one_goes = true;
+      ready.newest = i;
+    }
+  }
+  std::vector<std::size_t> spared;
+  for (const auto& [pvc, ready] : of_pvc) {
+    if (ready.one_goes && !ready.one_stays) {
+      spared.push_back(ready.newest);
+    }
+  }
+  return spared;
 }
 
 Json ToJson(const SnapshotEntry& entry) {

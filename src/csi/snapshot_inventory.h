@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,7 +16,8 @@
 #include "objects/volume_snapshot.h"
 
 // The VolumeSnapshots of a namespace, or of all, with what belongs to them. Costs at most one paged
-// LIST per kind, none per VolumeSnapshot, and holds no page longer than it takes to read it.
+// LIST per kind, none per VolumeSnapshot, and holds no page longer than it takes to read it. Of a
+// few that are named the contents are read by name: a cluster may have very many others.
 namespace csidelta::csi {
 
 // One VolumeSnapshot as people and scripts see it. Texts are as objects have them: printing makes
@@ -24,6 +26,7 @@ struct SnapshotEntry {
   std::string namespace_name;
   std::string name;
   std::string uid;
+  std::string resource_version;
   std::string pvc;  // that it was taken of; "" for one of an existing content
   SnapshotStatus status;
   std::optional<absl::Time> asked_at;  // by these verbs, else when the object was made
@@ -31,15 +34,24 @@ struct SnapshotEntry {
   std::optional<int64_t> restore_size_bytes;
   std::string class_name;
   std::string content;
-  std::string driver;  // this and the next two: "" where the content may not be read
+  ContentReading::Kind content_kind = ContentReading::Kind::kUnknown;
+  // This and the next five: only of a content that is present.
+  std::string content_uid;
+  std::string content_names;         // the VolumeSnapshot that the content names: "ns/name"
+  bool is_named_by_content = false;  // bound both ways
+  std::string driver;
   std::string handle;
   std::string deletion_policy;
   std::string set;
   std::string workload;
   std::string note;
   bool is_made_by_verbs = false;
-  std::vector<std::string> used_by;  // PVCs that were made of it and exist
-  std::vector<Protection> kept_for;  // what keeps it from a prune
+  bool has_velero_labels = false;
+  std::string backup;                       // that made it, as its label says it
+  bool is_selected = true;                  // has the labels that were asked for
+  std::vector<std::string> used_by;         // PVCs that were made of it and exist
+  std::vector<Protection> kept_for;         // what keeps it from a prune
+  std::vector<Protection> kept_for_person;  // what keeps it from a person who names it
 };
 
 // What the VolumeSnapshot and its content say by themselves; without `used_by` and `kept_for`.
@@ -48,7 +60,15 @@ SnapshotEntry EntryOf(const objects::VolumeSnapshot& snapshot, const ContentRead
 
 struct InventoryRequest {
   std::string namespace_name;  // "" for all
-  std::string label_selector;  // With one, the last Ready one of a PVC is not known.
+  std::string label_selector;  // With one, the last Ready one of a PVC is not known,
+  // unless the others are read, too: one LIST more. All are returned then, and `is_selected` tells
+  // which have the labels.
+  bool reads_others = false;
+  // Those that are meant, of one namespace; none: all. Of these everything is known that may be
+  // read, also where a kind may be read by name and not be listed.
+  std::vector<std::string> names = {};
+  bool only_names = false;    // reads no other VolumeSnapshot
+  bool requires_all = false;  // What may not be read is an error, and not only named.
   std::string mover_namespace;
   absl::Time now;
 };
@@ -57,12 +77,24 @@ struct Inventory {
   std::vector<SnapshotEntry> entries;  // by namespace, PVC, and the newest first
   // What the caller may not read, and what is not known for it: "binding not checked: ...".
   std::vector<std::string> not_checked;
+  bool is_last_ready_known = true;  // all VolumeSnapshots of each PVC were read
 };
 
-// PERMISSION_DENIED when VolumeSnapshots may not be listed; contents and PVCs that may not be are
-// named in `not_checked`. Other errors of the API server end it.
+// PERMISSION_DENIED when VolumeSnapshots may not be listed, and none are named; contents and PVCs
+// that may not be are named in `not_checked`. Other errors of the API server end it.
 absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& api,
                                         const InventoryRequest& request);
+
+// When it was taken; where that is not known, when it was requested. Pure.
+std::optional<absl::Time> DateOf(const SnapshotEntry& entry);
+
+// Of the entries that are to go, those that must stay so that no PVC loses its last Ready one: of
+// each PVC that would have none left, the newest that is Ready. As positions in `entries`, which
+// holds all VolumeSnapshots of these PVCs; `goes` has an element for each. Two that are to go
+// together are not the only one each, and yet nothing would stay: so this is asked for what is
+// decided about several. Pure.
+std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
+                                     const std::vector<bool>& goes);
 
 // One object per VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
 // ready_at, size_bytes, driver, handle, content, class, policy, set, workload, used_by, kept_for.

@@ -15,6 +15,8 @@ namespace {
 
 using objects::VolumeSnapshot;
 
+constexpr char kLastReadyMessage[] = "the only Ready one of its PVC";
+
 // A column of the table for each requester.
 struct Row {
   ProtectionReason reason;
@@ -94,7 +96,7 @@ std::optional<std::string> Check(ProtectionReason reason, const VolumeSnapshot& 
       break;
     case ProtectionReason::kLastReady:
       if (input.is_last_ready) {
-        return "the only Ready one of its PVC";
+        return kLastReadyMessage;
       }
       break;
     case ProtectionReason::kYoung:
@@ -128,6 +130,10 @@ std::vector<Protection> ProtectionsOf(const VolumeSnapshot& snapshot, const Prot
     }
   }
   return found;
+}
+
+Protection LastReadyProtection() {
+  return {.reason = ProtectionReason::kLastReady, .message = kLastReadyMessage};
 }
 
 }  // namespace csidelta::csi

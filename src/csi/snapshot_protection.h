@@ -68,4 +68,8 @@ struct Protection {
 std::vector<Protection> ProtectionsOf(const objects::VolumeSnapshot& snapshot,
                                       const ProtectionInput& input, Requester requester);
 
+// LastReady as ProtectionsOf() gives it, for what is decided about several VolumeSnapshots at once
+// (LastReadyOf() in csi/snapshot_inventory.h).
+Protection LastReadyProtection();
+
 }  // namespace csidelta::csi

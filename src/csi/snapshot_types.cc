@@ -69,6 +69,11 @@ const k8s::ResourceType& LeaseType() {
   return type;
 }
 
+const k8s::ResourceType& EventType() {
+  static const k8s::ResourceType type{"", "v1", "events", "Event", true};
+  return type;
+}
+
 const k8s::ResourceType& BackupType() {
   static const k8s::ResourceType type{"velero.io", "v1", "backups", "Backup", true};
   return type;

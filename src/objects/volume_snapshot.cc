@@ -102,7 +102,7 @@ bool VolumeSnapshotContent::is_pre_provisioned() const {
 }
 
 bool VolumeSnapshotContent::Names(const VolumeSnapshot& snapshot) const {
-  const std::string uid = GetString(json(), {"spec", "volumeSnapshotRef", "uid"});
+  const std::string uid = snapshot_uid();
   return snapshot_namespace() == snapshot.namespace_name() && snapshot_name() == snapshot.name() &&
          (uid.empty() || uid == snapshot.uid());
 }
@@ -113,6 +113,10 @@ std::string VolumeSnapshotContent::snapshot_namespace() const {
 
 std::string VolumeSnapshotContent::snapshot_name() const {
   return GetString(json(), {"spec", "volumeSnapshotRef", "name"});
+}
+
+std::string VolumeSnapshotContent::snapshot_uid() const {
+  return GetString(json(), {"spec", "volumeSnapshotRef", "uid"});
 }
 
 std::string VolumeSnapshotContent::handle() const {

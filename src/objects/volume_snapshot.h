@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -23,6 +25,10 @@ class ObjectView {
   std::string name() const { return k8s::Name(json_); }
   std::string namespace_name() const { return k8s::Namespace(json_); }
   std::string uid() const { return k8s::Uid(json_); }
+  std::string resource_version() const { return k8s::ResourceVersion(json_); }
+  std::map<std::string, std::string> labels() const {
+    return GetStringMap(json_, {"metadata", "labels"});
+  }
   std::string Label(absl::string_view key) const { return k8s::Label(json_, key); }
   std::string Annotation(absl::string_view key) const { return k8s::Annotation(json_, key); }
   std::optional<absl::Time> created_at() const { return k8s::CreatedAt(json_); }
@@ -88,6 +94,7 @@ class VolumeSnapshotContent : public ObjectView {
   bool Names(const VolumeSnapshot& snapshot) const;
   std::string snapshot_namespace() const;  // of spec.volumeSnapshotRef
   std::string snapshot_name() const;
+  std::string snapshot_uid() const;  // "" before a static one is bound
 
   std::string handle() const;  // "" until the driver gave it
   std::optional<absl::Time> taken_at() const;

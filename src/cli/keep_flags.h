@@ -1,0 +1,13 @@
+#pragma once
+
+#include "base/keep_rules.h"
+#include "cli/arguments.h"
+
+namespace csidelta::cli {
+
+// --keep-last, --keep-hourly, ..., --keep-within-yearly: the rules of `forget`, which every verb
+// that has them calls by the same names. `with_letters`: -l, -H, -d, -w, -m and -y, too, as restic
+// has them; on verbs of a cluster -l is kubectl's. The zone is the caller's to set.
+void DeclareKeepFlags(ArgumentTable& table, KeepRules& rules, bool with_letters);
+
+}  // namespace csidelta::cli

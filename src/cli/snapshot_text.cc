@@ -1,0 +1,151 @@
+#include "cli/snapshot_text.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "base/yaml.h"
+#include "cli/console.h"
+#include "cli/text.h"
+
+namespace csidelta::cli {
+namespace {
+
+constexpr char kResource[] = "volumesnapshot.snapshot.storage.k8s.io";
+
+bool IsPlainInShell(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+         absl::string_view("_./:@%+=,-").find(c) != absl::string_view::npos;
+}
+
+// How what the storage keeps comes back.
+std::string ImportCommand(const csi::SnapshotEntry& entry) {
+  return absl::StrCat("csi-delta snapshot import --driver ", ShellWord(entry.driver),
+                      entry.handle.front() == '-' ? " -- " : " ", ShellWord(entry.handle));
+}
+
+}  // namespace
+
+std::string SnapshotResourceName(absl::string_view name) {
+  return absl::StrCat(kResource, "/", name);
+}
+
+absl::StatusOr<std::string> SnapshotNameOf(absl::string_view word) {
+  const std::size_t slash = word.find('/');
+  const absl::string_view kind = slash == absl::string_view::npos ? "vs" : word.substr(0, slash);
+  const absl::string_view name = slash == absl::string_view::npos ? word : word.substr(slash + 1);
+  const bool is_snapshot = kind == "vs" || kind == "volumesnapshot" || kind == "volumesnapshots" ||
+                           kind == kResource || kind == "volumesnapshots.snapshot.storage.k8s.io";
+  if (!is_snapshot || name.empty() || name.find('/') != absl::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", word, "\" does not name a VolumeSnapshot; give its name, and its namespace with -n"));
+  }
+  return std::string(name);
+}
+
+absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view verb) {
+  if (cluster.all_namespaces) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(verb, " works in one namespace; give it with -n, and not -A"));
+  }
+  return cluster.selector.empty()
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(absl::StrCat(
+                   verb, " takes names, and not -l; csi-delta snapshot list -l ",
+                   ShellWord(cluster.selector), " -o name prints those of the labels"));
+}
+
+absl::Status NoSuchSnapshots(absl::string_view namespace_name,
+                             const std::vector<std::string>& missing,
+                             const std::vector<csi::SnapshotEntry>& entries) {
+  std::vector<std::string> names;
+  names.reserve(entries.size());
+  for (const csi::SnapshotEntry& entry : entries) {
+    names.push_back(entry.name);
+  }
+  const std::string near = NearestOf(missing.front(), names);
+  return absl::NotFoundError(absl::StrCat(
+      "VolumeSnapshot ", absl::StrJoin(missing, ", "), " was not found in namespace ",
+      namespace_name, near.empty() ? "" : ", but ", near, near.empty() ? "" : " was",
+      "; csi-delta snapshot list -n ", ShellWord(namespace_name), " lists what is there"));
+}
+
+std::string SnapshotTimeText(const std::optional<absl::Time>& time) {
+  return time.has_value() ? absl::FormatTime("%Y-%m-%d %H:%M:%E*S", *time, absl::LocalTimeZone())
+                          : "";
+}
+
+std::string ShellWord(absl::string_view text) {
+  if (!text.empty() && std::all_of(text.begin(), text.end(), IsPlainInShell)) {
+    return std::string(text);
+  }
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+std::string FateText(const csi::SnapshotEntry& entry, csi::DataFate fate) {
+  switch (fate) {
+    case csi::DataFate::kNone:
+      return "it is bound to no VolumeSnapshotContent: it has no data yet";
+    case csi::DataFate::kUnknown:
+      return absl::StrCat("VolumeSnapshotContent ", entry.content,
+                          " may not be read: whether the storage keeps its data is not known");
+    case csi::DataFate::kContentGone:
+      return absl::StrCat("VolumeSnapshotContent ", entry.content,
+                          " does not exist: what the storage still has stays there");
+    case csi::DataFate::kNotItsOwn:
+      return absl::StrCat("VolumeSnapshotContent ", entry.content, " belongs to ",
+                          entry.content_names, ", and stays");
+    case csi::DataFate::kDeleted:
+      return "its data is gone for good";
+    case csi::DataFate::kKept:
+      break;
+  }
+  return entry.handle.empty()
+             ? absl::StrCat("the storage keeps its data; the driver has not given VolumeSnapshot",
+                            "Content ", entry.content, " a handle yet")
+             : absl::StrCat("the storage keeps its data: handle ", entry.handle, "; ",
+                            ImportCommand(entry), " brings it back");
+}
+
+std::string NotDeletedText(const absl::Status& error) {
+  const bool is_unknown =
+      absl::IsCancelled(error) || absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
+  return absl::StrCat(is_unknown ? "may be deleted or not: " : "was not deleted: ",
+                      error.message());
+}
+
+Json ProtectionsJson(const std::vector<csi::Protection>& protections) {
+  Json list = Json::array();
+  for (const csi::Protection& one : protections) {
+    list.push_back({{"reason", std::string(csi::ToString(one.reason))}, {"message", one.message}});
+  }
+  return list;
+}
+
+std::string ProtectionsText(const std::vector<csi::Protection>& protections) {
+  return absl::StrJoin(protections, "; ", [](std::string* out, const csi::Protection& one) {
+    absl::StrAppend(out, one.message);
+  });
+}
+
+std::string OutputForm(const Session& session) {
+  const std::string& output = session.options().cluster.output;
+  if (session.options().json) {
+    return "json";
+  }
+  return output.empty() ? "table" : output;
+}
+
+bool PrintAsValue(Session& session, const Json& value) {
+  const std::string form = OutputForm(session);
+  if (form == "json") {
+    session.console().PrintJson(value);
+  } else if (form == "yaml") {
+    session.console().Print(ToYaml(value));
+  }
+  return form == "json" || form == "yaml";
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/json.h"
+#include "cli/session.h"
+#include "csi/snapshot_inventory.h"
+#include "csi/snapshot_protection.h"
+#include "csi/snapshot_removal.h"
+
+// What several verbs of `csi-delta snapshot` read and print alike.
+namespace csidelta::cli {
+
+// "volumesnapshot.snapshot.storage.k8s.io/NAME", as -o name prints it.
+std::string SnapshotResourceName(absl::string_view name);
+
+// The name in a word of the command line: NAME, or what -o name and kubectl call it
+// ("volumesnapshot/NAME"). INVALID_ARGUMENT when the word is of another kind, or empty. Pure.
+absl::StatusOr<std::string> SnapshotNameOf(absl::string_view word);
+
+// INVALID_ARGUMENT when -A or -l is given to `verb`, which works on VolumeSnapshots by name.
+absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view verb);
+
+// NOT_FOUND: these are not among the VolumeSnapshots of the namespace; names one whose name is
+// near, and the verb that lists them. REQUIRES a name.
+absl::Status NoSuchSnapshots(absl::string_view namespace_name,
+                             const std::vector<std::string>& missing,
+                             const std::vector<csi::SnapshotEntry>& entries);
+
+// In the zone of this machine, as far as it is known: "2026-11-23 05:00:00.25"; "" for none.
+std::string SnapshotTimeText(const std::optional<absl::Time>& time);
+
+// `text` as one word for a shell that reads what is copied from the terminal. Pure.
+std::string ShellWord(absl::string_view text);
+
+// What becomes of the data, as a sentence without a full stop: "its data is gone for good", "the
+// storage keeps its data: handle H; csi-delta snapshot import H --driver D brings it back".
+std::string FateText(const csi::SnapshotEntry& entry, csi::DataFate fate);
+
+// Why a deletion failed: "was not deleted: ...", or where the API server's answer was lost, "may be
+// deleted or not: ...". REQUIRES an error.
+std::string NotDeletedText(const absl::Status& error);
+
+// [{"reason": "Keep", "message": "..."}, ...]
+Json ProtectionsJson(const std::vector<csi::Protection>& protections);
+// The messages, with "; " between them.
+std::string ProtectionsText(const std::vector<csi::Protection>& protections);
+
+// "json", "yaml", "name", "wide", or "table": what -o or --json asks for.
+std::string OutputForm(const Session& session);
+
+// Prints `value` where JSON or YAML is asked for; else says false.
+bool PrintAsValue(Session& session, const Json& value);
+
+}  // namespace csidelta::cli

@@ -1,0 +1,63 @@
+#include "cli/snapshot_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "csi/snapshot_inventory.h"
+#include "csi/snapshot_removal.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli::snapshot_text_test {
+namespace {
+
+using support::IsOkAndHolds;
+using support::StatusIs;
+using testing::HasSubstr;
+
+TEST(SnapshotTextTest, NamesMayCarryTheirKind) {
+  for (const char* word : {"monday", "vs/monday", "volumesnapshot/monday", "volumesnapshots/monday",
+                           "volumesnapshot.snapshot.storage.k8s.io/monday",
+                           "volumesnapshots.snapshot.storage.k8s.io/monday"}) {
+    EXPECT_THAT(SnapshotNameOf(word), IsOkAndHolds("monday")) << word;
+  }
+  for (const char* word : {"", "vs/", "/monday", "pvc/monday", "vs/a/b"}) {
+    EXPECT_THAT(SnapshotNameOf(word), StatusIs(absl::StatusCode::kInvalidArgument)) << word;
+  }
+}
+
+TEST(SnapshotTextTest, AWordForAShellIsOneWord) {
+  EXPECT_EQ(ShellWord("snap-0a1b:/pool@x"), "snap-0a1b:/pool@x");
+  EXPECT_EQ(ShellWord(""), "''");
+  EXPECT_EQ(ShellWord("a b"), "'a b'");
+  EXPECT_EQ(ShellWord("it's $(x)"), "'it'\\''s $(x)'");
+}
+
+TEST(SnapshotTextTest, ADeletionWhoseAnswerWasLostIsNotCalledRefused) {
+  EXPECT_EQ(NotDeletedText(absl::PermissionDeniedError("no")), "was not deleted: no");
+  EXPECT_EQ(NotDeletedText(absl::UnavailableError("gone")), "may be deleted or not: gone");
+  EXPECT_EQ(NotDeletedText(absl::CancelledError("stop")), "may be deleted or not: stop");
+}
+
+TEST(SnapshotTextTest, EachFateIsSaid) {
+  csi::SnapshotEntry entry;
+  entry.content = "c";
+  entry.content_names = "bank/gold";
+  entry.driver = "d.example.com";
+  EXPECT_THAT(FateText(entry, csi::DataFate::kNone), HasSubstr("no data yet"));
+  EXPECT_THAT(FateText(entry, csi::DataFate::kUnknown), HasSubstr("c may not be read"));
+  EXPECT_THAT(FateText(entry, csi::DataFate::kContentGone), HasSubstr("c does not exist"));
+  EXPECT_THAT(FateText(entry, csi::DataFate::kNotItsOwn), HasSubstr("belongs to bank/gold"));
+  EXPECT_THAT(FateText(entry, csi::DataFate::kDeleted), HasSubstr("gone for good"));
+  EXPECT_EQ(FateText(entry, csi::DataFate::kKept),
+            "the storage keeps its data; the driver has not given VolumeSnapshotContent c a handle "
+            "yet");
+  entry.handle = "h";
+  EXPECT_EQ(FateText(entry, csi::DataFate::kKept),
+            "the storage keeps its data: handle h; csi-delta snapshot import --driver "
+            "d.example.com h brings it back");
+}
+
+}  // namespace
+}  // namespace csidelta::cli::snapshot_text_test

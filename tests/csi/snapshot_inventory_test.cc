@@ -1,0 +1,221 @@
+// What is read of VolumeSnapshots, with which requests, and what is not known without a right.
+#include "csi/snapshot_inventory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "csi/snapshot_types.h"
+#include "objects/keys.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::csi::snapshot_inventory_test {
+namespace {
+
+using support::ActionBed;
+using support::IsOk;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class SnapshotInventoryTest : public testing::Test {
+ protected:
+  void Seed(const std::string& name, const support::Strings& labels = {}) {
+    Json snapshot = support::MakeSnapshotObject("shop", name, "content-of-" + name, labels);
+    SetJson(snapshot, {"metadata", "creationTimestamp"}, "2023-11-14T20:13:20Z");
+    SetJson(snapshot, {"status", "readyToUse"}, true);
+    bed_.api.Seed(VolumeSnapshotType(), snapshot);
+    bed_.api.Seed(VolumeSnapshotContentType(),
+                  support::MakeContentObject("content-of-" + name, "shop", name, "h-" + name));
+  }
+
+  InventoryRequest Request() const {
+    return {.namespace_name = "shop",
+            .label_selector = "",
+            .mover_namespace = "csi-delta",
+            .now = bed_.clock.Now()};
+  }
+  Inventory Read(const InventoryRequest& request) {
+    const absl::StatusOr<Inventory> inventory = ReadInventory(bed_.ctx, bed_.api, request);
+    EXPECT_THAT(inventory, IsOk());
+    return inventory.value_or(Inventory());
+  }
+  static std::vector<std::string> Names(const Inventory& inventory) {
+    std::vector<std::string> names;
+    for (const SnapshotEntry& entry : inventory.entries) {
+      names.push_back(entry.name);
+    }
+    return names;
+  }
+  static const SnapshotEntry& Of(const Inventory& inventory, const std::string& name) {
+    for (const SnapshotEntry& entry : inventory.entries) {
+      if (entry.name == name) {
+        return entry;
+      }
+    }
+    ADD_FAILURE() << "there is no " << name;
+    return inventory.entries.front();
+  }
+  static std::vector<ProtectionReason> Reasons(const std::vector<Protection>& protections) {
+    std::vector<ProtectionReason> reasons;
+    reasons.reserve(protections.size());
+    for (const Protection& one : protections) {
+      reasons.push_back(one.reason);
+    }
+    return reasons;
+  }
+
+  ActionBed bed_;
+};
+
+TEST_F(SnapshotInventoryTest, TellsWhatKeepsOneFromAPersonAndFromPrune) {
+  Seed("only");
+  bed_.api.Mutate(VolumeSnapshotKey("shop", "only"), [](Json& snapshot) {
+    SetJson(snapshot, {"metadata", "creationTimestamp"}, "2023-11-14T22:13:00Z");
+  });
+  const Inventory inventory = Read(Request());
+  const SnapshotEntry& only = Of(inventory, "only");
+  EXPECT_THAT(Reasons(only.kept_for),
+              ElementsAre(ProtectionReason::kLastReady, ProtectionReason::kYoung));
+  EXPECT_THAT(Reasons(only.kept_for_person), ElementsAre(ProtectionReason::kLastReady));
+  EXPECT_TRUE(only.is_named_by_content);
+  EXPECT_EQ(only.content_names, "shop/only");
+  EXPECT_EQ(only.content_uid, "content-of-only-uid");
+  EXPECT_FALSE(only.resource_version.empty());
+  EXPECT_FALSE(only.has_velero_labels);
+}
+
+TEST_F(SnapshotInventoryTest, MakersAreKnownByTheirLabels) {
+  Seed("mine", {{objects::kMadeByLabel, "csi-delta"}});
+  Seed("nightly", {{objects::kBackupNameLabel, "nightly"}});
+  const Inventory inventory = Read(Request());
+  EXPECT_TRUE(Of(inventory, "mine").is_made_by_verbs);
+  EXPECT_FALSE(Of(inventory, "nightly").is_made_by_verbs);
+  EXPECT_TRUE(Of(inventory, "nightly").has_velero_labels);
+  EXPECT_EQ(Of(inventory, "nightly").backup, "nightly");
+}
+
+TEST_F(SnapshotInventoryTest, OfThoseThatAreNamedContentsAreReadByName) {
+  Seed("a");
+  Seed("b");
+  InventoryRequest request = Request();
+  request.names = {"a"};
+  const Inventory inventory = Read(request);
+  EXPECT_EQ(bed_.api.CallCount("list", "volumesnapshotcontents"), 0);
+  EXPECT_EQ(bed_.api.CallCount("get", "volumesnapshotcontents"), 2);  // b decides about the last.
+  EXPECT_EQ(Of(inventory, "a").handle, "h-a");
+  EXPECT_THAT(Of(inventory, "a").kept_for_person, IsEmpty());
+  // A sibling whose content is gone is not Ready.
+  bed_.api.Remove(VolumeSnapshotContentKey("content-of-b"));
+  EXPECT_THAT(Reasons(Of(Read(request), "a").kept_for_person),
+              ElementsAre(ProtectionReason::kLastReady));
+}
+
+TEST_F(SnapshotInventoryTest, OfVeryManyContentsAreListed) {
+  for (int i = 0; i < 40; ++i) {
+    Seed("s" + std::to_string(i));
+  }
+  InventoryRequest request = Request();
+  request.names = {"s1", "s2"};
+  EXPECT_EQ(Of(Read(request), "s1").handle, "h-s1");
+  EXPECT_EQ(bed_.api.CallCount("list", "volumesnapshotcontents"), 1);
+  EXPECT_EQ(bed_.api.CallCount("get", "volumesnapshotcontents"), 0);
+  // Where they may not be listed, those that matter are read all the same.
+  bed_.api.Forbid("list", "volumesnapshotcontents");
+  EXPECT_EQ(Of(Read(request), "s2").handle, "h-s2");
+}
+
+TEST_F(SnapshotInventoryTest, OneThatIsNamedIsReadWithoutTheRightToList) {
+  Seed("a");
+  Seed("b");
+  bed_.api.Forbid("list", "volumesnapshots");
+  InventoryRequest request = Request();
+  request.names = {"a", "missing"};
+  const Inventory inventory = Read(request);
+  EXPECT_THAT(Names(inventory), ElementsAre("a"));
+  EXPECT_THAT(inventory.not_checked, ElementsAre(HasSubstr("last Ready one of a PVC not checked")));
+  EXPECT_FALSE(inventory.is_last_ready_known);
+  EXPECT_THAT(inventory.entries[0].kept_for_person, IsEmpty());
+  EXPECT_THAT(ReadInventory(bed_.ctx, bed_.api, Request()),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+}
+
+TEST_F(SnapshotInventoryTest, OnlyNamesReadsNoOther) {
+  Seed("a");
+  Seed("b");
+  InventoryRequest request = Request();
+  request.names = {"a"};
+  request.only_names = true;
+  const Inventory inventory = Read(request);
+  EXPECT_THAT(Names(inventory), ElementsAre("a"));
+  EXPECT_THAT(inventory.not_checked, IsEmpty());
+  EXPECT_EQ(bed_.api.CallCount("list", "volumesnapshots"), 0);
+}
+
+TEST_F(SnapshotInventoryTest, WhatIsRequiredIsAnErrorWhereItMayNotBeRead) {
+  Seed("a");
+  InventoryRequest request = Request();
+  request.requires_all = true;
+  for (const char* plural :
+       {"volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims"}) {
+    bed_.api.Forbid("list", plural);
+    EXPECT_THAT(ReadInventory(bed_.ctx, bed_.api, request),
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(plural)));
+    bed_.api.ClearFaults();
+  }
+  EXPECT_TRUE(Read(request).is_last_ready_known);
+}
+
+TEST_F(SnapshotInventoryTest, LabelsSelectAndTheOthersStillDecideAboutTheLast) {
+  Seed("labelled", {{"app", "db"}});
+  Seed("other");
+  InventoryRequest request = Request();
+  request.label_selector = "app=db";
+  request.reads_others = true;
+  const Inventory inventory = Read(request);
+  EXPECT_EQ(inventory.entries.size(), 2u);
+  EXPECT_TRUE(Of(inventory, "labelled").is_selected);
+  EXPECT_FALSE(Of(inventory, "other").is_selected);
+  EXPECT_THAT(Of(inventory, "labelled").kept_for, IsEmpty());
+  EXPECT_THAT(inventory.not_checked, IsEmpty());
+}
+
+TEST_F(SnapshotInventoryTest, AListThatGrewTooOldIsReadAgain) {
+  Seed("a");
+  bed_.api.FailNext("list", "volumesnapshots", absl::OutOfRangeError("too old"), 2);
+  EXPECT_THAT(Names(Read(Request())), ElementsAre("a"));
+  bed_.api.FailNext("list", "volumesnapshots", absl::OutOfRangeError("too old"), 3);
+  EXPECT_THAT(ReadInventory(bed_.ctx, bed_.api, Request()),
+              StatusIs(absl::StatusCode::kOutOfRange));
+}
+
+// Of several that are to go, the newest Ready one of each PVC that would be left without one.
+TEST_F(SnapshotInventoryTest, LastReadyOfSparesOneOfEachPvc) {
+  std::vector<SnapshotEntry> entries(6);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    entries[i].namespace_name = "shop";
+    entries[i].pvc = i < 3 ? "data" : "logs";
+    entries[i].status.state = SnapshotState::kReady;
+    entries[i].asked_at = bed_.clock.Now() - absl::Hours(i);
+  }
+  EXPECT_THAT(LastReadyOf(entries, {true, true, true, false, true, true}), ElementsAre(0u));
+  EXPECT_THAT(LastReadyOf(entries, {true, true, false, true, true, true}), ElementsAre(3u));
+  EXPECT_THAT(LastReadyOf(entries, {true, true, true, true, true, true}), ElementsAre(0u, 3u));
+  EXPECT_THAT(LastReadyOf(entries, {false, false, false, false, false, false}), IsEmpty());
+  entries[0].status.state = SnapshotState::kError;
+  entries[1].status.taken_at = bed_.clock.Now() - absl::Hours(9);
+  EXPECT_THAT(LastReadyOf(entries, {true, true, true, false, false, false}), ElementsAre(2u));
+  entries[3].pvc = "";
+  entries[4].pvc = "";
+  entries[5].pvc = "";
+  EXPECT_THAT(LastReadyOf(entries, {true, true, true, true, true, true}), ElementsAre(2u));
+}
+
+}  // namespace
+}  // namespace csidelta::csi::snapshot_inventory_test
