@@ -310,7 +310,7 @@ class GroupCreator {
 }  // namespace
 
 absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& api,
-                                    const std::vector<SnapshotSource>& sources) {
+                                        const std::vector<SnapshotSource>& sources) {
   const std::string driver = sources.front().driver;
   for (const SnapshotSource& source : sources) {
     if (source.driver.empty() || source.driver != driver) {

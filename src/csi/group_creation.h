@@ -38,7 +38,7 @@ struct GroupChoice {
 // of one that is not known; the kinds are not served or may not be listed; the driver has no class.
 // FAILED_PRECONDITION where it has several and none is chosen. One to three requests.
 absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& api,
-                                    const std::vector<SnapshotSource>& sources);
+                                        const std::vector<SnapshotSource>& sources);
 
 struct GroupCreationRequest {
   GroupChoice choice;

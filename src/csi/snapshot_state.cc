@@ -114,6 +114,12 @@ absl::string_view ToString(SnapshotState state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
+bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
+  const auto created = snapshot.created_at();
+  return StatusOf(snapshot, {}).state == SnapshotState::kCreating && created.has_value() &&
+         now < *created + kOthersAgeMax;
+}
+
 SnapshotStatus StatusOf(const VolumeSnapshot& snapshot, const ContentReading& reading) {
   Verdict verdict = Judge(snapshot, reading);
   SnapshotStatus status = {.state = verdict.state,

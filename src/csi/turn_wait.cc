@@ -7,20 +7,19 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "k8s/wait.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
 
-bool BeingCut(const Json& snapshot, const OtherSnapshots& others, absl::Time now) {
-  const auto created = k8s::CreatedAt(snapshot);
-  return others.concerns(snapshot) && !k8s::BeingDeleted(snapshot) && !ReadyToUse(snapshot) &&
-         ErrorMessage(snapshot).empty() &&
-         FindJson(snapshot, {"status", "creationTime"}) == nullptr && created.has_value() &&
-         now < *created + kOthersAgeMax;
+bool IsOneBeingTaken(const Json& json, const OtherSnapshots& others, absl::Time now) {
+  const auto snapshot = objects::VolumeSnapshot::Of(json);
+  return others.concerns(json) && snapshot.ok() && IsBeingTaken(*snapshot, now);
 }
 
 bool IsRefusal(absl::string_view error) {
@@ -120,7 +119,7 @@ absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
   ASSIGN_OR_RETURN(const k8s::ObjectList all,
                    env.api.List(ctx, VolumeSnapshotType(), others.namespace_name, options));
   for (const Json& other : all.items) {
-    if (!BeingCut(other, others, ctx.clock->Now())) {
+    if (!IsOneBeingTaken(other, others, ctx.clock->Now())) {
       continue;
     }
     const absl::Time too_old = *k8s::CreatedAt(other) + kOthersAgeMax;
@@ -130,7 +129,7 @@ absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
         TurnWaiter(slice, env, turn)
             .WaitFor(VolumeSnapshotKey(others.namespace_name, k8s::Name(other)),
                      [&](const Json* now) -> absl::StatusOr<bool> {
-                       return now == nullptr || !BeingCut(*now, others, ctx.clock->Now());
+                       return now == nullptr || !IsOneBeingTaken(*now, others, ctx.clock->Now());
                      });
     if (absl::IsDeadlineExceeded(status) && !ctx.Check().ok()) {
       return absl::DeadlineExceededError(absl::StrCat("VolumeSnapshot ", k8s::Name(other), " of ",

@@ -18,8 +18,6 @@
 // Waiting for what others make of a volume, or of several, while a turn is held.
 namespace csidelta::csi {
 
-// A VolumeSnapshot of somebody else that is older, and still not cut, is not waited for.
-inline constexpr absl::Duration kOthersAgeMax = absl::Minutes(5);
 // An API server that has just started refuses everybody until it knows its roles.
 inline constexpr absl::Duration kRefusalPatience = absl::Seconds(15);
 inline constexpr absl::Duration kRefusalPause = absl::Milliseconds(500);

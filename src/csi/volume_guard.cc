@@ -11,7 +11,6 @@
 #include "base/status_macros.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/wait.h"
@@ -41,8 +40,8 @@ std::string AgeOf(const VolumeSnapshot& snapshot, absl::Time now) {
 // Whether a group is about to ask the driver for what it selects.
 bool IsBeginning(const objects::VolumeGroupSnapshot& group, absl::Time now) {
   const auto created = group.created_at();
-  return group.bound_content().empty() && !group.error().has_value() &&
-         !group.is_being_deleted() && created.has_value() && now < *created + kOthersAgeMax;
+  return group.bound_content().empty() && !group.error().has_value() && !group.is_being_deleted() &&
+         created.has_value() && now < *created + kOthersAgeMax;
 }
 
 }  // namespace
@@ -56,12 +55,6 @@ absl::Status VolumeBusyError(absl::string_view pvc, absl::string_view by) {
       absl::StrCat("a snapshot of PVC ", pvc, " is being taken already: ", by));
   status.SetPayload(kBusyPayload, absl::Cord());
   return status;
-}
-
-bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
-  const auto created = snapshot.created_at();
-  return StatusOf(snapshot, {}).state == SnapshotState::kCreating && created.has_value() &&
-         now < *created + kOthersAgeMax;
 }
 
 VolumeGuard::VolumeGuard(const CallContext& ctx, k8s::ApiClient& api, Random& random,
@@ -151,8 +144,8 @@ absl::Status VolumeGuard::CheckSnapshots(const std::string& revision) {
     });
     if (pvc != request_.pvcs.end() && other.name() != request_.name && IsBeingTaken(other, now)) {
       busy_with_ = other.name();
-      return VolumeBusyError(Of(*pvc), absl::StrCat("VolumeSnapshot ", other.name(),
-                                                    ", asked for ", AgeOf(other, now), " ago"));
+      return VolumeBusyError(Of(*pvc), absl::StrCat("VolumeSnapshot ", other.name(), ", asked for ",
+                                                    AgeOf(other, now), " ago"));
     }
   }
   return absl::OkStatus();
@@ -166,8 +159,7 @@ absl::Status VolumeGuard::CheckGroups() {
     }
   }
   if (absl::IsPermissionDenied(list.status())) {
-    NoteOnce(not_checked_,
-             absl::StrCat("group snapshots not checked: ", list.status().message()));
+    NoteOnce(not_checked_, absl::StrCat("group snapshots not checked: ", list.status().message()));
     return absl::OkStatus();
   }
   if (!list.ok()) {
@@ -180,8 +172,8 @@ absl::Status VolumeGuard::CheckGroups() {
     }
     for (const PersistentVolumeClaim& pvc : request_.pvcs) {
       if (group.Selects(GetStringMap(pvc.json(), {"metadata", "labels"}))) {
-        return VolumeBusyError(
-            Of(pvc), absl::StrCat("VolumeGroupSnapshot ", group.name(), " selects it"));
+        return VolumeBusyError(Of(pvc),
+                               absl::StrCat("VolumeGroupSnapshot ", group.name(), " selects it"));
       }
     }
   }

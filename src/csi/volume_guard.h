@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "csi/snapshot_state.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
 #include "k8s/api_client.h"
@@ -50,9 +51,6 @@ bool IsVolumeBusy(const absl::Status& status);
 // Such a status; `by`: which operation.
 absl::Status VolumeBusyError(absl::string_view pvc, absl::string_view by);
 
-// Whether the driver may be at work on a VolumeSnapshot: it is neither taken nor failed, and young.
-bool IsBeingTaken(const objects::VolumeSnapshot& snapshot, absl::Time now);
-
 // Not thread-safe. Borrows the context and the client. The destructor leaves.
 class VolumeGuard {
  public:
@@ -61,7 +59,8 @@ class VolumeGuard {
   VolumeGuard& operator=(const VolumeGuard&) = delete;
   ~VolumeGuard() { Leave(); }
 
-  // Takes the Leases and looks for others. IsVolumeBusy() when there are some; then nothing is held.
+  // Takes the Leases and looks for others. IsVolumeBusy() when there are some; then nothing is
+  // held.
   absl::Status Enter();
   // After the POST, with the resourceVersion of what it made.
   absl::Status LookAgain(const std::string& revision);

@@ -1,3 +1,4 @@
+#include <set>
 #include <string>
 #include <vector>
 
@@ -8,10 +9,12 @@
 #include "csi/data_transfer.h"
 #include "csi/deletion_proof.h"
 #include "csi/group_types.h"
+#include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "datamover/volume_task.h"
 #include "doctor/checks.h"
 #include "k8s/object.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -184,16 +187,33 @@ void CheckMoverKinds(Visit& visit) {
 }
 
 void CheckStuckSnapshots(Visit& visit) {
-  for (const Json& snapshot : visit.Look(csi::VolumeSnapshotType())) {
-    if (csi::ReadyToUse(snapshot) ||
-        !IsOlderThan(visit, k8s::CreatedAt(snapshot), kSnapshotTimeMax)) {
+  const auto& contents = visit.facts().List(csi::VolumeSnapshotContentType());
+  std::set<std::string> names;
+  for (const Json& content : contents.ok() ? *contents : std::vector<Json>()) {
+    names.insert(k8s::Name(content));
+  }
+  for (const Json& json : visit.Look(csi::VolumeSnapshotType())) {
+    const auto snapshot = objects::VolumeSnapshot::Of(json);
+    // A younger one may have been made after the contents were listed.
+    if (!snapshot.ok() || !IsOlderThan(visit, snapshot->created_at(), kSnapshotTimeMax)) {
       continue;
     }
-    const std::string error = csi::ErrorMessage(snapshot);
-    visit.Warn(NameOf("VolumeSnapshot", snapshot),
-               absl::StrCat("not ready for over an hour",
-                            error.empty() ? "" : absl::StrCat("; its driver says: ", error)),
-               "look at the driver's log; delete the VolumeSnapshot if nobody waits for it");
+    csi::ContentReading reading;
+    if (contents.ok() && !names.contains(snapshot->bound_content())) {
+      reading.kind = csi::ContentReading::Kind::kGone;
+    }
+    const csi::SnapshotStatus status = csi::StatusOf(*snapshot, reading);
+    const std::string& message = status.conditions.front().message;
+    if (status.state == csi::SnapshotState::kLost) {
+      visit.Warn(NameOf("VolumeSnapshot", json),
+                 absl::StrCat("what it stands for cannot be reached: ", message),
+                 "csi-delta snapshot show says more; delete the VolumeSnapshot if it is of no use");
+    } else if (status.state != csi::SnapshotState::kReady &&
+               status.state != csi::SnapshotState::kUnverified) {
+      visit.Warn(NameOf("VolumeSnapshot", json),
+                 absl::StrCat("not ready for over an hour", message.empty() ? "" : "; ", message),
+                 "look at the driver's log; delete the VolumeSnapshot if nothing waits for it");
+    }
   }
 }
 

@@ -63,6 +63,7 @@ NAMESPACED = {
     "serverstatusrequests": _VELERO,
     "serviceaccounts": "api/v1",
     "services": "api/v1",
+    "statefulsets": "apis/apps/v1",
     "volumegroupsnapshots": _GROUP_SNAPSHOT,
     "volumetasks": _MOVER,
     "volumesnapshotlocations": _VELERO,

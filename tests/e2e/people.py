@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import threading
 import time
 
@@ -71,3 +72,50 @@ def numbers(path):
     """What the two blocks of a ledger's volume hold."""
     with open(path, "rb") as volume:
         return [int.from_bytes(volume.read(BLOCK_BYTES)[:8], "little") for _ in range(2)]
+
+
+def stateful_set(name, namespace, template):
+    """A StatefulSet whose PVCs are there already; no controller looks at it."""
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": namespace},
+            "spec": {"replicas": 3, "serviceName": name, "selector": {"matchLabels": {"app": name}},
+                     "template": {"metadata": {"labels": {"app": name}},
+                                  "spec": {"containers": [{"name": "main", "image": "none"}]}},
+                     "volumeClaimTemplates": [{"metadata": {"name": template}, "spec": {
+                         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}]}}
+
+
+class Person:
+    """A service account with the named ClusterRoles of deploy/snapshot-roles.yaml in some namespaces, and its kubeconfig."""
+
+    def __init__(self, bed, workspace, home, roles):
+        self.bed, self.name = bed, workspace.name("person")
+        bed.api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
+                                           "metadata": {"name": self.name, "namespace": home}})
+        self.user = f"system:serviceaccount:{home}:{self.name}"
+        for namespace, role in roles:
+            bed.api.create("rolebindings", {
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": {"name": f"{self.name}-{role}", "namespace": namespace},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": home}]})
+        token = bed.kubectl("create", "token", self.name, "-n", home).stdout.strip()
+        self._config = bed.scratch / f"{self.name}.conf"
+        self._config.write_text((bed.pki / "admin.conf").read_text())
+        bed.kubectl("config", "set-credentials", self.name, f"--token={token}", f"--kubeconfig={self._config}")
+        bed.kubectl("config", "set-context", "--current", f"--user={self.name}", f"--kubeconfig={self._config}")
+
+    def run(self, namespace, *words, **kwargs):
+        return run(self.bed, namespace, *words, "--kubeconfig", self._config, **kwargs)
+
+
+ROLES = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "snapshot-roles.yaml"
+
+
+@contextlib.contextmanager
+def roles(bed):
+    """The ClusterRoles of deploy/snapshot-roles.yaml are there while the body runs."""
+    bed.kubectl("apply", "-f", ROLES)
+    try:
+        yield
+    finally:
+        bed.kubectl("delete", "-f", ROLES)

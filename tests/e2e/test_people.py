@@ -2,8 +2,9 @@
 
 import pytest
 
-import objects
+import data
 import people
+import stamps
 
 MIB = 1 << 20
 
@@ -45,3 +46,55 @@ def test_alice_locks_takes_unlocks_copies_and_deletes(bed, workspace):
     people.run(bed, app, "delete", "mysql-snapshot", "--last-too", "--wait")
     assert taken["handle"] not in bed.driver.snapshots()
     assert not bed.api.list("leases", app)
+
+
+@pytest.mark.journey
+@pytest.mark.group
+def test_a_stateful_set_is_taken_at_one_instant_and_promoted_as_a_set(bed, workspace):
+    app = workspace.namespace(bed)
+    pvcs = [f"data-db-{ordinal}" for ordinal in range(3)]
+    bed.create_claims(pvcs, app, MIB)
+    bed.api.create("statefulsets", people.stateful_set("db", app, "data"))
+    with stamps.Writer(bed, [bed.volume_path(pvc, app) for pvc in pvcs]):
+        taken = people.ask(bed, app, "create", "--statefulset", "db", "--name", "week", "--group", "always")
+    assert [one["pvc"] for one in taken] == pvcs
+    assert {one["set"] for one in taken} == {"week"} and {one["workload"] for one in taken} == {"StatefulSet/db"}
+    assert len({one["taken_at"] for one in taken}) == 1, taken
+    assert not [pvc for pvc in bed.api.list("persistentvolumeclaims", app) if pvc["metadata"].get("labels")]
+
+    for one in taken:
+        bed.wait_snapshot_ready(one["name"], app)
+    people.run(bed, app, "promote", "--set", "week", "--replica-of", "copy", "--wait")
+    copies = [bed.volume_path(f"data-copy-{ordinal}", app) for ordinal in range(3)]
+    assert stamps.spread(copies) <= 1
+    bed.api.delete("volumegroupsnapshots", "week", app)
+    for ordinal in range(3):
+        bed.delete_claim(f"data-copy-{ordinal}", app)
+    bed.wait_snapshots_gone(app)
+
+
+@pytest.mark.journey
+def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
+    shop, team = workspace.namespace(bed, "shop"), workspace.namespace(bed, "team")
+    bed.create_claim("data", shop, MIB)
+    written = data.fill(bed.volume_path("data", shop), 1, MIB)
+    people.run(bed, shop, "create", "data", "--name", "monday", "--wait", "ready")
+    user, viewer = "csi-delta-snapshot-user", "csi-delta-snapshot-viewer"
+    with people.roles(bed):
+        before = bed.things()
+        words = ("promote", "monday", "copy", "--from-namespace", shop)
+        neither = people.Person(bed, workspace, team, [(team, user), (team, viewer)])
+        refused = neither.run(team, *words, check=False)
+        assert refused.returncode == 1 and "may not get volumesnapshots" in refused.stderr, refused.stderr
+        reader = people.Person(bed, workspace, shop, [(team, user), (team, viewer), (shop, viewer)])
+        refused = reader.run(team, *words, check=False)
+        assert refused.returncode == 1 and "csi-delta-snapshot-admin" in refused.stderr, refused.stderr
+        assert not bed.api.list("persistentvolumeclaims", team)
+        assert len(bed.api.list("volumesnapshots", team)) == 0, before
+
+    people.run(bed, team, *words, "--wait")
+    data.expect(bed.volume_path("copy", team), written)
+    assert not bed.api.list("volumesnapshots", team), "the pair that lent the snapshot is gone"
+    shown, = people.ask(bed, shop, "list")
+    assert shown["state"] == "Ready"
+    people.run(bed, shop, "delete", "monday", "--last-too", "--wait")
