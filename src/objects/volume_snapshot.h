@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/json.h"
 #include "k8s/object.h"
+#include "objects/volume_mode.h"
 
 // The objects of snapshot.storage.k8s.io/v1 as types: thin views that keep the JSON as it was read,
 // unknown fields too, and name what the fields are. A value of the wrong type is taken for a
@@ -23,6 +26,9 @@ class ObjectView {
   std::string name() const { return k8s::Name(json_); }
   std::string namespace_name() const { return k8s::Namespace(json_); }
   std::string uid() const { return k8s::Uid(json_); }
+  std::map<std::string, std::string> labels() const {
+    return GetStringMap(json_, {"metadata", "labels"});
+  }
   std::string Label(absl::string_view key) const { return k8s::Label(json_, key); }
   std::string Annotation(absl::string_view key) const { return k8s::Annotation(json_, key); }
   std::optional<absl::Time> created_at() const { return k8s::CreatedAt(json_); }
@@ -88,6 +94,13 @@ class VolumeSnapshotContent : public ObjectView {
   bool Names(const VolumeSnapshot& snapshot) const;
   std::string snapshot_namespace() const;  // of spec.volumeSnapshotRef
   std::string snapshot_name() const;
+  std::string snapshot_uid() const;  // "" before a static one is bound
+  // Of the volume that it was taken of; nothing when not recorded.
+  std::optional<VolumeMode> source_mode() const;
+  // A volume of the other mode may be made of it.
+  bool allows_mode_change() const;
+  // The handle that it was made for; "" unless pre-provisioned.
+  std::string source_handle() const;
 
   std::string handle() const;  // "" until the driver gave it
   std::optional<absl::Time> taken_at() const;
