@@ -51,6 +51,8 @@ std::unique_ptr<Command> MakeMoverKeyExportCommand();
 std::unique_ptr<Command> MakeMoverKeyImportCommand();
 std::unique_ptr<Command> MakeUninstallCommand();
 std::unique_ptr<Command> MakeSnapshotListCommand();
+std::unique_ptr<Command> MakeSnapshotPromoteCommand();
+std::unique_ptr<Command> MakeSnapshotImportCommand();
 std::unique_ptr<Command> MakeCompletionCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 

@@ -59,6 +59,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeMoverKeyImportCommand,
                      MakeUninstallCommand,
                      MakeSnapshotListCommand,
+                     MakeSnapshotPromoteCommand,
+                     MakeSnapshotImportCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());
