@@ -55,6 +55,8 @@ std::unique_ptr<Command> MakeSnapshotListCommand();
 std::unique_ptr<Command> MakeSnapshotShowCommand();
 std::unique_ptr<Command> MakeSnapshotDeleteCommand();
 std::unique_ptr<Command> MakeSnapshotPruneCommand();
+std::unique_ptr<Command> MakeSnapshotPromoteCommand();
+std::unique_ptr<Command> MakeSnapshotImportCommand();
 std::unique_ptr<Command> MakeCompletionCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 

@@ -87,6 +87,9 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
     case ExitCode::kFallbackRefused:
       return absl::StrCat(message, "; allow it with --on-fallback proceed");
     case ExitCode::kTargetTooSmall:
+      if (absl::StrContains(message, "; ")) {
+        return std::string(message);  // of a PVC that is not made
+      }
       return absl::StrCat(message, "; give a larger target, nothing was written");
     case ExitCode::kInterrupted:
       return absl::StartsWith(message, kInterruptedWord) ? std::string(message)

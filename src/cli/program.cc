@@ -63,6 +63,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotShowCommand,
                      MakeSnapshotDeleteCommand,
                      MakeSnapshotPruneCommand,
+                     MakeSnapshotPromoteCommand,
+                     MakeSnapshotImportCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());

@@ -1,5 +1,7 @@
 #include "csi/claim_provisioning.h"
 
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -11,20 +13,13 @@ namespace csidelta::csi {
 namespace {
 
 constexpr char kProvisioningFailed[] = "ProvisioningFailed";
+constexpr char kWaitsForConsumer[] = "WaitForFirstConsumer";
 
 constexpr char kInTreePrefix[] = "kubernetes.io/";
 constexpr char kNoProvisioner[] = "kubernetes.io/no-provisioner";
 
-// Whether volumes of the class are made by the driver. Its name in the tree of Kubernetes is
-// another one.
-bool IsOfDriver(const Json& storage_class, absl::string_view driver) {
-  const std::string provisioner = GetString(storage_class, {"provisioner"});
-  return driver.empty() || provisioner.empty() || provisioner == driver ||
-         (absl::StartsWith(provisioner, kInTreePrefix) && provisioner != kNoProvisioner);
-}
-
 ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
-  if (IsOfDriver(storage_class, driver)) {
+  if (IsProvisionerOf(GetString(storage_class, {"provisioner"}), driver)) {
     return {};
   }
   return {.kind = ClassFit::Kind::kNever,
@@ -33,20 +28,23 @@ ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
                                ", and the snapshot of driver ", driver)};
 }
 
-}  // namespace
+absl::StatusOr<k8s::ObjectList> EventsOf(const CallContext& ctx, k8s::ApiClient& api,
+                                         const Json& claim, absl::string_view more_fields) {
+  return api.List(
+      ctx, EventType(), k8s::Namespace(claim),
+      {.label_selector = "",
+       .field_selector = absl::StrCat("involvedObject.uid=", k8s::Uid(claim), more_fields)});
+}
 
-absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
-                                                  const Json& claim) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList events,
-                   api.List(ctx, EventType(), k8s::Namespace(claim),
-                            {.label_selector = "",
-                             .field_selector = absl::StrCat("involvedObject.uid=", k8s::Uid(claim),
-                                                            ",reason=", kProvisioningFailed)}));
+// The newest message of the events with this reason for the object with this uid; "" when there is
+// none.
+std::string NewestMessage(const std::vector<Json>& events, absl::string_view uid,
+                          absl::string_view reason) {
   std::string newest_time;
   std::string message;
-  for (const Json& event : events.items) {
-    if (GetString(event, {"involvedObject", "uid"}) != k8s::Uid(claim) ||
-        GetString(event, {"reason"}) != kProvisioningFailed) {
+  for (const Json& event : events) {
+    if (GetString(event, {"involvedObject", "uid"}) != uid ||
+        GetString(event, {"reason"}) != reason) {
       continue;
     }
     const std::string time = GetString(event, {"lastTimestamp"});
@@ -56,6 +54,29 @@ absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::A
     }
   }
   return message;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
+                                                  const Json& claim) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList events,
+                   EventsOf(ctx, api, claim, absl::StrCat(",reason=", kProvisioningFailed)));
+  return NewestMessage(events.items, k8s::Uid(claim), kProvisioningFailed);
+}
+
+absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8s::ApiClient& api,
+                                                      const objects::PersistentVolumeClaim& pvc) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList events, EventsOf(ctx, api, pvc.json(), ""));
+  return ProvisioningNews{
+      .last_failure = NewestMessage(events.items, pvc.uid(), kProvisioningFailed),
+      .waits_for_first_consumer =
+          !NewestMessage(events.items, pvc.uid(), kWaitsForConsumer).empty()};
+}
+
+bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver) {
+  return driver.empty() || provisioner.empty() || provisioner == driver ||
+         (absl::StartsWith(provisioner, kInTreePrefix) && provisioner != kNoProvisioner);
 }
 
 bool IsDefiniteRefusal(absl::string_view message) {

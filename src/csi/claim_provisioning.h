@@ -8,12 +8,25 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/persistent_volume_claim.h"
 
 namespace csidelta::csi {
 
 // The newest message of a ProvisioningFailed event for this very claim; "" when there is none.
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
                                                   const Json& claim);
+
+// What the events of a PVC say of its volume.
+struct ProvisioningNews {
+  std::string last_failure;               // the newest of ProvisioningFailed; "" when there is none
+  bool waits_for_first_consumer = false;  // it has no volume until a Pod uses it
+};
+absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8s::ApiClient& api,
+                                                      const objects::PersistentVolumeClaim& pvc);
+
+// Whether a provisioner, as a StorageClass names it, makes volumes of `driver` ("": any). In-tree
+// names, which are migrated to CSI drivers, fit any. Pure.
+bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver);
 
 // Whether `message`, of a provisioner's ProvisioningFailed event, is an answer that repeating the
 // request will not change: the snapshot is not there, or the request can never be met. Pure.

@@ -14,6 +14,8 @@
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume.h"
+#include "objects/workload.h"
 
 namespace csidelta::csi {
 namespace {

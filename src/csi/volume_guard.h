@@ -13,7 +13,7 @@
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
 #include "k8s/api_client.h"
-#include "objects/volume.h"
+#include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 
 // One operation per volume, for VolumeSnapshots that a person asks for, with the rights of that

@@ -1,8 +1,30 @@
 #include "k8s/object.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
 
 namespace csidelta::k8s {
+namespace {
+
+constexpr std::size_t kObjectNameBytesMax = 253;
+
+bool IsLowerAlphanumeric(char c) {
+  return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+         absl::ascii_isdigit(static_cast<unsigned char>(c));
+}
+
+bool IsNamePart(absl::string_view part) {
+  return !part.empty() && IsLowerAlphanumeric(part.front()) && IsLowerAlphanumeric(part.back()) &&
+         std::all_of(part.begin(), part.end(),
+                     [](char c) { return IsLowerAlphanumeric(c) || c == '-'; });
+}
+
+}  // namespace
 
 std::string Name(const Json& object) { return GetString(object, {"metadata", "name"}); }
 std::string Namespace(const Json& object) { return GetString(object, {"metadata", "namespace"}); }
@@ -18,6 +40,14 @@ std::string Label(const Json& object, absl::string_view key) {
 
 std::string Annotation(const Json& object, absl::string_view key) {
   return GetString(object, {"metadata", "annotations", key});
+}
+
+bool IsObjectName(absl::string_view name) {
+  if (name.size() > kObjectNameBytesMax) {
+    return false;
+  }
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '.');
+  return std::all_of(parts.begin(), parts.end(), IsNamePart);
 }
 
 std::optional<absl::Time> CreatedAt(const Json& object) {

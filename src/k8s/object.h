@@ -18,6 +18,10 @@ std::string ResourceVersion(const Json& object);
 std::string Label(const Json& object, absl::string_view key);       // "" when absent
 std::string Annotation(const Json& object, absl::string_view key);  // "" when absent
 
+// Whether an object may be called so: lower-case letters, digits, '-' and '.', at most 253; each
+// part between two dots begins and ends with a letter or digit.
+bool IsObjectName(absl::string_view name);
+
 // By the API server's clock; nothing where the text is missing or not RFC 3339.
 std::optional<absl::Time> CreatedAt(const Json& object);
 std::optional<absl::Time> DeletedAt(const Json& object);

@@ -365,17 +365,21 @@ inline constexpr char kMoverFinalizer[] = "mover.csi-delta.io/finalizer";
 // Keys of this project on VolumeSnapshots that `csi-delta snapshot` makes. None of them carries
 // velero.io/csi-delta: backups see them as those of a person.
 
-// Label on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. csi-delta: made by
-// these verbs, so that prune may touch it.
+// Label on VolumeSnapshot, VolumeSnapshotContent; written by snapshot verbs; read by snapshot
+// verbs. csi-delta: made by these verbs, so that prune may touch it.
 inline constexpr char kMadeByLabel[] = "snapshot.csi-delta.io/made-by";
 inline constexpr char kMadeByVerbs[] = "csi-delta";
+
+// Label on VolumeSnapshotContent; written by snapshot verbs; read by snapshot verbs. Delete: asked
+// for with import. The spec says so only once the VolumeSnapshot exists.
+inline constexpr char kImportPolicyLabel[] = "snapshot.csi-delta.io/policy";
 
 // Label on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. The name of the set
 // that was taken together.
 inline constexpr char kSnapshotSetLabel[] = "snapshot.csi-delta.io/set";
 
-// Label on PVC; written by snapshot verbs; read by snapshot controller, snapshot verbs. Only while a
-// group snapshot of it is being made: the name of the group, its selector.
+// Label on PVC; written by snapshot verbs; read by snapshot controller, snapshot verbs. Only while
+// a group snapshot of it is being made: the name of the group, its selector.
 inline constexpr char kPersonsGroupLabel[] = "snapshot.csi-delta.io/group";
 
 // Annotation on Lease of a volume; written by snapshot verbs; read by plugin, snapshot verbs. The
@@ -543,7 +547,7 @@ inline constexpr char kVolumesToExcludeAnnotation[] = "backup.velero.io/backup-v
 // --- Of Kubernetes and CSI -----------------------------------------------------------------------
 // Words of Kubernetes, the snapshot controller and the CSI sidecars.
 
-// Annotation on PVC; written by scheduler; read by provisioner, plugin.
+// Annotation on PVC; written by scheduler; read by provisioner, plugin, snapshot verbs.
 inline constexpr char kSelectedNodeAnnotation[] = "volume.kubernetes.io/selected-node";
 
 // Annotation on PVC; written by Kubernetes; read by Kubernetes, plugin.
@@ -562,6 +566,16 @@ inline constexpr char kBetaStorageProvisionerAnnotation[] =
 // Annotation on PersistentVolume; written by provisioner; read by plugin, mover.
 inline constexpr char kProvisionedByAnnotation[] = "pv.kubernetes.io/provisioned-by";
 
+// Annotation on StorageClass; written by you; read by Kubernetes, snapshot verbs. true: the class
+// of PVCs that name none.
+inline constexpr char kDefaultStorageClassAnnotation[] =
+    "storageclass.kubernetes.io/is-default-class";
+
+// Annotation on StorageClass; written by you; read by Kubernetes, snapshot verbs. The same, as it
+// was called at first.
+inline constexpr char kBetaDefaultStorageClassAnnotation[] =
+    "storageclass.beta.kubernetes.io/is-default-class";
+
 // Label on VolumeSnapshotContent; written by snapshot controller, plugin, mover; read by sidecar.
 // The node whose sidecar owns it, with distributed snapshotting.
 inline constexpr char kManagedByLabel[] = "snapshot.storage.kubernetes.io/managed-by";
@@ -572,8 +586,9 @@ inline constexpr char kAppManagedByLabel[] = "app.kubernetes.io/managed-by";
 // Label on Namespace; written by you; read by Kubernetes, doctor.
 inline constexpr char kPodSecurityLabel[] = "pod-security.kubernetes.io/enforce";
 
-// Annotation on VolumeSnapshotContent; written by mover; read by provisioner. Without it the
-// provisioner makes no block device from the snapshot of a file system.
+// Annotation on VolumeSnapshotContent; written by mover, snapshot verbs, you; read by provisioner,
+// snapshot verbs. Without it the provisioner makes no block device from the snapshot of a file
+// system.
 inline constexpr char kModeChangeAnnotation[] =
     "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
@@ -597,11 +612,13 @@ inline constexpr char kGroupBeingDeletedAnnotation[] =
 inline constexpr char kGroupHandleOfMemberAnnotation[] =
     "groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle";
 
-// Annotation on VolumeSnapshotContent; written by sidecar, plugin, mover; read by sidecar.
+// Annotation on VolumeSnapshotContent; written by sidecar, plugin, mover, snapshot verbs; read by
+// sidecar.
 inline constexpr char kDeletionSecretNameAnnotation[] =
     "snapshot.storage.kubernetes.io/deletion-secret-name";
 
-// Annotation on VolumeSnapshotContent; written by sidecar, plugin, mover; read by sidecar.
+// Annotation on VolumeSnapshotContent; written by sidecar, plugin, mover, snapshot verbs; read by
+// sidecar.
 inline constexpr char kDeletionSecretNamespaceAnnotation[] =
     "snapshot.storage.kubernetes.io/deletion-secret-namespace";
 
@@ -669,6 +686,11 @@ inline constexpr char kSnapshotBoundProtectionFinalizer[] =
 // that is not bound yet is being filled from it.
 inline constexpr char kSnapshotSourceProtectionFinalizer[] =
     "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection";
+
+// Finalizer on VolumeSnapshot; written by provisioner; read by provisioner, snapshot verbs. It
+// fills a PVC from it, and goes on although the VolumeSnapshot is being deleted.
+inline constexpr char kProvisionerSourceProtectionFinalizer[] =
+    "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
 
 // Finalizer on VolumeSnapshot; written by snapshot controller; read by snapshot controller,
 // plugin. A member of a VolumeGroupSnapshot, which goes with it and not before.

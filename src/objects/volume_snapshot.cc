@@ -1,11 +1,14 @@
 #include "objects/volume_snapshot.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "objects/keys.h"
 
 namespace csidelta::objects {
 
@@ -97,9 +100,7 @@ std::string VolumeSnapshotContent::class_name() const {
   return GetString(json(), {"spec", "volumeSnapshotClassName"});
 }
 
-bool VolumeSnapshotContent::is_pre_provisioned() const {
-  return !GetString(json(), {"spec", "source", "snapshotHandle"}).empty();
-}
+bool VolumeSnapshotContent::is_pre_provisioned() const { return !source_handle().empty(); }
 
 bool VolumeSnapshotContent::Names(const VolumeSnapshot& snapshot) const {
   const std::string uid = snapshot_uid();
@@ -117,6 +118,21 @@ std::string VolumeSnapshotContent::snapshot_name() const {
 
 std::string VolumeSnapshotContent::snapshot_uid() const {
   return GetString(json(), {"spec", "volumeSnapshotRef", "uid"});
+}
+
+std::optional<VolumeMode> VolumeSnapshotContent::source_mode() const {
+  return ParseVolumeMode(GetString(json(), {"spec", "sourceVolumeMode"}));
+}
+
+bool VolumeSnapshotContent::allows_mode_change() const {
+  // What the provisioner reads as true.
+  constexpr std::array<absl::string_view, 6> kTrue = {"1", "t", "T", "true", "TRUE", "True"};
+  const std::string value = Annotation(kModeChangeAnnotation);
+  return std::find(kTrue.begin(), kTrue.end(), value) != kTrue.end();
+}
+
+std::string VolumeSnapshotContent::source_handle() const {
+  return GetString(json(), {"spec", "source", "snapshotHandle"});
 }
 
 std::string VolumeSnapshotContent::handle() const {

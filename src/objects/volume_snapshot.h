@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/json.h"
 #include "k8s/object.h"
+#include "objects/volume_mode.h"
 
 // The objects of snapshot.storage.k8s.io/v1 as types: thin views that keep the JSON as it was read,
 // unknown fields too, and name what the fields are. A value of the wrong type is taken for a
@@ -95,6 +96,12 @@ class VolumeSnapshotContent : public ObjectView {
   std::string snapshot_namespace() const;  // of spec.volumeSnapshotRef
   std::string snapshot_name() const;
   std::string snapshot_uid() const;  // "" before a static one is bound
+  // Of the volume that it was taken of; nothing when not recorded.
+  std::optional<VolumeMode> source_mode() const;
+  // A volume of the other mode may be made of it.
+  bool allows_mode_change() const;
+  // The handle that it was made for; "" unless pre-provisioned.
+  std::string source_handle() const;
 
   std::string handle() const;  // "" until the driver gave it
   std::optional<absl::Time> taken_at() const;

@@ -29,6 +29,8 @@ const ResourceType kStorageClasses{"storage.k8s.io", "v1", "storageclasses", "St
 const ResourceType kServiceAccounts{"", "v1", "serviceaccounts", "ServiceAccount", true};
 const ResourceType kSelfReviews{"authentication.k8s.io", "v1", "selfsubjectreviews",
                                 "SelfSubjectReview", false};
+const ResourceType kAccessReviews{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
+                                  "SelfSubjectAccessReview", false};
 const ResourceType kUnknownKind{"nowhere.example.com", "v1", "nothings", "Nothing", true};
 
 namespace {
@@ -396,6 +398,28 @@ TEST_P(ApiClientContract, AReviewOfOneselfSaysWhoThatIs) {
                      {{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "SelfSubjectReview"}});
   ASSERT_THAT(review, IsOk());
   EXPECT_FALSE(GetString(*review, {"status", "userInfo", "username"}).empty());
+}
+
+// The user that this suite runs as may do all that it does.
+TEST_P(ApiClientContract, AReviewOfAccessSaysWhetherItIsAllowed) {
+  const Json review = {{"apiVersion", "authorization.k8s.io/v1"},
+                       {"kind", "SelfSubjectAccessReview"},
+                       {"spec",
+                        {{"resourceAttributes",
+                          {{"verb", "create"},
+                           {"group", ""},
+                           {"version", "v1"},
+                           {"resource", "configmaps"},
+                           {"namespace", namespace_},
+                           {"name", ""}}}}}};
+  const absl::StatusOr<Json> answer = client_.Create(ctx_, kAccessReviews, "", review);
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_TRUE(GetBool(*answer, {"status", "allowed"}));
+  EXPECT_EQ(GetString(*answer, {"spec", "resourceAttributes", "verb"}), "create");
+  Json nothing = review;
+  nothing["spec"] = Json::object();
+  EXPECT_THAT(client_.Create(ctx_, kAccessReviews, "", nothing),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("resourceAttributes")));
 }
 
 }  // namespace csidelta::contract

@@ -279,13 +279,6 @@ std::vector<Ailment> OfCluster() {
          SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
          c.api().Seed(csi::VolumeSnapshotType(), snapshot);
        }},
-      {"stuck-snapshots", Grade::kWarning, "VolumeSnapshotContent gone-1 does not exist",
-       [](Cluster& c) {
-         Json snapshot = support::MakeSnapshotObject("shop", "s1", "gone-1");
-         SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
-         SetJson(snapshot, {"status", "readyToUse"}, true);
-         c.api().Seed(csi::VolumeSnapshotType(), snapshot);
-       }},
       {"stuck-contents", Grade::kWarning, "being deleted for over an hour",
        [](Cluster& c) {
          Json content = support::MakeContentObject("c1", "shop", "s1", "handle-1");
@@ -522,6 +515,13 @@ std::vector<Ailment> OfTheSameChecks() {
   return {
       {"stuck-contents", Grade::kWarning, "has not been seen to delete group g-1",
        SeedPendingGroupDeletion},
+      {"stuck-snapshots", Grade::kWarning, "VolumeSnapshotContent gone-1 does not exist",
+       [](Cluster& c) {
+         Json snapshot = support::MakeSnapshotObject("shop", "s1", "gone-1");
+         SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
+         SetJson(snapshot, {"status", "readyToUse"}, true);
+         c.api().Seed(csi::VolumeSnapshotType(), snapshot);
+       }},
       {"snapshot-controller", Grade::kNote, "no Deployment runs a snapshot-controller",
        [](Cluster& c) {
          c.api().Remove({DeploymentType(), "kube-system", "snapshots"});

@@ -42,5 +42,20 @@ TEST(ObjectTest, TakesWrongTypesForMissing) {
   }
 }
 
+TEST(ObjectTest, NamesAreThoseThatKubernetesTakes) {
+  for (const std::string& good :
+       {std::string("a"), std::string("data-db-0"), std::string("1.2"), std::string("a.b-c.d"),
+        std::string(64, 'f'), std::string(253, 'x')}) {
+    EXPECT_TRUE(IsObjectName(good)) << good;
+  }
+  for (const std::string& bad :
+       {std::string(), std::string("A"), std::string("a_b"), std::string("-a"), std::string("a-"),
+        std::string("a..b"), std::string(".a"), std::string("a."), std::string("a/b"),
+        std::string("a\n"), std::string("\xc3\xa4"), std::string("a-.b"), std::string(254, 'x'),
+        std::string("a\0b", 3)}) {
+    EXPECT_FALSE(IsObjectName(bad)) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace csidelta::k8s::object_test

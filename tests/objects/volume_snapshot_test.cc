@@ -81,6 +81,27 @@ TEST(VolumeSnapshotTest, TakesWrongTypesForMissing) {
   EXPECT_EQ(silent->restore_size_bytes(), std::nullopt);
 }
 
+TEST(VolumeSnapshotContentTest, SaysWhoseModeItIsAndWhetherThatMayChange) {
+  Json json = {{"spec",
+                {{"sourceVolumeMode", "Block"},
+                 {"source", {{"snapshotHandle", "h"}}},
+                 {"volumeSnapshotRef", {{"uid", "u-1"}}}}}};
+  EXPECT_EQ(VolumeSnapshotContent::Of(json)->source_mode(), VolumeMode::kBlock);
+  EXPECT_EQ(VolumeSnapshotContent::Of(json)->source_handle(), "h");
+  EXPECT_EQ(VolumeSnapshotContent::Of(json)->snapshot_uid(), "u-1");
+  EXPECT_FALSE(VolumeSnapshotContent::Of(json)->allows_mode_change());
+  const char* const key = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+  for (const char* value : {"true", "True", "1"}) {
+    json["metadata"]["annotations"] = {{key, value}};
+    EXPECT_TRUE(VolumeSnapshotContent::Of(json)->allows_mode_change()) << value;
+  }
+  for (const char* value : {"false", "", "yes"}) {
+    json["metadata"]["annotations"] = {{key, value}};
+    EXPECT_FALSE(VolumeSnapshotContent::Of(json)->allows_mode_change()) << value;
+  }
+  EXPECT_EQ(VolumeSnapshotContent::Of(Json::object())->source_mode(), std::nullopt);
+}
+
 TEST(VolumeSnapshotContentTest, NamesItsFields) {
   const auto snapshot = VolumeSnapshot::Of(Snapshot());
   Json json = {

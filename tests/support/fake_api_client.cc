@@ -182,10 +182,8 @@ FakeApiClient::Admission FakeApiClient::Begin(const CallContext& ctx, const ApiC
   if (removed_types_.contains(call.plural)) {
     return refuse(absl::NotFoundError("the server could not find the requested resource"));
   }
-  for (const auto& [verb, plural] : forbidden_) {
-    if (Matches(verb, call.verb) && Matches(plural, call.plural)) {
-      return refuse(absl::PermissionDeniedError("forbidden"));
-    }
+  if (IsForbidden(call.verb, call.plural, call.namespace_name)) {
+    return refuse(absl::PermissionDeniedError("forbidden"));
   }
   const auto answer = [&](const Injection& injection) {
     const absl::Status status = Annotate(injection.status, what);
@@ -206,6 +204,38 @@ FakeApiClient::Admission FakeApiClient::Begin(const CallContext& ctx, const ApiC
     }
   }
   return {};
+}
+
+bool FakeApiClient::IsForbidden(const std::string& verb, const std::string& plural,
+                                const std::string& namespace_name) const {
+  return std::any_of(forbidden_.begin(), forbidden_.end(), [&](const ForbiddenCalls& calls) {
+    return Matches(calls.verb, verb) && Matches(calls.plural, plural) &&
+           Matches(calls.namespace_name, namespace_name);
+  });
+}
+
+std::optional<absl::StatusOr<Json>> FakeApiClient::AnswerReview(const ResourceType& type,
+                                                                const Json& review) const {
+  std::scoped_lock lock(mutex_);
+  Json answer = review;
+  if (type.plural == "selfsubjectreviews") {
+    SetJson(answer, {"status", "userInfo", "username"}, username_);
+    return absl::StatusOr<Json>(std::move(answer));
+  }
+  if (type.plural != "selfsubjectaccessreviews") {
+    return std::nullopt;
+  }
+  const Json* const asked = FindJson(review, {"spec", "resourceAttributes"});
+  if ((asked == nullptr) == (FindJson(review, {"spec", "nonResourceAttributes"}) == nullptr)) {
+    return absl::StatusOr<Json>(absl::InvalidArgumentError(
+        "spec.resourceAttributes: exactly one of nonResourceAttributes or resourceAttributes must "
+        "be specified"));
+  }
+  const bool is_forbidden =
+      asked != nullptr && IsForbidden(GetString(*asked, {"verb"}), GetString(*asked, {"resource"}),
+                                      GetString(*asked, {"namespace"}));
+  SetJson(answer, {"status", "allowed"}, !is_forbidden);
+  return absl::StatusOr<Json>(std::move(answer));
 }
 
 const Json* FakeApiClient::FindLocked(const TypeKey& type, const ObjectName& name) const {
@@ -380,11 +410,9 @@ absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const Resourc
   const Admission admission =
       Begin(ctx, {"create", type.plural, std::string(namespace_name), asked_name, ""}, &object);
   RETURN_IF_ERROR(admission.refused);
-  if (type.plural == "selfsubjectreviews") {
-    std::scoped_lock lock(mutex_);
-    Json review = object;
-    SetJson(review, {"status", "userInfo", "username"}, username_);
-    return review;
+  if (const std::optional<absl::StatusOr<Json>> answer = AnswerReview(type, object)) {
+    RETURN_IF_ERROR(Annotate(answer->status(), absl::StrCat("create ", ToString(type))));
+    return *answer;
   }
   const std::string what = absl::StrCat("create ", ToString(type), " ", namespace_name,
                                         namespace_name.empty() ? "" : "/", asked_name);
@@ -855,9 +883,10 @@ bool FakeApiClient::sweep_hit() const {
   return sweep_hit_;
 }
 
-void FakeApiClient::Forbid(const std::string& verb, const std::string& plural) {
+void FakeApiClient::Forbid(const std::string& verb, const std::string& plural,
+                           const std::string& namespace_name) {
   std::scoped_lock lock(mutex_);
-  forbidden_.emplace_back(verb, plural);
+  forbidden_.push_back({verb, plural, namespace_name});
 }
 
 void FakeApiClient::SetInterceptor(Interceptor interceptor) {

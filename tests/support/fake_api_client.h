@@ -127,8 +127,10 @@ class FakeApiClient : public k8s::ApiClient {
   // sweep_hit() stays false.
   void FailCall(int n, const absl::Status& status, Fault fault = Fault::kRefused);
   bool sweep_hit() const;
-  // All matching calls fail with PERMISSION_DENIED, as without the RBAC rule.
-  void Forbid(const std::string& verb, const std::string& plural);
+  // All matching calls fail with PERMISSION_DENIED, as without the RBAC rule, and a
+  // SelfSubjectAccessReview says so. In all namespaces, or in one.
+  void Forbid(const std::string& verb, const std::string& plural,
+              const std::string& namespace_name = "*");
   // Asked before every call, without a lock held; an error is the call's answer. `body` is the
   // object or patch sent, or null.
   using Interceptor = std::function<absl::Status(const ApiCall& call, const Json* body)>;
@@ -156,6 +158,9 @@ class FakeApiClient : public k8s::ApiClient {
     int times;
     Fault fault;
   };
+  struct ForbiddenCalls {
+    std::string verb, plural, namespace_name;
+  };
   // What Begin() decided about one call.
   struct Admission {
     absl::Status refused;      // not OK: the answer
@@ -167,6 +172,11 @@ class FakeApiClient : public k8s::ApiClient {
   };
 
   Admission Begin(const CallContext& ctx, const ApiCall& call, const Json* body);
+  bool IsForbidden(const std::string& verb, const std::string& plural,
+                   const std::string& namespace_name) const;
+  // The answer to a SelfSubjectReview or a SelfSubjectAccessReview; nothing for other kinds.
+  std::optional<absl::StatusOr<Json>> AnswerReview(const k8s::ResourceType& type,
+                                                   const Json& review) const;
   void RunHooks(const k8s::ResourceType& type, k8s::WatchEvent::Kind kind, const Json& object);
   absl::StatusOr<Json> PrepareNew(const k8s::ResourceType& type, absl::string_view namespace_name,
                                   const Json& object);
@@ -210,7 +220,7 @@ class FakeApiClient : public k8s::ApiClient {
   std::map<std::string, bool> status_subresource_;
   std::map<std::string, Hooks> hooks_;
   std::vector<Injection> injections_;
-  std::vector<std::pair<std::string, std::string>> forbidden_;
+  std::vector<ForbiddenCalls> forbidden_;
   std::optional<std::pair<int, Injection>> sweep_;
   bool sweep_hit_ = false;
   Interceptor interceptor_;

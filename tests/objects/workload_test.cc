@@ -1,26 +1,14 @@
-#include "objects/volume.h"
+#include "objects/workload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/status_matchers.h"
+#include "objects/persistent_volume.h"
 
-namespace csidelta::objects::volume_test {
+namespace csidelta::objects::workload_test {
 namespace {
 
-using support::StatusIs;
 using testing::ElementsAre;
-
-TEST(PersistentVolumeClaimTest, IsBoundOnlyWithAVolume) {
-  Json json = {{"kind", "PersistentVolumeClaim"}, {"status", {{"phase", "Bound"}}}};
-  EXPECT_FALSE(PersistentVolumeClaim::Of(json)->is_bound());
-  json["spec"] = {{"volumeName", "pv-1"}};
-  EXPECT_TRUE(PersistentVolumeClaim::Of(json)->is_bound());
-  json["status"]["phase"] = "Lost";
-  EXPECT_FALSE(PersistentVolumeClaim::Of(json)->is_bound());
-  EXPECT_THAT(PersistentVolumeClaim::Of({{"kind", "Pod"}}),
-              StatusIs(absl::StatusCode::kInvalidArgument));
-}
 
 TEST(PersistentVolumeTest, NamesTheDriverOfCsiOnly) {
   EXPECT_EQ(PersistentVolume::Of({{"spec", {{"csi", {{"driver", "d"}}}}}})->driver(), "d");
@@ -59,4 +47,4 @@ TEST(StatefulSetTest, KnowsThePvcsOfItsTemplatesByOrdinal) {
 }
 
 }  // namespace
-}  // namespace csidelta::objects::volume_test
+}  // namespace csidelta::objects::workload_test

@@ -4,33 +4,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "objects/volume_snapshot.h"
 
-// The core objects that a volume consists of, as types; see volume_snapshot.h for what views are.
+// What uses PVCs, as objects/volume_snapshot.h has its kinds: what they do not name is kept.
 namespace csidelta::objects {
-
-class PersistentVolumeClaim : public ObjectView {
- public:
-  static absl::StatusOr<PersistentVolumeClaim> Of(Json json);
-
-  std::string phase() const;        // "Bound", "Pending", "Lost"; "" before the controller saw it
-  std::string volume_name() const;  // "" while it is not bound
-  bool is_bound() const { return phase() == "Bound" && !volume_name().empty(); }
-
- private:
-  using ObjectView::ObjectView;
-};
-
-class PersistentVolume : public ObjectView {
- public:
-  static absl::StatusOr<PersistentVolume> Of(Json json);
-
-  std::string driver() const;  // "" for one that is not of CSI
-
- private:
-  using ObjectView::ObjectView;
-};
 
 class Pod : public ObjectView {
  public:

@@ -1,4 +1,4 @@
-#include "objects/volume.h"
+#include "objects/workload.h"
 
 #include <algorithm>
 #include <utility>
@@ -23,26 +23,6 @@ bool IsOrdinal(absl::string_view text) {
 }
 
 }  // namespace
-
-absl::StatusOr<PersistentVolumeClaim> PersistentVolumeClaim::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, "PersistentVolumeClaim"));
-  return PersistentVolumeClaim(std::move(json));
-}
-
-std::string PersistentVolumeClaim::phase() const { return GetString(json(), {"status", "phase"}); }
-
-std::string PersistentVolumeClaim::volume_name() const {
-  return GetString(json(), {"spec", "volumeName"});
-}
-
-absl::StatusOr<PersistentVolume> PersistentVolume::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, "PersistentVolume"));
-  return PersistentVolume(std::move(json));
-}
-
-std::string PersistentVolume::driver() const {
-  return GetString(json(), {"spec", "csi", "driver"});
-}
 
 absl::StatusOr<Pod> Pod::Of(Json json) {
   RETURN_IF_ERROR(CheckKind(json, "Pod"));

@@ -1,0 +1,36 @@
+#include "cli/cluster_verb.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/yaml.h"
+
+namespace csidelta::cli {
+
+absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::string_view verb) {
+  if (cluster.all_namespaces) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(verb, " works in one namespace: leave out -A; name it with -n"));
+  }
+  if (!cluster.selector.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(verb, " chooses nothing by labels: leave out -l; name what you mean"));
+  }
+  return cluster.Namespace();
+}
+
+void PrintClusterResult(Session& session, const ClusterResult& result) {
+  Console& console = session.console();
+  const std::string& output = session.options().cluster.output;
+  if (console.options().json || output == "json") {
+    console.PrintJson(result.value);
+  } else if (output == "yaml") {
+    console.Print(ToYaml(result.value));
+  } else if (output == "name") {
+    for (const std::string& name : result.names) {
+      console.Print(absl::StrCat(name, "\n"));
+    }
+  } else {
+    console.Print(result.table);
+  }
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,416 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/quantity.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "cli/cluster_verb.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "csi/borrowed_snapshot.h"
+#include "csi/promotion.h"
+#include "csi/promotion_names.h"
+#include "csi/snapshot_types.h"
+#include "k8s/find.h"
+
+namespace csidelta::cli {
+namespace {
+
+using csi::Promotion;
+using csi::PvcState;
+using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshot;
+
+constexpr absl::Duration kPromotionTimeout = absl::Minutes(5);
+
+// One PVC as it is told, made or not.
+struct PromotedPvc {
+  csi::PlannedPvc plan;
+  std::string snapshot;  // namespace/name
+  PvcState state = PvcState::kPlanned;
+  std::optional<PersistentVolumeClaim> pvc = {};  // once it is made
+};
+
+PromotedPvc Planned(const Promotion& promotion) {
+  return {.plan = promotion.pvc,
+          .snapshot =
+              absl::StrCat(promotion.snapshot.namespace_name(), "/", promotion.snapshot.name())};
+}
+
+std::optional<absl::Time> BoundAt(const PromotedPvc& one) {
+  return one.pvc.has_value() ? one.pvc->bound_at() : std::nullopt;
+}
+
+int64_t SizeOf(const PromotedPvc& one) {
+  return one.pvc.has_value() ? one.pvc->capacity_bytes().value_or(one.plan.size_bytes)
+                             : one.plan.size_bytes;
+}
+
+Json PromotedJson(const PromotedPvc& one) {
+  const std::optional<absl::Time> bound_at = BoundAt(one);
+  return {{"name", one.plan.name},
+          {"namespace", one.plan.namespace_name},
+          {"uid", one.pvc.has_value() ? one.pvc->uid() : ""},
+          {"state", csi::ToString(one.state)},
+          {"bound_at", bound_at.has_value() ? Json(FormatRfc3339(*bound_at)) : Json()},
+          {"size_bytes", SizeOf(one)},
+          {"storage_class", one.plan.storage_class},
+          {"mode", objects::ToString(one.plan.mode)},
+          {"access_modes", one.plan.access_modes},
+          {"snapshot", one.snapshot}};
+}
+
+std::vector<std::string> PromotedRow(const PromotedPvc& one) {
+  const std::optional<absl::Time> bound_at = BoundAt(one);
+  return {one.plan.name,
+          std::string(csi::ToString(one.state)),
+          bound_at.has_value()
+              ? absl::FormatTime("%Y-%m-%d %H:%M:%S", *bound_at, absl::LocalTimeZone())
+              : "",
+          FormatBytes(SizeOf(one)),
+          one.plan.storage_class,
+          std::string(objects::ToString(one.plan.mode)),
+          absl::StrJoin(one.plan.access_modes, ","),
+          one.snapshot};
+}
+
+void TellPromoted(Session& session, const std::vector<PromotedPvc>& all) {
+  ClusterResult result = {.value = Json::array(), .table = "", .names = {}};
+  std::vector<std::vector<std::string>> rows = {
+      {"PVC", "STATE", "BOUND AT", "SIZE", "CLASS", "MODE", "ACCESS", "MADE OF"}};
+  rows.reserve(all.size() + 1);
+  for (const PromotedPvc& one : all) {
+    result.value.push_back(PromotedJson(one));
+    result.names.push_back(absl::StrCat("persistentvolumeclaim/", one.plan.name));
+    rows.push_back(PromotedRow(one));
+  }
+  result.table = FormatTable(rows);
+  PrintClusterResult(session, result);
+}
+
+// OK when nothing is against the plan. With kTargetTooSmall where a larger size is all it takes.
+absl::Status RefusedStatus(const csi::PromotionPlan& plan) {
+  std::vector<std::string> texts;
+  bool is_size_alone = true;
+  for (const Promotion& promotion : plan.promotions) {
+    std::vector<std::string> messages;
+    for (const csi::Refusal& refusal : promotion.refusals) {
+      messages.push_back(refusal.message);
+      is_size_alone &= refusal.reason == csi::RefusalReason::kTooSmall;
+    }
+    if (!messages.empty()) {
+      texts.push_back(absl::StrCat("PVC ", promotion.pvc.name, " cannot be made of VolumeSnapshot ",
+                                   promotion.snapshot.name(), ": ",
+                                   absl::StrJoin(messages, "; and ")));
+    }
+  }
+  if (texts.empty()) {
+    return absl::OkStatus();
+  }
+  absl::Status refused = absl::FailedPreconditionError(absl::StrJoin(texts, "; "));
+  return is_size_alone ? AsTargetTooSmall(std::move(refused)) : refused;
+}
+
+class SnapshotPromoteCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    RETURN_IF_ERROR(CheckFlags());
+    ASSIGN_OR_RETURN(namespace_, OneNamespace(session.options().cluster, "snapshot promote"));
+    const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
+    const CallContext limited = ctx.WithTimeout(timeout_.value_or(kPromotionTimeout));
+    return from_namespace_.empty() ? Promote(ctx, limited, *api, session)
+                                   : Borrow(limited, *api, session);
+  }
+
+ private:
+  absl::Status CheckFlags() const;
+  absl::Status CheckNaming() const;
+  std::string pvc_name() const { return words_.size() > 1 ? words_[1] : ""; }
+  csi::PvcWish Wish(std::string name) const;
+
+  absl::StatusOr<std::vector<VolumeSnapshot>> ReadSnapshots(const CallContext& limited,
+                                                            k8s::ApiClient& api) const;
+  absl::StatusOr<std::vector<csi::PromotionTarget>> Targets(
+      std::vector<VolumeSnapshot> snapshots) const;
+  absl::StatusOr<ExitCode> Promote(const CallContext& ctx, const CallContext& limited,
+                                   k8s::ApiClient& api, Session& session) const;
+  absl::Status Await(const CallContext& limited, k8s::ApiClient& api, const Promotion& promotion,
+                     PromotedPvc& one, std::vector<std::string>& notes) const;
+  absl::StatusOr<ExitCode> Borrow(const CallContext& limited, k8s::ApiClient& api,
+                                  Session& session) const;
+
+  std::vector<std::string> words_;
+  std::string set_;
+  std::optional<std::string> storage_class_;
+  std::optional<int64_t> size_bytes_;
+  std::string mode_;
+  std::vector<std::string> access_modes_;
+  std::string labels_of_;
+  csi::PvcNaming naming_;
+  int64_t ordinal_ = -1;
+  std::string from_namespace_;
+  bool wait_ = false;
+  std::optional<absl::Duration> timeout_;
+  bool dry_run_ = false;
+  std::string namespace_;
+};
+
+VerbSyntax SnapshotPromoteCommand::Declare() {
+  ArgumentTable table;
+  table.AddWords("NAME", "the VolumeSnapshot, and what the PVC is called; NAME as well", 0, 2,
+                 words_);
+  table.Add("--set", "SET", "all VolumeSnapshots that were taken together under this name", set_);
+  table.Add("--replica-of", "STATEFULSET",
+            "call each PVC as this StatefulSet looks for it: TEMPLATE-STATEFULSET-ORDINAL",
+            naming_.replica_of);
+  table.AddNumber("--ordinal", "N", "with --replica-of: of this Pod; that of the source PVC", 0,
+                  1'000'000, ordinal_);
+  table.Add("--pvc-prefix", "TEXT", "call each PVC as its source, with this in front",
+            naming_.prefix);
+  table.Add("--pvc-suffix", "TEXT", "the same, with this behind", naming_.suffix);
+  table.AddParsed("--storage-class", "CLASS",
+                  "that of the source PVC; else the driver's default or only one",
+                  [this](const std::string& value) {
+                    storage_class_ = value;
+                    return absl::OkStatus();
+                  });
+  table.AddParsed("--size", "SIZE",
+                  "as Kubernetes writes it, 10Gi; what the VolumeSnapshot needs, or the source PVC "
+                  "requests where that is more",
+                  [this](const std::string& value) -> absl::Status {
+                    ASSIGN_OR_RETURN(const int64_t bytes, ParseQuantity(value));
+                    size_bytes_ = bytes;
+                    return absl::OkStatus();
+                  });
+  table.AddChoice("--mode", {"Filesystem", "Block"}, "the volume mode; that of the source", mode_);
+  table.AddList("--access", "MODE", "an access mode; those of the source PVC, or ReadWriteOnce",
+                access_modes_);
+  table.Add("--labels-of", "PVC", "give each PVC the labels of this one", labels_of_);
+  table.Add("--from-namespace", "NS",
+            "the VolumeSnapshot is in that namespace; takes rights on both, and waits as with "
+            "--wait",
+            from_namespace_);
+  table.Add(
+      "--wait",
+      "until the VolumeSnapshots are ready, and then until the PVCs are bound; one that waits "
+      "for its first consumer is not waited for",
+      wait_);
+  table.AddWait("--timeout", "how long to wait; 5m", timeout_);
+  table.Add("--dry-run", "check all, and say what would be made", dry_run_);
+  return {.name = "snapshot promote",
+          .summary = "Make PVCs of VolumeSnapshots",
+          .details =
+              "Checks first what the provisioner would say only in an event: whether the "
+              "VolumeSnapshot is ready and its content names it, driver and StorageClass, size, "
+              "mode and name. Of a set nothing is made unless all can be. Takes the caller's own "
+              "rights; what may not be read is named on stderr and not checked. Exit code 22 when "
+              "--size is too small.",
+          .table = std::move(table),
+          .family = VerbFamily::kCluster};
+}
+
+absl::Status SnapshotPromoteCommand::CheckFlags() const {
+  if (words_.empty() == set_.empty()) {
+    return absl::InvalidArgumentError("name either one VolumeSnapshot or, with --set, a set");
+  }
+  if (size_bytes_.has_value() && *size_bytes_ <= 0) {
+    return absl::InvalidArgumentError("--size is not more than 0; give one as 10Gi");
+  }
+  return CheckNaming();
+}
+
+absl::Status SnapshotPromoteCommand::CheckNaming() const {
+  const bool has_parts = !naming_.prefix.empty() || !naming_.suffix.empty();
+  const bool has_rule = has_parts || !naming_.replica_of.empty();
+  if (ordinal_ >= 0 && naming_.replica_of.empty()) {
+    return absl::InvalidArgumentError("--ordinal goes with --replica-of; name the StatefulSet");
+  }
+  if (has_parts && !naming_.replica_of.empty()) {
+    return absl::InvalidArgumentError(
+        "--replica-of and --pvc-prefix or --pvc-suffix name the PVC twice; leave one out");
+  }
+  if (has_rule && !pvc_name().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("PVC ", pvc_name(),
+                                                   " is named, and a rule for its name is given; "
+                                                   "leave one out"));
+  }
+  if (!from_namespace_.empty() && (has_rule || !set_.empty())) {
+    return absl::InvalidArgumentError(
+        "--from-namespace takes one VolumeSnapshot by its name; name the PVC, too");
+  }
+  return absl::OkStatus();
+}
+
+csi::PvcWish SnapshotPromoteCommand::Wish(std::string name) const {
+  return {.namespace_name = namespace_,
+          .name = std::move(name),
+          .storage_class = storage_class_,
+          .size_bytes = size_bytes_,
+          .mode = objects::ParseVolumeMode(mode_),
+          .access_modes = access_modes_};
+}
+
+absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshots(
+    const CallContext& limited, k8s::ApiClient& api) const {
+  std::vector<VolumeSnapshot> snapshots;
+  if (!set_.empty()) {
+    ASSIGN_OR_RETURN(snapshots, csi::SnapshotsOfSet(limited, api, namespace_, set_));
+  } else {
+    ASSIGN_OR_RETURN(const std::optional<Json> found,
+                     k8s::Find(limited, api, csi::VolumeSnapshotKey(namespace_, words_.front())));
+    if (!found.has_value()) {
+      return absl::NotFoundError(
+          absl::StrCat("VolumeSnapshot ", namespace_, "/", words_.front(),
+                       " does not exist; csi-delta snapshot list shows those that do"));
+    }
+    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*found));
+    snapshots.push_back(std::move(snapshot));
+  }
+  for (VolumeSnapshot& snapshot : snapshots) {
+    if (wait_ && !dry_run_ && !snapshot.is_ready()) {
+      ASSIGN_OR_RETURN(snapshot,
+                       csi::AwaitUsableSnapshot(limited, api, namespace_, snapshot.name()));
+    }
+  }
+  return snapshots;
+}
+
+absl::StatusOr<std::vector<csi::PromotionTarget>> SnapshotPromoteCommand::Targets(
+    std::vector<VolumeSnapshot> snapshots) const {
+  csi::PvcNaming naming = naming_;
+  if (ordinal_ >= 0) {
+    naming.ordinal = ordinal_;
+  }
+  std::vector<csi::PromotionTarget> targets;
+  targets.reserve(snapshots.size());
+  for (VolumeSnapshot& snapshot : snapshots) {
+    std::string name = pvc_name();
+    if (name.empty()) {
+      ASSIGN_OR_RETURN(name, csi::PvcNameFor(snapshot, naming));
+    }
+    targets.push_back({.snapshot = std::move(snapshot), .wish = Wish(std::move(name))});
+  }
+  return targets;
+}
+
+absl::Status SnapshotPromoteCommand::Await(const CallContext& limited, k8s::ApiClient& api,
+                                           const Promotion& promotion, PromotedPvc& one,
+                                           std::vector<std::string>& notes) const {
+  ASSIGN_OR_RETURN(
+      csi::AwaitedPvc awaited,
+      csi::AwaitPvc(limited, api, *one.pvc,
+                    {.source = promotion.snapshot,
+                     .driver = promotion.content.has_value() ? promotion.content->driver() : "",
+                     .waits_for_first_consumer = promotion.waits_for_first_consumer},
+                    notes));
+  one.pvc = std::move(awaited.pvc);
+  one.state = awaited.state;
+  if (one.state == PvcState::kWaitsForFirstConsumer) {
+    notes.push_back(absl::StrCat("PVC ", one.plan.name,
+                                 " is bound once a Pod uses it: StorageClass ",
+                                 one.plan.storage_class, " waits for that"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
+                                                         const CallContext& limited,
+                                                         k8s::ApiClient& api,
+                                                         Session& session) const {
+  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots, ReadSnapshots(limited, api));
+  ASSIGN_OR_RETURN(std::vector<csi::PromotionTarget> targets, Targets(std::move(snapshots)));
+  ASSIGN_OR_RETURN(
+      const csi::PromotionPlan plan,
+      csi::PlanPromotions(ctx, api, {.targets = std::move(targets), .labels_of = labels_of_}));
+  for (const std::string& sentence : plan.not_checked) {
+    session.console().Note(sentence);
+  }
+  RETURN_IF_ERROR(RefusedStatus(plan));
+  std::vector<PromotedPvc> all;
+  all.reserve(plan.promotions.size());
+  std::transform(plan.promotions.begin(), plan.promotions.end(), std::back_inserter(all), Planned);
+  absl::Status first_error;
+  if (!dry_run_) {
+    ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> made, csi::MakePvcs(ctx, api, plan));
+    std::vector<std::string> notes;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].pvc = made[i];
+      all[i].state = plan.promotions[i].waits_for_first_consumer ? PvcState::kWaitsForFirstConsumer
+                                                                 : PvcState::kPending;
+    }
+    for (std::size_t i = 0; wait_ && i < all.size(); ++i) {
+      first_error.Update(Await(limited, api, plan.promotions[i], all[i], notes));
+    }
+    for (const std::string& sentence : notes) {
+      session.console().Note(sentence);
+    }
+  }
+  TellPromoted(session, all);
+  RETURN_IF_ERROR(first_error);
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limited,
+                                                        k8s::ApiClient& api,
+                                                        Session& session) const {
+  Console& console = session.console();
+  const std::string name = pvc_name().empty() ? words_.front() : pvc_name();
+  ASSIGN_OR_RETURN(const csi::BorrowPlan plan,
+                   csi::PlanBorrowing(limited, api,
+                                      {.source_namespace = from_namespace_,
+                                       .snapshot_name = words_.front(),
+                                       .wish = Wish(name),
+                                       .labels_of = labels_of_,
+                                       .awaits_source = !dry_run_}));
+  for (const std::string& sentence : plan.plan.not_checked) {
+    console.Note(sentence);
+  }
+  RETURN_IF_ERROR(RefusedStatus(plan.plan));
+  PromotedPvc one = Planned(plan.plan.promotions.front());
+  if (dry_run_) {
+    TellPromoted(session, {one});
+    return ExitCode::kOk;
+  }
+  console.Note(absl::StrCat("the snapshot stays that of ", one.snapshot,
+                            ": when that is deleted before the PVC is bound, this fails"));
+  std::vector<std::string> notes;
+  const absl::StatusOr<csi::Borrowed> borrowed = csi::CarryOutBorrowing(limited, api, plan, notes);
+  for (const std::string& sentence : notes) {
+    console.Note(sentence);
+  }
+  RETURN_IF_ERROR(borrowed.status());
+  one.pvc = borrowed->pvc.pvc;
+  one.state = borrowed->pvc.state;
+  const std::string pair =
+      absl::StrCat("VolumeSnapshotContent and VolumeSnapshot ", plan.pair.snapshot_name);
+  if (one.state == PvcState::kWaitsForFirstConsumer) {
+    console.Note(absl::StrCat("PVC ", one.plan.name, " is bound once a Pod uses it; ", pair,
+                              " stay until then: run this again to have them removed"));
+  }
+  TellPromoted(session, {one});
+  if (!borrowed->removed.ok()) {
+    console.Warn(absl::StrCat(pair, " stay: ", borrowed->removed.message(),
+                              "; run this again to have them removed"));
+    return ExitCode::kIncomplete;
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotPromoteCommand() {
+  return std::make_unique<SnapshotPromoteCommand>();
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,263 @@
+#include "csi/borrowed_snapshot.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/crypto.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_import.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "k8s/access_review.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+constexpr int kAttemptsMax = 20;  // VolumeSnapshots of one PVC that are being deleted
+
+absl::Status CheckBorrowRights(const CallContext& ctx, k8s::ApiClient& api,
+                               const BorrowRequest& request) {
+  struct Right {
+    const char* verb;
+    const k8s::ResourceType& type;
+    const std::string& space;
+    const char* role;
+    std::string name = {};
+  };
+  const std::string& here = request.wish.namespace_name;
+  const std::string cluster;
+  const std::vector<Right> rights = {
+      {"get", VolumeSnapshotType(), request.source_namespace, kSnapshotUserRole,
+       request.snapshot_name},
+      {"get", PersistentVolumeClaimType(), here, kSnapshotUserRole},
+      {"create", PersistentVolumeClaimType(), here, kSnapshotUserRole},
+      {"delete", PersistentVolumeClaimType(), here, kSnapshotUserRole},
+      {"get", VolumeSnapshotType(), here, kSnapshotUserRole},
+      {"create", VolumeSnapshotType(), here, kSnapshotUserRole},
+      {"delete", VolumeSnapshotType(), here, kSnapshotUserRole},
+      {"list", StorageClassType(), cluster, kSnapshotUserRole},
+      {"get", VolumeSnapshotContentType(), cluster, kSnapshotAdminRole},
+      {"create", VolumeSnapshotContentType(), cluster, kSnapshotAdminRole},
+      {"patch", VolumeSnapshotContentType(), cluster, kSnapshotAdminRole},
+      {"delete", VolumeSnapshotContentType(), cluster, kSnapshotAdminRole}};
+  for (const Right& right : rights) {
+    RETURN_IF_ERROR(k8s::RequireAccess(
+        ctx, api,
+        {.verb = right.verb, .type = right.type, .namespace_name = right.space, .name = right.name},
+        right.role));
+  }
+  return absl::OkStatus();
+}
+
+StaticPair BorrowedPair(const VolumeSnapshot& source, const VolumeSnapshotContent& content,
+                        const PlannedPvc& pvc, int attempt) {
+  const std::string hash =
+      Sha256Hex(absl::StrJoin({content.driver(), content.handle(), source.uid(), pvc.namespace_name,
+                               pvc.name, absl::StrCat(attempt)},
+                              "\n"));
+  const std::string name = absl::StrCat("csi-delta-borrowed-", hash.substr(0, kNameHashBytes));
+  StaticPair pair = {.content_name = name,
+                     .driver = content.driver(),
+                     .handle = content.handle(),
+                     .namespace_name = pvc.namespace_name,
+                     .snapshot_name = name,
+                     .class_name = content.class_name(),
+                     .mode = content.source_mode(),
+                     .content_labels = {},
+                     .content_annotations = DeletionSecretAnnotations(content.json())};
+  if (content.allows_mode_change()) {
+    pair.content_annotations[objects::kModeChangeAnnotation] = "true";
+  }
+  // With distributed snapshotting one node's sidecar alone has the snapshot.
+  if (const std::string node = content.Label(objects::kManagedByLabel); !node.empty()) {
+    pair.content_labels[objects::kManagedByLabel] = node;
+  }
+  return pair;
+}
+
+// The pair that the PVC is filled from, where an earlier run made it. Else that of the first
+// attempt whose VolumeSnapshot is not being deleted: after a PVC that was deleted before it was
+// bound the provisioner holds it by a finalizer, for minutes.
+absl::StatusOr<StaticPair> ChoosePair(const CallContext& ctx, k8s::ApiClient& api,
+                                      const Promotion& promotion) {
+  const auto pair_of = [&](int attempt) {
+    return BorrowedPair(promotion.snapshot, *promotion.content, promotion.pvc, attempt);
+  };
+  for (int attempt = 0; promotion.taken_by.has_value() && attempt < kAttemptsMax; ++attempt) {
+    if (StaticPair pair = pair_of(attempt);
+        promotion.taken_by->source_snapshot() == pair.snapshot_name) {
+      return pair;
+    }
+  }
+  for (int attempt = 0;; ++attempt) {
+    StaticPair pair = pair_of(attempt);
+    ASSIGN_OR_RETURN(
+        const std::optional<Json> there,
+        k8s::Find(ctx, api, VolumeSnapshotKey(pair.namespace_name, pair.snapshot_name)));
+    if (!there.has_value() || !k8s::BeingDeleted(*there) || attempt + 1 == kAttemptsMax) {
+      return pair;
+    }
+  }
+}
+
+// One run of the second half, which removes after an error what it made.
+class Borrower {
+ public:
+  Borrower(const CallContext& ctx, k8s::ApiClient& api, const BorrowPlan& plan)
+      : ctx_(ctx), api_(api), plan_(plan), promotion_(plan.plan.promotions.front()) {}
+
+  absl::StatusOr<Borrowed> Run(std::vector<std::string>& not_checked) {
+    absl::StatusOr<AwaitedPvc> awaited = MakeAndAwait(not_checked);
+    if (!awaited.ok()) {
+      return Undo(awaited.status());
+    }
+    Borrowed borrowed = {.pvc = *std::move(awaited), .removed = absl::OkStatus()};
+    if (borrowed.pvc.state == PvcState::kBound) {
+      borrowed.removed = RemovePair(CleanUpContext(*ctx_.clock), api_, plan_.pair);
+    }
+    return borrowed;
+  }
+
+ private:
+  absl::StatusOr<AwaitedPvc> MakeAndAwait(std::vector<std::string>& not_checked) {
+    if (plan_.was_begun) {
+      pvc_ = promotion_.taken_by;
+    }
+    if (pvc_.has_value() && pvc_->is_bound()) {
+      return AwaitedPvc{.pvc = *pvc_, .state = PvcState::kBound};
+    }
+    RETURN_IF_ERROR(MakePair(ctx_, api_, plan_.pair).status());
+    ASSIGN_OR_RETURN(
+        const VolumeSnapshot lent,
+        AwaitUsableSnapshot(ctx_, api_, plan_.pair.namespace_name, plan_.pair.snapshot_name));
+    const SnapshotStatus status = StatusOf(lent, {});
+    if (status.state != SnapshotState::kReady && status.state != SnapshotState::kUnverified) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("VolumeSnapshot ", lent.namespace_name(), "/", lent.name(), " is ",
+                       ToString(status.state), ": ", status.conditions.front().message));
+    }
+    RETURN_IF_ERROR(CheckStillThere(ctx_, api_, promotion_.snapshot));
+    if (!pvc_.has_value()) {
+      RETURN_IF_ERROR(Make(lent));
+    }
+    return AwaitPvc(ctx_, api_, *pvc_,
+                    {.source = lent,
+                     .driver = plan_.pair.driver,
+                     .waits_for_first_consumer = promotion_.waits_for_first_consumer,
+                     .stays = false},
+                    not_checked);
+  }
+
+  absl::Status Make(const VolumeSnapshot& lent) {
+    Promotion promotion = promotion_;
+    promotion.snapshot = lent;
+    PromotionPlan plan;
+    plan.promotions.push_back(std::move(promotion));
+    ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> made, MakePvcs(ctx_, api_, plan));
+    pvc_ = made.front();
+    return absl::OkStatus();
+  }
+
+  absl::Status Undo(const absl::Status& status) const {
+    if (plan_.was_begun && (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status))) {
+      return absl::Status(
+          status.code(),
+          absl::StrCat(status.message(), "; it stays as it was: run this again when it is bound"));
+    }
+    const CallContext cleaning = CleanUpContext(*ctx_.clock);
+    std::vector<std::string> left;
+    if (!RemoveOwnPvc(cleaning).ok()) {
+      left.push_back(absl::StrCat("PVC ", promotion_.pvc.namespace_name, "/", promotion_.pvc.name));
+    }
+    if (!RemovePair(cleaning, api_, plan_.pair).ok()) {
+      left.push_back(absl::StrCat("VolumeSnapshotContent ", plan_.pair.content_name));
+      left.push_back(absl::StrCat("VolumeSnapshot ", plan_.pair.namespace_name, "/",
+                                  plan_.pair.snapshot_name));
+    }
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(),
+                     left.empty() ? "; what was made is deleted again"
+                                  : absl::StrCat("; left behind: ", absl::StrJoin(left, ", "))));
+  }
+
+  // By what it is filled from: the answer to the request that made it may have been lost.
+  absl::Status RemoveOwnPvc(const CallContext& ctx) const {
+    ASSIGN_OR_RETURN(
+        const std::optional<Json> found,
+        k8s::Find(ctx, api_, ClaimKey(promotion_.pvc.namespace_name, promotion_.pvc.name)));
+    if (!found.has_value()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*found));
+    return pvc.source_snapshot() == plan_.pair.snapshot_name ? RemovePvc(ctx, api_, pvc)
+                                                             : absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const BorrowPlan& plan_;
+  const Promotion& promotion_;
+  std::optional<PersistentVolumeClaim> pvc_;
+};
+
+absl::StatusOr<VolumeSnapshot> ReadBorrowSource(const CallContext& ctx, k8s::ApiClient& api,
+                                                const BorrowRequest& request) {
+  if (request.awaits_source) {
+    return AwaitUsableSnapshot(ctx, api, request.source_namespace, request.snapshot_name);
+  }
+  ASSIGN_OR_RETURN(Json object, api.Get(ctx, VolumeSnapshotKey(request.source_namespace,
+                                                               request.snapshot_name)));
+  return VolumeSnapshot::Of(std::move(object));
+}
+
+}  // namespace
+
+absl::StatusOr<BorrowPlan> PlanBorrowing(const CallContext& ctx, k8s::ApiClient& api,
+                                         const BorrowRequest& request) {
+  if (request.source_namespace == request.wish.namespace_name) {
+    return absl::InvalidArgumentError(absl::StrCat("VolumeSnapshot ", request.snapshot_name,
+                                                   " is in namespace ", request.source_namespace,
+                                                   " already; leave out --from-namespace"));
+  }
+  RETURN_IF_ERROR(CheckBorrowRights(ctx, api, request));
+  ASSIGN_OR_RETURN(VolumeSnapshot source, ReadBorrowSource(ctx, api, request));
+  std::vector<PromotionTarget> targets;
+  targets.push_back({.snapshot = std::move(source), .wish = request.wish});
+  BorrowPlan plan;
+  ASSIGN_OR_RETURN(plan.plan, PlanPromotions(ctx, api,
+                                             {.targets = std::move(targets),
+                                              .labels_of = request.labels_of,
+                                              .must_check_all = true}));
+  Promotion& promotion = plan.plan.promotions.front();
+  if (!promotion.content.has_value()) {
+    return plan;  // Which is refused.
+  }
+  ASSIGN_OR_RETURN(plan.pair, ChoosePair(ctx, api, promotion));
+  plan.was_begun = promotion.taken_by.has_value() &&
+                   promotion.taken_by->source_snapshot() == plan.pair.snapshot_name;
+  if (plan.was_begun) {
+    std::erase_if(promotion.refusals, [](const Refusal& refusal) {
+      return refusal.reason == RefusalReason::kNameTaken;
+    });
+  }
+  return plan;
+}
+
+absl::StatusOr<Borrowed> CarryOutBorrowing(const CallContext& ctx, k8s::ApiClient& api,
+                                           const BorrowPlan& plan,
+                                           std::vector<std::string>& not_checked) {
+  return Borrower(ctx, api, plan).Run(not_checked);
+}
+
+}  // namespace csidelta::csi

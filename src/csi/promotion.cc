@@ -1,0 +1,542 @@
+#include "csi/promotion.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/quantity.h"
+#include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
+#include "csi/insist.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "k8s/wait.h"
+#include "objects/keys.h"
+#include "objects/storage_class.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::StorageClass;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+absl::Status WithMore(const absl::Status& status, absl::string_view more) {
+  absl::Status longer(status.code(), absl::StrCat(status.message(), more));
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { longer.SetPayload(type, payload); });
+  return longer;
+}
+
+std::string PvcText(absl::string_view namespace_name, absl::string_view name) {
+  return absl::StrCat("PVC ", namespace_name, "/", name);
+}
+
+// Newer provisioners hold a VolumeSnapshot while they fill a PVC from it, and finish that.
+bool IsBeingFilledFrom(const Json& snapshot) {
+  const Json* const finalizers = FindJson(snapshot, {"metadata", "finalizers"});
+  return finalizers != nullptr && finalizers->is_array() &&
+         std::find(finalizers->begin(), finalizers->end(),
+                   objects::kProvisionerSourceProtectionFinalizer) != finalizers->end();
+}
+
+absl::StatusOr<std::optional<PersistentVolumeClaim>> FindPvc(const CallContext& ctx,
+                                                             k8s::ApiClient& api,
+                                                             const std::string& namespace_name,
+                                                             const std::string& name) {
+  if (name.empty()) {
+    return std::optional<PersistentVolumeClaim>();
+  }
+  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, ClaimKey(namespace_name, name)));
+  if (!found.has_value()) {
+    return std::optional<PersistentVolumeClaim>();
+  }
+  ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(found)));
+  return std::optional<PersistentVolumeClaim>(std::move(pvc));
+}
+
+// Reads what the check wants to know of each target.
+class PromotionPlanner {
+ public:
+  PromotionPlanner(const CallContext& ctx, k8s::ApiClient& api, const PromotionRequest& request)
+      : ctx_(ctx), api_(api), request_(request) {}
+
+  absl::StatusOr<PromotionPlan> Plan() {
+    RETURN_IF_ERROR(ReadLabels());
+    RETURN_IF_ERROR(ReadClasses());
+    PromotionPlan plan;
+    plan.promotions.reserve(request_.targets.size());
+    for (const PromotionTarget& target : request_.targets) {
+      ASSIGN_OR_RETURN(Promotion promotion, PlanOne(target));
+      RefuseSecondOfName(plan.promotions, promotion);
+      plan.promotions.push_back(std::move(promotion));
+    }
+    plan.not_checked = std::move(not_checked_);
+    return plan;
+  }
+
+ private:
+  struct ReadContent {
+    ContentReading::Kind kind = ContentReading::Kind::kUnknown;
+    std::optional<VolumeSnapshotContent> content = {};
+  };
+
+  absl::Status ReadLabels() {
+    if (request_.labels_of.empty()) {
+      return absl::OkStatus();
+    }
+    const std::string space = request_.targets.front().wish.namespace_name;
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
+                     FindPvc(ctx_, api_, space, request_.labels_of));
+    if (!pvc.has_value()) {
+      return absl::NotFoundError(absl::StrCat(PvcText(space, request_.labels_of),
+                                              ", whose labels were asked for, does not exist"));
+    }
+    labels_ = pvc->labels();
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadClasses() {
+    const absl::StatusOr<k8s::ObjectList> list = api_.List(ctx_, StorageClassType(), "", {});
+    if (absl::IsPermissionDenied(list.status()) && !request_.must_check_all) {
+      NoteUnread("StorageClass not checked", list.status());
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(list.status());
+    classes_.emplace();
+    classes_->reserve(list->items.size());
+    for (const Json& object : list->items) {
+      ASSIGN_OR_RETURN(StorageClass one, StorageClass::Of(object));
+      classes_->push_back(std::move(one));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ReadContent> ReadContentOf(const VolumeSnapshot& snapshot) {
+    if (snapshot.bound_content().empty()) {
+      return ReadContent();
+    }
+    const absl::StatusOr<std::optional<Json>> found =
+        k8s::Find(ctx_, api_, VolumeSnapshotContentKey(snapshot.bound_content()));
+    if (absl::IsPermissionDenied(found.status()) && !request_.must_check_all) {
+      NoteUnread("binding not checked", found.status());
+      return ReadContent();
+    }
+    RETURN_IF_ERROR(found.status());
+    if (!found->has_value()) {
+      return ReadContent{.kind = ContentReading::Kind::kGone};
+    }
+    ASSIGN_OR_RETURN(VolumeSnapshotContent content, VolumeSnapshotContent::Of(**found));
+    return ReadContent{.kind = ContentReading::Kind::kPresent, .content = std::move(content)};
+  }
+
+  // Without it there are other defaults.
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadSource(const VolumeSnapshot& snapshot) {
+    absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
+        FindPvc(ctx_, api_, snapshot.namespace_name(), snapshot.source_pvc());
+    if (absl::IsPermissionDenied(pvc.status())) {
+      NoteUnread("defaults of the source PVC not read", pvc.status());
+      return std::optional<PersistentVolumeClaim>();
+    }
+    return pvc;
+  }
+
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadTaken(const PvcWish& wish) {
+    if (!k8s::IsObjectName(wish.name)) {
+      return std::optional<PersistentVolumeClaim>();  // The check says so.
+    }
+    absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
+        FindPvc(ctx_, api_, wish.namespace_name, wish.name);
+    if (absl::IsPermissionDenied(pvc.status()) && !request_.must_check_all) {
+      NoteUnread("whether the name is free not checked", pvc.status());
+      return std::optional<PersistentVolumeClaim>();
+    }
+    return pvc;
+  }
+
+  absl::StatusOr<Promotion> PlanOne(const PromotionTarget& target) {
+    ASSIGN_OR_RETURN(ReadContent read, ReadContentOf(target.snapshot));
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> source,
+                     ReadSource(target.snapshot));
+    ASSIGN_OR_RETURN(std::optional<PersistentVolumeClaim> taken_by, ReadTaken(target.wish));
+    const PromotionSurroundings around = {
+        .content = {.kind = read.kind,
+                    .content = read.content.has_value() ? &*read.content : nullptr},
+        .source_pvc = source.has_value() ? &*source : nullptr,
+        .storage_classes = classes_.has_value() ? &*classes_ : nullptr,
+        .taken_by = taken_by.has_value() ? &*taken_by : nullptr,
+        .must_prove_binding = request_.must_check_all};
+    PlannedPvc pvc = PlanPvc(target.snapshot, target.wish, around);
+    std::vector<Refusal> refusals = CheckPromotion(target.snapshot, pvc, around);
+    const bool waits = WaitsForConsumer(pvc.storage_class);
+    return Promotion{.snapshot = target.snapshot,
+                     .content = std::move(read.content),
+                     .pvc = std::move(pvc),
+                     .labels = labels_,
+                     .waits_for_first_consumer = waits,
+                     .taken_by = std::move(taken_by),
+                     .refusals = std::move(refusals)};
+  }
+
+  bool WaitsForConsumer(const std::string& storage_class) const {
+    return classes_.has_value() &&
+           std::any_of(classes_->begin(), classes_->end(), [&](const StorageClass& one) {
+             return one.name() == storage_class && one.waits_for_first_consumer();
+           });
+  }
+
+  static void RefuseSecondOfName(const std::vector<Promotion>& earlier, Promotion& promotion) {
+    for (const Promotion& one : earlier) {
+      if (one.pvc.name == promotion.pvc.name) {
+        promotion.refusals.push_back(
+            {RefusalReason::kNameTaken,
+             absl::StrCat("PVC ", one.pvc.name, " would be made of VolumeSnapshot ",
+                          one.snapshot.name(), " as well; make one of them by its own name")});
+      }
+    }
+  }
+
+  // Once for each kind of thing: of a set of many the first answer says it.
+  void NoteUnread(absl::string_view what, const absl::Status& status) {
+    const bool is_noted =
+        std::any_of(not_checked_.begin(), not_checked_.end(),
+                    [&](absl::string_view note) { return note.substr(0, what.size()) == what; });
+    if (!is_noted) {
+      not_checked_.push_back(absl::StrCat(what, ": ", status.message()));
+    }
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const PromotionRequest& request_;
+  std::map<std::string, std::string> labels_;
+  std::optional<std::vector<StorageClass>> classes_;
+  std::vector<std::string> not_checked_;
+};
+
+// --- Making
+
+absl::StatusOr<PersistentVolumeClaim> MakePvc(const CallContext& ctx, k8s::ApiClient& api,
+                                              const Promotion& promotion) {
+  const PlannedPvc& pvc = promotion.pvc;
+  absl::StatusOr<Json> made =
+      api.Create(ctx, PersistentVolumeClaimType(), pvc.namespace_name,
+                 MakePvcObject(pvc, promotion.snapshot.name(), promotion.labels));
+  const std::string text = PvcText(pvc.namespace_name, pvc.name);
+  if (absl::IsAlreadyExists(made.status())) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(text, " was made by another client in the meantime; give another name"));
+  }
+  if (IsRetryable(made.status()) || absl::IsDeadlineExceeded(made.status())) {
+    return WithMore(made.status(),
+                    absl::StrCat("; whether ", text, " was made is not known: look at it"));
+  }
+  RETURN_IF_ERROR(Annotate(made.status(), text));
+  return PersistentVolumeClaim::Of(*std::move(made));
+}
+
+// What MakePvcs() made so far, to be undone after `status`.
+absl::Status UndoPvcs(const CallContext& ctx, k8s::ApiClient& api,
+                      const std::vector<PersistentVolumeClaim>& made, const absl::Status& status) {
+  std::vector<std::string> left;
+  for (const PersistentVolumeClaim& pvc : made) {
+    if (!RemovePvc(CleanUpContext(*ctx.clock), api, pvc).ok()) {
+      left.push_back(PvcText(pvc.namespace_name(), pvc.name()));
+    }
+  }
+  if (!left.empty()) {
+    return WithMore(status, absl::StrCat("; left behind: ", absl::StrJoin(left, ", ")));
+  }
+  return made.empty() ? status : WithMore(status, "; what was made before is removed again");
+}
+
+// --- Waiting
+
+// One PVC that is awaited, look by look.
+class PvcWaiter {
+ public:
+  PvcWaiter(const CallContext& ctx, k8s::ApiClient& api, const PersistentVolumeClaim& pvc,
+            const PvcWait& wait, std::vector<std::string>& not_checked)
+      : ctx_(ctx), api_(api), pvc_(pvc), wait_(wait), not_checked_(not_checked) {}
+
+  absl::StatusOr<AwaitedPvc> Run() {
+    bool waits_for_consumer = wait_.waits_for_first_consumer;
+    while (true) {
+      if (pvc_.is_bound()) {
+        RETURN_IF_ERROR(CheckVolume());
+        return AwaitedPvc{.pvc = std::move(pvc_), .state = PvcState::kBound};
+      }
+      if (waits_for_consumer && pvc_.selected_node().empty()) {
+        return AwaitedPvc{.pvc = std::move(pvc_), .state = PvcState::kWaitsForFirstConsumer};
+      }
+      ASSIGN_OR_RETURN(const bool is_bound, AwaitSlice());
+      if (is_bound) {
+        continue;
+      }
+      ASSIGN_OR_RETURN(const ProvisioningNews news, ReadNews());
+      waits_for_consumer |= news.waits_for_first_consumer;
+      RETURN_IF_ERROR(CheckProvisioning(news));
+      if (const absl::Status over = ctx_.Check(); !over.ok()) {
+        return Late(over, news);
+      }
+    }
+  }
+
+ private:
+  // Whether it is bound before the next look.
+  absl::StatusOr<bool> AwaitSlice() {
+    const CallContext slice = ctx_.WithTimeout(interval_);
+    interval_ = std::min(2 * interval_, kProvisioningLookIntervalMax);
+    const std::string uid = pvc_.uid();
+    const absl::Status status = k8s::WaitFor(
+        slice, api_, ClaimKey(pvc_.namespace_name(), pvc_.name()),
+        [&](const Json* object) -> absl::StatusOr<bool> {
+          if (object == nullptr || k8s::Uid(*object) != uid) {
+            return absl::NotFoundError(absl::StrCat(Text(), " was deleted by another client"));
+          }
+          ASSIGN_OR_RETURN(pvc_, PersistentVolumeClaim::Of(*object));
+          return pvc_.is_bound();
+        });
+    if (absl::IsDeadlineExceeded(status) || !ctx_.Check().ok()) {
+      return false;
+    }
+    RETURN_IF_ERROR(status);
+    return true;
+  }
+
+  absl::StatusOr<ProvisioningNews> ReadNews() {
+    if (!may_read_events_ || !ctx_.Check().ok()) {
+      return last_news_;
+    }
+    absl::StatusOr<ProvisioningNews> news = ReadProvisioningNews(ctx_, api_, pvc_);
+    if (absl::IsPermissionDenied(news.status())) {
+      may_read_events_ = false;
+      not_checked_.push_back(
+          absl::StrCat("what the provisioner says not read: ", news.status().message()));
+      return last_news_;
+    }
+    if (IsRetryable(news.status()) || absl::IsDeadlineExceeded(news.status())) {
+      return last_news_;
+    }
+    RETURN_IF_ERROR(news.status());
+    last_news_ = *news;
+    return news;
+  }
+
+  absl::Status CheckProvisioning(const ProvisioningNews& news) {
+    if (IsDefiniteRefusal(news.last_failure)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Text(), " is refused: ", news.last_failure, RemovalHint()));
+    }
+    const absl::Status there =
+        ctx_.Check().ok() ? CheckStillThere(ctx_, api_, wait_.source) : absl::OkStatus();
+    if (absl::IsFailedPrecondition(there)) {
+      return WithMore(there, absl::StrCat(", and ", Text(), " is not filled yet", RemovalHint()));
+    }
+    return absl::OkStatus();
+  }
+
+  // A free volume that is there already is bound whatever the PVC is to be filled from.
+  absl::Status CheckVolume() {
+    const absl::StatusOr<std::string> why =
+        WhyVolumeIsForeign(ctx_, api_, pvc_.json(), wait_.driver);
+    if (absl::IsPermissionDenied(why.status())) {
+      not_checked_.push_back(
+          absl::StrCat("whether its volume was made for it not checked: ", why.status().message()));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(why.status());
+    return why->empty() ? absl::OkStatus()
+                        : absl::FailedPreconditionError(absl::StrCat(
+                              Text(), " is bound, but does not hold the VolumeSnapshot: ", *why,
+                              "; look at that volume before you delete the PVC"));
+  }
+
+  absl::Status Late(const absl::Status& over, const ProvisioningNews& news) const {
+    return absl::Status(
+        over.code(),
+        absl::StrCat(
+            absl::IsCancelled(over) ? "interrupted: " : "", Text(), " is not bound yet",
+            news.last_failure.empty() ? "" : absl::StrCat(": ", news.last_failure),
+            wait_.stays ? "; it stays, and is bound when the provisioner has filled it" : ""));
+  }
+
+  std::string Text() const { return PvcText(pvc_.namespace_name(), pvc_.name()); }
+  std::string RemovalHint() const {
+    return wait_.stays ? absl::StrCat("; remove it: kubectl delete pvc -n ", pvc_.namespace_name(),
+                                      " ", pvc_.name())
+                       : "";
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  PersistentVolumeClaim pvc_;
+  const PvcWait& wait_;
+  std::vector<std::string>& not_checked_;
+  absl::Duration interval_ = kProvisioningLookIntervalMin;
+  bool may_read_events_ = true;
+  ProvisioningNews last_news_;
+};
+
+}  // namespace
+
+absl::string_view ToString(PvcState state) {
+  constexpr std::array<absl::string_view, 4> kNames = {"Planned", "Pending", "Bound",
+                                                       "WaitsForFirstConsumer"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotsOfSet(const CallContext& ctx,
+                                                           k8s::ApiClient& api,
+                                                           absl::string_view namespace_name,
+                                                           absl::string_view set) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList list,
+                   api.List(ctx, VolumeSnapshotType(), namespace_name,
+                            {.label_selector = absl::StrCat(objects::kSnapshotSetLabel, "=", set),
+                             .field_selector = ""}));
+  std::vector<VolumeSnapshot> snapshots;
+  snapshots.reserve(list.items.size());
+  for (const Json& object : list.items) {
+    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(object));
+    snapshots.push_back(std::move(snapshot));
+  }
+  if (snapshots.empty()) {
+    return absl::NotFoundError(absl::StrCat("no VolumeSnapshot of namespace ", namespace_name,
+                                            " was taken under the name ", set,
+                                            "; csi-delta snapshot list -o wide shows the sets"));
+  }
+  std::sort(snapshots.begin(), snapshots.end(),
+            [](const VolumeSnapshot& left, const VolumeSnapshot& right) {
+              return left.name() < right.name();
+            });
+  return snapshots;
+}
+
+absl::StatusOr<VolumeSnapshot> AwaitUsableSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                                   absl::string_view namespace_name,
+                                                   absl::string_view name) {
+  std::optional<VolumeSnapshot> last;
+  const absl::Status status =
+      k8s::WaitFor(ctx, api, VolumeSnapshotKey(namespace_name, name),
+                   [&](const Json* object) -> absl::StatusOr<bool> {
+                     if (object == nullptr) {
+                       return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", namespace_name,
+                                                               "/", name, " does not exist"));
+                     }
+                     ASSIGN_OR_RETURN(VolumeSnapshot seen, VolumeSnapshot::Of(*object));
+                     const SnapshotStatus now = StatusOf(seen, {});
+                     last = std::move(seen);
+                     const bool is_retried = now.state == SnapshotState::kError &&
+                                             now.conditions.front().reason == "Retried";
+                     return now.state != SnapshotState::kCreating &&
+                            now.state != SnapshotState::kUploading && !is_retried;
+                   });
+  if (status.ok()) {
+    return *std::move(last);
+  }
+  if (!ctx.Check().ok() && last.has_value()) {
+    const SnapshotStatus now = StatusOf(*last, {});
+    const std::string& message = now.conditions.front().message;
+    return absl::Status(
+        ctx.Check().code(),
+        absl::StrCat(absl::IsCancelled(ctx.Check()) ? "interrupted: " : "", "VolumeSnapshot ",
+                     namespace_name, "/", name, " is not ready yet: ", ToString(now.state),
+                     message.empty() ? "" : absl::StrCat(": ", message)));
+  }
+  return status;
+}
+
+absl::StatusOr<PromotionPlan> PlanPromotions(const CallContext& ctx, k8s::ApiClient& api,
+                                             const PromotionRequest& request) {
+  return PromotionPlanner(ctx, api, request).Plan();
+}
+
+Json MakePvcObject(const PlannedPvc& pvc, absl::string_view snapshot_name,
+                   const std::map<std::string, std::string>& labels) {
+  Json object = {
+      {"apiVersion", "v1"},
+      {"kind", "PersistentVolumeClaim"},
+      {"metadata", {{"name", pvc.name}, {"namespace", pvc.namespace_name}}},
+      {"spec",
+       {{"accessModes", pvc.access_modes},
+        {"storageClassName", pvc.storage_class},
+        {"volumeMode", std::string(objects::ToString(pvc.mode))},
+        {"resources", {{"requests", {{"storage", FormatBinaryQuantity(pvc.size_bytes)}}}}},
+        {"dataSource",
+         {{"apiGroup", VolumeSnapshotType().group},
+          {"kind", "VolumeSnapshot"},
+          {"name", std::string(snapshot_name)}}}}}};
+  if (!labels.empty()) {
+    SetJson(object, {"metadata", "labels"}, labels);
+  }
+  return object;
+}
+
+absl::StatusOr<std::vector<PersistentVolumeClaim>> MakePvcs(const CallContext& ctx,
+                                                            k8s::ApiClient& api,
+                                                            const PromotionPlan& plan) {
+  std::vector<PersistentVolumeClaim> made;
+  made.reserve(plan.promotions.size());
+  for (const Promotion& promotion : plan.promotions) {
+    absl::StatusOr<PersistentVolumeClaim> pvc = MakePvc(ctx, api, promotion);
+    if (!pvc.ok()) {
+      return UndoPvcs(ctx, api, made, pvc.status());
+    }
+    made.push_back(*std::move(pvc));
+  }
+  for (const Promotion& promotion : plan.promotions) {
+    const absl::Status there = CheckStillThere(ctx, api, promotion.snapshot);
+    if (absl::IsFailedPrecondition(there)) {
+      return UndoPvcs(ctx, api, made, there);
+    }
+  }
+  return made;
+}
+
+absl::Status RemovePvc(const CallContext& ctx, k8s::ApiClient& api,
+                       const PersistentVolumeClaim& pvc) {
+  const k8s::ObjectKey key = ClaimKey(pvc.namespace_name(), pvc.name());
+  return Insist(ctx, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> now,
+                     FindPvc(ctx, api, key.namespace_name, key.name));
+    if (!now.has_value() || now->uid() != pvc.uid()) {
+      return absl::OkStatus();
+    }
+    if (now->is_bound()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(PvcText(key.namespace_name, key.name), " is bound"));
+    }
+    return k8s::IgnoreNotFound(api.Delete(
+        ctx, key, {.uid = now->uid(), .resource_version = k8s::ResourceVersion(now->json())}));
+  });
+}
+
+absl::Status CheckStillThere(const CallContext& ctx, k8s::ApiClient& api,
+                             const VolumeSnapshot& snapshot) {
+  ASSIGN_OR_RETURN(
+      const std::optional<Json> found,
+      k8s::Find(ctx, api, VolumeSnapshotKey(snapshot.namespace_name(), snapshot.name())));
+  const std::string text =
+      absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name());
+  if (!found.has_value() || k8s::Uid(*found) != snapshot.uid()) {
+    return absl::FailedPreconditionError(absl::StrCat(text, " was deleted in the meantime"));
+  }
+  return k8s::BeingDeleted(*found) && !IsBeingFilledFrom(*found)
+             ? absl::FailedPreconditionError(absl::StrCat(text, " is being deleted"))
+             : absl::OkStatus();
+}
+
+absl::StatusOr<AwaitedPvc> AwaitPvc(const CallContext& ctx, k8s::ApiClient& api,
+                                    const PersistentVolumeClaim& pvc, const PvcWait& wait,
+                                    std::vector<std::string>& not_checked) {
+  return PvcWaiter(ctx, api, pvc, wait, not_checked).Run();
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,237 @@
+#include "csi/static_pair.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/insist.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "k8s/find.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+constexpr char kPairMadeBy[] = "csi-delta";
+constexpr char kDeletePolicy[] = "Delete";
+
+k8s::ObjectKey PairContentKey(const StaticPair& pair) {
+  return VolumeSnapshotContentKey(pair.content_name);
+}
+
+k8s::ObjectKey PairSnapshotKey(const StaticPair& pair) {
+  return VolumeSnapshotKey(pair.namespace_name, pair.snapshot_name);
+}
+
+Json PairContentObject(const StaticPair& pair) {
+  std::map<std::string, std::string> labels = pair.content_labels;
+  labels[objects::kMadeByLabel] = kPairMadeBy;
+  if (!pair.is_retained) {
+    labels[objects::kImportPolicyLabel] = kDeletePolicy;
+  }
+  Json object = MakeStaticContent({.name = pair.content_name,
+                                   .driver = pair.driver,
+                                   .handle = pair.handle,
+                                   .snapshot_namespace = pair.namespace_name,
+                                   .snapshot_name = pair.snapshot_name,
+                                   .deletion_policy = "Retain",
+                                   .class_name = pair.class_name,
+                                   .labels = std::move(labels),
+                                   .annotations = pair.content_annotations,
+                                   .finalizers = {}});
+  if (pair.mode.has_value()) {
+    SetJson(object, {"spec", "sourceVolumeMode"}, std::string(objects::ToString(*pair.mode)));
+  }
+  return object;
+}
+
+Json PairSnapshotObject(const StaticPair& pair) {
+  Json object = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                 {"kind", "VolumeSnapshot"},
+                 {"metadata",
+                  {{"name", pair.snapshot_name},
+                   {"namespace", pair.namespace_name},
+                   {"labels", {{objects::kMadeByLabel, kPairMadeBy}}}}},
+                 {"spec", {{"source", {{"volumeSnapshotContentName", pair.content_name}}}}}};
+  if (!pair.class_name.empty()) {
+    SetJson(object, {"spec", "volumeSnapshotClassName"}, pair.class_name);
+  }
+  return object;
+}
+
+absl::StatusOr<std::optional<VolumeSnapshotContent>> FindPairContent(const CallContext& ctx,
+                                                                     k8s::ApiClient& api,
+                                                                     const StaticPair& pair) {
+  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, PairContentKey(pair)));
+  if (!found.has_value()) {
+    return std::optional<VolumeSnapshotContent>();
+  }
+  ASSIGN_OR_RETURN(VolumeSnapshotContent content, VolumeSnapshotContent::Of(*std::move(found)));
+  return std::optional<VolumeSnapshotContent>(std::move(content));
+}
+
+absl::StatusOr<std::optional<VolumeSnapshot>> FindPairSnapshot(const CallContext& ctx,
+                                                               k8s::ApiClient& api,
+                                                               const StaticPair& pair) {
+  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, PairSnapshotKey(pair)));
+  if (!found.has_value()) {
+    return std::optional<VolumeSnapshot>();
+  }
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(found)));
+  return std::optional<VolumeSnapshot>(std::move(snapshot));
+}
+
+absl::Status EnsurePairContent(const CallContext& ctx, k8s::ApiClient& api,
+                               const StaticPair& pair) {
+  const absl::Status made =
+      api.Create(ctx, VolumeSnapshotContentType(), "", PairContentObject(pair)).status();
+  if (!absl::IsAlreadyExists(made)) {
+    return made;
+  }
+  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> there,
+                   FindPairContent(ctx, api, pair));
+  if (!there.has_value()) {
+    return absl::AbortedError(
+        absl::StrCat("VolumeSnapshotContent ", pair.content_name, " went while it was looked at"));
+  }
+  return IsContentOf(*there, pair) ? absl::OkStatus()
+                                   : absl::AlreadyExistsError(absl::StrCat(
+                                         SayTaken(*there), "; use that one, or remove it first"));
+}
+
+absl::StatusOr<VolumeSnapshot> EnsurePairSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                                  const StaticPair& pair) {
+  absl::StatusOr<Json> made =
+      api.Create(ctx, VolumeSnapshotType(), pair.namespace_name, PairSnapshotObject(pair));
+  if (!absl::IsAlreadyExists(made.status())) {
+    RETURN_IF_ERROR(made.status());
+    return VolumeSnapshot::Of(*std::move(made));
+  }
+  ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> there, FindPairSnapshot(ctx, api, pair));
+  const std::string text =
+      absl::StrCat("VolumeSnapshot ", pair.namespace_name, "/", pair.snapshot_name);
+  if (!there.has_value()) {
+    return absl::AbortedError(absl::StrCat(text, " went while it was looked at"));
+  }
+  if (!IsSnapshotOf(*there, pair)) {
+    return absl::AlreadyExistsError(absl::StrCat(text, " exists already; give another name"));
+  }
+  return *std::move(there);
+}
+
+// Takes the content away again. REQUIRES that the pair has no VolumeSnapshot.
+absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
+                               const StaticPair& pair) {
+  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
+                   FindPairContent(ctx, api, pair));
+  if (!content.has_value() || !IsContentOf(*content, pair)) {
+    return absl::OkStatus();
+  }
+  // The sidecar lets a bound content go only when its deletion is meant; with Retain that deletes
+  // the object alone.
+  Json patch = {{"metadata", {{"uid", content->uid()}}}, {"spec", {{"deletionPolicy", "Retain"}}}};
+  SetJson(patch, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
+  const absl::StatusOr<Json> retained =
+      api.Patch(ctx, PairContentKey(pair), k8s::PatchKind::kMerge, patch, "");
+  if (absl::IsNotFound(retained.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(retained.status());
+  if (GetString(*retained, {"spec", "deletionPolicy"}) != "Retain") {
+    return absl::FailedPreconditionError(
+        absl::StrCat("VolumeSnapshotContent ", pair.content_name, " cannot be retained"));
+  }
+  return k8s::IgnoreGone(
+      api.Delete(ctx, PairContentKey(pair), {.uid = content->uid(), .resource_version = ""}));
+}
+
+absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
+  RETURN_IF_ERROR(RemovePairContent(ctx, api, pair));
+  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshot> snapshot, FindPairSnapshot(ctx, api, pair));
+  if (!snapshot.has_value() || !IsSnapshotOf(*snapshot, pair)) {
+    return absl::OkStatus();
+  }
+  return k8s::IgnoreGone(
+      api.Delete(ctx, PairSnapshotKey(pair), {.uid = snapshot->uid(), .resource_version = ""}));
+}
+
+// After a VolumeSnapshot could not be made: its content goes. Where the answer was lost it may be
+// there nevertheless; the two then stay together.
+absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair,
+                             const absl::Status& status) {
+  const CallContext cleaning = CleanUpContext(*ctx.clock);
+  const absl::StatusOr<std::optional<VolumeSnapshot>> there = FindPairSnapshot(cleaning, api, pair);
+  const bool is_made = !there.ok() || (there->has_value() && IsSnapshotOf(**there, pair));
+  const absl::Status removed =
+      is_made ? absl::UnknownError("it may be in use")
+              : Insist(cleaning, [&] { return RemovePairContent(cleaning, api, pair); });
+  return absl::Status(
+      status.code(),
+      removed.ok()
+          ? absl::StrCat(status.message(), "; what was made is deleted again")
+          : absl::StrCat(status.message(), "; VolumeSnapshotContent ", pair.content_name,
+                         " stays (", removed.message(), "): run it again with the same arguments"));
+}
+
+}  // namespace
+
+bool IsContentOf(const VolumeSnapshotContent& content, const StaticPair& pair) {
+  return !content.is_being_deleted() && content.name() == pair.content_name &&
+         content.Label(objects::kMadeByLabel) == kPairMadeBy && content.driver() == pair.driver &&
+         content.source_handle() == pair.handle &&
+         content.snapshot_namespace() == pair.namespace_name &&
+         content.snapshot_name() == pair.snapshot_name && content.class_name() == pair.class_name &&
+         content.source_mode() == pair.mode &&
+         (content.Label(objects::kImportPolicyLabel) == kDeletePolicy) == !pair.is_retained;
+}
+
+bool IsSnapshotOf(const VolumeSnapshot& snapshot, const StaticPair& pair) {
+  return !snapshot.is_being_deleted() && snapshot.namespace_name() == pair.namespace_name &&
+         snapshot.name() == pair.snapshot_name &&
+         snapshot.Label(objects::kMadeByLabel) == kPairMadeBy &&
+         snapshot.source_content() == pair.content_name;
+}
+
+std::string SayTaken(const VolumeSnapshotContent& content) {
+  return absl::StrCat("handle ", HandleOf(content.json()), " of driver ", content.driver(),
+                      " already has VolumeSnapshotContent ", content.name(),
+                      content.is_being_deleted() ? ", which is being deleted," : ",",
+                      " of VolumeSnapshot ", content.snapshot_namespace(), "/",
+                      content.snapshot_name());
+}
+
+absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& api,
+                                        const StaticPair& pair) {
+  RETURN_IF_ERROR(Insist(ctx, [&] { return EnsurePairContent(ctx, api, pair); }));
+  absl::StatusOr<VolumeSnapshot> snapshot = absl::UnknownError("not made");
+  const absl::Status made = Insist(ctx, [&] {
+    snapshot = EnsurePairSnapshot(ctx, api, pair);
+    return snapshot.status();
+  });
+  if (!made.ok()) {
+    return UndoPairContent(ctx, api, pair, made);
+  }
+  return snapshot;
+}
+
+absl::Status RetainNoMore(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
+  const absl::Status status = Insist(ctx, [&] {
+    return api
+        .Patch(ctx, PairContentKey(pair), k8s::PatchKind::kMerge,
+               {{"spec", {{"deletionPolicy", kDeletePolicy}}}}, "")
+        .status();
+  });
+  return Annotate(status, absl::StrCat("VolumeSnapshotContent ", pair.content_name,
+                                       " keeps the policy Retain"));
+}
+
+absl::Status RemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
+  return Insist(ctx, [&] { return TryRemovePair(ctx, api, pair); });
+}
+
+}  // namespace csidelta::csi

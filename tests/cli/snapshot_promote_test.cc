@@ -1,0 +1,420 @@
+// csi-delta snapshot promote: PVCs of VolumeSnapshots, all checks before the first is made.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/yaml.h"
+#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "tests/cli/program_runner.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli::snapshot_promote_test {
+namespace {
+
+using support::Strings;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr char kDriverName[] = "d.example.com";
+const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
+const k8s::ResourceType kAccessReviews{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
+                                       "SelfSubjectAccessReview", false};
+
+class SnapshotPromoteTest : public testing::Test {
+ protected:
+  SnapshotPromoteTest()
+      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                           csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(),
+                           csi::StorageClassType(), kEvents, kAccessReviews}) {
+    program_.Write("kubeconfig", api_server_.Kubeconfig());
+    AddClass("fast", kDriverName, "Immediate");
+    AddClass("late", kDriverName, "WaitForFirstConsumer");
+    AddClass("other", "ebs.csi.aws.com", "Immediate");
+    AddSnapshot("monday", "data");
+  }
+
+  void AddClass(const std::string& name, const std::string& provisioner, const std::string& mode) {
+    Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", name);
+    one["provisioner"] = provisioner;
+    one["volumeBindingMode"] = mode;
+    api_.Seed(csi::StorageClassType(), one);
+  }
+
+  void AddSnapshot(const std::string& name, const std::string& pvc, const Strings& labels = {},
+                   const Strings& annotations = {}) {
+    Json source = support::MakeObject("v1", "PersistentVolumeClaim", "shop", pvc, {{"app", "db"}});
+    source["spec"] = {{"storageClassName", "fast"},
+                      {"accessModes", {"ReadWriteOnce"}},
+                      {"resources", {{"requests", {{"storage", "1Gi"}}}}}};
+    api_.Seed(csi::PersistentVolumeClaimType(), source);
+    Json snapshot =
+        support::MakeSnapshotObject("shop", name, "content-of-" + name, labels, annotations);
+    snapshot["spec"]["source"]["persistentVolumeClaimName"] = pvc;
+    snapshot["status"]["readyToUse"] = true;
+    snapshot["status"]["restoreSize"] = "1Gi";
+    api_.Seed(csi::VolumeSnapshotType(), snapshot);
+    Json content = support::MakeContentObject("content-of-" + name, "shop", name, "h-" + name);
+    content["spec"]["driver"] = kDriverName;
+    content["spec"]["sourceVolumeMode"] = "Filesystem";
+    api_.Seed(csi::VolumeSnapshotContentType(), content);
+  }
+
+  Outcome Run(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {
+        "--kubeconfig", program_.Path("kubeconfig"), "snapshot", "promote", "-n", "shop"};
+    words.insert(words.end(), more.begin(), more.end());
+    return program_.Run(words);
+  }
+  std::optional<Json> Claim(const std::string& name, const std::string& space = "shop") const {
+    return api_.Find(csi::ClaimKey(space, name));
+  }
+  int made() const { return api_.CallCount("create", "persistentvolumeclaims"); }
+
+  // Each PVC is bound as soon as it is made.
+  void BindAtOnce() {
+    api_.OnCreate("persistentvolumeclaims", [](support::FakeApiClient& api, const Json& claim) {
+      const std::string uid = k8s::Uid(claim);
+      Json volume = support::MakeObject("v1", "PersistentVolume", "", "pvc-" + uid);
+      volume["spec"] = {{"csi", {{"driver", kDriverName}}}, {"claimRef", {{"uid", uid}}}};
+      api.Seed(csi::PersistentVolumeType(), volume);
+      api.Mutate(csi::ClaimKey(k8s::Namespace(claim), k8s::Name(claim)), [&](Json& bound) {
+        bound["spec"]["volumeName"] = "pvc-" + uid;
+        bound["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "2Gi"}}}};
+        bound["metadata"]["managedFields"] =
+            Json::array({{{"time", "2026-11-24T05:00:00Z"},
+                          {"fieldsV1", {{"f:status", {{"f:phase", Json::object()}}}}}}});
+      });
+    });
+  }
+
+  ProgramRunner program_;
+  support::FakeApiClient api_;
+  support::ApiTestServer api_server_;
+};
+
+TEST_F(SnapshotPromoteTest, MakesAPvcLikeTheSource) {
+  const Outcome outcome = Run({"monday", "copy", "--labels-of", "data"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error, IsEmpty());
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("PVC"), HasSubstr("copy"), HasSubstr("Pending"),
+                                 HasSubstr("1.0 GiB"), HasSubstr("shop/monday")));
+  const Json claim = *Claim("copy");
+  EXPECT_EQ(GetString(claim, {"spec", "dataSource", "name"}), "monday");
+  EXPECT_EQ(GetString(claim, {"spec", "storageClassName"}), "fast");
+  EXPECT_EQ(k8s::Label(claim, "app"), "db");
+}
+
+TEST_F(SnapshotPromoteTest, ThePvcIsCalledAsTheVolumeSnapshotAndMadeAsAsked) {
+  const Outcome outcome = Run({"monday", "--storage-class", "late", "--size", "3Gi", "--access",
+                               "ReadOnlyMany", "--access", "ReadWriteMany", "-o", "json"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  const Json list = ParseJson(outcome.out).value_or(Json());
+  ASSERT_EQ(list.size(), 1U);
+  EXPECT_EQ(GetString(list.at(0), {"name"}), "monday");
+  EXPECT_EQ(GetString(list.at(0), {"state"}), "WaitsForFirstConsumer");
+  EXPECT_EQ(GetInt(list.at(0), {"size_bytes"}), int64_t{3} << 30);
+  EXPECT_EQ(GetString(list.at(0), {"uid"}), k8s::Uid(*Claim("monday")));
+  EXPECT_EQ(list.at(0)["access_modes"], Json::array({"ReadOnlyMany", "ReadWriteMany"}));
+  EXPECT_TRUE(list.at(0)["bound_at"].is_null());
+  EXPECT_EQ(GetString(*Claim("monday"), {"spec", "resources", "requests", "storage"}), "3Gi");
+}
+
+TEST_F(SnapshotPromoteTest, OtherForms) {
+  EXPECT_EQ(Run({"monday", "a", "-o", "name"}).out, "persistentvolumeclaim/a\n");
+  const absl::StatusOr<Json> yaml = ParseYaml(Run({"monday", "b", "-o", "yaml"}).out);
+  ASSERT_THAT(yaml, support::IsOk());
+  EXPECT_EQ(GetString(yaml->at(0), {"name"}), "b");
+}
+
+TEST_F(SnapshotPromoteTest, ADryRunMakesNothing) {
+  const Outcome outcome = Run({"monday", "copy", "--dry-run", "--wait"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("Planned"));
+  EXPECT_EQ(made(), 0);
+}
+
+TEST_F(SnapshotPromoteTest, WaitsUntilItIsBoundAndSaysWhenAndHowLarge) {
+  BindAtOnce();
+  const Outcome outcome = Run({"monday", "copy", "--wait", "-o", "json"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  const Json one = ParseJson(outcome.out).value_or(Json()).at(0);
+  EXPECT_EQ(GetString(one, {"state"}), "Bound");
+  EXPECT_EQ(GetString(one, {"bound_at"}), "2026-11-24T05:00:00Z");
+  EXPECT_EQ(GetInt(one, {"size_bytes"}), int64_t{2} << 30);
+}
+
+TEST_F(SnapshotPromoteTest, OneThatWaitsForAPodIsSaidToAndNotWaitedFor) {
+  const Outcome outcome = Run({"monday", "copy", "--storage-class", "late", "--wait"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("WaitsForFirstConsumer"));
+  EXPECT_THAT(outcome.error, HasSubstr("PVC copy is bound once a Pod uses it"));
+}
+
+TEST_F(SnapshotPromoteTest, ARefusalOfTheProvisionerEndsTheWait) {
+  api_.OnCreate("persistentvolumeclaims", [](support::FakeApiClient& api, const Json& claim) {
+    Json event = support::MakeObject("v1", "Event", "shop", "refused");
+    event["involvedObject"] = {{"uid", k8s::Uid(claim)}};
+    event["reason"] = "ProvisioningFailed";
+    event["message"] = "rpc error: code = InvalidArgument desc = no \x1b[2J such\x07 pool";
+    api.Seed(kEvents, event);
+  });
+  const Outcome outcome = Run({"monday", "copy", "--wait"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("PVC shop/copy is refused: rpc error: code = InvalidArgument"),
+                    HasSubstr("no \\u001b[2J such\\u0007 pool"), Not(HasSubstr("\x1b[2J")),
+                    HasSubstr("kubectl delete pvc -n shop copy")));
+  EXPECT_THAT(outcome.out, HasSubstr("Pending"));  // It is there.
+}
+
+struct Case {
+  const char* what;
+  std::function<void(support::FakeApiClient& api)> change;
+  std::vector<std::string> words;
+  ExitCode code;
+  const char* text;
+};
+
+void SetSnapshot(support::FakeApiClient& api, const std::function<void(Json&)>& change) {
+  api.Mutate(csi::VolumeSnapshotKey("shop", "monday"), change);
+}
+void SetContent(support::FakeApiClient& api, const std::function<void(Json&)>& change) {
+  api.Mutate(csi::VolumeSnapshotContentKey("content-of-monday"), change);
+}
+
+std::vector<Case> Refusals() {
+  const auto nothing = [](support::FakeApiClient&) {};
+  return {
+      {"not ready",
+       [](support::FakeApiClient& api) {
+         SetSnapshot(api, [](Json& s) { s["status"]["readyToUse"] = false; });
+       },
+       {"monday", "copy"},
+       ExitCode::kFailed,
+       "with --wait this waits"},
+      {"lost",
+       [](support::FakeApiClient& api) {
+         api.Remove(csi::VolumeSnapshotContentKey("content-of-monday"));
+       },
+       {"monday", "copy"},
+       ExitCode::kFailed,
+       "is Lost"},
+      {"not mutual",
+       [](support::FakeApiClient& api) {
+         SetContent(api, [](Json& c) {
+           c["spec"]["volumeSnapshotRef"] = {
+               {"namespace", "team-b"}, {"name", "y\x1b[31m"}, {"uid", "u"}};
+         });
+       },
+       {"monday", "copy"},
+       ExitCode::kFailed,
+       "which belongs to team-b/y\\u001b[31m"},
+      {"wrong driver",
+       nothing,
+       {"monday", "copy", "--storage-class", "other"},
+       ExitCode::kFailed,
+       "StorageClass other is of driver ebs.csi.aws.com, the VolumeSnapshot of d.example.com; "
+       "StorageClasses of driver d.example.com: fast, late"},
+      {"too small",
+       nothing,
+       {"monday", "copy", "--size", "1023Mi"},
+       ExitCode::kTargetTooSmall,
+       "1023Mi is less than the 1Gi that VolumeSnapshot shop/monday needs; give --size 1Gi"},
+      {"too small, and more",
+       nothing,
+       {"monday", "Copy", "--size", "1023Mi"},
+       ExitCode::kFailed,
+       "; and 1023Mi is less"},
+      {"wrong mode",
+       nothing,
+       {"monday", "copy", "--mode", "Block"},
+       ExitCode::kFailed,
+       "allow-volume-mode-change"},
+      {"name taken", nothing, {"monday", "data"}, ExitCode::kFailed, "shop/data exists already"},
+      {"bad access mode",
+       nothing,
+       {"monday", "copy", "--access", "RWO"},
+       ExitCode::kFailed,
+       "\"RWO\" is not an access mode"},
+      {"no such VolumeSnapshot",
+       nothing,
+       {"friday"},
+       ExitCode::kFailed,
+       "VolumeSnapshot shop/friday does not exist"},
+      {"no such PVC",
+       nothing,
+       {"monday", "copy", "--labels-of", "none"},
+       ExitCode::kFailed,
+       "shop/none"}};
+}
+
+TEST_F(SnapshotPromoteTest, EachRefusalMakesNothing) {
+  for (const Case& one : Refusals()) {
+    AddSnapshot("monday", "data");
+    one.change(api_);
+    const Outcome outcome = Run(one.words);
+    EXPECT_EQ(outcome.code, one.code) << one.what;
+    EXPECT_THAT(outcome.error, HasSubstr(one.text)) << one.what;
+    EXPECT_THAT(outcome.out, IsEmpty()) << one.what;
+    EXPECT_EQ(made(), 0) << one.what;
+  }
+}
+
+TEST_F(SnapshotPromoteTest, WordsThatDoNotFitAreSaidToBeforeAnythingIsRead) {
+  const std::vector<std::pair<std::vector<std::string>, const char*>> cases = {
+      {{}, "name either one VolumeSnapshot or, with --set, a set"},
+      {{"monday", "--set", "nightly"}, "name either one"},
+      {{"monday", "copy", "--pvc-prefix", "a-"}, "a rule for its name"},
+      {{"--set", "nightly", "--ordinal", "1"}, "--ordinal goes with --replica-of"},
+      {{"--set", "nightly", "--replica-of", "db", "--pvc-suffix", "x"}, "name the PVC twice"},
+      {{"--set", "nightly", "--from-namespace", "team"}, "takes one VolumeSnapshot"},
+      {{"monday", "--size", "0"}, "--size is not more than 0"},
+      {{"monday", "--size", "large"}, "large"},
+      {{"monday", "-A"}, "leave out -A"},
+      {{"monday", "-l", "app=db"}, "leave out -l"},
+      {{"monday", "copy", "more"}, "--help"}};
+  for (const auto& [words, text] : cases) {
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.code, ExitCode::kFailed) << text;
+    EXPECT_THAT(outcome.error, HasSubstr(text));
+  }
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(SnapshotPromoteTest, WhatMayNotBeReadIsNamedAndNotChecked) {
+  api_.Forbid("get", "volumesnapshotcontents");
+  api_.Forbid("list", "storageclasses");
+  const Outcome outcome = Run({"monday", "copy"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("binding not checked: "), HasSubstr("StorageClass not checked: ")));
+  EXPECT_TRUE(Claim("copy").has_value());
+}
+
+TEST_F(SnapshotPromoteTest, ANameThatIsTakenMeanwhileIsSaidTo) {
+  api_.FailNext("create", "persistentvolumeclaims", absl::AlreadyExistsError("there"));
+  const Outcome outcome = Run({"monday", "copy"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("shop/copy was made by another client in the meantime"));
+}
+
+// --- Sets
+
+class SnapshotPromoteSetTest : public SnapshotPromoteTest {
+ protected:
+  SnapshotPromoteSetTest() {
+    for (const char* number : {"0", "1", "2"}) {
+      AddSnapshot(std::string("nightly-") + number, std::string("data-db-") + number,
+                  {{objects::kSnapshotSetLabel, "nightly"}},
+                  {{objects::kSnapshotWorkloadAnnotation, "StatefulSet/db"}});
+    }
+  }
+};
+
+TEST_F(SnapshotPromoteSetTest, AllOfASetBecomeThePvcsOfAnotherStatefulSet) {
+  BindAtOnce();
+  const Outcome outcome = Run({"--set", "nightly", "--replica-of", "test", "--wait"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  for (const char* number : {"0", "1", "2"}) {
+    const std::optional<Json> claim = Claim(std::string("data-test-") + number);
+    ASSERT_TRUE(claim.has_value()) << number;
+    EXPECT_EQ(GetString(*claim, {"spec", "dataSource", "name"}), std::string("nightly-") + number);
+    EXPECT_THAT(outcome.out, HasSubstr(std::string("data-test-") + number));
+  }
+}
+
+TEST_F(SnapshotPromoteSetTest, NamesByPrefixOrOfTheVolumeSnapshots) {
+  EXPECT_EQ(Run({"--set", "nightly", "--pvc-prefix", "old-", "-o", "name"}).out,
+            "persistentvolumeclaim/old-data-db-0\npersistentvolumeclaim/old-data-db-1\n"
+            "persistentvolumeclaim/old-data-db-2\n");
+  EXPECT_EQ(Run({"--set", "nightly", "-o", "name"}).out,
+            "persistentvolumeclaim/nightly-0\npersistentvolumeclaim/nightly-1\n"
+            "persistentvolumeclaim/nightly-2\n");
+}
+
+TEST_F(SnapshotPromoteSetTest, WhatIsAgainstOneIsAgainstAll) {
+  api_.Mutate(csi::VolumeSnapshotKey("shop", "nightly-2"),
+              [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
+  Outcome outcome = Run({"--set", "nightly", "--replica-of", "test"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error,
+              HasSubstr("PVC data-test-2 cannot be made of VolumeSnapshot nightly-2"));
+  EXPECT_EQ(made(), 0);
+  outcome = Run({"--set", "nightly", "--replica-of", "test", "--ordinal", "5"});
+  EXPECT_THAT(outcome.error, HasSubstr("PVC data-test-5 would be made of VolumeSnapshot nightly-0 "
+                                       "as well"));
+  EXPECT_EQ(Run({"--set", "none"}).code, ExitCode::kFailed);
+  EXPECT_EQ(made(), 0);
+}
+
+// --- Of another namespace
+
+class SnapshotPromoteElsewhereTest : public SnapshotPromoteTest {
+ protected:
+  SnapshotPromoteElsewhereTest() {
+    cluster_.strict = true;
+    cluster_.driver().AddSnapshot("h-monday");
+  }
+  Outcome RunElsewhere(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {"monday", "copy", "--from-namespace", "shop", "-n", "team"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Run(words);
+  }
+  support::FakeSnapshotCluster cluster_{api_};
+};
+
+TEST_F(SnapshotPromoteElsewhereTest, ThePvcIsBoundAndNothingElseIsLeft) {
+  const int before = api_.object_count();
+  const Outcome outcome = RunElsewhere({});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("Bound"), HasSubstr("shop/monday")));
+  EXPECT_THAT(outcome.error, HasSubstr("the snapshot stays that of shop/monday"));
+  EXPECT_TRUE(Claim("copy", "team").has_value());
+  EXPECT_EQ(api_.object_count(), before + 2);  // With its volume.
+  EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
+}
+
+TEST_F(SnapshotPromoteElsewhereTest, WithoutARightNothingIsMade) {
+  api_.Forbid("get", "volumesnapshots", "shop");
+  Outcome outcome = RunElsewhere({});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("you may not get volumesnapshots in namespace shop; ask "
+                                       "for the ClusterRole csi-delta-snapshot-user"));
+  api_.ClearFaults();
+  api_.Forbid("create", "persistentvolumeclaims", "team");
+  outcome = RunElsewhere({});
+  EXPECT_THAT(outcome.error,
+              HasSubstr("you may not create persistentvolumeclaims in namespace team"));
+  EXPECT_EQ(api_.CallCount("create", "volumesnapshotcontents"), 0);
+  EXPECT_EQ(made(), 0);
+}
+
+TEST_F(SnapshotPromoteElsewhereTest, ADryRunMakesNothing) {
+  const Outcome outcome = RunElsewhere({"--dry-run"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("Planned"));
+  EXPECT_EQ(api_.CallCount("create", "volumesnapshotcontents"), 0);
+}
+
+TEST_F(SnapshotPromoteElsewhereTest, OneThatWaitsForAPodSaysThatItIsToBeRunAgain) {
+  const Outcome outcome = RunElsewhere({"--storage-class", "late"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("PVC copy is bound once a Pod uses it"),
+                                   HasSubstr("stay until then: run this again")));
+}
+
+}  // namespace
+}  // namespace csidelta::cli::snapshot_promote_test
