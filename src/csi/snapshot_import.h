@@ -26,6 +26,7 @@ namespace csidelta::csi {
 // The ClusterRole that allows what here and in csi/borrowed_snapshot.h is needed.
 inline constexpr char kSnapshotAdminRole[] = "csi-delta-snapshot-admin";
 inline constexpr char kSnapshotUserRole[] = "csi-delta-snapshot-user";
+inline constexpr char kSnapshotReaderRole[] = "csi-delta-snapshot-reader";  // of the cluster
 
 struct ImportRequest {
   std::string driver;

@@ -10,6 +10,7 @@ import time
 import components
 
 BLOCK_BYTES = 4096
+PERSON = "csi-delta-test/person"  # Label of what binds a role to one.
 STEP_SECONDS = 0.002  # Between the two writes of a transaction.
 
 
@@ -85,17 +86,19 @@ def stateful_set(name, namespace, template):
 
 
 class Person:
-    """A service account with the named ClusterRoles of deploy/snapshot-roles.yaml in some namespaces, and its kubeconfig."""
+    """A service account and its kubeconfig. `bindings`: pairs of a namespace, "" for all, and a ClusterRole that it has there."""
 
-    def __init__(self, bed, workspace, home, roles):
-        self.bed, self.name = bed, workspace.name("person")
+    def __init__(self, bed, name, home, bindings):
+        self.bed, self.name = bed, name
         bed.api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
                                            "metadata": {"name": self.name, "namespace": home}})
         self.user = f"system:serviceaccount:{home}:{self.name}"
-        for namespace, role in roles:
-            bed.api.create("rolebindings", {
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-                "metadata": {"name": f"{self.name}-{role}", "namespace": namespace},
+        for namespace, role in bindings:
+            kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+            bed.api.create(f"{kind.lower()}s", {
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+                "metadata": {"name": f"{self.name}-{role}", "labels": {PERSON: self.name},
+                             **({"namespace": namespace} if namespace else {})},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
                 "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": home}]})
         token = bed.kubectl("create", "token", self.name, "-n", home).stdout.strip()
@@ -118,4 +121,5 @@ def roles(bed):
     try:
         yield
     finally:
+        bed.kubectl("delete", "clusterrolebindings", "--selector", PERSON)
         bed.kubectl("delete", "-f", ROLES)
