@@ -24,6 +24,8 @@ namespace {
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
+// Of the snapshot controller, which was left to choose.
+constexpr char kNoDefaultClass[] = "default snapshot class";
 constexpr char kQuotaWords[] = "exceeded quota";  // of the API server's admission
 constexpr std::size_t kNameBytesMax = 63;         // of a label value, which names are put into
 constexpr std::size_t kHashBytes = 8;
@@ -165,6 +167,10 @@ class SnapshotCreator {
   // FAILED_PRECONDITION when the driver refused for good. Remembers what it reported.
   absl::Status CheckError(const std::optional<objects::SnapshotError>& error) {
     last_error_ = error.has_value() ? error->message : "";
+    if (request_.source.class_name.empty() && absl::StrContains(last_error_, kNoDefaultClass)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "no class for a snapshot of PVC ", pvc_, ": ", last_error_, "; name one with --class"));
+    }
     if (!error.has_value() || !IsDefiniteRefusal(error->message)) {
       return absl::OkStatus();
     }

@@ -258,6 +258,23 @@ TEST_F(SnapshotCreationTest, ARefusalEndsItAtOnceAndNothingStays) {
   ExpectNothingLeft();
 }
 
+TEST_F(SnapshotCreationTest, WithoutAClassAndADefaultOneItEndsAtOnce) {
+  cluster_.controller_runs = false;
+  api_.OnCreate("volumesnapshots", [](support::FakeApiClient& api, const Json& made) {
+    api.Mutate(VolumeSnapshotKey("shop", k8s::Name(made)), [](Json& object) {
+      SetJson(object, {"status", "error", "message"},
+              "Failed to set default snapshot class with error cannot find default snapshot class");
+    });
+  });
+  CreationRequest request = Request();
+  request.source.class_name = "";
+  EXPECT_THAT(Create(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("no class for a snapshot of PVC shop/data"),
+                             HasSubstr("--class"), HasSubstr("monday was deleted again"))));
+  EXPECT_EQ(api_.object_count(), 0);
+}
+
 TEST_F(SnapshotCreationTest, OutOfTimeSaysWhatTheDriverReported) {
   cluster_.driver().Refuse("CreateSnapshot", "Unavailable", "the array restarts");
   EXPECT_THAT(Create(Request()),

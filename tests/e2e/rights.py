@@ -34,9 +34,9 @@ def _of_rule(rule):
             for group in rule["apiGroups"] for resource in rule["resources"]}
 
 
-def listed():
-    """Every right in deploy/rbac.yaml."""
-    documents = yaml.safe_load_all(RULES.read_text())
+def listed(manifest=RULES):
+    """Every right in a manifest: that of the plugin."""
+    documents = yaml.safe_load_all(manifest.read_text())
     return {right for document in documents for rule in (document or {}).get("rules", []) for right in _of_rule(rule)}
 
 

@@ -1,9 +1,14 @@
 """Snapshots for people: the stories of the original proposal, on the real snapshot controller and driver."""
 
+import pathlib
+
 import pytest
 
+import components
 import data
+import objects
 import people
+import rights
 import stamps
 
 MIB = 1 << 20
@@ -97,3 +102,125 @@ def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
     shown, = people.ask(bed, shop, "list")
     assert shown["state"] == "Ready"
     people.run(bed, shop, "delete", "monday", "--last-too", "--wait")
+
+
+def _as_viewer(viewer, app):
+    viewer.run(app, "list")
+    viewer.run(app, "show", "monday")
+    refused = viewer.run(app, "create", "data-db-0", check=False)
+    assert refused.returncode == 1 and "forbidden" in refused.stderr, refused.stderr
+
+
+def _as_user(bed, user, app):
+    """All that needs no right beyond the namespace, and without those what belongs to it in the cluster is not checked."""
+    of_class = ("--class", objects.SNAPSHOT_CLASS)
+    noted = user.run(app, "create", "data-db-0", "--name", "sunday", "--wait-lease", *of_class).stderr
+    assert "class not checked" in noted and "binding not checked" in noted, noted
+    lacking = user.run(app, "create", "--pod", "db-0", check=False)
+    assert lacking.returncode == 1 and "--class" in lacking.stderr, lacking.stderr
+    user.run(app, "create", "--pod", "db-0", "--name", "pod", *of_class)
+    bed.wait_snapshot_ready("sunday", app)
+    user.run(app, "promote", "sunday", "copy", "--wait")
+    user.run(app, "delete", "sunday")
+    refused = user.run(app, "prune", "--keep-last", "1", "--yes", check=False)
+    assert refused.returncode == 1, refused
+    # While another holds the Lease.
+    pvc = bed.api.get("persistentvolumeclaims", "data-db-0", app)
+    lease = f"csi-delta-{pvc['metadata']['uid']}"
+    bed.api.create("leases", {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": lease, "namespace": app},
+                              "spec": {"holderIdentity": "another", "renewTime": "2020-01-01T00:00:00.000000Z"}})
+    user.run(app, "create", "data-db-0", "--name", "over-a-dead-lease", *of_class)
+    bed.api.create("leases", {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": lease, "namespace": app},
+                              "spec": {"holderIdentity": "another", "renewTime": "2120-01-01T00:00:00.000000Z"}})
+    busy = user.run(app, "create", "data-db-0", *of_class, check=False)
+    assert busy.returncode == 11 and "--wait-lease" in busy.stderr, busy.stderr
+    user.run(app, "create", "data-db-0", "--name", "after-it-ran-out", "--wait-lease", *of_class)
+
+
+def _as_user_who_reads_the_cluster(bed, reader, app):
+    with bed.driver.faults({"method": "CreateVolumeGroupSnapshot", "code": "INVALID_ARGUMENT"}):
+        refused = reader.run(app, "create", "--statefulset", "db", "--name", "none", "--group", "always", check=False)
+        assert refused.returncode == 1 and "VolumeGroupSnapshot none was deleted again" in refused.stderr, refused.stderr
+    reader.run(app, "create", "--statefulset", "db", "--name", "week", "--group", "always")
+    reader.run(app, "create", "data-db-0", "--name", "monday", "--wait", "ready")
+    reader.run(app, "delete", "over-a-dead-lease", "--wait")
+    reader.run(app, "prune", "--keep-last", "1", "--yes")
+
+
+def _as_admin(bed, admin, app, team):
+    handle = people.ask(bed, app, "show", "monday")["handle"]
+    with bed.driver.faults({"method": "CreateVolume", "code": "INVALID_ARGUMENT"}):
+        refused = admin.run(team, "promote", "monday", "none", "--from-namespace", app, check=False)
+        assert refused.returncode == 1 and not bed.api.get("persistentvolumeclaims", "none", team), refused.stderr
+    admin.run(team, "promote", "monday", "copy", "--from-namespace", app)
+    bed.api.patch("volumesnapshotcontents", people.ask(bed, app, "show", "monday")["content"],
+                  {"spec": {"deletionPolicy": "Retain"}})
+    admin.run(app, "delete", "monday", "--last-too", "--wait")
+    assert handle in bed.driver.snapshots(), "the storage keeps it"
+    admin.run(app, "import", handle, "--driver", bed.driver.name, "--name", "back", "--wait")
+    admin.run(app, "delete", "back", "--last-too", "--with-data", "--wait")
+    assert handle not in bed.driver.snapshots()
+
+
+def test_each_role_is_enough_and_nothing_in_it_is_unused(bed, workspace):
+    app, team = workspace.namespace(bed, "shop"), workspace.namespace(bed, "team")
+    bed.create_claims([f"data-db-{ordinal}" for ordinal in range(2)], app, MIB)
+    bed.api.create("statefulsets", people.stateful_set("db", app, "data"))
+    bed.api.create("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0", "namespace": app}, "spec": {
+        "containers": [{"name": "main", "image": "none"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]}})
+    people.run(bed, app, "create", "data-db-1", "--name", "monday", "--wait", "ready")
+    viewer, user = "csi-delta-snapshot-viewer", "csi-delta-snapshot-user"
+    reader, admin = ("", "csi-delta-snapshot-reader"), ("", "csi-delta-snapshot-admin")
+    namespaced = [(space, role) for space in (app, team) for role in (viewer, user)]
+    start = bed.audit_position()
+    with people.roles(bed):
+        who = {"viewer": [(app, viewer)], "user": [(app, viewer), (app, user)], "reader": [*namespaced, reader],
+               "admin": [*namespaced, reader, admin]}
+        persons = {name: people.Person(bed, workspace.name(name), app, bindings) for name, bindings in who.items()}
+        _as_viewer(persons["viewer"], app)
+        people.run(bed, app, "delete", "monday", "--last-too", "--wait")
+        _as_user(bed, persons["user"], app)
+        _as_user_who_reads_the_cluster(bed, persons["reader"], app)
+        _as_admin(bed, persons["admin"], app, team)
+    requests = {name: rights.requests_of(bed.audit_events(person.user, start)) for name, person in persons.items()}
+    refused = {str(request.right) for name in ("reader", "admin") for request in requests[name] if request.code == 403}
+    assert not refused, refused
+    unused = rights.listed(people.ROLES) - {request.right for of in requests.values() for request in of if request.code != 403}
+    assert not unused, f"listed in deploy/snapshot-roles.yaml and never used: {sorted(map(str, unused))}"
+
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "snapshots.md"
+
+
+def commands():
+    """The indented lines of the page that are commands, in order; the others are what one prints."""
+    lines = [line[4:] for line in PAGE.read_text().splitlines() if line.startswith("    ")]
+    return [line for line in lines if line.startswith(("csi-delta ", "kubectl ")) or "=$(" in line]
+
+
+@pytest.mark.journey
+def test_every_command_of_the_page(bed, workspace, tmp_path):
+    for name in ("shop", "team"):
+        workspace.expect_namespace(bed, name)
+        bed.create_namespace(name)
+    bed.create_claim("claim-mysql", "shop", MIB)
+    written = data.fill(bed.volume_path("claim-mysql", "shop"), 1, MIB)
+    bed.create_claims(["data-db-0", "data-db-1"], "shop", MIB)
+    bed.api.create("statefulsets", people.stateful_set("db", "shop", "data"))
+    (tmp_path / "csi-delta").symlink_to(components.program_path())
+    (tmp_path / "deploy").symlink_to(PAGE.parents[1] / "deploy")
+    said = {}
+    for command in commands():
+        if command.startswith("kubectl delete pvc snapshot-data-claim"):
+            data.expect(bed.volume_path("snapshot-data-claim", "shop"), written)
+        for snapshot in bed.api.list("volumesnapshots", "shop"):
+            bed.wait_snapshot_ready(snapshot["metadata"]["name"], "shop")
+        script = f"set -eu; cd {tmp_path}; export PATH={tmp_path}:$PATH; touch set; . ./set; {command}; declare -p HANDLE CONTENT DRIVER > set || true"
+        said[command] = bed.run(["bash", "-c", script]).stdout
+    bed.kubectl("delete", "-f", people.ROLES)
+    assert "the application may go on" in said[commands()[0]], said
+    data.expect(bed.volume_path("copy", "team"), written)
+    bed.api.delete("volumegroupsnapshots", "week", "shop")
+    bed.wait_snapshots_gone("shop")
+    assert not bed.driver.snapshots()
