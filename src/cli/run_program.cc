@@ -13,8 +13,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "incremental/posix_file.h"
@@ -28,7 +26,7 @@ using incremental::ErrnoToStatus;
 
 constexpr int kPollMilliseconds = 100;
 constexpr int kEndPollMilliseconds = 5;
-constexpr absl::Duration kEndWait = absl::Seconds(10);
+constexpr int kEndLooks = 2000;  // ten seconds
 
 // What posix_spawnp() wants: it does not write there. Borrows the texts.
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -111,23 +109,24 @@ absl::Status EndOf(const std::string& name, int state) {
   return absl::OkStatus();
 }
 
-// Waits for the end of a child for so long. Nothing when it goes on.
-std::optional<int> WaitForEnd(pid_t pid, absl::Duration wait) {
-  const absl::Time end = absl::Now() + wait;
+// Looks for the end of a child so many times, a moment apart. Nothing when it goes on.
+std::optional<int> LookForEnd(pid_t pid, int looks) {
   int state = 0;
-  while (::waitpid(pid, &state, WNOHANG) != pid) {
-    if (absl::Now() >= end) {
-      return std::nullopt;
+  for (int look = 0; look < looks; ++look) {
+    if (look > 0) {
+      ::poll(nullptr, 0, kEndPollMilliseconds);
     }
-    ::poll(nullptr, 0, kEndPollMilliseconds);
+    if (::waitpid(pid, &state, WNOHANG) == pid) {
+      return state;
+    }
   }
-  return state;
+  return std::nullopt;
 }
 
 int MakeEnd(pid_t pid) {
   for (const int signal : {SIGTERM, SIGKILL}) {
     ::kill(pid, signal);
-    if (const std::optional<int> state = WaitForEnd(pid, kEndWait); state.has_value()) {
+    if (const std::optional<int> state = LookForEnd(pid, kEndLooks); state.has_value()) {
       return *state;
     }
   }
@@ -193,7 +192,7 @@ absl::StatusOr<std::unique_ptr<HeldProgram>> HeldProgram::Start(const CallContex
   const absl::StatusOr<std::string> line =
       ReadText(ctx, held->output_.get(), /*line=*/true, program.output_bytes_max);
   RETURN_IF_ERROR(line.status());
-  if (const std::optional<int> state = WaitForEnd(pid, absl::ZeroDuration()); state.has_value()) {
+  if (const std::optional<int> state = LookForEnd(pid, 1); state.has_value()) {
     held->pid_ = 0;
     RETURN_IF_ERROR(EndOf(held->name_, *state));
     return absl::FailedPreconditionError(
@@ -213,12 +212,12 @@ absl::Status HeldProgram::Release() {
     return absl::OkStatus();
   }
   const pid_t pid = std::exchange(pid_, 0);
-  if (const std::optional<int> state = WaitForEnd(pid, absl::ZeroDuration()); state.has_value()) {
+  if (const std::optional<int> state = LookForEnd(pid, 1); state.has_value()) {
     RETURN_IF_ERROR(EndOf(name_, *state));
     return absl::FailedPreconditionError(absl::StrCat(name_, " ended before it was to let go"));
   }
   input_ = UniqueFd();
-  const std::optional<int> state = WaitForEnd(pid, kEndWait);
+  const std::optional<int> state = LookForEnd(pid, kEndLooks);
   return EndOf(name_, state.has_value() ? *state : MakeEnd(pid));
 }
 

@@ -511,17 +511,19 @@ void SeedPendingGroupDeletion(Cluster& c) {
 }
 
 // What else a check finds beside its first ailment, which has its name.
+void SeedLostSnapshot(Cluster& c) {
+  Json snapshot = support::MakeSnapshotObject("shop", "s1", "gone-1");
+  SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
+  SetJson(snapshot, {"status", "readyToUse"}, true);
+  c.api().Seed(csi::VolumeSnapshotType(), snapshot);
+}
+
 std::vector<Ailment> OfTheSameChecks() {
   return {
       {"stuck-contents", Grade::kWarning, "has not been seen to delete group g-1",
        SeedPendingGroupDeletion},
       {"stuck-snapshots", Grade::kWarning, "VolumeSnapshotContent gone-1 does not exist",
-       [](Cluster& c) {
-         Json snapshot = support::MakeSnapshotObject("shop", "s1", "gone-1");
-         SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
-         SetJson(snapshot, {"status", "readyToUse"}, true);
-         c.api().Seed(csi::VolumeSnapshotType(), snapshot);
-       }},
+       SeedLostSnapshot},
       {"snapshot-controller", Grade::kNote, "no Deployment runs a snapshot-controller",
        [](Cluster& c) {
          c.api().Remove({DeploymentType(), "kube-system", "snapshots"});
