@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+import groups
 import mover
 import objects
 import policy
@@ -51,6 +52,13 @@ def _restore_what_is_gone(bed, workspace):
     bed.delete_namespace(app)
     bed.driver.remove_snapshot(handle)
     bed.restore(workspace.name("gone"), "--from-backup", backup, expect="PartiallyFailed")
+
+
+def _delete_a_group(bed, workspace):
+    """The snapshots of a volume group, which go with their backup by a content of the group."""
+    database = groups.Database(bed, workspace)
+    bed.delete_backup(database.back_up())
+    groups.await_driver_empty(bed)
 
 
 def _take_turns(bed, workspace):
@@ -100,6 +108,7 @@ def test_documented_verbs_are_enough(beds, workspace):
 def test_no_documented_verb_is_unused(beds, workspace):
     bed = beds.get()
     _back_up_restore_delete(bed, workspace)
+    _delete_a_group(bed, workspace)
     _restore_what_is_gone(bed, workspace)
     _take_turns(bed, workspace)
     test_transfers.check_cancelled_upload(bed, workspace)
