@@ -123,9 +123,21 @@ def _plugin():
     return library
 
 
+def _united(path):
+    """The sources that a source of the build unites, as they are called there; none for any other."""
+    return [name.decode() for name in _INCLUDE.findall(path.read_bytes())] if path.name.endswith(_UNITED) else []
+
+
+def config_of(path):
+    """The options for a source whose rules are not those of the folders above it: one that unites tests lies in build/."""
+    is_of_tests = any(name.startswith("tests/") for name in _united(path))
+    return [f"--config-file={ROOT / 'tests' / '.clang-tidy'}"] if is_of_tests else []
+
+
 def _tidy_one(plugin, folder, entry):
     """(clean?, words) of clang-tidy on one source."""
-    command = [CLANG_TIDY, "-load", plugin, "-p", folder, "--quiet", entry["file"]]
+    rules = config_of(pathlib.Path(entry["file"]))
+    command = [CLANG_TIDY, *rules, "-load", plugin, "-p", folder, "--quiet", entry["file"]]
     code, lines = console.execute(command, keep=True, quiet=True)
     return code == 0, "\n".join(lines)
 
@@ -140,10 +152,8 @@ def _generate(preset):
 def _matches(folder, entry, pattern):
     """Is it, or one of the sources that it unites, what the caller wants to see?"""
     path = pathlib.Path(entry["file"])
-    names = [_name(folder, path)]
-    if path.name.endswith(_UNITED):
-        united = [name.decode() for name in _INCLUDE.findall(path.read_bytes())]
-        names += [name if name.startswith("tests/") else f"src/{name}" for name in united]
+    united = [name if name.startswith("tests/") else f"src/{name}" for name in _united(path)]
+    names = [_name(folder, path), *united]
     return any(re.search(pattern, name) for name in names)
 
 

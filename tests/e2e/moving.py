@@ -252,7 +252,8 @@ def check_increment(upload, chunks):
 
 
 def restored_from_bucket(bed, upload, ring, target):
-    """The checksum of what our own program restores with exported keys alone of what a DataUpload stored."""
+    """The checksum of what our own program restores with exported keys alone of what a DataUpload stored. `target`: a file
+    that is not below /dev, where the program writes to devices alone."""
     snapshot = upload["status"]["snapshotID"].split("/")[5]
     bed.run([components.program_path(), "restore", snapshot, "--no-lock", "--keyring-file", ring,
              "--repo", repository_of(bed, upload), "--target", target])

@@ -64,7 +64,7 @@ class Story:
         """All were moved as of one instant, and their group is all that is there."""
         assert set(uploads) == set(CLAIMS)
         self.database.await_one_group()
-        images = [self.bed.scratch / f"{claim}.img" for claim in CLAIMS]
+        images = [self.bed.state / f"{claim}.img" for claim in CLAIMS]
         for claim, image in zip(CLAIMS, images):
             moving.restored_from_bucket(self.bed, uploads[claim], self._ring, image)
         if stamps.spread(images) > 1:

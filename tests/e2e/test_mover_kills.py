@@ -127,7 +127,7 @@ class Story:
         await_nothing_left(self.bed)
         await_counted(self.bed, self.before)
         made = mover.upload_of(self.bed, self.backup)
-        data.same(restored_from_bucket(self.bed, made, self.ring, self.bed.scratch / "killed.img"), self.written)
+        data.same(restored_from_bucket(self.bed, made, self.ring, self.bed.state / "killed.img"), self.written)
         assert not undone(self.bed)
 
 
@@ -162,7 +162,7 @@ def test_an_upload_outlives_who_is_killed(bed, story, kind, point, record_proper
     made = upload(bed, made["metadata"]["name"])
     if expected == "Completed":  # Of a backup that failed the data goes.
         assert made["status"]["phase"] == "Completed", made["status"]
-        data.same(restored_from_bucket(bed, made, story.ring, bed.scratch / "killed.img"), written)
+        data.same(restored_from_bucket(bed, made, story.ring, bed.state / "killed.img"), written)
     bed.drop_backup(name)
     bed.wait_for(lambda: upload(bed, made["metadata"]["name"]) is None, SECONDS_MAX, "its DataUpload gone")
     story.check_clean()

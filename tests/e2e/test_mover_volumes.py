@@ -128,7 +128,7 @@ def delete_at_random(bed, generations, drawing, a_moved):
         bed.wait_for(lambda: not undone(bed), MOVED_SECONDS_MAX, lambda: f"the data of the deleted gone: {undone(bed)}")
         del generations[name]
         for other, written in generations.items() if SWEEPS else ():
-            made, image = mover.upload_of(bed, other), bed.scratch / f"{other}.img"
+            made, image = mover.upload_of(bed, other), bed.state / f"{other}.img"
             data.same(restored_from_bucket(bed, made, ring, image), written, f"{other} after the end of {name}")
             image.unlink()
     after = stored_bytes(repository)

@@ -118,10 +118,10 @@ def test_every_command_of_the_page(bed, workspace, tmp_path):
         else:
             terminal.run(command)
     said = "\n".join(terminal.said.values())
-    goes = terminal.said["csi-delta uninstall"].splitlines()
+    plan = terminal.said["csi-delta uninstall"].splitlines()
     assert "no errors were found" in terminal.said["restic check --read-data"], said
     assert "Data Mover: csi-delta" in said
     for thing in (f"data location {bed.namespace}/default", f"Secret {mover.NAMESPACE}/csi-delta-keys-{bed.namespace}.default"):
-        assert any(line.startswith(f"goes  {thing}") for line in goes), (thing, goes)
+        assert any(line.startswith(f"stays  {thing}") for line in plan), (thing, plan)
     assert "0 are not" in terminal.said["csi-delta uninstall --yes"]
-    assert not mover.repositories(bed) and not mover.bases(bed)
+    assert mover.repositories(bed) and not mover.bases(bed)

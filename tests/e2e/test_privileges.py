@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+import groups
 import mover
 import objects
 import policy
@@ -28,7 +29,7 @@ def _flags(bed, workspace, app):
 
 def _back_up_restore_delete(bed, workspace):
     """The everyday road, for a claim of ours and one that says of itself that a data mover took it."""
-    app = workspace.namespace(bed)
+    app = workspace.namespace(bed, "everyday")
     bed.create_claim("ours", app, MIB, labels={"for": "us"})
     bed.create_claim("moved", app, MIB, annotations={"velero.io/data-upload-name": "velero/old"})
     chosen = workspace.policy(bed, policy.rule("snapshot", pvcLabels={"for": "us"}))
@@ -51,6 +52,15 @@ def _restore_what_is_gone(bed, workspace):
     bed.delete_namespace(app)
     bed.driver.remove_snapshot(handle)
     bed.restore(workspace.name("gone"), "--from-backup", backup, expect="PartiallyFailed")
+
+
+def _delete_a_group(bed, workspace):
+    """The snapshots of a volume group, by a content of the whole group that the sidecar cannot tell of."""
+    database = groups.Database(bed, workspace)
+    backup = database.back_up("grouped")
+    with bed.driver.faults({"method": "GetVolumeGroupSnapshot", "code": "INTERNAL"}):
+        bed.delete_backup(backup)
+    groups.await_driver_empty(bed)
 
 
 def _take_turns(bed, workspace):
@@ -100,6 +110,7 @@ def test_documented_verbs_are_enough(beds, workspace):
 def test_no_documented_verb_is_unused(beds, workspace):
     bed = beds.get()
     _back_up_restore_delete(bed, workspace)
+    _delete_a_group(bed, workspace)
     _restore_what_is_gone(bed, workspace)
     _take_turns(bed, workspace)
     test_transfers.check_cancelled_upload(bed, workspace)

@@ -34,3 +34,15 @@ def test_a_filter_that_no_source_matches_is_a_failure(monkeypatch, tmp_path):
     monkeypatch.setattr(lint, "_units", lambda folder: [{"file": str(console.ROOT / "src" / "base" / "clock.cc")}])
     with pytest.raises(console.Failure, match="no source of ours matches typo"):
         lint.clang_tidy("typo")
+
+
+def test_a_source_that_unites_tests_is_judged_as_tests_are(tmp_path):
+    """It lies in build/, where clang-tidy would take the rules of the product."""
+    tests = tmp_path / "csi_test_united.cc"
+    tests.write_text('#include "tests/csi/one_test.cc"\n')
+    product = tmp_path / "csi_united.cc"
+    product.write_text('#include "csi/one.cc"\n')
+    alone = console.ROOT / "tests" / "fuzz" / "json_fuzz.cc"
+    assert lint.config_of(tests) == [f"--config-file={console.ROOT / 'tests' / '.clang-tidy'}"]
+    assert lint.config_of(product) == []
+    assert lint.config_of(alone) == []
