@@ -40,6 +40,7 @@ import processes
 from processes import BedError, LeftBehind, ProcessId
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+EVENT_BEGINS = b'{"kind":"Event","apiVersion":"audit.k8s.io'
 PLUGIN_NAME = "velero-plugin-for-csi-delta"
 VELERO_MODULES = {"1.18.1": "velero118", "1.13.1": "velero113"}
 SHARED_MEMORY = pathlib.Path("/dev/shm")  # Sockets and etcd: short paths, and no fsync to wait for.
@@ -608,7 +609,8 @@ class Bed:
                 line = log.readline()
                 if not line.endswith(b"\n"):
                     break
-                event = json.loads(line)
+                # An API server that was killed in the middle of an event has its successor go on with the line.
+                event = json.loads(line[max(0, line.rfind(EVENT_BEGINS)):])
                 if users is None or event["user"].get("username") in users:
                     events.append(event)
         return events

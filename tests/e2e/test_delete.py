@@ -15,14 +15,14 @@ def saved(bed, workspace):
     return _save(bed, workspace)
 
 
-def _save(bed, workspace, *flags):
+def _save(bed, workspace, *flags, stem="app"):
     before = set(bed.driver.snapshots())
-    app = workspace.namespace(bed)
+    app = workspace.namespace(bed, stem)
     bed.create_claim("data", app, MIB)
     data.fill(bed.volume_path("data", app), 1, MIB)
     chosen = workspace.policy(bed, policy.rule("snapshot"))
     backup = workspace.backup(bed, "--include-namespaces", app,
-                              "--resource-policies-configmap", chosen, *flags)
+                              "--resource-policies-configmap", chosen, *flags, stem=f"backup-of-{stem}")
     handle, = set(bed.driver.snapshots()) - before
     return app, backup["metadata"]["name"], handle
 
@@ -71,7 +71,8 @@ def test_refusing_driver(bed, workspace, saved):
                  if handle in line and bed.driver.name in line and "level=warning" in line]
         assert lines, "the log names driver and handle"
     bed.wait_gone(lambda: handle not in bed.driver.snapshots(), 60, f"end of snapshot {handle}")
-    _save(bed, workspace)  # The next backup sees that the driver has deleted it, and removes what stands for that.
+    # The next backup sees that the driver has deleted it, and removes what stands for that.
+    _save(bed, workspace, stem="next")
     _await_nothing_left(bed, backup, handle)
 
 
