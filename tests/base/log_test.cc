@@ -10,6 +10,7 @@ namespace {
 
 using testing::AllOf;
 using testing::EndsWith;
+using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(LogTest, LineIsHclogJson) {
@@ -35,6 +36,24 @@ TEST(LogTest, LongTextKeepsItsBeginning) {
   for (const char* key : {"@message", "field"}) {
     EXPECT_THAT(GetString(line, {key}), AllOf(StartsWith("beginxxx"), EndsWith("(65541 bytes)")));
   }
+}
+
+TEST(LogTest, ALineGoesToTheSinkOrElseToStderr) {
+  static std::string line;
+  line.clear();
+  SetLogSink([](LogLevel level, const std::string& told) {
+    line = (level == LogLevel::kError ? "error " : "other ") + told;
+  });
+  testing::internal::CaptureStderr();
+  Log(LogLevel::kError, "/build/src/a.cc", 7, "told", {});
+  SetLogSink(nullptr);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_THAT(line, AllOf(StartsWith("error {"), HasSubstr("\"told\""), HasSubstr("\"src/a.cc:7\""),
+                          EndsWith("}")));
+  testing::internal::CaptureStderr();
+  Log(LogLevel::kError, "/build/src/a.cc", 7, "written", {});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("\"written\""), EndsWith("}\n")));
 }
 
 TEST(LogTest, KnowsLogrusLevels) {
