@@ -314,8 +314,7 @@ std::vector<Ailment> OfVelero() {
          c.api().Mutate(kServer,
                         [](Json& d) { d["spec"]["template"]["spec"].erase("initContainers"); });
        }},
-      {"uploads-waiting", Grade::kFault,
-       "DataUpload velero/b1-x has been New for over five minutes: no mover takes it up",
+      {"uploads-waiting", Grade::kFault, "DataUpload velero/b1-x has been New",
        [](Cluster& c) {
          c.api().Seed(csi::DataUploadType(),
                       Transfer("DataUpload", "New", Ago(c, absl::Minutes(6))));
