@@ -115,6 +115,19 @@ TEST_F(PvcActionTest, AVolumeThatNobodyTakesIsWarnedOf) {
   SetLogSink(nullptr);
 }
 
+TEST_F(PvcActionTest, AVolumeOfThePolicyThatCannotBeTakenIsWarnedOf) {
+  static std::string warnings;
+  warnings.clear();
+  SetLogSink([](LogLevel level, const std::string& line) {
+    warnings += level == LogLevel::kWarn ? line : "";
+  });
+  SetJson(claim_, {"status", "phase"}, "Lost");
+  ExpectUntouched();
+  SetLogSink(nullptr);
+  EXPECT_THAT(warnings, AllOf(HasSubstr("volume left alone"), HasSubstr("\"pvc\":\"data\""),
+                              HasSubstr("Lost")));
+}
+
 TEST_F(PvcActionTest, HandsOffWhileFinalizing) {
   Finalizing();
   ExpectUntouched();

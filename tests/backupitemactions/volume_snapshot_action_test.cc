@@ -167,6 +167,22 @@ TEST_F(VolumeSnapshotActionTest, FinalizeKeepsTheSnapshotAndNothingElse) {
   EXPECT_EQ(result->operation_id, "");
 }
 
+// The garbage collector deletes an object whose owner it does not find in the object's namespace.
+TEST_F(VolumeSnapshotActionTest, NoOwnerInAnotherNamespaceIsArchived) {
+  Json snapshot = Take();
+  SetJson(snapshot, {"metadata", "ownerReferences"},
+          Json::array({{{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "nightly"}}}));
+  const auto taken = Execute(snapshot);
+  ASSERT_THAT(taken, IsOk());
+  Finalizing();
+  const auto finalized = Execute(snapshot);
+  ASSERT_THAT(finalized, IsOk());
+  for (const auto& result : {*taken, *finalized}) {
+    ASSERT_TRUE(result.item.has_value());
+    EXPECT_EQ(FindJson(*result.item, {"metadata", "ownerReferences"}), nullptr);
+  }
+}
+
 TEST_F(VolumeSnapshotActionTest, FinalizeLeavesToVeleroWhatVeleroLooksAfter) {
   const Json snapshot = Take();
   Finalizing();
@@ -294,6 +310,7 @@ TEST_F(VolumeSnapshotActionTest, OddOperationIdsFail) {
     const velero::OperationProgress progress = Progress(id);
     EXPECT_TRUE(progress.completed) << id;
     EXPECT_THAT(progress.error, HasSubstr("no operation id of ours")) << id;
+    EXPECT_EQ(progress.description, progress.error) << id;
   }
 }
 

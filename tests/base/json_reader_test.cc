@@ -14,6 +14,7 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 absl::Status SkipAll(absl::string_view text) {
   JsonReader reader(text);
@@ -59,6 +60,21 @@ TEST(JsonReaderTest, ReadsStrings) {
   }
 }
 
+TEST(JsonReaderTest, EscapesBecomeTheShortestUtf8) {
+  EXPECT_EQ(ReadString(R"("\u007f\u0080")"), "\x7F\xC2\x80");
+  EXPECT_EQ(ReadString(R"("\u07ff\u0800")"), "\xDF\xBF\xE0\xA0\x80");
+  EXPECT_EQ(ReadString(R"("\uffff\ud800\udc00")"), "\xEF\xBF\xBF\xF0\x90\x80\x80");
+}
+
+TEST(JsonReaderTest, ErrorsNameTheByteAndWhatWasExpected) {
+  EXPECT_THAT(SkipAll("[1 2]"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at byte 3: expected ,")));
+  EXPECT_THAT(SkipAll(R"("\u0041)"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at byte 7: expected \"")));
+  EXPECT_THAT(SkipAll(R"("\u004)"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("malformed escape")));
+}
+
 TEST(JsonReaderTest, NumbersAreWholeAndFit) {
   for (const char* text :
        {"-1", "1.0", "1e3", "18446744073709551616", "99999999999999999999999", "\"1\"", "", "+1"}) {
@@ -76,6 +92,18 @@ TEST(JsonReaderTest, SkipsOnlyWhatIsWellFormed) {
                            "{\"a\":1,}", "[1]]", "tru", "nul", "}", "{\"a\":1]"}) {
     EXPECT_THAT(SkipAll(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
   }
+}
+
+TEST(JsonReaderTest, AZeroByteIsNotTheEnd) {
+  EXPECT_THAT(SkipAll(std::string("1\0", 2)), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST(JsonReaderTest, FinishRefusesAnOpenBracket) {
+  JsonReader reader("[1");
+  reader.BeginArray();
+  ASSERT_TRUE(reader.NextElement());
+  EXPECT_EQ(reader.Unsigned(), 1u);
+  EXPECT_THAT(reader.Finish(), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(JsonReaderTest, DeepNestingIsAnError) {

@@ -46,6 +46,24 @@ INSTANTIATE_TEST_SUITE_P(Table, BadJsonTest,
                               }()}}),
                          [](const auto& test) { return std::string(test.param.name); });
 
+TEST(JsonTest, OnlyBracketsAroundEachOtherNest) {
+  std::string siblings = "[[]";
+  for (int i = 0; i < 2 * kJsonDepthMax; ++i) {
+    siblings += ",[{}]";
+  }
+  EXPECT_TRUE(ParseJson(siblings + "]").ok());
+  const std::string brackets(2 * kJsonDepthMax, '[');
+  EXPECT_TRUE(ParseJson("\"" + brackets + "\\\"" + brackets + "\"").ok()) << "in a string";
+  const std::string closing(kJsonDepthMax, ']');
+  EXPECT_TRUE(ParseJson(std::string(kJsonDepthMax, '[') + closing).ok());
+  EXPECT_FALSE(ParseJson("[" + std::string(kJsonDepthMax, '[') + closing + "]").ok());
+}
+
+TEST(JsonTest, AnObjectOfMoreValuesThanAllowedIsRefused) {
+  EXPECT_TRUE(ParseJsonObject(R"({"a":[1,"2,3,4"]})", 4).ok());
+  EXPECT_FALSE(ParseJsonObject(R"({"a":[1,"2,3,4"],"b":{}})", 4).ok());
+}
+
 TEST(JsonTest, ReadsThroughWrongTypesWithoutThrowing) {
   const Json value = *ParseJson(R"({"a":{"b":3},"s":"text","m":{"k":"v","n":1}})");
   EXPECT_EQ(GetString(value, {"a", "b"}), "");

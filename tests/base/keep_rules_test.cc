@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/civil_time.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::keep_rules_test {
@@ -41,6 +42,24 @@ TEST(KeepRulesTest, ReasonsStandInTheOrderOfTheItems) {
               ElementsAre(ElementsAre("dated in the future"), ElementsAre("last snapshot"),
                           IsEmpty(), ElementsAre("has tags gold")));
   EXPECT_THAT(DecideKeep({}, rules, now), IsEmpty());
+}
+
+TEST(KeepRulesTest, SpansCountBackByTheCalendarFromTheNewest) {
+  const auto at = [](int month, int day, int hour) {
+    return absl::FromCivil(absl::CivilSecond(2024, month, day, hour, 0, 0), absl::UTCTimeZone());
+  };
+  const std::vector<DatedItem> items = {
+      {.time = at(3, 15, 12)}, {.time = at(2, 13, 10)}, {.time = at(2, 13, 9)}};
+  const CalendarSpan span = {.years = 0, .months = 1, .days = 2, .hours = 3};
+  KeepRules rules;
+  rules.within = span;
+  EXPECT_THAT(DecideKeep(items, rules, at(4, 1, 0)),
+              ElementsAre(ElementsAre("within 1m2d3h"), ElementsAre("within 1m2d3h"), IsEmpty()));
+  rules = KeepRules();
+  rules.within_daily = span;
+  EXPECT_THAT(DecideKeep(items, rules, at(4, 1, 0)),
+              ElementsAre(ElementsAre("daily snapshot within 1m2d3h"),
+                          ElementsAre("daily snapshot within 1m2d3h"), IsEmpty()));
 }
 
 TEST(KeepRulesTest, ClocksMayDifferALittle) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace csidelta::rfc3339_test {
 namespace {
 
@@ -13,6 +15,12 @@ TEST(Rfc3339Test, TimesComeBackAsTheyWent) {
     EXPECT_EQ(FormatRfc3339(*time), text);
   }
   EXPECT_EQ(ParseRfc3339("2023-11-14T23:13:20+01:00"), absl::FromUnixSeconds(1'700'000'000));
+}
+
+TEST(Rfc3339Test, MayHaveSoManyDigitsOfASecond) {
+  const std::string digits(43, '5');
+  EXPECT_TRUE(ParseRfc3339("2023-11-14T22:13:20." + digits + "Z").has_value());
+  EXPECT_FALSE(ParseRfc3339("2023-11-14T22:13:20." + digits + "5Z").has_value());
 }
 
 TEST(Rfc3339Test, RefusesWhatOnlyAbseilUnderstands) {

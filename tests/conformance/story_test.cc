@@ -37,6 +37,19 @@ TEST(StoryTest, StepsAreWholeBlocksOfTheVolumeAndTheSameForTheSameSeed) {
   }
 }
 
+// A report names its seed: with it, the same is written on another day, by another version.
+TEST(StoryTest, WhatASeedWritesStaysTheSame) {
+  const std::vector<Step> steps = StepsOf({7, 2}, kVolumeBytes);
+  EXPECT_EQ(steps[0].extent, (Extent{2875392, 8192}));
+  EXPECT_EQ(steps[1].extent, (Extent{2867200, 8192}));
+  EXPECT_EQ(steps[2].extent, (Extent{118784, 49152}));
+  EXPECT_EQ(steps[3].extent, (Extent{225280, 4096}));
+  std::vector<uint8_t> bytes(12);
+  FillPattern({7, 2}, kStepBytes, absl::MakeSpan(bytes));
+  EXPECT_THAT(bytes,
+              ElementsAre(0xC1, 0, 0x24, 0xB0, 0xAF, 0x5E, 0x44, 0xDC, 0xF7, 0x9C, 0x72, 0xC5));
+}
+
 TEST(StoryTest, TheFirstGenerationWritesTheFirstAndTheLastBlock) {
   std::vector<Extent> written;
   for (const Step& step : StepsOf({1, 1}, kVolumeBytes)) {
@@ -100,6 +113,15 @@ TEST_F(VolumeFileTest, ACopyHasEveryByte) {
   ASSERT_TRUE(CopyToImage(ctx_, from, to).ok());
   EXPECT_EQ(std::filesystem::file_size(to), (2U << 20) + 7);
   EXPECT_THAT(*DifferingExtents(ctx_, from, to), IsEmpty());
+}
+
+TEST_F(VolumeFileTest, ReadsUpToTheEndAndNotPastIt) {
+  const VolumeFile image = *VolumeFile::Open(Image("image", 4096, {4095}), /*writable=*/false);
+  std::vector<uint8_t> last(1);
+  ASSERT_TRUE(image.Read(4095, absl::MakeSpan(last)).ok());
+  EXPECT_EQ(last[0], 1);
+  std::vector<uint8_t> bytes(2);
+  EXPECT_TRUE(absl::IsOutOfRange(image.Read(4095, absl::MakeSpan(bytes))));
 }
 
 TEST_F(VolumeFileTest, AFileTakesNoDiscard) {

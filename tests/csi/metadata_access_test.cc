@@ -47,6 +47,7 @@ TEST_F(MetadataAccessTest, ABoundSnapshotIsKnown) {
   EXPECT_EQ(snapshot->driver, support::kDriver);
   EXPECT_EQ(snapshot->snapshot_handle, "handle-new");
   EXPECT_EQ(snapshot->volume_handle, "volume-1");
+  EXPECT_EQ(snapshot->claim, "data");
   EXPECT_EQ(snapshot->change_id, "52 de/7");
   EXPECT_EQ(snapshot->restore_size_bytes, 1 << 30);
   EXPECT_EQ(snapshot->cut_time, absl::FromUnixSeconds(1'700'003'600));

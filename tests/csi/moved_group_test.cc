@@ -272,6 +272,35 @@ TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
   EXPECT_FALSE(none->has_value());
 }
 
+TEST_F(MovedGroupTest, AMemberThatIsMissingIsMadeFromTheRecordAsTheFirstTime) {
+  absl::StatusOr<TakenGroup> taken = TakeGroup(ctx_, env_, Request());
+  ASSERT_THAT(taken, IsOk());
+  Json& annotations = taken->members.at(Uid(1)).content["metadata"]["annotations"];
+  annotations[objects::kDeletionSecretNameAnnotation] = "key";
+  annotations[objects::kDeletionSecretNamespaceAnnotation] = "vault";
+  const auto members = HandOverGroup(ctx_, env_, Request(), *taken);
+  ASSERT_THAT(members, IsOk());
+  const TakenSnapshot first = members->at(Uid(1));
+  api_.Remove(VolumeSnapshotKey("app", k8s::Name(first.snapshot)));
+  api_.Remove(VolumeSnapshotContentKey(k8s::Name(first.content)));
+  const SnapshotRequest request{.backup = backup_,
+                                .claim_namespace = "app",
+                                .claim_name = ClaimName(1),
+                                .claim_uid = Uid(1),
+                                .class_name = ""};
+  const auto again = GoOnHandingOver(ctx_, env_, request, "v1");
+  ASSERT_THAT(again, IsOk());
+  ASSERT_TRUE(again->has_value());
+  for (const char* part : {"labels", "annotations"}) {
+    EXPECT_EQ(*FindJson((*again)->content, {"metadata", part}),
+              *FindJson(first.content, {"metadata", part}));
+  }
+  EXPECT_EQ((*again)->content["spec"], first.content["spec"]);
+  EXPECT_EQ((*again)->content["status"], first.content["status"]);
+  EXPECT_EQ((*again)->snapshot["spec"], first.snapshot["spec"]);
+  EXPECT_EQ(k8s::Annotation((*again)->content, objects::kDeletionSecretNameAnnotation), "key");
+}
+
 TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
   const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
   SeedClass("rotated-secret");

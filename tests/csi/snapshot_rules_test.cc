@@ -1,4 +1,5 @@
-// The pure rules about volume snapshots: which class, which Secrets, which owners.
+// The pure rules about volume snapshots: which class, which Secrets, which owners,
+// which marks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +11,9 @@
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
+#include "csi/static_content.h"
 #include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
 
@@ -258,6 +261,33 @@ TEST(StripForeignOwnersTest, KeepsTheOthers) {
   EXPECT_TRUE(StripForeignOwners("velero", object));
   EXPECT_EQ(object["metadata"]["ownerReferences"], Json::array({Owner("v1", "PersistentVolume")}));
   EXPECT_FALSE(StripForeignOwners("velero", object));
+}
+
+TEST(StripMarksTest, RemovesTheMarksOfControllersAndOfTheBackupAndNothingElse) {
+  const Json clean = {{"metadata",
+                       {{"name", "x"},
+                        {"annotations", {{objects::kVolumeSnapshotHandleAnnotation, "h"}}},
+                        {"labels", {{objects::kBackupNameLabel, "nightly"}}},
+                        {"finalizers", {"example.com/other"}}}}};
+  Json object = clean;
+  EXPECT_FALSE(StripMarks(object));
+  EXPECT_EQ(object, clean);
+  for (const char* key :
+       {objects::kBeingCreatedAnnotation, objects::kContentBeingDeletedAnnotation,
+        objects::kMustIncludeAnnotation, objects::kGroupSnapshotHandleAnnotation}) {
+    SetJson(object, {"metadata", "annotations", key}, "yes");
+    EXPECT_TRUE(StripMarks(object)) << key;
+    EXPECT_EQ(object, clean) << key;
+  }
+  for (const char* key : {objects::kCsiDeltaLabel, objects::kBackupUidLabel,
+                          objects::kGroupNameLabel, objects::kMemberOfBackupLabel}) {
+    SetJson(object, {"metadata", "labels", key}, "yes");
+    EXPECT_TRUE(StripMarks(object)) << key;
+    EXPECT_EQ(object, clean) << key;
+  }
+  object["metadata"]["finalizers"].push_back(objects::kSnapshotInGroupFinalizer);
+  EXPECT_TRUE(StripMarks(object));
+  EXPECT_EQ(object, clean);
 }
 
 TEST(NamespacePodsTest, ListsOnceAndKeepsWhatCounts) {

@@ -247,6 +247,18 @@ TEST_F(OrphanSweepTest, LongBackupNameIsFoundByItsHash) {
             "true");
 }
 
+TEST_F(OrphanSweepTest, ABackupThatCannotBeReadStillExists) {
+  Json backup = MakeBackupObject("nightly", "Failed", "uid-1");
+  SetJson(backup, {"spec", "csiSnapshotTimeout"}, "for ever");
+  bed_.api.Seed(BackupType(), backup);
+  SeedSnapshot(LabelsOf("nightly"), {});
+  Sweep();
+  ASSERT_TRUE(SnapshotStands());
+  EXPECT_EQ(k8s::Annotation(*bed_.api.Find(VolumeSnapshotKey("shop", OurName())),
+                            objects::kBackupMissingSinceAnnotation),
+            "");
+}
+
 TEST_F(OrphanSweepTest, LeavesTheRunningBackupAlone) {
   SeedSnapshot(LabelsOf("today"), {});
   Sweep();

@@ -170,6 +170,20 @@ TEST(KeyringFile, SurvivesItsText) {
   EXPECT_EQ(read->keys, keyring.keys);
 }
 
+TEST(KeyringFile, HoldsSoManyKeysAndNoMore) {
+  support::FakeSecureRandom random;
+  Keyring keyring;
+  for (std::size_t i = 0; i < kKeysMax; ++i) {
+    keyring.keys.push_back(MakeRepositoryKey(random));
+  }
+  const auto full = ParseKeyringFile(FormatKeyringFile(keyring));
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->keys.size(), kKeysMax);
+  keyring.keys.push_back(MakeRepositoryKey(random));
+  EXPECT_THAT(ParseKeyringFile(FormatKeyringFile(keyring)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than 64 keys")));
+}
+
 TEST(KeyringFile, WhatIsWrongIsToldByLineAndNeverByText) {
   support::FakeSecureRandom random;
   const RepositoryKey key = MakeRepositoryKey(random);

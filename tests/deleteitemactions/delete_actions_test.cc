@@ -32,6 +32,7 @@ using support::FakeApiClient;
 using support::IsOk;
 using support::MakeContentObject;
 using support::MakeSnapshotObject;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Plays the snapshot controller and a driver's sidecar: what a deleted content with its handle in
@@ -131,6 +132,16 @@ class DeleteActionsTest : public testing::Test {
   ActionBed bed_;
   Sidecar sidecar_{bed_.api};
 };
+
+TEST_F(DeleteActionsTest, EachActionAppliesToOneKindOfOneApiGroup) {
+  const auto groups = MakeGroupDeletions(bed_.env);
+  EXPECT_THAT(MakeVolumeSnapshotAction(bed_.env)->AppliesTo().included_resources,
+              ElementsAre("volumesnapshots.snapshot.storage.k8s.io"));
+  EXPECT_THAT(MakeVolumeSnapshotContentAction(bed_.env, groups)->AppliesTo().included_resources,
+              ElementsAre("volumesnapshotcontents.snapshot.storage.k8s.io"));
+  EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(groups)->AppliesTo().included_resources,
+              ElementsAre("volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io"));
+}
 
 TEST_F(DeleteActionsTest, DriverHoldsTheSnapshotNoMore) {
   EXPECT_THAT(Delete(Archived()), IsOk());

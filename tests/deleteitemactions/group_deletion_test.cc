@@ -509,6 +509,27 @@ TEST_F(GroupDeletionTest, ADriverThatRefusesIsNamedAndFinishesLater) {
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 
+TEST_F(GroupDeletionTest, ASlowDriverIsWaitedForInFullOnlyOnce) {
+  cluster_.driver().AddGroup("group-2", {"handle-1", "handle-2"});
+  Json second = MakeGroupContentObject();
+  SetJson(second, {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation}, "group-2");
+  SetJson(second, {"status", "volumeGroupSnapshotHandle"}, "group-2");
+  const auto waited = [this](const Json& archived, velero::DeleteItemAction& action) {
+    const absl::Time start = bed_.clock.Now();
+    EXPECT_THAT(
+        action.Execute(bed_.ctx, archived, support::MakeBackupObject("nightly", "Deleting")),
+        IsOk());
+    return bed_.clock.Now() - start;
+  };
+  const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env));
+  EXPECT_LE(waited(second, *action), absl::Seconds(10)) << "it is quick";
+  cluster_.driver().Refuse("*", "FailedPrecondition", "volume is busy");
+  EXPECT_GE(waited(MakeGroupContentObject(), *action), absl::Seconds(30));
+  SetJson(second, {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation}, "group-3");
+  SetJson(second, {"status", "volumeGroupSnapshotHandle"}, "group-3");
+  EXPECT_LE(waited(second, *action), absl::Seconds(10)) << "it was slow before";
+}
+
 TEST_F(GroupDeletionTest, WithoutASidecarTheContentStandsForWhatIsToBeDone) {
   cluster_.sidecar_runs = false;
   const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env));

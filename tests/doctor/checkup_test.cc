@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/yaml.h"
 #include "csi/data_transfer.h"
@@ -313,7 +314,7 @@ std::vector<Ailment> OfVelero() {
          c.api().Mutate(kServer,
                         [](Json& d) { d["spec"]["template"]["spec"].erase("initContainers"); });
        }},
-      {"uploads-waiting", Grade::kFault, "no mover takes it up",
+      {"uploads-waiting", Grade::kFault, "DataUpload velero/b1-x has been New",
        [](Cluster& c) {
          c.api().Seed(csi::DataUploadType(),
                       Transfer("DataUpload", "New", Ago(c, absl::Minutes(6))));
@@ -520,6 +521,12 @@ void SeedLostSnapshot(Cluster& c) {
 
 std::vector<Ailment> OfTheSameChecks() {
   return {
+      {"velero-version", Grade::kFault, "too old",
+       [](Cluster& c) {
+         c.api().Mutate(kServer, [](Json& d) {
+           d["spec"]["template"]["spec"]["containers"][0]["image"] = "velero/velero:1.11.1";
+         });
+       }},
       {"stuck-contents", Grade::kWarning, "has not been seen to delete group g-1",
        SeedPendingGroupDeletion},
       {"stuck-snapshots", Grade::kWarning, "VolumeSnapshotContent gone-1 does not exist",
@@ -681,6 +688,48 @@ TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
   cluster.ServeMetadata("");
   const Finding finding = cluster.FindingOf("driver-metadata-service");
   EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
+  EXPECT_THAT(finding.subject, HasSubstr("service 127.0.0.1:"));
+}
+
+TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
+  for (const k8s::ResourceType& type :
+       {ServiceAccountType(), ResourceQuotaType(), DeploymentType()}) {
+    EXPECT_TRUE(type.namespaced) << type.kind;
+  }
+  for (const k8s::ResourceType& type : {NamespaceType(), StorageClassType(), CsiDriverType(),
+                                        PriorityClassType(), CustomResourceDefinitionType()}) {
+    EXPECT_FALSE(type.namespaced) << type.kind;
+  }
+}
+
+TEST(CheckupTest, ASnapshotThatIsToBeDeletedForOverAnHourIsWarnedOfOnce) {
+  Cluster cluster;
+  Json content = support::MakeContentObject("c2", "shop", "s2", "handle-2");
+  cluster.api().Seed(csi::VolumeSnapshotContentType(), content);
+  SetJson(content, {"metadata", "name"}, "c3");
+  SetJson(content, {"metadata", "deletionTimestamp"}, Ago(cluster, absl::Minutes(59)));
+  cluster.api().Seed(csi::VolumeSnapshotContentType(), content);
+  content = support::MakeContentObject("c1", "shop", "s1", "handle-1");
+  SetJson(content, {"metadata", "deletionTimestamp"}, Ago(cluster, absl::Hours(2)));
+  SetJson(content, {"metadata", "finalizers"}, Json::array({objects::kDeletionFinalizer}));
+  cluster.api().Seed(csi::VolumeSnapshotContentType(), content);
+  std::vector<std::string> warnings;
+  for (const Finding& finding : cluster.Findings()) {
+    if (finding.check == "stuck-contents") {
+      warnings.push_back(finding.text);
+    }
+  }
+  EXPECT_THAT(warnings,
+              ::testing::ElementsAre(HasSubstr("has not been seen to delete snapshot handle-1")));
+}
+
+TEST(CheckupTest, ALocationWhoseSecretMayNotBeReadIsUnknown) {
+  Cluster cluster;
+  cluster.api().Forbid("get", "secrets");
+  const Finding finding = cluster.FindingOf("location-provider");
+  EXPECT_EQ(finding.check, "location-provider");
+  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kUnknown)) << finding.text;
+  EXPECT_EQ(finding.subject, "location velero/default");
 }
 
 TEST(CheckupTest, AHealthyClusterHasNoFault) {
@@ -761,6 +810,21 @@ TEST(CheckupTest, DevicesAreOpenedOnlyWhenAskedAndNothingIsLeft) {
   EXPECT_EQ(finding.grade, Grade::kGood) << finding.text;
   EXPECT_EQ(cluster.api().CallCount("create", "pods"), 1);
   EXPECT_EQ(cluster.api().object_count(), objects);
+}
+
+TEST(CheckupTest, ADeviceIsThatOfASmallBlockVolumeOfTheClass) {
+  Cluster cluster;
+  Json claim;
+  cluster.api().OnCreate("persistentvolumeclaims",
+                         [&claim](FakeApiClient&, const Json& made) { claim = made; });
+  cluster.FindingOf("device-access", /*probe=*/true);
+  EXPECT_EQ(GetString(claim, {"spec", "storageClassName"}), "fast");
+  EXPECT_EQ(GetString(claim, {"spec", "volumeMode"}), "Block");
+  const auto size_bytes =
+      ParseQuantity(GetString(claim, {"spec", "resources", "requests", "storage"}));
+  ASSERT_TRUE(size_bytes.ok());
+  EXPECT_GT(*size_bytes, 0);
+  EXPECT_LE(*size_bytes, int64_t{1} << 30);
 }
 
 TEST(CheckupTest, ADeviceThatNoWorkerMayOpenIsAFaultWithBothCures) {

@@ -79,6 +79,10 @@ TEST_F(PvcBlockTest, ClaimsOfAVolumeGroupBelongTogether) {
   EXPECT_THAT(Related(), IsOk());
 }
 
+TEST_F(PvcBlockTest, AppliesToPersistentVolumeClaimsAlone) {
+  EXPECT_THAT(action_->AppliesTo().included_resources, ElementsAre("persistentvolumeclaims"));
+}
+
 TEST_F(PvcBlockTest, AnUnboundClaimHasNoVolume) {
   claim_["status"]["phase"] = "Pending";
   const auto related = Related();

@@ -167,6 +167,21 @@ TEST_F(FollowTest, AWatchThatEndsGoesOnWhereItWas) {
   EXPECT_EQ(mirror_.lists(), 1);
 }
 
+TEST_F(FollowTest, AWatchThatToldSomethingIsFollowedByTheNextAtOnce) {
+  Start();
+  api_.AwaitWatches(1);
+  const absl::Time begun = clock_.Now();
+  for (int i = 0; i < 5; ++i) {
+    Set("a", std::to_string(i));
+    mirror_.Await("a", std::to_string(i));
+    const int watches = api_.CallCount("watch", "configmaps");
+    api_.EndWatches();
+    support::Await("the next watch",
+                   [&] { return api_.CallCount("watch", "configmaps") > watches; });
+  }
+  EXPECT_EQ(clock_.Now(), begun);
+}
+
 TEST_F(FollowTest, AnOutageIsWaitedFor) {
   api_.FailNext("list", "configmaps", absl::UnavailableError("away"), 3);
   api_.FailNext("watch", "configmaps", absl::UnavailableError("away"), 3);

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "base/log.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -137,6 +140,30 @@ TEST_F(LeaderLeaseTest, RunLeadsAndGivesUpInTheEnd) {
   stop.request_stop();
   thread.join();
   EXPECT_EQ(Holder(), "");
+}
+
+TEST_F(LeaderLeaseTest, RunGivesUpTheLeaseAlsoWhenItsTimeIsOver) {
+  clock_.SetAutoAdvance(true);
+  LeaderLease one = Make("one");
+  one.Run(ctx_.WithTimeout(absl::Seconds(5)));
+  EXPECT_EQ(Holder(), "");
+}
+
+TEST_F(LeaderLeaseTest, RunTellsWhenItBeginsToLeadAndWhatFails) {
+  static std::vector<std::string> told;
+  told.clear();
+  SetLogSink([](LogLevel, const std::string& line) {
+    told.push_back(GetString(*ParseJson(line), {"@message"}));
+  });
+  clock_.SetAutoAdvance(true);
+  LeaderLease one = Make("one");
+  one.Run(ctx_.WithTimeout(5 * kLeaseStepEvery));
+  EXPECT_THAT(told, testing::ElementsAre("this process leads"));
+  told.clear();
+  api_.Forbid("*", "leases");
+  one.Run(ctx_.WithTimeout(kLeaseStepEvery));
+  SetLogSink(nullptr);
+  EXPECT_THAT(told, testing::Contains("the lease could not be taken or renewed"));
 }
 
 }  // namespace

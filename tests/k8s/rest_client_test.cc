@@ -11,11 +11,15 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/random.h"
 #include "base/rate_limiter.h"
+#include "base/rfc3339.h"
 #include "k8s/event_recorder.h"
 #include "k8s/object.h"
 #include "k8s/wait.h"
@@ -34,6 +38,7 @@ using support::IsOk;
 using support::ServedConnection;
 using support::ServedRequest;
 using support::StatusIs;
+using testing::AllOf;
 using testing::HasSubstr;
 
 const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
@@ -65,12 +70,12 @@ class RestClientTest : public testing::Test {
  protected:
   using Fault = ApiTestServer::Fault;
 
-  void Start(Fault fault = nullptr, const std::string& user = "{token: abc}") {
+  void Start(Fault fault = nullptr, const std::string& user = "{token: abc}",
+             support::TestServerOptions options = {}) {
     clock_.SetAutoAdvance(true);
     ctx_.clock = &clock_;
     server_ = std::make_unique<ApiTestServer>(
-        fake_, std::vector<ResourceType>{kConfigMaps, kEvents, kNodes},
-        support::TestServerOptions{},
+        fake_, std::vector<ResourceType>{kConfigMaps, kEvents, kNodes}, std::move(options),
         [this, fault](const ServedRequest& request, ServedConnection& connection) {
           {
             std::scoped_lock lock(mutex_);
@@ -202,6 +207,28 @@ TEST_F(RestClientTest, AListThatGrewOldIsReadAtOnce) {
   const absl::StatusOr<ObjectList> list = client_->List(ctx_, kConfigMaps, "ns", {});
   ASSERT_THAT(list, IsOk());
   EXPECT_EQ(list->items.size(), 10u);
+}
+
+TEST_F(RestClientTest, AListThatIsRefusedNamesTheKindAndTheNamespace) {
+  Start(FirstTimes(2, [](ServedConnection& connection) {
+    connection.Send(403, R"({"kind":"Status","code":403,"message":"not allowed"})");
+  }));
+  EXPECT_THAT(client_->List(ctx_, kConfigMaps, "ns", {}),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       AllOf(HasSubstr("configmaps"), HasSubstr("ns"), HasSubstr("not allowed"))));
+}
+
+TEST_F(RestClientTest, AKeyMustHaveANamespaceWhereItsKindHasOne) {
+  Start();
+  EXPECT_THAT(client_->Get(ctx_, {kConfigMaps, "", "one"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("namespace is missing")));
+  EXPECT_THAT(client_->Get(ctx_, {kNodes, "ns", "one"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has no namespaces")));
+  for (const char* name : {"", ".", ".."}) {
+    EXPECT_THAT(client_->Get(ctx_, {kConfigMaps, "ns", name}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name is missing")));
+  }
+  EXPECT_TRUE(requests().empty());
 }
 
 TEST_F(RestClientTest, WaitsAsLongAsTheServerAsks) {
@@ -455,6 +482,44 @@ TEST_F(RestClientTest, AProgramWhoseTokensAreRefusedIsRunTwice) {
   Start(FirstTimes(100, [](ServedConnection& connection) { connection.Send(401, ""); }), kExecUser);
   EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kUnauthenticated));
   EXPECT_EQ(runs, 2);
+}
+
+TEST_F(RestClientTest, AClientCertificateKeepsItsConnectionUntilItChanges) {
+  support::Credentials credentials;
+  settings_.run_exec = [&](const CallContext&, const ExecPlugin&, const std::string&) {
+    return DumpJson({{"apiVersion", "client.authentication.k8s.io/v1"},
+                     {"kind", "ExecCredential"},
+                     {"status",
+                      {{"clientCertificateData", credentials.certificate_pem},
+                       {"clientKeyData", credentials.key_pem},
+                       {"expirationTimestamp", FormatRfc3339(clock_.Now() + absl::Hours(1))}}}});
+  };
+  Start(nullptr, kExecUser, {.tls = true, .ask_for_client_certificate = true});
+  fake_.Seed(kConfigMaps, ConfigMap("one"));
+  for (const char* user : {"first", "second"}) {
+    credentials = server_->http().authority().IssueClient(user);
+    EXPECT_THAT(client_->Get(ctx_, kKey), IsOk());
+    EXPECT_THAT(client_->Get(ctx_, kKey), IsOk());
+    clock_.Advance(absl::Hours(1));
+  }
+  const std::vector<ServedRequest> served = requests();
+  ASSERT_EQ(served.size(), 4u);
+  EXPECT_EQ(served[1].client_common_name, "first");
+  EXPECT_EQ(served[1].connection, served[0].connection);
+  EXPECT_EQ(served[2].client_common_name, "second");
+  EXPECT_NE(served[2].connection, served[1].connection);
+  EXPECT_EQ(served[3].connection, served[2].connection);
+}
+
+TEST_F(RestClientTest, AServerThatIsNotTrustedIsNotTriedAgain) {
+  Start(nullptr, "{token: abc}", {.tls = true});
+  WriteText(path_, absl::StrReplaceAll(server_->Kubeconfig(),
+                                       {{absl::Base64Escape(server_->http().authority().ca_pem()),
+                                         absl::Base64Escape(support::TestAuthority().ca_pem())}}));
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(clock_.Now(), start);
+  EXPECT_TRUE(requests().empty());
 }
 
 TEST_F(RestClientTest, ALogInThatFailsIsNotAboutTheObject) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <stop_token>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "net/resolver.h"
+#include "net/system_bundle.h"
+#include "net/tls_context.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/http_test_server.h"
@@ -27,6 +30,7 @@ using support::ServedConnection;
 using support::ServedRequest;
 using support::StatusIs;
 using support::TestServerOptions;
+using testing::AllOf;
 using testing::HasSubstr;
 
 void Echo(const ServedRequest& request, ServedConnection& connection) {
@@ -484,7 +488,35 @@ TEST_F(HttpClientTest, SaysWhichPemIsMalformed) {
   options_.tls.client_certificate_pem = own.certificate_pem;
   options_.tls.client_key_pem = server_->authority().IssueClient("other").key_pem;
   EXPECT_THAT(HttpClient(options_).Send(ctx_, Request("GET", "/")),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("client key")));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("client key"), HasSubstr("values mismatch"))));
+}
+
+TEST(SslContextTest, SpeaksTls12AtLeast) {
+  support::TestAuthority authority;
+  TlsOptions options;
+  options.ca_pem = authority.ca_pem();
+  const auto client = MakeSslContext(options);
+  ASSERT_THAT(client, IsOk());
+  EXPECT_EQ(SSL_CTX_get_min_proto_version(client->get()), TLS1_2_VERSION);
+  const Credentials own = authority.IssueServer("DNS:localhost");
+  const auto server = MakeServerSslContext(own.certificate_pem, own.key_pem);
+  ASSERT_THAT(server, IsOk());
+  EXPECT_EQ(SSL_CTX_get_min_proto_version(server->get()), TLS1_2_VERSION);
+}
+
+TEST(SystemBundleTest, TheVariableTakesTheOthersPlace) {
+  const char* const before = std::getenv("SSL_CERT_FILE");
+  const std::string restored = before == nullptr ? "" : before;
+  setenv("SSL_CERT_FILE", "/some/bundle.pem", 1);
+  EXPECT_THAT(SystemBundlePaths(), testing::ElementsAre("/some/bundle.pem"));
+  setenv("SSL_CERT_FILE", "", 1);
+  EXPECT_THAT(SystemBundlePaths(), testing::Contains("/etc/ssl/certs/ca-certificates.crt"));
+  unsetenv("SSL_CERT_FILE");
+  EXPECT_THAT(SystemBundlePaths(), testing::Contains("/etc/ssl/certs/ca-certificates.crt"));
+  if (!restored.empty()) {
+    setenv("SSL_CERT_FILE", restored.c_str(), 1);
+  }
 }
 
 TEST_F(HttpClientTest, GoesThroughTheProxy) {

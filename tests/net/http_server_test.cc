@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -12,6 +13,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -20,6 +22,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "base/unique_fd.h"
 #include "net/gzip.h"
 #include "tests/support/await.h"
@@ -394,6 +397,45 @@ TEST_F(HttpServerTest, WhenAllAreBusyTheNextOneWaits) {
   third.Send(kLastGet);
   gate_.Open();
   EXPECT_THAT(third.ReceiveAll(), EndsWith("GET /last ."));
+}
+
+// Takes all file descriptors of the process but one.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    CSIDELTA_CHECK(getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    taken_.emplace_back(dup(STDERR_FILENO));
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(taken_.back().get()) + 16;
+    CSIDELTA_CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    while (taken_.back().valid()) {
+      taken_.emplace_back(dup(STDERR_FILENO));
+    }
+    taken_.resize(taken_.size() - 2);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> taken_;
+};
+
+TEST_F(HttpServerTest, WithoutADescriptorAConnectionWaitsUntilThereIsOne) {
+  static std::atomic<bool> said = false;
+  said = false;
+  Start();
+  std::optional<RawClient> client;
+  {
+    const FewDescriptors few;
+    SetLogSink([](LogLevel, const std::string& line) {
+      said = said || absl::StrContains(line, "cannot accept a connection");
+    });
+    client.emplace(server_->port());
+    client->Send(kLastGet);
+    support::Await("the server to say so", [] { return said.load(); });
+    SetLogSink(nullptr);
+  }
+  EXPECT_THAT(client->ReceiveAll(), EndsWith("GET /last ."));
 }
 
 TEST_F(HttpServerTest, AHundredClientsShareFewThreads) {

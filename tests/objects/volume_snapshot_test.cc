@@ -102,6 +102,27 @@ TEST(VolumeSnapshotContentTest, SaysWhoseModeItIsAndWhetherThatMayChange) {
   EXPECT_EQ(VolumeSnapshotContent::Of(Json::object())->source_mode(), std::nullopt);
 }
 
+TEST(VolumeSnapshotTest, OneOfAnExistingContentNamesIt) {
+  const auto snapshot =
+      VolumeSnapshot::Of({{"spec", {{"source", {{"volumeSnapshotContentName", "existing"}}}}},
+                          {"status", {{"restoreSize", "1"}}}});
+  ASSERT_THAT(snapshot, IsOk());
+  EXPECT_EQ(snapshot->source_content(), "existing");
+  EXPECT_EQ(snapshot->source_pvc(), "");
+  EXPECT_EQ(snapshot->restore_size_bytes(), 1);
+}
+
+TEST(VolumeSnapshotContentTest, ZeroIsASizeAndATimeThatAreNotKnown) {
+  const auto unknown =
+      VolumeSnapshotContent::Of({{"status", {{"creationTime", 0}, {"restoreSize", 0}}}});
+  EXPECT_EQ(unknown->taken_at(), std::nullopt);
+  EXPECT_EQ(unknown->restore_size_bytes(), std::nullopt);
+  const auto known =
+      VolumeSnapshotContent::Of({{"status", {{"creationTime", 1}, {"restoreSize", 1}}}});
+  EXPECT_EQ(known->taken_at(), absl::FromUnixNanos(1));
+  EXPECT_EQ(known->restore_size_bytes(), 1);
+}
+
 TEST(VolumeSnapshotContentTest, NamesItsFields) {
   const auto snapshot = VolumeSnapshot::Of(Snapshot());
   Json json = {

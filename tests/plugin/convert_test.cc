@@ -96,6 +96,7 @@ TEST(EncodeProgressTest, PassingTroubleIsNotAFailure) {
 TEST(EncodeProgressTest, UnknownTimesAreYearOne) {
   const auto progress = EncodeProgress(velero::OperationProgress{});
   EXPECT_EQ(progress->started().seconds(), -62135596800);
+  EXPECT_EQ(progress->started().nanos(), 0);
   EXPECT_EQ(progress->updated().seconds(), -62135596800);
 }
 
@@ -105,6 +106,8 @@ TEST(EncodeProgressTest, TimesBeyondTheWireFormatAreUnknown) {
   progress.updated = absl::InfinitePast();
   EXPECT_EQ(ToProto(progress).started().seconds(), -62135596800);
   EXPECT_EQ(ToProto(progress).updated().seconds(), -62135596800);
+  EXPECT_EQ(ToProto(progress).started().nanos(), 0);
+  EXPECT_EQ(ToProto(progress).updated().nanos(), 0);
 }
 
 TEST(EncodeProgressTest, TextsAreUtf8) {

@@ -2,10 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/scratch_folder.h"
 
 namespace csidelta::plugin::handshake_test {
 namespace {
@@ -67,6 +73,18 @@ TEST(HandshakeTest, SocketIsSharedOnlyWithAGroupThatExists) {
                 .code(),
             absl::StatusCode::kNotFound);
   EXPECT_FALSE(ShareSocketWithGroup("/no/such", From({{"PLUGIN_UNIX_SOCKET_GROUP", "0"}})).ok());
+}
+
+TEST(HandshakeTest, ASharedSocketIsForItsOwnerAndItsGroup) {
+  const support::ScratchFolder folder;
+  const std::string path = folder.path() + "/socket";
+  std::ofstream(path) << "";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+  const std::string group = absl::StrCat(getgid());
+  ASSERT_TRUE(ShareSocketWithGroup(path, From({{"PLUGIN_UNIX_SOCKET_GROUP", group}})).ok());
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            perms::owner_read | perms::owner_write | perms::group_read | perms::group_write);
 }
 
 TEST(HandshakeTest, ExplanationSaysWhatToDo) {

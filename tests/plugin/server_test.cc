@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemaction/v2/BackupItemAction.grpc.pb.h"
+#include "grpc/health/v1/health.grpc.pb.h"
 #include "tests/support/scratch_folder.h"
 
 namespace csidelta::plugin::server_test {
@@ -130,6 +131,20 @@ const BadRequest kBadRequests[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Table, BadRequestTest, testing::ValuesIn(kBadRequests),
                          [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(ServerTest, HealthIsThatOfThePluginAndOfNothingElse) {
+  const auto stub = grpc::health::v1::Health::NewStub(channel_);
+  const auto check = [&](const std::string& service) {
+    grpc::ClientContext context;
+    grpc::health::v1::HealthCheckRequest request;
+    request.set_service(service);
+    grpc::health::v1::HealthCheckResponse response;
+    return stub->Check(&context, request, &response).error_code();
+  };
+  EXPECT_EQ(check("plugin"), grpc::StatusCode::OK);
+  EXPECT_EQ(check(""), grpc::StatusCode::OK);
+  EXPECT_EQ(check("other"), grpc::StatusCode::NOT_FOUND);
+}
 
 TEST_F(ServerTest, HugeAndOddItemsComeBackByteForByte) {
   std::string annotations;

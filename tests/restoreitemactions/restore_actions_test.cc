@@ -411,6 +411,17 @@ TEST_F(SnapshotRestoreTest, WithoutAnnotationsTheArchivedContentIsAskedFor) {
   EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
 }
 
+TEST_F(SnapshotRestoreTest, NoContentIsMadeOfHalfOfWhatItTakes) {
+  for (const char* missing :
+       {objects::kVolumeSnapshotHandleAnnotation, objects::kDriverNameAnnotation}) {
+    Json archived = Archived();
+    EraseJson(archived, {"metadata", "annotations", missing});
+    const RestoreItemResult result = Run(*action_, archived, archived);
+    EXPECT_EQ(result.additional_items.size(), 1u) << missing;
+    EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0) << missing;
+  }
+}
+
 TEST_F(SnapshotRestoreTest, SnapshotThatNeverHadAContentIsLeftOut) {
   const Json archived = MakeSnapshotObject("shop", "snap", "");
   EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);

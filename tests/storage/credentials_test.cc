@@ -155,9 +155,9 @@ TEST_F(CredentialsTest, AreFetchedAgainFiveMinutesBeforeTheirEnd) {
     return credentials.ok() ? credentials->access_key_id : credentials.status().ToString();
   };
   EXPECT_EQ(id(), "role1");
-  clock_.Advance(absl::Minutes(54));
+  clock_.Advance(absl::Minutes(55) - absl::Nanoseconds(1));
   EXPECT_EQ(id(), "role1");
-  clock_.Advance(absl::Minutes(2));
+  clock_.Advance(absl::Nanoseconds(1));
   EXPECT_EQ(id(), "role2");
   // While the old ones are valid, a failure does no harm.
   refuses = true;

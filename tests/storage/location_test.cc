@@ -59,6 +59,17 @@ TEST(LocationTest, TakesResticsFormsOfS3) {
   }
 }
 
+TEST(LocationTest, ABucketsNameHasItsLimits) {
+  const std::string longest(255, 'b');
+  const auto location = ParseLocation("s3:host/" + longest + "/prefix");
+  ASSERT_THAT(location, IsOk());
+  EXPECT_EQ(location->bucket, longest);
+  for (const std::string& name : {longest + "b", std::string("."), std::string("..")}) {
+    EXPECT_THAT(ParseLocation("s3:host/" + name + "/prefix"),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not a bucket's name")));
+  }
+}
+
 TEST(LocationTest, RefusesTheRestClearly) {
   const std::pair<std::string, const char*> cases[] = {
       {"", "empty"},

@@ -203,6 +203,12 @@ TEST_F(S3ObjectStoreTest, AWrongKeyIsUnauthenticated) {
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("SignatureDoesNotMatch")));
 }
 
+TEST_F(S3ObjectStoreTest, ThatAnObjectIsMissingTakesOneRequest) {
+  Start();
+  EXPECT_THAT(store_->Stat(ctx_, "missing"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(server_->requests(), SizeIs(1));
+}
+
 TEST_F(S3ObjectStoreTest, WhatHeadCannotSayIsAskedByGet) {
   Start();
   server_->SetObject("key", "bytes");

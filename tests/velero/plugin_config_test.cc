@@ -106,6 +106,19 @@ TEST(ParsePluginConfigTest, SurvivesAHugeUnknownKey) {
   EXPECT_LT(config->warnings[0].size(), 256u);
 }
 
+TEST(ParsePluginConfigTest, BoundsOfDurationsAreAllowed) {
+  const auto shortest = ParsePluginConfig(WithData(
+      {{"deletionWait", "1s"}, {"restoreContentWait", "1s"}, {"orphanGracePeriod", "1m"}}));
+  ASSERT_THAT(shortest, IsOk());
+  EXPECT_EQ(shortest->deletion_wait, absl::Seconds(1));
+  EXPECT_EQ(shortest->orphan_grace_period, absl::Minutes(1));
+  const auto longest = ParsePluginConfig(WithData(
+      {{"deletionWait", "1h"}, {"restoreContentWait", "1h"}, {"orphanGracePeriod", "8760h"}}));
+  ASSERT_THAT(longest, IsOk());
+  EXPECT_EQ(longest->deletion_wait, absl::Hours(1));
+  EXPECT_EQ(longest->orphan_grace_period, absl::Hours(8760));
+}
+
 struct BadConfigCase {
   const char* name;
   Json data;

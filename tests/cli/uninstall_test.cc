@@ -1,0 +1,120 @@
+// csi-delta uninstall: the whole program in this process, and an API server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/rfc3339.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/mover_environment.h"
+#include "datamover/repository_access.h"
+#include "datamover/volume_task.h"
+#include "incremental/differential_request.h"
+#include "tests/cli/program_runner.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/api_test_server.h"
+
+namespace csidelta::cli::uninstall_test {
+namespace {
+
+using datamover::MoverBed;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+const k8s::ResourceType kNamespaces = {"", "v1", "namespaces", "Namespace", false};
+
+// A cluster that has a base snapshot of the data mover.
+class CliUninstallTest : public testing::Test {
+ protected:
+  CliUninstallTest()
+      : server_(bed_.api,
+                {kNamespaces, csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                 csi::DataUploadType(), csi::DataDownloadType(), csi::DataDeletionType(),
+                 csi::LeaseType(), csi::SecretType(), csi::PodType(), csi::ConfigMapType(),
+                 csi::PersistentVolumeType(), csi::PersistentVolumeClaimType(),
+                 datamover::VolumeTaskType(), datamover::StorageLocationType(),
+                 incremental::DifferentialSnapshotType()}) {
+    bed_.api.Seed(kNamespaces,
+                  {{"metadata", {{"name", "kube-system"}, {"uid", bed_.env.cluster}}}});
+    bed_.AddBase("data", bed_.env.cluster);
+    program_.Write("kubeconfig", server_.Kubeconfig());
+    bed_.api.ClearCalls();
+  }
+
+  Outcome Uninstall(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"uninstall", "--kubeconfig", program_.Path("kubeconfig"),
+                                      "--namespace", MoverBed::kMover};
+    words.insert(words.end(), more.begin(), more.end());
+    return program_.Run(words);
+  }
+
+  std::vector<Json> Contents() const { return bed_.api.All(csi::VolumeSnapshotContentType()); }
+
+  MoverBed bed_;
+  support::ApiTestServer server_;
+  ProgramRunner program_;
+};
+
+TEST_F(CliUninstallTest, WithoutYesItSaysWhatWouldGoAndChangesNothing) {
+  const Outcome outcome = Uninstall();
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("goes  VolumeSnapshotContent du-1"),
+                                 HasSubstr("1 things would go; run it again with --yes")));
+  EXPECT_THAT(Contents(), SizeIs(1));
+  const Json expected = {
+      {"message_type", "result"}, {"dry_run", true}, {"things", 1}, {"failed", 0}};
+  EXPECT_EQ(Uninstall({"--json"}).Result(), expected);
+}
+
+TEST_F(CliUninstallTest, WithYesItGoesAndTheNextRunFindsNothing) {
+  const Outcome outcome = Uninstall({"--yes"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("gone  VolumeSnapshotContent du-1"),
+                                 HasSubstr("1 things are gone, 0 are not\n")));
+  EXPECT_THAT(Contents(), SizeIs(0));
+  EXPECT_THAT(Uninstall({"--yes"}).out, HasSubstr("nothing to remove"));
+  const Json expected = {
+      {"message_type", "result"}, {"dry_run", false}, {"things", 0}, {"failed", 0}};
+  EXPECT_EQ(Uninstall({"--yes", "--json"}).Result(), expected);
+}
+
+TEST_F(CliUninstallTest, WhatCannotBeRemovedIsNamedAndTheRunIsIncomplete) {
+  bed_.api.Forbid("delete", "volumesnapshotcontents");
+  const Outcome outcome = Uninstall({"--yes"});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("failed  VolumeSnapshotContent du-1"),
+                                 HasSubstr("0 things are gone, 1 are not: run it again")));
+  EXPECT_EQ(GetInt(Uninstall({"--yes", "--json"}).Result(), {"failed"}), 1);
+}
+
+TEST_F(CliUninstallTest, DataIsDeletedOnlyOfTheClusterThatIsNamed) {
+  const Outcome other = Uninstall({"--yes", "--delete-data", "c2"});
+  EXPECT_EQ(other.code, ExitCode::kFailed);
+  EXPECT_THAT(other.error, HasSubstr("--delete-data names cluster c2, and this is " +
+                                     bed_.env.cluster + ": nothing was done"));
+  const Outcome both = Uninstall({"--yes", "--keep-data", "--delete-data", bed_.env.cluster});
+  EXPECT_EQ(both.code, ExitCode::kFailed);
+  EXPECT_THAT(both.error, HasSubstr("exclude each other"));
+  EXPECT_THAT(Contents(), SizeIs(1));
+}
+
+TEST_F(CliUninstallTest, WhileTheDataMoverWorksItIsRefused) {
+  bed_.api.Seed(csi::LeaseType(),
+                {{"metadata", {{"name", datamover::kMoverLease}, {"namespace", MoverBed::kMover}}},
+                 {"spec", {{"holderIdentity", "one"}, {"renewTime", FormatRfc3339(absl::Now())}}}});
+  for (const char* name : {"u1", "u2", "u3", "u4", "u5", "u6", "u7"}) {
+    bed_.AddUpload(name);
+  }
+  const Outcome outcome = Uninstall({"--yes"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("DataUpload velero/u1 (New), DataUpload velero/u2 (New)"),
+                    HasSubstr("velero/u5 (New) and 2 more; wait until csi-delta status")));
+  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey("du-1")).has_value());
+}
+
+}  // namespace
+}  // namespace csidelta::cli::uninstall_test
