@@ -511,7 +511,6 @@ void SeedPendingGroupDeletion(Cluster& c) {
                 {"status", {{"volumeGroupSnapshotHandle", "g-1"}}}});
 }
 
-// What else a check finds beside its first ailment, which has its name.
 void SeedLostSnapshot(Cluster& c) {
   Json snapshot = support::MakeSnapshotObject("shop", "s1", "gone-1");
   SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
@@ -519,14 +518,16 @@ void SeedLostSnapshot(Cluster& c) {
   c.api().Seed(csi::VolumeSnapshotType(), snapshot);
 }
 
+void SetServerImage(Cluster& c, const std::string& image) {
+  c.api().Mutate(kServer,
+                 [&](Json& d) { d["spec"]["template"]["spec"]["containers"][0]["image"] = image; });
+}
+
+// What else a check finds beside its first ailment, which has its name.
 std::vector<Ailment> OfTheSameChecks() {
   return {
       {"velero-version", Grade::kFault, "too old",
-       [](Cluster& c) {
-         c.api().Mutate(kServer, [](Json& d) {
-           d["spec"]["template"]["spec"]["containers"][0]["image"] = "velero/velero:1.11.1";
-         });
-       }},
+       [](Cluster& c) { SetServerImage(c, "velero/velero:1.11.1"); }},
       {"stuck-contents", Grade::kWarning, "has not been seen to delete group g-1",
        SeedPendingGroupDeletion},
       {"stuck-snapshots", Grade::kWarning, "VolumeSnapshotContent gone-1 does not exist",
@@ -538,11 +539,7 @@ std::vector<Ailment> OfTheSameChecks() {
       {"velero-namespace", Grade::kFault, "Velero's kinds are not served",
        [](Cluster& c) { c.api().RemoveType("backupstoragelocations"); }},
       {"velero-version", Grade::kNote, "its tag does not say",
-       [](Cluster& c) {
-         c.api().Mutate(kServer, [](Json& d) {
-           d["spec"]["template"]["spec"]["containers"][0]["image"] = "velero/velero:main";
-         });
-       }},
+       [](Cluster& c) { SetServerImage(c, "velero/velero:main"); }},
       {"deletions-pending", Grade::kWarning, "its data stays: the key is gone",
        [](Cluster& c) {
          Json deletion = MakeObject("mover.csi-delta.io/v1alpha1", "DataDeletion", "velero", "d1");
