@@ -47,7 +47,9 @@ std::vector<Step> StepsOf(const StoryPlace& place, int64_t volume_bytes) {
     steps.push_back({kind, {first * kStepBytes, std::min(count, blocks - first) * kStepBytes}});
   };
   const auto run = [&](StepKind kind) {
-    add(kind, chance.Below(blocks), 1 + chance.Below(blocks / kRunShare));
+    // Drawn one after the other: the order of a call's arguments is the compiler's choice.
+    const int64_t count = 1 + chance.Below(blocks / kRunShare);
+    add(kind, chance.Below(blocks), count);
   };
   for (int64_t i = 0; i < kRuns; ++i) {
     run(StepKind::kWrite);
