@@ -65,6 +65,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotPruneCommand,
                      MakeSnapshotPromoteCommand,
                      MakeSnapshotImportCommand,
+                     MakeSnapshotScheduleCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());
