@@ -66,6 +66,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotPromoteCommand,
                      MakeSnapshotImportCommand,
                      MakeSnapshotScheduleCommand,
+                     MakeSnapshotAuditCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());
