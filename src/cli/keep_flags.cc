@@ -1,6 +1,8 @@
 #include "cli/keep_flags.h"
 
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -76,6 +78,23 @@ void DeclareKeepFlags(ArgumentTable& table, KeepRules& rules, bool with_letters)
                       return absl::OkStatus();
                     });
   }
+}
+
+std::vector<std::string> KeepWords(const KeepRules& rules) {
+  std::vector<std::string> words;
+  words.reserve(std::size(kNumbers) + std::size(kSpans));
+  for (const NumberRule& rule : kNumbers) {
+    if (const int number = rules.*rule.target; number != 0) {
+      words.push_back(number == kKeepAll ? absl::StrCat(rule.flag, "=unlimited")
+                                         : absl::StrCat(rule.flag, "=", number));
+    }
+  }
+  for (const SpanRule& rule : kSpans) {
+    if (const CalendarSpan& span = rules.*rule.target; !span.IsZero()) {
+      words.push_back(absl::StrCat(rule.flag, "=", FormatCalendarSpan(span)));
+    }
+  }
+  return words;
 }
 
 }  // namespace csidelta::cli

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "base/keep_rules.h"
 #include "cli/arguments.h"
 
@@ -9,5 +12,8 @@ namespace csidelta::cli {
 // that has them calls by the same names. `with_letters`: -l, -H, -d, -w, -m and -y, too, as restic
 // has them; on verbs of a cluster -l is kubectl's. The zone is the caller's to set.
 void DeclareKeepFlags(ArgumentTable& table, KeepRules& rules, bool with_letters);
+
+// The flags that say `rules`, a word each: "--keep-last=3". Pure.
+std::vector<std::string> KeepWords(const KeepRules& rules);
 
 }  // namespace csidelta::cli

@@ -65,6 +65,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotPruneCommand,
                      MakeSnapshotPromoteCommand,
                      MakeSnapshotImportCommand,
+                     MakeSnapshotScheduleCommand,
+                     MakeSnapshotAuditCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());

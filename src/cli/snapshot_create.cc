@@ -101,6 +101,8 @@ class SnapshotCreateCommand : public Command {
         "that it does, and it lets go when its stdin ends, which is when all are taken",
         hold_);
     table.Add("--note", "TEXT", "a remark to keep with it", note_);
+    table.Add("--schedule", "NAME", "the snapshot schedule that takes it, by which it is pruned",
+              schedule_);
     return {.name = "snapshot create",
             .summary = "Take VolumeSnapshots, and return when they are taken",
             .details =
@@ -184,6 +186,7 @@ class SnapshotCreateCommand : public Command {
                           .set = set,
                           .workload = workload,
                           .note = note_,
+                          .schedule = schedule_,
                           .waits_for_others = waits_for_others_,
                           .awaited = wait_ == "no"      ? csi::AwaitedState::kNothing
                                      : wait_ == "ready" ? csi::AwaitedState::kReady
@@ -230,6 +233,7 @@ class SnapshotCreateCommand : public Command {
                                          .name = first.set,
                                          .workload = first.workload,
                                          .note = first.note,
+                                         .schedule = first.schedule,
                                          .waits_for_others = first.waits_for_others,
                                          .timeout = first.timeout,
                                          .on_taken = on_taken};
@@ -346,6 +350,7 @@ class SnapshotCreateCommand : public Command {
   std::string wait_ = "taken";
   std::string group_ = "auto";
   std::string note_;
+  std::string schedule_;
   std::string hold_;
   std::optional<absl::Duration> timeout_;
   bool waits_for_others_ = false;

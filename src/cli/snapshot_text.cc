@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -18,12 +19,6 @@ constexpr char kResource[] = "volumesnapshot.snapshot.storage.k8s.io";
 bool IsPlainInShell(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
          absl::string_view("_./:@%+=,-").find(c) != absl::string_view::npos;
-}
-
-// How what the storage keeps comes back.
-std::string ImportCommand(const csi::SnapshotEntry& entry) {
-  return absl::StrCat("csi-delta snapshot import --driver ", ShellWord(entry.driver),
-                      entry.handle.front() == '-' ? " -- " : " ", ShellWord(entry.handle));
 }
 
 }  // namespace
@@ -84,6 +79,14 @@ std::string ShellWord(absl::string_view text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
+std::string ImportCommand(absl::string_view driver, absl::string_view handle,
+                          absl::string_view namespace_name) {
+  return absl::StrCat("csi-delta snapshot import --driver ", ShellWord(driver),
+                      namespace_name.empty() ? "" : " -n ",
+                      namespace_name.empty() ? "" : ShellWord(namespace_name),
+                      absl::StartsWith(handle, "-") ? " -- " : " ", ShellWord(handle));
+}
+
 std::string FateText(const csi::SnapshotEntry& entry, csi::DataFate fate) {
   switch (fate) {
     case csi::DataFate::kNone:
@@ -106,7 +109,7 @@ std::string FateText(const csi::SnapshotEntry& entry, csi::DataFate fate) {
              ? absl::StrCat("the storage keeps its data; the driver has not given VolumeSnapshot",
                             "Content ", entry.content, " a handle yet")
              : absl::StrCat("the storage keeps its data: handle ", entry.handle, "; ",
-                            ImportCommand(entry), " brings it back");
+                            ImportCommand(entry.driver, entry.handle, ""), " brings it back");
 }
 
 std::string NotDeletedText(const absl::Status& error) {

@@ -39,6 +39,10 @@ std::string SnapshotTimeText(const std::optional<absl::Time>& time);
 // `text` as one word for a shell that reads what is copied from the terminal. Pure.
 std::string ShellWord(absl::string_view text);
 
+// How what the storage keeps comes back, into this namespace; "": into that of the context. Pure.
+std::string ImportCommand(absl::string_view driver, absl::string_view handle,
+                          absl::string_view namespace_name);
+
 // What becomes of the data, as a sentence without a full stop: "its data is gone for good", "the
 // storage keeps its data: handle H; csi-delta snapshot import H --driver D brings it back".
 std::string FateText(const csi::SnapshotEntry& entry, csi::DataFate fate);

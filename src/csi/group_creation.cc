@@ -144,8 +144,12 @@ class GroupCreator {
   }
 
   Json Labels() const {
-    return {{objects::kMadeByLabel, objects::kMadeByVerbs},
-            {objects::kSnapshotSetLabel, request_.name}};
+    Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs},
+                   {objects::kSnapshotSetLabel, request_.name}};
+    if (!request_.schedule.empty()) {
+      labels[objects::kSnapshotScheduleLabel] = request_.schedule;
+    }
+    return labels;
   }
 
   Json ObjectToMake() const {

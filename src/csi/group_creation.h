@@ -46,6 +46,7 @@ struct GroupCreationRequest {
   std::string name;                     // of the VolumeGroupSnapshot, and of the set
   std::string workload = {};
   std::string note = {};
+  std::string schedule = {};  // that takes them; "": a person does
   bool waits_for_others = false;
   absl::Duration timeout;
   std::function<void()> on_taken = [] {};  // called once, before the VolumeSnapshots are there

@@ -67,6 +67,9 @@ class SnapshotCreator {
     if (!request_.set.empty()) {
       labels[objects::kSnapshotSetLabel] = request_.set;
     }
+    if (!request_.schedule.empty()) {
+      labels[objects::kSnapshotScheduleLabel] = request_.schedule;
+    }
     if (!request_.workload.empty()) {
       annotations[objects::kSnapshotWorkloadAnnotation] = request_.workload;
     }

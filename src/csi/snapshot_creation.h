@@ -30,6 +30,7 @@ struct CreationRequest {
   std::string set = {};
   std::string workload = {};
   std::string note = {};
+  std::string schedule = {};  // that takes it; "": a person does
   bool waits_for_others = false;
   AwaitedState awaited = AwaitedState::kTaken;
   absl::Duration timeout;

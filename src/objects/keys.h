@@ -390,6 +390,10 @@ inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking
 // deleted.
 inline constexpr char kKeepLabel[] = "snapshot.csi-delta.io/keep";
 
+// Label on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. The schedule that
+// took it, and whose prune counts it.
+inline constexpr char kSnapshotScheduleLabel[] = "snapshot.csi-delta.io/schedule";
+
 // Annotation on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. RFC 3339: when
 // the snapshot was requested.
 inline constexpr char kSnapshotAskedAtAnnotation[] = "snapshot.csi-delta.io/asked-at";

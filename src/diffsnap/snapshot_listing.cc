@@ -1,0 +1,179 @@
+#include "diffsnap/snapshot_listing.h"
+
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi.grpc.pb.h"
+#include "diffsnap/csi_connection.h"
+#include "incremental/grpc_call.h"
+
+namespace csidelta::diffsnap {
+namespace {
+
+constexpr int64_t kListingMessageBytesMax = int64_t{64} << 20;
+constexpr std::size_t kHandleBytesMax = 4096;
+constexpr std::size_t kTokenBytesMax = std::size_t{64} << 10;
+constexpr int kListingTriesMax = 3;
+
+// The whole list of one driver. Borrows everything.
+class StorageLister {
+ public:
+  StorageLister(const CallContext& ctx, const std::string& address, const ListingLimits& limits,
+                const std::shared_ptr<grpc::Channel>& channel)
+      : ctx_(ctx),
+        address_(address),
+        limits_(limits),
+        identity_(::csi::v1::Identity::NewStub(channel)),
+        controller_(::csi::v1::Controller::NewStub(channel)) {}
+
+  absl::StatusOr<csi::StorageList> List(const std::string& driver) {
+    RETURN_IF_ERROR(ReadName(driver));
+    RETURN_IF_ERROR(CheckCanList());
+    absl::Status read = absl::OkStatus();
+    for (int tries = 0; tries < kListingTriesMax; ++tries) {
+      read = ReadPages();
+      if (!absl::IsAborted(read)) {  // ABORTED is the driver's word for a token that is too old.
+        break;
+      }
+    }
+    RETURN_IF_ERROR(read);
+    return std::move(list_);
+  }
+
+ private:
+  template <typename Stub, typename Request, typename Response>
+  absl::Status Call(absl::string_view name, Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response) {
+    const grpc::Status status = CallDriver(
+        ctx_, limits_.call_time_max,
+        [&](grpc::ClientContext& call) { return (stub.*method)(&call, request, &response); });
+    if (ctx_.stop.stop_requested()) {
+      return ctx_.Check();
+    }
+    if (status.ok()) {
+      return absl::OkStatus();
+    }
+    const absl::Status said = incremental::StatusOfServer(status, {});
+    return absl::Status(said.code(), absl::StrCat(name, " of ", Who(), ": ", said.message(),
+                                                  "; the driver's log says more"));
+  }
+
+  std::string Who() const {
+    return absl::StrCat("CSI driver ", list_.driver.empty() ? address_ : list_.driver);
+  }
+
+  absl::Status ReadName(const std::string& driver) {
+    ::csi::v1::GetPluginInfoResponse info;
+    const absl::Status status =
+        Call("GetPluginInfo", *identity_, &::csi::v1::Identity::Stub::GetPluginInfo, {}, info);
+    if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+      return absl::UnavailableError(
+          absl::StrCat("no CSI driver answers at ", address_,
+                       ": does it run, and is the folder of its socket mounted here?"));
+    }
+    RETURN_IF_ERROR(status);
+    if (!csi::IsDriverName(info.name())) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the CSI driver at ", address_, " does not say what it is called by a driver's name"));
+    }
+    if (!driver.empty() && driver != info.name()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the CSI driver at ", address_, " is ", info.name(), ", not ", driver,
+                       "; leave out --driver, or give the other socket"));
+    }
+    list_.driver = info.name();
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckCanList() {
+    ::csi::v1::ControllerGetCapabilitiesResponse answer;
+    const absl::Status status =
+        Call("ControllerGetCapabilities", *controller_,
+             &::csi::v1::Controller::Stub::ControllerGetCapabilities, {}, answer);
+    if (!absl::IsUnimplemented(status)) {  // A node's socket has no controller.
+      RETURN_IF_ERROR(status);
+    }
+    for (const ::csi::v1::ControllerServiceCapability& one : answer.capabilities()) {
+      if (one.rpc().type() == ::csi::v1::ControllerServiceCapability::RPC::LIST_SNAPSHOTS) {
+        return absl::OkStatus();
+      }
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        Who(), " at ", address_, " does not list its snapshots: it has no capability ",
+        "LIST_SNAPSHOTS there; without --csi-address only what the cluster says is compared"));
+  }
+
+  absl::Status BadList(absl::string_view what) const {
+    return absl::DataLossError(absl::StrCat("ListSnapshots of ", Who(), " ", what));
+  }
+
+  absl::Status ReadPages() {
+    list_.snapshots.clear();
+    std::set<std::string> handles;
+    ::csi::v1::ListSnapshotsRequest request;
+    request.set_max_entries(limits_.page_entries);
+    for (int page = 0; page < limits_.pages_max; ++page) {
+      ::csi::v1::ListSnapshotsResponse answer;
+      RETURN_IF_ERROR(Call("ListSnapshots", *controller_,
+                           &::csi::v1::Controller::Stub::ListSnapshots, request, answer));
+      for (const ::csi::v1::ListSnapshotsResponse::Entry& entry : answer.entries()) {
+        RETURN_IF_ERROR(Add(entry.snapshot(), handles));
+      }
+      if (answer.next_token().empty()) {
+        return absl::OkStatus();
+      }
+      if (answer.next_token() == request.starting_token() ||
+          answer.next_token().size() > kTokenBytesMax) {
+        return BadList("does not go on: its next token is the one before, or too long");
+      }
+      request.set_starting_token(answer.next_token());
+    }
+    return BadList(absl::StrCat("has not ended after ", limits_.pages_max, " pages"));
+  }
+
+  absl::Status Add(const ::csi::v1::Snapshot& snapshot, std::set<std::string>& handles) {
+    if (snapshot.snapshot_id().empty() || snapshot.snapshot_id().size() > kHandleBytesMax ||
+        snapshot.source_volume_id().size() > kHandleBytesMax) {
+      return BadList("has a snapshot whose handle is empty, or longer than 4 KiB");
+    }
+    if (!handles.insert(snapshot.snapshot_id()).second) {
+      return absl::OkStatus();
+    }
+    if (list_.snapshots.size() >= limits_.snapshots_max) {
+      return BadList(absl::StrCat("has more than ", limits_.snapshots_max, " snapshots"));
+    }
+    csi::StorageSnapshot one{.handle = snapshot.snapshot_id(),
+                             .volume_handle = snapshot.source_volume_id()};
+    if (snapshot.size_bytes() > 0) {
+      one.size_bytes = snapshot.size_bytes();
+    }
+    if (snapshot.has_creation_time() && snapshot.creation_time().seconds() > 0) {
+      one.taken_at = absl::FromUnixSeconds(snapshot.creation_time().seconds());
+    }
+    list_.snapshots.push_back(std::move(one));
+    return absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  const std::string& address_;
+  const ListingLimits& limits_;
+  const std::unique_ptr<::csi::v1::Identity::Stub> identity_;
+  const std::unique_ptr<::csi::v1::Controller::Stub> controller_;
+  csi::StorageList list_;
+};
+
+}  // namespace
+
+absl::StatusOr<csi::StorageList> ListStorage(const CallContext& ctx, const std::string& address,
+                                             const std::string& driver,
+                                             const ListingLimits& limits) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                   OpenCsiChannel(address, kListingMessageBytesMax));
+  return StorageLister(ctx, address, limits, channel).List(driver);
+}
+
+}  // namespace csidelta::diffsnap

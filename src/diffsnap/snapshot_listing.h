@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "csi/snapshot_audit.h"
+
+namespace csidelta::diffsnap {
+
+// How much of what a driver says is taken.
+struct ListingLimits {
+  absl::Duration call_time_max = absl::Seconds(30);
+  int page_entries = 500;
+  int pages_max = 10'000;
+  std::size_t snapshots_max = 1'000'000;
+};
+
+// All snapshots that the CSI driver behind `address` lists, in its order, each handle once; their
+// sizes and times as far as it knows them. A list whose pages grow too old is read again.
+//   INVALID_ARGUMENT     `address` is no socket's
+//   UNAVAILABLE          no driver answers there
+//   FAILED_PRECONDITION  it is another driver than `driver`, where that is not ""; it does not list
+//                        snapshots, which needs LIST_SNAPSHOTS
+//   DATA_LOSS            its list does not end, is too long, or has one without a handle
+// and else what the driver says, made printable.
+absl::StatusOr<csi::StorageList> ListStorage(const CallContext& ctx, const std::string& address,
+                                             const std::string& driver,
+                                             const ListingLimits& limits);
+
+}  // namespace csidelta::diffsnap

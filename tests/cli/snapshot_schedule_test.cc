@@ -1,0 +1,215 @@
+// csi-delta snapshot schedule: what is printed can be applied, and its words are this program's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/json.h"
+#include "base/yaml.h"
+#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "tests/cli/program_runner.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/paths.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::cli::snapshot_schedule_test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class SnapshotScheduleVerbTest : public testing::Test {
+ protected:
+  SnapshotScheduleVerbTest()
+      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                           csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
+                           csi::PersistentVolumeType(), csi::LeaseType(), csi::EventType(),
+                           csi::StatefulSetType()}) {
+    program_.Write("kubeconfig", api_server_.Kubeconfig());
+    Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data-db-0");
+    SetJson(claim, {"metadata", "labels", "app"}, "db");
+    SetJson(claim, {"spec", "volumeName"}, "pv");
+    SetJson(claim, {"status", "phase"}, "Bound");
+    api_.Seed(csi::PersistentVolumeClaimType(), claim);
+    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv");
+    SetJson(volume, {"spec", "csi", "driver"}, cluster_.driver_name);
+    SetJson(volume, {"spec", "csi", "volumeHandle"}, "volume");
+    api_.Seed(csi::PersistentVolumeType(), volume);
+    api_.Seed(csi::VolumeSnapshotClassType(),
+              support::MakeClassObject("fast", cluster_.driver_name));
+    Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
+    SetJson(set, {"spec", "volumeClaimTemplates"},
+            Json::array({{{"metadata", {{"name", "data"}}}}}));
+    api_.Seed(csi::StatefulSetType(), set);
+  }
+
+  Outcome Run(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"--kubeconfig", program_.Path("kubeconfig")});
+    return program_.Run(words);
+  }
+  Outcome Schedule(const std::vector<std::string>& more) const {
+    std::vector<std::string> words = {"snapshot", "schedule", "-n", "shop", "nightly"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Run(words);
+  }
+  // With all that is required.
+  std::vector<Json> Printed(std::vector<std::string> more) const {
+    more.insert(more.end(), {"--cron", "0 3 * * *", "--image", "registry/csi-delta:1"});
+    const Outcome outcome = Schedule(more);
+    EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+    std::vector<Json> objects;
+    for (const absl::string_view document :
+         absl::StrSplit(outcome.out, "---\n", absl::SkipEmpty())) {
+      const absl::StatusOr<Json> object = ParseYaml(document);
+      EXPECT_THAT(object, support::IsOk()) << document;
+      objects.push_back(object.value_or(Json()));
+    }
+    return objects;
+  }
+  static std::vector<std::string> WordsOf(const Json& cron_job, const char* kind) {
+    const Json* const pod = FindJson(cron_job, {"spec", "jobTemplate", "spec", "template", "spec"});
+    std::vector<std::string> words;
+    for (const Json& word : pod->at(kind).at(0).at("args")) {
+      // As a kubelet reads them.
+      words.push_back(absl::StrReplaceAll(word.get<std::string>(), {{"$$", "$"}}));
+    }
+    return words;
+  }
+  // Each call that was made is one of the Role, or of the ClusterRole of readers.
+  void ExpectAllowed(const Json& role) const {
+    Json rules = role.at("rules");
+    for (const absl::string_view document :
+         absl::StrSplit(support::ReadSource("deploy/snapshot-roles.yaml"), "---\n")) {
+      const Json one = ParseYaml(document).value_or(Json());
+      if (GetString(one, {"metadata", "name"}) == "csi-delta-snapshot-reader") {
+        rules.insert(rules.end(), one.at("rules").begin(), one.at("rules").end());
+      }
+    }
+    for (const support::ApiCall& call : api_.calls()) {
+      const bool is_allowed = std::any_of(rules.begin(), rules.end(), [&](const Json& rule) {
+        const auto has = [&](const char* key, const std::string& word) {
+          const Json& words = rule.at(key);
+          return std::find(words.begin(), words.end(), Json(word)) != words.end();
+        };
+        return has("resources", call.plural) && has("verbs", call.verb);
+      });
+      EXPECT_TRUE(is_allowed) << call;
+    }
+  }
+  std::vector<Json> Made() const { return api_.All(csi::VolumeSnapshotType()); }
+
+  ProgramRunner program_;
+  support::FakeApiClient api_;
+  support::FakeSnapshotCluster cluster_{api_};
+  support::ApiTestServer api_server_;
+};
+
+TEST_F(SnapshotScheduleVerbTest, WhatIsPrintedTakesAndPrunesWithItsRights) {
+  const std::string note = "$(HOME) \"quoted\" 'too': # -\n--yes";
+  for (const std::vector<std::string>& chosen :
+       std::vector<std::vector<std::string>>{{"data-db-0"},
+                                             {"--statefulset", "db"},
+                                             {"-l", "app=db"},
+                                             {"--all", "--group", "never"}}) {
+    std::vector<std::string> words = {"--note", note, "--keep-last", "2", "--keep-within", "2y5d"};
+    words.insert(words.end(), chosen.begin(), chosen.end());
+    api_.ClearCalls();
+    const std::vector<Json> objects = Printed(words);
+    EXPECT_THAT(api_.calls(), IsEmpty());
+    ASSERT_EQ(objects.size(), 5u);
+    const std::size_t before = Made().size();
+    const Outcome create = Run(WordsOf(objects[4], "initContainers"));
+    ASSERT_EQ(create.code, ExitCode::kOk) << create.error;
+    ASSERT_EQ(Made().size(), before + 1);
+    const Json made = Made().back();
+    EXPECT_EQ(k8s::Label(made, objects::kSnapshotScheduleLabel), "nightly");
+    EXPECT_EQ(k8s::Annotation(made, objects::kSnapshotNoteAnnotation), note);
+    const Outcome prune = Run(WordsOf(objects[4], "containers"));
+    ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
+    EXPECT_THAT(prune.out, HasSubstr("deleted 0"));
+    ExpectAllowed(objects[1]);
+    for (const Json& one : Made()) {
+      ASSERT_TRUE(api_.Remove(csi::VolumeSnapshotKey("shop", k8s::Name(one))));
+    }
+  }
+}
+
+TEST_F(SnapshotScheduleVerbTest, PrunesNothingThatAPersonTook) {
+  cluster_.controller_runs = false;
+  cluster_.sidecar_runs = false;
+  for (const char* name : {"by-hand", "old", "new"}) {
+    support::Strings labels = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+    if (std::string(name) != "by-hand") {
+      labels[objects::kSnapshotScheduleLabel] = "nightly";
+    }
+    const std::string content = absl::StrCat("content-of-", name);
+    Json snapshot = support::MakeSnapshotObject("shop", name, content, labels);
+    const std::string taken = std::string(name) == "new"   ? "2026-01-03T00:00:00Z"
+                              : std::string(name) == "old" ? "2026-01-02T00:00:00Z"
+                                                           : "2026-01-01T00:00:00Z";
+    SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
+    SetJson(snapshot, {"status", "readyToUse"}, true);
+    SetJson(snapshot, {"status", "creationTime"}, taken);
+    api_.Seed(csi::VolumeSnapshotType(), snapshot);
+    api_.Seed(csi::VolumeSnapshotContentType(),
+              support::MakeContentObject(content, "shop", name, absl::StrCat("handle-", name)));
+  }
+  const std::vector<Json> objects = Printed({"data", "--keep-last", "1"});
+  const Outcome prune = Run(WordsOf(objects.at(4), "containers"));
+  ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
+  std::vector<std::string> left;
+  for (const Json& one : Made()) {
+    left.push_back(k8s::Name(one));
+  }
+  EXPECT_THAT(left, ElementsAre("by-hand", "new"));
+}
+
+TEST_F(SnapshotScheduleVerbTest, OtherForms) {
+  const std::vector<std::string> words = {"--all",   "--cron",        "@daily",
+                                          "--image", "csi-delta:1.0", "--suspend"};
+  std::vector<std::string> json = words;
+  json.insert(json.end(), {"-o", "json"});
+  const Outcome outcome = Schedule(json);
+  const Json list = ParseJson(outcome.out).value_or(Json());
+  EXPECT_EQ(GetString(list, {"kind"}), "List");
+  EXPECT_EQ(list.at("items").size(), 5u);
+  EXPECT_THAT(outcome.error, HasSubstr("nothing is ever pruned"));
+  std::vector<std::string> names = words;
+  names.insert(names.end(), {"-o", "name"});
+  EXPECT_EQ(Schedule(names).out,
+            "serviceaccount/csi-delta-schedule-nightly\nrole/csi-delta-schedule-nightly\n"
+            "rolebinding/csi-delta-schedule-nightly\n"
+            "clusterrolebinding/csi-delta-schedule:shop:nightly\ncronjob/nightly\n");
+}
+
+TEST_F(SnapshotScheduleVerbTest, WhatIsMissingOrWrongIsNamed) {
+  const auto refuses = [&](const std::vector<std::string>& words, const std::string& what) {
+    const Outcome outcome = Schedule(words);
+    EXPECT_EQ(outcome.code, ExitCode::kFailed);
+    EXPECT_THAT(outcome.error, HasSubstr(what));
+    EXPECT_THAT(outcome.out, IsEmpty());
+  };
+  refuses({"--all", "--image", "i"}, "--cron");
+  refuses({"--all", "--cron", "@daily"}, "--image");
+  refuses({"--all", "--cron", "0 25 * * *", "--image", "i"}, "the hour");
+  refuses({"--cron", "@daily", "--image", "i"}, "one way");
+  refuses({"--all", "--pod", "db-0", "--cron", "@daily", "--image", "i"}, "--pod");
+  refuses({"--all", "-A", "--cron", "@daily", "--image", "i"}, "-A");
+  refuses({"--all", "--cron", "@daily", "--image", "i", "--keep-last", "x"}, "neither a number");
+}
+
+}  // namespace
+}  // namespace csidelta::cli::snapshot_schedule_test
