@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/text.h"
 #include "csi/snapshot_inventory.h"
+#include "csi/snapshot_origin.h"
 
 namespace csidelta::cli {
 namespace {
@@ -68,6 +69,15 @@ class SnapshotListCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
+    table.Add("--pod", "POD", "only those of the PVCs of this Pod, or taken of it", pod_);
+    table.Add("--statefulset", "NAME",
+              "only those of the PVCs of this StatefulSet, or taken of it; also of PVCs that are "
+              "gone",
+              stateful_set_);
+    table.Add("--volume", "PV",
+              "only those of this PersistentVolume, also when its PVC is gone; of one that is gone "
+              "itself, its volume handle",
+              volume_);
     table.Add("--set", "SET", "only those that were taken together under this name", set_);
     table.AddChoice("--state", States(), "only those in this state", state_);
     table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
@@ -84,17 +94,23 @@ class SnapshotListCommand : public Command {
     const ClusterOptions& cluster = session.options().cluster;
     ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+    ASSIGN_OR_RETURN(const csi::SnapshotOrigin origin,
+                     csi::FindOrigin(ctx, *api,
+                                     {.namespace_name = space,
+                                      .pod = pod_,
+                                      .stateful_set = stateful_set_,
+                                      .volume = volume_}));
     ASSIGN_OR_RETURN(csi::Inventory inventory,
                      csi::ReadInventory(ctx, *api,
                                         {.namespace_name = space,
                                          .label_selector = cluster.selector,
                                          .mover_namespace = mover_namespace_,
                                          .now = ctx.clock->Now()}));
-    std::erase_if(inventory.entries,
-                  [&](const SnapshotEntry& entry) { return !IsAskedFor(entry); });
-    for (const std::string& sentence : inventory.not_checked) {
-      session.console().Note(sentence);
-    }
+    std::erase_if(inventory.entries, [&](const SnapshotEntry& entry) {
+      return !IsAskedFor(entry) || !origin.is_of(entry);
+    });
+    NoteAll(session, origin.not_checked);
+    NoteAll(session, inventory.not_checked);
     Print(session, inventory.entries);
     return ExitCode::kOk;
   }
@@ -109,6 +125,12 @@ class SnapshotListCommand : public Command {
       names.emplace_back(csi::ToString(state));
     }
     return names;
+  }
+
+  static void NoteAll(Session& session, const std::vector<std::string>& sentences) {
+    for (const std::string& sentence : sentences) {
+      session.console().Note(sentence);
+    }
   }
 
   bool IsAskedFor(const SnapshotEntry& entry) const {
@@ -139,6 +161,9 @@ class SnapshotListCommand : public Command {
   }
 
   std::string pvc_;
+  std::string pod_;
+  std::string stateful_set_;
+  std::string volume_;
   std::string set_;
   std::string state_;
   std::string mover_namespace_ = "csi-delta";

@@ -24,12 +24,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::UnorderedElementsAre;
 
 class SnapshotListTest : public testing::Test {
  protected:
   SnapshotListTest()
       : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::PersistentVolumeClaimType()}) {
+                           csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(),
+                           csi::PodType(), csi::StatefulSetType()}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Ready("shop", "monday", "2026-11-23T05:00:00Z");
     Ready("shop", "tuesday", "2026-11-24T05:00:00Z");
@@ -48,6 +50,18 @@ class SnapshotListTest : public testing::Test {
     api_.Seed(csi::VolumeSnapshotType(), snapshot);
     api_.Seed(csi::VolumeSnapshotContentType(),
               support::MakeContentObject("content-of-" + name, space, name, "handle-of-" + name));
+  }
+
+  // A Ready one of PVC `pvc` of namespace shop, which need not exist.
+  void ReadyOf(const std::string& pvc, const std::string& name, const std::string& workload = "") {
+    Ready("shop", name, "2026-11-25T05:00:00Z");
+    api_.Mutate(csi::VolumeSnapshotKey("shop", name), [&](Json& snapshot) {
+      SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, pvc);
+      if (!workload.empty()) {
+        SetJson(snapshot, {"metadata", "annotations", objects::kSnapshotWorkloadAnnotation},
+                workload);
+      }
+    });
   }
 
   Outcome Run(const std::vector<std::string>& more) const {
@@ -116,6 +130,59 @@ TEST_F(SnapshotListTest, OtherFormsAndFilters) {
   EXPECT_EQ(none.code, ExitCode::kOk);
   EXPECT_THAT(none.out, IsEmpty());
   EXPECT_THAT(none.error, HasSubstr("no VolumeSnapshots found"));
+}
+
+TEST_F(SnapshotListTest, OfAStatefulSetAlsoWhenItsPvcsAreGone) {
+  ReadyOf("data-db-0", "first");
+  ReadyOf("data-db-17", "scaled-down");
+  ReadyOf("logs", "by-word", "StatefulSet/db");
+  ReadyOf("data-db-x", "no-ordinal", "StatefulSet/other");
+  Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
+  SetJson(set, {"spec", "volumeClaimTemplates"}, Json::array({{{"metadata", {{"name", "data"}}}}}));
+  api_.Seed(csi::StatefulSetType(), set);
+  EXPECT_THAT(Names(List({"-n", "shop", "--statefulset", "db"})),
+              UnorderedElementsAre("first", "scaled-down", "by-word"));
+  const Outcome gone = Run({"-n", "shop", "--statefulset", "other", "-o", "json"});
+  EXPECT_THAT(Names(ParseJson(gone.out).value_or(Json())), ElementsAre("no-ordinal"));
+  EXPECT_THAT(gone.error, HasSubstr("StatefulSet shop/other does not exist"));
+  api_.Forbid("get", "statefulsets");
+  const Outcome forbidden = Run({"-n", "shop", "--statefulset", "db", "-o", "json"});
+  EXPECT_THAT(Names(ParseJson(forbidden.out).value_or(Json())), ElementsAre("by-word"));
+  EXPECT_THAT(forbidden.error, HasSubstr("PVCs of StatefulSet db not checked"));
+}
+
+TEST_F(SnapshotListTest, OfAPod) {
+  ReadyOf("logs", "of-logs");
+  ReadyOf("gone", "by-word", "Pod/web");
+  Json pod = support::MakeObject("v1", "Pod", "shop", "web");
+  SetJson(pod, {"spec", "volumes"},
+          Json::array({{{"name", "l"}, {"persistentVolumeClaim", {{"claimName", "logs"}}}}}));
+  api_.Seed(csi::PodType(), pod);
+  EXPECT_THAT(Names(List({"-n", "shop", "--pod", "web"})),
+              UnorderedElementsAre("of-logs", "by-word"));
+  EXPECT_THAT(Run({"-A", "--pod", "web"}).error, HasSubstr("name it with -n"));
+  EXPECT_EQ(Run({"-n", "shop", "--pod", "web", "--statefulset", "db"}).code, ExitCode::kFailed);
+}
+
+TEST_F(SnapshotListTest, OfAVolumeWhosePvcIsGone) {
+  ReadyOf("gone", "of-two");
+  api_.Mutate(csi::VolumeSnapshotContentKey("content-of-of-two"), [](Json& content) {
+    SetJson(content, {"spec", "source", "volumeHandle"}, "volume-2");
+  });
+  Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-2");
+  SetJson(volume, {"spec", "csi"},
+          Json{{"driver", support::kDriver}, {"volumeHandle", "volume-2"}});
+  SetJson(volume, {"spec", "claimRef"}, Json{{"namespace", "shop"}, {"name", "data"}});
+  api_.Seed(csi::PersistentVolumeType(), volume);
+  EXPECT_THAT(Names(List({"-A", "--volume", "pv-2"})), ElementsAre("of-two"));
+  const Outcome gone = Run({"-A", "--volume", "volume-2", "-o", "json"});
+  EXPECT_THAT(Names(ParseJson(gone.out).value_or(Json())), ElementsAre("of-two"));
+  EXPECT_THAT(gone.error, HasSubstr("PersistentVolume volume-2 does not exist"));
+  // Without contents, the PVC that the volume names has to do.
+  api_.Forbid("list", "volumesnapshotcontents");
+  EXPECT_THAT(Names(List({"-A", "--volume", "pv-2"})), ElementsAre("tuesday", "monday"));
+  api_.Forbid("get", "persistentvolumes");
+  EXPECT_EQ(Run({"-A", "--volume", "pv-2"}).code, ExitCode::kFailed);
 }
 
 TEST_F(SnapshotListTest, CostsOneListOfEachKind) {
