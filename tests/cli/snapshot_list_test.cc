@@ -3,15 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "base/yaml.h"
 #include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -23,15 +29,19 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::MatchesRegex;
 using testing::Not;
 using testing::UnorderedElementsAre;
+
+const k8s::ResourceType kReviewType = {"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
+                                       "SelfSubjectAccessReview", false};
 
 class SnapshotListTest : public testing::Test {
  protected:
   SnapshotListTest()
       : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
                            csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(),
-                           csi::PodType(), csi::StatefulSetType()}) {
+                           csi::PodType(), csi::StatefulSetType(), kReviewType}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Ready("shop", "monday", "2026-11-23T05:00:00Z");
     Ready("shop", "tuesday", "2026-11-24T05:00:00Z");
@@ -183,6 +193,65 @@ TEST_F(SnapshotListTest, OfAVolumeWhosePvcIsGone) {
   EXPECT_THAT(Names(List({"-A", "--volume", "pv-2"})), ElementsAre("tuesday", "monday"));
   api_.Forbid("get", "persistentvolumes");
   EXPECT_EQ(Run({"-A", "--volume", "pv-2"}).code, ExitCode::kFailed);
+}
+
+// Watches while monday grows twice and tuesday is deleted between. What came first is told for
+// certain once the second was asked about.
+class SnapshotListWatchTest : public SnapshotListTest {
+ protected:
+  Outcome Watch(const std::vector<std::string>& more) {
+    std::stop_source stop;
+    Outcome outcome;
+    std::jthread program([&] {
+      std::vector<std::string> words = {
+          "--kubeconfig", program_.Path("kubeconfig"), "snapshot", "list", "-n", "shop", "--watch"};
+      words.insert(words.end(), more.begin(), more.end());
+      outcome = program_.Run(words, stop.get_token());
+    });
+    api_.AwaitWatches(1);
+    Grow("2Gi", 1);
+    api_.Remove(csi::VolumeSnapshotKey("shop", "tuesday"));
+    Grow("3Gi", 2);
+    stop.request_stop();
+    program.join();
+    return outcome;
+  }
+  void Grow(const std::string& size, int reads) {
+    api_.Mutate(csi::VolumeSnapshotKey("shop", "monday"), [&](Json& snapshot) {
+      SetJson(snapshot, {"status", "restoreSize"}, size);
+    });
+    support::Await("the change to be seen",
+                   [&] { return api_.CallCount("get", "volumesnapshotcontents") >= reads; });
+  }
+};
+
+TEST_F(SnapshotListWatchTest, ARowForEachChangeUntilItIsInterrupted) {
+  const Outcome outcome = Watch({});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, MatchesRegex("NAME .*1.0 GiB.*1.0 GiB.*monday .*2.0 GiB.*\\?\ntuesday "
+                                        ".*gone.*"));
+}
+
+TEST_F(SnapshotListWatchTest, JsonIsOneObjectALine) {
+  const Outcome outcome = Watch({"-o", "json"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  std::vector<std::string> told;
+  for (const absl::string_view line : absl::StrSplit(outcome.out, '\n', absl::SkipEmpty())) {
+    const Json one = ParseJson(line).value_or(Json());
+    told.push_back(absl::StrCat(GetString(one, {"name"}), " ", GetInt(one, {"size_bytes"}) >> 30,
+                                one.value("gone", false) ? " gone" : ""));
+    EXPECT_EQ(one.at("kept_for").is_null(), told.size() > 2);
+  }
+  told.resize(4);
+  EXPECT_THAT(told, ElementsAre("tuesday 1", "monday 1", "monday 2", "tuesday 1 gone"));
+}
+
+TEST_F(SnapshotListWatchTest, WhoMayNotWatchIsToldAfterTheList) {
+  api_.Forbid("watch", "volumesnapshots");
+  const Outcome outcome = Run({"-n", "shop", "--watch"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.out, HasSubstr("monday"));
+  EXPECT_THAT(outcome.error, HasSubstr("csi-delta-snapshot-viewer"));
 }
 
 TEST_F(SnapshotListTest, CostsOneListOfEachKind) {
