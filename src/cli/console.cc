@@ -78,6 +78,11 @@ void Console::ClearLine() {
   }
 }
 
+bool Console::IsRead() const {
+  const std::scoped_lock lock(mutex_);
+  return out_errno_ == 0;
+}
+
 absl::Status Console::Check() const {
   const std::scoped_lock lock(mutex_);
   // Who closes a pipe has what they wanted.

@@ -54,6 +54,8 @@ class Console {
   // Whether all of the result was taken, or its reader went away, which is no error of ours.
   // UNKNOWN when stdout was closed from the beginning, or is full.
   absl::Status Check() const;
+  // Whether all of the result was taken so far: false once its reader went away.
+  bool IsRead() const;
 
  private:
   const Sink out_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,10 +17,13 @@
 #include "base/yaml.h"
 #include "cli/command.h"
 #include "cli/run_program.h"
+#include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/group_creation.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_inventory.h"
+#include "csi/snapshot_removal.h"
+#include "csi/snapshot_retention.h"
 #include "csi/snapshot_source.h"
 
 namespace csidelta::cli {
@@ -29,6 +33,7 @@ using csi::Creation;
 using csi::CreationRequest;
 
 constexpr int kAtOnceMax = 32;  // VolumeSnapshots that are being asked for
+constexpr int64_t kKeepLastMax = 1'000'000;
 constexpr absl::Duration kTimeout = absl::Minutes(5);
 
 // What came of one PVC.
@@ -103,6 +108,11 @@ class SnapshotCreateCommand : public Command {
     table.Add("--note", "TEXT", "a remark to keep with it", note_);
     table.Add("--schedule", "NAME", "the snapshot schedule that takes it, by which it is pruned",
               schedule_);
+    table.AddNumber("--keep-last", "N",
+                    "once all were taken, delete what csi-delta snapshot made of these PVCs, but "
+                    "for the last N Ready ones of each and what is needed, as snapshot prune does",
+                    1, kKeepLastMax, keep_last_);
+    table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
     return {.name = "snapshot create",
             .summary = "Take VolumeSnapshots, and return when they are taken",
             .details =
@@ -153,10 +163,38 @@ class SnapshotCreateCommand : public Command {
                        "; the application may have written while they were taken"));
       return code == ExitCode::kOk ? ExitCode::kIncomplete : code;
     }
-    return code;
+    return keep_last_ == 0 || code != ExitCode::kOk ? code : KeepLast(ctx, *api, session, requests);
   }
 
  private:
+  // What was taken is taken, whatever comes of this.
+  ExitCode KeepLast(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                    const std::vector<CreationRequest>& requests) const {
+    csi::RetentionRequest request{.namespace_name = selection_.namespace_name,
+                                  .pvcs = {},
+                                  .last = static_cast<int>(keep_last_),
+                                  .mover_namespace = mover_namespace_};
+    for (const CreationRequest& one : requests) {
+      request.pvcs.insert(one.source.pvc.name());
+    }
+    const absl::StatusOr<csi::Retention> retention = csi::KeepLast(ctx, api, request);
+    Console& console = session.console();
+    if (!retention.ok()) {
+      console.Warn(Printable(
+          absl::StrCat("--keep-last: not all was deleted: ", retention.status().message())));
+      return ExitCode::kIncomplete;
+    }
+    for (const csi::SnapshotEntry& entry : retention->deleted) {
+      const csi::DataFate fate = csi::FateOf(entry, /*with_data=*/false);
+      console.Note(Printable(absl::StrCat("--keep-last: deleted VolumeSnapshot ", entry.name,
+                                          " of PVC ", entry.pvc, ": ", FateText(entry, fate))));
+    }
+    for (const std::string& sentence : retention->failures) {
+      console.Warn(Printable(absl::StrCat("--keep-last: ", sentence)));
+    }
+    return retention->failures.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
+  }
+
   absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx) const {
     if (wait_ != "taken") {
       return absl::InvalidArgumentError(
@@ -353,6 +391,8 @@ class SnapshotCreateCommand : public Command {
   std::string schedule_;
   std::string hold_;
   std::optional<absl::Duration> timeout_;
+  int64_t keep_last_ = 0;  // 0: nothing is deleted
+  std::string mover_namespace_ = "csi-delta";
   bool waits_for_others_ = false;
 };
 

@@ -1,15 +1,23 @@
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
 #include "cli/command.h"
+#include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/snapshot_inventory.h"
+#include "csi/snapshot_origin.h"
+#include "csi/snapshot_watch.h"
 
 namespace csidelta::cli {
 namespace {
@@ -46,7 +54,8 @@ std::vector<std::string> RowOf(const SnapshotEntry& entry, bool with_namespace, 
   return row;
 }
 
-std::string Table(const std::vector<SnapshotEntry>& entries, bool with_namespace, bool is_wide) {
+std::vector<std::vector<std::string>> RowsOf(const std::vector<SnapshotEntry>& entries,
+                                             bool with_namespace, bool is_wide) {
   std::vector<std::string> head;
   if (with_namespace) {
     head.emplace_back("NAMESPACE");
@@ -56,11 +65,60 @@ std::string Table(const std::vector<SnapshotEntry>& entries, bool with_namespace
   if (is_wide) {
     head.insert(head.end(), {"DRIVER", "HANDLE", "CONTENT", "POLICY", "SET"});
   }
-  std::vector<std::vector<std::string>> rows = {std::move(head)};
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(entries.size() + 1);
+  rows.push_back(std::move(head));
   for (const SnapshotEntry& entry : entries) {
     rows.push_back(RowOf(entry, with_namespace, is_wide));
   }
-  return FormatTable(rows);
+  return rows;
+}
+
+// A table that is printed while it grows: a column is as wide as its cells were so far.
+class GrowingTable {
+ public:
+  std::string Add(const std::vector<std::vector<std::string>>& rows) {
+    for (const std::vector<std::string>& row : rows) {
+      widths_.resize(std::max(widths_.size(), row.size()));
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        widths_[i] = std::max(widths_[i], Printable(row[i]).size());
+      }
+    }
+    std::string text;
+    for (const std::vector<std::string>& row : rows) {
+      std::string line;
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const std::string cell = Printable(row[i]);
+        absl::StrAppend(&line, cell, std::string(widths_[i] - cell.size() + 2, ' '));
+      }
+      absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::size_t> widths_;
+};
+
+// The row of a change: what only a list tells is not known.
+std::vector<std::string> ChangedRow(const csi::SnapshotChange& change, bool with_namespace,
+                                    bool is_wide) {
+  std::vector<std::string> row = RowOf(change.entry, with_namespace, is_wide);
+  const std::size_t first = with_namespace ? 1 : 0;
+  row[first + 2] = "?";  // USED BY
+  row[first + 7] = "?";  // KEPT FOR
+  if (change.is_gone) {
+    row[first + 3] = "gone";  // STATE
+  }
+  return row;
+}
+
+Json ChangedJson(const csi::SnapshotChange& change) {
+  Json json = csi::ToJson(change.entry);
+  json["used_by"] = nullptr;
+  json["kept_for"] = nullptr;
+  json["gone"] = change.is_gone;
+  return json;
 }
 
 class SnapshotListCommand : public Command {
@@ -68,14 +126,25 @@ class SnapshotListCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
+    table.Add("--pod", "POD", "only those of the PVCs of this Pod, or taken of it", pod_);
+    table.Add("--statefulset", "NAME",
+              "only those of the PVCs of this StatefulSet, or taken of it; also of PVCs that are "
+              "gone",
+              stateful_set_);
+    table.Add("--volume", "PV",
+              "only those of this PersistentVolume, also when its PVC is gone; of one that is gone "
+              "itself, its volume handle",
+              volume_);
     table.Add("--set", "SET", "only those that were taken together under this name", set_);
     table.AddChoice("--state", States(), "only those in this state", state_);
+    table.Add("--watch", "then a row, or a line of JSON, for each change, until it is interrupted",
+              watches_);
     table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
     return {.name = "snapshot list",
             .summary = "List VolumeSnapshots, their state, and what keeps them",
             .details =
                 "Takes the caller's own rights; what may not be read is named on stderr and "
-                "left empty.",
+                "left empty. With --watch it ends with exit code 0 when it is interrupted.",
             .table = std::move(table),
             .family = VerbFamily::kCluster};
   }
@@ -84,19 +153,33 @@ class SnapshotListCommand : public Command {
     const ClusterOptions& cluster = session.options().cluster;
     ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+    ASSIGN_OR_RETURN(const csi::SnapshotOrigin origin,
+                     csi::FindOrigin(ctx, *api,
+                                     {.namespace_name = space,
+                                      .pod = pod_,
+                                      .stateful_set = stateful_set_,
+                                      .volume = volume_}));
     ASSIGN_OR_RETURN(csi::Inventory inventory,
                      csi::ReadInventory(ctx, *api,
                                         {.namespace_name = space,
                                          .label_selector = cluster.selector,
                                          .mover_namespace = mover_namespace_,
                                          .now = ctx.clock->Now()}));
-    std::erase_if(inventory.entries,
-                  [&](const SnapshotEntry& entry) { return !IsAskedFor(entry); });
-    for (const std::string& sentence : inventory.not_checked) {
-      session.console().Note(sentence);
+    std::vector<SnapshotEntry> entries;
+    std::copy_if(
+        inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
+        [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
+    NoteAll(session, origin.not_checked);
+    NoteAll(session, inventory.not_checked);
+    if (!watches_) {
+      Print(session, entries);
+      return ExitCode::kOk;
     }
-    Print(session, inventory.entries);
-    return ExitCode::kOk;
+    PrintFirst(session, entries);
+    const csi::SnapshotWatchRequest request{.namespace_name = space,
+                                            .label_selector = cluster.selector,
+                                            .known = std::move(inventory.entries)};
+    return Watch(ctx, session, *api, request, origin);
   }
 
  private:
@@ -111,9 +194,69 @@ class SnapshotListCommand : public Command {
     return names;
   }
 
+  static void NoteAll(Session& session, const std::vector<std::string>& sentences) {
+    for (const std::string& sentence : sentences) {
+      session.console().Note(sentence);
+    }
+  }
+
   bool IsAskedFor(const SnapshotEntry& entry) const {
     return (pvc_.empty() || entry.pvc == pvc_) && (set_.empty() || entry.set == set_) &&
            (state_.empty() || csi::ToString(entry.status.state) == state_);
+  }
+
+  absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                                 const csi::SnapshotWatchRequest& request,
+                                 const csi::SnapshotOrigin& origin) {
+    const absl::Status ended = csi::WatchSnapshots(
+        ctx, api, request,
+        [&](const csi::SnapshotChange& change) {
+          if (IsAskedFor(change.entry) && origin.is_of(change.entry)) {
+            PrintChange(session, change);
+          }
+          return session.console().IsRead();
+        },
+        [&](const std::string& sentence) { session.console().Note(sentence); });
+    if (!ended.ok() && !ctx.stop.stop_requested()) {
+      return ended;
+    }
+    return ExitCode::kOk;
+  }
+
+  // The list before the changes, in their form.
+  void PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries) {
+    const std::string form = OutputForm(session);
+    if (form == "table" || form == "wide") {
+      session.console().Print(
+          growing_.Add(RowsOf(entries, session.options().cluster.all_namespaces, form == "wide")));
+      return;
+    }
+    for (const SnapshotEntry& entry : entries) {
+      Json json = csi::ToJson(entry);
+      json["gone"] = false;
+      PrintOne(session, entry, json);
+    }
+  }
+
+  void PrintChange(Session& session, const csi::SnapshotChange& change) {
+    const std::string form = OutputForm(session);
+    if (form == "table" || form == "wide") {
+      session.console().Print(growing_.Add(
+          {ChangedRow(change, session.options().cluster.all_namespaces, form == "wide")}));
+    } else {
+      PrintOne(session, change.entry, ChangedJson(change));
+    }
+  }
+
+  static void PrintOne(Session& session, const SnapshotEntry& entry, const Json& json) {
+    const std::string form = OutputForm(session);
+    if (form == "json") {
+      session.console().PrintJson(json);
+    } else if (form == "yaml") {
+      session.console().Print(absl::StrCat("---\n", ToYaml(json)));
+    } else {
+      session.console().Print(absl::StrCat(SnapshotResourceName(entry.name), "\n"));
+    }
   }
 
   void Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
@@ -134,14 +277,19 @@ class SnapshotListCommand : public Command {
     } else if (entries.empty()) {
       console.Note("no VolumeSnapshots found");
     } else {
-      console.Print(Table(entries, cluster.all_namespaces, cluster.output == "wide"));
+      console.Print(FormatTable(RowsOf(entries, cluster.all_namespaces, cluster.output == "wide")));
     }
   }
 
   std::string pvc_;
+  std::string pod_;
+  std::string stateful_set_;
+  std::string volume_;
   std::string set_;
   std::string state_;
   std::string mover_namespace_ = "csi-delta";
+  bool watches_ = false;
+  GrowingTable growing_;
 };
 
 }  // namespace

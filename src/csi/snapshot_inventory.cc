@@ -340,6 +340,7 @@ void NoteContentIn(const VolumeSnapshot& snapshot, const ContentReading& reading
   entry.content_names = absl::StrCat(content.snapshot_namespace(), "/", content.snapshot_name());
   entry.is_named_by_content = content.Names(snapshot);
   entry.driver = content.driver();
+  entry.volume_handle = content.source_volume();
   entry.handle = content.handle();
   entry.deletion_policy = content.is_retained() ? "Retain" : "Delete";
 }

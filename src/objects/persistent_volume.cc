@@ -15,4 +15,16 @@ std::string PersistentVolume::driver() const {
   return GetString(json(), {"spec", "csi", "driver"});
 }
 
+std::string PersistentVolume::handle() const {
+  return GetString(json(), {"spec", "csi", "volumeHandle"});
+}
+
+std::string PersistentVolume::pvc_namespace() const {
+  return GetString(json(), {"spec", "claimRef", "namespace"});
+}
+
+std::string PersistentVolume::pvc_name() const {
+  return GetString(json(), {"spec", "claimRef", "name"});
+}
+
 }  // namespace csidelta::objects

@@ -13,7 +13,10 @@ class PersistentVolume : public ObjectView {
  public:
   static absl::StatusOr<PersistentVolume> Of(Json json);
 
-  std::string driver() const;  // "" for one that is not of CSI
+  std::string driver() const;         // "" for one that is not of CSI
+  std::string handle() const;         // of the volume, by its CSI driver; ""
+  std::string pvc_namespace() const;  // of the PVC that it is or was bound to; ""
+  std::string pvc_name() const;
 
  private:
   using ObjectView::ObjectView;

@@ -131,6 +131,10 @@ bool VolumeSnapshotContent::allows_mode_change() const {
   return std::find(kTrue.begin(), kTrue.end(), value) != kTrue.end();
 }
 
+std::string VolumeSnapshotContent::source_volume() const {
+  return GetString(json(), {"spec", "source", "volumeHandle"});
+}
+
 std::string VolumeSnapshotContent::source_handle() const {
   return GetString(json(), {"spec", "source", "snapshotHandle"});
 }

@@ -100,6 +100,8 @@ class VolumeSnapshotContent : public ObjectView {
   std::optional<VolumeMode> source_mode() const;
   // A volume of the other mode may be made of it.
   bool allows_mode_change() const;
+  // Of the volume that it was taken of; "" when pre-provisioned.
+  std::string source_volume() const;
   // The handle that it was made for; "" unless pre-provisioned.
   std::string source_handle() const;
 

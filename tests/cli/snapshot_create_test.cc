@@ -131,6 +131,49 @@ TEST_F(SnapshotCreateTest, OneOfSeveralThatFailsIsNamedAndTheApplicationMustNotG
   EXPECT_EQ(GetString(Parsed(none).at(0), {"pvc"}), "data-db-0");
 }
 
+// A Ready one of the PVC that is old enough to be pruned.
+void SeedOld(support::FakeApiClient& api, const std::string& name, const std::string& taken,
+             const support::Strings& labels) {
+  Json snapshot = support::MakeSnapshotObject("shop", name, "content-of-" + name, labels);
+  SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, "data-db-0");
+  SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
+  SetJson(snapshot, {"status", "readyToUse"}, true);
+  SetJson(snapshot, {"status", "creationTime"}, taken);
+  SetJson(snapshot, {"status", "restoreSize"}, "1Gi");
+  api.Seed(csi::VolumeSnapshotType(), snapshot);
+  api.Seed(csi::VolumeSnapshotContentType(),
+           support::MakeContentObject("content-of-" + name, "shop", name, "handle-of-" + name));
+}
+
+TEST_F(SnapshotCreateTest, KeepLastDeletesWhatTheVerbsMadeAndNothingElse) {
+  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  support::Strings kept = ours;
+  kept[objects::kKeepLabel] = "true";
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", ours);
+  SeedOld(api_, "kept", "2020-11-21T05:00:00Z", kept);
+  SeedOld(api_, "foreign", "2020-11-22T05:00:00Z", {});
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z", ours);
+  const Outcome outcome = Run({"data-db-0", "--name", "new", "--keep-last", "1"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("--keep-last: deleted VolumeSnapshot first"),
+                                   Not(HasSubstr("VolumeSnapshot kept"))));
+  std::vector<std::string> names;
+  for (const Json& one : Made()) {
+    names.push_back(k8s::Name(one));
+  }
+  EXPECT_THAT(names, testing::IsSupersetOf({"foreign", "kept", "new"}));
+  EXPECT_THAT(names, Not(testing::Contains("first")));
+}
+
+TEST_F(SnapshotCreateTest, KeepLastDeletesNothingWhenItMayNotReadAll) {
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", {{objects::kMadeByLabel, objects::kMadeByVerbs}});
+  api_.Forbid("list", "volumesnapshotcontents");
+  const Outcome outcome = Run({"data-db-0", "--name", "new", "--keep-last", "1"});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
+  EXPECT_THAT(outcome.error, HasSubstr("--keep-last: "));
+  EXPECT_EQ(Made().size(), 2);
+}
+
 TEST_F(SnapshotCreateTest, WhatIsInTheWayIsSaidBeforeAnythingIsMade) {
   EXPECT_EQ(Run({}).code, ExitCode::kFailed);
   EXPECT_THAT(Run({"-A", "--all"}).error, HasSubstr("-A is not for snapshot create"));

@@ -3,15 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "base/yaml.h"
 #include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -23,13 +29,19 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::MatchesRegex;
 using testing::Not;
+using testing::UnorderedElementsAre;
+
+const k8s::ResourceType kReviewType = {"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
+                                       "SelfSubjectAccessReview", false};
 
 class SnapshotListTest : public testing::Test {
  protected:
   SnapshotListTest()
       : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::PersistentVolumeClaimType()}) {
+                           csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(),
+                           csi::PodType(), csi::StatefulSetType(), kReviewType}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Ready("shop", "monday", "2026-11-23T05:00:00Z");
     Ready("shop", "tuesday", "2026-11-24T05:00:00Z");
@@ -48,6 +60,18 @@ class SnapshotListTest : public testing::Test {
     api_.Seed(csi::VolumeSnapshotType(), snapshot);
     api_.Seed(csi::VolumeSnapshotContentType(),
               support::MakeContentObject("content-of-" + name, space, name, "handle-of-" + name));
+  }
+
+  // A Ready one of PVC `pvc` of namespace shop, which need not exist.
+  void ReadyOf(const std::string& pvc, const std::string& name, const std::string& workload = "") {
+    Ready("shop", name, "2026-11-25T05:00:00Z");
+    api_.Mutate(csi::VolumeSnapshotKey("shop", name), [&](Json& snapshot) {
+      SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, pvc);
+      if (!workload.empty()) {
+        SetJson(snapshot, {"metadata", "annotations", objects::kSnapshotWorkloadAnnotation},
+                workload);
+      }
+    });
   }
 
   Outcome Run(const std::vector<std::string>& more) const {
@@ -116,6 +140,118 @@ TEST_F(SnapshotListTest, OtherFormsAndFilters) {
   EXPECT_EQ(none.code, ExitCode::kOk);
   EXPECT_THAT(none.out, IsEmpty());
   EXPECT_THAT(none.error, HasSubstr("no VolumeSnapshots found"));
+}
+
+TEST_F(SnapshotListTest, OfAStatefulSetAlsoWhenItsPvcsAreGone) {
+  ReadyOf("data-db-0", "first");
+  ReadyOf("data-db-17", "scaled-down");
+  ReadyOf("logs", "by-word", "StatefulSet/db");
+  ReadyOf("data-db-x", "no-ordinal", "StatefulSet/other");
+  Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
+  SetJson(set, {"spec", "volumeClaimTemplates"}, Json::array({{{"metadata", {{"name", "data"}}}}}));
+  api_.Seed(csi::StatefulSetType(), set);
+  EXPECT_THAT(Names(List({"-n", "shop", "--statefulset", "db"})),
+              UnorderedElementsAre("first", "scaled-down", "by-word"));
+  const Outcome gone = Run({"-n", "shop", "--statefulset", "other", "-o", "json"});
+  EXPECT_THAT(Names(ParseJson(gone.out).value_or(Json())), ElementsAre("no-ordinal"));
+  EXPECT_THAT(gone.error, HasSubstr("StatefulSet shop/other does not exist"));
+  api_.Forbid("get", "statefulsets");
+  const Outcome forbidden = Run({"-n", "shop", "--statefulset", "db", "-o", "json"});
+  EXPECT_THAT(Names(ParseJson(forbidden.out).value_or(Json())), ElementsAre("by-word"));
+  EXPECT_THAT(forbidden.error, HasSubstr("PVCs of StatefulSet db not checked"));
+}
+
+TEST_F(SnapshotListTest, OfAPod) {
+  ReadyOf("logs", "of-logs");
+  ReadyOf("gone", "by-word", "Pod/web");
+  Json pod = support::MakeObject("v1", "Pod", "shop", "web");
+  SetJson(pod, {"spec", "volumes"},
+          Json::array({{{"name", "l"}, {"persistentVolumeClaim", {{"claimName", "logs"}}}}}));
+  api_.Seed(csi::PodType(), pod);
+  EXPECT_THAT(Names(List({"-n", "shop", "--pod", "web"})),
+              UnorderedElementsAre("of-logs", "by-word"));
+  EXPECT_THAT(Run({"-A", "--pod", "web"}).error, HasSubstr("name it with -n"));
+  EXPECT_EQ(Run({"-n", "shop", "--pod", "web", "--statefulset", "db"}).code, ExitCode::kFailed);
+}
+
+TEST_F(SnapshotListTest, OfAVolumeWhosePvcIsGone) {
+  ReadyOf("gone", "of-two");
+  api_.Mutate(csi::VolumeSnapshotContentKey("content-of-of-two"), [](Json& content) {
+    SetJson(content, {"spec", "source", "volumeHandle"}, "volume-2");
+  });
+  Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-2");
+  SetJson(volume, {"spec", "csi"},
+          Json{{"driver", support::kDriver}, {"volumeHandle", "volume-2"}});
+  SetJson(volume, {"spec", "claimRef"}, Json{{"namespace", "shop"}, {"name", "data"}});
+  api_.Seed(csi::PersistentVolumeType(), volume);
+  EXPECT_THAT(Names(List({"-A", "--volume", "pv-2"})), ElementsAre("of-two"));
+  const Outcome gone = Run({"-A", "--volume", "volume-2", "-o", "json"});
+  EXPECT_THAT(Names(ParseJson(gone.out).value_or(Json())), ElementsAre("of-two"));
+  EXPECT_THAT(gone.error, HasSubstr("PersistentVolume volume-2 does not exist"));
+  // Without contents, the PVC that the volume names has to do.
+  api_.Forbid("list", "volumesnapshotcontents");
+  EXPECT_THAT(Names(List({"-A", "--volume", "pv-2"})), ElementsAre("tuesday", "monday"));
+  api_.Forbid("get", "persistentvolumes");
+  EXPECT_EQ(Run({"-A", "--volume", "pv-2"}).code, ExitCode::kFailed);
+}
+
+// Watches while monday grows twice and tuesday is deleted between. What came first is told for
+// certain once the second was asked about.
+class SnapshotListWatchTest : public SnapshotListTest {
+ protected:
+  Outcome Watch(const std::vector<std::string>& more) {
+    std::stop_source stop;
+    Outcome outcome;
+    std::jthread program([&] {
+      std::vector<std::string> words = {
+          "--kubeconfig", program_.Path("kubeconfig"), "snapshot", "list", "-n", "shop", "--watch"};
+      words.insert(words.end(), more.begin(), more.end());
+      outcome = program_.Run(words, stop.get_token());
+    });
+    api_.AwaitWatches(1);
+    Grow("2Gi", 1);
+    api_.Remove(csi::VolumeSnapshotKey("shop", "tuesday"));
+    Grow("3Gi", 2);
+    stop.request_stop();
+    program.join();
+    return outcome;
+  }
+  void Grow(const std::string& size, int reads) {
+    api_.Mutate(csi::VolumeSnapshotKey("shop", "monday"), [&](Json& snapshot) {
+      SetJson(snapshot, {"status", "restoreSize"}, size);
+    });
+    support::Await("the change to be seen",
+                   [&] { return api_.CallCount("get", "volumesnapshotcontents") >= reads; });
+  }
+};
+
+TEST_F(SnapshotListWatchTest, ARowForEachChangeUntilItIsInterrupted) {
+  const Outcome outcome = Watch({});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, MatchesRegex("NAME .*1.0 GiB.*1.0 GiB.*monday .*2.0 GiB.*\\?\ntuesday "
+                                        ".*gone.*"));
+}
+
+TEST_F(SnapshotListWatchTest, JsonIsOneObjectALine) {
+  const Outcome outcome = Watch({"-o", "json"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  std::vector<std::string> told;
+  for (const absl::string_view line : absl::StrSplit(outcome.out, '\n', absl::SkipEmpty())) {
+    const Json one = ParseJson(line).value_or(Json());
+    told.push_back(absl::StrCat(GetString(one, {"name"}), " ", GetInt(one, {"size_bytes"}) >> 30,
+                                one.value("gone", false) ? " gone" : ""));
+    EXPECT_EQ(one.at("kept_for").is_null(), told.size() > 2);
+  }
+  told.resize(4);
+  EXPECT_THAT(told, ElementsAre("tuesday 1", "monday 1", "monday 2", "tuesday 1 gone"));
+}
+
+TEST_F(SnapshotListWatchTest, WhoMayNotWatchIsToldAfterTheList) {
+  api_.Forbid("watch", "volumesnapshots");
+  const Outcome outcome = Run({"-n", "shop", "--watch"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.out, HasSubstr("monday"));
+  EXPECT_THAT(outcome.error, HasSubstr("csi-delta-snapshot-viewer"));
 }
 
 TEST_F(SnapshotListTest, CostsOneListOfEachKind) {

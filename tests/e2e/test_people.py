@@ -106,6 +106,8 @@ def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
 
 def _as_viewer(viewer, app):
     viewer.run(app, "list")
+    viewer.run(app, "list", "--pod", "db-0")
+    viewer.run(app, "list", "--statefulset", "db")
     viewer.run(app, "show", "monday")
     refused = viewer.run(app, "create", "data-db-0", check=False)
     assert refused.returncode == 1 and "forbidden" in refused.stderr, refused.stderr

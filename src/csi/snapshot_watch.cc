@@ -1,0 +1,259 @@
+#include "csi/snapshot_watch.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <stop_token>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/json.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_types.h"
+#include "k8s/access_review.h"
+#include "k8s/find.h"
+#include "k8s/follow.h"
+#include "k8s/object.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+constexpr char kViewRole[] = "csi-delta-snapshot-viewer";
+constexpr std::size_t kSeenMax = 32;  // resourceVersions of one that are remembered
+
+std::optional<absl::Time> LastWrite(const Json& object) {
+  std::optional<absl::Time> last;
+  const Json* const fields = FindJson(object, {"metadata", "managedFields"});
+  for (const Json& one : fields != nullptr && fields->is_array() ? *fields : Json::array()) {
+    if (const auto time = ParseRfc3339(GetString(one, {"time"})); time.has_value()) {
+      last = last.has_value() ? std::max(*last, *time) : *time;
+    }
+  }
+  return last;
+}
+
+std::array<bool, 5> ProgressOf(const SnapshotMark& mark) {
+  return {mark.is_being_deleted, mark.is_ready, mark.is_taken, mark.has_error, mark.is_bound};
+}
+
+// As far as an entry says it: less than the VolumeSnapshot itself, never more.
+SnapshotMark MarkOfEntry(const SnapshotEntry& entry) {
+  const SnapshotState state = entry.status.state;
+  const bool is_ready = state == SnapshotState::kReady || state == SnapshotState::kUnverified;
+  const std::string reason =
+      entry.status.conditions.empty() ? "" : entry.status.conditions.front().reason;
+  return {.resource_version = entry.resource_version,
+          .written_at = std::nullopt,
+          .is_being_deleted = state == SnapshotState::kDeleting,
+          .is_ready = is_ready,
+          .is_taken = false,
+          .has_error = reason == "Refused" || reason == "Retried",
+          .is_bound = !entry.content.empty()};
+}
+
+class SnapshotFollower : public k8s::ObjectFollower {
+ public:
+  SnapshotFollower(const CallContext& ctx, k8s::ApiClient& api, const SnapshotWatchRequest& request,
+                   const std::function<bool(const SnapshotChange& change)>& sink,
+                   const std::function<void(const std::string& sentence)>& note,
+                   std::stop_source& stop)
+      : ctx_(ctx), api_(api), request_(request), sink_(sink), note_(note), stop_(stop) {
+    for (const SnapshotEntry& entry : request.known) {
+      Known& known = known_[entry.uid];
+      known.mark = MarkOfEntry(entry);
+      known.seen = {entry.resource_version};
+      known.entry = entry;
+      known.entry.used_by.clear();
+      known.entry.kept_for.clear();
+    }
+  }
+
+  bool has_ended() const { return has_ended_; }
+
+  void OnPage(const std::vector<Json>& objects, bool is_first) override {
+    if (is_first) {
+      listed_.clear();
+    }
+    for (const Json& object : objects) {
+      listed_.insert(k8s::Uid(object));
+      Take(object);
+    }
+  }
+
+  // A list that is not the newest may lack what was shown already: it is looked for by name.
+  void OnListed() override {
+    std::vector<std::string> missing;
+    for (const auto& [uid, known] : known_) {
+      if (!listed_.contains(uid)) {
+        missing.push_back(uid);
+      }
+    }
+    for (const std::string& uid : missing) {
+      if (IsGone(uid)) {
+        TellGone(uid);
+      }
+    }
+  }
+
+  void OnEvent(const k8s::WatchEvent& event) override {
+    if (event.kind != k8s::WatchEvent::Kind::kDeleted) {
+      Take(event.object);
+      return;
+    }
+    const std::string uid = k8s::Uid(event.object);
+    // With labels it may only have lost one.
+    if (request_.label_selector.empty() || IsGone(uid)) {
+      TellGone(uid);
+    }
+  }
+
+ private:
+  struct Known {
+    SnapshotMark mark;
+    std::vector<std::string> seen;  // resourceVersions
+    SnapshotEntry entry;
+  };
+
+  bool IsGone(const std::string& uid) {
+    const auto found = known_.find(uid);
+    if (found == known_.end()) {
+      return false;
+    }
+    const SnapshotEntry& entry = found->second.entry;
+    const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
+    return object.ok() && (!object->has_value() || k8s::Uid(**object) != uid);
+  }
+
+  void TellGone(const std::string& uid) {
+    gone_.insert(uid);
+    if (const auto found = known_.find(uid); found != known_.end()) {
+      const SnapshotChange change{.entry = std::move(found->second.entry), .is_gone = true};
+      known_.erase(found);
+      Tell(change);
+    }
+  }
+
+  void Take(const Json& object) {
+    absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(object);
+    if (has_ended_ || !snapshot.ok() || gone_.contains(snapshot->uid())) {
+      return;
+    }
+    SnapshotMark mark = MarkOf(*snapshot);
+    const auto [place, is_new] = known_.try_emplace(snapshot->uid());
+    Known& known = place->second;
+    if (!is_new && IsOlder(mark, known.mark, known.seen)) {
+      return;
+    }
+    known.seen.push_back(mark.resource_version);
+    if (known.seen.size() > kSeenMax) {
+      known.seen.erase(known.seen.begin());
+    }
+    known.mark = std::move(mark);
+    SnapshotEntry entry = EntryNow(*snapshot);
+    const bool differs = is_new || ToJson(entry) != ToJson(known.entry);
+    known.entry = std::move(entry);
+    if (differs) {
+      Tell({.entry = known.entry, .is_gone = false});
+    }
+  }
+
+  SnapshotEntry EntryNow(const VolumeSnapshot& snapshot) {
+    const std::string name = snapshot.bound_content();
+    if (name.empty() || !may_read_contents_) {
+      return EntryOf(snapshot, {});
+    }
+    const absl::StatusOr<std::optional<Json>> found =
+        k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name));
+    if (absl::IsPermissionDenied(found.status())) {
+      may_read_contents_ = false;
+      note_(absl::StrCat("binding, driver and handle not checked: ", found.status().message()));
+    }
+    if (!found.ok()) {
+      return EntryOf(snapshot, {});
+    }
+    if (!found->has_value()) {
+      return EntryOf(snapshot, {.kind = ContentReading::Kind::kGone});
+    }
+    const absl::StatusOr<VolumeSnapshotContent> content = VolumeSnapshotContent::Of(**found);
+    return content.ok()
+               ? EntryOf(snapshot, {.kind = ContentReading::Kind::kPresent, .content = &*content})
+               : EntryOf(snapshot, {});
+  }
+
+  void Tell(const SnapshotChange& change) {
+    if (!has_ended_ && !sink_(change)) {
+      has_ended_ = true;
+      stop_.request_stop();
+    }
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const SnapshotWatchRequest& request_;
+  const std::function<bool(const SnapshotChange& change)>& sink_;
+  const std::function<void(const std::string& sentence)>& note_;
+  std::stop_source& stop_;
+  std::map<std::string, Known> known_;  // by uid
+  std::set<std::string> gone_;          // uids
+  std::set<std::string> listed_;        // uids of the list that is being read
+  bool may_read_contents_ = true;
+  bool has_ended_ = false;  // the sink has had enough
+};
+
+}  // namespace
+
+SnapshotMark MarkOf(const VolumeSnapshot& snapshot) {
+  return {.resource_version = snapshot.resource_version(),
+          .written_at = LastWrite(snapshot.json()),
+          .is_being_deleted = snapshot.is_being_deleted(),
+          .is_ready = snapshot.is_ready(),
+          .is_taken = snapshot.taken_at().has_value(),
+          .has_error = snapshot.error().has_value(),
+          .is_bound = !snapshot.bound_content().empty()};
+}
+
+bool IsOlder(const SnapshotMark& reading, const SnapshotMark& shown,
+             const std::vector<std::string>& seen) {
+  if (reading.resource_version == shown.resource_version) {
+    return true;
+  }
+  if (reading.written_at.has_value() && shown.written_at.has_value() &&
+      *reading.written_at != *shown.written_at) {
+    return *reading.written_at < *shown.written_at;
+  }
+  const auto progress = ProgressOf(reading);
+  const auto shown_progress = ProgressOf(shown);
+  if (progress != shown_progress) {
+    return progress < shown_progress;
+  }
+  return std::find(seen.begin(), seen.end(), reading.resource_version) != seen.end();
+}
+
+absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
+                            const SnapshotWatchRequest& request,
+                            const std::function<bool(const SnapshotChange& change)>& sink,
+                            const std::function<void(const std::string& sentence)>& note) {
+  RETURN_IF_ERROR(k8s::RequireAccess(
+      ctx, api,
+      {.verb = "watch", .type = VolumeSnapshotType(), .namespace_name = request.namespace_name},
+      kViewRole));
+  std::stop_source stop;
+  const std::stop_callback forward(ctx.stop, [&stop] { stop.request_stop(); });
+  CallContext inner = ctx;
+  inner.stop = stop.get_token();
+  SnapshotFollower follower(inner, api, request, sink, note, stop);
+  const absl::Status ended = k8s::Follow(inner, api,
+                                         {.type = VolumeSnapshotType(),
+                                          .namespace_name = request.namespace_name,
+                                          .label_selector = request.label_selector},
+                                         follower);
+  return follower.has_ended() ? absl::OkStatus() : ended;
+}
+
+}  // namespace csidelta::csi
