@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
-#include "base/yaml.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/run_program.h"
 #include "cli/snapshot_text.h"
@@ -333,30 +333,20 @@ class SnapshotCreateCommand : public Command {
   }
 
   void Print(Session& session, const std::vector<Outcome>& outcomes, bool was_held) const {
-    Console& console = session.console();
-    const std::string& form = session.options().cluster.output;
-    Json list = Json::array();
+    ClusterResult result = {.value = Json::array(), .table = "", .names = {}};
     std::vector<std::vector<std::string>> rows = {
         {"NAME", "PVC", "STATE", "TAKEN", "ASKED TO TAKEN"}};
-    std::string names;
     for (const Outcome& one : outcomes) {
-      list.push_back(ToJson(one));
+      result.value.push_back(ToJson(one));
       if (one.creation.ok()) {
         rows.push_back(RowOf(*one.creation));
-        absl::StrAppend(&names, "volumesnapshot.snapshot.storage.k8s.io/",
-                        one.creation->snapshot.name(), "\n");
+        result.names.push_back(SnapshotResourceName(one.creation->snapshot.name()));
       }
     }
-    if (console.options().json || form == "json") {
-      console.PrintJson(list);
-    } else if (form == "yaml") {
-      console.Print(ToYaml(list));
-    } else if (form == "name") {
-      console.Print(names);
-    } else if (rows.size() > 1) {
-      console.Print(FormatTable(rows));
-      console.Print(was_held ? LastLine(outcomes) : "");
+    if (rows.size() > 1) {
+      result.table = absl::StrCat(FormatTable(rows), was_held ? LastLine(outcomes) : "");
     }
+    PrintClusterResult(session, result);
   }
 
   // What it means for the application.

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
+#include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/promotion.h"
 #include "csi/snapshot_import.h"
@@ -123,21 +124,20 @@ class SnapshotImportCommand : public Command {
     const std::string policy = plan.pair.is_retained ? "Retain" : "Delete";
     const csi::StaticPair& pair = plan.pair;
     PrintClusterResult(
-        session,
-        {.value = {{"name", pair.snapshot_name},
-                   {"namespace", pair.namespace_name},
-                   {"state", state},
-                   {"size_bytes", size_bytes.has_value() ? Json(*size_bytes) : Json()},
-                   {"driver", pair.driver},
-                   {"handle", pair.handle},
-                   {"content", pair.content_name},
-                   {"class", pair.class_name},
-                   {"policy", policy}},
-         .table = FormatTable(
-             {{"NAME", "STATE", "SIZE", "POLICY", "CONTENT", "HANDLE"},
-              {pair.snapshot_name, state, size_bytes.has_value() ? FormatBytes(*size_bytes) : "",
-               policy, pair.content_name, pair.handle}}),
-         .names = {absl::StrCat("volumesnapshot.snapshot.storage.k8s.io/", pair.snapshot_name)}});
+        session, {.value = {{"name", pair.snapshot_name},
+                            {"namespace", pair.namespace_name},
+                            {"state", state},
+                            {"size_bytes", size_bytes.has_value() ? Json(*size_bytes) : Json()},
+                            {"driver", pair.driver},
+                            {"handle", pair.handle},
+                            {"content", pair.content_name},
+                            {"class", pair.class_name},
+                            {"policy", policy}},
+                  .table = FormatTable({{"NAME", "STATE", "SIZE", "POLICY", "CONTENT", "HANDLE"},
+                                        {pair.snapshot_name, state,
+                                         size_bytes.has_value() ? FormatBytes(*size_bytes) : "",
+                                         policy, pair.content_name, pair.handle}}),
+                  .names = {SnapshotResourceName(pair.snapshot_name)}});
   }
 
   csi::ImportRequest request_;

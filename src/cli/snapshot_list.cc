@@ -272,7 +272,7 @@ class SnapshotListCommand : public Command {
       console.Print(ToYaml(list));
     } else if (cluster.output == "name") {
       for (const SnapshotEntry& entry : entries) {
-        console.Print(absl::StrCat("volumesnapshot.snapshot.storage.k8s.io/", entry.name, "\n"));
+        console.Print(absl::StrCat(SnapshotResourceName(entry.name), "\n"));
       }
     } else if (entries.empty()) {
       console.Note("no VolumeSnapshots found");
