@@ -14,9 +14,11 @@
 #include "csi/insist.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -247,21 +249,27 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
   csi::Environment env_;
 };
 
-// What the content says about an operation under way.
-velero::OperationProgress Judge(velero::OperationProgress progress, const Json& content,
-                                absl::Time now, absl::Duration patience) {
-  const auto cut_at = csi::CutTime(content);
-  const std::string cut =
-      cut_at.has_value() ? absl::StrCat("cut at ", FormatRfc3339(*cut_at)) : "cut";
-  if (csi::ReadyToUse(content)) {
+// What the VolumeSnapshot and its content say about an operation under way.
+velero::OperationProgress Judge(velero::OperationProgress progress,
+                                const objects::VolumeSnapshot& snapshot,
+                                const objects::VolumeSnapshotContent& content, absl::Time now,
+                                absl::Duration patience) {
+  const csi::SnapshotStatus status =
+      csi::StatusOf(snapshot, {.kind = csi::ContentReading::Kind::kPresent, .content = &content});
+  const std::string cut = status.taken_at.has_value()
+                              ? absl::StrCat("cut at ", FormatRfc3339(*status.taken_at))
+                              : "cut";
+  if (csi::IsUsable(status.state)) {
     progress.completed = true;
-    const auto ready_at = csi::ReadyTime(content);
+    const auto ready_at = snapshot.ready_at();
     return NotYet(std::move(progress),
                   absl::StrCat(cut, ready_at.has_value()
                                         ? absl::StrCat(", ready at ", FormatRfc3339(*ready_at))
                                         : ", ready"));
   }
-  const std::string error = csi::ErrorMessage(content);
+  // The VolumeSnapshot follows its content a moment later.
+  const std::string error =
+      csi::ReadyToUse(content.json()) ? "" : csi::ErrorMessage(content.json());
   if (error.empty()) {
     return NotYet(std::move(progress), absl::StrCat(cut, ", not ready yet"));
   }
@@ -303,7 +311,9 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   if (!content.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", content.status().message()));
   }
-  return Judge(std::move(progress), *content, ctx.clock->Now(), patience);
+  ASSIGN_OR_RETURN(const auto typed, objects::VolumeSnapshot::Of(*snapshot));
+  ASSIGN_OR_RETURN(const auto typed_content, objects::VolumeSnapshotContent::Of(*content));
+  return Judge(std::move(progress), typed, typed_content, ctx.clock->Now(), patience);
 }
 
 absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_view operation_id,

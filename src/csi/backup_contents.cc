@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_need.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
@@ -19,47 +20,6 @@ namespace {
 constexpr absl::Duration kStatusWait = absl::Seconds(30);
 // How long the sidecar may take for its first word about a new object, where one runs.
 constexpr absl::Duration kFirstWordWait = absl::Seconds(5);
-
-// The VolumeSnapshot that the content is bound to, or that waits to be bound to it.
-absl::StatusOr<std::optional<Json>> FindSnapshot(const CallContext& ctx, const Environment& env,
-                                                 const Json& content) {
-  const std::string uid = GetString(content, {"spec", "volumeSnapshotRef", "uid"});
-  const std::string name = GetString(content, {"spec", "volumeSnapshotRef", "name"});
-  const std::string space = GetString(content, {"spec", "volumeSnapshotRef", "namespace"});
-  if (name.empty() || space.empty()) {
-    return std::optional<Json>();
-  }
-  ASSIGN_OR_RETURN(std::optional<Json> snapshot,
-                   k8s::Find(ctx, env.api, VolumeSnapshotKey(space, name)));
-  if (snapshot.has_value() && !uid.empty() && k8s::Uid(*snapshot) != uid) {
-    snapshot.reset();
-  }
-  return snapshot;
-}
-
-bool IsFilledFrom(const Json& claim, const std::string& snapshot_name) {
-  for (const char* field : {"dataSource", "dataSourceRef"}) {
-    if (GetString(claim, {"spec", field, "kind"}) == "VolumeSnapshot" &&
-        GetString(claim, {"spec", field, "name"}) == snapshot_name &&
-        GetString(claim, {"status", "phase"}) != "Bound" && !k8s::BeingDeleted(claim)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool FillsOneOf(const std::vector<Json>& claims, const Json& snapshot) {
-  return std::any_of(claims.begin(), claims.end(), [&snapshot](const Json& claim) {
-    return IsFilledFrom(claim, k8s::Name(snapshot));
-  });
-}
-
-absl::StatusOr<std::vector<Json>> ListClaims(const CallContext& ctx, const Environment& env,
-                                             const std::string& namespace_name) {
-  ASSIGN_OR_RETURN(k8s::ObjectList claims,
-                   env.api.List(ctx, PersistentVolumeClaimType(), namespace_name, {}));
-  return std::move(claims.items);
-}
 
 // The mark by which the snapshot controller tells the sidecar that deletion is meant; it leaves the
 // mark out where it sees no VolumeSnapshot.
@@ -81,19 +41,21 @@ bool IsRestored(const Json& object) {
 absl::StatusOr<std::vector<BackupContent>> LookAtContents(const CallContext& ctx,
                                                           const Environment& env,
                                                           const std::vector<Json>& contents) {
-  std::map<std::string, std::vector<Json>> claims;  // by namespace
+  std::map<std::string, PvcsBySource> pvcs;  // by namespace
   std::vector<BackupContent> all;
   for (const Json& content : contents) {
     BackupContent one{.content = content, .snapshot = std::nullopt};
-    ASSIGN_OR_RETURN(one.snapshot, FindSnapshot(ctx, env, content));
+    ASSIGN_OR_RETURN(one.snapshot, FindSnapshotOf(ctx, env.api, content));
     if (one.snapshot.has_value()) {
       const std::string space = k8s::Namespace(*one.snapshot);
-      auto found = claims.find(space);
-      if (found == claims.end()) {
-        ASSIGN_OR_RETURN(std::vector<Json> listed, ListClaims(ctx, env, space));
-        found = claims.emplace(space, std::move(listed)).first;
+      auto found = pvcs.find(space);
+      if (found == pvcs.end()) {
+        ASSIGN_OR_RETURN(PvcsBySource listed, ListPvcsBeingFilled(ctx, env.api, space));
+        found = pvcs.emplace(space, std::move(listed)).first;
       }
-      one.needed = FillsOneOf(found->second, *one.snapshot);
+      ASSIGN_OR_RETURN(const std::vector<Protection> needs,
+                       NeedsOf(*one.snapshot, &content, found->second, Requester::kBackupDeletion));
+      one.needed = !needs.empty();
     }
     all.push_back(std::move(one));
   }
@@ -175,10 +137,13 @@ std::string LastError(const CallContext& ctx, const Environment& env, const k8s:
   return object.ok() ? ErrorMessage(*object) : "";
 }
 
-absl::StatusOr<bool> FillsClaim(const CallContext& ctx, const Environment& env,
-                                const Json& snapshot) {
-  ASSIGN_OR_RETURN(const std::vector<Json> claims, ListClaims(ctx, env, k8s::Namespace(snapshot)));
-  return FillsOneOf(claims, snapshot);
+absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& env,
+                                   const Json& snapshot) {
+  ASSIGN_OR_RETURN(const PvcsBySource pvcs,
+                   ListPvcsBeingFilled(ctx, env.api, k8s::Namespace(snapshot)));
+  ASSIGN_OR_RETURN(const std::vector<Protection> needs,
+                   NeedsOf(snapshot, nullptr, pvcs, Requester::kBackupDeletion));
+  return !needs.empty();
 }
 
 }  // namespace csidelta::csi

@@ -21,7 +21,7 @@ namespace csidelta::csi {
 struct BackupContent {
   Json content;
   std::optional<Json> snapshot;  // the VolumeSnapshot that is bound to it, or waits to be
-  bool needed = false;           // a claim is still being filled from that
+  bool needed = false;           // it is protected from the deletion of its backup
 };
 
 // Whether a restore made the object: Velero labels everything that it restores. Pure.
@@ -59,8 +59,9 @@ absl::StatusOr<bool> AwaitGone(const CallContext& ctx, const Environment& env,
 // What the driver's sidecar last said about an object, for a log line; "" when it is not known.
 std::string LastError(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key);
 
-// Whether a claim in the VolumeSnapshot's namespace has it as its data source and is not bound yet.
-absl::StatusOr<bool> FillsClaim(const CallContext& ctx, const Environment& env,
-                                const Json& snapshot);
+// Whether the deletion of the backup that made the VolumeSnapshot must wait
+// (csi/snapshot_protection.h): a PVC is still being filled from it.
+absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& env,
+                                   const Json& snapshot);
 
 }  // namespace csidelta::csi

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/owned_content.h"
+#include "csi/snapshot_need.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
@@ -45,6 +46,18 @@ absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const Ba
                  {"snapshot_handle", base.snapshot_handle});
   }
   return absl::OkStatus();
+}
+
+// A base has a VolumeSnapshot only while it is being read, or where somebody made one.
+absl::StatusOr<std::vector<Protection>> WhyItStays(const CallContext& ctx, const Environment& env,
+                                                   const Json& content) {
+  ASSIGN_OR_RETURN(const std::optional<Json> snapshot, FindSnapshotOf(ctx, env.api, content));
+  if (!snapshot.has_value()) {
+    return std::vector<Protection>();
+  }
+  ASSIGN_OR_RETURN(const PvcsBySource pvcs,
+                   ListPvcsBeingFilled(ctx, env.api, k8s::Namespace(*snapshot)));
+  return NeedsOf(*snapshot, &content, pvcs, Requester::kBaseCleanUp);
 }
 
 }  // namespace
@@ -143,6 +156,13 @@ absl::Status DropBase(const CallContext& ctx, const Environment& env,
   if (k8s::Label(*content, objects::kBaseLabel) != "true") {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", content_name, " is no base snapshot of ours"));
+  }
+  ASSIGN_OR_RETURN(const std::vector<Protection> needs, WhyItStays(ctx, env, *content));
+  if (!needs.empty()) {
+    CSIDELTA_LOG(kInfo, "a base snapshot is left for later",
+                 {"volume_snapshot_content", k8s::Name(*content)},
+                 {"reason", needs.front().message});
+    return absl::OkStatus();
   }
   return DropWithSnapshot(ctx, env.api, *content);
 }

@@ -69,8 +69,9 @@ absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, cons
 absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, const Environment& env,
                                                      const BaseOwner& owner);
 
-// Has the driver drop the snapshot of a base, and the content with it. OK when it is gone; a
-// content that is no base is left alone: FAILED_PRECONDITION. Does not wait for the driver.
+// Has the driver drop the snapshot of a base, and the content with it. OK when it is gone, and when
+// it is left for later: a PVC is being filled from it. A content that is no base is left alone:
+// FAILED_PRECONDITION. Does not wait for the driver.
 absl::Status DropBase(const CallContext& ctx, const Environment& env,
                       absl::string_view content_name);
 

@@ -2,8 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
@@ -12,12 +14,28 @@ absl::Status NotUsable(const k8s::ObjectKey& key, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat(ToString(key), " ", why));
 }
 
+// By what the VolumeSnapshot says itself.
 absl::Status CheckReady(const k8s::ObjectKey& key, const Json& object) {
-  if (k8s::BeingDeleted(object)) {
+  ASSIGN_OR_RETURN(const objects::VolumeSnapshot snapshot, objects::VolumeSnapshot::Of(object));
+  const SnapshotStatus status = StatusOf(snapshot, {});
+  if (IsUsable(status.state)) {
+    return absl::OkStatus();
+  }
+  if (status.state == SnapshotState::kDeleting) {
     return NotUsable(key, "is being deleted");
   }
-  if (!ReadyToUse(object)) {
-    const std::string error = ErrorMessage(object);
+  return NotUsable(key,
+                   status.state == SnapshotState::kError
+                       ? absl::StrCat("is not ready to use: ", status.conditions.front().message)
+                       : "is not ready to use yet; wait for status.readyToUse");
+}
+
+absl::Status CheckContent(const k8s::ObjectKey& key, const Json& content) {
+  if (k8s::BeingDeleted(content)) {
+    return NotUsable(key, "is being deleted");
+  }
+  if (!ReadyToUse(content)) {
+    const std::string error = ErrorMessage(content);
     return NotUsable(key, error.empty() ? "is not ready to use yet; wait for status.readyToUse"
                                         : absl::StrCat("is not ready to use: ", error));
   }
@@ -55,7 +73,7 @@ absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::Api
   }
   const k8s::ObjectKey content_key = VolumeSnapshotContentKey(snapshot.content_name);
   ASSIGN_OR_RETURN(const Json content, api.Get(ctx, content_key));
-  RETURN_IF_ERROR(CheckReady(content_key, content));
+  RETURN_IF_ERROR(CheckContent(content_key, content));
   if (!PointsBack(content, snapshot)) {
     return NotUsable(content_key, absl::StrCat("belongs to another VolumeSnapshot than ",
                                                namespace_name, "/", name, ", which names it"));

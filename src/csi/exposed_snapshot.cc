@@ -12,11 +12,13 @@
 #include "csi/claim_provisioning.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
@@ -171,7 +173,11 @@ class Exposer {
     if (HasNoBlockDevices(exposure_.driver)) {
       return RefuseBlock("the driver serves file systems only");
     }
-    if (!ReadyToUse(source) || HandleOf(*content).empty()) {
+    ASSIGN_OR_RETURN(const auto typed, objects::VolumeSnapshot::Of(source));
+    ASSIGN_OR_RETURN(const auto typed_content, objects::VolumeSnapshotContent::Of(*content));
+    const SnapshotStatus status =
+        StatusOf(typed, {.kind = ContentReading::Kind::kPresent, .content = &typed_content});
+    if (!IsUsable(status.state) || HandleOf(*content).empty()) {
       Wait(WithWords(absl::StrCat(label, " to be ready to use"), ErrorMessage(source)));
       return std::optional<Json>();
     }

@@ -129,7 +129,7 @@ class Sweep {
       if (!IsLate(snapshot)) {
         continue;
       }
-      ASSIGN_OR_RETURN(const bool needed, FillsClaim(ctx_, env_, snapshot));
+      ASSIGN_OR_RETURN(const bool needed, IsStillNeeded(ctx_, env_, snapshot));
       if (needed) {
         busy_handles_.insert(HandleKey(snapshot));
       }

@@ -15,11 +15,13 @@
 #include "k8s/object.h"
 #include "k8s/read_pages.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
 
+using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 using NamespacedName = std::pair<std::string, std::string>;
@@ -243,18 +245,15 @@ class InventoryReader {
     }
   }
 
-  void NotePvc(const Json& claim) {
-    for (const char* const field : {"dataSource", "dataSourceRef"}) {
-      if (GetString(claim, {"spec", field, "kind"}) != "VolumeSnapshot") {
-        continue;
-      }
-      const NamespacedName snapshot = {k8s::Namespace(claim),
-                                       GetString(claim, {"spec", field, "name"})};
-      around_.used_by[snapshot].push_back(k8s::Name(claim));
-      if (GetString(claim, {"status", "phase"}) != "Bound") {
-        around_.pending[snapshot].push_back(k8s::Name(claim));
-      }
+  void NotePvc(const Json& object) {
+    const absl::StatusOr<PersistentVolumeClaim> pvc = PersistentVolumeClaim::Of(object);
+    if (!pvc.ok() || pvc->source_snapshot().empty()) {
       return;
+    }
+    const NamespacedName snapshot = {pvc->namespace_name(), pvc->source_snapshot()};
+    around_.used_by[snapshot].push_back(pvc->name());
+    if (pvc->is_being_filled()) {
+      around_.pending[snapshot].push_back(pvc->name());
     }
   }
 

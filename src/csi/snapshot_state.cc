@@ -114,6 +114,10 @@ absl::string_view ToString(SnapshotState state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
+bool IsUsable(SnapshotState state) {
+  return state == SnapshotState::kReady || state == SnapshotState::kUnverified;
+}
+
 bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
   const auto created = snapshot.created_at();
   return StatusOf(snapshot, {}).state == SnapshotState::kCreating && created.has_value() &&

@@ -69,6 +69,9 @@ struct SnapshotStatus {
 
 SnapshotStatus StatusOf(const objects::VolumeSnapshot& snapshot, const ContentReading& reading);
 
+// Whether a volume can be made of it: Ready, or Unverified.
+bool IsUsable(SnapshotState state);
+
 // A VolumeSnapshot that is older, and still not taken, is not waited for.
 inline constexpr absl::Duration kOthersAgeMax = absl::Minutes(5);
 // Whether the driver may be at work on it: Creating by what it says itself, and young.

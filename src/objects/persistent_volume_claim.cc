@@ -70,6 +70,11 @@ std::string PersistentVolumeClaim::selected_node() const {
 
 std::string PersistentVolumeClaim::phase() const { return GetString(json(), {"status", "phase"}); }
 
+bool PersistentVolumeClaim::is_being_filled() const {
+  return !source_snapshot().empty() && phase() != "Bound" && phase() != "Lost" &&
+         !is_being_deleted();
+}
+
 bool PersistentVolumeClaim::is_bound() const {
   return phase() == "Bound" && !volume_name().empty();
 }

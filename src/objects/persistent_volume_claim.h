@@ -37,6 +37,8 @@ class PersistentVolumeClaim : public ObjectView {
   // recorded.
   std::optional<absl::Time> bound_at() const;
   std::optional<int64_t> capacity_bytes() const;
+  // It has a source_snapshot() that is still needed: it is neither bound nor being deleted.
+  bool is_being_filled() const;
 
  private:
   using ObjectView::ObjectView;

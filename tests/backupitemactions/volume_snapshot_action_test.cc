@@ -56,6 +56,7 @@ class VolumeSnapshotActionTest : public ActionTest {
   }
 
   Json Content() const { return api_.All(csi::VolumeSnapshotContentType()).front(); }
+  Json Snapshot() const { return api_.All(csi::VolumeSnapshotType()).front(); }
 };
 
 // Velero up to 1.13: nobody but us looks after the VolumeSnapshot.
@@ -267,7 +268,13 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   EXPECT_TRUE(progress.completed);
   EXPECT_THAT(progress.error, HasSubstr("copying"));
 
+  // The snapshot controller writes what the sidecar wrote, a moment later.
   api_.Mutate(key, [](Json& c) { SetJson(c, {"status", "readyToUse"}, true); });
+  progress = Progress(result->operation_id);
+  EXPECT_FALSE(progress.completed);
+  EXPECT_EQ(progress.error, "");
+  api_.Mutate(csi::VolumeSnapshotKey(k8s::Namespace(Snapshot()), k8s::Name(Snapshot())),
+              [](Json& snapshot) { SetJson(snapshot, {"status", "readyToUse"}, true); });
   progress = Progress(result->operation_id);
   EXPECT_TRUE(progress.completed);
   EXPECT_EQ(progress.error, "");

@@ -561,6 +561,24 @@ TEST_F(BaseSnapshotsTest, AVolumeThatKeepsNoneAnyMoreHasNone) {
   EXPECT_THAT(Names(), ElementsAre("du-1"));
 }
 
+// It is read for a restore at that moment, say, or by somebody who took its handle for a PVC.
+TEST_F(BaseSnapshotsTest, OneThatAPvcIsBeingFilledFromIsLeftForLater) {
+  cluster_.provisioner_runs = false;
+  ExposeRequest request = Request();
+  request.annotations = OwnerAnnotations(Owner());
+  ASSERT_THAT(ExposeFully(request), IsOk());
+  ASSERT_THAT(KeepAsBase(ctx_, env_, kStem, Owner()), IsOk());
+  ASSERT_THAT(DropBases(ctx_, env_, Owner()), IsOk());
+  EXPECT_THAT(Names(), ElementsAre(kStem));
+  EXPECT_EQ(GetString(*Content(), {"spec", "deletionPolicy"}), "Retain");
+
+  api_.Mutate(ClaimKey("mover", kStem), [](Json& pvc) {
+    SetJson(pvc, {"status", "phase"}, "Bound");
+  });
+  ASSERT_THAT(DropBases(ctx_, env_, Owner()), IsOk());
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
 TEST_F(BaseSnapshotsTest, WhatIsNoBaseIsNotDropped) {
   EXPECT_THAT(DropBase(ctx_, env_, source_content_),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(source_content_)));

@@ -23,6 +23,7 @@ using support::StatusIs;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 class SnapshotInventoryTest : public testing::Test {
  protected:
@@ -73,6 +74,29 @@ class SnapshotInventoryTest : public testing::Test {
 
   ActionBed bed_;
 };
+
+TEST_F(SnapshotInventoryTest, OnlyAPvcOfItsNamespaceThatIsBeingFilledNeedsIt) {
+  Seed("monday");
+  const auto seed_pvc = [this](const std::string& name, const Json& more) {
+    Json pvc = {{"metadata", {{"name", name}, {"namespace", "shop"}}},
+                {"spec", {{"dataSourceRef", {{"kind", "VolumeSnapshot"}, {"name", "monday"}}}}},
+                {"status", {{"phase", "Pending"}}}};
+    pvc.merge_patch(more);
+    bed_.api.Seed(PersistentVolumeClaimType(), pvc);
+  };
+  seed_pvc("waits", Json::object());
+  seed_pvc("filled", {{"status", {{"phase", "Bound"}}}});
+  seed_pvc("lost-its-volume", {{"status", {{"phase", "Lost"}}}});
+  seed_pvc("goes", {{"metadata", {{"deletionTimestamp", "2023-11-14T22:13:00Z"}}}});
+  seed_pvc("of-another", {{"spec", {{"dataSourceRef", {{"namespace", "team"}}}}}});
+  const Inventory inventory = Read(Request());
+  const SnapshotEntry& monday = Of(inventory, "monday");
+  EXPECT_THAT(monday.used_by, UnorderedElementsAre("waits", "filled", "lost-its-volume", "goes"));
+  ASSERT_FALSE(monday.kept_for_person.empty());
+  EXPECT_EQ(monday.kept_for_person.front().reason, ProtectionReason::kPendingSource);
+  EXPECT_EQ(monday.kept_for_person.front().message,
+            "PVC waits is being filled from it: wait until it is bound");
+}
 
 TEST_F(SnapshotInventoryTest, TellsWhatKeepsOneFromAPersonAndFromPrune) {
   Seed("only");
