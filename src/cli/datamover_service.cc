@@ -73,6 +73,10 @@ class DatamoverService {
       : api_(api),
         env_(std::move(env)),
         turns_(LimitsOf(env_.settings)),
+        wakes_([this](const std::string& stem) {
+          task_loop_.Wake(env_.mover_namespace, stem);
+          content_loop_.Wake("", stem);
+        }),
         uploads_(env_, turns_, [this](const datamover::UploadEnd& end) { metrics_.Count(end); }),
         downloads_(env_, turns_,
                    [this](const datamover::DownloadEnd& end) { metrics_.Count(end); }),

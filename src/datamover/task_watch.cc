@@ -15,8 +15,13 @@ void WakeTable::Put(const std::string& stem, std::function<void()> wake) {
 }
 
 void WakeTable::Remove(const std::string& stem) {
-  std::scoped_lock lock(mutex_);
-  wakes_.erase(stem);
+  {
+    std::scoped_lock lock(mutex_);
+    wakes_.erase(stem);
+  }
+  if (on_left_) {
+    on_left_(stem);
+  }
 }
 
 bool WakeTable::Wake(const std::string& stem) const {

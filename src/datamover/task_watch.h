@@ -31,6 +31,12 @@ inline constexpr absl::Duration kUntilSynced = absl::Seconds(2);
 // Who is to look again when something of a stem changed. Thread-safe.
 class WakeTable {
  public:
+  // `on_left`: told of each stem that nobody cares for any more. What bears its name was left to
+  // whoever cared until then, and would be looked at again only after kLeftoversEvery. Called
+  // without a lock; it may be empty.
+  explicit WakeTable(std::function<void(const std::string& stem)> on_left = {})
+      : on_left_(std::move(on_left)) {}
+
   void Put(const std::string& stem, std::function<void()> wake);
   void Remove(const std::string& stem);
   // False when nobody cares for it.
@@ -42,6 +48,7 @@ class WakeTable {
  private:
   mutable std::mutex mutex_;
   std::map<std::string, std::function<void()>> wakes_;  // Guarded by mutex_.
+  const std::function<void(const std::string& stem)> on_left_;
 };
 
 // Objects that bear the name of their stem: whoever cares is woken. Borrows `wakes`.

@@ -409,6 +409,36 @@ TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
   ExpectNoWorkers();
 }
 
+// The task's last word comes first: whoever cares is to look at it, and finds no DataDeletion.
+TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  k8s::ReconcileLoop* of_tasks = nullptr;
+  WakeTable wakes([&of_tasks](const std::string& stem) { of_tasks->Wake(MoverBed::kMover, stem); });
+  DeletionFollower follower(wakes, loop_);
+  TaskReconciler reconciler(bed_.env, wakes, [] { return true; },
+                            {{TaskKind::kForget, RemoveDeletionLeftovers}});
+  k8s::ReconcileLoop tasks(
+      {.type = VolumeTaskType(), .namespace_name = MoverBed::kMover, .label_selector = ""},
+      reconciler, [] { return true; });
+  of_tasks = &tasks;
+  Add("one", reference_);
+  for (int i = 0; i < 2; ++i) {
+    follower.OnAll(bed_.api.All(csi::DataDeletionType()));
+    loop_.WorkOnce(bed_.ctx);
+  }
+  const Json deletion = Object("one");
+  bed_.Finish(Stem());
+
+  bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
+  tasks.OnAll(bed_.api.All(VolumeTaskType()));
+  tasks.WorkOnce(bed_.ctx);
+  loop_.WorkOnce(bed_.ctx);
+  ASSERT_THAT(bed_.api.All(VolumeTaskType()), SizeIs(1)) << "left to whoever cared";
+  follower.OnEvent({k8s::WatchEvent::Kind::kDeleted, deletion});
+  tasks.WorkOnce(bed_.ctx);
+  ExpectNoWorkers();
+}
+
 TEST_F(DeletionReconcilerTest, AControllerThatDiesAnywhereIsFollowedByOneThatCarriesOn) {
   for (int call = 1;; ++call) {
     const std::string name = absl::StrCat("d", call);
