@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
@@ -43,6 +44,22 @@ const FormCase kFormCases[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Table, ExtentFormTest, testing::ValuesIn(kFormCases),
                          [](const auto& test) { return std::string(test.param.name); });
+
+TEST(IsNormalTest, WantsWellFormedExtentsInOrderThatDoNotTouch) {
+  const std::pair<std::vector<Extent>, bool> cases[] = {
+      {{}, true},
+      {{{0, 1}}, true},
+      {{{0, 1}, {2, 1}}, true},
+      {{{0, 0}}, false},
+      {{{0, 1}, {2, 0}}, false},
+      {{{0, 1}, {1, 1}}, false},
+      {{{0, 3}, {2, 4}}, false},
+      {{{4, 1}, {0, 1}}, false},
+  };
+  for (const auto& [extents, want] : cases) {
+    EXPECT_EQ(IsNormal(extents), want) << testing::PrintToString(extents);
+  }
+}
 
 struct MergeCase {
   const char* name;

@@ -14,6 +14,7 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 absl::Status SkipAll(absl::string_view text) {
@@ -54,8 +55,9 @@ TEST(JsonReaderTest, ReadsStrings) {
   EXPECT_EQ(ReadString(R"("a\"\\\/\b\f\n\r\tz")"), "a\"\\/\b\f\n\r\tz");
   EXPECT_EQ(ReadString(R"("\u0041\u00e4\u20AC\ud83d\ude00")"),
             "A\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80");
-  for (const char* text : {"\"", "\"a", "\"\\\"", R"("\u12")", R"("\u12g4")", R"("\ud83d")",
-                           R"("\ud83d\u0041")", R"("\ude00")", R"("\x41")", "a", "1", ""}) {
+  for (const char* text :
+       {"\"", "\"a", "\"\\\"", R"("\u12")", R"("\u12g4")", R"("\ud83d")", R"("\ud83d\u0041")",
+        R"("\ude00")", R"("\x41")", R"("a\)", "a", "1", ""}) {
     EXPECT_EQ(ReadString(text), "error") << text;
   }
 }
@@ -68,7 +70,7 @@ TEST(JsonReaderTest, EscapesBecomeTheShortestUtf8) {
 
 TEST(JsonReaderTest, ErrorsNameTheByteAndWhatWasExpected) {
   EXPECT_THAT(SkipAll("[1 2]"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at byte 3: expected ,")));
+              StatusIs(absl::StatusCode::kInvalidArgument, EndsWith("at byte 3: expected ,")));
   EXPECT_THAT(SkipAll(R"("\u0041)"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at byte 7: expected \"")));
   EXPECT_THAT(SkipAll(R"("\u004)"),

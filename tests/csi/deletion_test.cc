@@ -1,5 +1,4 @@
 // Deleting the driver's snapshots and groups of a backup: names, errors, and what is gone on with.
-// How it ends with each driver: tests/deleteitemactions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -379,6 +379,43 @@ TEST_F(ExposedSnapshotTest, ASourceThatIsGoneIsSaidSo) {
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
 }
 
+TEST_F(ExposedSnapshotTest, TheLargestSizeThatIsKnownCounts) {
+  const k8s::ObjectKey claim = ClaimKey("shop", "data");
+  const k8s::ObjectKey snapshot = VolumeSnapshotKey("shop", "velero-data-x");
+  const k8s::ObjectKey content = VolumeSnapshotContentKey(source_content_);
+  const auto expect = [this](int64_t size_bytes, const std::string& what) {
+    const auto exposure = ExposeFully(Request(what));
+    ASSERT_THAT(exposure, IsOk()) << what;
+    EXPECT_EQ(exposure->size_bytes, size_bytes) << what;
+    EXPECT_THAT(RemoveExposure(ctx_, api_, Request(what), SnapshotFate::kKeep), IsOk());
+    api_.Remove(VolumeSnapshotKey("shop", "velero-data-x"));
+    TakeSource();
+  };
+  api_.Mutate(content, [](Json& object) { object["status"].erase("restoreSize"); });
+  api_.Mutate(snapshot, [](Json& object) { object["status"].erase("restoreSize"); });
+  api_.Mutate(claim, [](Json& object) {
+    SetJson(object, {"spec", "resources", "requests", "storage"}, "97Mi");
+  });
+  expect(int64_t{97} << 20, "asked-for");
+  api_.Mutate(VolumeKey("pv-of-data"), [](Json& object) {
+    SetJson(object, {"spec", "capacity", "storage"}, "98Mi");
+  });
+  expect(int64_t{98} << 20, "of-the-volume");
+  api_.Mutate(VolumeSnapshotContentKey(source_content_),
+              [](Json& object) { object["status"]["restoreSize"] = int64_t{99} << 20; });
+  expect(int64_t{99} << 20, "of-the-snapshot");
+}
+
+TEST_F(ExposedSnapshotTest, ASnapshotOfUnknownSizeIsRefused) {
+  api_.Remove(ClaimKey("shop", "data"));
+  api_.Mutate(VolumeSnapshotKey("shop", "velero-data-x"),
+              [](Json& snapshot) { snapshot["status"].erase("restoreSize"); });
+  api_.Mutate(VolumeSnapshotContentKey(source_content_),
+              [](Json& content) { content["status"].erase("restoreSize"); });
+  EXPECT_THAT(Expose(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has no known size")));
+}
+
 // Each write of an exposure fails, or its answer is lost; somebody else carries on.
 class InterruptedExposureTest : public ExposedSnapshotTest,
                                 public testing::WithParamInterface<Fault> {};

@@ -482,6 +482,36 @@ TEST_F(MovedGroupTest, ARecordThatNobodyGoesOnWithIsDeletedLater) {
   ASSERT_THAT(Records(), SizeIs(1));
 }
 
+// Another process is at it, and what it took away does not come back by being asked twice.
+TEST_F(MovedGroupTest, ARecordThatIsBeingDeletedOrHasNoAgeIsLeftAlone) {
+  for (const std::string& name : MoveGroup("2023-11-14T22:13:20Z")) {
+    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotContentKey(name), {}), IsOk());
+  }
+  clock_.Advance(absl::Hours(2));
+  const Json record = Records().at(0);
+  Json going = record;
+  SetJson(going, {"metadata", "deletionTimestamp"}, "2023-11-15T00:00:00Z");
+  Json ageless = record;
+  EraseJson(ageless, {"metadata", "creationTimestamp"});
+  for (const Json& object : {going, ageless}) {
+    EXPECT_THAT(DeleteRecordInVain(ctx_, env_, object), support::IsOkAndHolds(false));
+  }
+  EXPECT_THAT(Records(), SizeIs(1));
+  EXPECT_THAT(DeleteRecordInVain(ctx_, env_, record), support::IsOkAndHolds(true));
+}
+
+TEST(ReadMovedGroupTest, ASizeThatIsNoNumberIsUnknown) {
+  Json content = {{"metadata", {{"labels", {{objects::kMovedGroupLabel, "record"}}}}}};
+  for (const auto& [text, members] : std::map<std::string, int>{
+           {"", 0}, {"3", 3}, {"3 of 4", 0}, {"many", 0}, {"99999999999999999999", 0}}) {
+    SetJson(content, {"metadata", "annotations", objects::kMovedGroupSizeAnnotation}, text);
+    const std::optional<MovedGroup> group = ReadMovedGroup(content);
+    ASSERT_TRUE(group.has_value());
+    EXPECT_EQ(group->members, members) << text;
+  }
+  EXPECT_FALSE(ReadMovedGroup(Json::object()).has_value());
+}
+
 TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
   const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
   for (const std::string& name : old_names) {

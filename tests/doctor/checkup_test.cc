@@ -729,6 +729,48 @@ TEST(CheckupTest, ALocationWhoseSecretMayNotBeReadIsUnknown) {
   EXPECT_EQ(finding.subject, "location velero/default");
 }
 
+// What --json and the exit code are read by.
+TEST(CheckupTest, GradesHaveTheirWords) {
+  EXPECT_EQ(WordOf(Grade::kGood), "good");
+  EXPECT_EQ(WordOf(Grade::kNote), "note");
+  EXPECT_EQ(WordOf(Grade::kWarning), "warning");
+  EXPECT_EQ(WordOf(Grade::kFault), "fault");
+  EXPECT_EQ(WordOf(Grade::kUnknown), "unknown");
+}
+
+TEST(CheckupTest, ATagOfTwoNumbersIsAVersionToo) {
+  Cluster cluster;
+  cluster.api().Mutate(kServer, [](Json& d) {
+    d["spec"]["template"]["spec"]["containers"][0]["image"] = "velero/velero:v1.11";
+  });
+  const Finding finding = cluster.FindingOf("velero-version");
+  EXPECT_EQ(finding.grade, Grade::kFault) << finding.text;
+  EXPECT_THAT(finding.text, HasSubstr("too old"));
+}
+
+TEST(CheckupTest, ANamedObjectThatMayNotBeSeenIsUnknown) {
+  Cluster cluster;
+  SetSettings(cluster, R"({"worker": {"priorityClassName": "urgent"}})");
+  cluster.api().Forbid("list", "priorityclasses");
+  const Finding finding = cluster.FindingOf("mover-setting-names");
+  EXPECT_EQ(finding.grade, Grade::kUnknown) << finding.text;
+}
+
+TEST(CheckupTest, WithoutAnImageOrSettingsNoDeviceIsTried) {
+  for (const bool has_image : {false, true}) {
+    Cluster cluster;
+    if (has_image) {
+      SetSettings(cluster, "[");
+    } else {
+      cluster.api().Remove({DeploymentType(), kMover, "csi-delta-mover"});
+    }
+    const Finding finding = cluster.FindingOf("device-access", /*probe=*/true);
+    EXPECT_EQ(finding.grade, Grade::kUnknown) << finding.text;
+    EXPECT_EQ(finding.text.find("names no image") == std::string::npos, has_image) << finding.text;
+    EXPECT_EQ(cluster.api().CallCount("create", "pods"), 0);
+  }
+}
+
 TEST(CheckupTest, AHealthyClusterHasNoFault) {
   Cluster cluster;
   const std::vector<Finding> findings = cluster.Findings();

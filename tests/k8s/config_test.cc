@@ -171,6 +171,7 @@ TEST_F(LoadTest, TakesTheFirstPlaceThatIsSet) {
   settings_.service_account_dir = "/sa";
   EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--kubeconfig")));
   settings_.service_host = "10.96.0.1";
+  EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--kubeconfig")));
   settings_.service_port = "443";
   ASSERT_THAT(Load(), IsOk());
   EXPECT_EQ(Load()->server, "https://10.96.0.1:443");

@@ -192,6 +192,27 @@ TEST_F(FollowTest, AnOutageIsWaitedFor) {
   EXPECT_EQ(mirror_.lists(), 1);
 }
 
+TEST_F(FollowTest, AListThatWasAnsweredEndsAnOutage) {
+  api_.FailNext("list", "configmaps", absl::UnavailableError("away"), 8);
+  api_.FailNext("watch", "configmaps", absl::PermissionDeniedError("no"), 1);
+  absl::Time refused;
+  absl::Duration waited;
+  bool listed = false;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "watch" && refused == absl::Time()) {
+      refused = clock_.Now();
+    } else if (call.verb == "list" && refused != absl::Time() && !listed) {
+      listed = true;
+      waited = clock_.Now() - refused;
+    }
+    return absl::OkStatus();
+  });
+  Start();
+  api_.AwaitWatches(1);
+  EXPECT_TRUE(listed);
+  EXPECT_LE(waited, absl::Milliseconds(100)) << "as after the first failure";
+}
+
 TEST_F(FollowTest, AfterAGapThereIsANewList) {
   Set("gone", "old");
   Set("a", "old");

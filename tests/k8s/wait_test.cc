@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <set>
 #include <stop_token>
@@ -302,6 +303,33 @@ TEST_F(WaitForAmongTest, ListsAgainWhenTheWatchEndsIsTooOldOrBreaks) {
     EXPECT_THAT(WaitForBoth(CallContext().WithTimeout(absl::Seconds(30))), IsOk());
     EXPECT_GE(api_.CallCount("list", "*"), fault.ok() ? 1 : 2);
   }
+}
+
+TEST_F(WaitForAmongTest, AWatchThatToldSomethingIsFollowedByAListAtOnce) {
+  support::FakeClock clock;
+  clock.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock;
+  const absl::Time start = clock.Now();
+  Store("a", "new");
+  std::atomic<bool> seen = false;
+  std::jthread other([&] {
+    api_.AwaitWatches(1);
+    Set("a", "newer");
+    support::Await("the change to be seen", [&] { return seen.load(); });
+    const int lists = api_.CallCount("list", "*");
+    api_.EndWatches();
+    support::Await("the next list", [&] { return api_.CallCount("list", "*") > lists; });
+    Set("a", "ready");
+  });
+  EXPECT_THAT(WaitForAmong(ctx, api_, kConfigMaps, "ns",
+                           [&](const Json* object) -> absl::StatusOr<bool> {
+                             const std::string state = GetString(*object, {"data", "state"});
+                             seen = seen || state == "newer";
+                             return state == "ready";
+                           }),
+              IsOk());
+  EXPECT_EQ(clock.Now(), start);
 }
 
 TEST_F(WaitForAmongTest, PollsWhereWatchingIsForbidden) {

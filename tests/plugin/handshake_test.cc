@@ -1,7 +1,9 @@
 #include "plugin/handshake.h"
 
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -9,6 +11,8 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/scratch_folder.h"
@@ -69,9 +73,10 @@ TEST(HandshakeTest, FolderTooLongForASocketIsPassedOverOrRefused) {
 
 TEST(HandshakeTest, SocketIsSharedOnlyWithAGroupThatExists) {
   EXPECT_TRUE(ShareSocketWithGroup("/no/such", From({})).ok());
-  EXPECT_EQ(ShareSocketWithGroup("/no/such", From({{"PLUGIN_UNIX_SOCKET_GROUP", "no such group"}}))
-                .code(),
-            absl::StatusCode::kNotFound);
+  const absl::Status unknown =
+      ShareSocketWithGroup("/no/such", From({{"PLUGIN_UNIX_SOCKET_GROUP", "no such group"}}));
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(unknown.message(), "no group no such group");
   EXPECT_FALSE(ShareSocketWithGroup("/no/such", From({{"PLUGIN_UNIX_SOCKET_GROUP", "0"}})).ok());
 }
 
@@ -85,6 +90,27 @@ TEST(HandshakeTest, ASharedSocketIsForItsOwnerAndItsGroup) {
   using std::filesystem::perms;
   EXPECT_EQ(std::filesystem::status(path).permissions(),
             perms::owner_read | perms::owner_write | perms::group_read | perms::group_write);
+}
+
+// Only root may give a file to any group; others have their own, if it has a name here.
+TEST(HandshakeTest, AGroupIsFoundByItsName) {
+  const support::ScratchFolder folder;
+  const std::string path = folder.path() + "/socket";
+  std::ofstream(path) << "";
+  std::vector<std::pair<std::string, gid_t>> groups;
+  while (const struct group* entry = getgrent()) {
+    if (geteuid() == 0 || entry->gr_gid == getgid()) {
+      groups.emplace_back(entry->gr_name, entry->gr_gid);
+    }
+  }
+  endgrent();
+  for (const auto& [name, id] : groups) {
+    ASSERT_TRUE(ShareSocketWithGroup(path, From({{"PLUGIN_UNIX_SOCKET_GROUP", name}})).ok())
+        << name;
+    struct stat facts {};
+    ASSERT_EQ(stat(path.c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_gid, id) << name;
+  }
 }
 
 TEST(HandshakeTest, ExplanationSaysWhatToDo) {

@@ -6,7 +6,11 @@
 
 #include <chrono>
 #include <future>
+#include <stop_token>
 #include <thread>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace csidelta::plugin::host_link_test {
 namespace {
@@ -30,9 +34,9 @@ TEST(HostLinkTest, ClosedStreamsAloneMeanNothing) {
   EXPECT_EQ(end.get(), HostLink::End::kAsked);
 }
 
-// A process whose parent is gone. It says on the pipe how its wait ended; before `close_streams` is
-// called it has one stream open.
-char EndOfOrphan(bool open_stream, bool ask) {
+// How the wait of a process ends whose parent is gone: 'g' for gone, 'a' for asked. The stream that
+// it may have open closes, or it is asked, so long `after` the end of the parent.
+char EndOfOrphan(bool open_stream, bool ask, absl::Duration after = {}) {
   int answer[2];
   EXPECT_EQ(pipe(answer), 0);
   const pid_t parent = fork();
@@ -41,7 +45,9 @@ char EndOfOrphan(bool open_stream, bool ask) {
     if (pipe(ready) != 0) {
       _exit(1);
     }
+    const pid_t host = getpid();
     if (fork() == 0) {
+      alarm(60);  // The end of a wait that has none.
       HostLink link;
       if (open_stream) {
         link.OnStreamOpened();
@@ -50,6 +56,14 @@ char EndOfOrphan(bool open_stream, bool ask) {
       const ssize_t told = write(ready[1], &byte, 1);  // The parent may end now.
       (void)told;
       std::jthread closer([&] {
+        if (after > absl::ZeroDuration()) {
+          while (getppid() == host) {
+            std::this_thread::yield();
+          }
+          // By then the link has seen it, too; if not, the test proves less, and passes.
+          const Clock& clock = Clock::Real();
+          clock.SleepUntil(clock.Now() + after, std::stop_token());
+        }
         if (open_stream) {
           link.OnStreamClosed();
         }
@@ -74,6 +88,10 @@ char EndOfOrphan(bool open_stream, bool ask) {
 }
 
 TEST(HostLinkTest, EndsWhenTheHostIsGone) { EXPECT_EQ(EndOfOrphan(true, false), 'g'); }
+
+TEST(HostLinkTest, EndsWhenAStreamOutlivesTheHost) {
+  EXPECT_EQ(EndOfOrphan(true, false, absl::FromChrono(kMoment)), 'g');
+}
 
 TEST(HostLinkTest, LostParentAloneMeansNothing) { EXPECT_EQ(EndOfOrphan(false, true), 'a'); }
 

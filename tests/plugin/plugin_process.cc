@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -51,6 +52,10 @@ PluginProcess::PluginProcess(const Options& options) {
     variables.push_back(absl::StrCat(name, "=", value));
   }
   variables.push_back(absl::StrCat("TMPDIR=", folder_.path()));
+  // Which of the faults that ./dev mutants compiled in is on: these tests are to notice it.
+  if (const char* const mutant = std::getenv("CSI_DELTA_MUTANT"); mutant != nullptr) {
+    variables.push_back(absl::StrCat("CSI_DELTA_MUTANT=", mutant));
+  }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);

@@ -196,20 +196,25 @@ TEST(ProcessTest, HealthIsServing) {
 }
 
 TEST(ProcessTest, ListsItselfUnderItsOwnCommand) {
-  PluginProcess process(Scripted({"--features=EnableCSI"}));
-  grpc::ClientContext context;
-  generated::ListPluginsResponse listing;
-  ASSERT_TRUE(generated::PluginLister::NewStub(process.Connect())
-                  ->ListPlugins(&context, generated::Empty(), &listing)
-                  .ok());
-  std::vector<std::string> kinds;
-  for (const auto& plugin : listing.plugins()) {
-    EXPECT_EQ(plugin.command(), ScriptedPlugin());
-    EXPECT_EQ(plugin.name(), kName);
-    kinds.push_back(plugin.kind());
-  }
-  EXPECT_THAT(kinds, ElementsAre("BackupItemActionV2", "RestoreItemActionV2", "DeleteItemAction",
-                                 "ItemBlockAction"));
+  const auto kinds = [](const std::vector<std::string>& words) {
+    PluginProcess process(Scripted(words));
+    grpc::ClientContext context;
+    generated::ListPluginsResponse listing;
+    EXPECT_TRUE(generated::PluginLister::NewStub(process.Connect())
+                    ->ListPlugins(&context, generated::Empty(), &listing)
+                    .ok());
+    std::vector<std::string> found;
+    for (const auto& plugin : listing.plugins()) {
+      EXPECT_EQ(plugin.command(), ScriptedPlugin());
+      EXPECT_EQ(plugin.name(), kName);
+      found.push_back(plugin.kind());
+    }
+    return found;
+  };
+  EXPECT_THAT(kinds({"--features=EnableCSI"}),
+              ElementsAre("BackupItemActionV2", "RestoreItemActionV2", "DeleteItemAction",
+                          "ItemBlockAction"));
+  EXPECT_THAT(kinds({}), ElementsAre("DeleteItemAction")) << "a host that passes nothing";
 }
 
 TEST(ProcessTest, InDoubtListsOnlyWhatEveryHostKnows) {

@@ -150,7 +150,7 @@ PROVEN_BY = {
         "waits": ["GroupLifecycleTest.NothingPollsWhileTheDriverTakesItsTime"],
         "deletion": [
             "GroupDeletionTest.TheTemporaryContentCarriesAllThatDeletionNeeds",
-            "GroupDeletionTest.MembersAreNotDeletedOneByOne",
+            "GroupDeletionActionsTest.MembersAreNotDeletedOneByOne",
         ],
         "restore": [
             "GroupRestoreTest.GroupsOfOursAreLeftOut",

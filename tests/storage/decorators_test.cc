@@ -29,6 +29,7 @@ using support::StoreCall;
 using support::StoreFault;
 using support::StoreOperation;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::Pair;
 using testing::SizeIs;
 
@@ -62,6 +63,7 @@ TEST_F(RetryingObjectStoreTest, EveryCallIsTriedAgain) {
       },
       [&] { return store_.Stat(ctx_, "key").status(); },
       [&] { return store_.List(ctx_, "", Ignore); },
+      [&] { return store_.ListFolder(ctx_, "", Ignore); },
       [&] { return store_.Delete(ctx_, "other"); },
   };
   for (const auto& call : calls) {
@@ -71,7 +73,7 @@ TEST_F(RetryingObjectStoreTest, EveryCallIsTriedAgain) {
     EXPECT_THAT(call(), IsOk());
     EXPECT_EQ(inner_.call_count() - before, 4);
   }
-  EXPECT_EQ(meter_.Snapshot().retries, 18);
+  EXPECT_EQ(meter_.Snapshot().retries, 21);
 }
 
 TEST_F(RetryingObjectStoreTest, ALongWaitIsToldOnce) {
@@ -218,14 +220,18 @@ TEST_F(RetryingObjectStoreTest, AListingNamesEachObjectOnce) {
   for (const char* key : {"a", "b", "c"}) {
     inner_.SetObject(key, "x");
   }
-  FailTimes(2, absl::UnavailableError("reset"), /*after_effect=*/true);
   std::vector<std::string> keys;
-  EXPECT_THAT(store_.List(ctx_, "",
-                          [&](const ObjectInfo& object) {
-                            keys.push_back(object.key);
-                            return absl::OkStatus();
-                          }),
-              IsOk());
+  const auto sink = [&](const ObjectInfo& object) {
+    keys.push_back(object.key);
+    return absl::OkStatus();
+  };
+  FailTimes(2, absl::UnavailableError("reset"), /*after_effect=*/true);
+  EXPECT_THAT(store_.List(ctx_, "", sink), IsOk());
+  EXPECT_THAT(keys, ElementsAre("a", "b", "c"));
+  keys.clear();
+  inner_.ClearFaults();
+  FailTimes(2, absl::UnavailableError("reset"), /*after_effect=*/true);
+  EXPECT_THAT(store_.ListFolder(ctx_, "", sink), IsOk());
   EXPECT_THAT(keys, ElementsAre("a", "b", "c"));
 }
 
@@ -242,6 +248,36 @@ TEST_F(RetryingObjectStoreTest, WhatTheSinkSaysIsNotRepeated) {
   EXPECT_EQ(inner_.call_count(), 1);
 }
 
+// Has leftovers, and shows them after so many calls that failed.
+class LitteredStore : public FakeObjectStore {
+ public:
+  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext&, absl::Span<const std::string> folders,
+                                          absl::FunctionRef<bool(absl::string_view key)> is_ours,
+                                          absl::Duration age_min) override {
+    if (failures_-- > 0) {
+      return absl::UnavailableError("stale");
+    }
+    EXPECT_THAT(folders, ElementsAre("data/"));
+    EXPECT_TRUE(is_ours("data/ours"));
+    EXPECT_EQ(age_min, absl::Hours(24));
+    return 7;
+  }
+
+  int failures_ = 0;
+};
+
+TEST_F(RetryingObjectStoreTest, LeftoversAreRemovedThroughAllDecorators) {
+  LitteredStore inner;
+  inner.failures_ = 2;
+  MeteredObjectStore metered(inner, meter_);
+  LimitedObjectStore limited(metered, {});
+  RetryingObjectStore store(limited, {}, Random::Real(), meter_);
+  const std::vector<std::string> folders = {"data/"};
+  const auto is_ours = [](absl::string_view key) { return key == "data/ours"; };
+  EXPECT_THAT(store.RemoveLeftovers(ctx_, folders, is_ours, absl::Hours(24)), IsOkAndHolds(7));
+  EXPECT_EQ(meter_.Snapshot().retries, 2);
+}
+
 TEST(MeteredObjectStoreTest, CountsRequestsAndBytes) {
   FakeObjectStore inner;
   StoreMeter meter;
@@ -253,6 +289,7 @@ TEST(MeteredObjectStoreTest, CountsRequestsAndBytes) {
   EXPECT_THAT(store.GetRange(ctx, "a", {1, 2}), IsOk());
   EXPECT_THAT(store.Stat(ctx, "a"), IsOk());
   EXPECT_THAT(store.List(ctx, "", Ignore), IsOk());
+  EXPECT_THAT(store.ListFolder(ctx, "", Ignore), IsOk());
   EXPECT_THAT(store.Delete(ctx, "b"), IsOk());
   EXPECT_THAT(store.Get(ctx, "b", 10), StatusIs(absl::StatusCode::kNotFound));
   inner.AddFault({.status = absl::UnavailableError("503")});
@@ -261,13 +298,13 @@ TEST(MeteredObjectStoreTest, CountsRequestsAndBytes) {
   EXPECT_EQ(usage, (StoreUsage{.put_requests = 3,
                                .get_requests = 3,
                                .stat_requests = 1,
-                               .list_requests = 1,
+                               .list_requests = 2,
                                .delete_requests = 1,
                                .failed_requests = 2,
                                .put_bytes = 5,
                                .got_bytes = 7,
                                .put_objects = 2}));
-  EXPECT_EQ(usage.requests(), 9);
+  EXPECT_EQ(usage.requests(), 10);
   EXPECT_EQ(usage.write_requests(), 4);
 }
 
@@ -296,9 +333,12 @@ TEST(ReadOnlyObjectStoreTest, LetsOnlyReadingThrough) {
   EXPECT_THAT(store.GetRange(ctx, "key", {0, 1}), IsOkAndHolds("b"));
   EXPECT_THAT(store.Stat(ctx, "key"), IsOk());
   EXPECT_THAT(store.List(ctx, "", Ignore), IsOk());
-  EXPECT_THAT(store.Put(ctx, "other", "x", {}), StatusIs(absl::StatusCode::kPermissionDenied));
-  EXPECT_THAT(store.Delete(ctx, "key"), StatusIs(absl::StatusCode::kPermissionDenied));
-  EXPECT_EQ(inner.call_count(), 4);
+  EXPECT_THAT(store.ListFolder(ctx, "", Ignore), IsOk());
+  EXPECT_THAT(store.Put(ctx, "other", "x", {}),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("other")));
+  EXPECT_THAT(store.Delete(ctx, "key"),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("key")));
+  EXPECT_EQ(inner.call_count(), 5);
 }
 
 class LimitedObjectStoreTest : public testing::Test {
@@ -351,11 +391,50 @@ TEST_F(LimitedObjectStoreTest, WhatIsSmallDoesNotWaitBehindPacks) {
   EXPECT_GE(clock_.Now() - start, absl::Seconds(10 << 10));  // The lock's bytes count, too.
 }
 
-TEST_F(LimitedObjectStoreTest, RequestsTakeTheirTime) {
-  const absl::Duration time = TimeOf({.requests_per_second = 10}, 60, [&](ObjectStore& store) {
-    EXPECT_THAT(store.Stat(ctx_, "key"), IsOk());
-  });
-  EXPECT_EQ(time, absl::Seconds(5));  // Ten of them at once.
+// One call of each kind that is a request.
+struct Request {
+  const char* name;
+  std::function<absl::Status(const CallContext&, ObjectStore&)> call;
+};
+const Request kRequests[] = {
+    {"put", [](auto& ctx, auto& store) { return store.Put(ctx, "p", "x", {}); }},
+    {"get", [](auto& ctx, auto& store) { return store.Get(ctx, "key", 1000).status(); }},
+    {"range",
+     [](auto& ctx, auto& store) {
+       return store.GetRange(ctx, "key", {0, 1}).status();
+     }},
+    {"stat", [](auto& ctx, auto& store) { return store.Stat(ctx, "key").status(); }},
+    {"list", [](auto& ctx, auto& store) { return store.List(ctx, "", Ignore); }},
+    {"folder", [](auto& ctx, auto& store) { return store.ListFolder(ctx, "", Ignore); }},
+    {"delete", [](auto& ctx, auto& store) { return store.Delete(ctx, "p"); }},
+};
+
+TEST_F(LimitedObjectStoreTest, RequestsOfEveryKindTakeTheirTime) {
+  for (const Request& request : kRequests) {
+    const absl::Duration time = TimeOf({.requests_per_second = 10}, 60, [&](ObjectStore& store) {
+      EXPECT_THAT(request.call(ctx_, store), IsOk());
+    });
+    EXPECT_EQ(time, absl::Seconds(5)) << request.name;  // Ten of them at once.
+  }
+}
+
+TEST_F(LimitedObjectStoreTest, ARequestOfAnyKindGivesItsPlaceBack) {
+  LimitedObjectStore store(inner_, {.requests_in_flight_max = 1});
+  for (int round = 0; round < 2; ++round) {
+    for (const Request& request : kRequests) {
+      const CallContext ctx = ctx_.WithTimeout(absl::Seconds(1));
+      EXPECT_THAT(request.call(ctx, store), IsOk()) << request.name;
+    }
+  }
+}
+
+// The sink of a listing may call the store: prune removes what it sees.
+TEST_F(LimitedObjectStoreTest, AListingIsNotInFlight) {
+  LimitedObjectStore store(inner_, {.requests_in_flight_max = 1});
+  const CallContext ctx = ctx_.WithTimeout(absl::Seconds(1));
+  const auto stat = [&](const ObjectInfo& object) { return store.Stat(ctx, object.key).status(); };
+  EXPECT_THAT(store.List(ctx, "", stat), IsOk());
+  EXPECT_THAT(store.ListFolder(ctx, "", stat), IsOk());
 }
 
 TEST_F(LimitedObjectStoreTest, WithoutLimitsNothingWaits) {

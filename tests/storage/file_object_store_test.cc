@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct Watch {
   std::vector<std::string> calls;
   std::map<std::string, int> failing;  // "pwrite": fails with this errno
   bool only_once = false;
+  std::function<void()> on_write = [] {};
 };
 Watch watch;
 
@@ -80,6 +82,7 @@ int fsync(int fd) { return Note("fsync", KindOf(fd)) ? -1 : Real<int(int)>("fsyn
 
 ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
   using Call = ssize_t(int, const void*, size_t, off_t);
+  watch.on_write();
   return Note("pwrite", KindOf(fd)) ? -1 : Real<Call>("pwrite")(fd, bytes, count, offset);
 }
 
@@ -350,6 +353,32 @@ TEST_F(FileObjectStoreTest, WhatFailsLeavesNothingBehind) {
   }
 }
 
+TEST_F(FileObjectStoreTest, APutThatIsStoppedInTheMiddleWritesNoMore) {
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  watch.on_write = [&] { stop.request_stop(); };
+  const auto calls = Watched([&] {
+    EXPECT_THAT(store_.Put(ctx_, "one", std::string(20 << 20, 'x'), {}),
+                StatusIs(absl::StatusCode::kCancelled));
+  });
+  EXPECT_THAT(calls, ElementsAre("pwrite tmp", "unlink tmp"));
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+class SameNumber : public Random {
+ public:
+  uint64_t Below(uint64_t) override { return 0xabc; }
+};
+
+// Another process is writing it.
+TEST_F(FileObjectStoreTest, AnUnfinishedFileOfAnotherStays) {
+  SameNumber random;
+  FileObjectStore store(root_, random);
+  std::ofstream(root_ + "/one-tmp-abc") << "half";
+  EXPECT_FALSE(store.Put(ctx_, "one", "x", {}).ok());
+  EXPECT_THAT(Names(), ElementsAre("one-tmp-abc"));
+}
+
 TEST_F(FileObjectStoreTest, AFileSystemWithoutDirectWritesWillDo) {
   watch.failing = {{"pwrite", EINVAL}};
   watch.only_once = true;
@@ -428,10 +457,11 @@ TEST_F(FileObjectStoreTest, OnlyRegularFilesAreObjects) {
   std::filesystem::create_directory_symlink(root_ + "/data", root_ + "/linked");
   std::filesystem::create_symlink("/nowhere", root_ + "/dangling");
   ASSERT_EQ(mkfifo((root_ + "/pipe").c_str(), 0600), 0);
+  ASSERT_EQ(mknod((root_ + "/socket").c_str(), S_IFSOCK | 0600, 0), 0);
   EXPECT_THAT(Listed(), ElementsAre("data/one"));
-  for (const char* key : {"link", "dangling", "pipe", "data"}) {
-    const auto answer = std::string_view(key) == "data" ? absl::StatusCode::kNotFound
-                                                        : absl::StatusCode::kFailedPrecondition;
+  for (const std::string key : {"link", "dangling", "pipe", "socket", "data", "absent"}) {
+    const auto answer = key == "data" || key == "absent" ? absl::StatusCode::kNotFound
+                                                         : absl::StatusCode::kFailedPrecondition;
     EXPECT_THAT(store_.Get(ctx_, key, 10), StatusIs(answer)) << key;
     EXPECT_THAT(store_.Stat(ctx_, key), StatusIs(answer)) << key;
     EXPECT_THAT(store_.Delete(ctx_, key), IsOk()) << key;

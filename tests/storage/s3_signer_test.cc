@@ -231,6 +231,15 @@ TEST(S3SignerTest, SortsHeadersAndQueriesByName) {
             "host;x-amz-meta-a;x-amz-meta-a-b\nhash");
 }
 
+TEST(S3SignerTest, OnlyTheFirstMarkDividesATarget) {
+  const auto text = [](const std::string& target) {
+    return CanonicalRequest({.method = "GET", .target = target, .headers = {}, .sha256_hex = "h"});
+  };
+  EXPECT_EQ(text("/k?a=1?b"), "GET\n/k\na=1?b\n\n\nh");
+  EXPECT_EQ(text("/k?a=1=b"), "GET\n/k\na=1=b\n\n\nh");
+  EXPECT_EQ(text("/k"), "GET\n/k\n\n\n\nh");
+}
+
 TEST(S3SignerTest, EveryPartOfTheRequestCounts) {
   const Vector base{"base", "GET", "/k?a=1", {{"Range", "bytes=0-9"}}, "", ""};
   const std::string signature = Header(SignVector(base), "authorization");

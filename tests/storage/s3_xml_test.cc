@@ -113,6 +113,28 @@ TEST(S3XmlTest, RefusesWhatIsNoPage) {
   }
 }
 
+TEST(S3XmlTest, ReadsWhatIsJustSmallEnough) {
+  std::string nested;
+  for (int i = 2; i <= kXmlDepthMax; ++i) {
+    nested = absl::StrCat("<a>", nested, "</a>");
+  }
+  const auto page = [](const std::string& inner) {
+    return absl::StrCat("<ListBucketResult><IsTruncated>false</IsTruncated>", inner,
+                        "</ListBucketResult>");
+  };
+  EXPECT_THAT(ParseListPage(page(nested)), IsOk());
+  EXPECT_THAT(ParseListPage(page(absl::StrCat("<a>", nested, "</a>"))), Not(IsOk()));
+  const std::string key(kXmlTextBytesMax, 'k');
+  const auto longest =
+      ParseListPage(page(absl::StrCat("<Contents><Key>", key, "</Key><Size>1</Size></Contents>")));
+  ASSERT_THAT(longest, IsOk());
+  ASSERT_THAT(longest->objects, SizeIs(1));
+  EXPECT_EQ(longest->objects[0].key, key);
+  std::string largest = page("");
+  largest.append(static_cast<std::size_t>(kXmlBytesMax) - largest.size(), ' ');
+  EXPECT_THAT(ParseListPage(largest), IsOk());
+}
+
 TEST(S3XmlTest, EveryCutPageIsRefused) {
   const std::string whole = kPage;
   for (std::size_t length = 0; length < whole.size(); ++length) {

@@ -45,6 +45,8 @@ TEST(DataUploadTest, IsReadAsVeleroWritesIt) {
 TEST(DataUploadTest, SaysWhichFieldIsWrong) {
   for (const auto& [path, word] : {std::pair{"/spec/sourcePVC", "spec.sourcePVC"},
                                    std::pair{"/spec/csiSnapshot", "volumeSnapshot"},
+                                   std::pair{"/metadata/name", "metadata.name"},
+                                   std::pair{"/metadata/namespace", "metadata.namespace"},
                                    std::pair{"/metadata/uid", "metadata.uid"},
                                    std::pair{"/spec/sourceNamespace", "spec.sourceNamespace"},
                                    std::pair{"/spec/backupStorageLocation", "Location"}}) {

@@ -449,6 +449,9 @@ TEST_P(RefusedVolumeTest, NamesTheClaim) {
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr char kLegal[] = "is not snapshot, move or \"true\"";
 
+constexpr char kLongest[] =  // 64 of its bytes.
+    ": \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\" is not";
+
 INSTANTIATE_TEST_SUITE_P(
     Table, RefusedVolumeTest,
     testing::ValuesIn(std::vector<RefusalCase>{
@@ -462,6 +465,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"ValueList", [](Scene& s) { s.policies = Custom("[snapshot]"); }, kInvalid, kLegal},
         {"ValueMap", [](Scene& s) { s.policies = Custom("{snapshot: move}"); }, kInvalid, kLegal},
         {"ValueNumber", [](Scene& s) { s.policies = Custom("1"); }, kInvalid, "\"1\" is not"},
+        {"ValueLong", [](Scene& s) { s.policies = Custom(std::string(1000, 'x')); }, kInvalid,
+         kLongest},
         {"NamesTheRule", [](Scene& s) { s.policies = Custom("x"); }, kInvalid,
          "volume policy 1 of ConfigMap velero/p: parameter csi-delta"},
         {"WrongValueOfUnboundClaim",

@@ -304,6 +304,21 @@ TEST_F(OrphanSweepTest, ContentWithoutItsVolumeSnapshotIsNeverTouched) {
   EXPECT_EQ(bed_.api.CallCount("patch", "volumesnapshotcontents"), 0);
 }
 
+// It was never bound, or its content is gone: there is nothing that the archive could need.
+TEST_F(OrphanSweepTest, AnUnseenVolumeSnapshotWithoutAContentGoesAfterTheGracePeriod) {
+  for (const bool is_bound : {false, true}) {
+    SeedSnapshot(LabelsOf("nightly"), {{objects::kBackupMissingSinceAnnotation,
+                                        FormatRfc3339(bed_.clock.Now() - absl::Hours(25))}});
+    bed_.api.Remove(VolumeSnapshotContentKey("content"));
+    if (!is_bound) {
+      bed_.api.Mutate(VolumeSnapshotKey("shop", OurName()),
+                      [](Json& snapshot) { snapshot.erase("status"); });
+    }
+    EXPECT_EQ(Sweep().swept, 1) << is_bound;
+    EXPECT_FALSE(SnapshotStands()) << is_bound;
+  }
+}
+
 TEST_F(OrphanSweepTest, ReleasesARestoredSnapshotOnceItsClaimIsFilled) {
   SeedSnapshot(
       {{objects::kCsiDeltaLabel, support::kVeleroNamespace}, {objects::kRestoreNameLabel, "r1"}},

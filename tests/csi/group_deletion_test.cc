@@ -11,18 +11,16 @@
 #include "base/log.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
-#include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/status_matchers.h"
+#include "velero/backup.h"
 
-namespace csidelta::deleteitemactions::group_deletion_test {
+namespace csidelta::csi::group_deletion_test {
 namespace {
 
-using csi::VolumeSnapshotContentType;
-using csi::VolumeSnapshotType;
 using support::ActionBed;
 using support::FakeApiClient;
 using support::FakeSnapshotCluster;
@@ -33,8 +31,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-k8s::ResourceType GroupContents() { return csi::VolumeGroupSnapshotContentType("v1"); }
-k8s::ResourceType Groups() { return csi::VolumeGroupSnapshotType("v1"); }
+k8s::ResourceType GroupContents() { return VolumeGroupSnapshotContentType("v1"); }
+k8s::ResourceType Groups() { return VolumeGroupSnapshotType("v1"); }
 
 const support::Strings kOfRestore = {{objects::kBackupNameLabel, "nightly"},
                                      {objects::kRestoreNameLabel, "r1"}};
@@ -81,12 +79,17 @@ void SeedClaim(FakeApiClient& api, const std::string& phase, const std::string& 
   Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop-2", "data");
   SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", source}});
   SetJson(claim, {"status", "phase"}, phase);
-  api.Seed(csi::PersistentVolumeClaimType(), claim);
+  api.Seed(PersistentVolumeClaimType(), claim);
 }
 
 // What the driver of the backup holds.
 void AddGroup(FakeSnapshotCluster& cluster) {
   cluster.driver().AddGroup(support::kGroupHandle, {"handle-1", "handle-2"});
+}
+
+absl::StatusOr<DeletionResult> DeleteGroup(ActionBed& bed, const Json& archived) {
+  const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
+  return DeleteGroupOfBackup(bed.ctx, bed.env, archived, backup.value(), absl::Seconds(30));
 }
 
 class GroupDeletionTest : public testing::Test {
@@ -105,9 +108,8 @@ class GroupDeletionTest : public testing::Test {
     return text;
   }
 
-  absl::Status Delete(const Json& archived) {
-    return MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env))
-        ->Execute(bed_.ctx, archived, support::MakeBackupObject("nightly", "Deleting"));
+  absl::StatusOr<DeletionResult> Delete(const Json& archived) {
+    return DeleteGroup(bed_, archived);
   }
 
   bool DriverHoldsGroup() const {
@@ -138,9 +140,9 @@ TEST_F(GroupDeletionTest, TheDriverHoldsTheGroupNoMore) {
 }
 
 TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("other", "other.driver", "foreign"));
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("fast-groups", support::kDriver));
   Json made;
   Json at_its_end;
@@ -155,8 +157,7 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
 
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
 
-  EXPECT_EQ(k8s::Name(made),
-            csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle));
+  EXPECT_EQ(k8s::Name(made), GroupDeletionContentName(support::kDriver, support::kGroupHandle));
   const Json source = {{"groupSnapshotHandles",
                         {{"volumeGroupSnapshotHandle", support::kGroupHandle},
                          {"volumeSnapshotHandles", {"handle-1", "handle-2"}}}}};
@@ -174,7 +175,7 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
 
 // An error of the sidecar's first look replaces the whole status, whatever others wrote meanwhile.
 TEST_F(GroupDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
-  const std::string name = csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle);
+  const std::string name = GroupDeletionContentName(support::kDriver, support::kGroupHandle);
   bool spoken = false;
   cluster_.sidecar_runs = false;  // But for what is told here of its first look.
   bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
@@ -194,13 +195,13 @@ TEST_F(GroupDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
 
 // A look that takes longer than we wait for the sidecar's first word.
 TEST_F(GroupDeletionTest, AHandleThatIsLostLaterIsWrittenAgain) {
-  const std::string name = csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle);
+  const std::string name = GroupDeletionContentName(support::kDriver, support::kGroupHandle);
   bool lost = false;
   cluster_.sidecar_runs = false;
   bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
     if (!lost && call.verb == "delete" && call.name == name) {
       cluster_.sidecar_runs = true;
-      lost = bed_.api.Mutate(csi::GroupContentKey("v1", name), [](Json& content) {
+      lost = bed_.api.Mutate(GroupContentKey("v1", name), [](Json& content) {
         content["status"] = {{"readyToUse", false}, {"error", {{"message", "deadline"}}}};
       });
     }
@@ -212,116 +213,6 @@ TEST_F(GroupDeletionTest, AHandleThatIsLostLaterIsWrittenAgain) {
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 
-// Of an archive in which members say nothing of their group.
-TEST_F(GroupDeletionTest, MembersAreNotDeletedOneByOne) {
-  const auto action = MakeVolumeSnapshotContentAction(bed_.env, MakeGroupDeletions(bed_.env));
-  for (const int n : {1, 2}) {
-    Json member = support::MakeMemberContentObject(n);
-    EraseJson(member, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation});
-    EXPECT_THAT(action->Execute(bed_.ctx, member, support::MakeBackupObject("nightly", "Deleting")),
-                IsOk());
-  }
-  EXPECT_THAT(bed_.api.calls(), IsEmpty());
-}
-
-// The contents of a group in the archive: its own, and those of its members.
-std::vector<Json> ContentsOfGroup() {
-  return {MakeGroupContentObject(), support::MakeMemberContentObject(1),
-          support::MakeMemberContentObject(2)};
-}
-
-// Both kinds of actions, as one process has them.
-class PluginProcess {
- public:
-  explicit PluginProcess(ActionBed& bed)
-      : bed_(bed),
-        groups_(MakeVolumeGroupSnapshotContentAction(deletions_)),
-        members_(MakeVolumeSnapshotContentAction(bed.env, deletions_)) {}
-
-  absl::Status Delete(const Json& content) {
-    const bool is_group = GetString(content, {"kind"}) == "VolumeGroupSnapshotContent";
-    return (is_group ? groups_ : members_)
-        ->Execute(bed_.ctx, content, support::MakeBackupObject("nightly", "Deleting"));
-  }
-
- private:
-  ActionBed& bed_;
-  std::shared_ptr<GroupDeletions> deletions_ = MakeGroupDeletions(bed_.env);
-  std::unique_ptr<velero::DeleteItemAction> groups_;
-  std::unique_ptr<velero::DeleteItemAction> members_;
-};
-
-TEST_F(GroupDeletionTest, EachContentOfAGroupIsEnoughAndTheDriverIsAskedOnce) {
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
-                support::MakeGroupClassObject("a-groups", support::kDriver, "of-another-class"));
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
-                support::MakeGroupClassObject(
-                    "fast-groups", support::kDriver,
-                    "${volumegroupsnapshot.namespace}-${volumegroupsnapshotcontent.name}"));
-  std::vector<Json> contents = ContentsOfGroup();
-  for (size_t first = 0; first < contents.size(); ++first) {
-    AddGroup(cluster_);
-    const std::size_t deletions = cluster_.driver().group_secrets().size();
-    PluginProcess process(bed_);
-    EXPECT_THAT(process.Delete(contents[0]), IsOk());
-    EXPECT_FALSE(DriverHoldsGroup()) << first;
-    for (const Json& content : contents) {
-      EXPECT_THAT(process.Delete(content), IsOk());
-    }
-    const std::vector<std::string> secrets = cluster_.driver().group_secrets();
-    ASSERT_EQ(secrets.size(), deletions + 1) << first;
-    EXPECT_EQ(secrets.back(), "shop-groupsnapcontent-1") << first;
-    EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
-    std::rotate(contents.begin(), contents.begin() + 1, contents.end());
-  }
-  EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
-}
-
-// Velero logs that the plugin died, starts another one for the next item, and forgets the backup.
-TEST_F(GroupDeletionTest, APluginThatDiesOverOneContentLeavesTheGroupToTheOthers) {
-  std::vector<Json> contents = ContentsOfGroup();
-  for (size_t first = 0; first < contents.size(); ++first) {
-    for (int call = 1;; ++call) {
-      ActionBed bed;
-      bed.clock.SetAutoAdvance(true);
-      FakeSnapshotCluster cluster(bed.api);
-      AddGroup(cluster);
-      int calls = 0;
-      bed.api.SetInterceptor([&](const support::ApiCall&, const Json*) {
-        return ++calls < call ? absl::OkStatus() : absl::PermissionDeniedError("dead");
-      });
-      PluginProcess dying(bed);
-      const absl::Status status = dying.Delete(contents[0]);
-      const bool died = calls >= call;
-      EXPECT_TRUE(died || status.ok()) << status;
-      bed.api.SetInterceptor(nullptr);
-      PluginProcess next(bed);
-      for (size_t rest = 1; rest < contents.size(); ++rest) {
-        EXPECT_THAT(next.Delete(contents[rest]), IsOk());
-      }
-      EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << first << " " << call;
-      EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << first << " " << call;
-      EXPECT_EQ(cluster.driver().CallCount("DeleteSnapshot"), 0);
-      if (!died) {
-        EXPECT_GT(call, 8);
-        break;
-      }
-    }
-    std::rotate(contents.begin(), contents.begin() + 1, contents.end());
-  }
-}
-
-TEST_F(GroupDeletionTest, WhatAMemberNotesMayBeAnything) {
-  for (const char* noted : {"", "7", "[]", "{", "{}", R"({"spec": 5, "metadata": [], "status": 1})",
-                            R"({"status": {"volumeGroupSnapshotHandle": "group-1"}})"}) {
-    Json member = support::MakeMemberContentObject(1);
-    SetJson(member, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation}, noted);
-    EXPECT_THAT(PluginProcess(bed_).Delete(member), IsOk()) << noted;
-  }
-  EXPECT_TRUE(DriverHoldsGroup());
-  EXPECT_EQ(bed_.api.CallCount("create", "volumegroupsnapshotcontents"), 0);
-}
-
 TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
   Json archived = MakeGroupContentObject();
   SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},
@@ -331,9 +222,9 @@ TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
   EXPECT_THAT(Delete(archived), IsOk());
 
   AddGroup(cluster_);
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("a-groups", support::kDriver, "of-another-class"));
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("fast-groups", support::kDriver,
                                               "${volumegroupsnapshot.namespace}-key"));
   EXPECT_THAT(Delete(archived), IsOk());
@@ -351,7 +242,7 @@ TEST_F(GroupDeletionTest, AClassThatIsRightedLaterFreesADeletionThatStands) {
   EXPECT_THAT(Delete(archived), IsOk());
   ASSERT_TRUE(DriverHoldsGroup());
   cluster_.driver().ClearFaults();
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("fast-groups", support::kDriver, "new"));
   EXPECT_THAT(Delete(archived), IsOk());
   EXPECT_FALSE(DriverHoldsGroup());
@@ -368,13 +259,12 @@ TEST_F(GroupDeletionTest, WhatRestoresMadeGoesFirstTheGroupBeforeItsMembers) {
 
   EXPECT_FALSE(DriverHoldsGroup());
   EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
-  EXPECT_THAT(
-      Deleted(),
-      ElementsAre("volumegroupsnapshots restored", "volumegroupsnapshotcontents restored",
-                  "volumesnapshots restored-1", "volumesnapshotcontents restored-1",
-                  "volumesnapshots restored-2", "volumesnapshotcontents restored-2",
-                  "volumegroupsnapshotcontents " +
-                      csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle)));
+  EXPECT_THAT(Deleted(),
+              ElementsAre("volumegroupsnapshots restored", "volumegroupsnapshotcontents restored",
+                          "volumesnapshots restored-1", "volumesnapshotcontents restored-1",
+                          "volumesnapshots restored-2", "volumesnapshotcontents restored-2",
+                          "volumegroupsnapshotcontents " +
+                              GroupDeletionContentName(support::kDriver, support::kGroupHandle)));
   EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
   EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
@@ -456,11 +346,11 @@ TEST_F(GroupDeletionTest, AClaimBeingFilledKeepsTheGroupForNow) {
 
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   EXPECT_THAT(Deleted(), IsEmpty());
-  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+  EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
   EXPECT_TRUE(DriverHoldsGroup());
 
   SeedClaim(bed_.api, "Bound", "restored-2");
-  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
+  EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
   EXPECT_FALSE(DriverHoldsGroup());
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
   EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
@@ -474,10 +364,10 @@ TEST_F(GroupDeletionTest, FinishingTakesOnlyWhatIsOurs) {
   bed_.api.Seed(GroupContents(), namesake);
   Json of_another_velero = MakeGroupContentObject();
   SetJson(of_another_velero, {"metadata", "name"},
-          csi::GroupDeletionContentName(support::kDriver, support::kGroupHandle));
+          GroupDeletionContentName(support::kDriver, support::kGroupHandle));
   SetJson(of_another_velero, {"metadata", "labels", objects::kCsiDeltaLabel}, "velero-2");
   bed_.api.Seed(GroupContents(), of_another_velero);
-  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+  EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
   EXPECT_EQ(bed_.api.All(GroupContents()).size(), 2u);
 }
 
@@ -486,7 +376,7 @@ TEST_F(GroupDeletionTest, WithoutTheKindsThereIsNothingToFinishAndNothingCanBeDe
        {"volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"}) {
     bed_.api.RemoveType(plural);
   }
-  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+  EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
   EXPECT_THAT(Delete(MakeGroupContentObject()),
               support::StatusIs(absl::StatusCode::kNotFound, HasSubstr(support::kGroupHandle)));
 }
@@ -501,51 +391,11 @@ TEST_F(GroupDeletionTest, ADriverThatRefusesIsNamedAndFinishesLater) {
   for (const char* part : {support::kGroupHandle, support::kDriver, "volume is busy"}) {
     EXPECT_THAT(log(), HasSubstr(part));
   }
-  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+  EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
   EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
   cluster_.LetDriverWork();
   EXPECT_FALSE(DriverHoldsGroup());
-  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
-  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
-}
-
-TEST_F(GroupDeletionTest, ASlowDriverIsWaitedForInFullOnlyOnce) {
-  cluster_.driver().AddGroup("group-2", {"handle-1", "handle-2"});
-  Json second = MakeGroupContentObject();
-  SetJson(second, {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation}, "group-2");
-  SetJson(second, {"status", "volumeGroupSnapshotHandle"}, "group-2");
-  const auto waited = [this](const Json& archived, velero::DeleteItemAction& action) {
-    const absl::Time start = bed_.clock.Now();
-    EXPECT_THAT(
-        action.Execute(bed_.ctx, archived, support::MakeBackupObject("nightly", "Deleting")),
-        IsOk());
-    return bed_.clock.Now() - start;
-  };
-  const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env));
-  EXPECT_LE(waited(second, *action), absl::Seconds(10)) << "it is quick";
-  cluster_.driver().Refuse("*", "FailedPrecondition", "volume is busy");
-  EXPECT_GE(waited(MakeGroupContentObject(), *action), absl::Seconds(30));
-  SetJson(second, {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation}, "group-3");
-  SetJson(second, {"status", "volumeGroupSnapshotHandle"}, "group-3");
-  EXPECT_LE(waited(second, *action), absl::Seconds(10)) << "it was slow before";
-}
-
-TEST_F(GroupDeletionTest, WithoutASidecarTheContentStandsForWhatIsToBeDone) {
-  cluster_.sidecar_runs = false;
-  const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env));
-  const Json backup = support::MakeBackupObject("nightly", "Deleting");
-  const absl::Time start = bed_.clock.Now();
-  EXPECT_THAT(action->Execute(bed_.ctx, MakeGroupContentObject(), backup), IsOk());
-  const absl::Time first = bed_.clock.Now();
-  EXPECT_THAT(action->Execute(bed_.ctx, MakeGroupContentObject(), backup), IsOk());
-  EXPECT_GE(first - start, absl::Seconds(30));
-  EXPECT_LE(bed_.clock.Now() - first, absl::Seconds(10)) << "a slow driver is waited for once";
-  EXPECT_TRUE(DriverHoldsGroup());
-
-  cluster_.sidecar_runs = true;
-  cluster_.Resync();
-  EXPECT_FALSE(DriverHoldsGroup());
-  EXPECT_THAT(csi::FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
+  EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
   EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 
@@ -565,14 +415,11 @@ TEST_F(GroupDeletionTest, AnArchiveOfOneVersionIsDeletedWhereAnotherIsServed) {
          {"volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"}) {
       bed.api.ServeVersion(plural, crossing.served);
     }
-    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
-                    ->Execute(bed.ctx, MakeGroupContentObject(crossing.archived),
-                              support::MakeBackupObject("nightly", "Deleting")),
-                IsOk())
+    EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject(crossing.archived)), IsOk())
         << crossing.archived << " to " << crossing.served;
     EXPECT_THAT(cluster.driver().groups(), IsEmpty())
         << crossing.archived << " to " << crossing.served;
-    EXPECT_THAT(csi::FinishGroupDeletions(bed.ctx, bed.env), IsOkAndHolds(0));
+    EXPECT_THAT(FinishGroupDeletions(bed.ctx, bed.env), IsOkAndHolds(0));
   }
 }
 
@@ -584,10 +431,7 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
     const FakeSnapshotCluster cluster(bed.api);
     SeedRestoredGroup(bed.api);
     SeedRestoredMember(bed.api, 1);
-    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
-                    ->Execute(bed.ctx, MakeGroupContentObject(),
-                              support::MakeBackupObject("nightly", "Deleting")),
-                IsOk());
+    EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject()), IsOk());
     return static_cast<int>(bed.api.calls().size());
   }();
   for (int at = 1; at <= calls; ++at) {
@@ -597,20 +441,14 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
     AddGroup(cluster);
     SeedRestoredGroup(bed.api);
     SeedRestoredMember(bed.api, 1);
-    const Json backup = support::MakeBackupObject("nightly", "Deleting");
     int count = 0;
     bed.api.SetInterceptor([&](const support::ApiCall&, const Json*) {
       if (++count == at) {
-        EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
-                        ->Execute(bed.ctx, MakeGroupContentObject(), backup),
-                    IsOk());
+        EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject()), IsOk());
       }
       return absl::OkStatus();
     });
-    EXPECT_THAT(MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
-                    ->Execute(bed.ctx, MakeGroupContentObject(), backup),
-                IsOk())
-        << at;
+    EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject()), IsOk()) << at;
     EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << at;
     EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << at;
     EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), IsEmpty()) << at;
@@ -628,17 +466,15 @@ TEST_F(GroupDeletionTest, SurvivesAnyFailingCall) {
       SeedRestoredGroup(bed.api);
       SeedRestoredMember(bed.api, 1);
       SeedRestoredMember(bed.api, 2);
-      const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env));
-      const Json backup = support::MakeBackupObject("nightly", "Deleting");
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const absl::Status status = action->Execute(bed.ctx, MakeGroupContentObject(), backup);
+      const auto status = DeleteGroup(bed, MakeGroupContentObject());
       if (!bed.api.sweep_hit()) {
         EXPECT_GT(call, 15);
         break;
       }
       bed.api.ClearFaults();
       if (!status.ok()) {
-        EXPECT_THAT(action->Execute(bed.ctx, MakeGroupContentObject(), backup), IsOk()) << call;
+        EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject()), IsOk()) << call;
       }
       EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << call;
       EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << call;
@@ -659,13 +495,11 @@ TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
       FakeSnapshotCluster cluster(bed.api);
       AddGroup(cluster);
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const absl::Status status = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed.env))
-                                      ->Execute(bed.ctx, MakeGroupContentObject(),
-                                                support::MakeBackupObject("nightly", "Deleting"));
+      const auto status = DeleteGroup(bed, MakeGroupContentObject());
       bed.api.ClearFaults();
       if (!status.ok() && !bed.api.All(GroupContents()).empty()) {
         made = true;
-        EXPECT_THAT(csi::FinishGroupDeletions(bed.ctx, bed.env), IsOk());
+        EXPECT_THAT(FinishGroupDeletions(bed.ctx, bed.env), IsOk());
         EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << call;
       }
     }
@@ -674,4 +508,4 @@ TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
 }
 
 }  // namespace
-}  // namespace csidelta::deleteitemactions::group_deletion_test
+}  // namespace csidelta::csi::group_deletion_test

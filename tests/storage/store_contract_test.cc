@@ -1,0 +1,133 @@
+// What every store of ours promises; the fake and real buckets run the same suite in
+// tests/contract.
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+
+#include "base/random.h"
+#include "storage/credentials.h"
+#include "storage/file_object_store.h"
+#include "storage/folder_object_store.h"
+#include "storage/limited_object_store.h"
+#include "storage/metered_object_store.h"
+#include "storage/retrying_object_store.h"
+#include "storage/s3_object_store.h"
+#include "tests/contract/object_store_contract.h"
+#include "tests/support/fake_object_store.h"
+#include "tests/support/fake_s3_server.h"
+#include "tests/support/scratch_folder.h"
+
+namespace csidelta::storage::store_contract_test {
+namespace {
+
+using contract::ObjectStoreCase;
+using contract::ObjectStoreContract;
+using contract::ObjectStoreSubject;
+
+// In a directory that is not there yet.
+class FileSubject : public ObjectStoreSubject {
+ public:
+  ObjectStore& store() override { return store_; }
+
+ private:
+  const support::ScratchFolder parent_;
+  FileObjectStore store_{parent_.path() + "/deep/repo", Random::Real()};
+};
+
+// Every decorator, around a fake.
+class DecoratedSubject : public ObjectStoreSubject {
+ public:
+  ObjectStore& store() override { return retrying_; }
+
+ private:
+  support::FakeObjectStore fake_;
+  StoreMeter meter_;
+  MeteredObjectStore metered_{fake_, meter_};
+  LimitedObjectStore limited_{metered_,
+                              {.upload_bytes_per_second = int64_t{1} << 40,
+                               .download_bytes_per_second = int64_t{1} << 40,
+                               .requests_per_second = 1'000'000,
+                               .requests_in_flight_max = 2}};
+  RetryingObjectStore retrying_{limited_, {}, Random::Real(), meter_};
+};
+
+// A folder of a fake, with strangers beside it.
+class FolderSubject : public ObjectStoreSubject {
+ public:
+  FolderSubject() {
+    for (const char* key : {"config", "some/config", "some/folders/config", "some/folder"}) {
+      fake_.SetObject(key, "not ours");
+    }
+  }
+  ObjectStore& store() override { return folder_; }
+
+ private:
+  support::FakeObjectStore fake_;
+  FolderObjectStore folder_{fake_, "some/folder/"};
+};
+
+struct S3Case {
+  bool path_style = true;
+  bool tls = false;
+  bool knows_if_none_match = true;
+};
+
+class S3Subject : public ObjectStoreSubject {
+ public:
+  explicit S3Subject(const S3Case& kind)
+      : server_({.knows_if_none_match = kind.knows_if_none_match,
+                 .http = {.tls = kind.tls, .names = "DNS:localhost,DNS:bucket.localhost"}}),
+        proxy_([this](const support::ServedRequest&, support::ServedConnection& connection) {
+          connection.Raw("HTTP/1.1 200 Connection established\r\n\r\n");
+          connection.Tunnel(server_.port());
+        }),
+        http_(HttpOptions(kind)),
+        credentials_({"AKIDTEST", Secret("secret/key+of=test"), Secret()}),
+        store_({.endpoint = *net::ParseUrl(server_.url("localhost")),
+                .bucket = "bucket",
+                .prefix = "deep prefix/repo/",
+                .path_style = kind.path_style},
+               http_, credentials_, meter_) {
+    server_.SetObject("deep prefix/other", "not ours");
+    server_.SetObject("deep prefix/repo/not a key", "nor this");
+  }
+  ~S3Subject() override { EXPECT_THAT(server_.refusals(), testing::IsEmpty()); }
+  ObjectStore& store() override { return store_; }
+
+ private:
+  // Nobody resolves the bucket's own host: a proxy leads there.
+  net::HttpClientOptions HttpOptions(const S3Case& kind) {
+    net::HttpClientOptions options;
+    options.tls.ca_pem = server_.authority().ca_pem();
+    options.limits = S3HttpLimits();
+    options.proxy.always = kind.path_style ? "" : proxy_.url();
+    return options;
+  }
+
+  support::FakeS3Server server_;
+  support::HttpTestServer proxy_;
+  net::HttpClient http_;
+  StaticCredentials credentials_;
+  StoreMeter meter_;
+  S3ObjectStore store_;
+};
+
+ObjectStoreCase MakeS3Case(const char* name, const S3Case& kind) {
+  return {name, [kind] { return std::make_unique<S3Subject>(kind); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Stores, ObjectStoreContract,
+    testing::Values(ObjectStoreCase{"File", [] { return std::make_unique<FileSubject>(); }},
+                    ObjectStoreCase{"Folder", [] { return std::make_unique<FolderSubject>(); }},
+                    ObjectStoreCase{"Decorated",
+                                    [] { return std::make_unique<DecoratedSubject>(); }},
+                    MakeS3Case("S3Path", {}),
+                    MakeS3Case("S3VirtualHost", {.path_style = false, .tls = true}),
+                    MakeS3Case("S3Tls", {.tls = true}),
+                    MakeS3Case("S3WithoutConditions", {.knows_if_none_match = false})),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace csidelta::storage::store_contract_test
