@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
