@@ -171,6 +171,16 @@ TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
   EXPECT_FALSE(api_.Find(VolumeSnapshotContentKey(source_content_)).has_value());
 }
 
+// Who takes it over may be killed before a sidecar sees it, and the driver delete nothing then.
+TEST_F(ExposedSnapshotTest, TheHandleIsWrittenWhereNoSidecarDoesIt) {
+  cluster_.sidecar_runs = false;
+  ASSERT_THAT(Expose(), IsOk());
+  ASSERT_TRUE(Content().has_value());
+  EXPECT_EQ(GetString(*Content(), {"status", "snapshotHandle"}),
+            GetString(*Content(), {"spec", "source", "snapshotHandle"}));
+  EXPECT_EQ(GetInt(*Content(), {"status", "creationTime"}), cluster_.driver().cut_at_nanoseconds);
+}
+
 TEST_F(ExposedSnapshotTest, CarriesWhatTheDriverNeedsToDelete) {
   api_.Mutate(VolumeSnapshotContentKey(source_content_), [](Json& content) {
     SetJson(content, {"metadata", "annotations", objects::kDeletionSecretNameAnnotation}, "s");

@@ -210,7 +210,9 @@ TEST_F(SnapshotImportTest, AHandleThatHasAContentIsRefusedByName) {
   // Another driver may call its own so.
   content["spec"]["driver"] = "e.example.com";
   bed_.api.Seed(VolumeSnapshotContentType(), content);
-  EXPECT_THAT(Plan(Request()), IsOk());
+  const absl::StatusOr<ImportPlan> plan = Plan(Request());
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_FALSE(plan->was_begun);
   ExpectNothingMade();
 }
 

@@ -377,6 +377,20 @@ TEST_F(CredentialsTest, AContainersEndpointMustBeNearOrSecret) {
   }
 }
 
+// Either would be a header, or a request, of somebody else's making.
+TEST_F(CredentialsTest, AContainersTokenAndPathAreOfOneLine) {
+  environment_.container_host_url = "http://127.0.0.1:1";
+  environment_.container_path = "/keys";
+  environment_.container_token = Secret("a\r\nx-header: b");
+  EXPECT_THAT(chain().Get(ctx_),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("malformed")));
+  chain_.reset();
+  environment_.container_token = Secret("a token");
+  environment_.container_path = "/keys HTTP/1.1\r\nx-header: b";
+  EXPECT_THAT(chain().Get(ctx_),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("malformed")));
+}
+
 TEST_F(CredentialsTest, ARefusalOfTheContainerIsSaid) {
   int status = 403;
   Serve([&](const ServedRequest&, ServedConnection& connection) { connection.Send(status, "{}"); });
