@@ -10,11 +10,9 @@
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
-#include "csi/static_content.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
-#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -66,22 +64,10 @@ StaticPair BorrowedPair(const VolumeSnapshot& source, const VolumeSnapshotConten
                                pvc.name, absl::StrCat(attempt)},
                               "\n"));
   const std::string name = absl::StrCat("csi-delta-borrowed-", hash.substr(0, kNameHashBytes));
-  StaticPair pair = {.content_name = name,
-                     .driver = content.driver(),
-                     .handle = content.handle(),
-                     .namespace_name = pvc.namespace_name,
-                     .snapshot_name = name,
-                     .class_name = content.class_name(),
-                     .mode = content.source_mode(),
-                     .content_labels = {},
-                     .content_annotations = DeletionSecretAnnotations(content.json())};
-  if (content.allows_mode_change()) {
-    pair.content_annotations[objects::kModeChangeAnnotation] = "true";
-  }
-  // With distributed snapshotting one node's sidecar alone has the snapshot.
-  if (const std::string node = content.Label(objects::kManagedByLabel); !node.empty()) {
-    pair.content_labels[objects::kManagedByLabel] = node;
-  }
+  StaticPair pair = PairBeside(content);
+  pair.content_name = name;
+  pair.namespace_name = pvc.namespace_name;
+  pair.snapshot_name = name;
   return pair;
 }
 

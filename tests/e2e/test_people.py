@@ -102,12 +102,12 @@ def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
     people.run(bed, team, *words, "--wait")
     data.expect(bed.volume_path("copy", team), written)
     assert not bed.api.list("volumesnapshots", team), "the pair that lent the snapshot is gone"
+    _share_and_take_back(bed, shop, team, written)
     shown, = people.ask(bed, shop, "list")
     assert shown["state"] == "Ready"
     people.run(bed, shop, "delete", "monday", "--last-too", "--wait")
 
 
-def _as_viewer(viewer, app):
 QUOTA = "count/volumesnapshots.snapshot.storage.k8s.io"
 
 
@@ -149,6 +149,7 @@ def _share_and_take_back(bed, shop, team, written):
     assert handle in bed.driver.snapshots(), "the data is shop's"
 
 
+def _as_viewer(viewer, app):
     viewer.run(app, "list")
     viewer.run(app, "list", "--pod", "db-0")
     viewer.run(app, "list", "--statefulset", "db")
@@ -199,6 +200,10 @@ def _as_admin(bed, admin, app, team):
         refused = admin.run(team, "promote", "monday", "none", "--from-namespace", app, check=False)
         assert refused.returncode == 1 and not bed.api.get("persistentvolumeclaims", "none", team), refused.stderr
     admin.run(team, "promote", "monday", "copy", "--from-namespace", app)
+    admin.run(app, "share", "monday", "--to", team)
+    kept = admin.run(app, "delete", "monday", "--last-too", check=False)
+    assert kept.returncode == 23 and f"shared with {team}/monday" in kept.stdout, kept
+    admin.run(team, "delete", "monday", "--wait")
     bed.api.patch("volumesnapshotcontents", people.ask(bed, app, "show", "monday")["content"],
                   {"spec": {"deletionPolicy": "Retain"}})
     admin.run(app, "delete", "monday", "--last-too", "--wait")
