@@ -99,8 +99,13 @@ absl::StatusOr<StaticPair> ChoosePair(const CallContext& ctx, k8s::ApiClient& ap
 // One run of the second half, which removes after an error what it made.
 class Borrower {
  public:
-  Borrower(const CallContext& ctx, k8s::ApiClient& api, const BorrowPlan& plan)
-      : ctx_(ctx), api_(api), plan_(plan), promotion_(plan.plan.promotions.front()) {}
+  Borrower(const CallContext& ctx, k8s::ApiClient& api, const BorrowPlan& plan,
+           const WaitObserver& on_look)
+      : ctx_(ctx),
+        api_(api),
+        plan_(plan),
+        on_look_(on_look),
+        promotion_(plan.plan.promotions.front()) {}
 
   absl::StatusOr<Borrowed> Run(std::vector<std::string>& not_checked) {
     absl::StatusOr<AwaitedPvc> awaited = MakeAndAwait(not_checked);
@@ -140,7 +145,8 @@ class Borrower {
                     {.source = lent,
                      .driver = plan_.pair.driver,
                      .waits_for_first_consumer = promotion_.waits_for_first_consumer,
-                     .stays = false},
+                     .stays = false,
+                     .on_look = on_look_},
                     not_checked);
   }
 
@@ -193,6 +199,7 @@ class Borrower {
   const CallContext& ctx_;
   k8s::ApiClient& api_;
   const BorrowPlan& plan_;
+  const WaitObserver& on_look_;
   const Promotion& promotion_;
   std::optional<PersistentVolumeClaim> pvc_;
 };
@@ -242,8 +249,9 @@ absl::StatusOr<BorrowPlan> PlanBorrowing(const CallContext& ctx, k8s::ApiClient&
 
 absl::StatusOr<Borrowed> CarryOutBorrowing(const CallContext& ctx, k8s::ApiClient& api,
                                            const BorrowPlan& plan,
-                                           std::vector<std::string>& not_checked) {
-  return Borrower(ctx, api, plan).Run(not_checked);
+                                           std::vector<std::string>& not_checked,
+                                           const WaitObserver& on_look) {
+  return Borrower(ctx, api, plan, on_look).Run(not_checked);
 }
 
 }  // namespace csidelta::csi

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/yaml.h"
 #include "csi/snapshot_types.h"
@@ -137,6 +138,33 @@ TEST_F(SnapshotPromoteTest, WaitsUntilItIsBoundAndSaysWhenAndHowLarge) {
   EXPECT_EQ(GetString(one, {"state"}), "Bound");
   EXPECT_EQ(GetString(one, {"bound_at"}), "2026-11-24T05:00:00Z");
   EXPECT_EQ(GetInt(one, {"size_bytes"}), int64_t{2} << 30);
+}
+
+TEST_F(SnapshotPromoteTest, WithJsonTheWaitIsToldLineByLineAndTheResultLast) {
+  int looks = 0;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "list" && call.plural == "events" && ++looks == 2) {
+      Bind(api_, *Claim("copy"));
+    }
+    return absl::OkStatus();
+  });
+  api_.OnCreate("persistentvolumeclaims", [](support::FakeApiClient& api, const Json& claim) {
+    Json event = support::MakeObject("v1", "Event", "shop", "one");
+    event["involvedObject"] = {{"uid", k8s::Uid(claim)}};
+    event["reason"] = "Provisioning";
+    event["message"] = "is asked for";
+    api.Seed(csi::EventType(), event);
+  });
+  const Outcome outcome = Run({"monday", "copy", "--wait", "--json"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  std::vector<std::string> lines = absl::StrSplit(outcome.out, '\n', absl::SkipEmpty());
+  ASSERT_GE(lines.size(), 2);
+  const Json status = ParseJson(lines.front()).value_or(Json());
+  EXPECT_EQ(GetString(status, {"message_type"}), "status");
+  EXPECT_EQ(GetString(status, {"subject"}), "PVC shop/copy");
+  EXPECT_EQ(GetString(status, {"state"}), "Pending");
+  EXPECT_EQ(GetString(status, {"waits_for"}), "Provisioning: is asked for");
+  EXPECT_EQ(GetString(ParseJson(lines.back())->at(0), {"state"}), "Bound");
 }
 
 TEST_F(SnapshotPromoteTest, OneThatWaitsForAPodIsSaidToAndNotWaitedFor) {
