@@ -142,6 +142,10 @@ class SnapshotCreateCommand : public Command {
       return absl::InvalidArgumentError(
           "--any-maker says what may be deleted: it goes with --make-room or a keep rule");
     }
+    std::vector<std::string> hold_words;
+    if (!hold_.empty()) {  // Before anything is deleted or made.
+      ASSIGN_OR_RETURN(hold_words, HoldWords());
+    }
     ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
     selection_.label_selector = cluster.selector;
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
@@ -167,7 +171,7 @@ class SnapshotCreateCommand : public Command {
     std::unique_ptr<HeldProgram> held;
     const absl::Time hold_begins = ctx.clock->Now();
     if (!hold_.empty()) {
-      ASSIGN_OR_RETURN(held, Hold(ctx));
+      ASSIGN_OR_RETURN(held, Hold(ctx, std::move(hold_words)));
     }
     absl::Status released = absl::OkStatus();
     const auto let_go = [&] {
@@ -328,12 +332,17 @@ class SnapshotCreateCommand : public Command {
     }
   }
 
-  absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx) const {
+  absl::StatusOr<std::vector<std::string>> HoldWords() const {
     if (wait_ != "taken") {
       return absl::InvalidArgumentError(
           absl::StrCat("--hold ends when all are taken: it does not go with --wait ", wait_));
     }
-    ASSIGN_OR_RETURN(std::vector<std::string> words, SplitWords(hold_));
+    absl::StatusOr<std::vector<std::string>> words = SplitWords(hold_);
+    return words.ok() ? std::move(words) : Annotate(words.status(), "--hold");
+  }
+
+  absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx,
+                                                    std::vector<std::string> words) const {
     absl::StatusOr<std::unique_ptr<HeldProgram>> held = HeldProgram::Start(
         ctx.WithTimeout(timeout_.value_or(kTimeout)), {.words = std::move(words)});
     return held.ok() ? std::move(held) : Annotate(held.status(), "--hold");

@@ -185,6 +185,17 @@ TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
   EXPECT_THAT(outcome.out, HasSubstr("taken: the application may go on\n"));
 }
 
+TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
+  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", ours);
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z", ours);
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
+  EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "sh -c 'open"}).code, ExitCode::kFailed);
+  EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "cat", "--wait", "ready"}).code,
+            ExitCode::kFailed);
+  EXPECT_EQ(Made().size(), 2);
+}
+
 TEST_F(SnapshotCreateTest, ADriverWithoutRoomIsAskedAgainOnceOneIsGone) {
   const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"first", "second"}) {
