@@ -290,7 +290,12 @@ class SnapshotCreator {
   }
 
   absl::Status AddError(const absl::Status& status) const {
-    return ExplainTimeout(status, absl::StrCat("PVC ", pvc_), request_.timeout, last_error_);
+    const bool could_make_room = !request_.on_full && ReportsNoRoom(last_error_);
+    return ExplainTimeout(
+        status, absl::StrCat("PVC ", pvc_), request_.timeout,
+        could_make_room ? absl::StrCat(last_error_, "; --make-room deletes the oldest that the ",
+                                       "keep rules allow")
+                        : last_error_);
   }
 
   // Deletes what this run made, and says so.
