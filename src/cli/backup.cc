@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "cli/cluster_snapshot.h"
 #include "cli/command.h"
@@ -264,7 +265,11 @@ absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupCommand::AskCluster(
 
 absl::StatusOr<std::string> BackupCommand::RecordedPath() const {
   if (!path_.empty()) {
-    return path_;
+    // Every snapshot is found by an absolute path, and of which folder a relative one is the next
+    // run does not know.
+    return path_.front() == '/' ? absl::StatusOr<std::string>(path_)
+                                : absl::InvalidArgumentError(absl::StrCat(
+                                      "--path ", path_, " is not absolute; begin it with /"));
   }
   std::error_code error;
   const std::filesystem::path path = std::filesystem::absolute(device_, error);
@@ -272,6 +277,21 @@ absl::StatusOr<std::string> BackupCommand::RecordedPath() const {
     return absl::InternalError(absl::StrCat(device_, ": ", error.message()));
   }
   return path.lexically_normal().string();
+}
+
+// Backups write these themselves: a second one of a name would lie to all that read them.
+absl::Status CheckTags(const std::vector<std::string>& tags) {
+  for (const std::string& tag : tags) {
+    for (const absl::string_view name : incremental::kReservedTags) {
+      if (absl::StartsWith(tag, name)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--tag ", tag, ": tags that begin with ",
+                         absl::StrJoin(incremental::kReservedTags, ", "),
+                         " are written by backup itself; choose another name"));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<repository::RepoSnapshot> BackupCommand::MakeRecord(const Session& session) const {
@@ -283,6 +303,7 @@ absl::StatusOr<repository::RepoSnapshot> BackupCommand::MakeRecord(const Session
   record.uid = ::getuid();
   record.gid = ::getgid();
   record.tags = SplitTags(tags_);
+  RETURN_IF_ERROR(CheckTags(record.tags));
   record.program_version = ProgramVersion();
   if (!time_.empty()) {
     ASSIGN_OR_RETURN(record.time, ParseMoment(time_, absl::LocalTimeZone()));

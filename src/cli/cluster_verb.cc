@@ -17,18 +17,26 @@ absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::st
   return cluster.Namespace();
 }
 
+std::string OutputForm(const Session& session) {
+  const std::string& output = session.options().cluster.output;
+  if (session.options().json) {
+    return "json";
+  }
+  return output.empty() ? "table" : output;
+}
+
 void PrintClusterResult(Session& session, const ClusterResult& result) {
   Console& console = session.console();
-  const std::string& output = session.options().cluster.output;
-  if (console.options().json || output == "json") {
+  const std::string form = OutputForm(session);
+  if (form == "json") {
     console.PrintJson(result.value);
-  } else if (output == "yaml") {
+  } else if (form == "yaml") {
     console.Print(ToYaml(result.value));
-  } else if (output == "name") {
+  } else if (form == "name") {
     for (const std::string& name : result.names) {
       console.Print(absl::StrCat(name, "\n"));
     }
-  } else {
+  } else if (!result.table.empty()) {
     console.Print(result.table);
   }
 }

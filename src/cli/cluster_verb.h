@@ -16,12 +16,16 @@ namespace csidelta::cli {
 // chooses nothing. Reads the kubeconfig.
 absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::string_view verb);
 
+// "json", "yaml", "name", "wide", or "table": what -o or --json asks for.
+std::string OutputForm(const Session& session);
+
 // A result in each form that -o knows.
 struct ClusterResult {
-  Json value;                      // json, yaml
-  std::string table;               // table, wide
-  std::vector<std::string> names;  // name: "volumesnapshot.snapshot.storage.k8s.io/orders"
+  Json value;                           // json, yaml
+  std::string table = {};               // table, wide
+  std::vector<std::string> names = {};  // name: "volumesnapshot.snapshot.storage.k8s.io/orders"
 };
+// Prints it in the form that was asked for; of a table nothing where that is empty.
 void PrintClusterResult(Session& session, const ClusterResult& result);
 
 }  // namespace csidelta::cli

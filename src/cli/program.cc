@@ -65,6 +65,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotPruneCommand,
                      MakeSnapshotPromoteCommand,
                      MakeSnapshotImportCommand,
+                     MakeSnapshotShareCommand,
                      MakeSnapshotScheduleCommand,
                      MakeSnapshotAuditCommand,
                      MakeCompletionCommand,

@@ -71,6 +71,63 @@ Json ProgressJson(const ProgressFacts& facts) {
   return json;
 }
 
+std::string WaitLine(const WaitFacts& facts) {
+  std::string line = Printable(absl::StrCat(facts.subject, "  ", facts.state, "  ",
+                                            absl::ToInt64Seconds(facts.elapsed), " s",
+                                            facts.waits_for.empty() ? "" : "  ", facts.waits_for));
+  if (line.size() <= kWaitLineBytesMax) {
+    return line;
+  }
+  constexpr absl::string_view kCut = "...";
+  std::size_t end = kWaitLineBytesMax - kCut.size();
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0U) == 0x80U) {
+    --end;  // within a character
+  }
+  return absl::StrCat(line.substr(0, end), kCut);
+}
+
+Json WaitJson(const WaitFacts& facts) {
+  return {{"message_type", "status"},
+          {"subject", facts.subject},
+          {"state", facts.state},
+          {"seconds_elapsed", absl::ToInt64Seconds(facts.elapsed)},
+          {"waits_for", facts.waits_for}};
+}
+
+bool ProgressMeter::IsDue(absl::string_view stage, absl::Duration now) {
+  if (stage != stage_) {
+    stage_ = std::string(stage);
+    stage_began_ = now;
+  }
+  if (now - shown_at_ < (console_.options().json ? kJsonEvery : kLineEvery)) {
+    return false;
+  }
+  shown_at_ = now;
+  return true;
+}
+
+void ProgressMeter::ReportWait(absl::string_view subject, absl::string_view state,
+                               absl::string_view waits_for) {
+  const ConsoleOptions& options = console_.options();
+  if (options.quiet || (!options.json && !options.error_is_terminal)) {
+    return;
+  }
+  const absl::Duration now = clock_.Uptime();
+  std::scoped_lock lock(mutex_);
+  if (!IsDue(subject, now)) {
+    return;
+  }
+  const WaitFacts facts{.subject = stage_,
+                        .state = std::string(state),
+                        .waits_for = std::string(waits_for),
+                        .elapsed = now - stage_began_};
+  if (options.json) {
+    console_.PrintJson(WaitJson(facts));
+  } else {
+    console_.ShowLine(WaitLine(facts));
+  }
+}
+
 void ProgressMeter::Report(absl::string_view stage, int64_t done, int64_t total, bool bytes) {
   const ConsoleOptions& options = console_.options();
   if (options.quiet || (!options.json && !options.error_is_terminal)) {
@@ -78,14 +135,9 @@ void ProgressMeter::Report(absl::string_view stage, int64_t done, int64_t total,
   }
   const absl::Duration now = clock_.Uptime();
   std::scoped_lock lock(mutex_);
-  if (stage != stage_) {
-    stage_ = std::string(stage);
-    stage_began_ = now;
-  }
-  if (now - shown_at_ < (options.json ? kJsonEvery : kLineEvery)) {
+  if (!IsDue(stage, now)) {
     return;
   }
-  shown_at_ = now;
   const ProgressFacts facts{
       .stage = stage_, .done = done, .total = total, .bytes = bytes, .elapsed = now - stage_began_};
   if (options.json) {

@@ -31,6 +31,22 @@ std::string ProgressLine(const ProgressFacts& facts);
 // With restic's names where it has them: message_type "status".
 Json ProgressJson(const ProgressFacts& facts);
 
+// One object of a cluster that is waited for, of which nothing tells how far it is. A value.
+struct WaitFacts {
+  std::string subject;     // "PVC shop/copy"
+  std::string state;       // "Pending"
+  std::string waits_for;   // what was reported of it last; "": nothing
+  absl::Duration elapsed;  // since it is waited for
+};
+
+inline constexpr int kWaitLineBytesMax = 79;  // A line that is wrapped is not erased as a whole.
+
+// "PVC shop/copy  Pending  12 s  Provisioning: External provisioner is ...", printable, cut to
+// kWaitLineBytesMax.
+std::string WaitLine(const WaitFacts& facts);
+// message_type "status", like ProgressJson(): subject, state, seconds_elapsed, waits_for.
+Json WaitJson(const WaitFacts& facts);
+
 // Shows progress in the form that the console is for: a line that changes on a terminal, JSON lines
 // once a second with --json, else nothing. Thread-safe; has the console for itself meanwhile.
 class ProgressMeter {
@@ -45,7 +61,11 @@ class ProgressMeter {
     Report(stage, done, total, /*bytes=*/false);
   }
 
+  void ReportWait(absl::string_view subject, absl::string_view state, absl::string_view waits_for);
+
  private:
+  // Whether there is something to show now; `stage` begins where it is another one.
+  bool IsDue(absl::string_view stage, absl::Duration now);
   void Report(absl::string_view stage, int64_t done, int64_t total, bool bytes);
 
   Console& console_;

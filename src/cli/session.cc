@@ -108,7 +108,7 @@ ProgramSyntax DeclareFlags(GlobalOptions& options) {
                 "how long to wait for the locks of others; a dead one is known for it after half "
                 "an hour (31m)",
                 options.retry_lock);
-  table.Add("--no-lock", "take no lock where a verb only reads", options.no_lock);
+  table.Add("--no-lock", "take no lock; only for verbs that only read", options.no_lock);
   table.Add("--scratch-dir", "DIR",
             "where to put what memory should not hold: the index of a repository with millions of "
             "blobs, 50 to 100 bytes for each (TMPDIR, else /var/tmp)",
@@ -288,6 +288,11 @@ absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
 }
 
 absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind) {
+  if (options_.no_lock && !OnlyReads(kind)) {
+    return absl::InvalidArgumentError(
+        "--no-lock is for verbs that only read: this one writes, and must keep others from "
+        "removing what it uses; leave it out");
+  }
   RETURN_IF_ERROR(OpenStore());
   ASSIGN_OR_RETURN(std::optional<datamover::Keyring> keyring, ReadKeyring());
   if (keyring.has_value()) {

@@ -126,6 +126,7 @@ class Session {
 
   absl::StatusOr<repository::Repository*> Init(const CallContext& ctx);
   // Opens the repository and takes the lock, unless --no-lock says that reading needs none.
+  // INVALID_ARGUMENT where that is given to a verb that writes.
   absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind);
 
   // The place that --repo names, to look at the repositories in folders of it. Nothing can be

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,18 +13,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/check.h"
+#include "base/keep_rules.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
+#include "cli/keep_flags.h"
 #include "cli/run_program.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
+#include "csi/creation_failure.h"
 #include "csi/group_creation.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_inventory.h"
 #include "csi/snapshot_removal.h"
 #include "csi/snapshot_retention.h"
+#include "csi/snapshot_room.h"
 #include "csi/snapshot_source.h"
 
 namespace csidelta::cli {
@@ -32,8 +37,8 @@ namespace {
 using csi::Creation;
 using csi::CreationRequest;
 
-constexpr int kAtOnceMax = 32;  // VolumeSnapshots that are being asked for
-constexpr int64_t kKeepLastMax = 1'000'000;
+constexpr int kAtOnceMax = 32;       // VolumeSnapshots that are being asked for
+constexpr int kRoomRoundsMax = 100;  // of making room, and trying again
 constexpr absl::Duration kTimeout = absl::Minutes(5);
 
 // What came of one PVC.
@@ -108,10 +113,12 @@ class SnapshotCreateCommand : public Command {
     table.Add("--note", "TEXT", "a remark to keep with it", note_);
     table.Add("--schedule", "NAME", "the snapshot schedule that takes it, by which it is pruned",
               schedule_);
-    table.AddNumber("--keep-last", "N",
-                    "once all were taken, delete what csi-delta snapshot made of these PVCs, but "
-                    "for the last N Ready ones of each and what is needed, as snapshot prune does",
-                    1, kKeepLastMax, keep_last_);
+    DeclareKeepFlags(table, rules_, /*with_letters=*/false);
+    table.Add("--make-room",
+              "where a quota or the driver allows no more, delete the oldest of these PVCs first "
+              "that no keep rule keeps and nothing needs, as few as do",
+              makes_room_);
+    table.Add("--any-maker", "delete also those that csi-delta snapshot did not make", any_maker_);
     table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
     return {.name = "snapshot create",
             .summary = "Take VolumeSnapshots, and return when they are taken",
@@ -119,7 +126,9 @@ class SnapshotCreateCommand : public Command {
                 "What is taken is in the snapshot whatever the application writes from then on. "
                 "Several PVCs are taken at nearly the same time: the difference is printed. "
                 "Needs the caller's own rights alone; ends with 11 while another operation on the "
-                "volume is under way. What was made and not taken is deleted again.",
+                "volume is under way. What was made and not taken is deleted again. With a keep "
+                "rule, what csi-delta snapshot made of these PVCs and no rule keeps is deleted "
+                "once all were taken, but for what is needed, as by snapshot prune.",
             .table = std::move(table),
             .family = VerbFamily::kCluster};
   }
@@ -128,6 +137,14 @@ class SnapshotCreateCommand : public Command {
     const ClusterOptions& cluster = session.options().cluster;
     if (cluster.all_namespaces) {
       return absl::InvalidArgumentError("-A is not for snapshot create; name a namespace with -n");
+    }
+    if (any_maker_ && !makes_room_ && rules_.IsEmpty()) {
+      return absl::InvalidArgumentError(
+          "--any-maker says what may be deleted: it goes with --make-room or a keep rule");
+    }
+    std::vector<std::string> hold_words;
+    if (!hold_.empty()) {  // Before anything is deleted or made.
+      ASSIGN_OR_RETURN(hold_words, HoldWords());
     }
     ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
     selection_.label_selector = cluster.selector;
@@ -138,12 +155,23 @@ class SnapshotCreateCommand : public Command {
     for (const std::string& sentence : sources.not_checked) {
       session.console().Note(sentence);
     }
-    const std::vector<CreationRequest> requests =
+    std::vector<CreationRequest> requests =
         MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
+    std::mutex room_mutex;
+    for (CreationRequest& one : requests) {
+      if (makes_room_) {
+        one.on_full = MakerOfRoom(ctx, *api, session.console(), one, room_mutex);
+      }
+    }
+    csi::RoomMaker room(ctx, *api, Retention(requests), timeout_.value_or(kTimeout));
+    if (makes_room_ && (requests.size() > 1 || !hold_.empty())) {
+      // Before the application is held, and before some of a set are taken.
+      RETURN_IF_ERROR(MakeRoom(session, room, requests.front(), requests.size()));
+    }
     std::unique_ptr<HeldProgram> held;
     const absl::Time hold_begins = ctx.clock->Now();
     if (!hold_.empty()) {
-      ASSIGN_OR_RETURN(held, Hold(ctx));
+      ASSIGN_OR_RETURN(held, Hold(ctx, std::move(hold_words)));
     }
     absl::Status released = absl::OkStatus();
     const auto let_go = [&] {
@@ -153,8 +181,15 @@ class SnapshotCreateCommand : public Command {
                                             FormatElapsed(ctx.clock->Now() - hold_begins)));
       }
     };
-    ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
-                     CreateAllOrGroup(ctx, *api, session, requests, let_go));
+    absl::StatusOr<std::vector<Outcome>> created =
+        CreateAllOrGroup(ctx, *api, session, requests, let_go);
+    if (makes_room_) {
+      TryAgainWithRoom(ctx, *api, session, requests, let_go, room, created);
+    } else {
+      ExplainLack(ctx, *api, requests, created);
+    }
+    RETURN_IF_ERROR(created.status());
+    const std::vector<Outcome>& outcomes = *created;
     let_go();
     ASSIGN_OR_RETURN(const ExitCode code, Tell(session, outcomes, released.ok()));
     if (!released.ok()) {
@@ -163,44 +198,151 @@ class SnapshotCreateCommand : public Command {
                        "; the application may have written while they were taken"));
       return code == ExitCode::kOk ? ExitCode::kIncomplete : code;
     }
-    return keep_last_ == 0 || code != ExitCode::kOk ? code : KeepLast(ctx, *api, session, requests);
+    return rules_.IsEmpty() || code != ExitCode::kOk ? code
+                                                     : ApplyRules(ctx, *api, session, requests);
   }
 
  private:
-  // What was taken is taken, whatever comes of this.
-  ExitCode KeepLast(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                    const std::vector<CreationRequest>& requests) const {
+  csi::RetentionRequest Retention(const std::vector<CreationRequest>& requests) const {
     csi::RetentionRequest request{.namespace_name = selection_.namespace_name,
                                   .pvcs = {},
-                                  .last = static_cast<int>(keep_last_),
+                                  .rules = rules_,
+                                  .any_maker = any_maker_,
                                   .mover_namespace = mover_namespace_};
+    request.rules.zone = absl::LocalTimeZone();
     for (const CreationRequest& one : requests) {
       request.pvcs.insert(one.source.pvc.name());
     }
-    const absl::StatusOr<csi::Retention> retention = csi::KeepLast(ctx, api, request);
-    Console& console = session.console();
+    return request;
+  }
+
+  static void TellRemovals(Console& console, absl::string_view flag,
+                           const csi::Retention& retention) {
+    for (const csi::SnapshotEntry& entry : retention.deleted) {
+      const csi::DataFate fate = csi::FateOf(entry, /*with_data=*/false);
+      console.Note(Printable(absl::StrCat(flag, ": deleted VolumeSnapshot ", entry.name, " of PVC ",
+                                          entry.pvc, ": ", FateText(entry, fate))));
+    }
+    for (const std::string& sentence : retention.failures) {
+      console.Warn(Printable(absl::StrCat(flag, ": ", sentence)));
+    }
+  }
+
+  // What was taken is taken, whatever comes of this.
+  ExitCode ApplyRules(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                      const std::vector<CreationRequest>& requests) const {
+    const std::string word = KeepWords(rules_).front();
+    const std::string flag = word.substr(0, word.find('='));
+    const absl::StatusOr<csi::Retention> retention = csi::ApplyRules(ctx, api, Retention(requests));
     if (!retention.ok()) {
-      console.Warn(Printable(
-          absl::StrCat("--keep-last: not all was deleted: ", retention.status().message())));
+      session.console().Warn(
+          Printable(absl::StrCat(flag, ": not all was deleted: ", retention.status().message())));
       return ExitCode::kIncomplete;
     }
-    for (const csi::SnapshotEntry& entry : retention->deleted) {
-      const csi::DataFate fate = csi::FateOf(entry, /*with_data=*/false);
-      console.Note(Printable(absl::StrCat("--keep-last: deleted VolumeSnapshot ", entry.name,
-                                          " of PVC ", entry.pvc, ": ", FateText(entry, fate))));
-    }
-    for (const std::string& sentence : retention->failures) {
-      console.Warn(Printable(absl::StrCat("--keep-last: ", sentence)));
-    }
+    TellRemovals(session.console(), flag, *retention);
     return retention->failures.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
   }
 
-  absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx) const {
+  // Those that are not taken because a quota or the driver allows no more.
+  static std::vector<Outcome*> Lacking(std::vector<Outcome>& outcomes) {
+    std::vector<Outcome*> lacking;
+    for (Outcome& one : outcomes) {
+      if (csi::OutOfRoom(one.creation.status()).has_value()) {
+        lacking.push_back(&one);
+      }
+    }
+    return lacking;
+  }
+
+  // Without --make-room: says what it would delete.
+  void ExplainLack(const CallContext& ctx, k8s::ApiClient& api,
+                   const std::vector<CreationRequest>& requests,
+                   absl::StatusOr<std::vector<Outcome>>& created) const {
+    const auto explained = [&](const absl::Status& refused, std::size_t needed) {
+      return absl::ResourceExhaustedError(
+          csi::ExplainRoom(ctx, api, Retention(requests), refused, static_cast<int>(needed)));
+    };
+    if (!created.ok()) {
+      if (csi::OutOfRoom(created.status()).has_value()) {
+        created = explained(created.status(), requests.size());
+      }
+      return;
+    }
+    if (const std::vector<Outcome*> lacking = Lacking(*created); !lacking.empty()) {
+      const absl::Status status = explained(lacking.front()->creation.status(), lacking.size());
+      for (Outcome* const one : lacking) {
+        one->creation = status;
+      }
+    }
+  }
+
+  // What CreateSnapshot() calls while the driver has no room for `one`: one at a time.
+  std::function<absl::Status(const absl::Status&)> MakerOfRoom(const CallContext& ctx,
+                                                               k8s::ApiClient& api,
+                                                               Console& console,
+                                                               const CreationRequest& one,
+                                                               std::mutex& mutex) const {
+    csi::RetentionRequest retention = Retention({});
+    retention.pvcs = {one.source.pvc.name()};
+    return [&ctx, &api, &console, &mutex, retention = std::move(retention),
+            timeout = one.timeout](const absl::Status& refused) {
+      const std::scoped_lock lock(mutex);
+      csi::RoomMaker room(ctx, api, retention, timeout);
+      const absl::Status made = room.MakeInDriver(refused);
+      TellRemovals(console, "--make-room", room.TakeReport());
+      return made;
+    };
+  }
+
+  // Room in the quotas for `one` and as many like it as are needed.
+  static absl::Status MakeRoom(Session& session, csi::RoomMaker& room, const CreationRequest& one,
+                               std::size_t needed) {
+    const absl::Status made = room.MakeInQuota(one, static_cast<int>(needed));
+    TellRemovals(session.console(), "--make-room", room.TakeReport());
+    return made;
+  }
+
+  // Makes room and tries again, until all are taken or no more may go.
+  void TryAgainWithRoom(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                        const std::vector<CreationRequest>& requests,
+                        const std::function<void()>& on_taken, csi::RoomMaker& room,
+                        absl::StatusOr<std::vector<Outcome>>& created) const {
+    for (int rounds = 0; rounds < kRoomRoundsMax; ++rounds) {
+      if (!created.ok()) {  // of a group
+        if (!csi::OutOfRoom(created.status()).has_value()) {
+          return;
+        }
+        const absl::Status made = MakeRoom(session, room, requests.front(), requests.size());
+        created = made.ok() ? CreateAllOrGroup(ctx, api, session, requests, on_taken) : made;
+        continue;
+      }
+      const std::vector<Outcome*> lacking = Lacking(*created);
+      if (lacking.empty()) {
+        return;
+      }
+      const Outcome& first = *lacking.front();
+      const absl::Status made = MakeRoom(session, room, *first.request, lacking.size());
+      if (made.ok()) {
+        CreateEach(ctx, api, *session.environment().random, lacking);
+        continue;
+      }
+      for (Outcome* const one : lacking) {
+        one->creation = made;
+      }
+    }
+  }
+
+  absl::StatusOr<std::vector<std::string>> HoldWords() const {
     if (wait_ != "taken") {
       return absl::InvalidArgumentError(
           absl::StrCat("--hold ends when all are taken: it does not go with --wait ", wait_));
     }
-    ASSIGN_OR_RETURN(std::vector<std::string> words, SplitWords(hold_));
+    absl::StatusOr<std::vector<std::string>> words = SplitWords(hold_);
+    return words.ok() ? std::move(words) : Annotate(words.status(), "--hold");
+  }
+
+  absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx,
+                                                    std::vector<std::string> words) const {
     absl::StatusOr<std::unique_ptr<HeldProgram>> held = HeldProgram::Start(
         ctx.WithTimeout(timeout_.value_or(kTimeout)), {.words = std::move(words)});
     return held.ok() ? std::move(held) : Annotate(held.status(), "--hold");
@@ -292,18 +434,28 @@ class SnapshotCreateCommand : public Command {
   static std::vector<Outcome> CreateAll(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                                         const std::vector<CreationRequest>& requests) {
     std::vector<Outcome> outcomes(requests.size());
+    std::vector<Outcome*> all;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      outcomes[i].request = &requests[i];
+      all.push_back(&outcomes[i]);
+    }
+    CreateEach(ctx, api, random, all);
+    return outcomes;
+  }
+
+  // At nearly the same time.
+  static void CreateEach(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                         const std::vector<Outcome*>& outcomes) {
     std::atomic<std::size_t> next = 0;
     const auto body = [&](const CallContext& worker_ctx, int) {
-      for (std::size_t i = next++; i < requests.size(); i = next++) {
-        outcomes[i] = {.request = &requests[i],
-                       .creation = csi::CreateSnapshot(worker_ctx, api, random, requests[i])};
+      for (std::size_t i = next++; i < outcomes.size(); i = next++) {
+        outcomes[i]->creation = csi::CreateSnapshot(worker_ctx, api, random, *outcomes[i]->request);
       }
       return absl::OkStatus();  // One that fails stops no other.
     };
     WorkerPool pool(ctx);
-    pool.Start(static_cast<int>(std::min<std::size_t>(requests.size(), kAtOnceMax)), body);
+    pool.Start(static_cast<int>(std::min<std::size_t>(outcomes.size(), kAtOnceMax)), body);
     CSIDELTA_CHECK(pool.Join().ok());
-    return outcomes;
   }
 
   // `was_held`: nothing speaks against the application going on.
@@ -381,8 +533,10 @@ class SnapshotCreateCommand : public Command {
   std::string schedule_;
   std::string hold_;
   std::optional<absl::Duration> timeout_;
-  int64_t keep_last_ = 0;  // 0: nothing is deleted
+  KeepRules rules_;  // none: nothing is deleted once all were taken
   std::string mover_namespace_ = "csi-delta";
+  bool makes_room_ = false;
+  bool any_maker_ = false;
   bool waits_for_others_ = false;
 };
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
@@ -385,23 +386,24 @@ absl::Status SnapshotDeleteCommand::CarryOut(const CallContext& ctx, k8s::ApiCli
 }
 
 void SnapshotDeleteCommand::Tell(Session& session, const std::vector<DeletedItem>& items) {
-  Console& console = session.console();
   const std::string form = OutputForm(session);
-  Json list = Json::array();
+  const bool is_table = form == "table" || form == "wide";
+  ClusterResult result = {.value = Json::array()};
   for (const DeletedItem& item : items) {
-    list.push_back(ItemJson(item));
-    const bool is_done = item.result == DeletionEnd::kDeleted || item.result == DeletionEnd::kGone;
-    if (form == "name" && is_done) {
-      console.Print(absl::StrCat(SnapshotResourceName(item.plan.entry.name), "\n"));
+    result.value.push_back(ItemJson(item));
+    if (item.result == DeletionEnd::kDeleted || item.result == DeletionEnd::kGone) {
+      result.names.push_back(SnapshotResourceName(item.plan.entry.name));
     }
     const std::string line = Printable(ResultText(item));
-    if ((form == "table" || form == "wide") && !line.empty()) {
-      console.Print(absl::StrCat(line, "\n"));
-    } else if (!line.empty() && !item.error.ok()) {
-      console.Warn(line);
+    if (line.empty()) {
+      continue;
+    }
+    absl::StrAppend(&result.table, line, "\n");
+    if (!is_table && !item.error.ok()) {
+      session.console().Warn(line);
     }
   }
-  PrintAsValue(session, list);
+  PrintClusterResult(session, result);
 }
 
 // All protected is 23; some of them, or one that the API server refused to delete, is 3; a wait

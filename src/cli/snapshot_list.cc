@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
@@ -261,24 +262,19 @@ class SnapshotListCommand : public Command {
 
   void Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
     const ClusterOptions& cluster = session.options().cluster;
-    Console& console = session.console();
-    Json list = Json::array();
+    const std::string form = OutputForm(session);
+    ClusterResult result = {.value = Json::array()};
     for (const SnapshotEntry& entry : entries) {
-      list.push_back(csi::ToJson(entry));
+      result.value.push_back(csi::ToJson(entry));
+      result.names.push_back(SnapshotResourceName(entry.name));
     }
-    if (console.options().json || cluster.output == "json") {
-      console.PrintJson(list);
-    } else if (cluster.output == "yaml") {
-      console.Print(ToYaml(list));
-    } else if (cluster.output == "name") {
-      for (const SnapshotEntry& entry : entries) {
-        console.Print(absl::StrCat(SnapshotResourceName(entry.name), "\n"));
-      }
-    } else if (entries.empty()) {
-      console.Note("no VolumeSnapshots found");
-    } else {
-      console.Print(FormatTable(RowsOf(entries, cluster.all_namespaces, cluster.output == "wide")));
+    const bool is_table = form == "table" || form == "wide";
+    if (is_table && entries.empty()) {
+      session.console().Note("no VolumeSnapshots found");
+    } else if (is_table) {
+      result.table = FormatTable(RowsOf(entries, cluster.all_namespaces, form == "wide"));
     }
+    PrintClusterResult(session, result);
   }
 
   std::string pvc_;

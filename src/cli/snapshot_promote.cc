@@ -15,6 +15,7 @@
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/text.h"
 #include "csi/borrowed_snapshot.h"
 #include "csi/promotion.h"
@@ -120,6 +121,15 @@ absl::Status RefusedStatus(const csi::PromotionPlan& plan) {
   return is_size_alone ? AsTargetTooSmall(std::move(refused)) : refused;
 }
 
+// Shows how long an object is waited for, and for what. Borrows `meter`.
+csi::WaitObserver ShowingWait(ProgressMeter& meter, absl::string_view kind, absl::string_view space,
+                              absl::string_view name) {
+  return [&meter, subject = absl::StrCat(kind, " ", space, "/", name)](
+             absl::string_view state, absl::string_view waits_for) {
+    meter.ReportWait(subject, state, waits_for);
+  };
+}
+
 class SnapshotPromoteCommand : public Command {
  public:
   VerbSyntax Declare() override;
@@ -140,13 +150,15 @@ class SnapshotPromoteCommand : public Command {
   csi::PvcWish Wish(std::string name) const;
 
   absl::StatusOr<std::vector<VolumeSnapshot>> ReadSnapshots(const CallContext& limited,
-                                                            k8s::ApiClient& api) const;
+                                                            k8s::ApiClient& api,
+                                                            ProgressMeter& meter) const;
   absl::StatusOr<std::vector<csi::PromotionTarget>> Targets(
       std::vector<VolumeSnapshot> snapshots) const;
   absl::StatusOr<ExitCode> Promote(const CallContext& ctx, const CallContext& limited,
                                    k8s::ApiClient& api, Session& session) const;
-  absl::Status Await(const CallContext& limited, k8s::ApiClient& api, const Promotion& promotion,
-                     PromotedPvc& one, std::vector<std::string>& notes) const;
+  absl::Status Await(const CallContext& limited, k8s::ApiClient& api, ProgressMeter& meter,
+                     const Promotion& promotion, PromotedPvc& one,
+                     std::vector<std::string>& notes) const;
   absl::StatusOr<ExitCode> Borrow(const CallContext& limited, k8s::ApiClient& api,
                                   Session& session) const;
 
@@ -262,7 +274,7 @@ csi::PvcWish SnapshotPromoteCommand::Wish(std::string name) const {
 }
 
 absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshots(
-    const CallContext& limited, k8s::ApiClient& api) const {
+    const CallContext& limited, k8s::ApiClient& api, ProgressMeter& meter) const {
   std::vector<VolumeSnapshot> snapshots;
   if (!set_.empty()) {
     ASSIGN_OR_RETURN(snapshots, csi::SnapshotsOfSet(limited, api, namespace_, set_));
@@ -280,7 +292,9 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
   for (VolumeSnapshot& snapshot : snapshots) {
     if (wait_ && !dry_run_ && !snapshot.is_ready()) {
       ASSIGN_OR_RETURN(snapshot,
-                       csi::AwaitUsableSnapshot(limited, api, namespace_, snapshot.name()));
+                       csi::AwaitUsableSnapshot(
+                           limited, api, namespace_, snapshot.name(),
+                           ShowingWait(meter, "VolumeSnapshot", namespace_, snapshot.name())));
     }
   }
   return snapshots;
@@ -305,14 +319,16 @@ absl::StatusOr<std::vector<csi::PromotionTarget>> SnapshotPromoteCommand::Target
 }
 
 absl::Status SnapshotPromoteCommand::Await(const CallContext& limited, k8s::ApiClient& api,
-                                           const Promotion& promotion, PromotedPvc& one,
+                                           ProgressMeter& meter, const Promotion& promotion,
+                                           PromotedPvc& one,
                                            std::vector<std::string>& notes) const {
   ASSIGN_OR_RETURN(
       csi::AwaitedPvc awaited,
       csi::AwaitPvc(limited, api, *one.pvc,
                     {.source = promotion.snapshot,
                      .driver = promotion.content.has_value() ? promotion.content->driver() : "",
-                     .waits_for_first_consumer = promotion.waits_for_first_consumer},
+                     .waits_for_first_consumer = promotion.waits_for_first_consumer,
+                     .on_look = ShowingWait(meter, "PVC", one.plan.namespace_name, one.plan.name)},
                     notes));
   one.pvc = std::move(awaited.pvc);
   one.state = awaited.state;
@@ -328,7 +344,8 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
                                                          const CallContext& limited,
                                                          k8s::ApiClient& api,
                                                          Session& session) const {
-  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots, ReadSnapshots(limited, api));
+  ProgressMeter meter(session.console(), *ctx.clock);
+  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots, ReadSnapshots(limited, api, meter));
   ASSIGN_OR_RETURN(std::vector<csi::PromotionTarget> targets, Targets(std::move(snapshots)));
   ASSIGN_OR_RETURN(
       const csi::PromotionPlan plan,
@@ -350,7 +367,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
                                                                  : PvcState::kPending;
     }
     for (std::size_t i = 0; wait_ && i < all.size(); ++i) {
-      first_error.Update(Await(limited, api, plan.promotions[i], all[i], notes));
+      first_error.Update(Await(limited, api, meter, plan.promotions[i], all[i], notes));
     }
     for (const std::string& sentence : notes) {
       session.console().Note(sentence);
@@ -385,7 +402,9 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
   console.Note(absl::StrCat("the snapshot stays that of ", one.snapshot,
                             ": when that is deleted before the PVC is bound, this fails"));
   std::vector<std::string> notes;
-  const absl::StatusOr<csi::Borrowed> borrowed = csi::CarryOutBorrowing(limited, api, plan, notes);
+  ProgressMeter meter(console, *limited.clock);
+  const absl::StatusOr<csi::Borrowed> borrowed = csi::CarryOutBorrowing(
+      limited, api, plan, notes, ShowingWait(meter, "PVC", one.plan.namespace_name, one.plan.name));
   for (const std::string& sentence : notes) {
     console.Note(sentence);
   }

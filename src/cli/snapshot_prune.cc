@@ -16,6 +16,7 @@
 #include "base/keep_rules.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/keep_flags.h"
 #include "cli/snapshot_text.h"
@@ -238,7 +239,7 @@ absl::Status SnapshotPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClie
 
 void SnapshotPruneCommand::Tell(Session& session, const std::vector<PrunedItem>& items) const {
   Console& console = session.console();
-  const std::string form = OutputForm(session);
+  ClusterResult result;
   Json list = Json::array();
   int64_t goes = 0;
   int64_t deleted = 0;
@@ -248,8 +249,8 @@ void SnapshotPruneCommand::Tell(Session& session, const std::vector<PrunedItem>&
     goes += item.goes() ? 1 : 0;
     deleted += item.is_deleted ? 1 : 0;
     failed += item.error.ok() ? 0 : 1;
-    if (form == "name" && (yes_ ? item.is_deleted : item.goes())) {
-      console.Print(absl::StrCat(SnapshotResourceName(item.entry->name), "\n"));
+    if (yes_ ? item.is_deleted : item.goes()) {
+      result.names.push_back(SnapshotResourceName(item.entry->name));
     }
     if (!item.error.ok()) {
       console.Warn(Printable(absl::StrCat(item.entry->namespace_name, "/", item.entry->name, " ",
@@ -260,23 +261,17 @@ void SnapshotPruneCommand::Tell(Session& session, const std::vector<PrunedItem>&
     }
   }
   const int64_t kept = std::ssize(items) - goes;
-  if (PrintAsValue(session, {{"dry_run", !yes_},
-                             {"deleted", deleted},
-                             {"kept", kept},
-                             {"failed", failed},
-                             {"other_makers", ignored_},
-                             {"snapshots", std::move(list)}}) ||
-      form == "name") {
-    return;
-  }
   const std::string others =
       ignored_ == 0 ? ""
                     : absl::StrCat("; ", ignored_, " of other makers are left alone, --any-maker ",
                                    "counts them, too");
-  console.Print(yes_ ? absl::StrCat("deleted ", Counted(deleted, "VolumeSnapshot"), ", kept ", kept,
-                                    others, "\n")
-                     : absl::StrCat("would delete ", Counted(goes, "VolumeSnapshot"), ", keep ",
-                                    kept, others, goes == 0 ? "" : "; --yes deletes them", "\n"));
+  result.table = yes_ ? absl::StrCat("deleted ", Counted(deleted, "VolumeSnapshot"), ", kept ",
+                                     kept, others, "\n")
+                      : absl::StrCat("would delete ", Counted(goes, "VolumeSnapshot"), ", keep ",
+                                     kept, others, goes == 0 ? "" : "; --yes deletes them", "\n");
+  result.value = {{"dry_run", !yes_}, {"deleted", deleted},       {"kept", kept},
+                  {"failed", failed}, {"other_makers", ignored_}, {"snapshots", std::move(list)}};
+  PrintClusterResult(session, result);
 }
 
 absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Session& session) {

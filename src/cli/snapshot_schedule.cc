@@ -10,6 +10,7 @@
 #include "base/keep_rules.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/keep_flags.h"
 #include "cli/snapshot_text.h"

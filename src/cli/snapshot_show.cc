@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
@@ -216,19 +217,15 @@ class SnapshotShowCommand : public Command {
   }
 
   static void Print(Session& session, const Shown& shown) {
-    if (PrintAsValue(session, ToJson(shown))) {
-      return;
-    }
-    Console& console = session.console();
     const SnapshotEntry& entry = shown.entry;
-    if (OutputForm(session) == "name") {
-      console.Print(absl::StrCat(SnapshotResourceName(entry.name), "\n"));
-      return;
-    }
-    console.Print(absl::StrCat(
-        SnapshotFields(entry), ConditionsText(entry.status),
-        KeptText("Kept from delete", entry.kept_for_person, shown.is_checked),
-        KeptText("Kept from prune", entry.kept_for, shown.is_checked), EventsText(shown.events)));
+    PrintClusterResult(session,
+                       {.value = ToJson(shown),
+                        .table = absl::StrCat(
+                            SnapshotFields(entry), ConditionsText(entry.status),
+                            KeptText("Kept from delete", entry.kept_for_person, shown.is_checked),
+                            KeptText("Kept from prune", entry.kept_for, shown.is_checked),
+                            EventsText(shown.events)),
+                        .names = {SnapshotResourceName(entry.name)}});
   }
 
   std::string word_;

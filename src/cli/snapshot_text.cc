@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "base/yaml.h"
 #include "cli/console.h"
 #include "cli/text.h"
 
@@ -131,24 +130,6 @@ std::string ProtectionsText(const std::vector<csi::Protection>& protections) {
   return absl::StrJoin(protections, "; ", [](std::string* out, const csi::Protection& one) {
     absl::StrAppend(out, one.message);
   });
-}
-
-std::string OutputForm(const Session& session) {
-  const std::string& output = session.options().cluster.output;
-  if (session.options().json) {
-    return "json";
-  }
-  return output.empty() ? "table" : output;
-}
-
-bool PrintAsValue(Session& session, const Json& value) {
-  const std::string form = OutputForm(session);
-  if (form == "json") {
-    session.console().PrintJson(value);
-  } else if (form == "yaml") {
-    session.console().Print(ToYaml(value));
-  }
-  return form == "json" || form == "yaml";
 }
 
 }  // namespace csidelta::cli

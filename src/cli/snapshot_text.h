@@ -56,10 +56,4 @@ Json ProtectionsJson(const std::vector<csi::Protection>& protections);
 // The messages, with "; " between them.
 std::string ProtectionsText(const std::vector<csi::Protection>& protections);
 
-// "json", "yaml", "name", "wide", or "table": what -o or --json asks for.
-std::string OutputForm(const Session& session);
-
-// Prints `value` where JSON or YAML is asked for; else says false.
-bool PrintAsValue(Session& session, const Json& value);
-
 }  // namespace csidelta::cli

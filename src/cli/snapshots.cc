@@ -51,7 +51,9 @@ class SnapshotsCommand : public Command {
                 "With --json: one array, oldest first, with restic's members.\n\nWith --group, "
                 "--repo is .../plugins/csi-delta of a location, or a folder in it. No lock is "
                 "taken. A group is shown whole that has one member which the filters let through. "
-                "A repository that cannot be read is named, and the exit code is 3.",
+                "A repository that cannot be read is named, and the exit code is 3.\n\nAn ID that "
+                "names nothing in the list is named on stderr, and the exit code is 3, or 1 when "
+                "the list is empty; restic ends with 0.",
             .table = std::move(table),
             .family = VerbFamily::kRepository};
   }
@@ -65,7 +67,7 @@ class SnapshotsCommand : public Command {
     ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
                      repository->ListSnapshots(ctx, unreadable.Teller()));
     const absl::Time now = ctx.clock->Now();
-    Choose(snapshots, now);
+    const std::vector<std::string> unknown = Choose(snapshots, now);
     for (const StoredSnapshot& stored : snapshots) {
       if (IsOfTheFuture(stored.snapshot.time, now)) {
         session.console().Warn(absl::StrCat(
@@ -83,18 +85,39 @@ class SnapshotsCommand : public Command {
     } else {
       session.console().Print(AsTable(snapshots));
     }
-    return unreadable.code();
+    return AfterUnknown(session, unknown, snapshots.empty(), unreadable.code());
   }
 
  private:
+  static bool IsNamedBy(const StoredSnapshot& stored, const std::string& id) {
+    return stored.id.Hex().compare(0, id.size(), id) == 0;
+  }
   bool IsNamed(const StoredSnapshot& stored) const {
-    const std::string hex = stored.id.Hex();
     return ids_.empty() || std::any_of(ids_.begin(), ids_.end(), [&](const std::string& id) {
-             return hex.compare(0, id.size(), id) == 0;
+             return IsNamedBy(stored, id);
            });
   }
 
-  void Choose(std::vector<StoredSnapshot>& snapshots, absl::Time now) const {
+  // Says which ids name nothing that is listed. restic 0.14 does no more than that; as other verbs
+  // do, this one fails, or is incomplete where it found some.
+  absl::StatusOr<ExitCode> AfterUnknown(Session& session, const std::vector<std::string>& unknown,
+                                        bool found_none, ExitCode otherwise) const {
+    if (unknown.empty()) {
+      return otherwise;
+    }
+    const std::string text =
+        absl::StrCat("no snapshot matches ", absl::StrJoin(unknown, ", "),
+                     filter_.IsEmpty() ? "" : " and --host, --path and --tag as they are given",
+                     "; csi-delta snapshots without an id lists all");
+    if (found_none) {
+      return absl::NotFoundError(text);
+    }
+    session.console().Warn(text);
+    return ExitCode::kIncomplete;
+  }
+
+  // Leaves those that are to be listed. Returns the ids that name none of them.
+  std::vector<std::string> Choose(std::vector<StoredSnapshot>& snapshots, absl::Time now) const {
     const bool only_latest = ids_.size() == 1 && ids_.front() == "latest";
     const auto matches = [&](const repository::RepoSnapshot& snapshot) {
       return filter_.Matches(snapshot);
@@ -106,9 +129,21 @@ class SnapshotsCommand : public Command {
       return only_latest ? stored.id != latest
                          : !IsNamed(stored) || !filter_.Matches(stored.snapshot);
     });
+    std::vector<std::string> unknown;
+    for (const std::string& id : ids_) {
+      const bool is_known =
+          only_latest
+              ? !snapshots.empty()
+              : std::any_of(snapshots.begin(), snapshots.end(),
+                            [&](const StoredSnapshot& stored) { return IsNamedBy(stored, id); });
+      if (!is_known) {
+        unknown.push_back(id);
+      }
+    }
     if (latest_ > 0) {
       KeepNewest(snapshots);
     }
+    return unknown;
   }
 
   void KeepNewest(std::vector<StoredSnapshot>& snapshots) const {

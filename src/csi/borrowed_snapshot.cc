@@ -10,11 +10,9 @@
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
-#include "csi/static_content.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
-#include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
@@ -66,22 +64,10 @@ StaticPair BorrowedPair(const VolumeSnapshot& source, const VolumeSnapshotConten
                                pvc.name, absl::StrCat(attempt)},
                               "\n"));
   const std::string name = absl::StrCat("csi-delta-borrowed-", hash.substr(0, kNameHashBytes));
-  StaticPair pair = {.content_name = name,
-                     .driver = content.driver(),
-                     .handle = content.handle(),
-                     .namespace_name = pvc.namespace_name,
-                     .snapshot_name = name,
-                     .class_name = content.class_name(),
-                     .mode = content.source_mode(),
-                     .content_labels = {},
-                     .content_annotations = DeletionSecretAnnotations(content.json())};
-  if (content.allows_mode_change()) {
-    pair.content_annotations[objects::kModeChangeAnnotation] = "true";
-  }
-  // With distributed snapshotting one node's sidecar alone has the snapshot.
-  if (const std::string node = content.Label(objects::kManagedByLabel); !node.empty()) {
-    pair.content_labels[objects::kManagedByLabel] = node;
-  }
+  StaticPair pair = PairBeside(content);
+  pair.content_name = name;
+  pair.namespace_name = pvc.namespace_name;
+  pair.snapshot_name = name;
   return pair;
 }
 
@@ -113,8 +99,13 @@ absl::StatusOr<StaticPair> ChoosePair(const CallContext& ctx, k8s::ApiClient& ap
 // One run of the second half, which removes after an error what it made.
 class Borrower {
  public:
-  Borrower(const CallContext& ctx, k8s::ApiClient& api, const BorrowPlan& plan)
-      : ctx_(ctx), api_(api), plan_(plan), promotion_(plan.plan.promotions.front()) {}
+  Borrower(const CallContext& ctx, k8s::ApiClient& api, const BorrowPlan& plan,
+           const WaitObserver& on_look)
+      : ctx_(ctx),
+        api_(api),
+        plan_(plan),
+        on_look_(on_look),
+        promotion_(plan.plan.promotions.front()) {}
 
   absl::StatusOr<Borrowed> Run(std::vector<std::string>& not_checked) {
     absl::StatusOr<AwaitedPvc> awaited = MakeAndAwait(not_checked);
@@ -154,7 +145,8 @@ class Borrower {
                     {.source = lent,
                      .driver = plan_.pair.driver,
                      .waits_for_first_consumer = promotion_.waits_for_first_consumer,
-                     .stays = false},
+                     .stays = false,
+                     .on_look = on_look_},
                     not_checked);
   }
 
@@ -207,6 +199,7 @@ class Borrower {
   const CallContext& ctx_;
   k8s::ApiClient& api_;
   const BorrowPlan& plan_;
+  const WaitObserver& on_look_;
   const Promotion& promotion_;
   std::optional<PersistentVolumeClaim> pvc_;
 };
@@ -256,8 +249,9 @@ absl::StatusOr<BorrowPlan> PlanBorrowing(const CallContext& ctx, k8s::ApiClient&
 
 absl::StatusOr<Borrowed> CarryOutBorrowing(const CallContext& ctx, k8s::ApiClient& api,
                                            const BorrowPlan& plan,
-                                           std::vector<std::string>& not_checked) {
-  return Borrower(ctx, api, plan).Run(not_checked);
+                                           std::vector<std::string>& not_checked,
+                                           const WaitObserver& on_look) {
+  return Borrower(ctx, api, plan, on_look).Run(not_checked);
 }
 
 }  // namespace csidelta::csi

@@ -56,6 +56,7 @@ struct Borrowed {
 // names what is. Adds to `not_checked`, as AwaitPvc().
 absl::StatusOr<Borrowed> CarryOutBorrowing(const CallContext& ctx, k8s::ApiClient& api,
                                            const BorrowPlan& plan,
-                                           std::vector<std::string>& not_checked);
+                                           std::vector<std::string>& not_checked,
+                                           const WaitObserver& on_look = {});
 
 }  // namespace csidelta::csi

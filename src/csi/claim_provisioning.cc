@@ -56,6 +56,21 @@ std::string NewestMessage(const std::vector<Json>& events, absl::string_view uid
   return message;
 }
 
+// "Reason: message" of the newest event for the object with this uid; "" when there is none.
+std::string NewestEvent(const std::vector<Json>& events, absl::string_view uid) {
+  std::string newest_time;
+  std::string text;
+  for (const Json& event : events) {
+    const std::string time = GetString(event, {"lastTimestamp"});
+    if (GetString(event, {"involvedObject", "uid"}) == uid &&
+        (text.empty() || time >= newest_time)) {
+      newest_time = time;
+      text = absl::StrCat(GetString(event, {"reason"}), ": ", GetString(event, {"message"}));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
@@ -71,7 +86,8 @@ absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8
   return ProvisioningNews{
       .last_failure = NewestMessage(events.items, pvc.uid(), kProvisioningFailed),
       .waits_for_first_consumer =
-          !NewestMessage(events.items, pvc.uid(), kWaitsForConsumer).empty()};
+          !NewestMessage(events.items, pvc.uid(), kWaitsForConsumer).empty(),
+      .last_message = NewestEvent(events.items, pvc.uid())};
 }
 
 bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver) {

@@ -20,6 +20,7 @@ absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::A
 struct ProvisioningNews {
   std::string last_failure;               // the newest of ProvisioningFailed; "" when there is none
   bool waits_for_first_consumer = false;  // it has no volume until a Pod uses it
+  std::string last_message = {};          // the newest of all: "Reason: message"; "" without one
 };
 absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8s::ApiClient& api,
                                                       const objects::PersistentVolumeClaim& pvc);

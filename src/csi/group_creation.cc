@@ -11,6 +11,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/creation_failure.h"
 #include "csi/group_types.h"
 #include "csi/insist.h"
 #include "csi/snapshot_class.h"
@@ -73,13 +74,14 @@ class GroupCreator {
     RETURN_IF_ERROR(Mark());
     asked_at_ = ctx_.clock->Now();
     absl::StatusOr<Json> made = api_.Create(ctx_, key_.type, namespace_name_, ObjectToMake());
-    if (absl::IsPermissionDenied(made.status()) || absl::IsNotFound(made.status())) {
-      return absl::UnimplementedError(made.status().message());
+    const absl::Status refused = AsQuotaRefusal(made.status());
+    if (absl::IsPermissionDenied(refused) || absl::IsNotFound(refused)) {
+      return absl::UnimplementedError(refused.message());
     }
-    RETURN_IF_ERROR(made.status());
+    RETURN_IF_ERROR(refused);
     absl::StatusOr<std::vector<Creation>> creations = AwaitAll(limited, *made);
-    if (!creations.ok()) {
-      return AfterFailure(AddError(creations.status()), *made);
+    if (!creations.ok()) {  // Its members go with it.
+      return DeleteAgain(*ctx_.clock, api_, key_, k8s::Uid(*made), AddError(creations.status()));
     }
     return creations;
   }
@@ -271,29 +273,8 @@ class GroupCreator {
   // --- Ends that are not well
 
   absl::Status AddError(const absl::Status& status) const {
-    if (!absl::IsDeadlineExceeded(status)) {
-      return status;
-    }
-    return absl::DeadlineExceededError(
-        absl::StrCat("no snapshot of the group ", request_.name, " was taken within ",
-                     absl::FormatDuration(request_.timeout),
-                     last_error_.empty() ? ", and the driver reported no error"
-                                         : absl::StrCat(": the driver reports: ", last_error_)));
-  }
-
-  // Deletes what this run made. Its members go with it.
-  absl::Status AfterFailure(const absl::Status& status, const Json& made) const {
-    const CallContext ctx = CleanUpContext(*ctx_.clock);
-    const absl::Status deleted = Insist(ctx, [&] {
-      return k8s::IgnoreGone(
-          api_.Delete(ctx, key_, {.uid = k8s::Uid(made), .resource_version = ""}));
-    });
-    return WithText(status, deleted.ok()
-                                ? absl::StrCat(status.message(), "; VolumeGroupSnapshot ",
-                                               request_.name, " was deleted again")
-                                : absl::StrCat(status.message(), "; VolumeGroupSnapshot ",
-                                               request_.name, " is left, because it cannot be ",
-                                               "deleted: ", deleted.message()));
+    return ExplainTimeout(status, absl::StrCat("the group ", request_.name), request_.timeout,
+                          last_error_);
   }
 
   // The label's key in a JSON pointer: "/" is written "~1".

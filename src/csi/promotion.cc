@@ -283,6 +283,9 @@ class PvcWaiter {
       ASSIGN_OR_RETURN(const ProvisioningNews news, ReadNews());
       waits_for_consumer |= news.waits_for_first_consumer;
       RETURN_IF_ERROR(CheckProvisioning(news));
+      if (wait_.on_look) {
+        wait_.on_look(ToString(PvcState::kPending), news.last_message);
+      }
       if (const absl::Status over = ctx_.Check(); !over.ok()) {
         return Late(over, news);
       }
@@ -421,23 +424,37 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotsOfSet(const CallContext& ct
 
 absl::StatusOr<VolumeSnapshot> AwaitUsableSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                                    absl::string_view namespace_name,
-                                                   absl::string_view name) {
+                                                   absl::string_view name,
+                                                   const WaitObserver& on_look) {
   std::optional<VolumeSnapshot> last;
-  const absl::Status status =
-      k8s::WaitFor(ctx, api, VolumeSnapshotKey(namespace_name, name),
-                   [&](const Json* object) -> absl::StatusOr<bool> {
-                     if (object == nullptr) {
-                       return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", namespace_name,
-                                                               "/", name, " does not exist"));
-                     }
-                     ASSIGN_OR_RETURN(VolumeSnapshot seen, VolumeSnapshot::Of(*object));
-                     const SnapshotStatus now = StatusOf(seen, {});
-                     last = std::move(seen);
-                     const bool is_retried = now.state == SnapshotState::kError &&
-                                             now.conditions.front().reason == "Retried";
-                     return now.state != SnapshotState::kCreating &&
-                            now.state != SnapshotState::kUploading && !is_retried;
-                   });
+  const auto is_settled = [&](const Json* object) -> absl::StatusOr<bool> {
+    if (object == nullptr) {
+      return absl::NotFoundError(
+          absl::StrCat("VolumeSnapshot ", namespace_name, "/", name, " does not exist"));
+    }
+    ASSIGN_OR_RETURN(VolumeSnapshot seen, VolumeSnapshot::Of(*object));
+    const SnapshotStatus now = StatusOf(seen, {});
+    last = std::move(seen);
+    const bool is_retried =
+        now.state == SnapshotState::kError && now.conditions.front().reason == "Retried";
+    return now.state != SnapshotState::kCreating && now.state != SnapshotState::kUploading &&
+           !is_retried;
+  };
+  const k8s::ObjectKey key = VolumeSnapshotKey(namespace_name, name);
+  absl::Duration interval = kProvisioningLookIntervalMin;
+  absl::Status status = absl::OkStatus();
+  while (true) {
+    // Time goes on where nothing changes: an observer sees that.
+    status = k8s::WaitFor(on_look ? ctx.WithTimeout(interval) : ctx, api, key, is_settled);
+    if (!on_look || !absl::IsDeadlineExceeded(status) || !ctx.Check().ok()) {
+      break;
+    }
+    if (last.has_value()) {
+      const SnapshotStatus now = StatusOf(*last, {});
+      on_look(ToString(now.state), now.conditions.front().message);
+    }
+    interval = std::min(2 * interval, kProvisioningLookIntervalMax);
+  }
   if (status.ok()) {
     return *std::move(last);
   }

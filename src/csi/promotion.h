@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,6 +34,10 @@ namespace csidelta::csi {
 // first, because that it waits for a Pod is said at once.
 inline constexpr absl::Duration kProvisioningLookIntervalMin = absl::Milliseconds(250);
 inline constexpr absl::Duration kProvisioningLookIntervalMax = absl::Seconds(2);
+
+// Told while something is awaited, at every look: its state, and what was reported of it last, ""
+// where nothing was.
+using WaitObserver = std::function<void(absl::string_view state, absl::string_view waits_for)>;
 
 struct PromotionTarget {
   objects::VolumeSnapshot snapshot;
@@ -73,7 +78,8 @@ absl::StatusOr<std::vector<objects::VolumeSnapshot>> SnapshotsOfSet(
 absl::StatusOr<objects::VolumeSnapshot> AwaitUsableSnapshot(const CallContext& ctx,
                                                             k8s::ApiClient& api,
                                                             absl::string_view namespace_name,
-                                                            absl::string_view name);
+                                                            absl::string_view name,
+                                                            const WaitObserver& on_look = {});
 
 // Two of one name are refused. NOT_FOUND when the PVC of `labels_of` does not exist.
 absl::StatusOr<PromotionPlan> PlanPromotions(const CallContext& ctx, k8s::ApiClient& api,
@@ -116,6 +122,7 @@ struct PvcWait {
   std::string driver = {};                // of the VolumeSnapshot; "" when not known
   bool waits_for_first_consumer = false;  // its StorageClass is known to
   bool stays = true;                      // after an error, which then says how to remove it
+  WaitObserver on_look = {};
 };
 
 // Waits until the PVC is bound. One that waits for its first consumer is not waited for until the

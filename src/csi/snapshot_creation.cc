@@ -1,9 +1,10 @@
 #include "csi/snapshot_creation.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/cord.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -11,7 +12,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
-#include "csi/insist.h"
+#include "csi/creation_failure.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
@@ -26,9 +27,39 @@ using objects::VolumeSnapshotContent;
 
 // Of the snapshot controller, which was left to choose.
 constexpr char kNoDefaultClass[] = "default snapshot class";
-constexpr char kQuotaWords[] = "exceeded quota";  // of the API server's admission
-constexpr std::size_t kNameBytesMax = 63;         // of a label value, which names are put into
+constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
 constexpr std::size_t kHashBytes = 8;
+constexpr absl::Duration kRoomPause = absl::Minutes(1);
+constexpr absl::Duration kRoomLookMin = absl::Seconds(1);
+
+Json ObjectToMake(const CreationRequest& request, absl::Time asked_at) {
+  Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at)}};
+  if (!request.set.empty()) {
+    labels[objects::kSnapshotSetLabel] = request.set;
+  }
+  if (!request.schedule.empty()) {
+    labels[objects::kSnapshotScheduleLabel] = request.schedule;
+  }
+  if (!request.workload.empty()) {
+    annotations[objects::kSnapshotWorkloadAnnotation] = request.workload;
+  }
+  if (!request.note.empty()) {
+    annotations[objects::kSnapshotNoteAnnotation] = request.note;
+  }
+  Json spec = {{"source", {{"persistentVolumeClaimName", request.source.pvc.name()}}}};
+  if (!request.source.class_name.empty()) {
+    spec["volumeSnapshotClassName"] = request.source.class_name;
+  }
+  return {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+          {"kind", "VolumeSnapshot"},
+          {"metadata",
+           {{"name", request.name},
+            {"namespace", request.source.pvc.namespace_name()},
+            {"labels", std::move(labels)},
+            {"annotations", std::move(annotations)}}},
+          {"spec", std::move(spec)}};
+}
 
 // One attempt after the other at one VolumeSnapshot. Borrows everything.
 class SnapshotCreator {
@@ -61,35 +92,6 @@ class SnapshotCreator {
     return VolumeSnapshotKey(request_.source.pvc.namespace_name(), name);
   }
 
-  Json ObjectToMake(absl::Time asked_at) const {
-    Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-    Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at)}};
-    if (!request_.set.empty()) {
-      labels[objects::kSnapshotSetLabel] = request_.set;
-    }
-    if (!request_.schedule.empty()) {
-      labels[objects::kSnapshotScheduleLabel] = request_.schedule;
-    }
-    if (!request_.workload.empty()) {
-      annotations[objects::kSnapshotWorkloadAnnotation] = request_.workload;
-    }
-    if (!request_.note.empty()) {
-      annotations[objects::kSnapshotNoteAnnotation] = request_.note;
-    }
-    Json spec = {{"source", {{"persistentVolumeClaimName", request_.source.pvc.name()}}}};
-    if (!request_.source.class_name.empty()) {
-      spec["volumeSnapshotClassName"] = request_.source.class_name;
-    }
-    return {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-            {"kind", "VolumeSnapshot"},
-            {"metadata",
-             {{"name", request_.name},
-              {"namespace", request_.source.pvc.namespace_name()},
-              {"labels", std::move(labels)},
-              {"annotations", std::move(annotations)}}},
-            {"spec", std::move(spec)}};
-  }
-
   // The one of the name, where it may be that of an earlier run.
   absl::StatusOr<Creation> Join() {
     ASSIGN_OR_RETURN(Json json, api_.Get(ctx_, KeyOf(request_.name)));
@@ -111,24 +113,21 @@ class SnapshotCreator {
                     .has_joined = true};
   }
 
-  // A quota refuses with the code of a missing right.
-  absl::Status OrQuota(const absl::Status& status) const {
-    if (!absl::IsPermissionDenied(status) || !absl::StrContains(status.message(), kQuotaWords)) {
-      return status;
-    }
-    return absl::ResourceExhaustedError(
-        absl::StrCat(status.message(), "; csi-delta snapshot list -n ",
-                     request_.source.pvc.namespace_name(), " shows what could be deleted"));
-  }
-
   absl::StatusOr<Creation> Post() {
     const absl::Time asked_at = ctx_.clock->Now();
-    absl::StatusOr<Json> made = api_.Create(
-        ctx_, VolumeSnapshotType(), request_.source.pvc.namespace_name(), ObjectToMake(asked_at));
+    absl::StatusOr<Json> made =
+        api_.Create(ctx_, VolumeSnapshotType(), request_.source.pvc.namespace_name(),
+                    ObjectToMake(request_, asked_at));
     if (absl::IsAlreadyExists(made.status())) {
       return Join();
     }
-    RETURN_IF_ERROR(OrQuota(made.status()));
+    const absl::Status refused = AsQuotaRefusal(made.status());
+    // A quota is asked before the name is: what an earlier run made needs no room.
+    if (OutOfRoom(refused).has_value() && request_.may_join) {
+      absl::StatusOr<Creation> joined = Join();
+      return absl::IsNotFound(joined.status()) ? refused : std::move(joined);
+    }
+    RETURN_IF_ERROR(refused);
     ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(made)));
     return Creation{.snapshot = std::move(snapshot), .status = {}, .asked_at = asked_at};
   }
@@ -174,11 +173,44 @@ class SnapshotCreator {
       return absl::FailedPreconditionError(absl::StrCat(
           "no class for a snapshot of PVC ", pvc_, ": ", last_error_, "; name one with --class"));
     }
+    if (request_.on_full && ReportsNoRoom(last_error_) && IsRoomWanted()) {
+      return OutOfRoomError(
+          RoomLimit::kDriver,
+          absl::StrCat("the driver has no room for a snapshot of PVC ", pvc_, ": ", last_error_));
+    }
     if (!error.has_value() || !IsDefiniteRefusal(error->message)) {
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError(
         absl::StrCat("the driver refuses to take a snapshot of PVC ", pvc_, ": ", error->message));
+  }
+
+  // Not again for an error that may be older than the room: the sidecar does not report the same
+  // one twice, and asks the driver many times within kRoomPause.
+  bool IsRoomWanted() const {
+    return last_error_ != full_error_ || ctx_.clock->Uptime() >= room_wanted_at_;
+  }
+
+  // As WaitFor(), and makes room where the driver has none.
+  absl::Status WaitWithRoom(const CallContext& limited, const k8s::ObjectKey& key,
+                            absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
+                            const Json* known) {
+    while (true) {
+      const bool has_made_room = !full_error_.empty();
+      const CallContext slice =
+          has_made_room
+              ? limited.WithTimeout(std::max(room_wanted_at_ - ctx_.clock->Uptime(), kRoomLookMin))
+              : limited;
+      const absl::Status status = guard_.Waiter(slice).WaitFor(key, done, known);
+      known = nullptr;
+      if (OutOfRoom(status) == RoomLimit::kDriver) {
+        RETURN_IF_ERROR(request_.on_full(OutOfRoomError(RoomLimit::kDriver, last_error_)));
+        full_error_ = last_error_;
+        room_wanted_at_ = ctx_.clock->Uptime() + kRoomPause;
+      } else if (!has_made_room || !absl::IsDeadlineExceeded(status) || !limited.Check().ok()) {
+        return status;
+      }
+    }
   }
 
   absl::Status AwaitTaken(const CallContext& limited, Creation& creation) {
@@ -189,7 +221,7 @@ class SnapshotCreator {
       RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
       return !creation.snapshot.bound_content().empty();
     };
-    RETURN_IF_ERROR(AddError(guard_.Waiter(limited).WaitFor(key, is_bound, &known)));
+    RETURN_IF_ERROR(AddError(WaitWithRoom(limited, key, is_bound, &known)));
     ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
     if (is_content_read) {
       return absl::OkStatus();
@@ -200,7 +232,7 @@ class SnapshotCreator {
       RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
       return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
     };
-    RETURN_IF_ERROR(AddError(guard_.Waiter(limited).WaitFor(key, is_taken, &bound)));
+    RETURN_IF_ERROR(AddError(WaitWithRoom(limited, key, is_taken, &bound)));
     creation.seen_taken_at = ctx_.clock->Now();
     creation.status = StatusOf(creation.snapshot, {});
     return absl::OkStatus();
@@ -231,7 +263,7 @@ class SnapshotCreator {
       creation.content = content;
       return true;
     };
-    RETURN_IF_ERROR(AddError(guard_.Waiter(limited).WaitFor(key, has_handle, &*known)));
+    RETURN_IF_ERROR(AddError(WaitWithRoom(limited, key, has_handle, &*known)));
     if (creation.status.state == SnapshotState::kError) {
       return absl::FailedPreconditionError(creation.status.conditions.front().message);
     }
@@ -258,13 +290,12 @@ class SnapshotCreator {
   }
 
   absl::Status AddError(const absl::Status& status) const {
-    if (!absl::IsDeadlineExceeded(status)) {
-      return status;
-    }
-    return absl::DeadlineExceededError(absl::StrCat(
-        "no snapshot of PVC ", pvc_, " was taken within ", absl::FormatDuration(request_.timeout),
-        last_error_.empty() ? ", and the driver reported no error"
-                            : absl::StrCat(": the driver reports: ", last_error_)));
+    const bool could_make_room = !request_.on_full && ReportsNoRoom(last_error_);
+    return ExplainTimeout(
+        status, absl::StrCat("PVC ", pvc_), request_.timeout,
+        could_make_room ? absl::StrCat(last_error_, "; --make-room deletes the oldest that the ",
+                                       "keep rules allow")
+                        : last_error_);
   }
 
   // Deletes what this run made, and says so.
@@ -272,17 +303,7 @@ class SnapshotCreator {
     if (creation.has_joined || absl::IsNotFound(status)) {
       return status;
     }
-    const CallContext ctx = CleanUpContext(*ctx_.clock);
-    const absl::Status deleted = Insist(ctx, [&] {
-      return k8s::IgnoreGone(api_.Delete(ctx, KeyOf(request_.name),
-                                         {.uid = creation.snapshot.uid(), .resource_version = ""}));
-    });
-    return WithText(
-        status, deleted.ok()
-                    ? absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
-                                   " was deleted again")
-                    : absl::StrCat(status.message(), "; VolumeSnapshot ", request_.name,
-                                   " is left, because it cannot be deleted: ", deleted.message()));
+    return DeleteAgain(*ctx_.clock, api_, KeyOf(request_.name), creation.snapshot.uid(), status);
   }
 
   const CallContext& ctx_;
@@ -290,7 +311,9 @@ class SnapshotCreator {
   const CreationRequest& request_;
   const std::string pvc_;
   VolumeGuard guard_;
-  std::string last_error_;  // that the driver reported
+  std::string last_error_;         // that the driver reported
+  std::string full_error_;         // for which room was made; "": for none yet
+  absl::Duration room_wanted_at_;  // for the same one again; an uptime
   std::string binding_not_checked_;
 };
 
@@ -300,13 +323,6 @@ ContentReading ReadingOf(const Creation& creation) {
   return creation.content.has_value()
              ? ContentReading{.kind = ContentReading::Kind::kPresent, .content = &*creation.content}
              : ContentReading{};
-}
-
-absl::Status WithText(const absl::Status& status, const std::string& text) {
-  absl::Status told(status.code(), text);
-  status.ForEachPayload(
-      [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
-  return told;
 }
 
 std::string FitName(absl::string_view stem, absl::string_view ending) {
@@ -328,6 +344,16 @@ std::string NameForSnapshot(absl::string_view stem, absl::Time now) {
 absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                                         const CreationRequest& request) {
   return SnapshotCreator(ctx, api, random, request).Create();
+}
+
+absl::Status TryCreate(const CallContext& ctx, k8s::ApiClient& api,
+                       const CreationRequest& request) {
+  const absl::Status answer =
+      api.DryRunCreate(ctx, VolumeSnapshotType(), request.source.pvc.namespace_name(),
+                       ObjectToMake(request, ctx.clock->Now()))
+          .status();
+  const bool may_be_joined = absl::IsAlreadyExists(answer) && request.may_join;
+  return may_be_joined ? absl::OkStatus() : AsQuotaRefusal(answer);
 }
 
 }  // namespace csidelta::csi

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ struct CreationRequest {
   std::string note = {};
   std::string schedule = {};  // that takes it; "": a person does
   bool waits_for_others = false;
+  // Called when the driver reports that it has no room, with an OutOfRoom() status: makes some, and
+  // the sidecar asks again by itself. An error ends the creation. Without it the driver is waited
+  // for.
+  std::function<absl::Status(const absl::Status& refused)> on_full = {};
   AwaitedState awaited = AwaitedState::kTaken;
   absl::Duration timeout;
 };
@@ -49,8 +54,6 @@ struct Creation {
 
 // What StatusOf() needs of the content of a creation. Borrows it. Pure.
 ContentReading ReadingOf(const Creation& creation);
-// `status` with another message, and its payloads. Pure.
-absl::Status WithText(const absl::Status& status, const std::string& text);
 
 // `stem` and `ending`, with a part of the stem replaced by its hash where they are longer than the
 // 63 bytes of a label value. Pure.
@@ -62,6 +65,7 @@ std::string NameForSnapshot(absl::string_view stem, absl::Time now);
 // API server shows its handle, or the time of it where contents may not be read.
 //   FAILED_PRECONDITION  IsVolumeBusy(), or the driver refused with an error that asking again does
 //                        not change
+//   RESOURCE_EXHAUSTED   a quota refused: OutOfRoom() of csi/creation_failure.h
 //   DEADLINE_EXCEEDED    not taken within the timeout; with what the driver reported last
 //   ALREADY_EXISTS       another VolumeSnapshot has the name
 //   NOT_FOUND            the VolumeSnapshot was deleted meanwhile
@@ -71,5 +75,9 @@ std::string NameForSnapshot(absl::string_view stem, absl::Time now);
 // by then goes with it, but for a class whose deletion policy is Retain.
 absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                                         const CreationRequest& request);
+
+// Whether the API server would take the VolumeSnapshot now: the same answers, and nothing is made.
+// OK also where an earlier run's of this name exists, which CreateSnapshot() would join.
+absl::Status TryCreate(const CallContext& ctx, k8s::ApiClient& api, const CreationRequest& request);
 
 }  // namespace csidelta::csi

@@ -17,6 +17,7 @@
 #include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
+#include "k8s/read_pages.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
@@ -128,15 +129,7 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOfHandle(const C
       }
     }
   };
-  constexpr int kTriesMax = 3;  // A list of many pages may grow too old on the way.
-  absl::Status read = absl::OkStatus();
-  for (int tries = 0; tries < kTriesMax; ++tries) {
-    read = api.ListPages(ctx, VolumeSnapshotContentType(), "", {}, look).status();
-    if (!absl::IsOutOfRange(read)) {
-      break;
-    }
-  }
-  RETURN_IF_ERROR(read);
+  RETURN_IF_ERROR(k8s::ReadPages(ctx, api, VolumeSnapshotContentType(), "", {}, look));
   return found;
 }
 

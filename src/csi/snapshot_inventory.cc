@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_shares.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
@@ -54,6 +55,8 @@ struct Surroundings {
   std::map<std::string, std::optional<VolumeSnapshotContent>> contents;
   std::map<NamespacedName, std::vector<std::string>> used_by;
   std::map<NamespacedName, std::vector<std::string>> pending;
+  std::set<std::string> listed_shares;                          // names of contents
+  std::map<std::string, std::vector<std::string>> shared_with;  // by the content that is shared
 };
 
 class InventoryReader {
@@ -68,6 +71,7 @@ class InventoryReader {
     RETURN_IF_ERROR(ReadSnapshots());
     // After the VolumeSnapshots: a content that one of them names and that is not there is gone.
     RETURN_IF_ERROR(ReadContents());
+    RETURN_IF_ERROR(ReadShares());
     RETURN_IF_ERROR(ReadPvcs());
     CountReady();
     Inventory inventory;
@@ -199,10 +203,14 @@ class InventoryReader {
                                              [&](const std::vector<Json>& page, bool is_first) {
                                                if (is_first) {
                                                  around_.contents.clear();
+                                                 around_.listed_shares.clear();
                                                }
                                                for (const Json& object : page) {
                                                  if (wanted.contains(k8s::Name(object))) {
                                                    NoteContent(object);
+                                                 }
+                                                 if (IsShare(object)) {
+                                                   around_.listed_shares.insert(k8s::Name(object));
                                                  }
                                                }
                                              });
@@ -218,6 +226,28 @@ class InventoryReader {
         NoteContent(*found);
       } else {
         around_.contents.emplace(name, std::nullopt);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Which of the shares that contents tell of are still there. Of those that are meant, or when all
+  // is needed, the VolumeSnapshots are looked at, too: a Retain content stays behind its own.
+  absl::Status ReadShares() {
+    const bool looks_closer = !names_.empty() || request_.requires_all;
+    for (const auto& [name, content] : around_.contents) {
+      for (const SharedSnapshot& share :
+           content.has_value() ? SharesOf(*content) : std::vector<SharedSnapshot>()) {
+        if (around_.are_contents_listed && !around_.listed_shares.contains(share.content_name)) {
+          continue;
+        }
+        bool is_there = true;
+        if (looks_closer || !around_.are_contents_listed) {
+          ASSIGN_OR_RETURN(is_there, IsShareThere(ctx_, api_, share));
+        }
+        if (is_there) {
+          around_.shared_with[name].push_back(absl::StrCat(share.namespace_name, "/", share.name));
+        }
       }
     }
     return absl::OkStatus();
@@ -297,6 +327,10 @@ class InventoryReader {
         found != around_.pending.end()) {
       input.pending_pvcs = found->second;
     }
+    if (const auto found = around_.shared_with.find(snapshot.bound_content());
+        found != around_.shared_with.end() && input.content.content->Names(snapshot)) {
+      input.shared_with = found->second;
+    }
     const auto ready = ready_.find({snapshot.namespace_name(), snapshot.source_pvc()});
     input.is_last_ready = is_last_ready_known_ && status.state == SnapshotState::kReady &&
                           ready != ready_.end() && ready->second == 1;
@@ -311,6 +345,7 @@ class InventoryReader {
       entry.used_by = found->second;
     }
     const ProtectionInput input = InputOf(snapshot, entry.status);
+    entry.shared_with = input.shared_with;
     entry.kept_for = ProtectionsOf(snapshot, input, Requester::kPrune);
     entry.kept_for_person = ProtectionsOf(snapshot, input, Requester::kPerson);
     return entry;
@@ -455,6 +490,7 @@ Json ToJson(const SnapshotEntry& entry) {
           {"workload", entry.workload},
           {"note", entry.note},
           {"used_by", entry.used_by},
+          {"shared_with", entry.shared_with},
           {"kept_for", std::move(kept_for)}};
 }
 

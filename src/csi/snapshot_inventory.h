@@ -51,6 +51,7 @@ struct SnapshotEntry {
   std::string backup;                       // that made it, as its label says it
   bool is_selected = true;                  // has the labels that were asked for
   std::vector<std::string> used_by;         // PVCs that were made of it and exist
+  std::vector<std::string> shared_with;     // "ns/name" that share its snapshot (snapshot_share.h)
   std::vector<Protection> kept_for;         // what keeps it from a prune
   std::vector<Protection> kept_for_person;  // what keeps it from a person who names it
 };
@@ -98,8 +99,8 @@ std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
                                      const std::vector<bool>& goes);
 
 // One object per VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
-// ready_at, size_bytes, driver, handle, content, class, policy, set, workload, used_by, kept_for.
-// Pure.
+// ready_at, size_bytes, driver, handle, content, class, policy, set, workload, used_by,
+// shared_with, kept_for. Pure.
 Json ToJson(const SnapshotEntry& entry);
 
 }  // namespace csidelta::csi

@@ -91,7 +91,8 @@ std::optional<std::string> Check(ProtectionReason reason, const VolumeSnapshot& 
       break;
     case ProtectionReason::kShared:
       if (!input.shared_with.empty()) {
-        return absl::StrCat("used in namespace ", absl::StrJoin(input.shared_with, ", "));
+        return absl::StrCat("shared with ", absl::StrJoin(input.shared_with, ", "),
+                            ": delete that VolumeSnapshot first");
       }
       break;
     case ProtectionReason::kLastReady:

@@ -22,7 +22,7 @@
 //   DeltaBase      the next backup is compared with it          yes     yes    yes     -
 //   Backup         a backup made it, and deletes it             yes     yes    -       yes
 //   Keep           labelled snapshot.csi-delta.io/keep          yes     yes    -       -
-//   Shared         used in other namespaces (`snapshot share`)  yes     yes    -       -
+//   Shared         shared with another namespace (`snapshot share`)  yes     yes    -       -
 //   LastReady      the only Ready one of its PVC                yes(1)  yes    -       -
 //   Young          younger than 5 minutes                       -       yes    -       -
 //
@@ -54,7 +54,7 @@ struct ProtectionInput {
   std::string mover_namespace;  // what is in it is the mover's
   std::vector<std::string> pending_pvcs =
       {};                                     // PVCs of its namespace that are being filled from it
-  std::vector<std::string> shared_with = {};  // namespaces
+  std::vector<std::string> shared_with = {};  // "ns/name" of VolumeSnapshots of other namespaces
   bool is_last_ready = false;                 // the only Ready one of its PVC
   absl::Time now;
 };

@@ -18,6 +18,7 @@
 #include "k8s/object.h"
 #include "k8s/wait.h"
 #include "objects/event.h"
+#include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
@@ -88,6 +89,12 @@ class ContentPolicy {
       }
       if (!content->is_retained()) {
         return absl::OkStatus();
+      }
+      if (const std::string owner = content->Annotation(objects::kSharedFromAnnotation);
+          !owner.empty()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(RemovedName(entry), " shares the snapshot of ", owner,
+                         ", whose data it is: leave out --with-data"));
       }
       changed_ = content->name();  // Also when the answer is lost.
       set = PatchPolicy(ctx_, api_, *content, "Delete");

@@ -9,11 +9,9 @@
 #include "csi/snapshot_removal.h"
 
 namespace csidelta::csi {
-namespace {
 
-// Deletes one, and its content where the driver keeps the data.
-void RemoveOne(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
-               const std::string& mover_namespace, Retention& retention) {
+void RemoveByRule(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
+                  const std::string& mover_namespace, Retention& retention) {
   const absl::StatusOr<Removal> removal = RemoveAsRead(
       ctx, api, entry,
       {.requester = Requester::kPrune, .with_data = false, .mover_namespace = mover_namespace});
@@ -37,29 +35,35 @@ void RemoveOne(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry&
   }
 }
 
-}  // namespace
-
-absl::StatusOr<Retention> KeepLast(const CallContext& ctx, k8s::ApiClient& api,
-                                   const RetentionRequest& request) {
+absl::StatusOr<RetentionPlan> PlanRetention(const CallContext& ctx, k8s::ApiClient& api,
+                                            const RetentionRequest& request) {
   ASSIGN_OR_RETURN(Inventory inventory, ReadInventory(ctx, api,
                                                       {.namespace_name = request.namespace_name,
                                                        .label_selector = "",
                                                        .requires_all = true,
                                                        .mover_namespace = request.mover_namespace,
                                                        .now = ctx.clock->Now()}));
-  for (SnapshotEntry& entry : inventory.entries) {
+  RetentionPlan plan{.entries = std::move(inventory.entries), .decisions = {}};
+  for (SnapshotEntry& entry : plan.entries) {
     entry.is_selected = request.pvcs.contains(entry.pvc);
   }
-  PruneRequest prune{.rules = {}, .any_maker = false, .now = ctx.clock->Now()};
-  prune.rules.last = request.last;
-  if (ConcernsBackups(inventory.entries, /*any_maker=*/false)) {
+  PruneRequest prune{
+      .rules = request.rules, .any_maker = request.any_maker, .now = ctx.clock->Now()};
+  if (ConcernsBackups(plan.entries, request.any_maker)) {
     ASSIGN_OR_RETURN(prune.backups, ReadBackupNames(ctx, api));
   }
+  plan.decisions = DecidePrune(plan.entries, prune);
+  return plan;
+}
+
+absl::StatusOr<Retention> ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
+                                     const RetentionRequest& request) {
+  ASSIGN_OR_RETURN(const RetentionPlan plan, PlanRetention(ctx, api, request));
   Retention retention;
-  for (const PruneDecision& decision : DecidePrune(inventory.entries, prune)) {
+  for (const PruneDecision& decision : plan.decisions) {
     if (decision.verdict == PruneVerdict::kRemoved) {
       RETURN_IF_ERROR(ctx.Check());
-      RemoveOne(ctx, api, inventory.entries[decision.entry], request.mover_namespace, retention);
+      RemoveByRule(ctx, api, plan.entries[decision.entry], request.mover_namespace, retention);
     }
   }
   return retention;

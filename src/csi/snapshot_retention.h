@@ -6,16 +6,20 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "base/keep_rules.h"
 #include "csi/snapshot_inventory.h"
+#include "csi/snapshot_prune.h"
 #include "k8s/api_client.h"
 
-// What goes once a new VolumeSnapshot was taken: the rules and protections of csi/snapshot_prune.h.
+// What goes once a new VolumeSnapshot was taken, and what may go to make room for it: the rules and
+// protections of csi/snapshot_prune.h.
 namespace csidelta::csi {
 
 struct RetentionRequest {
   std::string namespace_name;
   std::set<std::string> pvcs;
-  int last = 1;  // of each PVC so many Ready ones stay; one that is not Ready yet is none of them
+  KeepRules rules;  // of each PVC; one that is not Ready yet is no generation
+  bool any_maker = false;
   std::string mover_namespace;
 };
 
@@ -25,10 +29,25 @@ struct Retention {
   std::vector<std::string> failures;
 };
 
-// Deletes what these verbs made of these PVCs and `last` does not keep. Nothing is deleted, and the
-// error is that of the API server, when VolumeSnapshots, contents, PVCs or, where they matter,
-// Backups cannot be listed.
-absl::StatusOr<Retention> KeepLast(const CallContext& ctx, k8s::ApiClient& api,
-                                   const RetentionRequest& request);
+// All VolumeSnapshots of the namespace, and a decision for each; those of other PVCs are ignored.
+struct RetentionPlan {
+  std::vector<SnapshotEntry> entries;
+  std::vector<PruneDecision> decisions;
+};
+
+// PERMISSION_DENIED where VolumeSnapshots, contents, PVCs or, where they matter, Backups cannot be
+// listed; other errors are those of the API server.
+absl::StatusOr<RetentionPlan> PlanRetention(const CallContext& ctx, k8s::ApiClient& api,
+                                            const RetentionRequest& request);
+
+// Deletes one as it was read, and its content where the driver keeps the data. Notes it in
+// `retention`: in neither list when something needs it since then.
+void RemoveByRule(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
+                  const std::string& mover_namespace, Retention& retention);
+
+// Deletes what these verbs made of these PVCs and no rule keeps. Nothing is deleted after an error
+// of PlanRetention().
+absl::StatusOr<Retention> ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
+                                     const RetentionRequest& request);
 
 }  // namespace csidelta::csi

@@ -58,6 +58,9 @@ Json PairSnapshotObject(const StaticPair& pair) {
                    {"namespace", pair.namespace_name},
                    {"labels", {{objects::kMadeByLabel, kPairMadeBy}}}}},
                  {"spec", {{"source", {{"volumeSnapshotContentName", pair.content_name}}}}}};
+  if (!pair.snapshot_annotations.empty()) {
+    SetJson(object, {"metadata", "annotations"}, pair.snapshot_annotations);
+  }
   if (!pair.class_name.empty()) {
     SetJson(object, {"spec", "volumeSnapshotClassName"}, pair.class_name);
   }
@@ -179,6 +182,26 @@ absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const 
 }
 
 }  // namespace
+
+StaticPair PairBeside(const VolumeSnapshotContent& content) {
+  StaticPair pair = {.content_name = "",
+                     .driver = content.driver(),
+                     .handle = content.handle(),
+                     .namespace_name = "",
+                     .snapshot_name = "",
+                     .class_name = content.class_name(),
+                     .mode = content.source_mode(),
+                     .content_labels = {},
+                     .content_annotations = DeletionSecretAnnotations(content.json())};
+  if (content.allows_mode_change()) {
+    pair.content_annotations[objects::kModeChangeAnnotation] = "true";
+  }
+  // With distributed snapshotting one node's sidecar alone has the snapshot.
+  if (const std::string node = content.Label(objects::kManagedByLabel); !node.empty()) {
+    pair.content_labels[objects::kManagedByLabel] = node;
+  }
+  return pair;
+}
 
 bool IsContentOf(const VolumeSnapshotContent& content, const StaticPair& pair) {
   return !content.is_being_deleted() && content.name() == pair.content_name &&

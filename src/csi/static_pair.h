@@ -37,7 +37,12 @@ struct StaticPair {
   bool is_retained = true;                                 // false: meant for RetainNoMore()
   std::map<std::string, std::string> content_labels = {};  // besides those written for the pair
   std::map<std::string, std::string> content_annotations = {};
+  std::map<std::string, std::string> snapshot_annotations = {};
 };
+
+// A pair of the snapshot that `content` has, with all that its sidecar needs to be told of it; the
+// names are left to the caller. Pure.
+StaticPair PairBeside(const objects::VolumeSnapshotContent& content);
 
 // Whether they are this pair's: made by these verbs, for the same handle and each other. One that
 // is being deleted is not. Pure.

@@ -598,9 +598,9 @@ repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
   if (snapshot.time == absl::Time()) {
     snapshot.time = began_;
   }
-  snapshot.tags.push_back("mode=block");
-  snapshot.tags.push_back(result_.mode_done == "full" ? "kind=full" : "kind=incr");
-  snapshot.tags.push_back(absl::StrCat("layout=", repository::kLayoutVersion));
+  snapshot.tags.push_back(absl::StrCat(kModeTag, "block"));
+  snapshot.tags.push_back(absl::StrCat(kKindTag, result_.mode_done == "full" ? "full" : "incr"));
+  snapshot.tags.push_back(absl::StrCat(kLayoutTag, repository::kLayoutVersion));
   const repository::BlobWriterCounts counts = writer_->counts();
   snapshot.summary = repository::SnapshotSummary{
       .backup_start = began_,

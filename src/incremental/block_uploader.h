@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
@@ -26,6 +28,14 @@
 #include "repository/volume_layout.h"
 
 namespace csidelta::incremental {
+
+// Tags of a repository snapshot that its writer sets, by the beginnings of their names
+// (docs/repository-format.md); nobody else may.
+inline constexpr char kModeTag[] = "mode=";
+inline constexpr char kKindTag[] = "kind=";
+inline constexpr char kLayoutTag[] = "layout=";
+inline constexpr std::array<absl::string_view, 5> kReservedTags = {kModeTag, kKindTag, kLayoutTag,
+                                                                   "vol-uid=", "backup="};
 
 struct UploadProgress {
   absl::string_view stage;  // "transfer", "audit", "rescan", "commit"

@@ -122,6 +122,12 @@ class ApiClient {
   virtual absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
                                       absl::string_view namespace_name, const Json& object) = 0;
 
+  // What Create() would answer now, admission and quotas included: the object as it would be
+  // stored. Stores nothing, and uses up nothing of a quota.
+  virtual absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
+                                            absl::string_view namespace_name,
+                                            const Json& object) = 0;
+
   // POST to `subresource` of an object, which answers with something new and stores nothing:
   // "token" of a service account. Returns the answer.
   virtual absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const ObjectKey& key,

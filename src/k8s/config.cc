@@ -411,9 +411,12 @@ absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
   if (!settings.service_host.empty() && !settings.service_port.empty()) {
     return LoadInCluster(settings, read_file);
   }
-  return absl::FailedPreconditionError(
-      "no way to the API server: set CSI_DELTA_KUBECONFIG, --kubeconfig or KUBECONFIG, or run in a "
-      "pod with a service account");
+  return absl::FailedPreconditionError(absl::StrCat(
+      "no way to the API server: set CSI_DELTA_KUBECONFIG, --kubeconfig or KUBECONFIG, ",
+      settings.home_kubeconfig.empty()
+          ? ""
+          : absl::StrCat("write ", settings.home_kubeconfig, ", which does not exist, "),
+      "or run in a pod with a service account"));
 }
 
 absl::StatusOr<std::string> ContextNamespace(const ClientSettings& settings, FileReader read_file) {

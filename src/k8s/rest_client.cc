@@ -284,6 +284,20 @@ class RestClient : public ApiClient {
     return created;
   }
 
+  absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
+                                    absl::string_view namespace_name, const Json& object) override {
+    absl::StatusOr<Json> answer =
+        RunJson(ctx, Call{.method = "POST",
+                          .target = TargetOf(type, namespace_name, "", "", {{"dryRun", "All"}}),
+                          .content_type = "application/json",
+                          .body = DumpJson(object)});
+    RETURN_IF_ERROR(Annotate(answer.status(),
+                             absl::StrCat("create (dry run) ", ToString(type), " ", namespace_name,
+                                          namespace_name.empty() ? "" : "/", Name(object))));
+    Identify(*answer, type);
+    return answer;
+  }
+
   absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const ObjectKey& key,
                                          absl::string_view subresource,
                                          const Json& object) override {

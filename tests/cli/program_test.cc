@@ -415,6 +415,64 @@ TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
   EXPECT_EQ(Run({"snapshots", "--no-lock"}).code, ExitCode::kOk);
 }
 
+TEST_F(ProgramTest, AVerbThatWritesRefusesToTakeNoLock) {
+  Init();
+  Backup({});
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"backup", Path("image")},
+                                                {"forget", "latest"},
+                                                {"prune"},
+                                                {"repair", "index"},
+                                                {"key", "passwd"},
+                                                {"forget", "--keep-last", "1", "-n"}}) {
+    std::vector<std::string> more = words;
+    more.emplace_back("--no-lock");
+    const Outcome outcome = Run(more);
+    EXPECT_EQ(outcome.code, ExitCode::kFailed) << words.front();
+    EXPECT_THAT(outcome.error, HasSubstr("--no-lock is for verbs that only read"));
+  }
+  EXPECT_EQ(ParseJson(Run({"snapshots", "--json"}).out)->size(), 1) << "nothing was written";
+  EXPECT_EQ(Run({"check", "--no-lock"}).code, ExitCode::kOk);
+}
+
+TEST_F(ProgramTest, TagsThatABackupWritesItselfAreRefused) {
+  Init();
+  for (const char* const tag : {"kind=full", "ok,mode=block", "layout=", "vol-uid=1", "backup=b"}) {
+    const Outcome outcome = Run({"backup", Path("image"), "--tag", tag});
+    EXPECT_EQ(outcome.code, ExitCode::kFailed) << tag;
+    EXPECT_THAT(outcome.error, HasSubstr("choose another name")) << tag;
+  }
+  EXPECT_EQ(ParseJson(Run({"snapshots", "--json"}).out)->size(), 0);
+  Backup({"--tag", "kindness,kind"});
+}
+
+TEST_F(ProgramTest, ThePathOfASnapshotIsAbsolute) {
+  Init();
+  EXPECT_THAT(Run({"backup", Path("image"), "--path", "shop/orders"}).error,
+              HasSubstr("--path shop/orders is not absolute"));
+  EXPECT_EQ(ParseJson(Run({"snapshots", "--json"}).out)->size(), 0);
+  Backup({"--path", "/shop/orders"});
+}
+
+TEST_F(ProgramTest, AnIdThatNamesNoSnapshotIsSaid) {
+  Init();
+  Backup({"--host", "alpha"});
+  const Json list = *ParseJson(Run({"snapshots", "--json"}).out);
+  const std::string id = GetString(list.at(0), {"short_id"});
+  EXPECT_EQ(Run({"snapshots", id}).code, ExitCode::kOk);
+  const Outcome none = Run({"snapshots", "zzz"});
+  EXPECT_EQ(none.code, ExitCode::kFailed);
+  EXPECT_THAT(none.error, HasSubstr("no snapshot matches zzz"));
+  EXPECT_THAT(none.out, HasSubstr("0 snapshots"));
+  EXPECT_EQ(ParseJson(Run({"snapshots", "zzz", "--json"}).out)->size(), 0);
+  const Outcome some = Run({"snapshots", id, "zzz"});
+  EXPECT_EQ(some.code, ExitCode::kIncomplete);
+  EXPECT_THAT(some.error, HasSubstr("no snapshot matches zzz"));
+  EXPECT_THAT(some.out, HasSubstr("1 snapshot\n"));
+  EXPECT_THAT(Run({"snapshots", id, "--host", "beta"}).error, HasSubstr("and --host"));
+  EXPECT_EQ(Run({"snapshots", "--host", "beta"}).code, ExitCode::kOk)
+      << "a filter finds what it does";
+}
+
 TEST_F(ProgramTest, SnapshotsPrintOneValueAndFilter) {
   Init();
   Backup({"--tag", "daily,db", "--host", "alpha", "--path", "/shop/orders"});

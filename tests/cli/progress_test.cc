@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
+#include "cli/text.h"
 #include "tests/support/fake_clock.h"
 
 namespace csidelta::cli::progress_test {
@@ -37,6 +41,37 @@ TEST(ProgressTest, MoreThanAllIsNoMoreThanAHundredPercent) {
   EXPECT_EQ(facts.Left(), absl::ZeroDuration());
 }
 
+TEST(WaitTest, ALineSaysStateTimeAndWhatWasReported) {
+  const WaitFacts facts{.subject = "PVC shop/copy",
+                        .state = "Pending",
+                        .waits_for = "Provisioning: soon",
+                        .elapsed = absl::Milliseconds(12'900)};
+  EXPECT_EQ(WaitLine(facts), "PVC shop/copy  Pending  12 s  Provisioning: soon");
+  const Json json = WaitJson(facts);
+  EXPECT_EQ(GetString(json, {"message_type"}), "status");
+  EXPECT_EQ(GetString(json, {"subject"}), "PVC shop/copy");
+  EXPECT_EQ(GetString(json, {"state"}), "Pending");
+  EXPECT_EQ(GetInt(json, {"seconds_elapsed"}), 12);
+  EXPECT_EQ(GetString(json, {"waits_for"}), "Provisioning: soon");
+  EXPECT_EQ(WaitLine({.subject = "PVC a/b", .state = "Pending", .waits_for = "", .elapsed = {}}),
+            "PVC a/b  Pending  0 s");
+}
+
+TEST(WaitTest, ALongLineIsCutBetweenCharacters) {
+  for (int length = 40; length < 90; ++length) {
+    std::string text(static_cast<std::size_t>(length), 'x');
+    for (int i = 0; i < 40; ++i) {
+      text += "\u00e4";
+    }
+    const std::string line =
+        WaitLine({.subject = "PVC a/b", .state = "Pending", .waits_for = text, .elapsed = {}});
+    EXPECT_LE(line.size(), kWaitLineBytesMax);
+    EXPECT_GE(line.size(), kWaitLineBytesMax - 1U);
+    EXPECT_TRUE(line.ends_with("...")) << line;
+    EXPECT_EQ(Printable(line), line) << "no half of a character";
+  }
+}
+
 class ProgressMeterTest : public testing::Test {
  protected:
   Console Make(const ConsoleOptions& options) {
@@ -63,6 +98,30 @@ TEST_F(ProgressMeterTest, JsonHasOneLineASecond) {
   }
   EXPECT_EQ(std::count(out_.begin(), out_.end(), '\n'), 3);
   EXPECT_THAT(error_, IsEmpty());
+}
+
+TEST_F(ProgressMeterTest, AWaitCountsFromItsFirstReport) {
+  Console console = Make({.json = true});
+  ProgressMeter meter(console, clock_);
+  meter.ReportWait("PVC shop/a", "Pending", "");
+  clock_.Advance(absl::Seconds(3));
+  meter.ReportWait("PVC shop/a", "Pending", "Provisioning: \x1b[31msoon");
+  clock_.Advance(absl::Seconds(3));
+  meter.ReportWait("PVC shop/b", "Pending", "");
+  EXPECT_EQ(std::count(out_.begin(), out_.end(), '\n'), 3);
+  EXPECT_THAT(out_, HasSubstr("\"seconds_elapsed\":3"));
+  EXPECT_EQ(out_.find("\"seconds_elapsed\":6"), std::string::npos) << "b has only begun";
+  EXPECT_EQ(out_.find('\x1b'), std::string::npos);
+}
+
+TEST_F(ProgressMeterTest, AWaitIsSilentWhereNobodyLooks) {
+  for (const ConsoleOptions& options :
+       {ConsoleOptions{}, ConsoleOptions{.json = true, .quiet = true}}) {
+    Console console = Make(options);
+    ProgressMeter meter(console, clock_);
+    meter.ReportWait("PVC shop/a", "Pending", "");
+  }
+  EXPECT_THAT(out_ + error_, IsEmpty());
 }
 
 TEST_F(ProgressMeterTest, ATerminalHasOneLineThatGoesAway) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +13,7 @@
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
-#include "tests/cli/program_runner.h"
-#include "tests/support/api_test_server.h"
+#include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -29,37 +29,19 @@ using testing::IsEmpty;
 using testing::MatchesRegex;
 using testing::Not;
 
-class SnapshotCreateTest : public testing::Test {
+class SnapshotCreateTest : public SnapshotProgramTest {
  protected:
-  SnapshotCreateTest()
-      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                           csi::PersistentVolumeType(), csi::LeaseType(), csi::PodType(),
-                           csi::StatefulSetType()}) {
-    program_.Write("kubeconfig", api_server_.Kubeconfig());
+  SnapshotCreateTest() {
     for (const char* pvc : {"data-db-0", "data-db-1"}) {
-      Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", pvc);
-      SetJson(claim, {"spec", "volumeName"}, absl::StrCat("pv-", pvc));
-      SetJson(claim, {"status", "phase"}, "Bound");
-      api_.Seed(csi::PersistentVolumeClaimType(), claim);
-      Json volume = support::MakeObject("v1", "PersistentVolume", "", absl::StrCat("pv-", pvc));
-      SetJson(volume, {"spec", "csi", "driver"}, cluster_.driver_name);
-      SetJson(volume, {"spec", "csi", "volumeHandle"}, absl::StrCat("volume-", pvc));
-      api_.Seed(csi::PersistentVolumeType(), volume);
+      SeedBoundPvc(api_, pvc, cluster_.driver_name);
     }
     api_.Seed(csi::VolumeSnapshotClassType(),
               support::MakeClassObject("fast", cluster_.driver_name));
-    Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
-    SetJson(set, {"spec", "volumeClaimTemplates"},
-            Json::array({{{"metadata", {{"name", "data"}}}}}));
-    api_.Seed(csi::StatefulSetType(), set);
+    SeedStatefulSet(api_);
   }
 
   Outcome Run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {
-        "--kubeconfig", program_.Path("kubeconfig"), "snapshot", "create", "-n", "shop"};
-    words.insert(words.end(), more.begin(), more.end());
-    return program_.Run(words);
+    return RunWords({"create", "-n", "shop"}, more);
   }
   static Json Parsed(const Outcome& outcome) {
     return ParseJson(outcome.out).value_or(Json::array());
@@ -71,10 +53,7 @@ class SnapshotCreateTest : public testing::Test {
     api_.Seed(csi::VolumeSnapshotType(), other);
   }
 
-  ProgramRunner program_;
-  support::FakeApiClient api_;
   support::FakeSnapshotCluster cluster_{api_};
-  support::ApiTestServer api_server_;
 };
 
 TEST_F(SnapshotCreateTest, SaysWhenTheApplicationMayGoOn) {
@@ -134,15 +113,10 @@ TEST_F(SnapshotCreateTest, OneOfSeveralThatFailsIsNamedAndTheApplicationMustNotG
 // A Ready one of the PVC that is old enough to be pruned.
 void SeedOld(support::FakeApiClient& api, const std::string& name, const std::string& taken,
              const support::Strings& labels) {
-  Json snapshot = support::MakeSnapshotObject("shop", name, "content-of-" + name, labels);
-  SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, "data-db-0");
-  SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
-  SetJson(snapshot, {"status", "readyToUse"}, true);
-  SetJson(snapshot, {"status", "creationTime"}, taken);
-  SetJson(snapshot, {"status", "restoreSize"}, "1Gi");
-  api.Seed(csi::VolumeSnapshotType(), snapshot);
-  api.Seed(csi::VolumeSnapshotContentType(),
-           support::MakeContentObject("content-of-" + name, "shop", name, "handle-of-" + name));
+  SeedReady(api, "shop", name, taken, labels);
+  api.Mutate(csi::VolumeSnapshotKey("shop", name), [](Json& snapshot) {
+    SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, "data-db-0");
+  });
 }
 
 TEST_F(SnapshotCreateTest, KeepLastDeletesWhatTheVerbsMadeAndNothingElse) {
@@ -174,12 +148,82 @@ TEST_F(SnapshotCreateTest, KeepLastDeletesNothingWhenItMayNotReadAll) {
   EXPECT_EQ(Made().size(), 2);
 }
 
+TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
+  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", ours);
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z", ours);
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
+  const Outcome refused = Run({"data-db-0", "--name", "new"});
+  EXPECT_EQ(refused.code, ExitCode::kFailed);
+  EXPECT_THAT(refused.error, HasSubstr("quota snaps: 2 of 2 used; --make-room removes the oldest 1 "
+                                       "that rules allow (first)"));
+  EXPECT_EQ(Made().size(), 2);
+  const Outcome taken = Run({"data-db-0", "--name", "new", "--make-room", "--keep-last", "1"});
+  ASSERT_EQ(taken.code, ExitCode::kOk) << taken.error;
+  EXPECT_THAT(taken.error, AllOf(HasSubstr("--make-room: deleted VolumeSnapshot first of PVC"),
+                                 HasSubstr("--keep-last: deleted VolumeSnapshot second")));
+}
+
+TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
+  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  for (const char* const name : {"first", "second", "third"}) {
+    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(name).size(), "T05:00:00Z"), ours);
+  }
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 3);
+  program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
+  const std::string log = program_.Path("log");
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    EXPECT_FALSE(call.verb == "delete" && call.plural == "volumesnapshots" &&
+                 std::filesystem::exists(log))
+        << "held while room is made";
+    return absl::OkStatus();
+  });
+  const Outcome outcome =
+      Run({"--all", "--make-room", "--hold", absl::StrCat("sh ", program_.Path("hold"), " ", log)});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_EQ(Made().size(), 3);
+  EXPECT_THAT(outcome.out, HasSubstr("taken: the application may go on\n"));
+}
+
+TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
+  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", ours);
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z", ours);
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
+  EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "sh -c 'open"}).code, ExitCode::kFailed);
+  EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "cat", "--wait", "ready"}).code,
+            ExitCode::kFailed);
+  EXPECT_EQ(Made().size(), 2);
+}
+
+TEST_F(SnapshotCreateTest, ADriverWithoutRoomIsAskedAgainOnceOneIsGone) {
+  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  for (const char* const name : {"first", "second"}) {
+    SeedOld(api_, name, absl::StrCat("2020-11-2", name[0] == 'f' ? 0 : 3, "T05:00:00Z"), ours);
+    api_.Mutate(csi::VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
+                [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
+  }
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "2 of 2 snapshots");
+  std::thread driver([&] {
+    support::Await("the first one to be gone", [&] {
+      return !api_.Find(csi::VolumeSnapshotContentKey("content-of-first")).has_value();
+    });
+    cluster_.LetDriverWork();
+  });
+  const Outcome outcome = Run({"data-db-0", "--name", "new", "--make-room", "--timeout", "60s"});
+  driver.join();
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error, HasSubstr("--make-room: deleted VolumeSnapshot first"));
+  EXPECT_EQ(Made().size(), 2);
+}
+
 TEST_F(SnapshotCreateTest, WhatIsInTheWayIsSaidBeforeAnythingIsMade) {
   EXPECT_EQ(Run({}).code, ExitCode::kFailed);
   EXPECT_THAT(Run({"-A", "--all"}).error, HasSubstr("-A is not for snapshot create"));
   EXPECT_THAT(Run({"data-db-0", "missing"}).error, HasSubstr("PVC shop/missing was not found"));
   EXPECT_THAT(Run({"data-db-0", "--class", "other"}).error, HasSubstr("other was not found"));
   EXPECT_THAT(Run({"data-db-0", "--wait", "soon"}).error, HasSubstr("--wait"));
+  EXPECT_THAT(Run({"data-db-0", "--any-maker"}).error, HasSubstr("goes with --make-room"));
   EXPECT_EQ(api_.CallCount("create", "*"), 0);
 }
 

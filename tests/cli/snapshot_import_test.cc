@@ -8,8 +8,7 @@
 #include "base/json.h"
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_types.h"
-#include "tests/cli/program_runner.h"
-#include "tests/support/api_test_server.h"
+#include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
@@ -23,34 +22,22 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr char kDriverName[] = "d.example.com";
-const k8s::ResourceType kAccessReviews{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
-                                       "SelfSubjectAccessReview", false};
-
-class SnapshotImportVerbTest : public testing::Test {
+class SnapshotImportVerbTest : public SnapshotProgramTest {
  protected:
-  SnapshotImportVerbTest()
-      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::VolumeSnapshotClassType(), kAccessReviews}) {
-    program_.Write("kubeconfig", api_server_.Kubeconfig());
+  SnapshotImportVerbTest() {
     cluster_.strict = true;
     cluster_.driver().takes_any_handle = false;
     cluster_.driver().AddSnapshot("h");
   }
 
   Outcome Run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {
-        "--kubeconfig", program_.Path("kubeconfig"), "snapshot", "import", "-n", "shop"};
-    words.insert(words.end(), more.begin(), more.end());
-    return program_.Run(words);
+    return RunWords({"import", "-n", "shop"}, more);
   }
   void ExpectNothingMade() const {
     EXPECT_EQ(api_.CallCount("create", "volumesnapshotcontents"), 0);
     EXPECT_EQ(api_.CallCount("create", "volumesnapshots"), 0);
   }
 
-  ProgramRunner program_;
-  support::FakeApiClient api_;
-  support::ApiTestServer api_server_;
   support::FakeSnapshotCluster cluster_{api_};
 };
 

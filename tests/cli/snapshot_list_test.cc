@@ -15,8 +15,7 @@
 #include "base/yaml.h"
 #include "csi/snapshot_types.h"
 #include "objects/keys.h"
-#include "tests/cli/program_runner.h"
-#include "tests/support/api_test_server.h"
+#include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/snapshot_objects.h"
@@ -33,16 +32,9 @@ using testing::MatchesRegex;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-const k8s::ResourceType kReviewType = {"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
-                                       "SelfSubjectAccessReview", false};
-
-class SnapshotListTest : public testing::Test {
+class SnapshotListTest : public SnapshotProgramTest {
  protected:
-  SnapshotListTest()
-      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(),
-                           csi::PodType(), csi::StatefulSetType(), kReviewType}) {
-    program_.Write("kubeconfig", api_server_.Kubeconfig());
+  SnapshotListTest() {
     Ready("shop", "monday", "2026-11-23T05:00:00Z");
     Ready("shop", "tuesday", "2026-11-24T05:00:00Z");
     Ready("team", "other", "2026-11-24T05:00:00Z");
@@ -52,14 +44,7 @@ class SnapshotListTest : public testing::Test {
   }
 
   void Ready(const std::string& space, const std::string& name, const std::string& taken) {
-    Json snapshot = support::MakeSnapshotObject(space, name, "content-of-" + name);
-    SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
-    SetJson(snapshot, {"status", "readyToUse"}, true);
-    SetJson(snapshot, {"status", "creationTime"}, taken);
-    SetJson(snapshot, {"status", "restoreSize"}, "1Gi");
-    api_.Seed(csi::VolumeSnapshotType(), snapshot);
-    api_.Seed(csi::VolumeSnapshotContentType(),
-              support::MakeContentObject("content-of-" + name, space, name, "handle-of-" + name));
+    SeedReady(api_, space, name, taken);
   }
 
   // A Ready one of PVC `pvc` of namespace shop, which need not exist.
@@ -74,12 +59,7 @@ class SnapshotListTest : public testing::Test {
     });
   }
 
-  Outcome Run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"--kubeconfig", program_.Path("kubeconfig"), "snapshot",
-                                      "list"};
-    words.insert(words.end(), more.begin(), more.end());
-    return program_.Run(words);
-  }
+  Outcome Run(const std::vector<std::string>& more) const { return RunWords({"list"}, more); }
   Json List(std::vector<std::string> more) const {
     more.insert(more.end(), {"-o", "json"});
     const Outcome outcome = Run(more);
@@ -93,10 +73,6 @@ class SnapshotListTest : public testing::Test {
     }
     return names;
   }
-
-  ProgramRunner program_;
-  support::FakeApiClient api_;
-  support::ApiTestServer api_server_;
 };
 
 TEST_F(SnapshotListTest, ShowsStateAndWhatKeepsIt) {

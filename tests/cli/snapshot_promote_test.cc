@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/yaml.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
-#include "tests/cli/program_runner.h"
-#include "tests/support/api_test_server.h"
+#include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
@@ -29,17 +29,9 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr char kDriverName[] = "d.example.com";
-const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
-const k8s::ResourceType kAccessReviews{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
-                                       "SelfSubjectAccessReview", false};
-
-class SnapshotPromoteTest : public testing::Test {
+class SnapshotPromoteTest : public SnapshotProgramTest {
  protected:
-  SnapshotPromoteTest()
-      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(),
-                           csi::StorageClassType(), kEvents, kAccessReviews}) {
-    program_.Write("kubeconfig", api_server_.Kubeconfig());
+  SnapshotPromoteTest() {
     AddClass("fast", kDriverName, "Immediate");
     AddClass("late", kDriverName, "WaitForFirstConsumer");
     AddClass("other", "ebs.csi.aws.com", "Immediate");
@@ -73,36 +65,28 @@ class SnapshotPromoteTest : public testing::Test {
   }
 
   Outcome Run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {
-        "--kubeconfig", program_.Path("kubeconfig"), "snapshot", "promote", "-n", "shop"};
-    words.insert(words.end(), more.begin(), more.end());
-    return program_.Run(words);
+    return RunWords({"promote", "-n", "shop"}, more);
   }
   std::optional<Json> Claim(const std::string& name, const std::string& space = "shop") const {
     return api_.Find(csi::ClaimKey(space, name));
   }
   int made() const { return api_.CallCount("create", "persistentvolumeclaims"); }
 
-  // Each PVC is bound as soon as it is made.
-  void BindAtOnce() {
-    api_.OnCreate("persistentvolumeclaims", [](support::FakeApiClient& api, const Json& claim) {
-      const std::string uid = k8s::Uid(claim);
-      Json volume = support::MakeObject("v1", "PersistentVolume", "", "pvc-" + uid);
-      volume["spec"] = {{"csi", {{"driver", kDriverName}}}, {"claimRef", {{"uid", uid}}}};
-      api.Seed(csi::PersistentVolumeType(), volume);
-      api.Mutate(csi::ClaimKey(k8s::Namespace(claim), k8s::Name(claim)), [&](Json& bound) {
-        bound["spec"]["volumeName"] = "pvc-" + uid;
-        bound["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "2Gi"}}}};
-        bound["metadata"]["managedFields"] =
-            Json::array({{{"time", "2026-11-24T05:00:00Z"},
-                          {"fieldsV1", {{"f:status", {{"f:phase", Json::object()}}}}}}});
-      });
+  static void Bind(support::FakeApiClient& api, const Json& claim) {
+    const std::string uid = k8s::Uid(claim);
+    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pvc-" + uid);
+    volume["spec"] = {{"csi", {{"driver", kDriverName}}}, {"claimRef", {{"uid", uid}}}};
+    api.Seed(csi::PersistentVolumeType(), volume);
+    api.Mutate(csi::ClaimKey(k8s::Namespace(claim), k8s::Name(claim)), [&](Json& bound) {
+      bound["spec"]["volumeName"] = "pvc-" + uid;
+      bound["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "2Gi"}}}};
+      bound["metadata"]["managedFields"] =
+          Json::array({{{"time", "2026-11-24T05:00:00Z"},
+                        {"fieldsV1", {{"f:status", {{"f:phase", Json::object()}}}}}}});
     });
   }
-
-  ProgramRunner program_;
-  support::FakeApiClient api_;
-  support::ApiTestServer api_server_;
+  // Each PVC is bound as soon as it is made.
+  void BindAtOnce() { api_.OnCreate("persistentvolumeclaims", Bind); }
 };
 
 TEST_F(SnapshotPromoteTest, MakesAPvcLikeTheSource) {
@@ -156,6 +140,33 @@ TEST_F(SnapshotPromoteTest, WaitsUntilItIsBoundAndSaysWhenAndHowLarge) {
   EXPECT_EQ(GetInt(one, {"size_bytes"}), int64_t{2} << 30);
 }
 
+TEST_F(SnapshotPromoteTest, WithJsonTheWaitIsToldLineByLineAndTheResultLast) {
+  int looks = 0;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "list" && call.plural == "events" && ++looks == 2) {
+      Bind(api_, *Claim("copy"));
+    }
+    return absl::OkStatus();
+  });
+  api_.OnCreate("persistentvolumeclaims", [](support::FakeApiClient& api, const Json& claim) {
+    Json event = support::MakeObject("v1", "Event", "shop", "one");
+    event["involvedObject"] = {{"uid", k8s::Uid(claim)}};
+    event["reason"] = "Provisioning";
+    event["message"] = "is asked for";
+    api.Seed(csi::EventType(), event);
+  });
+  const Outcome outcome = Run({"monday", "copy", "--wait", "--json"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  std::vector<std::string> lines = absl::StrSplit(outcome.out, '\n', absl::SkipEmpty());
+  ASSERT_GE(lines.size(), 2);
+  const Json status = ParseJson(lines.front()).value_or(Json());
+  EXPECT_EQ(GetString(status, {"message_type"}), "status");
+  EXPECT_EQ(GetString(status, {"subject"}), "PVC shop/copy");
+  EXPECT_EQ(GetString(status, {"state"}), "Pending");
+  EXPECT_EQ(GetString(status, {"waits_for"}), "Provisioning: is asked for");
+  EXPECT_EQ(GetString(ParseJson(lines.back())->at(0), {"state"}), "Bound");
+}
+
 TEST_F(SnapshotPromoteTest, OneThatWaitsForAPodIsSaidToAndNotWaitedFor) {
   const Outcome outcome = Run({"monday", "copy", "--storage-class", "late", "--wait"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
@@ -169,7 +180,7 @@ TEST_F(SnapshotPromoteTest, ARefusalOfTheProvisionerEndsTheWait) {
     event["involvedObject"] = {{"uid", k8s::Uid(claim)}};
     event["reason"] = "ProvisioningFailed";
     event["message"] = "rpc error: code = InvalidArgument desc = no \x1b[2J such\x07 pool";
-    api.Seed(kEvents, event);
+    api.Seed(csi::EventType(), event);
   });
   const Outcome outcome = Run({"monday", "copy", "--wait"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);

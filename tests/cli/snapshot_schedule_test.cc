@@ -15,8 +15,7 @@
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
-#include "tests/cli/program_runner.h"
-#include "tests/support/api_test_server.h"
+#include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/paths.h"
@@ -31,29 +30,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class SnapshotScheduleVerbTest : public testing::Test {
+class SnapshotScheduleVerbTest : public SnapshotProgramTest {
  protected:
-  SnapshotScheduleVerbTest()
-      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                           csi::PersistentVolumeType(), csi::LeaseType(), csi::EventType(),
-                           csi::StatefulSetType()}) {
-    program_.Write("kubeconfig", api_server_.Kubeconfig());
-    Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data-db-0");
-    SetJson(claim, {"metadata", "labels", "app"}, "db");
-    SetJson(claim, {"spec", "volumeName"}, "pv");
-    SetJson(claim, {"status", "phase"}, "Bound");
-    api_.Seed(csi::PersistentVolumeClaimType(), claim);
-    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv");
-    SetJson(volume, {"spec", "csi", "driver"}, cluster_.driver_name);
-    SetJson(volume, {"spec", "csi", "volumeHandle"}, "volume");
-    api_.Seed(csi::PersistentVolumeType(), volume);
+  SnapshotScheduleVerbTest() {
+    SeedBoundPvc(api_, "data-db-0", cluster_.driver_name, {{"app", "db"}});
     api_.Seed(csi::VolumeSnapshotClassType(),
               support::MakeClassObject("fast", cluster_.driver_name));
-    Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
-    SetJson(set, {"spec", "volumeClaimTemplates"},
-            Json::array({{{"metadata", {{"name", "data"}}}}}));
-    api_.Seed(csi::StatefulSetType(), set);
+    SeedStatefulSet(api_);
   }
 
   Outcome Run(std::vector<std::string> words) const {
@@ -61,9 +44,7 @@ class SnapshotScheduleVerbTest : public testing::Test {
     return program_.Run(words);
   }
   Outcome Schedule(const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"snapshot", "schedule", "-n", "shop", "nightly"};
-    words.insert(words.end(), more.begin(), more.end());
-    return Run(words);
+    return RunWords({"schedule", "-n", "shop", "nightly"}, more);
   }
   // With all that is required.
   std::vector<Json> Printed(std::vector<std::string> more) const {
@@ -111,10 +92,7 @@ class SnapshotScheduleVerbTest : public testing::Test {
   }
   std::vector<Json> Made() const { return api_.All(csi::VolumeSnapshotType()); }
 
-  ProgramRunner program_;
-  support::FakeApiClient api_;
   support::FakeSnapshotCluster cluster_{api_};
-  support::ApiTestServer api_server_;
 };
 
 TEST_F(SnapshotScheduleVerbTest, WhatIsPrintedTakesAndPrunesWithItsRights) {

@@ -15,28 +15,76 @@
 
 namespace csidelta::cli {
 
-// `csi-delta snapshot VERB` against an API server that holds VolumeSnapshots of PVCs.
-class SnapshotVerbTest : public testing::Test {
+// A Ready VolumeSnapshot of PVC "data", made and taken at `taken`, with the content content-of-NAME
+// and the handle handle-of-NAME.
+inline void SeedReady(support::FakeApiClient& api, const std::string& space,
+                      const std::string& name, const std::string& taken,
+                      const support::Strings& labels = {}) {
+  Json snapshot = support::MakeSnapshotObject(space, name, "content-of-" + name, labels);
+  SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
+  SetJson(snapshot, {"status", "readyToUse"}, true);
+  SetJson(snapshot, {"status", "creationTime"}, taken);
+  SetJson(snapshot, {"status", "restoreSize"}, "1Gi");
+  api.Seed(csi::VolumeSnapshotType(), snapshot);
+  api.Seed(csi::VolumeSnapshotContentType(),
+           support::MakeContentObject("content-of-" + name, space, name, "handle-of-" + name));
+}
+
+// A bound PVC of namespace shop, and its volume.
+inline void SeedBoundPvc(support::FakeApiClient& api, const std::string& name,
+                         const std::string& driver, const support::Strings& labels = {}) {
+  Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", name, labels);
+  SetJson(claim, {"spec", "volumeName"}, "pv-" + name);
+  SetJson(claim, {"status", "phase"}, "Bound");
+  api.Seed(csi::PersistentVolumeClaimType(), claim);
+  Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-" + name);
+  SetJson(volume, {"spec", "csi", "driver"}, driver);
+  SetJson(volume, {"spec", "csi", "volumeHandle"}, "volume-" + name);
+  api.Seed(csi::PersistentVolumeType(), volume);
+}
+
+// The StatefulSet shop/db, whose PVCs are data-db-N.
+inline void SeedStatefulSet(support::FakeApiClient& api) {
+  Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
+  SetJson(set, {"spec", "volumeClaimTemplates"}, Json::array({{{"metadata", {{"name", "data"}}}}}));
+  api.Seed(csi::StatefulSetType(), set);
+}
+
+// The program against an API server that serves what the verbs of `csi-delta snapshot` use, but for
+// groups of VolumeSnapshots.
+class SnapshotProgramTest : public testing::Test {
  protected:
-  explicit SnapshotVerbTest(const std::string& verb)
-      : verb_(verb),
-        api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::PersistentVolumeClaimType(), csi::EventType(), csi::BackupType()}) {
+  SnapshotProgramTest()
+      : api_server_(api_,
+                    {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                     csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
+                     csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
+                     csi::PodType(), csi::StatefulSetType(), csi::EventType(), csi::BackupType(),
+                     k8s::ResourceType{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
+                                       "SelfSubjectAccessReview", false}}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
   }
 
-  // A Ready VolumeSnapshot of PVC "data" that the verbs made, old enough to be pruned, with the
-  // content content-of-NAME and the handle handle-of-NAME.
+  // "--kubeconfig FILE snapshot", `words`, `more`.
+  Outcome RunWords(std::vector<std::string> words, const std::vector<std::string>& more) const {
+    words.insert(words.begin(), {"--kubeconfig", program_.Path("kubeconfig"), "snapshot"});
+    words.insert(words.end(), more.begin(), more.end());
+    return program_.Run(words);
+  }
+
+  ProgramRunner program_;
+  support::FakeApiClient api_;
+  support::ApiTestServer api_server_;
+};
+
+// `csi-delta snapshot VERB`, and VolumeSnapshots of PVCs.
+class SnapshotVerbTest : public SnapshotProgramTest {
+ protected:
+  explicit SnapshotVerbTest(const std::string& verb) : verb_(verb) {}
+
+  // One that the verbs made.
   void Ready(const std::string& name, const std::string& taken, const std::string& space = "shop") {
-    Json snapshot = support::MakeSnapshotObject(space, name, "content-of-" + name,
-                                                {{objects::kMadeByLabel, "csi-delta"}});
-    SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
-    SetJson(snapshot, {"status", "readyToUse"}, true);
-    SetJson(snapshot, {"status", "creationTime"}, taken);
-    SetJson(snapshot, {"status", "restoreSize"}, "1Gi");
-    api_.Seed(csi::VolumeSnapshotType(), snapshot);
-    api_.Seed(csi::VolumeSnapshotContentType(),
-              support::MakeContentObject("content-of-" + name, space, name, "handle-of-" + name));
+    SeedReady(api_, space, name, taken, {{objects::kMadeByLabel, objects::kMadeByVerbs}});
   }
   void Change(const std::string& name, JsonPath path, const Json& value) {
     ASSERT_TRUE(api_.Mutate(csi::VolumeSnapshotKey("shop", name),
@@ -62,12 +110,7 @@ class SnapshotVerbTest : public testing::Test {
     return api_.Find(csi::VolumeSnapshotContentKey("content-of-" + name)).has_value();
   }
 
-  Outcome Run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"--kubeconfig", program_.Path("kubeconfig"), "snapshot",
-                                      verb_};
-    words.insert(words.end(), more.begin(), more.end());
-    return program_.Run(words);
-  }
+  Outcome Run(const std::vector<std::string>& more) const { return RunWords({verb_}, more); }
   // What -o json prints in namespace shop.
   Json RunJson(std::vector<std::string> more, ExitCode code = ExitCode::kOk) const {
     more.insert(more.end(), {"-n", "shop", "-o", "json"});
@@ -90,9 +133,6 @@ class SnapshotVerbTest : public testing::Test {
   }
 
   const std::string verb_;
-  ProgramRunner program_;
-  support::FakeApiClient api_;
-  support::ApiTestServer api_server_;
 };
 
 }  // namespace csidelta::cli

@@ -105,6 +105,21 @@ TEST_P(ApiClientContract, CreatingTwiceSaysAlreadyExists) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("one")));
 }
 
+TEST_P(ApiClientContract, ADryRunAnswersAndStoresNothing) {
+  const absl::StatusOr<Json> answer =
+      client_.DryRunCreate(ctx_, kConfigMaps, namespace_, ConfigMap("one"));
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_EQ(k8s::Name(*answer), "one");
+  EXPECT_EQ(k8s::Namespace(*answer), namespace_);
+  EXPECT_EQ(GetString(*answer, {"kind"}), "ConfigMap");
+  EXPECT_THAT(client_.Get(ctx_, Key(kConfigMaps, "one")), StatusIs(absl::StatusCode::kNotFound));
+  MustCreate(kConfigMaps, ConfigMap("one"));
+  EXPECT_THAT(client_.DryRunCreate(ctx_, kConfigMaps, namespace_, ConfigMap("one")),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("one")));
+  EXPECT_THAT(client_.DryRunCreate(ctx_, kConfigMaps, namespace_, ConfigMap("UPPER")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("UPPER")));
+}
+
 TEST_P(ApiClientContract, GeneratesNames) {
   Json object = ConfigMap("x");
   EraseJson(object, {"metadata", "name"});

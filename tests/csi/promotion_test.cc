@@ -499,5 +499,22 @@ TEST_F(PromotionTest, WaitsUntilTheVolumeSnapshotIsReadyOrNeverWillBe) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("shop/none does not exist")));
 }
 
+TEST_F(PromotionTest, AnObserverSeesThatTimeGoesOnWhileNothingChanges) {
+  bed_.api.Mutate(VolumeSnapshotKey("shop", "monday"), [](Json& snapshot) {
+    snapshot["status"]["readyToUse"] = false;
+    snapshot["status"]["error"] = {{"message", "rpc error: code = Unavailable desc = busy"}};
+  });
+  int looks = 0;
+  const WaitObserver on_look = [&](absl::string_view state, absl::string_view waits_for) {
+    EXPECT_EQ(state, "Error");
+    EXPECT_THAT(std::string(waits_for), HasSubstr("desc = busy"));
+    ++looks;
+  };
+  EXPECT_THAT(AwaitUsableSnapshot(bed_.ctx.WithTimeout(absl::Minutes(1)), bed_.api, "shop",
+                                  "monday", on_look),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("is not ready yet")));
+  EXPECT_GE(looks, 60 / absl::ToInt64Seconds(kProvisioningLookIntervalMax) - 1);
+}
+
 }  // namespace
 }  // namespace csidelta::csi::promotion_test

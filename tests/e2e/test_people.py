@@ -1,9 +1,11 @@
 """Snapshots for people: the stories of the original proposal, on the real snapshot controller and driver."""
 
+import json
 import pathlib
 
 import pytest
 
+import cluster_api
 import components
 import data
 import objects
@@ -84,6 +86,7 @@ def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
     bed.create_claim("data", shop, MIB)
     written = data.fill(bed.volume_path("data", shop), 1, MIB)
     people.run(bed, shop, "create", "data", "--name", "monday", "--wait", "ready")
+    _a_full_quota_is_named_and_nothing_goes(bed, shop)
     with people.roles(bed):
         words = ("promote", "monday", "copy", "--from-namespace", shop)
         here = [(team, "csi-delta-snapshot-user"), (team, "csi-delta-snapshot-viewer"), ("", "csi-delta-snapshot-reader")]
@@ -99,9 +102,51 @@ def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
     people.run(bed, team, *words, "--wait")
     data.expect(bed.volume_path("copy", team), written)
     assert not bed.api.list("volumesnapshots", team), "the pair that lent the snapshot is gone"
+    _share_and_take_back(bed, shop, team, written)
     shown, = people.ask(bed, shop, "list")
     assert shown["state"] == "Ready"
     people.run(bed, shop, "delete", "monday", "--last-too", "--wait")
+
+
+QUOTA = "count/volumesnapshots.snapshot.storage.k8s.io"
+
+
+def _a_full_quota_is_named_and_nothing_goes(bed, shop):
+    """The words of the API server's own admission; the use is written here, where no controller counts it."""
+    bed.kubectl("create", "quota", "snaps", f"--hard={QUOTA}=1", "-n", shop)
+    full = json.dumps({"status": {"hard": {QUOTA: "1"}, "used": {QUOTA: "1"}}})
+    bed.kubectl("patch", "resourcequota", "snaps", "-n", shop, "--subresource=status", "--type=merge", "-p", full)
+
+    def is_refused():
+        try:
+            bed.api.request("POST", cluster_api.path("volumesnapshots", namespace=shop, dryRun="All"),
+                            objects.volume_snapshot("probe", shop, "data"))
+        except cluster_api.ApiError as error:
+            return error.code == 403
+        return False
+    bed.wait_for(is_refused, 30, "the API server knowing the quota")
+    for more in ((), ("--make-room",), ("--make-room", "--keep-last", "1")):
+        refused = people.run(bed, shop, "create", "data", "--name", "more", *more, check=False)
+        assert refused.returncode == 1 and "quota snaps: 1 of 1 used" in refused.stderr, refused
+        assert ("last snapshot" if "--keep-last" in more else "younger than 5 minutes") in refused.stderr, refused
+    assert [one["metadata"]["name"] for one in bed.api.list("volumesnapshots", shop)] == ["monday"]
+    bed.kubectl("delete", "quota", "snaps", "-n", shop)
+
+
+def _share_and_take_back(bed, shop, team, written):
+    """People of `team` use a VolumeSnapshot of shop's snapshot until it is deleted there; shop's data stays."""
+    for _ in range(2):  # A second run changes nothing.
+        people.run(bed, shop, "share", "monday", "--to", team)
+    people.run(bed, team, "promote", "monday", "theirs", "--wait")
+    data.expect(bed.volume_path("theirs", team), written)
+    kept = people.run(bed, shop, "delete", "monday", "--last-too", check=False)
+    assert kept.returncode == 23 and f"shared with {team}/monday" in kept.stdout, kept
+    refused = people.run(bed, team, "delete", "monday", "--with-data", check=False)
+    assert refused.returncode == 3 and f"shares the snapshot of {shop}/monday" in refused.stdout, refused
+    people.run(bed, team, "delete", "monday", "--wait")
+    assert not bed.api.list("volumesnapshots", team)
+    handle = people.ask(bed, shop, "show", "monday")["handle"]
+    assert handle in bed.driver.snapshots(), "the data is shop's"
 
 
 def _as_viewer(viewer, app):
@@ -155,6 +200,10 @@ def _as_admin(bed, admin, app, team):
         refused = admin.run(team, "promote", "monday", "none", "--from-namespace", app, check=False)
         assert refused.returncode == 1 and not bed.api.get("persistentvolumeclaims", "none", team), refused.stderr
     admin.run(team, "promote", "monday", "copy", "--from-namespace", app)
+    admin.run(app, "share", "monday", "--to", team)
+    kept = admin.run(app, "delete", "monday", "--last-too", check=False)
+    assert kept.returncode == 23 and f"shared with {team}/monday" in kept.stdout, kept
+    admin.run(team, "delete", "monday", "--wait")
     bed.api.patch("volumesnapshotcontents", people.ask(bed, app, "show", "monday")["content"],
                   {"spec": {"deletionPolicy": "Retain"}})
     admin.run(app, "delete", "monday", "--last-too", "--wait")

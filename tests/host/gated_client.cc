@@ -131,6 +131,15 @@ absl::StatusOr<Json> GatedClient::Create(const CallContext& ctx, const k8s::Reso
   return answer;
 }
 
+absl::StatusOr<Json> GatedClient::DryRunCreate(const CallContext& ctx,
+                                               const k8s::ResourceType& type,
+                                               absl::string_view namespace_name,
+                                               const Json& object) {
+  const Verdict verdict = Admit("create", type, namespace_name, k8s::Name(object));
+  RETURN_IF_ERROR(verdict.refused);
+  return behind_.DryRunCreate(ctx, type, namespace_name, object);
+}
+
 absl::StatusOr<Json> GatedClient::CreateSubresource(const CallContext& ctx,
                                                     const k8s::ObjectKey& key,
                                                     absl::string_view subresource,

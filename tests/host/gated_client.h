@@ -57,6 +57,8 @@ class GatedClient : public k8s::ApiClient {
                                        const k8s::ListOptions& options) override;
   absl::StatusOr<Json> Create(const CallContext& ctx, const k8s::ResourceType& type,
                               absl::string_view namespace_name, const Json& object) override;
+  absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const k8s::ResourceType& type,
+                                    absl::string_view namespace_name, const Json& object) override;
   absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const k8s::ObjectKey& key,
                                          absl::string_view subresource,
                                          const Json& object) override;

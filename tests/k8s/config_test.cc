@@ -15,7 +15,9 @@ namespace {
 
 using support::IsOk;
 using support::StatusIs;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 using Files = std::map<std::string, std::string>;
 
@@ -231,6 +233,14 @@ TEST_F(LoadTest, TheHomeFolderComesBeforeTheServiceAccount) {
   EXPECT_EQ(Load()->server, "https://home");
   settings_.home_kubeconfig = "/h/you/.kube/config";
   EXPECT_EQ(Load()->server, "https://10.96.0.1:443");
+}
+
+TEST_F(LoadTest, WithoutAnyItNamesAllThatItWouldTake) {
+  EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("KUBECONFIG, or run"), Not(HasSubstr("/.kube")))));
+  settings_.home_kubeconfig = "/h/you/.kube/config";
+  EXPECT_THAT(Load(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("/h/you/.kube/config, which does not exist")));
 }
 
 TEST_F(LoadTest, ALogInProgramIsForAProgramThatMayRunOne) {

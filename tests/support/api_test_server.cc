@@ -147,8 +147,11 @@ void ApiTestServer::Handle(const ServedRequest& request, ServedConnection& conne
   } else if (!name.empty()) {
     HandleObject(request, {*type, namespace_name, name}, subresource, connection);
   } else if (request.method == "POST") {
-    SendObject(served_.Create({}, *type, namespace_name, *ParseJson(request.body)), 201,
-               connection);
+    const Json object = *ParseJson(request.body);
+    SendObject(Value(query, "dryRun") == "All"
+                   ? served_.DryRunCreate({}, *type, namespace_name, object)
+                   : served_.Create({}, *type, namespace_name, object),
+               201, connection);
   } else if (Value(query, "watch") == "true") {
     HandleWatch(*type, namespace_name, query, connection);
   } else {

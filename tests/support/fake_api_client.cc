@@ -147,7 +147,8 @@ WatchEvent::Kind KindOf(bool before, bool after) {
 
 std::ostream& operator<<(std::ostream& out, const ApiCall& call) {
   return out << call.verb << " " << call.plural << " " << call.namespace_name << "/" << call.name
-             << (call.subresource.empty() ? "" : "/") << call.subresource;
+             << (call.subresource.empty() ? "" : "/") << call.subresource
+             << (call.dry_run ? " (dry run)" : "");
 }
 
 FakeApiClient::FakeApiClient(const Clock& clock) : clock_(clock) {
@@ -404,6 +405,52 @@ absl::StatusOr<Json> FakeApiClient::PrepareNew(const ResourceType& type,
   return prepared;
 }
 
+void FakeApiClient::SetQuota(const std::string& name, const k8s::ResourceType& type,
+                             const std::string& namespace_name, int limit) {
+  std::scoped_lock lock(mutex_);
+  quotas_.push_back({name, {type.group, type.plural}, namespace_name, limit});
+}
+
+absl::Status FakeApiClient::CheckQuotas(const ResourceType& type, absl::string_view namespace_name,
+                                        const std::string& name) const {
+  for (const Quota& quota : quotas_) {
+    const auto objects = objects_.find(quota.type);
+    if (quota.type != TypeKey{type.group, type.plural} || quota.namespace_name != namespace_name ||
+        objects == objects_.end()) {
+      continue;
+    }
+    const auto used =
+        std::count_if(objects->second.begin(), objects->second.end(),
+                      [&](const auto& one) { return one.first.first == namespace_name; });
+    if (used >= quota.limit) {
+      const std::string counted = absl::StrCat("count/", ToString(type), "=");
+      return absl::PermissionDeniedError(
+          absl::StrCat(ToString(type), " \"", name, "\" is forbidden: exceeded quota: ", quota.name,
+                       ", requested: ", counted, 1, ", used: ", counted, used,
+                       ", limited: ", counted, quota.limit));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> FakeApiClient::Admit(const ResourceType& type,
+                                          absl::string_view namespace_name, const Json& object) {
+  if (!Serves(type)) {
+    return absl::NotFoundError("the server could not find the requested resource");
+  }
+  if (require_namespaces_ && type.namespaced &&
+      FindLocked({"", "namespaces"}, {"", std::string(namespace_name)}) == nullptr) {
+    return absl::NotFoundError(absl::StrCat("namespaces \"", namespace_name, "\" not found"));
+  }
+  ASSIGN_OR_RETURN(Json prepared, PrepareNew(type, namespace_name, object));
+  const std::string name = k8s::Name(prepared);
+  RETURN_IF_ERROR(CheckQuotas(type, namespace_name, name));
+  if (FindLocked({type.group, type.plural}, {std::string(namespace_name), name}) != nullptr) {
+    return absl::AlreadyExistsError("already exists");
+  }
+  return prepared;
+}
+
 absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const ResourceType& type,
                                            absl::string_view namespace_name, const Json& object) {
   const std::string asked_name = k8s::Name(object);
@@ -414,30 +461,36 @@ absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const Resourc
     RETURN_IF_ERROR(Annotate(answer->status(), absl::StrCat("create ", ToString(type))));
     return *answer;
   }
-  const std::string what = absl::StrCat("create ", ToString(type), " ", namespace_name,
-                                        namespace_name.empty() ? "" : "/", asked_name);
   Json created;
   {
     std::scoped_lock lock(mutex_);
-    if (!Serves(type)) {
-      return absl::NotFoundError(what);
-    }
-    if (require_namespaces_ && type.namespaced &&
-        FindLocked({"", "namespaces"}, {"", std::string(namespace_name)}) == nullptr) {
-      return absl::NotFoundError(
-          absl::StrCat(what, ": namespaces \"", namespace_name, "\" not found"));
-    }
-    absl::StatusOr<Json> prepared = PrepareNew(type, namespace_name, object);
-    RETURN_IF_ERROR(Annotate(prepared.status(), what));
-    const ObjectName name{std::string(namespace_name), k8s::Name(*prepared)};
-    if (FindLocked({type.group, type.plural}, name) != nullptr) {
-      return absl::AlreadyExistsError(absl::StrCat(what, ": already exists"));
-    }
-    created = Store({type.group, type.plural}, name, *std::move(prepared));
+    absl::StatusOr<Json> admitted = Admit(type, namespace_name, object);
+    RETURN_IF_ERROR(
+        Annotate(admitted.status(), absl::StrCat("create ", ToString(type), " ", namespace_name,
+                                                 namespace_name.empty() ? "" : "/", asked_name)));
+    const ObjectName name{std::string(namespace_name), k8s::Name(*admitted)};
+    created = Store({type.group, type.plural}, name, *std::move(admitted));
   }
   RunHooks(type, WatchEvent::Kind::kAdded, created);
   RETURN_IF_ERROR(admission.lost_answer);
   return created;
+}
+
+absl::StatusOr<Json> FakeApiClient::DryRunCreate(const CallContext& ctx, const ResourceType& type,
+                                                 absl::string_view namespace_name,
+                                                 const Json& object) {
+  const std::string name = k8s::Name(object);
+  const Admission admission =
+      Begin(ctx, {"create", type.plural, std::string(namespace_name), name, "", /*dry_run=*/true},
+            &object);
+  RETURN_IF_ERROR(admission.refused);
+  RETURN_IF_ERROR(admission.lost_answer);
+  std::scoped_lock lock(mutex_);
+  absl::StatusOr<Json> admitted = Admit(type, namespace_name, object);
+  RETURN_IF_ERROR(Annotate(admitted.status(),
+                           absl::StrCat("create (dry run) ", ToString(type), " ", namespace_name,
+                                        namespace_name.empty() ? "" : "/", name)));
+  return admitted;
 }
 
 absl::StatusOr<Json> FakeApiClient::CreateSubresource(const CallContext& ctx, const ObjectKey& key,

@@ -26,6 +26,7 @@ struct ApiCall {
   std::string namespace_name;
   std::string name;  // "" for list, watch and create by generateName
   std::string subresource;
+  bool dry_run = false;
 
   bool operator==(const ApiCall&) const = default;
 };
@@ -55,6 +56,8 @@ class FakeApiClient : public k8s::ApiClient {
                                        const k8s::ListOptions& options) override;
   absl::StatusOr<Json> Create(const CallContext& ctx, const k8s::ResourceType& type,
                               absl::string_view namespace_name, const Json& object) override;
+  absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const k8s::ResourceType& type,
+                                    absl::string_view namespace_name, const Json& object) override;
   absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const k8s::ObjectKey& key,
                                          absl::string_view subresource,
                                          const Json& object) override;
@@ -94,6 +97,10 @@ class FakeApiClient : public k8s::ApiClient {
   void SetStatusSubresource(const std::string& plural, bool on);
   // Creating in a namespace that is not there (as object of kind Namespace) is NOT_FOUND.
   void RequireNamespaces();
+  // A ResourceQuota of this name allows so many objects of the kind in the namespace, which counts
+  // until they are gone: what is created beyond it is refused with the words of a real server.
+  void SetQuota(const std::string& name, const k8s::ResourceType& type,
+                const std::string& namespace_name, int limit);
   // Watches from a resourceVersion before now get OUT_OF_RANGE, as after a compaction.
   void CompactHistory();
   // Ends every watch that runs now with OK, as the server's timeout does.
@@ -158,6 +165,12 @@ class FakeApiClient : public k8s::ApiClient {
     int times;
     Fault fault;
   };
+  struct Quota {
+    std::string name;
+    TypeKey type;
+    std::string namespace_name;
+    int limit;
+  };
   struct ForbiddenCalls {
     std::string verb, plural, namespace_name;
   };
@@ -178,6 +191,11 @@ class FakeApiClient : public k8s::ApiClient {
   std::optional<absl::StatusOr<Json>> AnswerReview(const k8s::ResourceType& type,
                                                    const Json& review) const;
   void RunHooks(const k8s::ResourceType& type, k8s::WatchEvent::Kind kind, const Json& object);
+  absl::Status CheckQuotas(const k8s::ResourceType& type, absl::string_view namespace_name,
+                           const std::string& name) const;
+  // What Create() stores, and whether it may; called with the lock held.
+  absl::StatusOr<Json> Admit(const k8s::ResourceType& type, absl::string_view namespace_name,
+                             const Json& object);
   absl::StatusOr<Json> PrepareNew(const k8s::ResourceType& type, absl::string_view namespace_name,
                                   const Json& object);
   using Edit = std::function<absl::StatusOr<Json>(const Json& stored)>;
@@ -221,6 +239,7 @@ class FakeApiClient : public k8s::ApiClient {
   std::map<std::string, Hooks> hooks_;
   std::vector<Injection> injections_;
   std::vector<ForbiddenCalls> forbidden_;
+  std::vector<Quota> quotas_;
   std::optional<std::pair<int, Injection>> sweep_;
   bool sweep_hit_ = false;
   Interceptor interceptor_;

@@ -1,0 +1,115 @@
+#include "csi/creation_failure.h"
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/call_context.h"
+#include "csi/insist.h"
+#include "csi/snapshot_lifecycle.h"
+#include "k8s/find.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr char kRoomPayload[] = "csi-delta/out-of-room";
+constexpr absl::string_view kQuotaWords = "exceeded quota: ";  // of the API server's admission
+constexpr char kDriverCode[] = "code = ResourceExhausted ";
+constexpr char kCounted[] = "count/volumesnapshots.snapshot.storage.k8s.io=";
+
+// The number of VolumeSnapshots in the list that begins with `title`:
+// ", used: count/...=10, pods=3, limited: ...".
+std::optional<int64_t> CountIn(absl::string_view message, absl::string_view title) {
+  const std::size_t begin = message.find(title);
+  if (begin == absl::string_view::npos) {
+    return std::nullopt;
+  }
+  absl::string_view list = message.substr(begin + title.size());
+  list = list.substr(0, list.find(": "));  // where the next list begins
+  const std::size_t at = list.find(kCounted);
+  if (at == absl::string_view::npos) {
+    return std::nullopt;
+  }
+  list.remove_prefix(at + sizeof(kCounted) - 1);
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(list.substr(0, list.find_first_not_of("0123456789")), &count)) {
+    return std::nullopt;
+  }
+  return count;
+}
+
+}  // namespace
+
+absl::Status WithText(const absl::Status& status, const std::string& text) {
+  absl::Status told(status.code(), text);
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  return told;
+}
+
+absl::Status ExplainTimeout(const absl::Status& status, absl::string_view what,
+                            absl::Duration timeout, absl::string_view driver_error) {
+  if (!absl::IsDeadlineExceeded(status)) {
+    return status;
+  }
+  const std::string text =
+      absl::StrCat("no snapshot of ", what, " was taken within ", absl::FormatDuration(timeout),
+                   driver_error.empty() ? ", and the driver reported no error"
+                                        : absl::StrCat(": the driver reports: ", driver_error));
+  return absl::DeadlineExceededError(text);
+}
+
+absl::Status DeleteAgain(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                         const std::string& uid, const absl::Status& status) {
+  const CallContext ctx = CleanUpContext(clock);
+  const absl::Status deleted = Insist(ctx, [&] {
+    return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+  });
+  const std::string ending =
+      deleted.ok() ? " was deleted again"
+                   : absl::StrCat(" is left, because it cannot be deleted: ", deleted.message());
+  return WithText(status,
+                  absl::StrCat(status.message(), "; ", key.type.kind, " ", key.name, ending));
+}
+
+std::optional<RoomLimit> OutOfRoom(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRoomPayload);
+  if (!payload.has_value()) {
+    return std::nullopt;
+  }
+  return *payload == "quota" ? RoomLimit::kQuota : RoomLimit::kDriver;
+}
+
+absl::Status OutOfRoomError(RoomLimit limit, absl::string_view message) {
+  absl::Status status = absl::ResourceExhaustedError(message);
+  status.SetPayload(kRoomPayload, absl::Cord(limit == RoomLimit::kQuota ? "quota" : "driver"));
+  return status;
+}
+
+absl::Status AsQuotaRefusal(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) && absl::StrContains(status.message(), kQuotaWords)
+             ? OutOfRoomError(RoomLimit::kQuota, status.message())
+             : status;
+}
+
+bool ReportsNoRoom(absl::string_view driver_error) {
+  return absl::StrContains(driver_error, kDriverCode);
+}
+
+std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message) {
+  const std::size_t begin = message.find(kQuotaWords);
+  if (begin == absl::string_view::npos) {
+    return std::nullopt;
+  }
+  const absl::string_view words = message.substr(begin + kQuotaWords.size());
+  const std::optional<int64_t> used = CountIn(words, ", used: ");
+  const std::optional<int64_t> limit = CountIn(words, ", limited: ");
+  if (!used.has_value() || !limit.has_value()) {
+    return std::nullopt;
+  }
+  return QuotaUse{.name = std::string(words.substr(0, words.find(", requested: "))),
+                  .used = *used,
+                  .limit = *limit};
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "k8s/api_client.h"
+
+// How the creation of a VolumeSnapshot, or of a group of them, ends when it does not succeed.
+namespace csidelta::csi {
+
+// `status` with another message, and its payloads. Pure.
+absl::Status WithText(const absl::Status& status, const std::string& text);
+
+// DEADLINE_EXCEEDED becomes a sentence: no snapshot of `what` was taken within `timeout`, and what
+// the driver reported last ("": nothing). Others stay. Pure.
+absl::Status ExplainTimeout(const absl::Status& status, absl::string_view what,
+                            absl::Duration timeout, absl::string_view driver_error);
+
+// Deletes what was made, by its uid and in a time of its own; returns `status`, and whether it was
+// deleted.
+absl::Status DeleteAgain(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                         const std::string& uid, const absl::Status& status);
+
+// What allows no more VolumeSnapshots.
+enum class RoomLimit { kQuota, kDriver };
+
+// Of a status that says so; nothing for all others. Pure.
+std::optional<RoomLimit> OutOfRoom(const absl::Status& status);
+// RESOURCE_EXHAUSTED, of which OutOfRoom() says `limit`. Pure.
+absl::Status OutOfRoomError(RoomLimit limit, absl::string_view message);
+
+// A ResourceQuota's refusal, which has the code of a missing right, as OutOfRoomError(); others
+// stay. Pure.
+absl::Status AsQuotaRefusal(const absl::Status& status);
+// Whether the driver reports that it has no room: ResourceExhausted. Pure.
+bool ReportsNoRoom(absl::string_view driver_error);
+
+// What the API server says of a quota that is used up.
+struct QuotaUse {
+  std::string name;
+  int64_t used = 0;
+  int64_t limit = 0;
+};
+// Nothing where `message` does not say it of a number of VolumeSnapshots. Pure.
+std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,260 @@
+#include "csi/snapshot_share.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/insist.h"
+#include "csi/promotion.h"
+#include "csi/snapshot_import.h"
+#include "csi/snapshot_shares.h"
+#include "csi/snapshot_state.h"
+#include "csi/snapshot_types.h"
+#include "k8s/access_review.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "k8s/wait.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+constexpr int kAnnotateTriesMax = 5;  // while others change the same content
+
+std::string SourceText(const VolumeSnapshot& snapshot) {
+  return absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name());
+}
+
+absl::Status CheckShareRequest(const ShareRequest& request) {
+  if (request.source_namespace == request.namespace_name) {
+    return absl::InvalidArgumentError(absl::StrCat("VolumeSnapshot ", request.snapshot_name,
+                                                   " is in namespace ", request.namespace_name,
+                                                   " already; name another one with --to"));
+  }
+  for (const std::string& name : {request.namespace_name, request.name}) {
+    if (!k8s::IsObjectName(name)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", name,
+          "\" is not a name; use lower-case letters, digits, '-' and '.', at most 253"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckShareRights(const CallContext& ctx, k8s::ApiClient& api,
+                              const ShareRequest& request) {
+  const std::string& there = request.namespace_name;
+  struct Right {
+    k8s::AccessRequest request;
+    const char* role;
+  };
+  const std::vector<Right> rights = {
+      {{.verb = "get",
+        .type = VolumeSnapshotType(),
+        .namespace_name = request.source_namespace,
+        .name = request.snapshot_name},
+       kSnapshotUserRole},
+      {{.verb = "get", .type = VolumeSnapshotType(), .namespace_name = there}, kSnapshotUserRole},
+      {{.verb = "create", .type = VolumeSnapshotType(), .namespace_name = there},
+       kSnapshotUserRole},
+      {{.verb = "delete", .type = VolumeSnapshotType(), .namespace_name = there},
+       kSnapshotUserRole},
+      {{.verb = "get", .type = VolumeSnapshotContentType()}, kSnapshotReaderRole},
+      {{.verb = "create", .type = VolumeSnapshotContentType()}, kSnapshotAdminRole},
+      {{.verb = "patch", .type = VolumeSnapshotContentType()}, kSnapshotAdminRole},
+      {{.verb = "delete", .type = VolumeSnapshotContentType()}, kSnapshotAdminRole}};
+  for (const Right& right : rights) {
+    RETURN_IF_ERROR(k8s::RequireAccess(ctx, api, right.request, right.role));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<VolumeSnapshotContent> ReadContentOfSource(const CallContext& ctx,
+                                                          k8s::ApiClient& api,
+                                                          const VolumeSnapshot& source) {
+  if (source.bound_content().empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        SourceText(source), " has no VolumeSnapshotContent yet; share it once it is Ready"));
+  }
+  ASSIGN_OR_RETURN(std::optional<Json> found,
+                   k8s::Find(ctx, api, VolumeSnapshotContentKey(source.bound_content())));
+  if (!found.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(SourceText(source), " has lost its content ", source.bound_content()));
+  }
+  return VolumeSnapshotContent::Of(*std::move(found));
+}
+
+absl::Status CheckSource(const VolumeSnapshot& source, const VolumeSnapshotContent& content) {
+  // Anyone may make a VolumeSnapshot that names the content of another namespace.
+  if (!content.Names(source) || content.snapshot_uid() != source.uid()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        SourceText(source), " names VolumeSnapshotContent ", content.name(), ", which belongs to ",
+        content.snapshot_namespace(), "/", content.snapshot_name(), " (uid ",
+        content.snapshot_uid(), "): it is not used"));
+  }
+  if (const std::string owner = content.Annotation(objects::kSharedFromAnnotation);
+      !owner.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        SourceText(source), " shares the snapshot of ", owner, ": share that one instead"));
+  }
+  const SnapshotStatus status =
+      StatusOf(source, {.kind = ContentReading::Kind::kPresent, .content = &content});
+  if (status.state != SnapshotState::kReady && status.state != SnapshotState::kUnverified) {
+    const std::string& message = status.conditions.front().message;
+    return absl::FailedPreconditionError(
+        absl::StrCat(SourceText(source), " is ", ToString(status.state),
+                     message.empty() ? "" : ": ", message, "; share it once it is Ready"));
+  }
+  return absl::OkStatus();
+}
+
+// Looks at what is there of the pair.
+absl::Status FindBegun(const CallContext& ctx, k8s::ApiClient& api, SharePlan& plan) {
+  const StaticPair& pair = plan.pair;
+  ASSIGN_OR_RETURN(const std::optional<Json> snapshot,
+                   k8s::Find(ctx, api, VolumeSnapshotKey(pair.namespace_name, pair.snapshot_name)));
+  if (snapshot.has_value()) {
+    ASSIGN_OR_RETURN(const VolumeSnapshot there, VolumeSnapshot::Of(*snapshot));
+    if (!IsSnapshotOf(there, pair)) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          SourceText(there), there.is_being_deleted() ? " is being deleted" : " exists already",
+          "; give another name with --name"));
+    }
+    plan.was_begun = true;
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> content,
+                   k8s::Find(ctx, api, VolumeSnapshotContentKey(pair.content_name)));
+  if (content.has_value()) {
+    ASSIGN_OR_RETURN(const VolumeSnapshotContent there, VolumeSnapshotContent::Of(*content));
+    const std::string bound_uid = there.snapshot_uid();
+    plan.was_begun = true;
+    plan.has_leftover =
+        there.is_being_deleted() ||
+        (!bound_uid.empty() && (!snapshot.has_value() || k8s::Uid(*snapshot) != bound_uid));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumberOfShares(const CallContext& ctx, k8s::ApiClient& api, const SharePlan& plan,
+                                 std::vector<SharedSnapshot>& shares) {
+  shares = SharesOf(plan.content);
+  for (auto it = shares.begin(); it != shares.end();) {
+    ASSIGN_OR_RETURN(const bool is_there, IsShareThere(ctx, api, *it));
+    it = is_there || it->content_name == plan.pair.content_name ? it + 1 : shares.erase(it);
+  }
+  return std::ssize(shares) >= kSharesMax
+             ? absl::FailedPreconditionError(
+                   absl::StrCat(SourceText(plan.source), " is shared ", shares.size(),
+                                " times: delete some of those VolumeSnapshots first"))
+             : absl::OkStatus();
+}
+
+// The source says who shares its snapshot before that is there: nothing deletes it from under one.
+absl::Status NoteShare(const CallContext& ctx, k8s::ApiClient& api, const SharePlan& plan) {
+  absl::Status noted = absl::OkStatus();
+  SharePlan current = plan;
+  for (int tries = 0; tries < kAnnotateTriesMax; ++tries) {
+    std::vector<SharedSnapshot> shares;
+    RETURN_IF_ERROR(CheckNumberOfShares(ctx, api, current, shares));
+    const auto is_this = [&](const SharedSnapshot& one) {
+      return one.content_name == plan.pair.content_name;
+    };
+    if (std::none_of(shares.begin(), shares.end(), is_this)) {
+      shares.push_back({.namespace_name = plan.pair.namespace_name,
+                        .name = plan.pair.snapshot_name,
+                        .content_name = plan.pair.content_name});
+    }
+    Json patch = {{"metadata",
+                   {{"uid", current.content.uid()},
+                    {"resourceVersion", current.content.resource_version()}}}};
+    SetJson(patch, {"metadata", "annotations", objects::kSharedWithAnnotation}, SharesText(shares));
+    noted = api.Patch(ctx, VolumeSnapshotContentKey(current.content.name()), k8s::PatchKind::kMerge,
+                      patch, "")
+                .status();
+    if (!absl::IsAborted(noted)) {
+      return noted;
+    }
+    ASSIGN_OR_RETURN(current.content, ReadContentOfSource(ctx, api, plan.source));
+    RETURN_IF_ERROR(CheckSource(plan.source, current.content));
+  }
+  return noted;
+}
+
+absl::Status RemoveLeftover(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
+  RETURN_IF_ERROR(RemovePair(ctx, api, pair));
+  return k8s::WaitFor(ctx, api, VolumeSnapshotContentKey(pair.content_name),
+                      [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; });
+}
+
+}  // namespace
+
+absl::StatusOr<SharePlan> PlanShare(const CallContext& ctx, k8s::ApiClient& api,
+                                    const ShareRequest& given) {
+  ShareRequest request = given;
+  if (request.name.empty()) {
+    request.name = request.snapshot_name;
+  }
+  RETURN_IF_ERROR(CheckShareRequest(request));
+  RETURN_IF_ERROR(CheckShareRights(ctx, api, request));
+  ASSIGN_OR_RETURN(
+      std::optional<Json> found,
+      k8s::Find(ctx, api, VolumeSnapshotKey(request.source_namespace, request.snapshot_name)));
+  if (!found.has_value()) {
+    return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", request.source_namespace, "/",
+                                            request.snapshot_name,
+                                            " does not exist; csi-delta snapshot list -n ",
+                                            request.source_namespace, " shows those that do"));
+  }
+  ASSIGN_OR_RETURN(VolumeSnapshot source, VolumeSnapshot::Of(*std::move(found)));
+  ASSIGN_OR_RETURN(VolumeSnapshotContent content, ReadContentOfSource(ctx, api, source));
+  RETURN_IF_ERROR(CheckSource(source, content));
+  StaticPair pair = PairBeside(content);
+  pair.content_name = SharedContentName(content.uid(), request.namespace_name, request.name);
+  pair.namespace_name = request.namespace_name;
+  pair.snapshot_name = request.name;
+  const std::string owner = absl::StrCat(request.source_namespace, "/", request.snapshot_name);
+  pair.content_annotations[objects::kSharedFromAnnotation] = owner;
+  pair.snapshot_annotations[objects::kSharedFromAnnotation] = owner;
+  SharePlan plan = {
+      .pair = std::move(pair), .source = std::move(source), .content = std::move(content)};
+  std::vector<SharedSnapshot> shares;
+  RETURN_IF_ERROR(CheckNumberOfShares(ctx, api, plan, shares));
+  RETURN_IF_ERROR(FindBegun(ctx, api, plan));
+  return plan;
+}
+
+absl::StatusOr<VolumeSnapshot> CarryOutShare(const CallContext& ctx, k8s::ApiClient& api,
+                                             const SharePlan& plan) {
+  if (plan.has_leftover) {
+    RETURN_IF_ERROR(RemoveLeftover(ctx, api, plan.pair));
+  }
+  RETURN_IF_ERROR(Insist(ctx, [&] { return NoteShare(ctx, api, plan); }));
+  RETURN_IF_ERROR(MakePair(ctx, api, plan.pair).status());
+  // Whoever deleted it meanwhile did not see this one.
+  if (const absl::Status there = CheckStillThere(ctx, api, plan.source);
+      absl::IsFailedPrecondition(there)) {
+    const absl::Status removed = RemovePair(ctx, api, plan.pair);
+    return absl::FailedPreconditionError(absl::StrCat(
+        there.message(), removed.ok() ? "; what was made is deleted again"
+                                      : absl::StrCat("; left behind: VolumeSnapshotContent ",
+                                                     plan.pair.content_name)));
+  }
+  ASSIGN_OR_RETURN(VolumeSnapshot shared, AwaitUsableSnapshot(ctx, api, plan.pair.namespace_name,
+                                                              plan.pair.snapshot_name));
+  const SnapshotStatus status = StatusOf(shared, {});
+  if (status.state != SnapshotState::kReady && status.state != SnapshotState::kUnverified) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(SourceText(shared), " is ", ToString(status.state), ": ",
+                     status.conditions.front().message, "; csi-delta snapshot delete -n ",
+                     shared.namespace_name(), " ", shared.name(), " removes it"));
+  }
+  return shared;
+}
+
+}  // namespace csidelta::csi
