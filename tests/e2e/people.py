@@ -110,6 +110,16 @@ def stateful_set(name, namespace, template):
                          "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}]}}
 
 
+def config_of(bed, account, namespace):
+    """A kubeconfig for a service account."""
+    token = bed.kubectl("create", "token", account, "-n", namespace).stdout.strip()
+    config = bed.scratch / f"{account}.conf"
+    config.write_text((bed.pki / "admin.conf").read_text())
+    bed.kubectl("config", "set-credentials", account, f"--token={token}", f"--kubeconfig={config}")
+    bed.kubectl("config", "set-context", "--current", f"--user={account}", f"--kubeconfig={config}")
+    return config
+
+
 class Person:
     """A service account and its kubeconfig. `bindings`: pairs of a namespace, "" for all, and a ClusterRole that it has there."""
 
@@ -126,11 +136,7 @@ class Person:
                              **({"namespace": namespace} if namespace else {})},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
                 "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": home}]})
-        token = bed.kubectl("create", "token", self.name, "-n", home).stdout.strip()
-        self.config = bed.scratch / f"{self.name}.conf"
-        self.config.write_text((bed.pki / "admin.conf").read_text())
-        bed.kubectl("config", "set-credentials", self.name, f"--token={token}", f"--kubeconfig={self.config}")
-        bed.kubectl("config", "set-context", "--current", f"--user={self.name}", f"--kubeconfig={self.config}")
+        self.config = config_of(bed, self.name, home)
 
     def run(self, namespace, *words, **kwargs):
         return run(self.bed, namespace, *words, "--kubeconfig", self.config, **kwargs)

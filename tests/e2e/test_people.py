@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+import yaml
 
 import components
 import data
@@ -209,6 +210,31 @@ def test_each_role_is_enough_and_nothing_in_it_is_unused(bed, workspace):
     assert not refused, refused
     unused = rights.listed(people.ROLES) - {request.right for of in requests.values() for request in of if request.code != 403}
     assert not unused, f"listed in deploy/snapshot-roles.yaml and never used: {sorted(map(str, unused))}"
+
+
+def test_what_schedule_prints_can_be_applied_and_its_account_takes_and_prunes(bed, workspace, tmp_path):
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    manifest = tmp_path / "nightly.yaml"
+    manifest.write_text(people.run(bed, app, "schedule", "nightly", "--all", "--cron", "0 3 * * *", "--keep-last", "1",
+                                   "--image", "none").stdout)
+    documents = [document for document in yaml.safe_load_all(manifest.read_text()) if document]
+    account, = (one["metadata"]["name"] for one in documents if one["kind"] == "ServiceAccount")
+    job, = (one for one in documents if one["kind"] == "CronJob")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    with people.roles(bed):
+        bed.kubectl("apply", "-f", manifest)
+        try:
+            config = people.config_of(bed, account, app)
+            for container in (*pod["initContainers"], *pod["containers"]):  # As a kubelet runs them.
+                words = [word.replace("$$", "$") for word in container["args"]]
+                told = bed.run([components.program_path(), *words, "--kubeconfig", config])
+                assert "not checked" not in told.stderr, told.stderr
+        finally:
+            bed.kubectl("delete", "-f", manifest)
+    made, = bed.api.list("volumesnapshots", app)
+    assert made["metadata"]["labels"]["snapshot.csi-delta.io/schedule"] == "nightly"
+    people.run(bed, app, "delete", made["metadata"]["name"], "--last-too", "--wait")
 
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "snapshots.md"
