@@ -31,17 +31,31 @@ constexpr std::size_t kContentGetsMax = 32;
 
 // An object without what nothing here reads. Most of one is who wrote which field.
 Json Trimmed(const Json& object) {
-  Json kept = object;
-  EraseJson(kept, {"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"});
-  const Json* const fields = FindJson(object, {"metadata", "managedFields"});
-  Json ready = Json::array();
-  for (const Json& entry : fields != nullptr && fields->is_array() ? *fields : Json::array()) {
-    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
-      ready.push_back({{"time", GetString(entry, {"time"})},
-                       {"fieldsV1", {{"f:status", {{"f:readyToUse", Json::object()}}}}}});
+  Json kept = Json::object();
+  for (const auto& [key, value] : object.items()) {
+    if (key != "metadata") {
+      kept[key] = value;
     }
   }
-  SetJson(kept, {"metadata", "managedFields"}, std::move(ready));
+  Json metadata = Json::object();
+  Json ready = Json::array();
+  const Json nothing = Json::object();
+  const Json* const found = FindJson(object, {"metadata"});
+  for (const auto& [key, value] : (found != nullptr ? *found : nothing).items()) {
+    if (key != "managedFields") {
+      metadata[key] = value;
+      continue;
+    }
+    for (const Json& entry : value) {
+      if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
+        ready.push_back({{"time", GetString(entry, {"time"})},
+                         {"fieldsV1", {{"f:status", {{"f:readyToUse", Json::object()}}}}}});
+      }
+    }
+  }
+  metadata["managedFields"] = std::move(ready);
+  EraseJson(metadata, {"annotations", "kubectl.kubernetes.io/last-applied-configuration"});
+  kept["metadata"] = std::move(metadata);
   return kept;
 }
 
@@ -192,20 +206,47 @@ class InventoryReader {
     return Excuse(read, "binding, driver and handle");
   }
 
+  // Of a whole cluster's contents few are wanted, and reading them all takes an API server seconds
+  // where it reads its store. What decides over deletions is read so all the same; else what it
+  // remembers will do, but for what may have changed a moment ago.
   absl::Status ListContents(const std::set<std::string>& wanted) {
-    const absl::Status read = k8s::ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {},
-                                             [&](const std::vector<Json>& page, bool is_first) {
-                                               if (is_first) {
-                                                 around_.contents.clear();
-                                               }
-                                               for (const Json& object : page) {
-                                                 if (wanted.contains(k8s::Name(object))) {
-                                                   NoteContent(object);
-                                                 }
-                                               }
-                                             });
+    const auto note = [&](const std::vector<Json>& page, bool is_first) {
+      if (is_first) {
+        around_.contents.clear();
+      }
+      for (const Json& object : page) {
+        if (wanted.contains(k8s::Name(object))) {
+          NoteContent(object);
+        }
+      }
+    };
+    if (!request_.requires_all && names_.empty()) {
+      const absl::Status read =
+          k8s::ReadWanted(ctx_, api_, VolumeSnapshotContentType(), "", wanted, note);
+      const std::set<std::string> doubtful = DoubtfulContents();
+      if (!read.ok() || doubtful.empty() ||
+          (doubtful.size() <= kContentGetsMax && GetContents(doubtful).ok())) {
+        around_.are_contents_listed = read.ok();
+        return read;
+      }
+    }
+    const absl::Status read = k8s::ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {}, note);
     around_.are_contents_listed = read.ok();
     return read;
+  }
+
+  // Those that are missing, or are not bound to the VolumeSnapshot that names them.
+  std::set<std::string> DoubtfulContents() const {
+    std::set<std::string> doubtful;
+    for (const VolumeSnapshot& snapshot : snapshots_) {
+      const auto found = around_.contents.find(snapshot.bound_content());
+      const bool is_bound = found != around_.contents.end() && found->second.has_value() &&
+                            found->second->Names(snapshot);
+      if (!snapshot.bound_content().empty() && !is_bound) {
+        doubtful.insert(snapshot.bound_content());
+      }
+    }
+    return doubtful;
   }
 
   absl::Status GetContents(const std::set<std::string>& wanted) {
@@ -215,7 +256,7 @@ class InventoryReader {
       if (found.has_value()) {
         NoteContent(*found);
       } else {
-        around_.contents.emplace(name, std::nullopt);
+        around_.contents.insert_or_assign(name, std::nullopt);
       }
     }
     return absl::OkStatus();
@@ -239,7 +280,7 @@ class InventoryReader {
   void NoteContent(const Json& object) {
     if (auto content = VolumeSnapshotContent::Of(Trimmed(object)); content.ok()) {
       std::string name = content->name();
-      around_.contents.emplace(std::move(name), *std::move(content));
+      around_.contents.insert_or_assign(std::move(name), *std::move(content));
     }
   }
 
