@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
@@ -49,7 +50,9 @@ void Console::Note(absl::string_view sentence) {
 void Console::Warn(absl::string_view sentence) {
   const std::scoped_lock lock(mutex_);
   ClearLine();
-  error_(absl::StrCat(kName, PrintableLines(sentence), "\n"));
+  // A sentence quotes drivers and servers: none of their lines looks like one of the program's.
+  error_(
+      absl::StrCat(kName, absl::StrReplaceAll(PrintableLines(sentence), {{"\n", "\n  "}}), "\n"));
 }
 
 void Console::Fail(int exit_code, absl::string_view sentence) {

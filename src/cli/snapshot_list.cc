@@ -82,15 +82,14 @@ class GrowingTable {
     for (const std::vector<std::string>& row : rows) {
       widths_.resize(std::max(widths_.size(), row.size()));
       for (std::size_t i = 0; i < row.size(); ++i) {
-        widths_[i] = std::max(widths_[i], Printable(row[i]).size());
+        widths_[i] = std::max(widths_[i], std::min(Printable(row[i]).size(), kColumnBytesMax));
       }
     }
     std::string text;
     for (const std::vector<std::string>& row : rows) {
       std::string line;
       for (std::size_t i = 0; i < row.size(); ++i) {
-        const std::string cell = Printable(row[i]);
-        absl::StrAppend(&line, cell, std::string(widths_[i] - cell.size() + 2, ' '));
+        absl::StrAppend(&line, Padded(Printable(row[i]), widths_[i]), "  ");
       }
       absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
     }

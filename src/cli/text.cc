@@ -237,6 +237,11 @@ std::string NearestOf(absl::string_view name, const std::vector<std::string>& na
   return nearest;
 }
 
+std::string Padded(std::string text, std::size_t width) {
+  text.resize(std::max(text.size(), width), ' ');
+  return text;
+}
+
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::vector<std::string>> cells = rows;
   std::vector<std::size_t> widths;
@@ -244,15 +249,14 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) {
       row[i] = Printable(row[i]);
-      widths[i] = std::max(widths[i], row[i].size());
+      widths[i] = std::max(widths[i], std::min(row[i].size(), kColumnBytesMax));
     }
   }
   std::string out;
   for (const std::vector<std::string>& row : cells) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, i == 0 ? "" : "  ", row[i],
-                      std::string(widths[i] - row[i].size(), ' '));
+      absl::StrAppend(&line, i == 0 ? "" : "  ", Padded(row[i], widths[i]));
     }
     absl::StrAppend(&out, absl::StripTrailingAsciiWhitespace(line), "\n");
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -49,6 +50,13 @@ std::string PrintableLines(absl::string_view text);
 // The one of `names` that differs from `name` by the fewest letters added, left out, replaced or
 // swapped with the next, where that is at most a third of them; "" where there is none.
 std::string NearestOf(absl::string_view name, const std::vector<std::string>& names);
+
+// A longer cell of a table sticks out of its column, and widens no other line: what others wrote
+// may have 64 KiB.
+inline constexpr std::size_t kColumnBytesMax = 128;
+
+// `text` with spaces behind it, so that it has `width` bytes at least.
+std::string Padded(std::string text, std::size_t width);
 
 // Columns of equal width per column, two spaces apart, without trailing spaces, cells made
 // Printable(). Every row has as many cells as the first.

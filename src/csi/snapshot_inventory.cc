@@ -34,23 +34,38 @@ constexpr std::size_t kContentGetsMax = 32;
 
 // An object without what nothing here reads. Most of one is who wrote which field.
 Json Trimmed(const Json& object) {
-  Json kept = object;
-  EraseJson(kept, {"metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"});
-  const Json* const fields = FindJson(object, {"metadata", "managedFields"});
-  Json ready = Json::array();
-  for (const Json& entry : fields != nullptr && fields->is_array() ? *fields : Json::array()) {
-    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
-      ready.push_back({{"time", GetString(entry, {"time"})},
-                       {"fieldsV1", {{"f:status", {{"f:readyToUse", Json::object()}}}}}});
+  Json kept = Json::object();
+  for (const auto& [key, value] : object.items()) {
+    if (key != "metadata") {
+      kept[key] = value;
     }
   }
-  SetJson(kept, {"metadata", "managedFields"}, std::move(ready));
+  Json metadata = Json::object();
+  Json ready = Json::array();
+  const Json nothing = Json::object();
+  const Json* const found = FindJson(object, {"metadata"});
+  for (const auto& [key, value] : (found != nullptr ? *found : nothing).items()) {
+    if (key != "managedFields") {
+      metadata[key] = value;
+      continue;
+    }
+    for (const Json& entry : value) {
+      if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
+        ready.push_back({{"time", GetString(entry, {"time"})},
+                         {"fieldsV1", {{"f:status", {{"f:readyToUse", Json::object()}}}}}});
+      }
+    }
+  }
+  metadata["managedFields"] = std::move(ready);
+  EraseJson(metadata, {"annotations", "kubectl.kubernetes.io/last-applied-configuration"});
+  kept["metadata"] = std::move(metadata);
   return kept;
 }
 
 // What is known of a namespace's contents and PVCs, by the VolumeSnapshot that they belong to.
 struct Surroundings {
   bool are_contents_listed = false;
+  bool are_shares_listed = false;
   // By name; nothing for one that does not exist.
   std::map<std::string, std::optional<VolumeSnapshotContent>> contents;
   std::map<NamespacedName, std::vector<std::string>> used_by;
@@ -198,24 +213,52 @@ class InventoryReader {
     return Excuse(read, "binding, driver and handle");
   }
 
+  // Of a whole cluster's contents few are wanted, and reading them all takes an API server seconds
+  // where it reads its store. What decides over deletions is read so all the same; else what it
+  // remembers will do, but for what may have changed a moment ago.
   absl::Status ListContents(const std::set<std::string>& wanted) {
-    const absl::Status read = k8s::ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {},
-                                             [&](const std::vector<Json>& page, bool is_first) {
-                                               if (is_first) {
-                                                 around_.contents.clear();
-                                                 around_.listed_shares.clear();
-                                               }
-                                               for (const Json& object : page) {
-                                                 if (wanted.contains(k8s::Name(object))) {
-                                                   NoteContent(object);
-                                                 }
-                                                 if (IsShare(object)) {
-                                                   around_.listed_shares.insert(k8s::Name(object));
-                                                 }
-                                               }
-                                             });
+    const auto note = [&](const std::vector<Json>& page, bool is_first) {
+      if (is_first) {
+        around_.contents.clear();
+        around_.listed_shares.clear();
+      }
+      for (const Json& object : page) {
+        if (wanted.contains(k8s::Name(object))) {
+          NoteContent(object);
+        }
+        if (IsShare(object)) {
+          around_.listed_shares.insert(k8s::Name(object));
+        }
+      }
+    };
+    if (!request_.requires_all && names_.empty()) {
+      const absl::Status read =
+          k8s::ReadWanted(ctx_, api_, VolumeSnapshotContentType(), "", wanted, note);
+      const std::set<std::string> doubtful = DoubtfulContents();
+      if (!read.ok() || doubtful.empty() ||
+          (doubtful.size() <= kContentGetsMax && GetContents(doubtful).ok())) {
+        around_.are_contents_listed = read.ok();
+        return read;
+      }
+    }
+    const absl::Status read = k8s::ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {}, note);
     around_.are_contents_listed = read.ok();
+    around_.are_shares_listed = read.ok();
     return read;
+  }
+
+  // Those that are missing, or are not bound to the VolumeSnapshot that names them.
+  std::set<std::string> DoubtfulContents() const {
+    std::set<std::string> doubtful;
+    for (const VolumeSnapshot& snapshot : snapshots_) {
+      const auto found = around_.contents.find(snapshot.bound_content());
+      const bool is_bound = found != around_.contents.end() && found->second.has_value() &&
+                            found->second->Names(snapshot);
+      if (!snapshot.bound_content().empty() && !is_bound) {
+        doubtful.insert(snapshot.bound_content());
+      }
+    }
+    return doubtful;
   }
 
   absl::Status GetContents(const std::set<std::string>& wanted) {
@@ -225,24 +268,26 @@ class InventoryReader {
       if (found.has_value()) {
         NoteContent(*found);
       } else {
-        around_.contents.emplace(name, std::nullopt);
+        around_.contents.insert_or_assign(name, std::nullopt);
       }
     }
     return absl::OkStatus();
   }
 
   // Which of the shares that contents tell of are still there. Of those that are meant, or when all
-  // is needed, the VolumeSnapshots are looked at, too: a Retain content stays behind its own.
+  // is needed, the VolumeSnapshots are looked at, too: a Retain content stays behind its own. Where
+  // the shares were not listed, so many are looked at, and the others believed.
   absl::Status ReadShares() {
     const bool looks_closer = !names_.empty() || request_.requires_all;
+    std::size_t looks = 0;
     for (const auto& [name, content] : around_.contents) {
       for (const SharedSnapshot& share :
            content.has_value() ? SharesOf(*content) : std::vector<SharedSnapshot>()) {
-        if (around_.are_contents_listed && !around_.listed_shares.contains(share.content_name)) {
+        if (around_.are_shares_listed && !around_.listed_shares.contains(share.content_name)) {
           continue;
         }
         bool is_there = true;
-        if (looks_closer || !around_.are_contents_listed) {
+        if (looks_closer || (!around_.are_shares_listed && looks++ < kContentGetsMax)) {
           ASSIGN_OR_RETURN(is_there, IsShareThere(ctx_, api_, share));
         }
         if (is_there) {
@@ -271,7 +316,7 @@ class InventoryReader {
   void NoteContent(const Json& object) {
     if (auto content = VolumeSnapshotContent::Of(Trimmed(object)); content.ok()) {
       std::string name = content->name();
-      around_.contents.emplace(std::move(name), *std::move(content));
+      around_.contents.insert_or_assign(std::move(name), *std::move(content));
     }
   }
 

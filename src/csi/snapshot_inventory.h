@@ -15,9 +15,11 @@
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 
-// The VolumeSnapshots of a namespace, or of all, with what belongs to them. Costs at most one paged
-// LIST per kind, none per VolumeSnapshot, and holds no page longer than it takes to read it. Of a
-// few that are named the contents are read by name: a cluster may have very many others.
+// The VolumeSnapshots of a namespace, or of all, with what belongs to them. Costs at most one LIST
+// per kind, none per VolumeSnapshot, and holds no page longer than it takes to read it. A cluster
+// may have very many other contents: of a few that are named they are read by name, and for a list
+// as the API server remembers them, but for those that are missing or not bound there, which are
+// looked at again. What decides over deletions is read as it is now.
 namespace csidelta::csi {
 
 // One VolumeSnapshot as people and scripts see it. Texts are as objects have them: printing makes

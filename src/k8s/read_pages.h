@@ -1,5 +1,7 @@
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -16,5 +18,10 @@ namespace csidelta::k8s {
 absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceType& type,
                        absl::string_view namespace_name, const ListOptions& options,
                        absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink);
+
+// The same by ApiClient::ListWanted().
+absl::Status ReadWanted(const CallContext& ctx, ApiClient& api, const ResourceType& type,
+                        absl::string_view namespace_name, const std::set<std::string>& wanted,
+                        absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink);
 
 }  // namespace csidelta::k8s

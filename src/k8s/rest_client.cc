@@ -21,6 +21,7 @@
 #include "base/rate_limiter.h"
 #include "base/status_macros.h"
 #include "k8s/exec_login.h"
+#include "k8s/list_decoder.h"
 #include "k8s/object.h"
 #include "k8s/token_source.h"
 #include "k8s/watch_decoder.h"
@@ -53,6 +54,7 @@ struct Call {
   // Set when an attempt ended without an answer, so that nobody knows what it did; may be null.
   bool* is_unanswered = nullptr;
   absl::Duration time_max = kRequestTimeMax;
+  bool is_tried_once = false;  // there is another way
   RateLimiter::Kind kind = RateLimiter::Kind::kBegins;
 };
 
@@ -252,6 +254,18 @@ class RestClient : public ApiClient {
     absl::StatusOr<std::string> version = EachPage(
         ctx, type, namespace_name, options, std::min(settings_.page_items_max, kFollowedPageMax),
         [&](const std::vector<Json>& page, bool is_first) { sink(page, is_first); });
+    RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
+    return version;
+  }
+
+  absl::StatusOr<std::string> ListWanted(
+      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+      const std::set<std::string>& wanted,
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
+    absl::StatusOr<std::string> version = ListFromMemory(ctx, type, namespace_name, wanted, sink);
+    if (!version.ok() && MayBeReadFromStore(version.status())) {
+      return ListPages(ctx, type, namespace_name, {}, sink);
+    }
     RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
     return version;
   }
@@ -458,6 +472,55 @@ class RestClient : public ApiClient {
     }
   }
 
+  // Whether a list that the server did not give out of its memory may be had from its store: its
+  // memory may be behind, or the answer has broken off.
+  static bool MayBeReadFromStore(const absl::Status& status) {
+    return IsRetryable(status) || absl::IsOutOfRange(status) || absl::IsInternal(status) ||
+           absl::IsInvalidArgument(status);
+  }
+
+  // A server gives out of its memory only what is not asked for in pages.
+  absl::StatusOr<std::string> ListFromMemory(
+      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+      const std::set<std::string>& wanted,
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+    const Query query = {{"resourceVersion", "0"}};
+    const Call call{.method = "GET",
+                    .target = TargetOf(type, namespace_name, "", "", query),
+                    .content_type = "",
+                    .body = "",
+                    .is_tried_once = true};
+    ListDecoder decoder(&wanted);
+    std::vector<Json> page;
+    bool is_first = true;
+    const auto hand_over = [&] {
+      sink(page, std::exchange(is_first, false));
+      page.clear();
+    };
+    absl::Status decoded;
+    bool got_bytes = false;
+    const auto feed = [&](absl::string_view bytes) {
+      got_bytes = true;
+      decoded = decoder.Feed(bytes, [&](Json object) {
+        Identify(object, type);
+        page.push_back(std::move(object));
+        if (page.size() >= static_cast<std::size_t>(kFollowedPageMax)) {
+          hand_over();
+        }
+      });
+      return decoded.ok();
+    };
+    const absl::FunctionRef<bool(absl::string_view)> body_sink(feed);
+    const absl::Status status = Run(ctx, call, &body_sink, &got_bytes).status();
+    RETURN_IF_ERROR(decoded);
+    RETURN_IF_ERROR(status);
+    ASSIGN_OR_RETURN(const Json list, decoder.Finish());
+    if (is_first || !page.empty()) {
+      hand_over();
+    }
+    return ResourceVersion(list);
+  }
+
   absl::StatusOr<Json> RunJson(const CallContext& ctx, const Call& call) {
     ASSIGN_OR_RETURN(const net::HttpResponse response, Run(ctx, call, nullptr, nullptr));
     absl::StatusOr<Json> object = ParseJsonObject(response.body);
@@ -491,7 +554,7 @@ class RestClient : public ApiClient {
         continue;
       }
       const bool is_streaming = got_bytes != nullptr && *got_bytes;
-      if (!attempt.may_try_again || is_streaming || !backoff.MayTryAgain()) {
+      if (!attempt.may_try_again || call.is_tried_once || is_streaming || !backoff.MayTryAgain()) {
         return attempt.status;
       }
       const absl::Duration delay = std::max(backoff.NextDelay(), attempt.retry_after);

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::text_test {
@@ -106,6 +109,16 @@ TEST(TextTest, ShowsWhatATerminalWouldObey) {
 
 TEST(TextTest, FormatsTables) {
   EXPECT_EQ(FormatTable({{"ID", "Name"}, {"1", "one"}, {"20", ""}}), "ID  Name\n1   one\n20\n");
+}
+
+TEST(TextTest, ALongCellWidensNoOtherLine) {
+  const std::string longest(kColumnBytesMax, 'x');
+  const std::string longer = longest + "y";
+  const std::string padding(kColumnBytesMax - 1, ' ');
+  EXPECT_EQ(FormatTable({{"a", "b"}, {longer, "c"}}),
+            absl::StrCat("a", padding, "  b\n", longer, "  c\n"));
+  EXPECT_EQ(FormatTable({{"a", "b"}, {longest, "c"}}),
+            absl::StrCat("a", padding, "  b\n", longest, "  c\n"));
 }
 
 }  // namespace

@@ -5,12 +5,19 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "csi/snapshot_types.h"
+#include "k8s/object.h"
 #include "objects/keys.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
@@ -239,6 +246,112 @@ TEST_F(SnapshotInventoryTest, LastReadyOfSparesOneOfEachPvc) {
   entries[4].pvc = "";
   entries[5].pvc = "";
   EXPECT_THAT(LastReadyOf(entries, {true, true, true, true, true, true}), ElementsAre(2u));
+}
+
+// An API server whose memory of contents is behind its store.
+class ForgetfulApi : public support::FakeApiClient {
+ public:
+  using FakeApiClient::FakeApiClient;
+
+  absl::StatusOr<std::string> ListWanted(
+      const CallContext& ctx, const k8s::ResourceType& type, absl::string_view namespace_name,
+      const std::set<std::string>& wanted,
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
+    ++asked;
+    EXPECT_EQ(type, VolumeSnapshotContentType());
+    std::vector<Json> remembered;
+    for (Json& content : All(type)) {
+      if (wanted.contains(k8s::Name(content)) && !forgotten.contains(k8s::Name(content))) {
+        if (unbound.contains(k8s::Name(content))) {
+          SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");
+        }
+        remembered.push_back(std::move(content));
+      }
+    }
+    static_cast<void>(ctx);
+    static_cast<void>(namespace_name);
+    sink(remembered, true);
+    return std::string("1");
+  }
+
+  int asked = 0;
+  std::set<std::string> forgotten;
+  std::set<std::string> unbound;
+};
+
+class ForgetfulInventoryTest : public testing::Test {
+ protected:
+  ForgetfulInventoryTest() { ctx_.clock = &clock_; }
+
+  void Seed(const std::string& name) {
+    Json snapshot = support::MakeSnapshotObject("shop", name, "content-of-" + name);
+    SetJson(snapshot, {"status", "readyToUse"}, true);
+    api_.Seed(VolumeSnapshotType(), snapshot);
+    api_.Seed(VolumeSnapshotContentType(),
+              support::MakeContentObject("content-of-" + name, "shop", name, "h-" + name));
+  }
+  std::map<std::string, SnapshotEntry> Read(InventoryRequest request) {
+    request.namespace_name = "shop";
+    request.now = clock_.Now();
+    api_.ClearCalls();
+    const absl::StatusOr<Inventory> inventory = ReadInventory(ctx_, api_, request);
+    EXPECT_THAT(inventory, IsOk());
+    std::map<std::string, SnapshotEntry> entries;
+    for (const SnapshotEntry& entry : inventory.value_or(Inventory()).entries) {
+      entries[entry.name] = entry;
+    }
+    return entries;
+  }
+  int gets() const { return api_.CallCount("get", "volumesnapshotcontents"); }
+  int lists() const { return api_.CallCount("list", "volumesnapshotcontents"); }
+
+  support::FakeClock clock_;
+  ForgetfulApi api_{clock_};
+  CallContext ctx_;
+};
+
+TEST_F(ForgetfulInventoryTest, WhatIsMissingOrNotYetBoundIsLookedAtAgain) {
+  for (const char* const name : {"known", "forgotten", "unbound", "gone"}) {
+    Seed(name);
+  }
+  ASSERT_TRUE(api_.Remove(VolumeSnapshotContentKey("content-of-gone")));
+  api_.forgotten = {"content-of-forgotten"};
+  api_.unbound = {"content-of-unbound"};
+  auto entries = Read({});
+  for (const char* const name : {"known", "forgotten", "unbound"}) {
+    EXPECT_EQ(entries[name].content_kind, ContentReading::Kind::kPresent) << name;
+    EXPECT_TRUE(entries[name].is_named_by_content) << name;
+    EXPECT_EQ(entries[name].status.state, SnapshotState::kReady) << name;
+  }
+  EXPECT_EQ(entries["gone"].status.state, SnapshotState::kLost);
+  EXPECT_EQ(api_.asked, 1);
+  EXPECT_EQ(gets(), 3);
+  EXPECT_EQ(lists(), 0);
+}
+
+TEST_F(ForgetfulInventoryTest, OfManyOrWithoutTheRightToGetThemTheStoreIsRead) {
+  for (int i = 0; i < 33; ++i) {
+    Seed(absl::StrCat("s-", i));
+    api_.forgotten.insert(absl::StrCat("content-of-s-", i));
+  }
+  EXPECT_EQ(Read({})["s-7"].content_kind, ContentReading::Kind::kPresent);
+  EXPECT_EQ(gets(), 0);
+  EXPECT_EQ(lists(), 1);
+  api_.forgotten = {"content-of-s-7"};
+  api_.Forbid("get", "volumesnapshotcontents");
+  EXPECT_EQ(Read({})["s-7"].content_kind, ContentReading::Kind::kPresent);
+  EXPECT_EQ(lists(), 1);
+}
+
+TEST_F(ForgetfulInventoryTest, WhatDecidesOverDeletionsIsNeverRemembered) {
+  Seed("one");
+  InventoryRequest request;
+  request.requires_all = true;
+  Read(request);
+  request = {};
+  request.names = {"one"};
+  Read(request);
+  EXPECT_EQ(api_.asked, 0);
 }
 
 }  // namespace

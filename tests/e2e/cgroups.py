@@ -1,12 +1,21 @@
-"""The cgroups of a bed with a node: one of the bed's name in every hierarchy, and the kubelet's below it."""
+"""The cgroups of a bed with a node: one of the bed's name in every hierarchy, and the kubelet's below it. And what limits
+the memory of one program, and tells how much it took."""
 
 import contextlib
 import errno
 import itertools
 import os
 import pathlib
+import re
+import threading
+
+import processes
 
 STEP_BYTES = 256 << 10
+MEMORY_LIMITS = ("memory.limit_in_bytes", "memory.max")  # In both versions.
+LOOK_SECONDS = 0.005
+EMPTY_SECONDS_MAX = 10
+ENTER = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
 
 def _roots():
@@ -51,7 +60,7 @@ def _tighten(limit):
 def starve(name, pid):
     """Takes from the container of a process all memory that the kernel can do without now; nothing if it is gone."""
     for folder in tree(name):
-        limit = next((folder / file for file in ("memory.limit_in_bytes", "memory.max") if (folder / file).exists()), None)
+        limit = next((folder / file for file in MEMORY_LIMITS if (folder / file).exists()), None)
         with contextlib.suppress(OSError):  # The kernel may have ended it meanwhile.
             if limit and str(pid) in (folder / "cgroup.procs").read_text().split():
                 _tighten(limit)
@@ -66,3 +75,49 @@ def remove(name):
         if error.errno != errno.EBUSY:
             raise
     return not tree(name)
+
+
+@contextlib.contextmanager
+def memory_limit(name, limit_bytes):
+    """A cgroup whose programs have so much memory at most. Yields what starts a command line that runs in it."""
+    root = next(root for root in _roots() if root.name == "memory" or "memory" in _controllers(root))
+    folder = root / name
+    folder.mkdir(exist_ok=True)
+    limit = next(folder / file for file in MEMORY_LIMITS if (folder / file).exists())
+    try:
+        limit.write_text(str(limit_bytes))
+        yield ["/bin/sh", "-c", ENTER, str(folder)]
+    finally:
+        processes.wait_until(lambda: not (folder / "cgroup.procs").read_text(), EMPTY_SECONDS_MAX, "an empty cgroup")
+        folder.rmdir()
+
+
+def _controllers(root):
+    listed = root / "cgroup.controllers"
+    return listed.read_text().split() if listed.exists() else []
+
+
+class PeakMemory:
+    """The most memory that a process has had (VmHWM), looked at until it ends."""
+
+    def __init__(self, pid):
+        self._status = pathlib.Path(f"/proc/{pid}/status")
+        self._peak = 0
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def bytes(self):
+        """Once the process has ended."""
+        self._thread.join()
+        return self._peak
+
+    def _look(self):
+        ended = threading.Event()
+        while not ended.wait(LOOK_SECONDS):
+            try:
+                found = re.search(r"^VmHWM:\s+(\d+) kB", self._status.read_text(), re.MULTILINE)
+            except OSError:
+                return
+            if not found:  # A zombie has no memory.
+                return
+            self._peak = max(self._peak, int(found[1]) << 10)

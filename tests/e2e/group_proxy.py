@@ -77,7 +77,7 @@ def json_only(accept):
 # --------------------------------------------------------------------------------------------------
 # The server.
 
-class _Passage(http.server.BaseHTTPRequestHandler):
+class Passage(http.server.BaseHTTPRequestHandler):
     """One connection of a client; each of its requests has a connection of its own behind."""
 
     protocol_version = "HTTP/1.1"
@@ -108,11 +108,15 @@ class _Passage(http.server.BaseHTTPRequestHandler):
             if length == 0:
                 return body
 
+    def path_behind(self):
+        """What is asked for instead."""
+        return self.path
+
     def _forward(self, body):
         discovers = self.server.version != ALL_VERSIONS and is_discovery(self.path)
         behind = self.server.connect_behind()
         with contextlib.closing(behind):
-            behind.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            behind.putrequest(self.command, self.path_behind(), skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
                 if discovers and name.lower() == "accept":
                     value = json_only(value)
@@ -147,10 +151,15 @@ class _Passage(http.server.BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        while piece := answer.read1(PIECE_BYTES):
+        for piece in self.pieces(answer):
             self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             self.wfile.flush()
         self.wfile.write(b"0\r\n\r\n")
+
+    def pieces(self, answer):
+        """The bytes of an answer without an end, each when it is to be passed on."""
+        while piece := answer.read1(PIECE_BYTES):
+            yield piece
 
     def _become_a_tunnel(self):
         """`kubectl exec` and its like: after the request both sides say what they want until one ends."""
@@ -182,8 +191,8 @@ class Proxy(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, host, port, port_behind, version, ca, cert, key):
-        super().__init__((host, port), _Passage)
+    def __init__(self, host, port, port_behind, version, ca, cert, key, passage=Passage):
+        super().__init__((host, port), passage)
         self.version = version
         self._port_behind = port_behind
         self._server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

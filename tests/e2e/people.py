@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import pathlib
+import subprocess
+import tempfile
 import threading
 import time
 
@@ -75,6 +77,29 @@ def numbers(path):
         return [int.from_bytes(volume.read(BLOCK_BYTES)[:8], "little") for _ in range(2)]
 
 
+@contextlib.contextmanager
+def mounted(image):
+    """Mounts the file system of a volume; yields the folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def freeze(folder):
+    """The program of --hold in docs/snapshots.md."""
+    return f"sh -c 'fsfreeze -f {folder} && echo frozen && cat > /dev/null; fsfreeze -u {folder}'"
+
+
+def needs_recovery(image):
+    """Whether an ext4 file system was in use when it was copied: its journal has to be replayed."""
+    told = subprocess.run(["/usr/sbin/dumpe2fs", "-h", image], check=True, capture_output=True, text=True).stdout
+    features, = (line for line in told.splitlines() if line.startswith("Filesystem features:"))
+    return "needs_recovery" in features.split()
+
+
 def stateful_set(name, namespace, template):
     """A StatefulSet whose PVCs are there already; no controller looks at it."""
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": namespace},
@@ -83,6 +108,16 @@ def stateful_set(name, namespace, template):
                                   "spec": {"containers": [{"name": "main", "image": "none"}]}},
                      "volumeClaimTemplates": [{"metadata": {"name": template}, "spec": {
                          "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}]}}
+
+
+def config_of(bed, account, namespace):
+    """A kubeconfig for a service account."""
+    token = bed.kubectl("create", "token", account, "-n", namespace).stdout.strip()
+    config = bed.scratch / f"{account}.conf"
+    config.write_text((bed.pki / "admin.conf").read_text())
+    bed.kubectl("config", "set-credentials", account, f"--token={token}", f"--kubeconfig={config}")
+    bed.kubectl("config", "set-context", "--current", f"--user={account}", f"--kubeconfig={config}")
+    return config
 
 
 class Person:
@@ -101,14 +136,10 @@ class Person:
                              **({"namespace": namespace} if namespace else {})},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
                 "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": home}]})
-        token = bed.kubectl("create", "token", self.name, "-n", home).stdout.strip()
-        self._config = bed.scratch / f"{self.name}.conf"
-        self._config.write_text((bed.pki / "admin.conf").read_text())
-        bed.kubectl("config", "set-credentials", self.name, f"--token={token}", f"--kubeconfig={self._config}")
-        bed.kubectl("config", "set-context", "--current", f"--user={self.name}", f"--kubeconfig={self._config}")
+        self.config = config_of(bed, self.name, home)
 
     def run(self, namespace, *words, **kwargs):
-        return run(self.bed, namespace, *words, "--kubeconfig", self._config, **kwargs)
+        return run(self.bed, namespace, *words, "--kubeconfig", self.config, **kwargs)
 
 
 ROLES = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "snapshot-roles.yaml"
@@ -121,5 +152,5 @@ def roles(bed):
     try:
         yield
     finally:
-        bed.kubectl("delete", "clusterrolebindings", "--selector", PERSON)
+        bed.kubectl("delete", "clusterrolebindings,clusterroles", "--selector", PERSON)
         bed.kubectl("delete", "-f", ROLES)

@@ -4,6 +4,7 @@ import json
 import pathlib
 
 import pytest
+import yaml
 
 import cluster_api
 import components
@@ -53,6 +54,25 @@ def test_alice_locks_takes_unlocks_copies_and_deletes(bed, workspace):
     people.run(bed, app, "delete", "mysql-snapshot", "--last-too", "--wait")
     assert taken["handle"] not in bed.driver.snapshots()
     assert not bed.api.list("leases", app)
+
+
+def test_a_frozen_file_system_is_clean_in_the_snapshot_and_another_is_not(bed, workspace):
+    """The recipe of docs/snapshots.md."""
+    app = workspace.namespace(bed)
+    bed.create_claim("files", app, 16 * MIB, mode="Filesystem")
+    with people.mounted(bed.volume_path("files", app)) as folder:
+        (folder / "table").write_text("one row\n" * 1000)
+        people.run(bed, app, "create", "files", "--name", "as-it-is")
+        people.run(bed, app, "create", "files", "--name", "frozen", "--hold", people.freeze(folder))
+        (folder / "more").write_text("it goes on")
+        refused = people.run(bed, app, "create", "files", "--name", "none", "--hold", people.freeze(folder / "missing"), check=False)
+        assert refused.returncode == 1 and not bed.api.get("volumesnapshots", "none", app), refused
+    paths = {name: bed.driver.snapshot_path(people.ask(bed, app, "show", name)["handle"]) for name in ("as-it-is", "frozen")}
+    assert people.needs_recovery(paths["as-it-is"]), "what was written is still in the journal alone"
+    assert not people.needs_recovery(paths["frozen"])
+    checked = bed.run(["/usr/sbin/e2fsck", "-n", "-f", paths["frozen"]])
+    assert "table" in bed.run(["/usr/sbin/debugfs", "-R", "ls -p /", paths["frozen"]]).stdout, checked.stdout
+    people.run(bed, app, "delete", "as-it-is", "frozen", "--last-too", "--wait")
 
 
 @pytest.mark.journey
@@ -241,6 +261,31 @@ def test_each_role_is_enough_and_nothing_in_it_is_unused(bed, workspace):
     assert not unused, f"listed in deploy/snapshot-roles.yaml and never used: {sorted(map(str, unused))}"
 
 
+def test_what_schedule_prints_can_be_applied_and_its_account_takes_and_prunes(bed, workspace, tmp_path):
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB)
+    manifest = tmp_path / "nightly.yaml"
+    manifest.write_text(people.run(bed, app, "schedule", "nightly", "--all", "--cron", "0 3 * * *", "--keep-last", "1",
+                                   "--image", "none").stdout)
+    documents = [document for document in yaml.safe_load_all(manifest.read_text()) if document]
+    account, = (one["metadata"]["name"] for one in documents if one["kind"] == "ServiceAccount")
+    job, = (one for one in documents if one["kind"] == "CronJob")
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    with people.roles(bed):
+        bed.kubectl("apply", "-f", manifest)
+        try:
+            config = people.config_of(bed, account, app)
+            for container in (*pod["initContainers"], *pod["containers"]):  # As a kubelet runs them.
+                words = [word.replace("$$", "$") for word in container["args"]]
+                told = bed.run([components.program_path(), *words, "--kubeconfig", config])
+                assert "not checked" not in told.stderr, told.stderr
+        finally:
+            bed.kubectl("delete", "-f", manifest)
+    made, = bed.api.list("volumesnapshots", app)
+    assert made["metadata"]["labels"]["snapshot.csi-delta.io/schedule"] == "nightly"
+    people.run(bed, app, "delete", made["metadata"]["name"], "--last-too", "--wait")
+
+
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "snapshots.md"
 
 
@@ -259,16 +304,19 @@ def test_every_command_of_the_page(bed, workspace, tmp_path):
     written = data.fill(bed.volume_path("claim-mysql", "shop"), 1, MIB)
     bed.create_claims(["data-db-0", "data-db-1"], "shop", MIB)
     bed.api.create("statefulsets", people.stateful_set("db", "shop", "data"))
+    bed.create_claim("files", "shop", 16 * MIB, mode="Filesystem")
     (tmp_path / "csi-delta").symlink_to(components.program_path())
     (tmp_path / "deploy").symlink_to(PAGE.parents[1] / "deploy")
     said = {}
-    for command in commands():
-        if command.startswith("kubectl delete pvc snapshot-data-claim"):
-            data.expect(bed.volume_path("snapshot-data-claim", "shop"), written)
-        for snapshot in bed.api.list("volumesnapshots", "shop"):
-            bed.wait_snapshot_ready(snapshot["metadata"]["name"], "shop")
-        script = f"set -eu; cd {tmp_path}; export PATH={tmp_path}:$PATH; touch set; . ./set; {command}; declare -p HANDLE CONTENT DRIVER > set || true"
-        said[command] = bed.run(["bash", "-c", script]).stdout
+    with people.mounted(bed.volume_path("files", "shop")) as files:
+        for command in commands():
+            if command.startswith("kubectl delete pvc snapshot-data-claim"):
+                data.expect(bed.volume_path("snapshot-data-claim", "shop"), written)
+            for snapshot in bed.api.list("volumesnapshots", "shop"):
+                bed.wait_snapshot_ready(snapshot["metadata"]["name"], "shop")
+            script = (f"set -eu; cd {tmp_path}; export PATH={tmp_path}:$PATH; touch set; . ./set; "
+                      f"{command.replace('/mnt/files', str(files))}; declare -p HANDLE CONTENT DRIVER > set || true")
+            said[command] = bed.run(["bash", "-c", script]).stdout
     bed.kubectl("delete", "-f", people.ROLES)
     assert "the application may go on" in said[commands()[0]], said
     data.expect(bed.volume_path("copy", "team"), written)

@@ -10,11 +10,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/random.h"
@@ -190,6 +192,91 @@ TEST_F(RestClientTest, PagesAreHandedOnAsTheyCome) {
   EXPECT_THAT(pages, testing::ElementsAre(Pair(3, true), Pair(3, false), Pair(1, false)));
   grows_old = true;
   EXPECT_THAT(list(), StatusIs(absl::StatusCode::kOutOfRange)) << "never all of it at once";
+}
+
+// Lists that the server gives out of its memory.
+class ListFromMemoryTest : public RestClientTest {
+ protected:
+  ListFromMemoryTest() {
+    for (int i = 0; i < 7; ++i) {
+      fake_.Seed(kConfigMaps, ConfigMap("c" + std::to_string(i)));
+    }
+  }
+
+  absl::StatusOr<std::string> List() {
+    names_.clear();
+    return client_->ListWanted(ctx_, kConfigMaps, "ns", wanted_,
+                               [&](const std::vector<Json>& page, bool is_first) {
+                                 if (is_first) {
+                                   names_.clear();
+                                 }
+                                 for (const Json& object : page) {
+                                   EXPECT_EQ(GetString(object, {"kind"}), "ConfigMap");
+                                   names_.push_back(Name(object));
+                                 }
+                               });
+  }
+  static bool IsFromMemory(const ServedRequest& request) {
+    return absl::EndsWith(request.target, "?resourceVersion=0");
+  }
+
+  std::set<std::string> wanted_ = {"c0", "c1", "c2", "c3", "c4", "c5", "c6"};
+  std::vector<std::string> names_;
+};
+
+TEST_F(ListFromMemoryTest, IsOneAnswerOfWhichWhatIsNotWantedIsLeftOut) {
+  settings_.page_items_max = 3;
+  Start();
+  const absl::StatusOr<std::string> version = List();
+  ASSERT_THAT(version, IsOk());
+  EXPECT_FALSE(version->empty());
+  EXPECT_EQ(names_.size(), 7u);
+  ASSERT_EQ(requests().size(), 1u);
+  EXPECT_TRUE(IsFromMemory(requests()[0])) << requests()[0].target;
+  wanted_ = {"c3", "c6", "gone"};
+  ASSERT_THAT(List(), IsOk());
+  EXPECT_THAT(names_, testing::ElementsAre("c3", "c6"));
+}
+
+TEST_F(ListFromMemoryTest, AServerWhoseMemoryIsBehindIsAskedForPagesAtOnce) {
+  for (const char* const answer :
+       {R"({"kind":"Status","code":504,"reason":"Timeout","message":"Too large resource version"})",
+        R"({"kind":"Status","code":410,"reason":"Expired"})"}) {
+    requests_.clear();
+    Start([&](const ServedRequest& request, ServedConnection& connection) {
+      if (!IsFromMemory(request)) {
+        return false;
+      }
+      connection.Send(absl::StrContains(answer, "504") ? 504 : 410, answer);
+      return true;
+    });
+    ASSERT_THAT(List(), IsOk()) << answer;
+    EXPECT_EQ(names_.size(), 7u);
+    EXPECT_EQ(requests().size(), 2u) << "it is not asked again before";
+  }
+}
+
+TEST_F(ListFromMemoryTest, AnAnswerThatBreaksOffBeginsAgainInPages) {
+  Start([&](const ServedRequest& request, ServedConnection& connection) {
+    if (!IsFromMemory(request)) {
+      return false;
+    }
+    connection.Send(200, R"({"items":[{"metadata":{"name":"c0"}},{"metadata":{"name":"c)");
+    return true;
+  });
+  ASSERT_THAT(List(), IsOk());
+  EXPECT_EQ(names_.size(), 7u) << "what came before does not count";
+  EXPECT_EQ(requests().size(), 2u);
+}
+
+TEST_F(ListFromMemoryTest, ARefusalIsTheAnswer) {
+  Start([&](const ServedRequest&, ServedConnection& connection) {
+    connection.Send(403, R"({"kind":"Status","code":403,"message":"not allowed"})");
+    return true;
+  });
+  EXPECT_THAT(List(), StatusIs(absl::StatusCode::kPermissionDenied,
+                               AllOf(HasSubstr("configmaps"), HasSubstr("not allowed"))));
+  EXPECT_EQ(requests().size(), 1u);
 }
 
 TEST_F(RestClientTest, AListThatGrewOldIsReadAtOnce) {

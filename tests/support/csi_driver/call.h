@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "tests/support/csi_driver/faults.h"
 
 namespace csidelta::csi_driver {
@@ -53,8 +54,10 @@ grpc::Status ServeCall(Faults& faults, const char* method, grpc::ServerContext* 
     status.Update(verdict.after);
   }
   faults.Leave(method, status);
-  const int64_t duration_ms = absl::ToInt64Milliseconds(Clock::Real().Now() - start);
+  const absl::Time end = Clock::Real().Now();
+  const int64_t duration_ms = absl::ToInt64Milliseconds(end - start);
   CSIDELTA_LOG(kInfo, "call", {"method", method}, {"status", status.ToString()},
+               {"ended_at", FormatRfc3339Micros(end)},
                {"duration_ms", std::to_string(duration_ms)});
   return ToGrpcStatus(status);
 }

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/json.h"
+
+namespace csidelta::k8s {
+
+// Longest object of a list, and longest list without its objects.
+inline constexpr std::size_t kListItemBytesMax = std::size_t{8} << 20;
+inline constexpr std::size_t kListFrameBytesMax = std::size_t{1} << 20;
+
+// Turns the bytes of an answer to a LIST, cut anywhere, into its objects, one after the other, and
+// holds one at a time: {"items": [{...}, ...], "metadata": {...}}, in any order. Pure. Not
+// thread-safe. Borrows the names.
+class ListDecoder {
+ public:
+  using Sink = absl::FunctionRef<void(Json object)>;
+
+  // An object whose metadata.name is not in `names` is passed over without being parsed; nullptr:
+  // none is.
+  explicit ListDecoder(const std::set<std::string>* names) : names_(names) {}
+
+  // Hands every object that is complete now to `sink`. UNAVAILABLE for what is no JSON, because
+  // another answer may do better; INTERNAL above a limit. After an error it is of no more use.
+  absl::Status Feed(absl::string_view bytes, Sink sink);
+
+  // The list without its objects. UNAVAILABLE when its end has not come.
+  absl::StatusOr<Json> Finish() const;
+
+ private:
+  // Depths of what counts: the list's members, the array, an object's members, its metadata's.
+  static constexpr int kInList = 1;
+  static constexpr int kInItems = 2;
+  static constexpr int kInItem = 3;
+  static constexpr int kInMetadata = 4;
+
+  bool IsInItem() const { return is_in_items_ && depth_ >= kInItem; }
+  void TakeMark(char mark);
+  void EndString();
+  absl::Status EndItem(Sink sink);
+
+  const std::set<std::string>* const names_;
+  int depth_ = 0;  // of braces and brackets
+  bool is_in_items_ = false;
+  bool is_in_string_ = false;
+  bool is_escaped_ = false;
+  bool is_value_ = false;  // what comes next follows a colon
+  std::string string_;     // the last one, or its beginning, where it may be a key or a name
+  std::string list_key_;
+  std::string item_key_;
+  std::string metadata_key_;
+  std::string name_;     // of the object
+  bool is_odd_ = false;  // Something is spelled with an escape: only a parser knows the name.
+  std::string item_;     // the text of an object whose end has not come yet
+  std::string frame_;    // all but the objects
+};
+
+}  // namespace csidelta::k8s
