@@ -157,7 +157,8 @@ def _share_and_take_back(bed, shop, team, written):
     """People of `team` use a VolumeSnapshot of shop's snapshot until it is deleted there; shop's data stays."""
     for _ in range(2):  # A second run changes nothing.
         people.run(bed, shop, "share", "monday", "--to", team)
-    people.run(bed, team, "promote", "monday", "theirs", "--wait")
+    class_name = bed.api.get("persistentvolumeclaims", "data", shop)["spec"]["storageClassName"]
+    people.run(bed, team, "promote", "monday", "theirs", "--storage-class", class_name, "--wait")
     data.expect(bed.volume_path("theirs", team), written)
     kept = people.run(bed, shop, "delete", "monday", "--last-too", check=False)
     assert kept.returncode == 23 and f"shared with {team}/monday" in kept.stdout, kept
@@ -315,7 +316,7 @@ def test_every_command_of_the_page(bed, workspace, tmp_path):
             for snapshot in bed.api.list("volumesnapshots", "shop"):
                 bed.wait_snapshot_ready(snapshot["metadata"]["name"], "shop")
             script = (f"set -eu; cd {tmp_path}; export PATH={tmp_path}:$PATH; touch set; . ./set; "
-                      f"{command.replace('/mnt/files', str(files))}; declare -p HANDLE CONTENT DRIVER > set || true")
+                      f"{command.replace('/mnt/files', str(files))}; declare -p HANDLE CONTENT DRIVER CLASS > set || true")
             said[command] = bed.run(["bash", "-c", script]).stdout
     bed.kubectl("delete", "-f", people.ROLES)
     assert "the application may go on" in said[commands()[0]], said
