@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
@@ -43,6 +44,30 @@ std::vector<std::string> Pod::pvcs() const {
   return names;
 }
 
+bool Pod::is_active() const {
+  const std::string phase = GetString(json(), {"status", "phase"});
+  return phase != "Succeeded" && phase != "Failed";
+}
+
+std::string Pod::workload() const {
+  for (const Json& owner : ArrayAt(json(), {"metadata", "ownerReferences"})) {
+    if (!GetBool(owner, {"controller"})) {
+      continue;
+    }
+    const std::string kind = GetString(owner, {"kind"});
+    const std::string whole_name = GetString(owner, {"name"});
+    absl::string_view owner_name = whole_name;
+    // A Deployment names its ReplicaSets after itself and the hash that their Pods are labelled by.
+    const std::string hash = Label("pod-template-hash");
+    if (kind == "ReplicaSet" && !hash.empty() &&
+        absl::ConsumeSuffix(&owner_name, absl::StrCat("-", hash))) {
+      return absl::StrCat("Deployment/", owner_name);
+    }
+    return absl::StrCat(kind, "/", whole_name);
+  }
+  return absl::StrCat("Pod/", name());
+}
+
 absl::StatusOr<StatefulSet> StatefulSet::Of(Json json) {
   RETURN_IF_ERROR(CheckKind(json, "StatefulSet"));
   return StatefulSet(std::move(json));
@@ -54,12 +79,28 @@ bool StatefulSet::Uses(absl::string_view pvc) const {
       return true;
     }
   }
-  const Json& templates = ArrayAt(json(), {"spec", "volumeClaimTemplates"});
-  return std::any_of(templates.begin(), templates.end(), [&](const Json& one) {
+  return OrdinalOf(pvc).has_value();
+}
+
+std::optional<int64_t> StatefulSet::OrdinalOf(absl::string_view pvc) const {
+  for (const Json& one : ArrayAt(json(), {"spec", "volumeClaimTemplates"})) {
     absl::string_view rest = pvc;
-    return absl::ConsumePrefix(&rest, absl::StrCat(k8s::Name(one), "-", name(), "-")) &&
-           IsOrdinal(rest);
-  });
+    int64_t ordinal = 0;
+    if (absl::ConsumePrefix(&rest, absl::StrCat(k8s::Name(one), "-", name(), "-")) &&
+        IsOrdinal(rest) && absl::SimpleAtoi(rest, &ordinal)) {
+      return ordinal;
+    }
+  }
+  return std::nullopt;
+}
+
+int64_t StatefulSet::replicas() const { return GetInt(json(), {"spec", "replicas"}, 1); }
+
+int64_t StatefulSet::first_ordinal() const { return GetInt(json(), {"spec", "ordinals", "start"}); }
+
+bool StatefulSet::deletes_when_scaled() const {
+  return GetString(json(), {"spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"}) ==
+         "Delete";
 }
 
 }  // namespace csidelta::objects

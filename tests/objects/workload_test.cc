@@ -46,5 +46,50 @@ TEST(StatefulSetTest, KnowsThePvcsOfItsTemplatesByOrdinal) {
   }
 }
 
+TEST(PodTest, IsActiveUntilItHasEnded) {
+  for (const char* phase : {"Pending", "Running", "Unknown", ""}) {
+    EXPECT_TRUE(Pod::Of({{"status", {{"phase", phase}}}})->is_active()) << phase;
+  }
+  for (const char* phase : {"Succeeded", "Failed"}) {
+    EXPECT_FALSE(Pod::Of({{"status", {{"phase", phase}}}})->is_active()) << phase;
+  }
+}
+
+TEST(PodTest, NamesWhatIsScaledToHaveItGone) {
+  const auto workload = [](const char* kind, const char* name, bool is_controller) {
+    const Json owner = {{"kind", kind}, {"name", name}, {"controller", is_controller}};
+    return Pod::Of({{"metadata",
+                     {{"name", "pod"},
+                      {"labels", {{"pod-template-hash", "5d4f"}}},
+                      {"ownerReferences", Json::array({owner})}}}})
+        ->workload();
+  };
+  EXPECT_EQ(workload("StatefulSet", "db", true), "StatefulSet/db");
+  EXPECT_EQ(workload("ReplicaSet", "web-5d4f", true), "Deployment/web");
+  EXPECT_EQ(workload("ReplicaSet", "web", true), "ReplicaSet/web");
+  EXPECT_EQ(workload("Job", "copy", false), "Pod/pod");
+  EXPECT_EQ(Pod::Of({{"metadata", {{"name", "pod"}}}})->workload(), "Pod/pod");
+}
+
+TEST(StatefulSetTest, SaysWhichPvcsItMakesAndDeletes) {
+  const auto set = StatefulSet::Of(
+      {{"metadata", {{"name", "db"}}},
+       {"spec",
+        {{"replicas", 0},
+         {"ordinals", {{"start", 2}}},
+         {"persistentVolumeClaimRetentionPolicy", {{"whenScaled", "Delete"}}},
+         {"volumeClaimTemplates", Json::array({{{"metadata", {{"name", "data"}}}}})}}}});
+  EXPECT_EQ(set->replicas(), 0);
+  EXPECT_EQ(set->first_ordinal(), 2);
+  EXPECT_TRUE(set->deletes_when_scaled());
+  EXPECT_EQ(set->OrdinalOf("data-db-12"), 12);
+  EXPECT_EQ(set->OrdinalOf("data-db-01"), std::nullopt);
+  EXPECT_EQ(set->OrdinalOf("data-db-99999999999999999999"), std::nullopt);
+  const auto bare = StatefulSet::Of({{"metadata", {{"name", "db"}}}});
+  EXPECT_EQ(bare->replicas(), 1);
+  EXPECT_EQ(bare->first_ordinal(), 0);
+  EXPECT_FALSE(bare->deletes_when_scaled());
+}
+
 }  // namespace
 }  // namespace csidelta::objects::workload_test
