@@ -56,6 +56,7 @@ std::unique_ptr<Command> MakeSnapshotShowCommand();
 std::unique_ptr<Command> MakeSnapshotDeleteCommand();
 std::unique_ptr<Command> MakeSnapshotPruneCommand();
 std::unique_ptr<Command> MakeSnapshotPromoteCommand();
+std::unique_ptr<Command> MakeSnapshotRestoreCommand();
 std::unique_ptr<Command> MakeSnapshotImportCommand();
 std::unique_ptr<Command> MakeSnapshotScheduleCommand();
 std::unique_ptr<Command> MakeSnapshotAuditCommand();

@@ -64,6 +64,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotDeleteCommand,
                      MakeSnapshotPruneCommand,
                      MakeSnapshotPromoteCommand,
+                     MakeSnapshotRestoreCommand,
                      MakeSnapshotImportCommand,
                      MakeSnapshotScheduleCommand,
                      MakeSnapshotAuditCommand,

@@ -13,6 +13,7 @@
 #include "base/crypto.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_creation.h"
 #include "csi/snapshot_types.h"
 #include "csi/swap_record.h"
 #include "csi/volume_guard.h"
@@ -32,8 +33,9 @@ using objects::VolumeSnapshotContent;
 using Reason = RestoreRefusalReason;
 
 constexpr std::size_t kLabelHashBytes = 32;
+constexpr std::size_t kSafetyHashBytes = 8;
 
-std::string PvcText(absl::string_view namespace_name, absl::string_view name) {
+std::string NamedPvc(absl::string_view namespace_name, absl::string_view name) {
   return absl::StrCat("PVC ", namespace_name, "/", name);
 }
 
@@ -57,7 +59,7 @@ std::string EndingCommand(const Pod& pod) {
 class RestoreChecker {
  public:
   RestoreChecker(const RestoreSurroundings& around, const RestoreFacts& facts)
-      : around_(around), facts_(facts), pvc_(PvcText(around.namespace_name, facts.pvc_name)) {}
+      : around_(around), facts_(facts), pvc_(NamedPvc(around.namespace_name, facts.pvc_name)) {}
 
   RestoreVerdict Check() {
     CheckState();
@@ -264,7 +266,9 @@ class RestoreChecker {
       return;
     }
     for (const VolumeSnapshot& one : *around_.snapshots) {
-      if (one.source_pvc() == facts_.pvc_name && IsBeingTaken(one, around_.now)) {
+      const bool is_own =
+          facts_.pvc.has_value() && one.name() == SafetySnapshotName(*facts_.pvc, facts_.snapshot);
+      if (one.source_pvc() == facts_.pvc_name && IsBeingTaken(one, around_.now) && !is_own) {
         return Refuse(Reason::kBusy, absl::StrCat("a snapshot of ", pvc_,
                                                   " is being taken: VolumeSnapshot ", one.name()));
       }
@@ -410,15 +414,16 @@ class FactsReader {
   }
 
   absl::Status ReadLease() {
-    const absl::StatusOr<std::string> held_for =
-        VolumeTurn::HeldForOther(ctx_, api_,
-                                 {.lease_namespace = namespace_name(),
-                                  .claim_namespace = namespace_name(),
-                                  .claim_name = facts_.pvc_name,
-                                  .claim_uid = facts_.pvc->uid(),
-                                  .backup_name = "",
-                                  .backup_uid = "",
-                                  .holder = ""});
+    const absl::StatusOr<std::string> held_for = VolumeTurn::HeldForOther(
+        ctx_, api_,
+        {.lease_namespace = namespace_name(),
+         .claim_namespace = namespace_name(),
+         .claim_name = facts_.pvc_name,
+         .claim_uid = facts_.pvc->uid(),
+         .backup_name = "",
+         .backup_uid = "",
+         .holder = "",
+         .snapshot_name = SafetySnapshotName(*facts_.pvc, facts_.snapshot)});
     if (absl::IsPermissionDenied(held_for.status())) {
       AddNote(held_for.status(), "Lease", facts_.not_checked);
       return absl::OkStatus();
@@ -477,7 +482,7 @@ absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view p
   for (const RestoreRefusal& refusal : refusals) {
     messages.push_back(refusal.message);
   }
-  const std::string text = absl::StrCat(PvcText(namespace_name, pvc_name),
+  const std::string text = absl::StrCat(NamedPvc(namespace_name, pvc_name),
                                         " is not restored: ", absl::StrJoin(messages, "; and "));
   const bool is_busy_alone =
       std::all_of(refusals.begin(), refusals.end(),
@@ -510,6 +515,12 @@ std::string UseText(const std::vector<const Pod*>& users) {
                       phase.empty() ? "new" : phase,
                       users.size() > 1 ? absl::StrCat(", and ", users.size() - 1, " more") : "",
                       "); ", EndingCommand(first));
+}
+
+std::string SafetySnapshotName(const PersistentVolumeClaim& pvc, const VolumeSnapshot& snapshot) {
+  const std::string hash = Sha256Hex(absl::StrCat(pvc.uid(), "\n", snapshot.uid()));
+  return FitName(absl::StrCat(pvc.name(), "-before-", snapshot.name()),
+                 absl::StrCat("-", hash.substr(0, kSafetyHashBytes)));
 }
 
 std::string RestoreLabelValue(absl::string_view namespace_name, absl::string_view pvc_name) {

@@ -37,7 +37,9 @@
 //   InUse                 1  a Pod that is Pending or Running names the PVC
 //   StatefulSetMakes      1  a StatefulSet has it among its templates, and replicas for it
 //   StatefulSetDeletes    1  one that has no replica for it deletes such PVCs
-//   Busy                 11  a snapshot of it is being taken, or its Lease is held
+//   Busy                 11  a snapshot of it is being taken, or its Lease is held; not by an
+//   earlier
+//                            run of this restore
 //   InBackup              1  a backup of Velero that is not over includes its namespace
 //   Unfinished            1  an earlier restore into it was neither finished nor completed
 //
@@ -125,6 +127,11 @@ std::vector<const objects::Pod*> UsersOf(const std::vector<objects::Pod>& pods,
 // "StatefulSet/db uses it (Pod db-0 is Running); kubectl scale statefulset/db --replicas=0 -n
 // shop", for the first of them. REQUIRES one. Pure.
 std::string UseText(const std::vector<const objects::Pod*>& users);
+
+// What the VolumeSnapshot is called that a restore takes of the PVC before it changes anything: the
+// same in each run, so that what an earlier run holds is not held against the next. Pure.
+std::string SafetySnapshotName(const objects::PersistentVolumeClaim& pvc,
+                               const objects::VolumeSnapshot& snapshot);
 
 // What the PersistentVolumes of an in-place restore, and what it makes meanwhile, are labelled
 // with: it leads from the PVC to them, also while the PVC does not exist. Pure.

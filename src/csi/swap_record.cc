@@ -117,7 +117,8 @@ PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::s
     }
   }
   for (const auto& [key, value] : GetStringMap(pvc.json(), {"metadata", "annotations"})) {
-    if (!absl::StartsWith(key, kBindingPrefix) && key != objects::kSelectedNodeAnnotation) {
+    if (!absl::StartsWith(key, kBindingPrefix) && key != objects::kSelectedNodeAnnotation &&
+        key != objects::kInPlaceRecordAnnotation) {
       made["metadata"]["annotations"][key] = value;
     }
   }

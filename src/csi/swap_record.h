@@ -39,7 +39,7 @@ struct SwapRecord {
   std::string namespace_name;
   std::string pvc;
   std::string snapshot;
-  std::string snapshot_uid;
+  std::string snapshot_uid = {};
   std::string policy;
   std::string peer;
   // The rest is of the original.
