@@ -140,6 +140,9 @@ absl::StatusOr<SwapStep> NextOfExchange(const SwapState& state) {
   if (!IsBoundTo(state, side)) {
     return SwapStep::kAwaitPvc;
   }
+  if (state.pvc->Annotation(objects::kInPlaceRecordAnnotation).empty()) {
+    return SwapStep::kMarkPvc;
+  }
   return HasFormerPolicy(target) ? SwapStep::kDone : SwapStep::kReturnPolicy;
 }
 
@@ -292,7 +295,7 @@ class StateReader {
 }  // namespace
 
 absl::string_view ToString(SwapStep step) {
-  constexpr std::array<absl::string_view, 21> kNames = {"TakeSafetySnapshot",
+  constexpr std::array<absl::string_view, 22> kNames = {"TakeSafetySnapshot",
                                                         "MakeTemporary",
                                                         "AwaitTemporary",
                                                         "RecordRestored",
@@ -306,6 +309,7 @@ absl::string_view ToString(SwapStep step) {
                                                         "Reserve",
                                                         "MakePvc",
                                                         "AwaitPvc",
+                                                        "MarkPvc",
                                                         "ReturnPolicy",
                                                         "Abandon",
                                                         "LetGo",

@@ -45,6 +45,7 @@
 //     no PVC, the target not reserved for its name             Reserve
 //     no PVC                                                   MakePvc
 //     the PVC has the target, and is not bound                 AwaitPvc
+//     the PVC has the target, and no mark of the restore       MarkPvc
 //     the target has not its former policy                     ReturnPolicy
 //     else                                                     Done
 //   a volume of the temporary PVC, or with a record, which
@@ -61,6 +62,9 @@
 //   the PVC has the mark of a restore                          CleanPvc
 //   the target has a record                                    CleanVolume
 //   else                                                       Done
+//
+// MarkPvc changes the resourceVersion of a PVC that was never exchanged, before its volume may be
+// deleted again: another run that has read the PVC to delete it cannot do so any more.
 //
 // FAILED_PRECONDITION, and nothing is changed, where the objects are none of these: another PVC has
 // the name, another restore is unfinished, a volume that is needed is gone or is being deleted.
@@ -108,6 +112,7 @@ enum class SwapStep {
   kReserve,
   kMakePvc,
   kAwaitPvc,
+  kMarkPvc,
   kReturnPolicy,
   kAbandon,
   kLetGo,

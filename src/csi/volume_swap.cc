@@ -313,6 +313,8 @@ absl::Status VolumeSwap::Take(SwapStep step) {
       return MakePvc();
     case SwapStep::kAwaitPvc:
       return AwaitPvc();
+    case SwapStep::kMarkPvc:
+      return MarkPvc();
     case SwapStep::kReturnPolicy:
       return ReturnPolicy();
     case SwapStep::kAbandon:
@@ -435,8 +437,14 @@ absl::Status VolumeSwap::MakeTemporary() {
       attributes != nullptr) {
     SetJson(object, {"spec", "volumeAttributesClassName"}, *attributes);
   }
+  const absl::Status made =
+      api_.Create(ctx_, PersistentVolumeClaimType(), target_.namespace_name, object).status();
+  if (absl::IsAlreadyExists(made)) {
+    return absl::AbortedError(made.message());  // Another run was quicker: the next look says so.
+  }
   RETURN_IF_ERROR(
-      api_.Create(ctx_, PersistentVolumeClaimType(), target_.namespace_name, object).status());
+      WithAdvice(made, absl::StrCat(PvcText(), " is as it was; the temporary PVC ", planned.name,
+                                    " is needed beside it for a moment")));
   Tell(SwapStep::kMakeTemporary,
        absl::StrCat("PVC ", target_.namespace_name, "/", planned.name,
                     " is being made of VolumeSnapshot ", target_.snapshot_name));
@@ -639,12 +647,26 @@ absl::Status VolumeSwap::Reserve() {
   return absl::OkStatus();
 }
 
-absl::Status VolumeSwap::MakePvc() {
+std::string VolumeSwap::mark() const {
   const SwapVolume* const other = other_volume();
+  return other == nullptr ? target_volume().record.peer : other->volume.name();
+}
+
+absl::Status VolumeSwap::PatchMark(const Json& mark) {
+  Json patch;
+  SetJson(patch, {"metadata", "uid"}, state_.pvc->uid());
+  SetJson(patch, {"metadata", "resourceVersion"}, state_.pvc->resource_version());
+  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, mark);
+  return api_
+      .Patch(ctx_, ClaimKey(target_.namespace_name, target_.pvc_name), k8s::PatchKind::kMerge,
+             patch, "")
+      .status();
+}
+
+absl::Status VolumeSwap::MakePvc() {
   const std::string volume = target_volume().volume.name();
   Json object = ClaimToMake(*state_.original->record.claim, volume).json();
-  SetJson(object, {"metadata", "annotations", objects::kInPlaceRecordAnnotation},
-          other == nullptr ? target_volume().record.peer : other->volume.name());
+  SetJson(object, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, mark());
   const absl::Status made =
       api_.Create(ctx_, PersistentVolumeClaimType(), target_.namespace_name, object).status();
   // Another run was quicker, or another program: the next look says which.
@@ -656,6 +678,13 @@ absl::Status VolumeSwap::MakePvc() {
                                     " does not exist now, and its volumes are kept; run the same "
                                     "command again")));
   Tell(SwapStep::kMakePvc, absl::StrCat(PvcText(), " is made again, with volume ", volume));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::MarkPvc() {
+  RETURN_IF_ERROR(PatchMark(mark()));
+  Tell(SwapStep::kMarkPvc,
+       absl::StrCat(PvcText(), " keeps its volume ", state_.pvc->volume_name()));
   return absl::OkStatus();
 }
 
@@ -737,12 +766,7 @@ absl::Status VolumeSwap::AwaitVolumeGone() {
 }
 
 absl::Status VolumeSwap::CleanPvc() {
-  Json patch = {{"metadata",
-                 {{"uid", state_.pvc->uid()},
-                  {"annotations", {{objects::kInPlaceRecordAnnotation, nullptr}}}}}};
-  RETURN_IF_ERROR(api_.Patch(ctx_, ClaimKey(target_.namespace_name, target_.pvc_name),
-                             k8s::PatchKind::kMerge, patch, "")
-                      .status());
+  RETURN_IF_ERROR(PatchMark(nullptr));
   Tell(SwapStep::kCleanPvc, absl::StrCat(PvcText(), " has no mark of the restore any more"));
   return absl::OkStatus();
 }

@@ -137,6 +137,7 @@ class VolumeSwap {
   absl::Status Reserve();
   absl::Status MakePvc();
   absl::Status AwaitPvc();
+  absl::Status MarkPvc();
   absl::Status ReturnPolicy();
   absl::Status Abandon();
   absl::Status LetGo();
@@ -145,6 +146,8 @@ class VolumeSwap {
   absl::Status CleanVolume();
 
   absl::Status CheckNoPodUses(absl::string_view pvc_name, absl::string_view consequence);
+  std::string mark() const;  // of the PVC: the name of the volume that it does not have
+  absl::Status PatchMark(const Json& mark);
   absl::Status AwaitGone(const objects::PersistentVolumeClaim& pvc);
   absl::Status PatchVolume(const objects::PersistentVolume& volume, Json patch);
   absl::Status WriteRecord(const objects::PersistentVolume& volume, const SwapRecord& record,

@@ -268,9 +268,16 @@ TEST(SwapStateTest, RowsOfUndo) {
                   o.restored["spec"]["persistentVolumeReclaimPolicy"] = "Retain";
                 },
                 SwapStep::kRemovePvc}});
-  ExpectSteps(NextOfUndo, BothRecorded(),
-              {{"before the exchange", [](Objects& o) { o.goal = SwapSide::kOriginal; },
-                SwapStep::kReturnPolicy}});
+  ExpectSteps(
+      NextOfUndo, BothRecorded(),
+      {{"before the exchange", [](Objects& o) { o.goal = SwapSide::kOriginal; },
+        SwapStep::kMarkPvc},
+       {"marked",
+        [](Objects& o) {
+          o.goal = SwapSide::kOriginal;
+          o.pvc["metadata"]["annotations"] = {{objects::kInPlaceRecordAnnotation, "pv-new"}};
+        },
+        SwapStep::kReturnPolicy}});
   ExpectRefusals(
       NextOfUndo, Restored(),
       {{"given up by finish",

@@ -190,6 +190,19 @@ class World {
     api.SetInterceptor([](const support::ApiCall&, const Json*) { return absl::OkStatus(); });
     return was_killed_;
   }
+  // Before the write after so many.
+  void BeforeWrite(int writes, std::function<void()> act) {
+    writes_left_ = writes;
+    was_killed_ = false;
+    api.SetInterceptor(
+        [this, act = std::move(act)](const support::ApiCall& call, const Json*) -> absl::Status {
+          if (IsWrite(call) && writes_left_-- == 0) {
+            was_killed_ = true;
+            act();
+          }
+          return absl::OkStatus();
+        });
+  }
   // Before the next call of this kind; of any name for "".
   void Before(const std::string& verb, const std::string& plural, const std::string& name,
               std::function<void()> act) {
@@ -504,6 +517,59 @@ TEST(VolumeSwapSweepTest, ACallThatFailsOrWhoseAnswerIsLostEndsNothing) {
 
 // --- Others meanwhile
 
+// A second run does all of `other` just before the n-th write of the first one, for each n.
+void SweepAnotherRun(const std::function<void(World&)>& begin,
+                     const std::function<void(World&)>& verb,
+                     const std::function<void(World&)>& other,
+                     const std::function<void(World&)>& check) {
+  for (int writes = 0; writes < kWritesMax; ++writes) {
+    SCOPED_TRACE(absl::StrCat("another run after ", writes, " writes"));
+    World world;
+    begin(world);
+    world.BeforeWrite(writes, [&] { other(world); });
+    verb(world);
+    const bool was_met = world.WasKilled();
+    check(world);
+    if (!was_met || testing::Test::HasFailure()) {
+      return;
+    }
+  }
+  ADD_FAILURE() << "never ends";
+}
+
+TEST(VolumeSwapSweepTest, TwoRunsOfTheSameRestoreDoItOnce) {
+  SweepAnotherRun(Nothing, RestoreMaybe, RestoreMaybe, [](World& world) {
+    ASSERT_THAT(world.Restore(), IsOk());
+    world.ExpectRestored();
+  });
+}
+
+TEST(VolumeSwapSweepTest, AnUndoInTheMiddleOfARestoreLosesNothing) {
+  SweepAnotherRun(Nothing, RestoreMaybe, UndoMaybe, [](World& world) {
+    ASSERT_THAT(world.Undo(), IsOk());
+    ASSERT_THAT(world.Finish(), IsOk());
+    world.ExpectFinished("new");
+  });
+}
+
+TEST(VolumeSwapSweepTest, AnUndoInTheMiddleOfAFinishLosesNothing) {
+  SweepAnotherRun(RestoreWhole, FinishMaybe, UndoMaybe, [](World& world) {
+    const std::string data = world.Pvc().has_value() ? world.Data() : "none";
+    ASSERT_THAT(world.Finish(), IsOk());
+    EXPECT_THAT(data, testing::AnyOf("old", "new"));
+    world.ExpectFinished(data);
+  });
+}
+
+TEST(VolumeSwapSweepTest, AFinishInTheMiddleOfAnUndoLosesNothing) {
+  SweepAnotherRun(RestoreWhole, UndoMaybe, FinishMaybe, [](World& world) {
+    const std::string data = world.Pvc().has_value() ? world.Data() : "none";
+    ASSERT_THAT(world.Finish(), IsOk());
+    EXPECT_THAT(data, testing::AnyOf("old", "new"));
+    world.ExpectFinished(data);
+  });
+}
+
 Json PodThatUses(const std::string& pvc) {
   Json pod = support::MakeObject("v1", "Pod", "shop", "db-0");
   pod["spec"]["volumes"] = Json::array({{{"persistentVolumeClaim", {{"claimName", pvc}}}}});
@@ -640,10 +706,10 @@ TEST(VolumeSwapTest, AVolumeThatFinishHasGivenUpIsNotBroughtBack) {
                                      AllOf(HasSubstr("being deleted"), HasSubstr("--finish"))));
   EXPECT_EQ(world.Data(), "old");
   world.cluster.provisioner_runs = true;
-  ASSERT_THAT(world.api.Patch(world.Ctx(), VolumeKey(world.OtherVolumes().front()),
-                              k8s::PatchKind::kMerge,
-                              {{"metadata", {{"labels", {{"seen", "again"}}}}}}, ""),
-              IsOk());
+  ASSERT_THAT(
+      world.api.Patch(world.Ctx(), VolumeKey(world.OtherVolumes().front()), k8s::PatchKind::kMerge,
+                      {{"metadata", {{"labels", {{"seen", "again"}}}}}}, ""),
+      IsOk());
   ASSERT_THAT(world.Finish(), IsOk());
   world.ExpectFinished("old");
 }
