@@ -376,39 +376,54 @@ absl::StatusOr<SwapResult> VolumeSwap::Finish() {
 
 // --- Preparing
 
-absl::Status VolumeSwap::TakeSafetySnapshot() {
-  const PersistentVolumeClaim& pvc = *state_.pvc;
-  ASSIGN_OR_RETURN(SnapshotSources sources, PrepareSources(ctx_, api_, {pvc}, ""));
-  result_.not_checked.insert(result_.not_checked.end(), sources.not_checked.begin(),
-                             sources.not_checked.end());
-  // The same name in each run, so that one that was killed is gone on with, unless that was long
-  // ago.
-  std::string name;
+// The same name in each run, so that one that was killed is gone on with, unless that was long ago.
+absl::StatusOr<VolumeSwap::SafetySnapshot> VolumeSwap::FindSafetySnapshot() {
+  SafetySnapshot safety;
   for (int i = 1; i <= kSafetyNamesMax; ++i) {
-    name = FitName(SafetySnapshotName(pvc, *target_.snapshot), i == 1 ? "" : absl::StrCat("-", i));
-    ASSIGN_OR_RETURN(const std::optional<Json> there,
-                     k8s::Find(ctx_, api_, VolumeSnapshotKey(target_.namespace_name, name)));
-    const auto made = there.has_value() ? k8s::CreatedAt(*there) : std::nullopt;
+    safety.name = FitName(SafetySnapshotName(*state_.pvc, *target_.snapshot),
+                          i == 1 ? "" : absl::StrCat("-", i));
+    ASSIGN_OR_RETURN(std::optional<Json> there,
+                     k8s::Find(ctx_, api_, VolumeSnapshotKey(target_.namespace_name, safety.name)));
+    if (!there.has_value()) {
+      return safety;
+    }
+    ASSIGN_OR_RETURN(const VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(there)));
+    const auto made = snapshot.created_at();
     const bool is_young = made.has_value() && ctx_.clock->Now() - *made < kSafetyAgeMax;
-    if (!there.has_value() || (is_young && !k8s::BeingDeleted(*there))) {
-      break;
+    if (is_young && !snapshot.is_being_deleted()) {
+      safety.is_taken = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
+                        snapshot.source_pvc() == target_.pvc_name &&
+                        (snapshot.is_ready() || snapshot.taken_at().has_value());
+      return safety;
     }
   }
-  absl::StatusOr<Creation> creation =
-      CreateSnapshot(ctx_, api_, random_,
-                     {.source = std::move(sources.sources.front()),
-                      .name = name,
-                      .may_join = true,
-                      .note = absl::StrCat("before the restore of ", target_.snapshot_name),
-                      .awaited = AwaitedState::kTaken,
-                      .timeout = ctx_.deadline - ctx_.clock->Now()});
-  RETURN_IF_ERROR(WithAdvice(creation.status(),
-                             "nothing is changed; --safety no --yes restores without a snapshot"));
-  result_.not_checked.insert(result_.not_checked.end(), creation->not_checked.begin(),
-                             creation->not_checked.end());
-  result_.safety_snapshot = name;
+  return safety;
+}
+
+void VolumeSwap::NoteAll(const std::vector<std::string>& notes) {
+  result_.not_checked.insert(result_.not_checked.end(), notes.begin(), notes.end());
+}
+
+absl::Status VolumeSwap::TakeSafetySnapshot() {
+  ASSIGN_OR_RETURN(const SafetySnapshot safety, FindSafetySnapshot());
+  if (!safety.is_taken) {
+    ASSIGN_OR_RETURN(SnapshotSources sources, PrepareSources(ctx_, api_, {*state_.pvc}, ""));
+    const absl::StatusOr<Creation> creation =
+        CreateSnapshot(ctx_, api_, random_,
+                       {.source = std::move(sources.sources.front()),
+                        .name = safety.name,
+                        .may_join = true,
+                        .note = absl::StrCat("before the restore of ", target_.snapshot_name),
+                        .awaited = AwaitedState::kTaken,
+                        .timeout = ctx_.deadline - ctx_.clock->Now()});
+    RETURN_IF_ERROR(WithAdvice(
+        creation.status(), "nothing is changed; --safety no --yes restores without a snapshot"));
+    NoteAll(sources.not_checked);
+    NoteAll(creation->not_checked);
+  }
+  result_.safety_snapshot = safety.name;
   Tell(SwapStep::kTakeSafetySnapshot,
-       absl::StrCat("VolumeSnapshot ", target_.namespace_name, "/", name, " of ", PvcText(),
+       absl::StrCat("VolumeSnapshot ", target_.namespace_name, "/", safety.name, " of ", PvcText(),
                     " is taken, for safety"));
   return absl::OkStatus();
 }

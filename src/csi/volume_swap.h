@@ -122,7 +122,13 @@ class VolumeSwap {
   SwapWish Wish() const;
   SwapResult Result() const;
   void Tell(SwapStep step, std::string text);
+  void NoteAll(const std::vector<std::string>& notes);
 
+  struct SafetySnapshot {
+    std::string name;
+    bool is_taken = false;  // by an earlier run
+  };
+  absl::StatusOr<SafetySnapshot> FindSafetySnapshot();
   absl::Status TakeSafetySnapshot();
   absl::Status MakeTemporary();
   absl::Status AwaitTemporary();
