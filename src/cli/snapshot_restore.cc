@@ -15,6 +15,7 @@
 #include "cli/text.h"
 #include "csi/promotion.h"
 #include "csi/snapshot_types.h"
+#include "csi/volume_guard.h"
 #include "csi/volume_swap.h"
 #include "k8s/find.h"
 
@@ -112,6 +113,13 @@ std::string ResultText(const SwapTarget& target, RestoreWork work, const SwapRes
                             : absl::StrCat("; what was restored, ", result.restored_volume,
                                            ", is kept until ", CommandFor(target, "--finish")),
                         "\n");
+  }
+  if (!result.did_anything) {
+    return absl::StrCat(
+        pvc, " was restored from VolumeSnapshot ", target.snapshot_name,
+        result.at.has_value() ? absl::StrCat(" at ", SnapshotTimeText(result.at)) : "",
+        " already, and nothing is done; to do it again, finish that one first: ",
+        CommandFor(target, "--finish"), "\n");
   }
   return absl::StrCat(pvc, " has the data of VolumeSnapshot ", target.snapshot_name,
                       "; its volume of before, ", result.original_volume,

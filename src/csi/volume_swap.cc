@@ -247,6 +247,7 @@ SwapResult VolumeSwap::Result() const {
   if (state_.original.has_value()) {
     result.original_volume = state_.original->volume.name();
     result.safety_snapshot = state_.original->record.safety;
+    result.at = state_.original->record.at;
   }
   if (state_.restored.has_value()) {
     result.restored_volume = state_.restored->volume.name();

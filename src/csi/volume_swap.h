@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
 #include "csi/restore_guard.h"
@@ -88,6 +89,7 @@ struct SwapResult {
   std::string restored_volume;
   std::string safety_snapshot;  // "" for none
   SwapSide in_use = SwapSide::kOriginal;
+  std::optional<absl::Time> at = {};      // when the restore took place
   bool did_anything = false;              // false: there was nothing to do
   std::vector<std::string> kept_handles;  // of Finish: what the storage keeps though it was told
   std::vector<std::string> not_checked;

@@ -121,6 +121,12 @@ TEST_F(SnapshotRestoreTest, SaysItsPlanItsStepsAndTheWayBack) {
                     HasSubstr("back:   csi-delta snapshot restore --into data-db-0 -n shop --undo"),
                     HasSubstr("delete: csi-delta snapshot restore --into data-db-0 -n shop "
                               "--finish")));
+  cluster_.driver().Write(HandleOf("data-db-0"), "newer");
+  const Outcome once_more = Restore({"--yes"});
+  EXPECT_EQ(once_more.code, ExitCode::kOk);
+  EXPECT_THAT(once_more.out, AllOf(HasSubstr(" already, and nothing is done; to do it again"),
+                                   Not(HasSubstr("has the data of"))));
+  EXPECT_EQ(Data(), "newer");
   const Outcome undo = Run({"--into", "data-db-0", "--undo", "--yes"});
   ASSERT_EQ(undo.code, ExitCode::kOk) << undo.error;
   EXPECT_EQ(Data(), "new");
