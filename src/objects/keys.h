@@ -386,6 +386,10 @@ inline constexpr char kPersonsGroupLabel[] = "snapshot.csi-delta.io/group";
 // VolumeSnapshot that is being taken, where it is not of a backup.
 inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking";
 
+// Label on PVC, Pod; written by snapshot verbs; read by snapshot verbs. The uid of the PVC that the
+// Pod copies into, from the temporary PVC beside it.
+inline constexpr char kCopiesIntoLabel[] = "snapshot.csi-delta.io/copies-into";
+
 // Label on VolumeSnapshot; written by you; read by snapshot verbs. true: it is neither pruned nor
 // deleted.
 inline constexpr char kKeepLabel[] = "snapshot.csi-delta.io/keep";

@@ -44,9 +44,37 @@ std::vector<std::string> Pod::pvcs() const {
   return names;
 }
 
-bool Pod::is_active() const {
-  const std::string phase = GetString(json(), {"status", "phase"});
-  return phase != "Succeeded" && phase != "Failed";
+bool Pod::is_active() const { return phase() != "Succeeded" && phase() != "Failed"; }
+
+std::string Pod::phase() const { return GetString(json(), {"status", "phase"}); }
+
+std::string Pod::termination_message() const {
+  for (const Json& container : ArrayAt(json(), {"status", "containerStatuses"})) {
+    for (const char* state : {"state", "lastState"}) {
+      std::string message = GetString(container, {state, "terminated", "message"});
+      if (!message.empty()) {
+        return message;
+      }
+    }
+  }
+  return GetString(json(), {"status", "message"});
+}
+
+std::string Pod::waiting_reason() const {
+  for (const Json& container : ArrayAt(json(), {"status", "containerStatuses"})) {
+    const std::string reason = GetString(container, {"state", "waiting", "reason"});
+    const std::string message = GetString(container, {"state", "waiting", "message"});
+    if (!reason.empty() && reason != "ContainerCreating") {
+      return absl::StrCat(reason, message.empty() ? "" : ": ", message);
+    }
+  }
+  for (const Json& condition : ArrayAt(json(), {"status", "conditions"})) {
+    const std::string message = GetString(condition, {"message"});
+    if (GetString(condition, {"status"}) == "False" && !message.empty()) {
+      return absl::StrCat(GetString(condition, {"reason"}), ": ", message);
+    }
+  }
+  return "";
 }
 
 std::string Pod::workload() const {

@@ -25,6 +25,13 @@ class Pod : public ObjectView {
   // ReplicaSets; "Pod/NAME" for one that nothing made.
   std::string workload() const;
 
+  std::string phase() const;  // Pending, Running, Succeeded, Failed; "" before a kubelet saw it
+  // What its only container, or the last run of it, left behind when it ended; "" else.
+  std::string termination_message() const;
+  // Why it does not run yet: what the kubelet says of its container, else the scheduler; "" where
+  // neither says anything.
+  std::string waiting_reason() const;
+
  private:
   using ObjectView::ObjectView;
 };
