@@ -47,6 +47,7 @@ std::unique_ptr<Command> MakeConformanceCommand();
 std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeDoctorCommand();
 std::unique_ptr<Command> MakeWorkerCommand();
+std::unique_ptr<Command> MakeDeviceCopyCommand();
 std::unique_ptr<Command> MakeMoverKeyExportCommand();
 std::unique_ptr<Command> MakeMoverKeyImportCommand();
 std::unique_ptr<Command> MakeUninstallCommand();

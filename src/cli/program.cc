@@ -55,6 +55,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeStatusCommand,
                      MakeDoctorCommand,
                      MakeWorkerCommand,
+                     MakeDeviceCopyCommand,
                      MakeMoverKeyExportCommand,
                      MakeMoverKeyImportCommand,
                      MakeUninstallCommand,
