@@ -34,6 +34,8 @@ constexpr absl::Duration kDeletionSlice = absl::Seconds(2);
 // An older safety snapshot of the same restore does not hold what was written since.
 constexpr absl::Duration kSafetyAgeMax = absl::Minutes(10);
 constexpr int kSafetyNamesMax = 20;
+// How long a provisioner may take to begin with a volume that no provisioner made.
+constexpr absl::Duration kUnprovisionedWait = absl::Seconds(30);
 // No PVC has such a uid: a volume that is reserved for it is free for its driver to delete.
 constexpr char kNoPvcUid[] = "released-by-csi-delta";
 
@@ -758,16 +760,23 @@ absl::Status VolumeSwap::LetGo() {
 absl::Status VolumeSwap::AwaitVolumeGone() {
   const PersistentVolume& volume = other_volume()->volume;
   const k8s::ObjectKey key = VolumeKey(volume.name());
+  const auto is_gone = [&](const Json* object) -> absl::StatusOr<bool> {
+    return object == nullptr || k8s::Uid(*object) != volume.uid();
+  };
+  absl::Status gone = absl::OkStatus();
   if (!volume.is_provisioned() && !volume.is_being_deleted()) {
-    // No provisioner made it, so none deletes it: the object goes, and what it stood for stays.
-    RETURN_IF_ERROR(
-        k8s::IgnoreNotFound(api_.Delete(ctx_, key, {.uid = volume.uid(), .resource_version = ""})));
-    result_.kept_handles.push_back(volume.handle());
+    // Made by hand: there may be no provisioner that deletes it. Then the object goes, and what it
+    // stood for stays.
+    gone = k8s::WaitFor(ctx_.WithTimeout(kUnprovisionedWait), api_, key, is_gone);
+    if (absl::IsDeadlineExceeded(gone) && ctx_.Check().ok()) {
+      RETURN_IF_ERROR(k8s::IgnoreNotFound(
+          api_.Delete(ctx_, key, {.uid = volume.uid(), .resource_version = ""})));
+      result_.kept_handles.push_back(volume.handle());
+      gone = k8s::WaitFor(ctx_, api_, key, is_gone);
+    }
+  } else {
+    gone = k8s::WaitFor(ctx_, api_, key, is_gone);
   }
-  const absl::Status gone =
-      k8s::WaitFor(ctx_, api_, key, [&](const Json* object) -> absl::StatusOr<bool> {
-        return object == nullptr || k8s::Uid(*object) != volume.uid();
-      });
   RETURN_IF_ERROR(WithAdvice(
       gone,
       absl::StrCat("volume ", volume.name(), " is still there: kubectl describe pv ", volume.name(),
@@ -776,8 +785,8 @@ absl::Status VolumeSwap::AwaitVolumeGone() {
        result_.kept_handles.empty()
            ? absl::StrCat("volume ", volume.name(), " is deleted")
            : absl::StrCat("PersistentVolume ", volume.name(),
-                          " is deleted; no provisioner made it, so its driver ", volume.driver(),
-                          " keeps volume ", volume.handle()));
+                          " is deleted; no provisioner made it or deletes it, so its driver ",
+                          volume.driver(), " keeps volume ", volume.handle()));
   return absl::OkStatus();
 }
 

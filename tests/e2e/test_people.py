@@ -206,22 +206,40 @@ def _as_admin(bed, admin, app, team):
     assert handle not in bed.driver.snapshots()
 
 
+def _unprovisioned(bed, name, app):
+    """A PVC whose PersistentVolume no provisioner made; returns that, as it was created."""
+    bed.create_claim("seed", app, MIB)
+    made = bed.api.get("persistentvolumes", bed.api.get("persistentvolumeclaims", "seed", app)["spec"]["volumeName"])
+    bed.api.patch("persistentvolumes", made["metadata"]["name"], {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    bed.api.delete("persistentvolumeclaims", "seed", app)
+    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "seed", app), 60, "end of the PVC seed")
+    bed.api.delete("persistentvolumes", made["metadata"]["name"])
+    bed.wait_for(lambda: not bed.api.get("persistentvolumes", made["metadata"]["name"]), 60, "end of its PersistentVolume")
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"static-{app}"}, "spec": {
+        **{key: made["spec"][key] for key in ("accessModes", "capacity", "csi", "storageClassName", "volumeMode")},
+        "claimRef": {"namespace": app, "name": name}, "persistentVolumeReclaimPolicy": "Retain"}}
+    bed.api.create("persistentvolumes", volume)
+    claim = objects.claim(name, app, MIB)
+    claim["spec"]["volumeName"] = volume["metadata"]["name"]
+    bed.api.create("persistentvolumeclaims", claim)
+    bed.wait_bound(name, app)
+    return volume
+
+
 def _restores(bed, admin, app):
     """In place; of a volume that no provisioner made the object alone is deleted."""
-    bed.create_claim("restored", app, MIB)
+    kept = _unprovisioned(bed, "restored", app)
+    old = kept["metadata"]["name"]
     people.run(bed, app, "create", "restored", "--name", "tuesday", "--wait", "ready")
-    old = bed.api.get("persistentvolumeclaims", "restored", app)["spec"]["volumeName"]
     admin.run(app, "restore", "tuesday", "--into", "restored", "--yes")
-    bed.api.patch("persistentvolumes", old, {"metadata": {"finalizers": None, "annotations": {
-        "pv.kubernetes.io/provisioned-by": None}}})
-    kept = bed.api.get("persistentvolumes", old)
-    done = admin.run(app, "restore", "--into", "restored", "--finish", "--yes", check=False)
+    with bed.paused("csi-provisioner"):  # It would delete this one, too.
+        done = admin.run(app, "restore", "--into", "restored", "--finish", "--yes", check=False)
     assert done.returncode == 3 and kept["spec"]["csi"]["volumeHandle"] in done.stdout, done
     assert not bed.api.get("persistentvolumes", old)
-    bed.api.create("persistentvolumes", {
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": old, "annotations": {"pv.kubernetes.io/provisioned-by": bed.driver.name}},
-        "spec": {**kept["spec"], "persistentVolumeReclaimPolicy": "Delete"}})
+    bed.api.create("persistentvolumes", {  # So that its provisioner deletes the volume.
+        **kept, "metadata": {"name": old, "annotations": {"pv.kubernetes.io/provisioned-by": bed.driver.name}},
+        "spec": {**kept["spec"], "persistentVolumeReclaimPolicy": "Delete",
+                 "claimRef": {**kept["spec"]["claimRef"], "uid": "gone"}}})
     bed.wait_for(lambda: not bed.api.get("persistentvolumes", old), 60, f"end of the volume {old}")
     admin.run(app, "restore", "tuesday", "--into", "restored", "--yes")
     admin.run(app, "restore", "--into", "restored", "--finish", "--yes")
