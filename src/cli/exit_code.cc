@@ -12,6 +12,7 @@ namespace {
 
 constexpr char kInterruptedWord[] = "interrupted";
 constexpr char kTargetPayload[] = "csi-delta/target-too-small";
+constexpr char kNothingChanged[] = "nothing is changed";
 constexpr char kReadOnly[] = "Read-only file system";
 
 // What to do about a status that has no exit code of its own, right for every verb that may meet
@@ -80,6 +81,9 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
       return absl::StrCat("the password does not open ", place,
                           "; give the right one with --password-file or RESTIC_PASSWORD");
     case ExitCode::kLocked:
+      if (csi::IsVolumeBusy(status) && absl::StrContains(message, kNothingChanged)) {
+        return std::string(message);  // of an in-place restore, which does not wait
+      }
       if (csi::IsVolumeBusy(status)) {
         return absl::StrCat(message, "; wait for it with --wait-lease, or try again later");
       }

@@ -13,6 +13,7 @@ constexpr absl::Duration kJsonEvery = absl::Seconds(1);
 constexpr absl::Duration kLineEvery = absl::Milliseconds(100);
 // Before that a rate says more about luck than about the device.
 constexpr absl::Duration kRateAfter = absl::Milliseconds(200);
+constexpr absl::Duration kSampleEvery = absl::Milliseconds(250);
 
 std::string FormatAmount(const ProgressFacts& facts, int64_t amount) {
   return facts.bytes ? FormatBytes(amount) : absl::StrCat(amount);
@@ -28,7 +29,10 @@ double Fraction(const ProgressFacts& facts) {
 }  // namespace
 
 double ProgressFacts::Rate() const {
-  return elapsed < kRateAfter ? 0 : static_cast<double>(done) / absl::ToDoubleSeconds(elapsed);
+  if (elapsed < kRateAfter) {
+    return 0;
+  }
+  return recent_rate.value_or(static_cast<double>(done) / absl::ToDoubleSeconds(elapsed));
 }
 
 absl::Duration ProgressFacts::Left() const {
@@ -36,6 +40,25 @@ absl::Duration ProgressFacts::Left() const {
   return rate <= 0 || total <= 0
              ? absl::InfiniteDuration()
              : absl::Seconds(static_cast<double>(std::max<int64_t>(0, total - done)) / rate);
+}
+
+void RateWindow::Add(absl::Duration now, int64_t done) {
+  // The newest gives way while it is closer to the one before than samples are kept.
+  if (samples_.size() > 1 && samples_.back().at - samples_[samples_.size() - 2].at < kSampleEvery) {
+    samples_.pop_back();
+  }
+  samples_.push_back({.at = now, .done = done});
+  while (samples_.size() > 2 && now - samples_[1].at >= kSpan) {
+    samples_.pop_front();
+  }
+}
+
+std::optional<double> RateWindow::Rate() const {
+  if (samples_.size() < 2 || samples_.back().at <= samples_.front().at) {
+    return std::nullopt;
+  }
+  return static_cast<double>(samples_.back().done - samples_.front().done) /
+         absl::ToDoubleSeconds(samples_.back().at - samples_.front().at);
 }
 
 std::string ProgressLine(const ProgressFacts& facts) {
@@ -98,6 +121,7 @@ bool ProgressMeter::IsDue(absl::string_view stage, absl::Duration now) {
   if (stage != stage_) {
     stage_ = std::string(stage);
     stage_began_ = now;
+    window_.Clear();
   }
   if (now - shown_at_ < (console_.options().json ? kJsonEvery : kLineEvery)) {
     return false;
@@ -135,11 +159,17 @@ void ProgressMeter::Report(absl::string_view stage, int64_t done, int64_t total,
   }
   const absl::Duration now = clock_.Uptime();
   std::scoped_lock lock(mutex_);
-  if (!IsDue(stage, now)) {
+  const bool is_due = IsDue(stage, now);  // It clears the window of another stage.
+  window_.Add(now, done);
+  if (!is_due) {
     return;
   }
-  const ProgressFacts facts{
-      .stage = stage_, .done = done, .total = total, .bytes = bytes, .elapsed = now - stage_began_};
+  const ProgressFacts facts{.stage = stage_,
+                            .done = done,
+                            .total = total,
+                            .bytes = bytes,
+                            .elapsed = now - stage_began_,
+                            .recent_rate = window_.Rate()};
   if (options.json) {
     console_.PrintJson(ProgressJson(facts));
   } else {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -19,11 +21,34 @@ struct ProgressFacts {
   int64_t total = 0;  // 0: not known
   bool bytes = true;  // what is counted, else things
   absl::Duration elapsed;
+  std::optional<double> recent_rate = {};  // per second, as RateWindow has it
 
-  // Per second, since the stage began; 0 while nothing can be said.
+  // Per second: the recent one, else since the stage began; 0 while nothing can be said.
   double Rate() const;
   // Infinite while nothing can be said.
   absl::Duration Left() const;
+};
+
+// How fast a stage was in its last kSpan: what is left goes on at that rate rather than at the one
+// since the beginning, which a cache or a part that was skipped may have made. For one thread.
+class RateWindow {
+ public:
+  static constexpr absl::Duration kSpan = absl::Seconds(10);
+
+  // `now` and `done` never go back.
+  void Add(absl::Duration now, int64_t done);
+  // Per second; nothing before there are two samples of different times.
+  std::optional<double> Rate() const;
+  void Clear() { samples_.clear(); }
+
+ private:
+  struct Sample {
+    absl::Duration at;
+    int64_t done = 0;
+  };
+
+  // Ascending; the first is of kSpan ago, or of the beginning, and the last the newest.
+  std::deque<Sample> samples_;
 };
 
 // "transfer  12.5%  1.0 GiB of 8.0 GiB, 512.0 MiB/s, 0:14 left"
@@ -73,6 +98,7 @@ class ProgressMeter {
   std::mutex mutex_;
   std::string stage_;
   absl::Duration stage_began_;
+  RateWindow window_;
   absl::Duration shown_at_ = -absl::InfiniteDuration();
 };
 

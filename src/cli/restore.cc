@@ -1,9 +1,13 @@
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
+#include "cli/pod_flags.h"
 #include "cli/progress.h"
+#include "cli/restore_into.h"
 #include "cli/restore_target.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
@@ -33,10 +37,13 @@ std::string Summary(const RestoreResult& result, const StoredSnapshot& stored,
   const auto total = result.duration_ms.find("total");
   const absl::Duration elapsed =
       absl::Milliseconds(total == result.duration_ms.end() ? 0 : total->second);
-  return absl::StrCat("restored ", SnapshotText(stored), "\n", Describe(target), " ", path, ": ",
-                      FormatBytes(result.logical_bytes), ", of which ",
-                      FormatBytes(result.written_bytes), " written and ",
-                      FormatBytes(result.zero_bytes), " zero, in ", FormatElapsed(elapsed), "\n");
+  return absl::StrCat(
+      "restored ", SnapshotText(stored), "\n", Describe(target), " ", path, ": ",
+      FormatBytes(result.logical_bytes), ", of which ", FormatBytes(result.written_bytes),
+      " written, ",
+      result.compared_bytes > 0 ? absl::StrCat(FormatBytes(result.kept_bytes), " held already, ")
+                                : "",
+      "and ", FormatBytes(result.zero_bytes), " zero, in ", FormatElapsed(elapsed), "\n");
 }
 
 class RestoreCommand : public Command {
@@ -50,8 +57,13 @@ class RestoreCommand : public Command {
     table.Add("--target-is-zero",
               "the target reads as zeros, so zeros need not be written; checked on a sample",
               target_is_zero_);
+    table.Add("--differing",
+              "read the target, and fetch and write only what differs from the snapshot",
+              only_differing_);
     DeclareFilterFlags(table, filter_);
     table.AddBytes("--memory-budget", "memory to work with (256MiB)", memory_budget_bytes_);
+    pod_.Declare(table);
+    into_.Declare(table);
     return {
         .name = "restore",
         .summary = "Write a volume back to a device or an image file",
@@ -62,15 +74,27 @@ class RestoreCommand : public Command {
             "\"latest\" where snapshots of several hosts and paths match. On a terminal you are "
             "asked before something is written over. Every byte is verified before it is "
             "written, and as long as the restore has not come to its end the target begins "
-            "with a text that says so.",
+            "with a text that says so. With --into the data of a PVC is replaced, by a Pod in its "
+            "namespace and with the caller's rights there; nothing of the repository is read "
+            "here.",
         .table = std::move(table),
         .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    if (target_.empty()) {
+    if (into_.is_asked_for() == !target_.empty()) {
       return absl::InvalidArgumentError(
-          "where to restore is not said; name a device or an image file with --target");
+          "name one place to restore to: a device or an image file with --target, or a PVC with "
+          "--into");
+    }
+    if (into_.is_asked_for()) {
+      return RunRestoreInto(ctx, session, into_,
+                            {.words = SnapshotWords(), .is_dry_run = dry_run_, .yes = yes_});
+    }
+    RETURN_IF_ERROR(pod_.CheckTime(ctx));
+    if (only_differing_ && target_is_zero_) {
+      return absl::InvalidArgumentError(
+          "--differing and --target-is-zero contradict each other: give one of them");
     }
     ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(
@@ -95,10 +119,25 @@ class RestoreCommand : public Command {
     json["target"] = target_;
     json["target_kind"] = NameOf(target.kind);
     session.console().PrintResult(json, Summary(*result, stored, target, target_));
+    pod_.LeaveResult(json);
     return ExitCode::kOk;
   }
 
  private:
+  // What another restore is told to restore the same.
+  std::vector<std::string> SnapshotWords() const {
+    std::vector<std::string> words = {id_};
+    const auto add = [&words](const char* flag, const std::vector<std::string>& values) {
+      for (const std::string& value : values) {
+        words.insert(words.end(), {flag, value});
+      }
+    };
+    add("--host", filter_.hosts);
+    add("--path", filter_.paths);
+    add("--tag", filter_.tags);
+    return words;
+  }
+
   // What is lost by it, in one sentence; "" when nothing is.
   std::string Loss(const RestoreTarget& target, int64_t volume_bytes) const {
     if (!target.holds_something()) {
@@ -161,6 +200,7 @@ class RestoreCommand : public Command {
     ProgressMeter meter(session.console(), *ctx.clock);
     const incremental::DownloadOptions options{
         .target_is_zero = target_is_zero_,
+        .only_differing = only_differing_,
         .memory_budget_bytes = memory_budget_bytes_,
         .store_numbers = [&session] { return session.Numbers(); },
         .on_progress =
@@ -192,6 +232,9 @@ class RestoreCommand : public Command {
   bool dry_run_ = false;
   bool yes_ = false;
   bool target_is_zero_ = false;
+  bool only_differing_ = false;
+  PodFlags pod_;
+  RestoreIntoFlags into_;
   SnapshotFilter filter_;
   int64_t memory_budget_bytes_ = incremental::kMemoryBudgetBytes;
 };

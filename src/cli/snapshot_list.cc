@@ -19,11 +19,14 @@
 #include "csi/snapshot_inventory.h"
 #include "csi/snapshot_origin.h"
 #include "csi/snapshot_watch.h"
+#include "csi/swap_state.h"
 
 namespace csidelta::cli {
 namespace {
 
 using csi::SnapshotEntry;
+
+constexpr std::size_t kKeptVolumesMax = 5;  // that are named
 
 std::string TimeText(const std::optional<absl::Time>& time) {
   return time.has_value() ? absl::FormatTime("%Y-%m-%d %H:%M:%S", *time, absl::LocalTimeZone())
@@ -171,6 +174,7 @@ class SnapshotListCommand : public Command {
         [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
     NoteAll(session, origin.not_checked);
     NoteAll(session, inventory.not_checked);
+    NoteKeptVolumes(ctx, session, *api, space);
     if (!watches_) {
       Print(session, entries);
       return ExitCode::kOk;
@@ -197,6 +201,24 @@ class SnapshotListCommand : public Command {
   static void NoteAll(Session& session, const std::vector<std::string>& sentences) {
     for (const std::string& sentence : sentences) {
       session.console().Note(sentence);
+    }
+  }
+
+  // The volumes that in-place restores have replaced, for those who may see volumes.
+  static void NoteKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                              const std::string& space) {
+    const auto kept = csi::ListKeptVolumes(ctx, api, space);
+    if (!kept.ok()) {
+      return;  // It is no part of the list.
+    }
+    for (std::size_t i = 0; i < std::min(kept->size(), kKeptVolumesMax); ++i) {
+      const csi::KeptVolume& one = kept->at(i);
+      session.console().Note(Printable(absl::StrCat(csi::KeptVolumeText(one, ctx.clock->Now()),
+                                                    "; ", csi::FinishCommand(one), " deletes it")));
+    }
+    if (kept->size() > kKeptVolumesMax) {
+      session.console().Note(
+          absl::StrCat(kept->size() - kKeptVolumesMax, " more are kept; csi-delta doctor has all"));
     }
   }
 

@@ -50,11 +50,14 @@ bool IsVolumeBusy(const absl::Status& status) {
   return status.GetPayload(kBusyPayload).has_value();
 }
 
-absl::Status VolumeBusyError(absl::string_view pvc, absl::string_view by) {
-  absl::Status status = absl::FailedPreconditionError(
-      absl::StrCat("a snapshot of PVC ", pvc, " is being taken already: ", by));
+absl::Status AsVolumeBusy(absl::Status status) {
   status.SetPayload(kBusyPayload, absl::Cord());
   return status;
+}
+
+absl::Status VolumeBusyError(absl::string_view pvc, absl::string_view by) {
+  return AsVolumeBusy(absl::FailedPreconditionError(
+      absl::StrCat("a snapshot of PVC ", pvc, " is being taken already: ", by)));
 }
 
 VolumeGuard::VolumeGuard(const CallContext& ctx, k8s::ApiClient& api, Random& random,

@@ -48,6 +48,8 @@ struct GuardRequest {
 
 // Whether `status` says that another operation on a volume is under way.
 bool IsVolumeBusy(const absl::Status& status);
+// The same status, marked as one.
+absl::Status AsVolumeBusy(absl::Status status);
 // Such a status; `by`: which operation.
 absl::Status VolumeBusyError(absl::string_view pvc, absl::string_view by);
 

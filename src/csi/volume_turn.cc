@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
+#include "k8s/find.h"
 #include "k8s/object.h"
 #include "k8s/wait.h"
 #include "objects/keys.h"
@@ -222,6 +223,15 @@ absl::Status VolumeTurn::LookAgain(const CallContext& ctx, k8s::ApiClient& api) 
   RETURN_IF_ERROR(now.status());
   lease_ = *std::move(now);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> VolumeTurn::HeldForOther(const CallContext& ctx, k8s::ApiClient& api,
+                                                     const TurnRequest& request) {
+  ASSIGN_OR_RETURN(const std::optional<Json> lease, k8s::Find(ctx, api, KeyOf(request)));
+  if (!lease.has_value() || IsFreeFor(request, *lease, ctx.clock->Now())) {
+    return std::string();
+  }
+  return HeldFor(*lease);
 }
 
 absl::Status VolumeTurn::Renew(const CallContext& ctx, k8s::ApiClient& api) {

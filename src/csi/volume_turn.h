@@ -56,6 +56,11 @@ class VolumeTurn {
                                                               const TurnRequest& request,
                                                               std::string& held_by);
 
+  // What the Lease is held for now, where TakeIfFree() would not get it: "backup nightly". "" when
+  // it is free. Takes nothing.
+  static absl::StatusOr<std::string> HeldForOther(const CallContext& ctx, k8s::ApiClient& api,
+                                                  const TurnRequest& request);
+
   // The holder before never ended its turn: what it began may still be going on in the driver.
   bool taken_over() const { return taken_over_; }
 

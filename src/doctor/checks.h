@@ -15,6 +15,7 @@ void CheckMoverKinds(Visit& visit);
 void CheckMoverKindFields(Visit& visit);
 void CheckStuckSnapshots(Visit& visit);
 void CheckStuckContents(Visit& visit);
+void CheckRestoredVolumes(Visit& visit);
 
 // velero_checks.cc
 void CheckVeleroNamespace(Visit& visit);

@@ -19,6 +19,8 @@ constexpr std::array kChecks = {
           CheckMoverKindFields},
     Check{"stuck-snapshots", "do volume snapshots wait in vain?", CheckStuckSnapshots},
     Check{"stuck-contents", "do contents of volume snapshots refuse to go?", CheckStuckContents},
+    Check{"restored-volumes", "do volumes stay that an in-place restore has replaced?",
+          CheckRestoredVolumes},
     Check{"velero-namespace", "is Velero where we look for it?", CheckVeleroNamespace},
     Check{"velero-server", "does Velero's server run?", CheckVeleroServer},
     Check{"velero-version", "is Velero 1.12 or newer?", CheckVeleroVersion},

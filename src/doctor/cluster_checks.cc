@@ -11,9 +11,11 @@
 #include "csi/group_types.h"
 #include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
+#include "csi/swap_state.h"
 #include "datamover/volume_task.h"
 #include "doctor/checks.h"
 #include "k8s/object.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::doctor {
@@ -245,6 +247,20 @@ void CheckStuckContents(Visit& visit) {
     if (contents.ok()) {
       break;
     }
+  }
+}
+
+void CheckRestoredVolumes(Visit& visit) {
+  std::vector<objects::PersistentVolume> volumes;
+  for (const Json& json : visit.Look(csi::PersistentVolumeType())) {
+    if (auto volume = objects::PersistentVolume::Of(json); volume.ok()) {
+      volumes.push_back(*std::move(volume));
+    }
+  }
+  for (const csi::KeptVolume& kept : csi::KeptVolumesAmong(std::move(volumes))) {
+    visit.Note(absl::StrCat("PersistentVolume ", kept.volume),
+               csi::KeptVolumeText(kept, visit.ctx().clock->Now()),
+               absl::StrCat(csi::FinishCommand(kept), " deletes it, once its data is not needed"));
   }
 }
 

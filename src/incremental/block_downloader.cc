@@ -28,8 +28,6 @@ using repository::kFanout;
 using repository::kLeafChunks;
 using repository::VolumeLayout;
 
-// One request; smaller than a pack, so that several workers share one.
-constexpr int64_t kRangeBytesMax = int64_t{8} << 20;
 constexpr int kWritesInFlight = 4;
 constexpr int kWorkersMin = 4;
 constexpr int kWorkersMax = 32;
@@ -41,7 +39,8 @@ constexpr int64_t kTreesBytes = int64_t{24} << 20;
 int CountWorkers(const DownloadOptions& options, int64_t chunk_bytes) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const int wanted = options.workers > 0 ? options.workers : std::max(kWorkersMin, 4 * cores);
-  const int64_t each = 2 * kRangeBytesMax + (kWritesInFlight + 2) * chunk_bytes;
+  const int64_t held = options.only_differing ? 1 : 0;
+  const int64_t each = 2 * kRangeBytesMax + (kWritesInFlight + 2 + held) * chunk_bytes;
   const int64_t left = options.memory_budget_bytes - kMemoryFixedBytes - kTreesBytes;
   return static_cast<int>(std::clamp<int64_t>(left / each, 1, std::min(wanted, kWorkersMax)));
 }
@@ -70,6 +69,7 @@ class RestoreRun {
   absl::Status AddZeros(const Extent& extent);
   absl::Status FlushZeros();
   absl::Status QueueAll();
+  int64_t DoneBytes() const { return counts_.written_bytes + counts_.kept_bytes + zero_bytes_; }
   void Report() const;
 
   repository::Repository& repository_;
@@ -86,8 +86,11 @@ class RestoreRun {
 };
 
 absl::Status RestoreRun::Work(const CallContext& ctx) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ChunkWriter> writer,
-                   ChunkWriter::Make(repository_, layout_, target_, kWritesInFlight, counts_));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<ChunkWriter> writer,
+      ChunkWriter::Make(repository_, layout_, target_,
+                        {.depth = kWritesInFlight, .only_differing = options_.only_differing},
+                        counts_));
   while (const std::optional<RestoreTask> task = tasks_.Pop(ctx.stop)) {
     RETURN_IF_ERROR(writer->Do(ctx, *task));
   }
@@ -116,8 +119,7 @@ absl::Status RestoreRun::AddZeros(const Extent& extent) {
 
 void RestoreRun::Report() const {
   if (options_.on_progress) {
-    options_.on_progress(
-        {.done_bytes = counts_.written_bytes + zero_bytes_, .total_bytes = layout_.size_bytes()});
+    options_.on_progress({.done_bytes = DoneBytes(), .total_bytes = layout_.size_bytes()});
   }
 }
 
@@ -205,11 +207,13 @@ absl::Status RestoreRun::Do(RestoreResult& result) {
     pool_.Fail(queued);
   }
   RETURN_IF_ERROR(pool_.Join());
-  if (counts_.written_bytes + zero_bytes_ != layout_.size_bytes()) {
-    return absl::InternalError(absl::StrCat("restored ", counts_.written_bytes + zero_bytes_,
-                                            " of ", layout_.size_bytes(), " bytes"));
+  if (DoneBytes() != layout_.size_bytes()) {
+    return absl::InternalError(
+        absl::StrCat("restored ", DoneBytes(), " of ", layout_.size_bytes(), " bytes"));
   }
   result.written_bytes = counts_.written_bytes;
+  result.kept_bytes = counts_.kept_bytes;
+  result.compared_bytes = counts_.compared_bytes;
   result.zero_bytes = zero_bytes_;
   result.fetched_bytes = counts_.fetched_bytes;
   result.damaged_copies = counts_.damaged_copies;
@@ -258,6 +262,8 @@ Json ToJson(const RestoreResult& result) {
           {"file_system", result.file_system},
           {"logical_bytes", result.logical_bytes},
           {"written_bytes", result.written_bytes},
+          {"kept_bytes", result.kept_bytes},
+          {"compared_bytes", result.compared_bytes},
           {"zero_bytes", result.zero_bytes},
           {"fetched_bytes", result.fetched_bytes},
           {"damaged_copies", result.damaged_copies},
@@ -271,6 +277,7 @@ Json ToJson(const RestoreResult& result) {
 absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
                                                    const VolumeRecord& record,
                                                    const DownloadOptions& options) {
+  CSIDELTA_CHECK(!options.target_is_zero || !options.only_differing);
   const DeviceFacts& facts = target_.facts();
   if (facts.size_bytes < record.layout.size_bytes()) {
     return absl::OutOfRangeError(absl::StrCat("the target has ", facts.size_bytes,

@@ -25,6 +25,9 @@ struct DownloadProgress {
 struct DownloadOptions {
   // The target reads as zeros already: checked on a sample before anything is written.
   bool target_is_zero = false;
+  // Chunks that the target holds already are neither fetched nor written, and of the others only
+  // blocks that differ are written. REQUIRES not target_is_zero.
+  bool only_differing = false;
   int64_t memory_budget_bytes = kMemoryBudgetBytes;
   int workers = 0;  // 0: from the number of cores
   std::function<StoreNumbers()> store_numbers = nullptr;
@@ -37,6 +40,8 @@ struct RestoreResult {
   std::string file_system = {};  // that the volume holds; "" for none that we know
   int64_t logical_bytes = 0;
   int64_t written_bytes = 0;   // of blobs, to the target
+  int64_t kept_bytes = 0;      // of blobs, that the target held already
+  int64_t compared_bytes = 0;  // of the target, read to see that
   int64_t zero_bytes = 0;      // made zero, or left so
   int64_t fetched_bytes = 0;   // of packs
   int64_t damaged_copies = 0;  // blobs that another copy replaced
@@ -51,6 +56,7 @@ Json ToJson(const RestoreResult& result);
 // Writes a volume back: one level-1 tree at a time, so that memory does not follow the volume.
 // Every blob is proven by its hash before it is written; where one copy is damaged, another is
 // taken. What was zero is made zero, whatever the target held, unless the target is zero already.
+// With only_differing a chunk is read from the target first and its hash compared with its id.
 // Bytes of a larger target behind the volume are left as they are. Durable when Run() returns OK;
 // until then the target begins with a mark that says so (restore_mark.h).
 //

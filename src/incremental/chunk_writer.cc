@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "incremental/block_difference.h"
 
 namespace csidelta::incremental {
 
@@ -15,15 +16,20 @@ using repository::VolumeLayout;
 
 absl::StatusOr<std::unique_ptr<ChunkWriter>> ChunkWriter::Make(repository::Repository& repository,
                                                                const VolumeLayout& layout,
-                                                               BlockDevice& target, int depth,
+                                                               BlockDevice& target,
+                                                               const ChunkWriterOptions& options,
                                                                RestoreCounts& counts) {
-  CSIDELTA_CHECK(depth > 1);
+  CSIDELTA_CHECK(options.depth > 1);
   // Not make_unique: the constructor is private.
   std::unique_ptr<ChunkWriter> writer(new ChunkWriter(repository, layout, counts));
-  for (int i = 0; i < depth; ++i) {
+  for (int i = 0; i < options.depth; ++i) {
     writer->slots_.push_back({.buffer = AlignedBuffer(layout.chunk_bytes())});
   }
-  ASSIGN_OR_RETURN(writer->io_, target.OpenQueue(depth));
+  ASSIGN_OR_RETURN(writer->io_, target.OpenQueue(options.depth));
+  if (options.only_differing) {
+    writer->held_ = AlignedBuffer(layout.chunk_bytes());
+    ASSIGN_OR_RETURN(writer->held_io_, target.OpenQueue(1));
+  }
   return writer;
 }
 
@@ -93,23 +99,102 @@ absl::Status ChunkWriter::CheckPlaces(const Piece& piece) const {
   return absl::OkStatus();
 }
 
+absl::Status ChunkWriter::SubmitRange(const CallContext& ctx, std::size_t slot, int64_t chunk,
+                                      const Extent& range) {
+  while (io_->in_flight() == io_->depth()) {
+    RETURN_IF_ERROR(Reap(ctx));
+  }
+  io_->Submit({.kind = IoKind::kWrite,
+               .offset_bytes = layout_.ChunkOffset(chunk) + range.offset_bytes,
+               .length_bytes = range.length_bytes,
+               .memory = slots_[slot].buffer.data() + range.offset_bytes,
+               .tag = slot});
+  ++slots_[slot].users;
+  counts_.written_bytes += range.length_bytes;
+  return absl::OkStatus();
+}
+
 absl::Status ChunkWriter::Submit(const CallContext& ctx, const Piece& piece) {
   const int64_t length = piece.part->span.plaintext_bytes();
-  Slot& slot = slots_[piece.slot];
   for (const ChunkPlace& place : piece.places) {
-    while (io_->in_flight() == io_->depth()) {
-      RETURN_IF_ERROR(Reap(ctx));
+    std::vector<Extent> ranges = {{0, length}};
+    if (held_io_ != nullptr) {
+      ASSIGN_OR_RETURN(ranges,
+                       RangesToWrite(ctx, place.chunk, slots_[piece.slot].buffer.View(length)));
+      counts_.kept_bytes += length - TotalBytes(ranges);
     }
-    io_->Submit({.kind = IoKind::kWrite,
-                 .offset_bytes = layout_.ChunkOffset(place.chunk),
-                 .length_bytes = length,
-                 .memory = slot.buffer.data(),
-                 .tag = piece.slot});
-    ++slot.users;
-    counts_.written_bytes += length;
+    for (const Extent& range : ranges) {
+      RETURN_IF_ERROR(SubmitRange(ctx, piece.slot, place.chunk, range));
+    }
   }
-  --slot.users;
+  --slots_[piece.slot].users;
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ChunkWriter::ReadHeld(const CallContext& ctx, int64_t chunk) {
+  const Extent extent{layout_.ChunkOffset(chunk), layout_.ChunkLength(chunk)};
+  absl::Status read = ReadFully(ctx, *held_io_, extent, held_.data());
+  if (!read.ok() && !absl::IsDataLoss(read)) {
+    return read;
+  }
+  counts_.compared_bytes += extent.length_bytes;
+  return read.ok();
+}
+
+absl::StatusOr<bool> ChunkWriter::Holds(const CallContext& ctx, const ChunkPlace& place) {
+  if (place.chunk == 0) {
+    return false;  // Its first block is always written.
+  }
+  ASSIGN_OR_RETURN(const bool is_read, ReadHeld(ctx, place.chunk));
+  return is_read &&
+         repository::BlobId::Of(held_.View(layout_.ChunkLength(place.chunk))) == place.id;
+}
+
+absl::StatusOr<std::vector<Extent>> ChunkWriter::RangesToWrite(const CallContext& ctx,
+                                                               int64_t chunk,
+                                                               absl::string_view wanted) {
+  const auto length = static_cast<int64_t>(wanted.size());
+  ASSIGN_OR_RETURN(const bool is_read, ReadHeld(ctx, chunk));
+  if (!is_read) {
+    return std::vector<Extent>{{0, length}};
+  }
+  std::vector<Extent> ranges = DifferingRanges(wanted, held_.View(length));
+  if (chunk == 0) {
+    ranges.push_back({0, std::min(kDifferenceBytes, length)});
+    ranges = MergeExtents(std::move(ranges));
+  }
+  return ranges;
+}
+
+absl::Status ChunkWriter::WriteDiffering(const CallContext& ctx, const RestoreTask& task) {
+  auto places = std::make_shared<std::vector<ChunkPlace>>();
+  std::vector<WantedBlob> wanted;
+  for (const PackRange::Part& part : task.range.parts) {
+    const auto tag = std::ssize(*places);
+    for (std::size_t i = static_cast<std::size_t>(part.tag);
+         i < task.places->size() && (*task.places)[i].id == part.handle.id; ++i) {
+      const ChunkPlace& place = (*task.places)[i];
+      ASSIGN_OR_RETURN(const bool held, Holds(ctx, place));
+      if (held) {
+        counts_.kept_bytes += layout_.ChunkLength(place.chunk);
+      } else {
+        places->push_back(place);
+      }
+    }
+    if (tag < std::ssize(*places)) {
+      wanted.push_back({.handle = part.handle,
+                        .location = {.pack = task.range.pack, .span = part.span},
+                        .tag = tag});
+    }
+  }
+  for (PackRange& range : CoalesceRanges(std::move(wanted), kRangeBytesMax)) {
+    RETURN_IF_ERROR(WriteTask(ctx, {.range = std::move(range), .places = places}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChunkWriter::Do(const CallContext& ctx, const RestoreTask& task) {
+  return held_io_ == nullptr ? WriteTask(ctx, task) : WriteDiffering(ctx, task);
 }
 
 absl::Status ChunkWriter::WritePieces(const CallContext& ctx, absl::Span<Piece> pieces) {
@@ -124,7 +209,7 @@ absl::Status ChunkWriter::WritePieces(const CallContext& ctx, absl::Span<Piece> 
   return absl::OkStatus();
 }
 
-absl::Status ChunkWriter::Do(const CallContext& ctx, const RestoreTask& task) {
+absl::Status ChunkWriter::WriteTask(const CallContext& ctx, const RestoreTask& task) {
   absl::StatusOr<std::string> bytes = repository_.LoadPackRange(
       ctx, task.range.pack, task.range.offset_bytes, task.range.length_bytes);
   if (absl::IsNotFound(bytes.status()) || absl::IsOutOfRange(bytes.status()) ||

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
+#include "base/extent.h"
 #include "incremental/block_device.h"
 #include "incremental/tree_fetcher.h"
 #include "repository/blob_codec.h"
@@ -35,18 +36,31 @@ struct RestoreTask {
 // What all writers of a restore count together.
 struct RestoreCounts {
   std::atomic<int64_t> written_bytes = 0;
+  std::atomic<int64_t> kept_bytes = 0;      // that the target held already
+  std::atomic<int64_t> compared_bytes = 0;  // of the target, read to see that
   std::atomic<int64_t> fetched_bytes = 0;
   std::atomic<int64_t> damaged_copies = 0;
+};
+
+// One request; smaller than a pack, so that several workers share one.
+inline constexpr int64_t kRangeBytesMax = int64_t{8} << 20;
+
+struct ChunkWriterOptions {
+  int depth = 0;  // writes in flight; > 1: two chunks are in its hands at a time
+  // Chunks that the target holds already, by the hash of what it reads there, are neither fetched
+  // nor written; of the others only blocks of kDifferenceBytes that differ. What does not read is
+  // written. The volume's first block, which may be a mark, is always written.
+  bool only_differing = false;
 };
 
 // Fetches ranges, proves their blobs and writes them to the target, with some writes in flight. For
 // one thread. Borrows all it is given.
 class ChunkWriter {
  public:
-  // REQUIRES depth > 1: two chunks are in its hands at a time.
   static absl::StatusOr<std::unique_ptr<ChunkWriter>> Make(repository::Repository& repository,
                                                            const repository::VolumeLayout& layout,
-                                                           BlockDevice& target, int depth,
+                                                           BlockDevice& target,
+                                                           const ChunkWriterOptions& options,
                                                            RestoreCounts& counts);
 
   // Writes may be in flight still when it returns; an error of theirs comes with a later call.
@@ -83,13 +97,28 @@ class ChunkWriter {
   absl::Status Decode(const CallContext& ctx, absl::Span<const Piece> pieces);
   absl::Status TakeOtherCopy(const CallContext& ctx, const repository::BlobCodec::Sealed& damaged);
   absl::Status Submit(const CallContext& ctx, const Piece& piece);
+  absl::Status SubmitRange(const CallContext& ctx, std::size_t slot, int64_t chunk,
+                           const Extent& range);
+  absl::Status WriteTask(const CallContext& ctx, const RestoreTask& task);
+
+  // Where only what differs is written:
+  // Reads what the target holds of a chunk into held_; false when it does not read.
+  absl::StatusOr<bool> ReadHeld(const CallContext& ctx, int64_t chunk);
+  absl::StatusOr<bool> Holds(const CallContext& ctx, const ChunkPlace& place);
+  // The ranges of a chunk that are to be written so that it becomes `wanted`.
+  absl::StatusOr<std::vector<Extent>> RangesToWrite(const CallContext& ctx, int64_t chunk,
+                                                    absl::string_view wanted);
+  absl::Status WriteDiffering(const CallContext& ctx, const RestoreTask& task);
 
   repository::Repository& repository_;
   const repository::VolumeLayout layout_;
   RestoreCounts& counts_;
   std::unique_ptr<repository::BlobCodec> codec_;
   std::vector<Slot> slots_;
-  std::unique_ptr<IoQueue> io_;  // behind the memory that it reads from
+  AlignedBuffer held_;  // a chunk of the target
+  // Behind the memory that they use.
+  std::unique_ptr<IoQueue> io_;
+  std::unique_ptr<IoQueue> held_io_;  // nullptr: everything is written
 };
 
 }  // namespace csidelta::incremental

@@ -365,6 +365,23 @@ class RestClient : public ApiClient {
         .status();
   }
 
+  absl::StatusOr<std::string> ReadLog(const CallContext& ctx, const ObjectKey& pod,
+                                      int lines) override {
+    const std::string what = absl::StrCat("get log of ", ToString(pod));
+    RETURN_IF_ERROR(Annotate(CheckKey(pod), what));
+    const Query query = {{"tailLines", std::to_string(lines)},
+                         {"limitBytes", std::to_string(kLogBytesMax)}};
+    absl::StatusOr<net::HttpResponse> response =
+        Run(ctx,
+            Call{.method = "GET",
+                 .target = TargetOf(pod.type, pod.namespace_name, pod.name, "log", query),
+                 .content_type = "",
+                 .body = ""},
+            nullptr, nullptr);
+    RETURN_IF_ERROR(Annotate(response.status(), what));
+    return std::move(response->body);
+  }
+
   absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                      absl::string_view namespace_name, const WatchOptions& options,
                      absl::FunctionRef<bool(const WatchEvent&)> sink) override {

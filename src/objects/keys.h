@@ -394,6 +394,10 @@ inline constexpr char kPersonsGroupLabel[] = "snapshot.csi-delta.io/group";
 // VolumeSnapshot that is being taken, where it is not of a backup.
 inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking";
 
+// Label on PVC, Pod; written by snapshot verbs; read by snapshot verbs. The uid of the PVC that the
+// Pod copies into, from the temporary PVC beside it.
+inline constexpr char kCopiesIntoLabel[] = "snapshot.csi-delta.io/copies-into";
+
 // Label on VolumeSnapshot; written by you; read by snapshot verbs. true: it is neither pruned nor
 // deleted.
 inline constexpr char kKeepLabel[] = "snapshot.csi-delta.io/keep";
@@ -412,6 +416,16 @@ inline constexpr char kSnapshotWorkloadAnnotation[] = "snapshot.csi-delta.io/wor
 
 // Annotation on VolumeSnapshot; written by snapshot verbs; read by you. A remark.
 inline constexpr char kSnapshotNoteAnnotation[] = "snapshot.csi-delta.io/note";
+
+// Label on PersistentVolume, PVC; written by snapshot verbs; read by snapshot verbs. The volumes of
+// an in-place restore that is not finished, and the temporary PVC: the same for all of one PVC,
+// derived from its namespace and name.
+inline constexpr char kInPlaceLabel[] = "snapshot.csi-delta.io/in-place";
+
+// Annotation on PersistentVolume, PVC; written by snapshot verbs; read by snapshot verbs. On a
+// PersistentVolume JSON: what it is in an in-place restore, and how to go on. On the temporary PVC
+// the uids of PVC and VolumeSnapshot; on the PVC that was made again the name of the other volume.
+inline constexpr char kInPlaceRecordAnnotation[] = "snapshot.csi-delta.io/in-place-record";
 
 // --- Velero's ------------------------------------------------------------------------------------
 // Words of Velero and of its former CSI plugin. Backups cross over between Velero's own actions

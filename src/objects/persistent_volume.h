@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,6 +19,16 @@ class PersistentVolume : public ObjectView {
   std::string handle() const;         // of the volume, by its CSI driver; ""
   std::string pvc_namespace() const;  // of the PVC that it is or was bound to; ""
   std::string pvc_name() const;
+  std::string pvc_uid() const;  // "" while it is reserved for any PVC of that name
+  std::optional<int64_t> capacity_bytes() const;
+  std::string storage_class() const;   // ""
+  std::string reclaim_policy() const;  // Retain, Delete
+  bool is_retained() const { return reclaim_policy() == "Retain"; }
+  std::string phase() const;  // Bound, Released, ...
+  // Made by a provisioner, which also deletes it when its policy says so.
+  bool is_provisioned() const;
+  // The node affinity that says where it can be used: spec.nodeAffinity.required; null: anywhere.
+  Json node_affinity() const;
 
  private:
   using ObjectView::ObjectView;

@@ -1,5 +1,7 @@
 #include "velero/backup.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <initializer_list>
 
 #include "absl/status/status.h"
@@ -24,6 +26,35 @@ bool IsOneOf(absl::string_view text, std::initializer_list<absl::string_view> te
     }
   }
   return false;
+}
+
+constexpr char kOtherPatternSigns[] = "[]{}!|,";
+
+// A pattern of `*` and `?` alone.
+bool IsPlainPattern(absl::string_view pattern) {
+  return pattern.find_first_of(kOtherPatternSigns) == absl::string_view::npos;
+}
+
+bool FitsPattern(absl::string_view text, absl::string_view pattern) {
+  // Where to go on after a mismatch: behind the last `*`, which then takes one byte more.
+  std::size_t star = absl::string_view::npos;
+  std::size_t resume = 0;
+  std::size_t p = 0;
+  for (std::size_t t = 0; t < text.size();) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != absl::string_view::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == absl::string_view::npos;
 }
 
 // The members that Backup and Restore share.
@@ -52,6 +83,20 @@ bool Backup::Finalizing() const {
 
 bool Backup::Finished() const {
   return IsOneOf(phase, {"Completed", "PartiallyFailed", "Failed", "FailedValidation"});
+}
+
+bool Backup::Running() const { return !Finished() && phase != "Deleting"; }
+
+bool Backup::IncludesNamespace(absl::string_view space) const {
+  const auto fits = [&](const std::string& pattern) { return FitsPattern(space, pattern); };
+  const bool is_excluded =
+      std::any_of(excluded_namespaces.begin(), excluded_namespaces.end(),
+                  [&](const std::string& one) { return IsPlainPattern(one) && fits(one); });
+  const bool is_included =
+      included_namespaces.empty() ||
+      std::any_of(included_namespaces.begin(), included_namespaces.end(),
+                  [&](const std::string& one) { return !IsPlainPattern(one) || fits(one); });
+  return is_included && !is_excluded;
 }
 
 absl::StatusOr<Backup> ParseBackup(const Json& object) {

@@ -51,6 +51,11 @@ struct Backup {
   bool Finalizing() const;
   // Velero's last word on the backup: Completed, PartiallyFailed, Failed, FailedValidation.
   bool Finished() const;
+  // Velero works on it, or will: neither Finished() nor being deleted.
+  bool Running() const;
+  // Whether it takes what is in this namespace. Patterns of Velero 1.18 count: `*` and `?`; one
+  // with other signs is taken for one that fits, so that this says yes when in doubt.
+  bool IncludesNamespace(absl::string_view space) const;
 };
 
 // Reads a Backup as the host sends it or the API server returns it. `kind` and `apiVersion` may be

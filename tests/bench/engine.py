@@ -23,6 +23,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
                 str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "dev")]
 
 import debian  # noqa: E402
+import engine_in_place  # noqa: E402
 import engine_lab  # noqa: E402
 import engine_memory  # noqa: E402
 import engine_rows  # noqa: E402
@@ -43,6 +44,7 @@ ROWS = {
     "increment-pages": engine_rows.increment_pages,
     "restore-file": engine_rows.restore_file,
     "restore-device": engine_rows.restore_device,
+    "in-place": engine_in_place.in_place,
     "check": engine_rows.check,
     "full-words": engine_rows.full_words,
     "unchanged": engine_sparse.unchanged,

@@ -72,6 +72,49 @@ TEST(WaitTest, ALongLineIsCutBetweenCharacters) {
   }
 }
 
+TEST(RateWindowTest, OneSampleIsNoRate) {
+  RateWindow window;
+  EXPECT_EQ(window.Rate(), std::nullopt);
+  window.Add(absl::Seconds(5), 100);
+  EXPECT_EQ(window.Rate(), std::nullopt);
+  window.Add(absl::Seconds(5), 200);
+  EXPECT_EQ(window.Rate(), std::nullopt);
+  window.Add(absl::Seconds(6), 300);
+  EXPECT_EQ(window.Rate(), 200);
+}
+
+// However often it is told.
+TEST(RateWindowTest, OnlyTheLastTenSecondsCount) {
+  for (const absl::Duration every : {absl::Milliseconds(1), absl::Seconds(1), absl::Seconds(4)}) {
+    RateWindow window;
+    int64_t done = 0;
+    for (absl::Duration at; at < absl::Seconds(60); at += every) {
+      window.Add(at, done);
+      done += absl::ToInt64Milliseconds(every) * (at < absl::Seconds(40) ? 100 : 1);
+    }
+    ASSERT_TRUE(window.Rate().has_value());
+    EXPECT_NEAR(*window.Rate(), 1000, 1) << every;
+  }
+}
+
+// What is compared is fast, what is written is slow: at half of a stage the time left is that of
+// the other half within a quarter, which the rate since the beginning would miss by far.
+TEST(ProgressTest, TheTimeLeftFollowsTheRateOfNow) {
+  RateWindow window;
+  absl::Duration at;
+  constexpr int64_t kTotal = 100'000;
+  for (int64_t done = 0; done <= kTotal / 2; done += 100) {
+    window.Add(at, done);
+    at += done < kTotal / 4 ? absl::Milliseconds(10) : absl::Milliseconds(100);
+  }
+  const ProgressFacts facts{.stage = "copy",
+                            .done = kTotal / 2,
+                            .total = kTotal,
+                            .elapsed = at,
+                            .recent_rate = window.Rate()};
+  EXPECT_NEAR(absl::ToDoubleSeconds(facts.Left()), 50, 12.5);
+}
+
 class ProgressMeterTest : public testing::Test {
  protected:
   Console Make(const ConsoleOptions& options) {
@@ -122,6 +165,22 @@ TEST_F(ProgressMeterTest, AWaitIsSilentWhereNobodyLooks) {
     meter.ReportWait("PVC shop/a", "Pending", "");
   }
   EXPECT_THAT(out_ + error_, IsEmpty());
+}
+
+TEST_F(ProgressMeterTest, EachStageHasARateOfItsOwn) {
+  Console console = Make({.json = true});
+  ProgressMeter meter(console, clock_);
+  const auto report = [&](const char* stage, int64_t each) {
+    for (int64_t i = 0; i <= 30; ++i) {
+      meter.ReportBytes(stage, i * each, 1000);
+      clock_.Advance(absl::Seconds(1));
+    }
+  };
+  report("audit", 10);
+  report("copy", 2);
+  EXPECT_THAT(out_, HasSubstr("\"bytes_per_second\":10,"));
+  const std::size_t last = out_.rfind("bytes_per_second");
+  EXPECT_THAT(out_.substr(last), testing::StartsWith("bytes_per_second\":2,"));
 }
 
 TEST_F(ProgressMeterTest, ATerminalHasOneLineThatGoesAway) {

@@ -491,6 +491,40 @@ TEST_P(SnapshotClusterContract, AClaimIsMadeOfASnapshot) {
   EXPECT_NE(MakeClaim("copy", "", "snap"), "");
 }
 
+TEST_P(SnapshotClusterContract, AVolumeIsKeptReservedBoundAgainAndGoesByItsPolicy) {
+  const auto is_in = [](const std::string& phase) {
+    return [phase](const Json& object) { return GetString(object, {"status", "phase"}) == phase; };
+  };
+  const auto patch = [this](const k8s::ObjectKey& key, const Json& change) {
+    const auto patched = client_.Patch({}, key, k8s::PatchKind::kMerge, change, "");
+    EXPECT_TRUE(patched.ok()) << patched.status();
+  };
+  MakeClaim("data");
+  const k8s::ObjectKey claim = csi::ClaimKey(namespace_, "data");
+  Json again = Await(claim, "bound", is_in("Bound"));
+  const k8s::ObjectKey volume = csi::VolumeKey(GetString(again, {"spec", "volumeName"}));
+  patch(volume, {{"spec", {{"persistentVolumeReclaimPolicy", "Retain"}}}});
+  MustDelete(claim);
+  AwaitGone(claim);
+  Await(volume, "kept", is_in("Released"));
+
+  patch(volume, {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}});
+  Await(volume, "reserved", is_in("Available"));
+  again["metadata"] = {{"name", "data"}};
+  again.erase("status");
+  MustCreate(csi::PersistentVolumeClaimType(), again);
+  const Json bound = Await(claim, "bound again", is_in("Bound"));
+  Await(volume, "bound to it", [&](const Json& object) {
+    return GetString(object, {"spec", "claimRef", "uid"}) == k8s::Uid(bound);
+  });
+
+  MustDelete(claim);
+  AwaitGone(claim);
+  Await(volume, "kept again", is_in("Released"));
+  patch(volume, {{"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}});
+  AwaitGone(volume);
+}
+
 TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   const std::set<std::string> volumes = {MakeClaim("one", "db"), MakeClaim("two", "db")};
   const k8s::ObjectKey key{GroupType(), namespace_, "group"};

@@ -20,6 +20,7 @@
 #include "csi/data_transfer.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
+#include "csi/swap_record.h"
 #include "datamover/keyring.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
@@ -251,6 +252,24 @@ std::string Ago(Cluster& cluster, absl::Duration age) {
   return FormatRfc3339(cluster.clock().Now() - age);
 }
 
+// A volume of an in-place restore of 80 hours ago.
+void SeedKept(Cluster& c, const std::string& name, csi::SwapSide side, const std::string& peer) {
+  csi::SwapRecord record = {.side = side,
+                            .namespace_name = "shop",
+                            .pvc = "restored",
+                            .snapshot = "monday",
+                            .policy = "Delete",
+                            .peer = peer};
+  record.at = c.clock().Now() - absl::Hours(80);
+  record.pvc_uid = "restored-uid";
+  record.claim = *objects::PersistentVolumeClaim::Of(
+      {{"metadata", {{"name", "restored"}, {"namespace", "shop"}}}, {"spec", {{"x", 1}}}});
+  Json volume = MakeObject("v1", "PersistentVolume", "", name, {},
+                           {{objects::kInPlaceRecordAnnotation, csi::FormatSwapRecord(record)}});
+  SetJson(volume, {"spec", "csi", "driver"}, support::kDriver);
+  c.api().Seed(csi::PersistentVolumeType(), volume);
+}
+
 std::vector<Ailment> OfCluster() {
   return {
       {"cluster-reachable", Grade::kFault, "does not answer",
@@ -285,6 +304,11 @@ std::vector<Ailment> OfCluster() {
          Json content = support::MakeContentObject("c1", "shop", "s1", "handle-1");
          SetJson(content, {"metadata", "deletionTimestamp"}, Ago(c, absl::Hours(2)));
          c.api().Seed(csi::VolumeSnapshotContentType(), content);
+       }},
+      {"restored-volumes", Grade::kNote, "of PVC shop/restored is kept for 3 days",
+       [](Cluster& c) {
+         SeedKept(c, "pv-old", csi::SwapSide::kOriginal, "pv-new");
+         SeedKept(c, "pv-new", csi::SwapSide::kRestored, "pv-old");
        }},
   };
 }

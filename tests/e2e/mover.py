@@ -86,7 +86,7 @@ def serve(bed):
 
 def install(bed, **changes):
     """What `helm install` does in a cluster that knows the kinds; replaces what is there."""
-    _import_image(bed)
+    import_image(bed)
     with bed.refusing():
         for document in _documents(bed, **changes):
             if document["kind"] != "CustomResourceDefinition":
@@ -169,7 +169,7 @@ def stopped(bed):
         scale(1)
 
 
-def _import_image(bed):
+def import_image(bed):
     archive = bed.state / "product.tar"
     archive.write_bytes(images.product(bed_module.plugin_path(), components.program_path()))
     bed.node.import_image(archive)

@@ -9,10 +9,14 @@ import tempfile
 import threading
 import time
 
+import cluster_api
 import components
+from call_gate import CallGate
 
 BLOCK_BYTES = 4096
 PERSON = "csi-delta-test/person"  # Label of what binds a role to one.
+GATE_SECONDS_MAX = 60
+KILLS_MAX = 60
 STEP_SECONDS = 0.002  # Between the two writes of a transaction.
 
 
@@ -138,8 +142,90 @@ class Person:
                 "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": home}]})
         self.config = config_of(bed, self.name, home)
 
+    def config_behind(self, port):
+        """A kubeconfig that leads to the API server by another port."""
+        config = self.bed.scratch / f"{self.name}-{port}.conf"
+        config.write_text(self.config.read_text().replace(f":{self.bed.client_port}", f":{port}"))
+        return config
+
     def run(self, namespace, *words, **kwargs):
         return run(self.bed, namespace, *words, "--kubeconfig", self.config, **kwargs)
+
+
+COPIES_INTO = "snapshot.csi-delta.io/copies-into"
+
+
+@contextlib.contextmanager
+def copying_pods_that_succeed(bed, namespace, result):
+    """While the body runs, Pods of `restore --method copy` run for two seconds and end with a result, where there is no kubelet."""
+    ended = threading.Event()
+
+    def work():
+        while not ended.wait(0.2):
+            for pod in bed.api.list("pods", namespace, labelSelector=COPIES_INTO):
+                phase = pod.get("status", {}).get("phase")
+                if phase == "Pending":
+                    status = {"phase": "Running"}
+                elif phase == "Running" and not ended.wait(2):
+                    status = {"phase": "Succeeded", "containerStatuses": [{
+                        "name": "copy", "image": "none", "imageID": "", "ready": False, "restartCount": 0,
+                        "state": {"terminated": {"exitCode": 0, "message": json.dumps({"message_type": "result", **result})}}}]}
+                else:
+                    continue
+                with contextlib.suppress(cluster_api.ApiError):  # It is gone.
+                    bed.api.patch("pods", pod["metadata"]["name"], {"status": status}, namespace, "status")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+class Gate(CallGate):
+    """Of a person's program; what only asks for rights, or holds a volume, is not counted."""
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.open()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    def admits(self, method, path):
+        if "selfsubjectaccessreviews" in path or "/leases" in path:
+            return True
+        return super().admits(method, path)
+
+
+def killed_after_each_write(person, namespace, *words):
+    """Runs the verb until a run ends by itself; each before was killed once it had made one write.
+
+    Returns how many those were, and what the last one printed.
+    """
+    kills = 0
+    with Gate(person.bed) as gate:
+        command = [components.program_path(), "snapshot", *words, "-n", namespace, "--kubeconfig",
+                   person.config_behind(gate.server_address[1])]
+        while kills < KILLS_MAX:
+            gate.hold_after(1, lambda method, _: method != "GET", writes_only=True)
+            with subprocess.Popen(person.bed.inside(command), text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE) as process:
+                met = gate.await_held(lambda process=process: process.poll() is not None, GATE_SECONDS_MAX)
+                if met:
+                    process.kill()
+                gate.open()
+                out, error = process.communicate()
+            if not met:
+                assert process.returncode == 0, out + error
+                return kills, out
+            kills += 1
+    raise AssertionError(f"{words} goes no further: {out}{error}")
 
 
 ROLES = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "snapshot-roles.yaml"

@@ -170,6 +170,43 @@ def _share_and_take_back(bed, shop, team, written):
     assert handle in bed.driver.snapshots(), "the data is shop's"
 
 
+@pytest.mark.journey
+def test_an_in_place_restore_is_killed_after_each_write(bed, workspace):
+    """Restore, undo and finish: each run makes one write and is killed, and the next one goes on."""
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, MIB, labels={"app": "db"}, annotations={"team": "one"})
+    before = data.fill(bed.volume_path("data", app), 1, MIB)
+    people.run(bed, app, "create", "data", "--name", "monday", "--wait", "ready")
+    now = data.fill(bed.volume_path("data", app), 2, MIB)
+    uid, volumes = bed.api.get("persistentvolumeclaims", "data", app)["metadata"]["uid"], set(bed.driver.volumes())
+    with people.roles(bed):
+        roles = [(app, "csi-delta-snapshot-viewer"), (app, "csi-delta-snapshot-user"), ("", "csi-delta-snapshot-reader"),
+                 ("", "csi-delta-snapshot-admin")]
+        admin = people.Person(bed, workspace.name("admin"), app, roles)
+        kills, said = people.killed_after_each_write(admin, app, "restore", "monday", "--into", "data", "--yes")
+        print(f"a restore, killed after each of {kills} writes:\n{said}")
+        assert kills >= 8 and "--undo" in said
+        data.expect(bed.volume_path("data", app), before)
+        pvc, = bed.api.list("persistentvolumeclaims", app)
+        assert pvc["metadata"]["uid"] != uid and pvc["metadata"]["labels"] == {"app": "db"}
+        assert pvc["metadata"]["annotations"]["team"] == "one"
+        assert len(set(bed.driver.volumes()) - volumes) == 1 and volumes <= set(bed.driver.volumes())
+        assert "is kept" in admin.run(app, "list").stderr
+
+        kills, said = people.killed_after_each_write(admin, app, "restore", "--into", "data", "--undo", "--yes")
+        assert kills >= 5 and "again" in said
+        data.expect(bed.volume_path("data", app), now)
+        kills, said = people.killed_after_each_write(admin, app, "restore", "--into", "data", "--finish", "--yes")
+        assert kills >= 2 and "finished" in said
+        data.expect(bed.volume_path("data", app), now)
+        assert set(bed.driver.volumes()) == volumes
+        volume = bed.api.get("persistentvolumes", bed.api.get("persistentvolumeclaims", "data", app)["spec"]["volumeName"])
+        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+        assert not [key for key in volume["metadata"]["annotations"] if "csi-delta" in key]
+    for snapshot in bed.api.list("volumesnapshots", app):
+        people.run(bed, app, "delete", snapshot["metadata"]["name"], "--last-too", "--wait")
+
+
 def _as_viewer(viewer, app):
     viewer.run(app, "list")
     viewer.run(app, "list", "--pod", "db-0")
@@ -189,6 +226,11 @@ def _as_user(bed, user, app):
     user.run(app, "create", "--pod", "db-0", "--name", "pod", *of_class)
     bed.wait_snapshot_ready("sunday", app)
     user.run(app, "promote", "sunday", "copy", "--wait")
+    with people.copying_pods_that_succeed(bed, app, {"written_bytes": 4096}):
+        copied = user.run(app, "restore", "sunday", "--into", "copy", "--method", "copy", "--image", "none", "--safety", "no",
+                          "--yes", check=False)
+        assert copied.returncode == 0 and "4.0 KiB written" in copied.stdout, copied
+    assert not bed.api.list("pods", app, labelSelector=people.COPIES_INTO)
     user.run(app, "delete", "sunday")
     refused = user.run(app, "prune", "--keep-last", "1", "--yes", check=False)
     assert refused.returncode == 1, refused
@@ -234,6 +276,50 @@ def _as_admin(bed, admin, app, team):
     assert handle not in bed.driver.snapshots()
 
 
+def _unprovisioned(bed, name, app):
+    """A PVC whose PersistentVolume no provisioner made; returns that, as it was created."""
+    bed.create_claim("seed", app, MIB)
+    made = bed.api.get("persistentvolumes", bed.api.get("persistentvolumeclaims", "seed", app)["spec"]["volumeName"])
+    bed.api.patch("persistentvolumes", made["metadata"]["name"], {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    bed.api.delete("persistentvolumeclaims", "seed", app)
+    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "seed", app), 60, "end of the PVC seed")
+    bed.api.delete("persistentvolumes", made["metadata"]["name"])
+    bed.wait_for(lambda: not bed.api.get("persistentvolumes", made["metadata"]["name"]), 60, "end of its PersistentVolume")
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"static-{app}"}, "spec": {
+        **{key: made["spec"][key] for key in ("accessModes", "capacity", "csi", "storageClassName", "volumeMode")},
+        "claimRef": {"namespace": app, "name": name}, "persistentVolumeReclaimPolicy": "Retain"}}
+    bed.api.create("persistentvolumes", volume)
+    claim = objects.claim(name, app, MIB)
+    claim["spec"]["volumeName"] = volume["metadata"]["name"]
+    bed.api.create("persistentvolumeclaims", claim)
+    bed.wait_bound(name, app)
+    return volume
+
+
+def _restores(bed, admin, app):
+    """In place; of a volume that no provisioner made the object alone is deleted."""
+    kept = _unprovisioned(bed, "restored", app)
+    old = kept["metadata"]["name"]
+    people.run(bed, app, "create", "restored", "--name", "tuesday", "--wait", "ready")
+    admin.run(app, "restore", "tuesday", "--into", "restored", "--yes")
+    with bed.paused("csi-provisioner"):  # It would delete this one, too.
+        done = admin.run(app, "restore", "--into", "restored", "--finish", "--yes", check=False)
+    assert done.returncode == 3 and kept["spec"]["csi"]["volumeHandle"] in done.stdout, done
+    assert not bed.api.get("persistentvolumes", old)
+    bed.api.create("persistentvolumes", {  # So that its provisioner deletes the volume.
+        **kept, "metadata": {"name": old, "annotations": {"pv.kubernetes.io/provisioned-by": bed.driver.name}},
+        "spec": {**kept["spec"], "persistentVolumeReclaimPolicy": "Delete",
+                 "claimRef": {**kept["spec"]["claimRef"], "uid": "gone"}}})
+    bed.wait_for(lambda: not bed.api.get("persistentvolumes", old), 60, f"end of the volume {old}")
+    admin.run(app, "restore", "tuesday", "--into", "restored", "--yes")
+    admin.run(app, "restore", "--into", "restored", "--finish", "--yes")
+    # A class that waits for a Pod, and no node that has the driver: the nodes are looked at.
+    bed.create_claim("late", app, MIB, storage_class_name=objects.CLASS_WAIT)
+    people.run(bed, app, "create", "late", "--name", "wednesday", "--wait", "ready")
+    admin.run(app, "restore", "wednesday", "--into", "late", "--dry-run", check=False)
+    people.run(bed, app, "delete", "tuesday", "wednesday", "--last-too", "--wait")
+
+
 def test_each_role_is_enough_and_nothing_in_it_is_unused(bed, workspace):
     app, team = workspace.namespace(bed, "shop"), workspace.namespace(bed, "team")
     bed.create_claims([f"data-db-{ordinal}" for ordinal in range(2)], app, MIB)
@@ -255,6 +341,7 @@ def test_each_role_is_enough_and_nothing_in_it_is_unused(bed, workspace):
         _as_user(bed, persons["user"], app)
         _as_user_who_reads_the_cluster(bed, persons["reader"], app)
         _as_admin(bed, persons["admin"], app, team)
+        _restores(bed, persons["admin"], app)
     requests = {name: rights.requests_of(bed.audit_events(person.user, start)) for name, person in persons.items()}
     refused = {str(request.right) for name in ("reader", "admin") for request in requests[name] if request.code == 403}
     assert not refused, refused

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "incremental/block_difference.h"
 #include "incremental/restore_mark.h"
 #include "tests/incremental/volume_fixture.h"
+#include "tests/support/sweep_sample.h"
 
 namespace csidelta::incremental::block_downloader_test {
 namespace {
@@ -19,6 +22,7 @@ using support::StatusIs;
 using testing::HasSubstr;
 
 constexpr int64_t kChunk = VolumeFixture::kChunk;
+constexpr int64_t kBlock = kDifferenceBytes;
 constexpr int64_t kSize = 40 * kChunk + 999;
 
 struct BackedUp {
@@ -195,6 +199,92 @@ TEST(BlockDownloaderTest, AnyFailureOfTheStoreIsAnErrorAndTheNextRunRestores) {
       return;
     }
     EXPECT_TRUE(!restored.ok() || target.Load(0, kSize) == v.image) << "call " << call;
+  }
+}
+
+// A target that was restored to, and then changed.
+struct Differing {
+  Differing() : target(kSize, 512, 0xA5) {
+    EXPECT_THAT(v.volume.Restore(v.backup->snapshot, target), IsOk());
+    before = target.written_bytes();
+  }
+
+  absl::StatusOr<RestoreResult> RestoreAgain() {
+    return v.volume.Restore(v.backup->snapshot, target, {.only_differing = true});
+  }
+  int64_t written() const { return target.written_bytes() - before; }
+
+  BackedUp v;
+  FakeBlockDevice target;
+  int64_t before = 0;
+};
+
+TEST(BlockDownloaderTest, OfDifferingChunksOnlyDifferingBlocksAreFetchedAndWritten) {
+  Differing d;
+  d.target.Store(4 * kChunk + 9000, "changed");
+  d.target.Store(30 * kChunk - 1, "xy");  // A chunk of zeros, and one whose blob stands twice.
+  const auto restored = d.RestoreAgain();
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->written_bytes, 2 * kBlock);
+  EXPECT_EQ(restored->kept_bytes, 4 * kChunk + 999 - 2 * kBlock);
+  EXPECT_EQ(restored->zero_bytes, 36 * kChunk);
+  EXPECT_GE(restored->compared_bytes, 4 * kChunk + 999);
+  EXPECT_LT(restored->fetched_bytes, 3 * kChunk);
+  EXPECT_EQ(d.target.Load(0, kSize), d.v.image);
+  // The mark, and the beginning in its stead.
+  EXPECT_EQ(d.written(), 2 * kBlock + 2 * kBlock);
+}
+
+TEST(BlockDownloaderTest, WhatTheTargetHoldsIsNotFetched) {
+  Differing d;
+  const auto restored = d.RestoreAgain();
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->fetched_bytes, 0);
+  EXPECT_EQ(restored->kept_bytes, 4 * kChunk + 999);
+  EXPECT_EQ(d.target.Load(0, kSize), d.v.image);
+}
+
+// The volume's beginning is kept back, whatever the target holds there: data that was the same
+// before the mark, and data that is a mark.
+TEST(BlockDownloaderTest, OnlyDifferingWritesTheBeginningInAnyCase) {
+  for (const std::string& beginning : {std::string("data"), std::string(kRestoreMark)}) {
+    VolumeFixture volume;
+    FakeBlockDevice device(3 * kChunk);
+    device.Store(0, beginning);
+    const auto backup = volume.FullBackup(device);
+    ASSERT_THAT(backup, IsOk());
+    FakeBlockDevice target(device);
+    ASSERT_THAT(volume.Restore(backup->snapshot, target, {.only_differing = true}), IsOk());
+    EXPECT_TRUE(target.Equals(device, 3 * kChunk)) << beginning;
+  }
+}
+
+TEST(BlockDownloaderTest, OnlyDifferingWritesWhatTheTargetCannotRead) {
+  Differing d;
+  d.target.BreakByte(20 * kChunk + 5);
+  EXPECT_THAT(d.RestoreAgain(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("write at")));
+  EXPECT_THAT(HasRestoreMark({}, d.target), IsOkAndHolds(true));
+}
+
+TEST(BlockDownloaderTest, HoweverATargetDiffersItIsRestored) {
+  const support::SweepSample sample;
+  std::mt19937_64 engine(sample.seed());
+  BackedUp v;
+  for (int run = 0; run < (sample.is_everything() ? 300 : 15); ++run) {
+    SCOPED_TRACE(run);
+    FakeBlockDevice target(v.device);
+    for (auto change = engine() % 8; change > 0; --change) {
+      const auto at = static_cast<int64_t>(engine() % kSize);
+      const auto length =
+          std::min<int64_t>(kSize - at, 1 + static_cast<int64_t>(engine() % 300'000));
+      target.Store(at, RandomBytes(length, engine()));
+    }
+    const auto restored =
+        v.volume.Restore(v.backup->snapshot, target,
+                         {.only_differing = true, .workers = static_cast<int>(1 + engine() % 4)});
+    ASSERT_THAT(restored, IsOk());
+    EXPECT_TRUE(target.Equals(v.device, kSize));
+    EXPECT_EQ(restored->written_bytes + restored->kept_bytes + restored->zero_bytes, kSize);
   }
 }
 

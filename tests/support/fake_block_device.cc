@@ -83,6 +83,7 @@ absl::Status FakeBlockDevice::DoTransfer(const IoRequest& request) {
     read_bytes_ += request.length_bytes;
     LoadLocked(request.offset_bytes, request.length_bytes, bytes);
   } else {
+    written_bytes_ += request.length_bytes;
     StoreLocked(request.offset_bytes, {bytes, static_cast<std::size_t>(request.length_bytes)});
   }
   return absl::OkStatus();
@@ -220,6 +221,11 @@ std::vector<Extent> FakeBlockDevice::WrittenExtents() const {
 int64_t FakeBlockDevice::read_bytes() const {
   std::scoped_lock lock(mutex_);
   return read_bytes_;
+}
+
+int64_t FakeBlockDevice::written_bytes() const {
+  std::scoped_lock lock(mutex_);
+  return written_bytes_;
 }
 
 int64_t FakeBlockDevice::flushes() const {

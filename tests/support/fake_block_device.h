@@ -39,6 +39,7 @@ class FakeBlockDevice : public incremental::BlockDevice {
   void BreakByte(int64_t offset_bytes) { broken_byte_ = offset_bytes; }
 
   int64_t read_bytes() const;
+  int64_t written_bytes() const;  // without zeros made
   int64_t flushes() const;
 
   // For its queue.
@@ -60,6 +61,7 @@ class FakeBlockDevice : public incremental::BlockDevice {
   std::map<int64_t, std::string> pages_;  // under mutex_, by page number
   std::map<int64_t, int64_t> zeroed_;     // under mutex_, pages made zero: first, end
   int64_t read_bytes_ = 0;                // under mutex_
+  int64_t written_bytes_ = 0;             // under mutex_
   int64_t flushes_ = 0;                   // under mutex_
 };
 

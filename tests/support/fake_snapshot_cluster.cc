@@ -1391,7 +1391,8 @@ absl::Status FakeSnapshotCluster::SyncClaim(const Json& claim) {
   const auto storage_class =
       api_.Find({csi::StorageClassType(), "", Text(claim, {"spec", "storageClassName"})});
   if (strict && (!storage_class.has_value() ||
-                 Text(*storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer")) {
+                 (Text(*storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer" &&
+                  Annotation(claim, objects::kSelectedNodeAnnotation).empty()))) {
     return absl::OkStatus();
   }
   return Provision(claim);
@@ -1493,6 +1494,15 @@ void FakeSnapshotCluster::SyncVolume(const Json& volume) {
     return;
   }
   const auto claim = api_.Find(csi::ClaimKey(space, name));
+  if (!uid.empty() && (!claim.has_value() || Uid(*claim) != uid)) {
+    Reclaim(volume);
+    return;
+  }
+  if (uid.empty() && !name.empty() && Text(volume, {"status", "phase"}) == "Released") {
+    Change(csi::VolumeKey(Name(volume)), [](Json& object) {
+      SetJson(object, {"status", "phase"}, "Available");
+    });
+  }
   if (!claim.has_value() || Text(*claim, {"status", "phase"}) == "Bound" ||
       Text(*claim, {"spec", "volumeMode"}) != Text(volume, {"spec", "volumeMode"})) {
     return;
@@ -1500,6 +1510,22 @@ void FakeSnapshotCluster::SyncVolume(const Json& volume) {
   if (uid.empty() || uid == Uid(*claim)) {
     Bind(csi::ClaimKey(space, name), Name(volume));
   }
+}
+
+// A volume whose claim is gone: kept, or deleted by the provisioner that made it.
+void FakeSnapshotCluster::Reclaim(const Json& volume) {
+  const ObjectKey key = csi::VolumeKey(Name(volume));
+  if (Text(volume, {"spec", "persistentVolumeReclaimPolicy"}) != "Delete") {
+    if (Text(volume, {"status", "phase"}) != "Released") {
+      Change(key, [](Json& object) { SetJson(object, {"status", "phase"}, "Released"); });
+    }
+    return;
+  }
+  if (Annotation(volume, objects::kProvisionedByAnnotation).empty() || !provisioner_runs) {
+    return;
+  }
+  driver_.DeleteVolume(Text(volume, {"spec", "csi", "volumeHandle"})).IgnoreError();
+  api_.Remove(key);
 }
 
 void FakeSnapshotCluster::ClaimGone(const Json& claim) {

@@ -149,6 +149,7 @@ class FakeSnapshotCluster {
   void RefuseVolume(const Json& claim, const std::string& message);
   void Bind(const k8s::ObjectKey& claim, const std::string& volume);
   void SyncVolume(const Json& volume);
+  void Reclaim(const Json& volume);
   void ClaimGone(const Json& claim);
 
   FakeApiClient& api_;

@@ -194,5 +194,50 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& test) { return std::string(test.param.name); });
 
+TEST(BackupTest, RunsUntilItIsFinishedOrDeleted) {
+  for (const char* phase : {"", "New", "InProgress", "WaitingForPluginOperations", "Finalizing"}) {
+    Backup backup;
+    backup.phase = phase;
+    EXPECT_TRUE(backup.Running()) << phase;
+  }
+  for (const char* phase :
+       {"Completed", "PartiallyFailed", "Failed", "FailedValidation", "Deleting"}) {
+    Backup backup;
+    backup.phase = phase;
+    EXPECT_FALSE(backup.Running()) << phase;
+  }
+}
+
+TEST(BackupTest, IncludesNamespacesByNameAndPattern) {
+  struct Case {
+    std::vector<std::string> included, excluded;
+    bool want;
+  };
+  const std::vector<Case> cases = {
+      {{}, {}, true},
+      {{"*"}, {}, true},
+      {{"shop"}, {}, true},
+      {{"team", "sh?p"}, {}, true},
+      {{"s*p"}, {}, true},
+      {{"*s*h*"}, {}, true},
+      {{"[st]*"}, {}, true},  // In doubt, yes.
+      {{"team"}, {}, false},
+      {{"shop-*"}, {}, false},
+      {{"sho"}, {}, false},
+      {{"*x"}, {}, false},
+      {{}, {"shop"}, false},
+      {{"*"}, {"s*"}, false},
+      {{}, {"team", "shops"}, true},
+      {{}, {"[s]hop"}, true},  // In doubt, yes.
+  };
+  for (const Case& one : cases) {
+    Backup backup;
+    backup.included_namespaces = one.included;
+    backup.excluded_namespaces = one.excluded;
+    EXPECT_EQ(backup.IncludesNamespace("shop"), one.want)
+        << testing::PrintToString(one.included) << testing::PrintToString(one.excluded);
+  }
+}
+
 }  // namespace
 }  // namespace csidelta::velero::backup_test

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "cli/arguments.h"
+
+namespace csidelta::cli {
+
+// Flags of verbs that a Pod of csi/volume_copy.h runs, for whoever started the Pod.
+struct PodFlags {
+  std::string start_before;
+  std::string result_file;
+
+  void Declare(ArgumentTable& table);
+  // FAILED_PRECONDITION when it is too late to begin; INVALID_ARGUMENT for what is no time.
+  absl::Status CheckTime(const CallContext& ctx) const;
+  // Writes the result where it is wanted. That it cannot is no error: it stands in the log as well.
+  void LeaveResult(const Json& result) const;
+};
+
+}  // namespace csidelta::cli

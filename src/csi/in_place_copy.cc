@@ -1,0 +1,240 @@
+#include "csi/in_place_copy.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_creation.h"
+#include "csi/snapshot_source.h"
+#include "csi/snapshot_types.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::Pod;
+using objects::VolumeSnapshot;
+
+std::string CopiedPvc(const PersistentVolumeClaim& pvc) {
+  return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
+}
+
+// Takes the Pods that copy for this very restore out of `pods`; whether there was one.
+bool DropOwnPods(std::vector<Pod>& pods, const PersistentVolumeClaim& pvc,
+                 const VolumeSnapshot& snapshot) {
+  return std::erase_if(pods, [&](const Pod& pod) {
+           return pod.is_active() && IsCopyPod(pod, pvc, snapshot);
+         }) > 0;
+}
+
+struct SafetyWish {
+  const PersistentVolumeClaim& pvc;
+  std::string note;
+  AwaitedState awaited = AwaitedState::kTaken;
+  absl::Duration timeout;
+};
+
+absl::StatusOr<std::string> TakeCopySafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                                   Random& random, const SafetyWish& wish,
+                                                   std::vector<std::string>& not_checked) {
+  ASSIGN_OR_RETURN(SnapshotSources sources, PrepareSources(ctx, api, {wish.pvc}, ""));
+  std::move(sources.not_checked.begin(), sources.not_checked.end(),
+            std::back_inserter(not_checked));
+  const std::string name =
+      NameForSnapshot(absl::StrCat(wish.pvc.name(), "-before-restore"), ctx.clock->Now());
+  absl::StatusOr<Creation> creation = CreateSnapshot(ctx, api, random,
+                                                     {.source = std::move(sources.sources.front()),
+                                                      .name = name,
+                                                      .note = wish.note,
+                                                      .awaited = wish.awaited,
+                                                      .timeout = wish.timeout});
+  if (!creation.ok()) {
+    return WithText(creation.status(),
+                    absl::StrCat(creation.status().message(),
+                                 "; nothing is changed; --safety no --yes restores without a "
+                                 "snapshot"));
+  }
+  std::move(creation->not_checked.begin(), creation->not_checked.end(),
+            std::back_inserter(not_checked));
+  return name;
+}
+
+void TellStep(const CopyRestoreOptions& options, const std::string& sentence) {
+  if (options.on_step) {
+    options.on_step(sentence);
+  }
+}
+
+void TellSafety(const CopyRestoreOptions& options, const PersistentVolumeClaim& pvc,
+                const std::string& name) {
+  TellStep(options, absl::StrCat("VolumeSnapshot ", pvc.namespace_name(), "/", name, " of ",
+                                 CopiedPvc(pvc), " is taken, for safety"));
+}
+
+// The result, or the error with the VolumeSnapshot that holds the data of before.
+absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> copied,
+                                             const std::string& safety_snapshot) {
+  if (copied.ok()) {
+    return CopyRestoreResult{.copy = *std::move(copied), .safety_snapshot = safety_snapshot};
+  }
+  return safety_snapshot.empty()
+             ? copied.status()
+             : WithText(copied.status(), absl::StrCat(copied.status().message(),
+                                                      "; what it held before is in VolumeSnapshot ",
+                                                      safety_snapshot));
+}
+
+// Why the PVC itself is not copied into; "": nothing is against it.
+std::string RefusedMode(const PersistentVolumeClaim& pvc) {
+  return pvc.mode() == objects::VolumeMode::kBlock
+             ? ""
+             : absl::StrCat(CopiedPvc(pvc),
+                            " is in mode Filesystem, and only blocks are compared and copied");
+}
+
+// A Pod that started since the plan was made.
+absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
+                              const PersistentVolumeClaim& pvc, const VolumeSnapshot* snapshot) {
+  const absl::StatusOr<k8s::ObjectList> list = api.List(ctx, PodType(), pvc.namespace_name(), {});
+  if (absl::IsPermissionDenied(list.status())) {
+    return absl::OkStatus();  // The plan said so.
+  }
+  RETURN_IF_ERROR(list.status());
+  std::vector<Pod> pods;
+  for (const Json& item : list->items) {
+    ASSIGN_OR_RETURN(Pod pod, Pod::Of(item));
+    pods.push_back(std::move(pod));
+  }
+  if (snapshot != nullptr) {
+    DropOwnPods(pods, pvc, *snapshot);
+  }
+  const std::vector<const Pod*> users = UsersOf(pods, pvc.name());
+  return users.empty() ? absl::OkStatus()
+                       : absl::FailedPreconditionError(
+                             absl::StrCat(CopiedPvc(pvc), " is not restored: ", UseText(users)));
+}
+
+bool IsAboutThePvc(RestoreRefusalReason reason) {
+  switch (reason) {
+    case RestoreRefusalReason::kNotReady:
+    case RestoreRefusalReason::kUnusable:
+    case RestoreRefusalReason::kNotMutual:
+    case RestoreRefusalReason::kOtherDriver:
+    case RestoreRefusalReason::kTooSmall:
+    case RestoreRefusalReason::kOtherMode:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<CopyPlan> PlanCopy(const CallContext& ctx, k8s::ApiClient& api,
+                                  RestoreSurroundings around, const VolumeSnapshot& snapshot,
+                                  absl::string_view pvc_name) {
+  ASSIGN_OR_RETURN(RestoreFacts facts, ReadRestoreFacts(ctx, api, snapshot, pvc_name));
+  if (!facts.pvc.has_value()) {
+    return absl::NotFoundError(absl::StrCat("PVC ", around.namespace_name, "/", pvc_name,
+                                            " does not exist; csi-delta snapshot promote ",
+                                            snapshot.name(), " makes one"));
+  }
+  CopyPlan plan{.snapshot = snapshot, .pvc = *facts.pvc};
+  if (around.pods.has_value()) {
+    plan.goes_on = DropOwnPods(*around.pods, plan.pvc, snapshot);
+  }
+  RestoreVerdict verdict = CheckRestore(around, facts);
+  plan.refusals = std::move(verdict.refusals);
+  plan.not_checked = std::move(facts.not_checked);
+  std::move(verdict.not_checked.begin(), verdict.not_checked.end(),
+            std::back_inserter(plan.not_checked));
+  if (const std::string refused = RefusedMode(plan.pvc); !refused.empty()) {
+    plan.refused_by_copy.push_back(absl::StrCat(refused, "; leave out --method copy"));
+  }
+  return plan;
+}
+
+absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::ApiClient& api,
+                                                Random& random, const CopyPlan& plan,
+                                                const CopyRestoreOptions& options,
+                                                std::vector<std::string>& not_checked) {
+  std::string safety;
+  if (plan.goes_on) {
+    TellStep(options, absl::StrCat("the Pod of an earlier run copies into ", CopiedPvc(plan.pvc)));
+  } else if (options.takes_safety_snapshot) {
+    // The driver lists what differs from one that is ready only.
+    const AwaitedState awaited =
+        options.pod.service_account.empty() ? AwaitedState::kTaken : AwaitedState::kReady;
+    ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(ctx, api, random,
+                                                    {.pvc = plan.pvc,
+                                                     .note = absl::StrCat("before the restore of ",
+                                                                          plan.snapshot.name()),
+                                                     .awaited = awaited,
+                                                     .timeout = options.safety_timeout},
+                                                    not_checked));
+    TellSafety(options, plan.pvc, safety);
+  }
+  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, &plan.snapshot));
+  return WithSafety(CopyIntoVolume(ctx, api,
+                                   {.target = plan.pvc,
+                                    .snapshot = plan.snapshot,
+                                    .safety_snapshot = safety,
+                                    .pod = options.pod,
+                                    .on_progress = options.on_progress},
+                                   not_checked),
+                    safety);
+}
+
+absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s::ApiClient& api,
+                                                     const RestoreSurroundings& around,
+                                                     absl::string_view pvc_name) {
+  // Of a VolumeSnapshot that exists nowhere: what is said of it is not asked for.
+  ASSIGN_OR_RETURN(const VolumeSnapshot none,
+                   VolumeSnapshot::Of({{"metadata", {{"namespace", around.namespace_name}}}}));
+  ASSIGN_OR_RETURN(RestoreFacts facts, ReadRestoreFacts(ctx, api, none, pvc_name));
+  if (!facts.pvc.has_value()) {
+    return absl::NotFoundError(absl::StrCat("PVC ", around.namespace_name, "/", pvc_name,
+                                            " does not exist; name one that does, or restore to a "
+                                            "device with --target"));
+  }
+  RepositoryPlan plan{.pvc = *facts.pvc};
+  for (RestoreRefusal& refusal : CheckRestore(around, facts).refusals) {
+    if (IsAboutThePvc(refusal.reason)) {
+      plan.refusals.push_back(std::move(refusal));
+    }
+  }
+  if (std::string refused = RefusedMode(plan.pvc); !refused.empty()) {
+    plan.refused_by_copy.push_back(std::move(refused));
+  }
+  return plan;
+}
+
+absl::StatusOr<CopyRestoreResult> RestoreFromRepository(const CallContext& ctx, k8s::ApiClient& api,
+                                                        Random& random, const RepositoryPlan& plan,
+                                                        const std::string& secret,
+                                                        const std::vector<std::string>& words,
+                                                        const CopyRestoreOptions& options,
+                                                        std::vector<std::string>& not_checked) {
+  std::string safety;
+  if (options.takes_safety_snapshot) {
+    ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(ctx, api, random,
+                                                    {.pvc = plan.pvc,
+                                                     .note = "before a restore from a repository",
+                                                     .timeout = options.safety_timeout},
+                                                    not_checked));
+    TellSafety(options, plan.pvc, safety);
+  }
+  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, nullptr));
+  return WithSafety(RestoreIntoVolume(ctx, api,
+                                      {.target = plan.pvc,
+                                       .secret = secret,
+                                       .words = words,
+                                       .pod = options.pod,
+                                       .on_progress = options.on_progress},
+                                      not_checked),
+                    safety);
+}
+
+}  // namespace csidelta::csi

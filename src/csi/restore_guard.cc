@@ -1,0 +1,553 @@
+#include "csi/restore_guard.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/crypto.h"
+#include "base/quantity.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_creation.h"
+#include "csi/snapshot_types.h"
+#include "csi/swap_record.h"
+#include "csi/volume_guard.h"
+#include "csi/volume_turn.h"
+#include "k8s/find.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::Pod;
+using objects::StatefulSet;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+using Reason = RestoreRefusalReason;
+
+constexpr std::size_t kLabelHashBytes = 32;
+constexpr std::size_t kSafetyHashBytes = 8;
+
+std::string NamedPvc(absl::string_view namespace_name, absl::string_view name) {
+  return absl::StrCat("PVC ", namespace_name, "/", name);
+}
+
+std::string SnapshotText(const VolumeSnapshot& snapshot) {
+  return absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name());
+}
+
+// "kubectl scale statefulset/db --replicas=0 -n shop", or what else ends a Pod for good.
+std::string EndingCommand(const Pod& pod) {
+  const std::string workload = pod.workload();
+  const std::vector<std::string> parts = absl::StrSplit(workload, absl::MaxSplits('/', 1));
+  const std::string named = absl::StrCat(absl::AsciiStrToLower(parts[0]), "/", parts[1]);
+  const bool is_scalable = parts[0] == "StatefulSet" || parts[0] == "Deployment" ||
+                           parts[0] == "ReplicaSet" || parts[0] == "ReplicationController";
+  return is_scalable
+             ? absl::StrCat("kubectl scale ", named, " --replicas=0 -n ", pod.namespace_name())
+             : absl::StrCat("kubectl delete ", named, " -n ", pod.namespace_name());
+}
+
+// One check after the other; each adds what it finds.
+class RestoreChecker {
+ public:
+  RestoreChecker(const RestoreSurroundings& around, const RestoreFacts& facts)
+      : around_(around), facts_(facts), pvc_(NamedPvc(around.namespace_name, facts.pvc_name)) {}
+
+  RestoreVerdict Check() {
+    CheckState();
+    CheckBinding();
+    CheckPvc();
+    CheckVolume();
+    CheckSize();
+    CheckMode();
+    CheckPods();
+    CheckStatefulSets();
+    CheckOthers();
+    CheckBackups();
+    CheckUnfinished();
+    return std::move(verdict_);
+  }
+
+ private:
+  void Refuse(Reason reason, std::string message) {
+    verdict_.refusals.push_back({.reason = reason, .message = std::move(message)});
+  }
+  void Note(std::string sentence) { verdict_.not_checked.push_back(std::move(sentence)); }
+
+  const VolumeSnapshotContent* content() const {
+    return facts_.content.has_value() ? &*facts_.content : nullptr;
+  }
+
+  void CheckState() {
+    const SnapshotStatus status =
+        StatusOf(facts_.snapshot, {.kind = facts_.content_kind, .content = content()});
+    const SnapshotCondition& condition = status.conditions.front();
+    const std::string why =
+        absl::StrCat(SnapshotText(facts_.snapshot), " is ", ToString(status.state),
+                     condition.message.empty() ? "" : absl::StrCat(": ", condition.message));
+    switch (status.state) {
+      case SnapshotState::kReady:
+      case SnapshotState::kUnverified:
+        return;
+      case SnapshotState::kError:
+        if (condition.reason == "BoundToAnother") {
+          return;  // CheckBinding() says so.
+        }
+        if (condition.reason != "Retried") {
+          return Refuse(Reason::kUnusable, why);
+        }
+        [[fallthrough]];
+      case SnapshotState::kCreating:
+      case SnapshotState::kUploading:
+        return Refuse(Reason::kNotReady,
+                      absl::StrCat(why, "; wait until csi-delta snapshot list shows it as Ready"));
+      case SnapshotState::kDeleting:
+      case SnapshotState::kLost:
+        break;
+    }
+    Refuse(Reason::kUnusable, why);
+  }
+
+  void CheckBinding() {
+    if (content() == nullptr) {
+      return;  // Gone: CheckState() says so. Not read: noted.
+    }
+    const bool is_proven = content()->Names(facts_.snapshot) && !facts_.snapshot.uid().empty() &&
+                           content()->snapshot_uid() == facts_.snapshot.uid();
+    if (!is_proven) {
+      Refuse(Reason::kNotMutual,
+             absl::StrCat(SnapshotText(facts_.snapshot), " names VolumeSnapshotContent ",
+                          content()->name(), ", which belongs to ", content()->snapshot_namespace(),
+                          "/", content()->snapshot_name(),
+                          content()->snapshot_uid().empty()
+                              ? " without its uid"
+                              : absl::StrCat(" (uid ", content()->snapshot_uid(), ")"),
+                          ": it is not used"));
+    }
+  }
+
+  void CheckPvc() {
+    if (!facts_.pvc.has_value()) {
+      return Refuse(Reason::kNoPvc,
+                    absl::StrCat(pvc_,
+                                 " does not exist; make it of the VolumeSnapshot: csi-delta "
+                                 "snapshot promote ",
+                                 facts_.snapshot.name(), " ", facts_.pvc_name, " -n ",
+                                 around_.namespace_name));
+    }
+    if (facts_.pvc->is_being_deleted()) {
+      return Refuse(Reason::kPvcBeingDeleted, absl::StrCat(pvc_, " is being deleted"));
+    }
+    if (!facts_.pvc->is_bound()) {
+      Refuse(
+          Reason::kPvcNotBound,
+          absl::StrCat(pvc_, " is ", facts_.pvc->phase().empty() ? "new" : facts_.pvc->phase(),
+                       ", and has no volume whose data could be replaced; delete it, and make it "
+                       "of the VolumeSnapshot with csi-delta snapshot promote"));
+    }
+  }
+
+  void CheckVolume() {
+    if (!facts_.pvc.has_value() || !facts_.pvc->is_bound() || !facts_.is_volume_read) {
+      return;
+    }
+    const std::string name = facts_.pvc->volume_name();
+    if (!facts_.volume.has_value()) {
+      return Refuse(Reason::kVolumeNotItsOwn,
+                    absl::StrCat("PersistentVolume ", name, " of ", pvc_, " does not exist"));
+    }
+    if (facts_.volume->pvc_uid() != facts_.pvc->uid()) {
+      return Refuse(
+          Reason::kVolumeNotItsOwn,
+          absl::StrCat("PersistentVolume ", name, " is bound to ", facts_.volume->pvc_namespace(),
+                       "/", facts_.volume->pvc_name(), " of another uid than ", pvc_));
+    }
+    if (content() == nullptr || content()->driver().empty()) {
+      return;
+    }
+    const std::string driver = facts_.volume->driver();
+    if (driver != content()->driver()) {
+      Refuse(Reason::kOtherDriver,
+             absl::StrCat("the volume of ", pvc_, " is of ",
+                          driver.empty() ? "no CSI driver" : absl::StrCat("driver ", driver),
+                          ", the VolumeSnapshot of driver ", content()->driver(),
+                          "; make a new PVC of it with csi-delta snapshot promote"));
+    }
+  }
+
+  void CheckSize() {
+    const int64_t of_content =
+        content() == nullptr ? 0 : content()->restore_size_bytes().value_or(0);
+    const int64_t needed = std::max(facts_.snapshot.restore_size_bytes().value_or(0), of_content);
+    const std::optional<int64_t> room = facts_.volume.has_value() ? facts_.volume->capacity_bytes()
+                                        : facts_.pvc.has_value()  ? facts_.pvc->capacity_bytes()
+                                                                  : std::nullopt;
+    if (!facts_.pvc.has_value() || !facts_.pvc->is_bound()) {
+      return;
+    }
+    if (needed == 0 || !room.has_value()) {
+      return Note(absl::StrCat("size not checked: the ",
+                               needed == 0 ? "VolumeSnapshot" : "volume of the PVC",
+                               " does not say how large it is"));
+    }
+    if (needed > *room) {
+      Refuse(Reason::kTooSmall,
+             absl::StrCat("its volume has ", FormatBinaryQuantity(*room), ", less than the ",
+                          FormatBinaryQuantity(needed), " that ", SnapshotText(facts_.snapshot),
+                          " needs; let the PVC request that much, where its StorageClass can "
+                          "expand it"));
+    }
+  }
+
+  void CheckMode() {
+    if (!facts_.pvc.has_value() || content() == nullptr) {
+      return;
+    }
+    if (!content()->source_mode().has_value()) {
+      return Note("volume mode not checked: the VolumeSnapshotContent does not say it");
+    }
+    if (*content()->source_mode() != facts_.pvc->mode()) {
+      Refuse(Reason::kOtherMode,
+             absl::StrCat("the source volume was in mode ", ToString(*content()->source_mode()),
+                          ", ", pvc_, " is in mode ", ToString(facts_.pvc->mode()),
+                          "; make a new PVC of it with csi-delta snapshot promote"));
+    }
+  }
+
+  void CheckPods() {
+    if (!around_.pods.has_value()) {
+      return;
+    }
+    if (const auto users = UsersOf(*around_.pods, facts_.pvc_name); !users.empty()) {
+      Refuse(Reason::kInUse, UseText(users));
+    }
+  }
+
+  void CheckStatefulSets() {
+    if (!around_.stateful_sets.has_value()) {
+      return;
+    }
+    for (const StatefulSet& set : *around_.stateful_sets) {
+      const std::optional<int64_t> ordinal = set.OrdinalOf(facts_.pvc_name);
+      if (!ordinal.has_value()) {
+        continue;
+      }
+      const std::string text = absl::StrCat("StatefulSet ", set.name());
+      if (*ordinal >= set.first_ordinal() && *ordinal - set.first_ordinal() < set.replicas()) {
+        Refuse(Reason::kStatefulSetMakes,
+               absl::StrCat(text, " has ", set.replicas(), " replicas and would make ", pvc_,
+                            " again, empty; kubectl scale statefulset/", set.name(), " --replicas=",
+                            *ordinal - set.first_ordinal(), " -n ", around_.namespace_name));
+      } else if (set.deletes_when_scaled()) {
+        Refuse(Reason::kStatefulSetDeletes,
+               absl::StrCat(text, " deletes the PVCs of Pods that it scales away, ", pvc_,
+                            " too; kubectl patch statefulset ", set.name(), " -n ",
+                            around_.namespace_name,
+                            R"( -p '{"spec":{"persistentVolumeClaimRetentionPolicy":)"
+                            R"({"whenScaled":"Retain"}}}')"));
+      }
+    }
+  }
+
+  void CheckOthers() {
+    if (!facts_.lease_held_for.empty()) {
+      return Refuse(Reason::kBusy, absl::StrCat("another operation on ", pvc_,
+                                                " is under way: ", facts_.lease_held_for));
+    }
+    if (!around_.snapshots.has_value()) {
+      return;
+    }
+    for (const VolumeSnapshot& one : *around_.snapshots) {
+      const bool is_own =
+          facts_.pvc.has_value() && one.name() == SafetySnapshotName(*facts_.pvc, facts_.snapshot);
+      if (one.source_pvc() == facts_.pvc_name && IsBeingTaken(one, around_.now) && !is_own) {
+        return Refuse(Reason::kBusy, absl::StrCat("a snapshot of ", pvc_,
+                                                  " is being taken: VolumeSnapshot ", one.name()));
+      }
+    }
+  }
+
+  void CheckBackups() {
+    if (!around_.backups.has_value()) {
+      return;
+    }
+    for (const velero::Backup& backup : *around_.backups) {
+      if (backup.Running() && backup.IncludesNamespace(around_.namespace_name)) {
+        Refuse(Reason::kInBackup,
+               absl::StrCat("backup ", backup.namespace_name, "/", backup.name, " is ",
+                            backup.phase.empty() ? "New" : backup.phase, " and includes namespace ",
+                            around_.namespace_name, "; wait until it is over"));
+      }
+    }
+  }
+
+  void CheckUnfinished() {
+    if (facts_.unfinished.has_value()) {
+      const std::string command = absl::StrCat("csi-delta snapshot restore --into ",
+                                               facts_.pvc_name, " -n ", around_.namespace_name);
+      Refuse(Reason::kUnfinished,
+             absl::StrCat(pvc_, " was restored from VolumeSnapshot ", facts_.unfinished->snapshot,
+                          ", and its volume of before is still kept; ", command,
+                          " --finish deletes that, --undo brings it back"));
+    }
+  }
+
+  const RestoreSurroundings& around_;
+  const RestoreFacts& facts_;
+  const std::string pvc_;
+  RestoreVerdict verdict_;
+};
+
+// --- Reading
+
+void AddNote(const absl::Status& status, absl::string_view what, std::vector<std::string>& notes) {
+  notes.push_back(absl::StrCat(what, " not checked: ", status.message()));
+}
+
+// All objects of a kind in a namespace ("": in all); nothing, and a note, where they may not be
+// listed, or the kind is not served.
+template <typename View>
+absl::StatusOr<std::optional<std::vector<View>>> ReadAll(
+    const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type,
+    absl::string_view namespace_name, absl::string_view what, std::vector<std::string>& notes) {
+  absl::StatusOr<k8s::ObjectList> list = api.List(ctx, type, namespace_name, {});
+  if (absl::IsPermissionDenied(list.status()) || absl::IsNotFound(list.status())) {
+    AddNote(list.status(), what, notes);
+    return std::optional<std::vector<View>>();
+  }
+  RETURN_IF_ERROR(list.status());
+  std::vector<View> views;
+  views.reserve(list->items.size());
+  for (Json& item : list->items) {
+    ASSIGN_OR_RETURN(View view, View::Of(std::move(item)));
+    views.push_back(std::move(view));
+  }
+  return std::optional<std::vector<View>>(std::move(views));
+}
+
+absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSurroundings& around) {
+  constexpr absl::string_view kWhat = "Velero backups";
+  const absl::StatusOr<k8s::ObjectList> list = api.List(ctx, BackupType(), "", {});
+  if (absl::IsPermissionDenied(list.status()) || absl::IsNotFound(list.status())) {
+    AddNote(list.status(), kWhat, around.not_checked);
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(list.status());
+  around.backups.emplace();
+  for (const Json& item : list->items) {
+    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(item);
+    if (!backup.ok()) {
+      AddNote(backup.status(), kWhat, around.not_checked);
+    } else if (backup->Running()) {
+      around.backups->push_back(*std::move(backup));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Reads what belongs to one PVC.
+class FactsReader {
+ public:
+  FactsReader(const CallContext& ctx, k8s::ApiClient& api, const VolumeSnapshot& snapshot,
+              absl::string_view pvc_name)
+      : ctx_(ctx), api_(api), facts_{.snapshot = snapshot, .pvc_name = std::string(pvc_name)} {}
+
+  absl::StatusOr<RestoreFacts> Read() {
+    RETURN_IF_ERROR(ReadContent());
+    ASSIGN_OR_RETURN(std::optional<Json> pvc,
+                     k8s::Find(ctx_, api_, ClaimKey(namespace_name(), facts_.pvc_name)));
+    if (pvc.has_value()) {
+      ASSIGN_OR_RETURN(facts_.pvc, PersistentVolumeClaim::Of(*std::move(pvc)));
+      RETURN_IF_ERROR(ReadVolume());
+      RETURN_IF_ERROR(ReadLease());
+    }
+    RETURN_IF_ERROR(ReadUnfinished());
+    return std::move(facts_);
+  }
+
+ private:
+  std::string namespace_name() const { return facts_.snapshot.namespace_name(); }
+
+  absl::Status ReadContent() {
+    if (facts_.snapshot.bound_content().empty()) {
+      return absl::OkStatus();
+    }
+    absl::StatusOr<std::optional<Json>> found =
+        k8s::Find(ctx_, api_, VolumeSnapshotContentKey(facts_.snapshot.bound_content()));
+    if (absl::IsPermissionDenied(found.status())) {
+      AddNote(found.status(), "binding, driver and volume mode", facts_.not_checked);
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(found.status());
+    facts_.content_kind = ContentReading::Kind::kGone;
+    if (found->has_value()) {
+      ASSIGN_OR_RETURN(facts_.content, VolumeSnapshotContent::Of(**std::move(found)));
+      facts_.content_kind = ContentReading::Kind::kPresent;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadVolume() {
+    if (facts_.pvc->volume_name().empty()) {
+      return absl::OkStatus();
+    }
+    absl::StatusOr<std::optional<Json>> found =
+        k8s::Find(ctx_, api_, VolumeKey(facts_.pvc->volume_name()));
+    if (absl::IsPermissionDenied(found.status())) {
+      AddNote(found.status(), "PersistentVolume", facts_.not_checked);
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(found.status());
+    facts_.is_volume_read = true;
+    if (found->has_value()) {
+      ASSIGN_OR_RETURN(facts_.volume, PersistentVolume::Of(**std::move(found)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadLease() {
+    const absl::StatusOr<std::string> held_for = VolumeTurn::HeldForOther(
+        ctx_, api_,
+        {.lease_namespace = namespace_name(),
+         .claim_namespace = namespace_name(),
+         .claim_name = facts_.pvc_name,
+         .claim_uid = facts_.pvc->uid(),
+         .backup_name = "",
+         .backup_uid = "",
+         .holder = "",
+         .snapshot_name = SafetySnapshotName(*facts_.pvc, facts_.snapshot)});
+    if (absl::IsPermissionDenied(held_for.status())) {
+      AddNote(held_for.status(), "Lease", facts_.not_checked);
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(held_for.status());
+    facts_.lease_held_for = *held_for;
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadUnfinished() {
+    absl::StatusOr<k8s::ObjectList> list = api_.List(
+        ctx_, PersistentVolumeType(), "",
+        {.label_selector = absl::StrCat(objects::kInPlaceLabel, "=",
+                                        RestoreLabelValue(namespace_name(), facts_.pvc_name)),
+         .field_selector = ""});
+    if (absl::IsPermissionDenied(list.status())) {
+      AddNote(list.status(), "earlier restores into the PVC", facts_.not_checked);
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(list.status());
+    for (Json& item : list->items) {
+      ASSIGN_OR_RETURN(const PersistentVolume volume, PersistentVolume::Of(std::move(item)));
+      ASSIGN_OR_RETURN(const SwapRecord record, ParseSwapRecord(volume));
+      facts_.unfinished = {.volume = volume.name(), .snapshot = record.snapshot};
+    }
+    return absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  RestoreFacts facts_;
+};
+
+}  // namespace
+
+absl::string_view ToString(RestoreRefusalReason reason) {
+  constexpr std::array<absl::string_view, 16> kNames = {
+      "NotReady",        "Unusable",         "NotMutual",          "NoPvc",    "PvcNotBound",
+      "PvcBeingDeleted", "VolumeNotItsOwn",  "OtherDriver",        "TooSmall", "OtherMode",
+      "InUse",           "StatefulSetMakes", "StatefulSetDeletes", "Busy",     "InBackup",
+      "Unfinished"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
+RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreFacts& facts) {
+  return RestoreChecker(around, facts).Check();
+}
+
+absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view pvc_name,
+                           const std::vector<RestoreRefusal>& refusals) {
+  if (refusals.empty()) {
+    return absl::OkStatus();
+  }
+  std::vector<std::string> messages;
+  messages.reserve(refusals.size());
+  for (const RestoreRefusal& refusal : refusals) {
+    messages.push_back(refusal.message);
+  }
+  const std::string text = absl::StrCat(NamedPvc(namespace_name, pvc_name),
+                                        " is not restored: ", absl::StrJoin(messages, "; and "));
+  const bool is_busy_alone =
+      std::all_of(refusals.begin(), refusals.end(),
+                  [](const RestoreRefusal& one) { return one.reason == Reason::kBusy; });
+  return is_busy_alone ? AsVolumeBusy(absl::FailedPreconditionError(text))
+                       : absl::FailedPreconditionError(text);
+}
+
+bool IsTooSmallAlone(const std::vector<RestoreRefusal>& refusals) {
+  return !refusals.empty() &&
+         std::all_of(refusals.begin(), refusals.end(),
+                     [](const RestoreRefusal& one) { return one.reason == Reason::kTooSmall; });
+}
+
+std::vector<const Pod*> UsersOf(const std::vector<Pod>& pods, absl::string_view pvc_name) {
+  std::vector<const Pod*> users;
+  for (const Pod& pod : pods) {
+    const std::vector<std::string> pvcs = pod.pvcs();
+    if (pod.is_active() && std::find(pvcs.begin(), pvcs.end(), pvc_name) != pvcs.end()) {
+      users.push_back(&pod);
+    }
+  }
+  return users;
+}
+
+std::string UseText(const std::vector<const Pod*>& users) {
+  const Pod& first = *users.front();
+  const std::string phase = GetString(first.json(), {"status", "phase"});
+  return absl::StrCat(first.workload(), " uses it (Pod ", first.name(), " is ",
+                      phase.empty() ? "new" : phase,
+                      users.size() > 1 ? absl::StrCat(", and ", users.size() - 1, " more") : "",
+                      "); ", EndingCommand(first));
+}
+
+std::string SafetySnapshotName(const PersistentVolumeClaim& pvc, const VolumeSnapshot& snapshot) {
+  const std::string hash = Sha256Hex(absl::StrCat(pvc.uid(), "\n", snapshot.uid()));
+  return FitName(absl::StrCat(pvc.name(), "-before-", snapshot.name()),
+                 absl::StrCat("-", hash.substr(0, kSafetyHashBytes)));
+}
+
+std::string RestoreLabelValue(absl::string_view namespace_name, absl::string_view pvc_name) {
+  return Sha256Hex(absl::StrCat(namespace_name, "/", pvc_name)).substr(0, kLabelHashBytes);
+}
+
+absl::StatusOr<RestoreSurroundings> ReadRestoreSurroundings(const CallContext& ctx,
+                                                            k8s::ApiClient& api,
+                                                            absl::string_view namespace_name) {
+  RestoreSurroundings around = {.namespace_name = std::string(namespace_name),
+                                .now = ctx.clock->Now()};
+  ASSIGN_OR_RETURN(around.pods, ReadAll<Pod>(ctx, api, PodType(), namespace_name,
+                                             "whether a Pod uses the PVC", around.not_checked));
+  ASSIGN_OR_RETURN(around.stateful_sets,
+                   ReadAll<StatefulSet>(ctx, api, StatefulSetType(), namespace_name, "StatefulSets",
+                                        around.not_checked));
+  ASSIGN_OR_RETURN(around.snapshots,
+                   ReadAll<VolumeSnapshot>(ctx, api, VolumeSnapshotType(), namespace_name,
+                                           "other snapshots of the PVC", around.not_checked));
+  RETURN_IF_ERROR(ReadBackups(ctx, api, around));
+  return around;
+}
+
+absl::StatusOr<RestoreFacts> ReadRestoreFacts(const CallContext& ctx, k8s::ApiClient& api,
+                                              const VolumeSnapshot& snapshot,
+                                              absl::string_view pvc_name) {
+  return FactsReader(ctx, api, snapshot, pvc_name).Read();
+}
+
+}  // namespace csidelta::csi

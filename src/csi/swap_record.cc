@@ -1,0 +1,135 @@
+#include "csi/swap_record.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/json.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+
+constexpr char kBindingPrefix[] = "pv.kubernetes.io/";
+
+std::optional<SwapSide> ParseSide(absl::string_view text) {
+  for (const SwapSide side : {SwapSide::kOriginal, SwapSide::kRestored}) {
+    if (text == ToString(side)) {
+      return side;
+    }
+  }
+  return std::nullopt;
+}
+
+bool IsPolicy(absl::string_view text) {
+  return text == "Delete" || text == "Retain" || text == "Recycle";
+}
+
+absl::Status Unreadable(const PersistentVolume& volume, absl::string_view what) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "PersistentVolume ", volume.name(), " has no complete record of an in-place restore (", what,
+      "): it is left as it is; look at its annotation ", objects::kInPlaceRecordAnnotation));
+}
+
+absl::Status ReadOriginal(const Json& json, const PersistentVolume& volume, SwapRecord& record) {
+  const std::optional<SwapSide> goal = ParseSide(GetString(json, {"goal"}));
+  const Json* const claim = FindJson(json, {"claim"});
+  record.pvc_uid = GetString(json, {"pvcUid"});
+  record.safety = GetString(json, {"safety"});
+  record.at = ParseRfc3339(GetString(json, {"at"}));
+  if (!goal.has_value() || claim == nullptr || record.pvc_uid.empty()) {
+    return Unreadable(volume, "goal, claim or pvcUid is missing");
+  }
+  record.goal = *goal;
+  ASSIGN_OR_RETURN(record.claim, PersistentVolumeClaim::Of(*claim));
+  if (record.claim->name() != record.pvc ||
+      record.claim->namespace_name() != record.namespace_name ||
+      FindJson(*claim, {"spec"}) == nullptr) {
+    return Unreadable(volume, "claim is not that PVC");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view ToString(SwapSide side) {
+  return side == SwapSide::kOriginal ? "original" : "restored";
+}
+
+std::string FormatSwapRecord(const SwapRecord& record) {
+  Json json = {{"side", std::string(ToString(record.side))},
+               {"namespace", record.namespace_name},
+               {"pvc", record.pvc},
+               {"snapshot", record.snapshot},
+               {"snapshotUid", record.snapshot_uid},
+               {"policy", record.policy},
+               {"peer", record.peer}};
+  if (record.side == SwapSide::kOriginal) {
+    json["goal"] = std::string(ToString(record.goal));
+    json["at"] = record.at.has_value() ? FormatRfc3339(*record.at) : "";
+    json["pvcUid"] = record.pvc_uid;
+    json["safety"] = record.safety;
+    json["claim"] = record.claim.has_value() ? record.claim->json() : Json();
+  }
+  return DumpJson(json);
+}
+
+bool HasSwapRecord(const PersistentVolume& volume) {
+  return !volume.Annotation(objects::kInPlaceRecordAnnotation).empty();
+}
+
+absl::StatusOr<SwapRecord> ParseSwapRecord(const PersistentVolume& volume) {
+  const absl::StatusOr<Json> json =
+      ParseJsonObject(volume.Annotation(objects::kInPlaceRecordAnnotation));
+  if (!json.ok()) {
+    return Unreadable(volume, json.status().message());
+  }
+  const std::optional<SwapSide> side = ParseSide(GetString(*json, {"side"}));
+  SwapRecord record = {.side = side.value_or(SwapSide::kOriginal),
+                       .namespace_name = GetString(*json, {"namespace"}),
+                       .pvc = GetString(*json, {"pvc"}),
+                       .snapshot = GetString(*json, {"snapshot"}),
+                       .snapshot_uid = GetString(*json, {"snapshotUid"}),
+                       .policy = GetString(*json, {"policy"}),
+                       .peer = GetString(*json, {"peer"})};
+  if (!side.has_value() || record.namespace_name.empty() || record.pvc.empty() ||
+      record.snapshot.empty() || !IsPolicy(record.policy) || record.peer.empty()) {
+    return Unreadable(volume, "a field is missing");
+  }
+  if (*side == SwapSide::kOriginal) {
+    RETURN_IF_ERROR(ReadOriginal(*json, volume, record));
+  }
+  return record;
+}
+
+PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::string& volume) {
+  Json made = {{"apiVersion", "v1"},
+               {"kind", "PersistentVolumeClaim"},
+               {"metadata", {{"name", pvc.name()}, {"namespace", pvc.namespace_name()}}}};
+  for (const char* field : {"labels", "ownerReferences"}) {
+    if (const Json* found = FindJson(pvc.json(), {"metadata", field}); found != nullptr) {
+      made["metadata"][field] = *found;
+    }
+  }
+  for (const auto& [key, value] : GetStringMap(pvc.json(), {"metadata", "annotations"})) {
+    if (!absl::StartsWith(key, kBindingPrefix) && key != objects::kSelectedNodeAnnotation &&
+        key != objects::kInPlaceRecordAnnotation) {
+      made["metadata"]["annotations"][key] = value;
+    }
+  }
+  if (const Json* spec = FindJson(pvc.json(), {"spec"}); spec != nullptr) {
+    made["spec"] = *spec;
+  }
+  EraseJson(made, {"spec", "volumeName"});
+  if (!volume.empty()) {
+    SetJson(made, {"spec", "volumeName"}, volume);
+  }
+  return *PersistentVolumeClaim::Of(std::move(made));
+}
+
+}  // namespace csidelta::csi

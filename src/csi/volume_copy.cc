@@ -1,0 +1,471 @@
+#include "csi/volume_copy.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/crypto.h"
+#include "base/json.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/promotion.h"
+#include "csi/snapshot_types.h"
+#include "k8s/access_review.h"
+#include "k8s/find.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::Pod;
+using objects::VolumeSnapshot;
+
+constexpr std::size_t kCopyNameHashBytes = 20;
+constexpr int64_t kCopyUser = 65532;
+constexpr char kCopyScratchPath[] = "/scratch";
+constexpr int kCopyGraceSeconds = 8;
+constexpr int kExitTooSmall = 22;  // of csi-delta
+constexpr absl::Duration kCopyLookIntervalMin = absl::Milliseconds(250);
+constexpr char kCopyRole[] = "csi-delta-snapshot-user";
+
+// What the verb printed as JSON, the last of a type; nothing where it printed none.
+std::optional<Json> LastDocument(absl::string_view text, absl::string_view type) {
+  std::vector<absl::string_view> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    absl::StatusOr<Json> document = ParseJsonObject(*line);
+    if (document.ok() && GetString(*document, {"message_type"}) == type) {
+      return *std::move(document);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string LastLine(absl::string_view text) {
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
+  return lines.empty() ? "it said nothing" : lines.back();
+}
+
+VolumeCopyResult ResultOf(const Json& document) {
+  return {.logical_bytes = GetInt(document, {"logical_bytes"}),
+          .compared_bytes = GetInt(document, {"compared_bytes"}),
+          .written_bytes = GetInt(document, {"written_bytes"}),
+          .zero_bytes = GetInt(document, {"zero_bytes"}),
+          .kept_bytes = GetInt(document, {"kept_bytes"}),
+          .used_list = GetBool(document, {"used_list"}),
+          .audit_mismatch = GetBool(document, {"audit_mismatch"}),
+          .list_refused = GetString(document, {"list_refused"})};
+}
+
+std::string WorkName(absl::string_view target_uid, absl::string_view source) {
+  return absl::StrCat(
+      "csi-delta-copy-",
+      Sha256Hex(absl::StrCat(target_uid, "/", source)).substr(0, kCopyNameHashBytes));
+}
+
+// What one Pod does to a volume.
+struct VolumeWork {
+  std::string name;
+  const PersistentVolumeClaim& target;
+  const VolumeSnapshot* source = nullptr;  // what the temporary PVC is made of; null: there is none
+  std::vector<std::string> arguments;      // of csi-delta, without those of every such Pod
+  std::string secret = {};                 // of environment variables; ""
+  const CopyPodSettings& pod;
+  const std::function<void(const VolumeCopyProgress&)>& on_progress;
+};
+
+// Makes, follows and removes the Pod and the temporary PVC.
+class VolumeCopy {
+ public:
+  VolumeCopy(const CallContext& ctx, k8s::ApiClient& api, VolumeWork work,
+             std::vector<std::string>& not_checked)
+      : ctx_(ctx),
+        api_(api),
+        work_(std::move(work)),
+        not_checked_(not_checked),
+        namespace_name_(work_.target.namespace_name()),
+        name_(work_.name),
+        pvc_text_(absl::StrCat("PVC ", namespace_name_, "/", work_.target.name())) {}
+
+  absl::StatusOr<VolumeCopyResult> Run() {
+    absl::StatusOr<VolumeCopyResult> result = Copy();
+    const absl::Status removed = Remove();
+    if (!removed.ok() && result.ok()) {
+      not_checked_.push_back(std::string(removed.message()));
+    } else if (!removed.ok()) {
+      return absl::Status(result.status().code(),
+                          absl::StrCat(result.status().message(), "; ", removed.message()));
+    }
+    return result;
+  }
+
+ private:
+  absl::StatusOr<VolumeCopyResult> Copy() {
+    if (work_.source != nullptr) {
+      RETURN_IF_ERROR(EnsurePvc(*work_.source));
+    }
+    RETURN_IF_ERROR(EnsurePod());
+    RETURN_IF_ERROR(Follow());
+    const std::string message = pod_->termination_message();
+    // With a list that omitted blocks it is done as well, and ends with another exit code.
+    if (const std::optional<Json> document = LastDocument(message, "result");
+        document.has_value()) {
+      return ResultOf(*document);
+    }
+    if (pod_->phase() == "Succeeded") {
+      return VolumeCopyResult{};  // Done, and its numbers are lost.
+    }
+    const std::optional<Json> error = LastDocument(message, "exit_error");
+    const std::string text =
+        absl::StrCat("restore into ", pvc_text_, ": ",
+                     error.has_value() ? GetString(*error, {"message"}) : LastLine(message));
+    if (error.has_value() && GetInt(*error, {"code"}) == kExitTooSmall) {
+      return absl::OutOfRangeError(text);
+    }
+    // What `restore` says beside its error is not in the message.
+    return absl::FailedPreconditionError(absl::StrCat(
+        text, work_.source != nullptr
+                  ? ""
+                  : "; it may be partly old, which its beginning then says: run this again"));
+  }
+
+  k8s::ObjectKey PvcKey() const { return ClaimKey(namespace_name_, name_); }
+  k8s::ObjectKey PodKey() const { return {PodType(), namespace_name_, name_}; }
+
+  Json Metadata() const {
+    return {{"name", name_},
+            {"namespace", namespace_name_},
+            {"labels",
+             {{objects::kMadeByLabel, objects::kMadeByVerbs},
+              {objects::kCopiesIntoLabel, work_.target.uid()},
+              {objects::kExcludeFromBackupLabel, "true"}}},
+            // Gone with the PVC, whatever becomes of this program.
+            {"ownerReferences", Json::array({{{"apiVersion", "v1"},
+                                              {"kind", "PersistentVolumeClaim"},
+                                              {"name", work_.target.name()},
+                                              {"uid", work_.target.uid()}}})}};
+  }
+
+  bool IsOurs(const objects::ObjectView& object) const {
+    return object.Label(objects::kCopiesIntoLabel) == work_.target.uid();
+  }
+
+  absl::Status NotOurs(absl::string_view kind) const {
+    return absl::AlreadyExistsError(
+        absl::StrCat(kind, " ", namespace_name_, "/", name_, " has the name that a copy into ",
+                     pvc_text_, " would have, and is not one; remove it, then run this again"));
+  }
+
+  absl::Status EnsurePvc(const VolumeSnapshot& source) {
+    PlannedPvc pvc{.namespace_name = namespace_name_,
+                   .name = name_,
+                   .storage_class = work_.target.storage_class().value_or(""),
+                   .size_bytes = source.restore_size_bytes().value_or(
+                       work_.target.capacity_bytes().value_or(0)),
+                   .mode = objects::VolumeMode::kBlock,
+                   .access_modes = {"ReadWriteOnce"}};
+    Json object = MakePvcObject(pvc, source.name(), {});
+    object["metadata"] = Metadata();
+    absl::StatusOr<Json> made =
+        api_.Create(ctx_, PersistentVolumeClaimType(), namespace_name_, object);
+    if (absl::IsAlreadyExists(made.status())) {
+      made = api_.Get(ctx_, PvcKey());
+    }
+    RETURN_IF_ERROR(Annotate(made.status(), "temporary PVC"));
+    ASSIGN_OR_RETURN(PersistentVolumeClaim found, PersistentVolumeClaim::Of(*std::move(made)));
+    if (!IsOurs(found) || found.source_snapshot() != source.name()) {
+      return NotOurs("PVC");
+    }
+    if (found.is_being_deleted()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the temporary PVC ", namespace_name_, "/", name_,
+                       " of an earlier copy is still being deleted; run this again"));
+    }
+    pvc_ = std::move(found);
+    return absl::OkStatus();
+  }
+
+  // One that runs, or may still, goes on; what ended says nothing of the volume as it is now.
+  absl::Status EnsurePod() {
+    absl::StatusOr<Json> made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
+    if (absl::IsAlreadyExists(made.status())) {
+      ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, PodKey()));
+      if (found.has_value()) {
+        ASSIGN_OR_RETURN(Pod pod, Pod::Of(*found));
+        if (!IsOurs(pod)) {
+          return NotOurs("Pod");
+        }
+        pod_ = std::move(pod);
+        if (pod_->is_active() && !pod_->is_being_deleted()) {
+          return absl::OkStatus();
+        }
+        RETURN_IF_ERROR(RemovePod(ctx_));
+      }
+      made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
+    }
+    RETURN_IF_ERROR(Annotate(made.status(), "Pod that copies"));
+    ASSIGN_OR_RETURN(Pod pod, Pod::Of(*std::move(made)));
+    pod_ = std::move(pod);
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> Arguments() const {
+    std::vector<std::string> arguments = work_.arguments;
+    for (const std::string& word :
+         {std::string("--json"), std::string("--target"), std::string(kCopyTargetPath),
+          std::string("--result-file"), std::string("/dev/termination-log"),
+          // One that was left behind must not begin once the PVC is in use again.
+          std::string("--start-before"), FormatRfc3339(ctx_.clock->Now() + kCopyStartTimeMax)}) {
+      arguments.push_back(word);
+    }
+    return arguments;
+  }
+
+  Json PodContainer() const {
+    Json container = {{"name", "copy"},
+                      {"image", work_.pod.image},
+                      {"command", Json::array({"/bin/csi-delta"})},
+                      {"args", Arguments()},
+                      {"securityContext",
+                       {{"allowPrivilegeEscalation", false},
+                        {"readOnlyRootFilesystem", true},
+                        {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
+                      {"terminationMessagePolicy", "FallbackToLogsOnError"}};
+    container["volumeDevices"] =
+        Json::array({{{"name", "target"}, {"devicePath", kCopyTargetPath}}});
+    if (work_.source != nullptr) {
+      container["volumeDevices"].push_back({{"name", "source"}, {"devicePath", kCopySourcePath}});
+    }
+    container["env"] = Json::array({{{"name", "TMPDIR"}, {"value", kCopyScratchPath}}});
+    container["volumeMounts"] =
+        Json::array({{{"name", "scratch"}, {"mountPath", kCopyScratchPath}}});
+    if (!work_.secret.empty()) {
+      container["envFrom"] = Json::array({{{"secretRef", {{"name", work_.secret}}}}});
+    }
+    return container;
+  }
+
+  static Json DeviceOf(absl::string_view name, absl::string_view pvc) {
+    return {{"name", std::string(name)},
+            {"persistentVolumeClaim", {{"claimName", std::string(pvc)}}}};
+  }
+
+  // As the Pod Security profile "restricted" wants it, which runs once.
+  Json PodObject() const {
+    Json spec = {{"restartPolicy", "Never"},
+                 {"terminationGracePeriodSeconds", kCopyGraceSeconds},
+                 {"enableServiceLinks", false},
+                 {"automountServiceAccountToken", !work_.pod.service_account.empty()},
+                 {"securityContext",
+                  {{"runAsNonRoot", true},
+                   {"runAsUser", kCopyUser},
+                   {"runAsGroup", kCopyUser},
+                   {"supplementalGroups", work_.pod.supplemental_groups},
+                   {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+                 {"containers", Json::array({PodContainer()})}};
+    spec["volumes"] = Json::array({DeviceOf("target", work_.target.name())});
+    if (work_.source != nullptr) {
+      spec["volumes"].push_back(DeviceOf("source", name_));
+    }
+    spec["volumes"].push_back({{"name", "scratch"}, {"emptyDir", Json::object()}});
+    if (!work_.pod.service_account.empty()) {
+      spec["serviceAccountName"] = work_.pod.service_account;
+    }
+    for (const std::string& secret : work_.pod.image_pull_secrets) {
+      spec["imagePullSecrets"].push_back({{"name", secret}});
+    }
+    return {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Metadata()}, {"spec", spec}};
+  }
+
+  // Until the Pod has ended. Looks instead of watching, for the progress is in no event.
+  absl::Status Follow() {
+    const absl::Time start_before = ctx_.clock->Now() + kCopyStartTimeMax;
+    absl::Duration interval = kCopyLookIntervalMin;
+    while (pod_->is_active()) {
+      if (pod_->phase() == "Running") {
+        ReadProgress();
+      } else if (ctx_.clock->Now() >= start_before) {
+        const std::string reason = pod_->waiting_reason();
+        return absl::FailedPreconditionError(
+            absl::StrCat("Pod ", namespace_name_, "/", name_, " did not start within ",
+                         absl::FormatDuration(kCopyStartTimeMax), ": ",
+                         reason.empty() ? "no kubelet took it" : reason, "; nothing was written"));
+      }
+      ctx_.clock->SleepFor(interval, ctx_.stop);
+      interval = std::min(2 * interval, kCopyLookInterval);
+      RETURN_IF_ERROR(Annotate(
+          ctx_.Check(), absl::StrCat("the copy into ", pvc_text_,
+                                     " was stopped; it may be partly old, which its beginning "
+                                     "then says: run this again")));
+      RETURN_IF_ERROR(LookAtPod());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LookAtPod() {
+    const absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx_, api_, PodKey());
+    if (!found.ok() && IsRetryable(found.status())) {
+      return absl::OkStatus();  // The copy goes on while the API server is away.
+    }
+    RETURN_IF_ERROR(found.status());
+    if (!found->has_value() || k8s::Uid(**found) != pod_->uid()) {
+      pod_.reset();
+      return absl::FailedPreconditionError(
+          absl::StrCat("another client deleted Pod ", namespace_name_, "/", name_, "; ", pvc_text_,
+                       " may be partly old, which its beginning then says: run this again"));
+    }
+    ASSIGN_OR_RETURN(Pod pod, Pod::Of(**found));
+    pod_ = std::move(pod);
+    return absl::OkStatus();
+  }
+
+  void ReadProgress() {
+    if (work_.on_progress == nullptr || !may_read_log_) {
+      return;
+    }
+    const absl::StatusOr<std::string> log = api_.ReadLog(ctx_, PodKey(), 1);
+    if (absl::IsPermissionDenied(log.status())) {
+      may_read_log_ = false;
+      not_checked_.push_back(absl::StrCat("progress not read: ", log.status().message()));
+    }
+    const std::optional<Json> document =
+        log.ok() ? LastDocument(*log, "status") : std::optional<Json>();
+    if (document.has_value()) {
+      work_.on_progress({.stage = GetString(*document, {"stage"}),
+                         .done_bytes = GetInt(*document, {"bytes_done"}),
+                         .total_bytes = GetInt(*document, {"total_bytes"})});
+    }
+  }
+
+  // Waits until it is gone, so that nothing writes any more.
+  absl::Status RemovePod(const CallContext& ctx) {
+    if (!pod_.has_value()) {
+      return absl::OkStatus();
+    }
+    const absl::Status asked = api_.Delete(ctx, PodKey(), {.uid = pod_->uid()});
+    if (!asked.ok() && !absl::IsNotFound(asked) && !absl::IsAborted(asked)) {
+      return asked;
+    }
+    while (true) {
+      ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api_, PodKey()));
+      if (!found.has_value() || k8s::Uid(*found) != pod_->uid()) {
+        pod_.reset();
+        return absl::OkStatus();
+      }
+      ctx.clock->SleepFor(kCopyLookIntervalMin, ctx.stop);
+      RETURN_IF_ERROR(ctx.Check());
+    }
+  }
+
+  absl::Status Remove() {
+    CallContext ctx;
+    ctx.clock = ctx_.clock;
+    ctx = ctx.WithTimeout(kCopyEndTimeMax);
+    if (const absl::Status removed = RemovePod(ctx); !removed.ok()) {
+      return absl::Status(
+          removed.code(),
+          absl::StrCat("Pod ", namespace_name_, "/", name_, " stays: ", removed.message(),
+                       "; kubectl delete pod ", name_, " -n ", namespace_name_));
+    }
+    if (!pvc_.has_value()) {
+      return absl::OkStatus();
+    }
+    const absl::Status removed = api_.Delete(ctx, PvcKey(), {.uid = pvc_->uid()});
+    if (!removed.ok() && !absl::IsNotFound(removed) && !absl::IsAborted(removed)) {
+      return absl::Status(
+          removed.code(),
+          absl::StrCat("temporary PVC ", namespace_name_, "/", name_, " stays: ", removed.message(),
+                       "; kubectl delete pvc ", name_, " -n ", namespace_name_));
+    }
+    return absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const VolumeWork work_;
+  std::vector<std::string>& not_checked_;
+  const std::string namespace_name_;
+  const std::string name_;
+  const std::string pvc_text_;
+  std::optional<PersistentVolumeClaim> pvc_;  // the temporary one
+  std::optional<Pod> pod_;
+  bool may_read_log_ = true;
+};
+
+}  // namespace
+
+std::string CopyName(const PersistentVolumeClaim& target, const VolumeSnapshot& snapshot) {
+  return absl::StrCat(
+      "csi-delta-copy-",
+      Sha256Hex(absl::StrCat(target.uid(), "/", snapshot.uid())).substr(0, kCopyNameHashBytes));
+}
+
+bool IsCopyPod(const Pod& pod, const PersistentVolumeClaim& target,
+               const VolumeSnapshot& snapshot) {
+  return pod.name() == CopyName(target, snapshot) &&
+         pod.Label(objects::kCopiesIntoLabel) == target.uid();
+}
+
+absl::Status CheckMayCopy(const CallContext& ctx, k8s::ApiClient& api,
+                          absl::string_view namespace_name) {
+  const std::pair<const char*, const k8s::ResourceType*> needed[] = {
+      {"create", &PodType()},
+      {"get", &PodType()},
+      {"list", &PodType()},  // Who uses the PVC must be known: two at work would ruin it.
+      {"delete", &PodType()},
+      {"create", &PersistentVolumeClaimType()},
+      {"delete", &PersistentVolumeClaimType()},
+  };
+  for (const auto& [verb, type] : needed) {
+    RETURN_IF_ERROR(k8s::RequireAccess(
+        ctx, api, {.verb = verb, .type = *type, .namespace_name = std::string(namespace_name)},
+        kCopyRole));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<VolumeCopyResult> CopyIntoVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                                const VolumeCopyRequest& request,
+                                                std::vector<std::string>& not_checked) {
+  std::vector<std::string> arguments = {"device-copy", "--source", kCopySourcePath};
+  if (!request.pod.service_account.empty() && !request.safety_snapshot.empty()) {
+    for (const std::string& word :
+         {std::string("--volume-snapshot"),
+          absl::StrCat(request.target.namespace_name(), "/", request.safety_snapshot),
+          std::string("--base"), request.snapshot.name()}) {
+      arguments.push_back(word);
+    }
+  }
+  return VolumeCopy(ctx, api,
+                    {.name = CopyName(request.target, request.snapshot),
+                     .target = request.target,
+                     .source = &request.snapshot,
+                     .arguments = std::move(arguments),
+                     .pod = request.pod,
+                     .on_progress = request.on_progress},
+                    not_checked)
+      .Run();
+}
+
+absl::StatusOr<VolumeCopyResult> RestoreIntoVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                                   const RepositoryRestoreRequest& request,
+                                                   std::vector<std::string>& not_checked) {
+  std::vector<std::string> arguments = {"restore", "--differing"};
+  arguments.insert(arguments.end(), request.words.begin(), request.words.end());
+  return VolumeCopy(ctx, api,
+                    {.name = WorkName(
+                         request.target.uid(),
+                         absl::StrCat(request.secret, "/", absl::StrJoin(request.words, "/"))),
+                     .target = request.target,
+                     .arguments = std::move(arguments),
+                     .secret = request.secret,
+                     .pod = request.pod,
+                     .on_progress = request.on_progress},
+                    not_checked)
+      .Run();
+}
+
+}  // namespace csidelta::csi

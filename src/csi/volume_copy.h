@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
+#include "objects/workload.h"
+
+// Writes the data of a VolumeSnapshot into an existing PVC of mode Block, by copying what differs,
+// with the rights of the caller in that namespace alone. The PVC, its uid and its PersistentVolume
+// stay.
+//
+//   VolumeSnapshot
+//       |  temporary PVC, made of it
+//       v
+//   Pod with both PVCs as devices, which runs `csi-delta device-copy`
+//       |  followed: the last line of its log is the progress
+//       v
+//   Succeeded: its termination message is the result · Failed: the reason
+//       |
+//       v
+//   Pod gone; temporary PVC deleted
+//
+// Both have one name, which derives from the uids of PVC and VolumeSnapshot, and are owned by the
+// PVC. So a second run after one that was killed finds the Pod and goes on with it. A copy that
+// ended half-way leaves a volume that begins with a mark (incremental/restore_mark.h) and is partly
+// old; the next one finishes it.
+namespace csidelta::csi {
+
+// From the POST until the container runs: images are fetched meanwhile, volumes made and attached.
+inline constexpr absl::Duration kCopyStartTimeMax = absl::Minutes(10);
+// How often the log is read.
+inline constexpr absl::Duration kCopyLookInterval = absl::Seconds(2);
+// For the Pod to go once it was told to.
+inline constexpr absl::Duration kCopyEndTimeMax = absl::Seconds(60);
+
+inline constexpr char kCopySourcePath[] = "/dev/csi-delta-source";
+inline constexpr char kCopyTargetPath[] = "/dev/csi-delta-target";
+
+// What the Pod is made from, beside the volumes.
+struct CopyPodSettings {
+  std::string image;  // that has /bin/csi-delta
+  // Whose token the Pod has, to ask the driver which blocks differ; "": it has none, and compares
+  // all of them.
+  std::string service_account = {};
+  std::vector<int64_t> supplemental_groups = {};  // those that devices of the nodes belong to
+  std::vector<std::string> image_pull_secrets = {};
+};
+
+struct VolumeCopyProgress {
+  std::string stage;
+  int64_t done_bytes = 0;
+  int64_t total_bytes = 0;
+};
+
+struct VolumeCopyRequest {
+  objects::PersistentVolumeClaim target;  // bound, Block, and used by no Pod
+  objects::VolumeSnapshot snapshot;       // ready, of the same driver and namespace
+  // The VolumeSnapshot that was taken of the target as it is now: the driver lists what differs
+  // between the two. "": all is compared.
+  std::string safety_snapshot = {};
+  CopyPodSettings pod;
+  std::function<void(const VolumeCopyProgress&)> on_progress = nullptr;
+};
+
+// A volume of a repository, into the same: the Pod runs `csi-delta restore --differing`.
+struct RepositoryRestoreRequest {
+  objects::PersistentVolumeClaim target;
+  // A Secret of its namespace. Its keys are environment variables of the Pod: RESTIC_REPOSITORY,
+  // RESTIC_PASSWORD, those of the object store.
+  std::string secret;
+  std::vector<std::string> words;  // of restore: which snapshot
+  CopyPodSettings pod;
+  std::function<void(const VolumeCopyProgress&)> on_progress = nullptr;
+};
+
+// As `csi-delta device-copy` counts: incremental/block_copier.h.
+struct VolumeCopyResult {
+  int64_t logical_bytes = 0;
+  int64_t compared_bytes = 0;
+  int64_t written_bytes = 0;
+  int64_t zero_bytes = 0;
+  int64_t kept_bytes = 0;
+  bool used_list = false;
+  bool audit_mismatch = false;
+  std::string list_refused = {};  // why the driver's list was not used; ""
+};
+
+// The name of the Pod and of the temporary PVC of a copy. Pure.
+std::string CopyName(const objects::PersistentVolumeClaim& target,
+                     const objects::VolumeSnapshot& snapshot);
+// Whether `pod` is one that copies into the PVC for this restore: no other user of it. Pure.
+bool IsCopyPod(const objects::Pod& pod, const objects::PersistentVolumeClaim& target,
+               const objects::VolumeSnapshot& snapshot);
+
+// Whether the caller may make and follow such a Pod there: PERMISSION_DENIED, naming what is
+// missing.
+absl::Status CheckMayCopy(const CallContext& ctx, k8s::ApiClient& api,
+                          absl::string_view namespace_name);
+
+// Blocks until the copy is done. Afterwards nothing of it is left, but for what the message names.
+// Adds to `not_checked` what may not be read: "progress not read: ...". Errors:
+//   FAILED_PRECONDITION  the Pod did not start in time, or failed: why, and whether the volume may
+//                        be partly old
+//   OUT_OF_RANGE         the volume is smaller than the snapshot
+//   ALREADY_EXISTS       another object has the name
+//   CANCELLED · DEADLINE_EXCEEDED  the Pod was ended; the volume may be partly old
+absl::StatusOr<VolumeCopyResult> CopyIntoVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                                const VolumeCopyRequest& request,
+                                                std::vector<std::string>& not_checked);
+
+// The same for a repository; there is no temporary PVC. Two different restores into one PVC have
+// two names: the caller looks first whether a Pod uses it.
+absl::StatusOr<VolumeCopyResult> RestoreIntoVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                                   const RepositoryRestoreRequest& request,
+                                                   std::vector<std::string>& not_checked);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,810 @@
+#include "csi/volume_swap.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
+#include "csi/node_choice.h"
+#include "csi/promotion.h"
+#include "csi/snapshot_creation.h"
+#include "csi/snapshot_import.h"
+#include "csi/snapshot_source.h"
+#include "csi/snapshot_types.h"
+#include "k8s/access_review.h"
+#include "k8s/find.h"
+#include "k8s/wait.h"
+#include "objects/keys.h"
+#include "objects/storage_class.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::StorageClass;
+using objects::VolumeSnapshot;
+
+// How often a step is tried that another writer got in the way of, or whose answer was lost.
+constexpr int kStepTriesMax = 10;
+constexpr absl::Duration kStepPause = absl::Milliseconds(100);
+// How long a deletion may take before the Pods are looked at, which may hold it.
+constexpr absl::Duration kDeletionSlice = absl::Seconds(2);
+// An older safety snapshot of the same restore does not hold what was written since.
+constexpr absl::Duration kSafetyAgeMax = absl::Minutes(10);
+constexpr int kSafetyNamesMax = 20;
+// How long a provisioner may take to begin with a volume that no provisioner made.
+constexpr absl::Duration kUnprovisionedWait = absl::Seconds(30);
+// No PVC has such a uid: a volume that is reserved for it is free for its driver to delete.
+constexpr char kNoPvcUid[] = "released-by-csi-delta";
+
+std::string TextOf(const SwapTarget& target) {
+  return absl::StrCat("PVC ", target.namespace_name, "/", target.pvc_name);
+}
+
+std::string CommandOf(const SwapTarget& target, absl::string_view flag) {
+  return absl::StrCat("csi-delta snapshot restore --into ", target.pvc_name, " -n ",
+                      target.namespace_name, " ", flag);
+}
+
+absl::Status WithAdvice(const absl::Status& status, absl::string_view advice) {
+  return status.ok() ? status : WithText(status, absl::StrCat(status.message(), "; ", advice));
+}
+
+// --- Planning
+
+absl::StatusOr<std::optional<std::vector<StorageClass>>> ListClasses(
+    const CallContext& ctx, k8s::ApiClient& api, std::vector<std::string>& notes) {
+  absl::StatusOr<k8s::ObjectList> list = api.List(ctx, StorageClassType(), "", {});
+  if (absl::IsPermissionDenied(list.status())) {
+    notes.push_back(absl::StrCat("StorageClass not checked: ", list.status().message()));
+    return std::optional<std::vector<StorageClass>>();
+  }
+  RETURN_IF_ERROR(list.status());
+  std::vector<StorageClass> classes;
+  classes.reserve(list->items.size());
+  for (Json& item : list->items) {
+    ASSIGN_OR_RETURN(StorageClass one, StorageClass::Of(std::move(item)));
+    classes.push_back(std::move(one));
+  }
+  return std::optional<std::vector<StorageClass>>(std::move(classes));
+}
+
+class SwapPlanner {
+ public:
+  SwapPlanner(const CallContext& ctx, k8s::ApiClient& api, const RestoreSurroundings& around,
+              SwapPlan plan)
+      : ctx_(ctx), api_(api), around_(around), plan_(std::move(plan)) {}
+
+  absl::StatusOr<SwapPlan> Plan() {
+    const SwapTarget& target = plan_.target;
+    ASSIGN_OR_RETURN(plan_.state,
+                     ReadSwapState(ctx_, api_, target.namespace_name, target.pvc_name));
+    const SwapState& state = plan_.state;
+    plan_.was_begun = state.is_begun();
+    plan_.was_exchanging = state.original.has_value();
+    if (plan_.was_exchanging) {
+      plan_.original_volume = state.original->volume.name();
+      RETURN_IF_ERROR(NextOfRestore(state, WishOf(target)).status());
+      return std::move(plan_);
+    }
+    if (!target.snapshot.has_value()) {
+      return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", target.namespace_name, "/",
+                                              target.snapshot_name,
+                                              " does not exist; csi-delta snapshot list -n ",
+                                              target.namespace_name, " shows those that do"));
+    }
+    ASSIGN_OR_RETURN(RestoreFacts facts,
+                     ReadRestoreFacts(ctx_, api_, *target.snapshot, target.pvc_name));
+    facts.unfinished.reset();  // The state says it better.
+    RestoreVerdict verdict = CheckRestore(around_, facts);
+    plan_.refusals = std::move(verdict.refusals);
+    for (std::vector<std::string>* const notes : {&facts.not_checked, &verdict.not_checked}) {
+      plan_.not_checked.insert(plan_.not_checked.end(), notes->begin(), notes->end());
+    }
+    if (plan_.refusals.empty()) {
+      RETURN_IF_ERROR(NextOfRestore(state, WishOf(target)).status());
+      RETURN_IF_ERROR(PlanVolume(facts));
+    }
+    return std::move(plan_);
+  }
+
+  static SwapWish WishOf(const SwapTarget& target) {
+    return {.snapshot = target.snapshot_name,
+            .snapshot_uid = target.snapshot.has_value() ? target.snapshot->uid() : ""};
+  }
+
+ private:
+  // REQUIRES facts that nothing is against.
+  absl::Status PlanVolume(const RestoreFacts& facts) {
+    const PersistentVolumeClaim& pvc = *facts.pvc;
+    plan_.original_volume = pvc.volume_name();
+    plan_.temporary_pvc = TemporaryPvcName(pvc.name(), pvc.uid(), plan_.target.snapshot->uid());
+    plan_.storage_class = pvc.storage_class().value_or("");
+    plan_.driver = facts.volume.has_value() ? facts.volume->driver() : "";
+    const int64_t capacity = facts.volume.has_value() ? facts.volume->capacity_bytes().value_or(0)
+                                                      : pvc.capacity_bytes().value_or(0);
+    plan_.size_bytes = std::max(capacity, pvc.requested_bytes().value_or(0));
+    if (!facts.is_volume_read) {
+      plan_.refused_by_swap.push_back("its PersistentVolume may not be read");
+      return absl::OkStatus();
+    }
+    return PlanClass(*facts.volume);
+  }
+
+  absl::Status PlanClass(const PersistentVolume& volume) {
+    ASSIGN_OR_RETURN(const std::optional<std::vector<StorageClass>> classes,
+                     ListClasses(ctx_, api_, plan_.not_checked));
+    if (!classes.has_value()) {
+      return absl::OkStatus();
+    }
+    const auto found = std::find_if(classes->begin(), classes->end(), [&](const StorageClass& one) {
+      return one.name() == plan_.storage_class;
+    });
+    if (found == classes->end()) {
+      plan_.refused_by_swap.push_back(absl::StrCat(
+          "its StorageClass \"", plan_.storage_class,
+          "\" does not exist, and a volume of another class cannot be the PVC's; make a new PVC "
+          "with csi-delta snapshot promote"));
+    } else if (!IsProvisionerOf(found->provisioner(), plan_.driver)) {
+      plan_.refused_by_swap.push_back(absl::StrCat("its StorageClass ", plan_.storage_class,
+                                                   " is of driver ", found->provisioner(),
+                                                   ", its volume of ", plan_.driver));
+    } else if (found->waits_for_first_consumer()) {
+      return PlanNode(volume);
+    }
+    return absl::OkStatus();
+  }
+
+  // The class leaves the volume unmade until a Pod uses it: no Pod will, so a node is chosen here.
+  absl::Status PlanNode(const PersistentVolume& volume) {
+    const absl::StatusOr<std::string> node = ChooseNode(ctx_, api_, volume);
+    if (absl::IsPermissionDenied(node.status()) || absl::IsNotFound(node.status())) {
+      plan_.refused_by_swap.push_back(
+          absl::StrCat("its StorageClass ", plan_.storage_class,
+                       " makes no volume until a Pod uses it, and no node can be chosen for it: ",
+                       node.status().message()));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(node.status());
+    plan_.node = *node;
+    return absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const RestoreSurroundings& around_;
+  SwapPlan plan_;
+};
+
+}  // namespace
+
+absl::StatusOr<SwapPlan> PlanSwap(const CallContext& ctx, k8s::ApiClient& api,
+                                  const RestoreSurroundings& around, const SwapTarget& target) {
+  return SwapPlanner(ctx, api, around, {.target = target, .state = {}}).Plan();
+}
+
+absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
+                             absl::string_view namespace_name) {
+  struct Right {
+    const char* verb;
+    const k8s::ResourceType& type;
+    bool is_namespaced;
+    const char* role;
+  };
+  const std::vector<Right> rights = {
+      {"create", PersistentVolumeClaimType(), true, kSnapshotUserRole},
+      {"patch", PersistentVolumeClaimType(), true, kSnapshotUserRole},
+      {"delete", PersistentVolumeClaimType(), true, kSnapshotUserRole},
+      {"list", PersistentVolumeClaimType(), true, kSnapshotUserRole},
+      {"list", PodType(), true, kSnapshotAdminRole},
+      {"get", PersistentVolumeType(), false, kSnapshotReaderRole},
+      {"list", PersistentVolumeType(), false, kSnapshotAdminRole},
+      {"patch", PersistentVolumeType(), false, kSnapshotAdminRole},
+      {"delete", PersistentVolumeType(), false, kSnapshotAdminRole}};
+  for (const Right& right : rights) {
+    RETURN_IF_ERROR(k8s::RequireAccess(
+        ctx, api,
+        {.verb = right.verb,
+         .type = right.type,
+         .namespace_name = right.is_namespaced ? std::string(namespace_name) : std::string()},
+        right.role));
+  }
+  return absl::OkStatus();
+}
+
+VolumeSwap::VolumeSwap(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                       SwapTarget target, SwapSink sink)
+    : ctx_(ctx), api_(api), random_(random), target_(std::move(target)), sink_(std::move(sink)) {}
+
+std::string VolumeSwap::PvcText() const { return TextOf(target_); }
+
+void VolumeSwap::Tell(SwapStep step, std::string text) {
+  result_.did_anything = true;
+  sink_({.step = step,
+         .pvc = absl::StrCat(target_.namespace_name, "/", target_.pvc_name),
+         .text = std::move(text)});
+}
+
+const SwapVolume* VolumeSwap::other_volume() const {
+  const auto& other = state_.Volume(state_.goal() == SwapSide::kOriginal ? SwapSide::kRestored
+                                                                         : SwapSide::kOriginal);
+  return other.has_value() ? &*other : nullptr;
+}
+
+const SwapVolume& VolumeSwap::in_use() const {
+  const auto& wanted = state_.Volume(state_.goal());
+  return wanted.has_value() ? *wanted : *other_volume();
+}
+
+SwapWish VolumeSwap::Wish() const {
+  SwapWish wish = SwapPlanner::WishOf(target_);
+  wish.needs_safety_snapshot = target_.takes_safety_snapshot && result_.safety_snapshot.empty();
+  return wish;
+}
+
+SwapResult VolumeSwap::Result() const {
+  SwapResult result = result_;
+  if (state_.original.has_value()) {
+    result.original_volume = state_.original->volume.name();
+    result.safety_snapshot = state_.original->record.safety;
+    result.at = state_.original->record.at;
+  }
+  if (state_.restored.has_value()) {
+    result.restored_volume = state_.restored->volume.name();
+  }
+  const bool has_restored = state_.pvc.has_value() && state_.restored.has_value() &&
+                            state_.pvc->volume_name() == state_.restored->volume.name();
+  result.in_use = has_restored ? SwapSide::kRestored : SwapSide::kOriginal;
+  return result;
+}
+
+absl::Status VolumeSwap::Run(const Next& next, SwapStep until) {
+  int tries = 0;
+  std::optional<SwapStep> last;
+  while (true) {
+    RETURN_IF_ERROR(ctx_.Check());
+    ASSIGN_OR_RETURN(state_, ReadSwapState(ctx_, api_, target_.namespace_name, target_.pvc_name));
+    ASSIGN_OR_RETURN(const SwapStep step, next(state_));
+    if (step == until || step == SwapStep::kDone) {
+      return absl::OkStatus();
+    }
+    // A step that changes nothing, again and again, would be a defect of the tables.
+    tries = last == step ? tries + 1 : 0;
+    last = step;
+    const absl::Status taken = Take(step);
+    const bool is_worth_a_try = absl::IsAborted(taken) || absl::IsUnavailable(taken) || taken.ok();
+    if (!is_worth_a_try || tries >= kStepTriesMax) {
+      return taken.ok() ? absl::InternalError(absl::StrCat("in-place restore of ", PvcText(),
+                                                           " stays at ", ToString(step)))
+                        : taken;
+    }
+    if (tries > 0 && !ctx_.clock->SleepUntil(ctx_.clock->Now() + tries * kStepPause, ctx_.stop)) {
+      return ctx_.Check();
+    }
+  }
+}
+
+absl::Status VolumeSwap::Take(SwapStep step) {
+  switch (step) {
+    case SwapStep::kTakeSafetySnapshot:
+      return TakeSafetySnapshot();
+    case SwapStep::kMakeTemporary:
+      return MakeTemporary();
+    case SwapStep::kAwaitTemporary:
+      return AwaitTemporary();
+    case SwapStep::kRecordRestored:
+      return RecordRestored();
+    case SwapStep::kRecordOriginal:
+      return RecordOriginal();
+    case SwapStep::kTurnBack:
+      return TurnBack();
+    case SwapStep::kRetain:
+      return Retain();
+    case SwapStep::kRemoveTemporary:
+      return RemoveTemporary();
+    case SwapStep::kAwaitTemporaryGone:
+      return AwaitTemporaryGone();
+    case SwapStep::kRemovePvc:
+      return RemovePvc();
+    case SwapStep::kAwaitPvcGone:
+      return AwaitPvcGone();
+    case SwapStep::kReserve:
+      return Reserve();
+    case SwapStep::kMakePvc:
+      return MakePvc();
+    case SwapStep::kAwaitPvc:
+      return AwaitPvc();
+    case SwapStep::kMarkPvc:
+      return MarkPvc();
+    case SwapStep::kReturnPolicy:
+      return ReturnPolicy();
+    case SwapStep::kAbandon:
+      return Abandon();
+    case SwapStep::kLetGo:
+      return LetGo();
+    case SwapStep::kAwaitVolumeGone:
+      return AwaitVolumeGone();
+    case SwapStep::kCleanPvc:
+      return CleanPvc();
+    case SwapStep::kCleanVolume:
+      return CleanVolume();
+    case SwapStep::kDone:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
+  plan_ = plan;
+  // RecordOriginal is the last step that belongs here, and the first after which there is no other.
+  return Run(
+      [this](const SwapState& state) -> absl::StatusOr<SwapStep> {
+        return state.original.has_value() ? absl::StatusOr<SwapStep>(SwapStep::kDone)
+                                          : NextOfRestore(state, Wish());
+      },
+      SwapStep::kDone);
+}
+
+absl::StatusOr<SwapResult> VolumeSwap::Exchange() {
+  RETURN_IF_ERROR(Run([this](const SwapState& state) { return NextOfRestore(state, Wish()); },
+                      SwapStep::kDone));
+  return Result();
+}
+
+absl::StatusOr<SwapResult> VolumeSwap::Undo() {
+  RETURN_IF_ERROR(Run(NextOfUndo, SwapStep::kDone));
+  return Result();
+}
+
+absl::StatusOr<SwapResult> VolumeSwap::Finish() {
+  std::string original;
+  std::string restored;
+  RETURN_IF_ERROR(Run(
+      [&](const SwapState& state) {
+        original = state.original.has_value() ? state.original->volume.name() : original;
+        restored = state.restored.has_value() ? state.restored->volume.name() : restored;
+        return NextOfFinish(state);
+      },
+      SwapStep::kDone));
+  SwapResult result = Result();
+  result.original_volume = original;
+  result.restored_volume = restored;
+  const bool has_restored =
+      state_.pvc.has_value() && !restored.empty() && state_.pvc->volume_name() == restored;
+  result.in_use = has_restored ? SwapSide::kRestored : SwapSide::kOriginal;
+  return result;
+}
+
+// --- Preparing
+
+// The same name in each run, so that one that was killed is gone on with, unless that was long ago.
+absl::StatusOr<VolumeSwap::SafetySnapshot> VolumeSwap::FindSafetySnapshot() {
+  SafetySnapshot safety;
+  for (int i = 1; i <= kSafetyNamesMax; ++i) {
+    safety.name = FitName(SafetySnapshotName(*state_.pvc, *target_.snapshot),
+                          i == 1 ? "" : absl::StrCat("-", i));
+    ASSIGN_OR_RETURN(std::optional<Json> there,
+                     k8s::Find(ctx_, api_, VolumeSnapshotKey(target_.namespace_name, safety.name)));
+    if (!there.has_value()) {
+      return safety;
+    }
+    ASSIGN_OR_RETURN(const VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(there)));
+    const auto made = snapshot.created_at();
+    const bool is_young = made.has_value() && ctx_.clock->Now() - *made < kSafetyAgeMax;
+    if (is_young && !snapshot.is_being_deleted()) {
+      safety.is_taken = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
+                        snapshot.source_pvc() == target_.pvc_name &&
+                        (snapshot.is_ready() || snapshot.taken_at().has_value());
+      return safety;
+    }
+  }
+  return safety;
+}
+
+void VolumeSwap::NoteAll(const std::vector<std::string>& notes) {
+  result_.not_checked.insert(result_.not_checked.end(), notes.begin(), notes.end());
+}
+
+absl::Status VolumeSwap::TakeSafetySnapshot() {
+  ASSIGN_OR_RETURN(const SafetySnapshot safety, FindSafetySnapshot());
+  if (!safety.is_taken) {
+    ASSIGN_OR_RETURN(SnapshotSources sources, PrepareSources(ctx_, api_, {*state_.pvc}, ""));
+    const absl::StatusOr<Creation> creation =
+        CreateSnapshot(ctx_, api_, random_,
+                       {.source = std::move(sources.sources.front()),
+                        .name = safety.name,
+                        .may_join = true,
+                        .note = absl::StrCat("before the restore of ", target_.snapshot_name),
+                        .awaited = AwaitedState::kTaken,
+                        .timeout = ctx_.deadline - ctx_.clock->Now()});
+    RETURN_IF_ERROR(WithAdvice(
+        creation.status(), "nothing is changed; --safety no --yes restores without a snapshot"));
+    NoteAll(sources.not_checked);
+    NoteAll(creation->not_checked);
+  }
+  result_.safety_snapshot = safety.name;
+  Tell(SwapStep::kTakeSafetySnapshot,
+       absl::StrCat("VolumeSnapshot ", target_.namespace_name, "/", safety.name, " of ", PvcText(),
+                    " is taken, for safety"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::MakeTemporary() {
+  const PersistentVolumeClaim& pvc = *state_.pvc;
+  const PlannedPvc planned = {.namespace_name = target_.namespace_name,
+                              .name = plan_->temporary_pvc,
+                              .storage_class = plan_->storage_class,
+                              .size_bytes = plan_->size_bytes,
+                              .mode = pvc.mode(),
+                              .access_modes = pvc.access_modes()};
+  Json object = MakePvcObject(
+      planned, target_.snapshot_name,
+      {{objects::kInPlaceLabel, RestoreLabelValue(target_.namespace_name, target_.pvc_name)},
+       {objects::kExcludeFromBackupLabel, "true"}});
+  SetJson(object, {"metadata", "annotations", objects::kInPlaceRecordAnnotation},
+          FormatTemporaryRecord({.pvc_uid = pvc.uid(),
+                                 .snapshot = target_.snapshot_name,
+                                 .snapshot_uid = target_.snapshot->uid()}));
+  if (!plan_->node.empty()) {
+    SetJson(object, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, plan_->node);
+  }
+  // A volume of another attributes class cannot be the PVC's.
+  if (const Json* const attributes = FindJson(pvc.json(), {"spec", "volumeAttributesClassName"});
+      attributes != nullptr) {
+    SetJson(object, {"spec", "volumeAttributesClassName"}, *attributes);
+  }
+  const absl::Status made =
+      api_.Create(ctx_, PersistentVolumeClaimType(), target_.namespace_name, object).status();
+  if (absl::IsAlreadyExists(made)) {
+    return absl::AbortedError(made.message());  // Another run was quicker: the next look says so.
+  }
+  RETURN_IF_ERROR(
+      WithAdvice(made, absl::StrCat(PvcText(), " is as it was; the temporary PVC ", planned.name,
+                                    " is needed beside it for a moment")));
+  Tell(SwapStep::kMakeTemporary,
+       absl::StrCat("PVC ", target_.namespace_name, "/", planned.name,
+                    " is being made of VolumeSnapshot ", target_.snapshot_name));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::AwaitTemporary() {
+  const absl::StatusOr<AwaitedPvc> awaited = csi::AwaitPvc(
+      ctx_, api_, *state_.temporary,
+      {.source = *target_.snapshot, .driver = plan_->driver, .stays = false}, result_.not_checked);
+  const std::string advice = absl::StrCat(PvcText(), " is as it was; ",
+                                          CommandOf(target_, "--undo removes what was made"));
+  RETURN_IF_ERROR(WithAdvice(awaited.status(), advice));
+  if (awaited->state != PvcState::kBound) {
+    return absl::FailedPreconditionError(absl::StrCat("PVC ", state_.temporary->name(),
+                                                      " gets no volume until a Pod uses it: its ",
+                                                      "StorageClass waits for that; ", advice));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::PatchVolume(const PersistentVolume& volume, Json patch) {
+  SetJson(patch, {"metadata", "uid"}, volume.uid());
+  SetJson(patch, {"metadata", "resourceVersion"}, volume.resource_version());
+  return api_.Patch(ctx_, VolumeKey(volume.name()), k8s::PatchKind::kMerge, patch, "").status();
+}
+
+absl::Status VolumeSwap::WriteRecord(const PersistentVolume& volume, const SwapRecord& record,
+                                     absl::string_view policy) {
+  Json patch;
+  SetJson(patch, {"metadata", "labels", objects::kInPlaceLabel},
+          RestoreLabelValue(target_.namespace_name, target_.pvc_name));
+  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation},
+          FormatSwapRecord(record));
+  SetJson(patch, {"spec", "persistentVolumeReclaimPolicy"}, std::string(policy));
+  return PatchVolume(volume, std::move(patch));
+}
+
+absl::Status VolumeSwap::RecordRestored() {
+  const std::optional<PersistentVolume>& volume = state_.temporary_volume;
+  if (state_.restored.has_value()) {
+    return WriteRecord(state_.restored->volume, state_.restored->record, "Retain");
+  }
+  if (!volume.has_value() || volume->pvc_uid() != state_.temporary->uid()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "PersistentVolume ", state_.temporary->volume_name(), " of PVC ", state_.temporary->name(),
+        " does not exist, or is another's; ", CommandOf(target_, "--undo removes what was made")));
+  }
+  if (volume->capacity_bytes().value_or(0) < state_.pvc->requested_bytes().value_or(0)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "PersistentVolume ", volume->name(), " made of the VolumeSnapshot is smaller than ",
+        PvcText(), " requests; ", CommandOf(target_, "--undo removes what was made")));
+  }
+  RETURN_IF_ERROR(WriteRecord(*volume,
+                              {.side = SwapSide::kRestored,
+                               .namespace_name = target_.namespace_name,
+                               .pvc = target_.pvc_name,
+                               .snapshot = target_.snapshot_name,
+                               .snapshot_uid = target_.snapshot->uid(),
+                               .policy = volume->reclaim_policy(),
+                               .peer = state_.pvc->volume_name()},
+                              "Retain"));
+  Tell(SwapStep::kRecordRestored,
+       absl::StrCat("volume ", volume->name(), " holds VolumeSnapshot ", target_.snapshot_name));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::RecordOriginal() {
+  ASSIGN_OR_RETURN(Json json, api_.Get(ctx_, VolumeKey(state_.pvc->volume_name())));
+  ASSIGN_OR_RETURN(const PersistentVolume volume, PersistentVolume::Of(std::move(json)));
+  if (volume.pvc_uid() != state_.pvc->uid() || volume.is_being_deleted()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "PersistentVolume ", volume.name(), " of ", PvcText(), " is another's, or being deleted; ",
+        CommandOf(target_, "--undo removes what was made")));
+  }
+  const SwapRecord record = {.side = SwapSide::kOriginal,
+                             .namespace_name = target_.namespace_name,
+                             .pvc = target_.pvc_name,
+                             .snapshot = target_.snapshot_name,
+                             .snapshot_uid = target_.snapshot->uid(),
+                             .policy = volume.reclaim_policy(),
+                             .peer = state_.restored->volume.name(),
+                             .goal = SwapSide::kRestored,
+                             .at = ctx_.clock->Now(),
+                             .pvc_uid = state_.pvc->uid(),
+                             .safety = result_.safety_snapshot,
+                             .claim = ClaimToMake(*state_.pvc, "")};
+  RETURN_IF_ERROR(WriteRecord(volume, record, "Retain"));
+  Tell(SwapStep::kRecordOriginal,
+       absl::StrCat("volume ", volume.name(), " of ", PvcText(), " is kept, whatever happens"));
+  return absl::OkStatus();
+}
+
+// --- Exchanging
+
+absl::Status VolumeSwap::TurnBack() {
+  SwapRecord record = state_.original->record;
+  record.goal = SwapSide::kOriginal;
+  // What was changed on the PVC since, an application's label, is not lost on the way back.
+  if (state_.pvc.has_value() && !state_.pvc->is_being_deleted() && state_.restored.has_value() &&
+      state_.pvc->volume_name() == state_.restored->volume.name()) {
+    record.claim = ClaimToMake(*state_.pvc, "");
+  }
+  RETURN_IF_ERROR(WriteRecord(state_.original->volume, record, "Retain"));
+  Tell(SwapStep::kTurnBack, absl::StrCat("volume ", state_.original->volume.name(),
+                                         " is to be the one of ", PvcText(), " again"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::Retain() {
+  const SwapVolume& other = *other_volume();
+  RETURN_IF_ERROR(WriteRecord(other.volume, other.record, "Retain"));
+  Tell(SwapStep::kRetain, absl::StrCat("volume ", other.volume.name(), " of ", PvcText(),
+                                       " is kept, whatever happens"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::RemoveTemporary() {
+  const PersistentVolumeClaim& pvc = *state_.temporary;
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(
+      api_.Delete(ctx_, ClaimKey(pvc.namespace_name(), pvc.name()),
+                  {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
+  Tell(SwapStep::kRemoveTemporary,
+       absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name(), " is deleted"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::AwaitTemporaryGone() { return AwaitGone(*state_.temporary); }
+absl::Status VolumeSwap::AwaitPvcGone() { return AwaitGone(*state_.pvc); }
+
+absl::Status VolumeSwap::CheckNoPodUses(absl::string_view pvc_name, absl::string_view consequence) {
+  ASSIGN_OR_RETURN(k8s::ObjectList list, api_.List(ctx_, PodType(), target_.namespace_name, {}));
+  std::vector<objects::Pod> pods;
+  pods.reserve(list.items.size());
+  for (Json& item : list.items) {
+    ASSIGN_OR_RETURN(objects::Pod pod, objects::Pod::Of(std::move(item)));
+    pods.push_back(std::move(pod));
+  }
+  const std::vector<const objects::Pod*> users = UsersOf(pods, pvc_name);
+  if (users.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("PVC ", target_.namespace_name, "/", pvc_name,
+                                                    ": ", consequence, ": ", UseText(users),
+                                                    ", then run the same command again"));
+}
+
+absl::Status VolumeSwap::RemovePvc() {
+  RETURN_IF_ERROR(CheckNoPodUses(target_.pvc_name,
+                                 "a Pod has started meanwhile, and nothing was "
+                                 "exchanged"));
+  const PersistentVolumeClaim& pvc = *state_.pvc;
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(
+      api_.Delete(ctx_, ClaimKey(pvc.namespace_name(), pvc.name()),
+                  {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
+  Tell(SwapStep::kRemovePvc, absl::StrCat(PvcText(), " is deleted, to be made again; its volume ",
+                                          pvc.volume_name(), " is kept"));
+  return absl::OkStatus();
+}
+
+// A Pod that started between the look and the deletion holds the PVC, which Kubernetes then lets go
+// only after it.
+absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
+  const k8s::ObjectKey key = ClaimKey(pvc.namespace_name(), pvc.name());
+  while (true) {
+    const absl::Status gone =
+        k8s::WaitFor(ctx_.WithTimeout(kDeletionSlice), api_, key,
+                     [&](const Json* object) -> absl::StatusOr<bool> {
+                       return object == nullptr || k8s::Uid(*object) != pvc.uid();
+                     });
+    if (!absl::IsDeadlineExceeded(gone)) {
+      return gone;
+    }
+    RETURN_IF_ERROR(CheckNoPodUses(
+        pvc.name(),
+        "it is being deleted, and a Pod that has started meanwhile holds it; nothing "
+        "is lost, its volume is kept"));
+    if (const absl::Status over = ctx_.Check(); !over.ok()) {
+      return absl::Status(
+          over.code(),
+          absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name(),
+                       " is being deleted, and not gone yet; its volume is kept; run the same "
+                       "command again to go on"));
+    }
+  }
+}
+
+absl::Status VolumeSwap::Reserve() {
+  const PersistentVolume& volume = target_volume().volume;
+  Json patch;
+  SetJson(patch, {"spec", "claimRef"},
+          {{"apiVersion", "v1"},
+           {"kind", "PersistentVolumeClaim"},
+           {"namespace", target_.namespace_name},
+           {"name", target_.pvc_name},
+           {"uid", nullptr},
+           {"resourceVersion", nullptr}});
+  RETURN_IF_ERROR(PatchVolume(volume, std::move(patch)));
+  Tell(SwapStep::kReserve, absl::StrCat("volume ", volume.name(), " is reserved for ", PvcText()));
+  return absl::OkStatus();
+}
+
+std::string VolumeSwap::mark() const {
+  const SwapVolume* const other = other_volume();
+  return other == nullptr ? target_volume().record.peer : other->volume.name();
+}
+
+absl::Status VolumeSwap::PatchMark(const Json& mark) {
+  Json patch;
+  SetJson(patch, {"metadata", "uid"}, state_.pvc->uid());
+  SetJson(patch, {"metadata", "resourceVersion"}, state_.pvc->resource_version());
+  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, mark);
+  return api_
+      .Patch(ctx_, ClaimKey(target_.namespace_name, target_.pvc_name), k8s::PatchKind::kMerge,
+             patch, "")
+      .status();
+}
+
+absl::Status VolumeSwap::MakePvc() {
+  const std::string volume = target_volume().volume.name();
+  Json object = ClaimToMake(*state_.original->record.claim, volume).json();
+  SetJson(object, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, mark());
+  const absl::Status made =
+      api_.Create(ctx_, PersistentVolumeClaimType(), target_.namespace_name, object).status();
+  // Another run was quicker, or another program: the next look says which.
+  if (absl::IsAlreadyExists(made)) {
+    return absl::AbortedError(made.message());
+  }
+  RETURN_IF_ERROR(
+      WithAdvice(made, absl::StrCat(PvcText(),
+                                    " does not exist now, and its volumes are kept; run the same "
+                                    "command again")));
+  Tell(SwapStep::kMakePvc, absl::StrCat(PvcText(), " is made again, with volume ", volume));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::MarkPvc() {
+  RETURN_IF_ERROR(PatchMark(mark()));
+  Tell(SwapStep::kMarkPvc,
+       absl::StrCat(PvcText(), " keeps its volume ", state_.pvc->volume_name()));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::AwaitPvc() {
+  const std::string uid = state_.pvc->uid();
+  const absl::Status bound = k8s::WaitFor(
+      ctx_, api_, ClaimKey(target_.namespace_name, target_.pvc_name),
+      [&](const Json* object) -> absl::StatusOr<bool> {
+        if (object == nullptr || k8s::Uid(*object) != uid) {
+          return absl::AbortedError(absl::StrCat(PvcText(), " was deleted by another client"));
+        }
+        ASSIGN_OR_RETURN(const PersistentVolumeClaim now, PersistentVolumeClaim::Of(*object));
+        return now.is_bound();
+      });
+  return WithAdvice(bound, "run the same command again to go on");
+}
+
+absl::Status VolumeSwap::ReturnPolicy() {
+  const SwapVolume& one = in_use();
+  RETURN_IF_ERROR(WriteRecord(one.volume, one.record, one.record.policy));
+  Tell(SwapStep::kReturnPolicy,
+       absl::StrCat("volume ", one.volume.name(), " has its reclaim policy ", one.record.policy,
+                    " again"));
+  return absl::OkStatus();
+}
+
+// --- Taking back, finishing
+
+absl::Status VolumeSwap::Abandon() {
+  const PersistentVolume& volume =
+      state_.restored.has_value() ? state_.restored->volume : *state_.temporary_volume;
+  Json patch;
+  SetJson(patch, {"metadata", "labels", objects::kInPlaceLabel}, nullptr);
+  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, nullptr);
+  SetJson(patch, {"spec", "persistentVolumeReclaimPolicy"}, "Delete");
+  RETURN_IF_ERROR(PatchVolume(volume, std::move(patch)));
+  Tell(SwapStep::kAbandon,
+       absl::StrCat("volume ", volume.name(), ", made of the VolumeSnapshot, is deleted"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::LetGo() {
+  const SwapVolume& other = *other_volume();
+  Json patch = {{"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}};
+  if (other.volume.pvc_uid().empty()) {
+    // One that is reserved for the name of the PVC is not Released, and would never be deleted.
+    SetJson(patch, {"spec", "claimRef", "uid"}, kNoPvcUid);
+  }
+  RETURN_IF_ERROR(PatchVolume(other.volume, std::move(patch)));
+  Tell(SwapStep::kLetGo,
+       absl::StrCat("volume ", other.volume.name(), " is being deleted by its driver"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::AwaitVolumeGone() {
+  const PersistentVolume& volume = other_volume()->volume;
+  const k8s::ObjectKey key = VolumeKey(volume.name());
+  const auto is_gone = [&](const Json* object) -> absl::StatusOr<bool> {
+    return object == nullptr || k8s::Uid(*object) != volume.uid();
+  };
+  absl::Status gone = absl::OkStatus();
+  if (!volume.is_provisioned() && !volume.is_being_deleted()) {
+    // Made by hand: there may be no provisioner that deletes it. Then the object goes, and what it
+    // stood for stays.
+    gone = k8s::WaitFor(ctx_.WithTimeout(kUnprovisionedWait), api_, key, is_gone);
+    if (absl::IsDeadlineExceeded(gone) && ctx_.Check().ok()) {
+      RETURN_IF_ERROR(k8s::IgnoreNotFound(
+          api_.Delete(ctx_, key, {.uid = volume.uid(), .resource_version = ""})));
+      result_.kept_handles.push_back(volume.handle());
+      gone = k8s::WaitFor(ctx_, api_, key, is_gone);
+    }
+  } else {
+    gone = k8s::WaitFor(ctx_, api_, key, is_gone);
+  }
+  RETURN_IF_ERROR(WithAdvice(
+      gone,
+      absl::StrCat("volume ", volume.name(), " is still there: kubectl describe pv ", volume.name(),
+                   " shows what its driver reports; run the same command again to go on")));
+  Tell(SwapStep::kAwaitVolumeGone,
+       result_.kept_handles.empty()
+           ? absl::StrCat("volume ", volume.name(), " is deleted")
+           : absl::StrCat("PersistentVolume ", volume.name(),
+                          " is deleted; no provisioner made it or deletes it, so its driver ",
+                          volume.driver(), " keeps volume ", volume.handle()));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::CleanPvc() {
+  RETURN_IF_ERROR(PatchMark(nullptr));
+  Tell(SwapStep::kCleanPvc, absl::StrCat(PvcText(), " has no mark of the restore any more"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::CleanVolume() {
+  const PersistentVolume& volume = in_use().volume;
+  Json patch;
+  SetJson(patch, {"metadata", "labels", objects::kInPlaceLabel}, nullptr);
+  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, nullptr);
+  RETURN_IF_ERROR(PatchVolume(volume, std::move(patch)));
+  Tell(SwapStep::kCleanVolume,
+       absl::StrCat("volume ", volume.name(), " has no record of the restore any more"));
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::csi
