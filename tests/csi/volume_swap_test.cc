@@ -754,6 +754,18 @@ TEST(VolumeSwapTest, AClassThatWaitsForAPodGetsANodeOfTheOldVolume) {
   world.ExpectRestored();
 }
 
+TEST(VolumeSwapTest, TheVolumeIsMadeWithTheAttributesOfThePvc) {
+  World world;
+  world.api.Mutate(ClaimKey("shop", "data"),
+                   [](Json& pvc) { pvc["spec"]["volumeAttributesClassName"] = "gold"; });
+  std::vector<std::string> classes;
+  world.api.OnCreate("persistentvolumeclaims", [&](support::FakeApiClient&, const Json& pvc) {
+    classes.push_back(GetString(pvc, {"spec", "volumeAttributesClassName"}));
+  });
+  ASSERT_THAT(world.Restore(), IsOk());
+  EXPECT_THAT(classes, ElementsAre("gold", "gold")) << "the temporary PVC and the PVC";
+}
+
 TEST(VolumeSwapTest, AClassThatIsGoneOrOfAnotherDriverIsRefused) {
   World world;
   world.api.Mutate({StorageClassType(), "", "fast"},
