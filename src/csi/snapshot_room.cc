@@ -27,7 +27,7 @@ int CountToRemove(const std::optional<QuotaUse>& use, int needed) {
              : needed;
 }
 
-std::string UseText(const absl::Status& refused, const std::optional<QuotaUse>& use) {
+std::string QuotaUseText(const absl::Status& refused, const std::optional<QuotaUse>& use) {
   if (use.has_value()) {
     return absl::StrCat("quota ", use->name, ": ", use->used, " of ", use->limit, " used");
   }
@@ -91,7 +91,7 @@ std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
                         const RetentionRequest& request, const absl::Status& refused, int needed) {
   const RoomLimit limit = OutOfRoom(refused).value_or(RoomLimit::kQuota);
   const std::optional<QuotaUse> use = ParseQuotaRefusal(refused.message());
-  const std::string text = UseText(refused, use);
+  const std::string text = QuotaUseText(refused, use);
   const absl::StatusOr<RetentionPlan> plan = PlanRetention(ctx, api, request);
   if (!plan.ok()) {
     return absl::StrCat(text, "; ", ListHint(request));
@@ -159,7 +159,7 @@ absl::Status RoomMaker::Remove(RoomLimit limit, const absl::Status& refused, int
   const std::size_t count = static_cast<std::size_t>(needed) - going.size();
   if (chosen.size() < count) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(UseText(refused, ParseQuotaRefusal(refused.message())),
+        absl::StrCat(QuotaUseText(refused, ParseQuotaRefusal(refused.message())),
                      "; nothing was deleted, ", WhyNone(*plan, limit), "; ", ListHint(request_)));
   }
   chosen.resize(count);
@@ -174,7 +174,7 @@ absl::Status RoomMaker::Remove(RoomLimit limit, const absl::Status& refused, int
   }
   if (going.empty()) {  // Each is needed since it was read, or was refused, which is reported.
     return absl::ResourceExhaustedError(absl::StrCat(
-        UseText(refused, ParseQuotaRefusal(refused.message())), "; none could be deleted"));
+        QuotaUseText(refused, ParseQuotaRefusal(refused.message())), "; none could be deleted"));
   }
   const CallContext limited = ctx_.WithTimeout(wait_max_);
   for (const SnapshotEntry& entry : going) {
