@@ -274,7 +274,9 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   EXPECT_FALSE(progress.completed);
   EXPECT_EQ(progress.error, "");
   api_.Mutate(csi::VolumeSnapshotKey(k8s::Namespace(Snapshot()), k8s::Name(Snapshot())),
-              [](Json& snapshot) { SetJson(snapshot, {"status", "readyToUse"}, true); });
+              [](Json& snapshot) {
+                SetJson(snapshot, {"status", "readyToUse"}, true);
+              });
   progress = Progress(result->operation_id);
   EXPECT_TRUE(progress.completed);
   EXPECT_EQ(progress.error, "");
