@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/creation_failure.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_source.h"
 #include "csi/snapshot_types.h"

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/creation_failure.h"
 #include "csi/node_choice.h"
 #include "csi/promotion.h"
 #include "csi/snapshot_creation.h"
