@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
+#include "cli/cluster_verb.h"
 #include "cli/progress.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
