@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
              "belongs to another"},
         Flaw{"NoDriver", true, Set({"spec", "driver"}, ""), "names no driver"},
         Flaw{"NoHandle", true, Set({"status", "snapshotHandle"}, ""), "has no snapshot handle"}),
-    [](const testing::TestParamInfo<Flaw>& info) { return info.param.name; });
+    [](const testing::TestParamInfo<Flaw>& one) { return one.param.name; });
 
 TEST_F(BoundSnapshotTest, WhatDoesNotExistIsNotFound) {
   bed_.api.Remove(content_);
