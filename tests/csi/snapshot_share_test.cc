@@ -191,7 +191,8 @@ TEST_F(SnapshotShareTest, ItsDataIsNotDeletedByThoseItIsSharedWith) {
                                      .mover_namespace = "csi-delta",
                                      .now = bed_.clock.Now()});
   ASSERT_THAT(theirs, IsOk());
-  EXPECT_THAT(RemoveAsRead(bed_.ctx, bed_.api, theirs->entries.front(), {.with_data = true}),
+  EXPECT_THAT(RemoveAsRead(bed_.ctx, bed_.api, theirs->entries.front(),
+                           {.with_data = true, .mover_namespace = "csi-delta"}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("shop/monday"), HasSubstr("--with-data"))));
   EXPECT_TRUE(Shared().has_value());
