@@ -41,4 +41,15 @@ void PrintClusterResult(Session& session, const ClusterResult& result) {
   }
 }
 
+void PrintClusterEvent(Session& session, const Json& value, const std::string& text) {
+  const std::string form = OutputForm(session);
+  if (form == "json") {
+    session.console().PrintJson(value);
+  } else if (form == "yaml") {
+    session.console().Print(absl::StrCat("---\n", ToYaml(value)));
+  } else if (form != "name") {
+    session.console().Print(text);
+  }
+}
+
 }  // namespace csidelta::cli

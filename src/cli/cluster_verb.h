@@ -28,4 +28,8 @@ struct ClusterResult {
 // Prints it in the form that was asked for; of a table nothing where that is empty.
 void PrintClusterResult(Session& session, const ClusterResult& result);
 
+// One of several values that a verb prints as it goes on, in the form that was asked for: a line of
+// JSON, a document of YAML, or `text`; nothing where only names are.
+void PrintClusterEvent(Session& session, const Json& value, const std::string& text);
+
 }  // namespace csidelta::cli

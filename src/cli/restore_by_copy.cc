@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "base/yaml.h"
 #include "cli/cluster_verb.h"
 #include "cli/progress.h"
 #include "cli/snapshot_text.h"
@@ -30,13 +29,9 @@ std::string CopiedPvcName(const CopyPlan& plan) {
 // The result in the form that was asked for.
 void TellCopy(Session& session, const Json& json, const std::string& text,
               const std::string& name = "") {
-  const std::string form = OutputForm(session);
-  if (form == "json") {
-    session.console().PrintJson(json);
-  } else if (form == "yaml") {
-    session.console().Print(absl::StrCat("---\n", ToYaml(json)));
-  } else {
-    session.console().Print(form == "name" ? name : text);
+  PrintClusterEvent(session, json, text);
+  if (OutputForm(session) == "name") {
+    session.console().Print(name);
   }
 }
 

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "base/yaml.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
@@ -271,12 +270,8 @@ class SnapshotListCommand : public Command {
   }
 
   static void PrintOne(Session& session, const SnapshotEntry& entry, const Json& json) {
-    const std::string form = OutputForm(session);
-    if (form == "json") {
-      session.console().PrintJson(json);
-    } else if (form == "yaml") {
-      session.console().Print(absl::StrCat("---\n", ToYaml(json)));
-    } else {
+    PrintClusterEvent(session, json, "");
+    if (OutputForm(session) == "name") {
       session.console().Print(absl::StrCat(SnapshotResourceName(entry.name), "\n"));
     }
   }

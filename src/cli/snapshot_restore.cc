@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "base/yaml.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/restore_by_copy.h"
@@ -133,15 +132,7 @@ class RestoreTeller {
  public:
   explicit RestoreTeller(Session& session) : session_(session), form_(OutputForm(session)) {}
 
-  void Tell(const Json& json, const std::string& text) {
-    if (form_ == "json") {
-      session_.console().PrintJson(json);
-    } else if (form_ == "yaml") {
-      session_.console().Print(absl::StrCat("---\n", ToYaml(json)));
-    } else if (form_ != "name") {
-      session_.console().Print(text);
-    }
-  }
+  void Tell(const Json& json, const std::string& text) { PrintClusterEvent(session_, json, text); }
   void TellStep(const csi::SwapNews& news) {
     Tell({{"message_type", "step"},
           {"pvc", news.pvc},
