@@ -282,7 +282,11 @@ class StateReader {
     ASSIGN_OR_RETURN(std::optional<Json> volume,
                      k8s::Find(ctx_, api_, VolumeKey(state_.temporary->volume_name())));
     if (volume.has_value()) {
-      ASSIGN_OR_RETURN(state_.temporary_volume, PersistentVolume::Of(*std::move(volume)));
+      ASSIGN_OR_RETURN(PersistentVolume one, PersistentVolume::Of(*std::move(volume)));
+      if (one.pvc_uid() ==
+          state_.temporary->uid()) {  // Else it is another's, and not to be touched.
+        state_.temporary_volume = std::move(one);
+      }
     }
     return absl::OkStatus();
   }

@@ -82,7 +82,7 @@ struct SwapState {
   std::optional<SwapVolume> original = {};  // these two: with a record
   std::optional<SwapVolume> restored = {};
   std::optional<objects::PersistentVolumeClaim> temporary = {};
-  // Of the temporary PVC, once that is bound, with or without a record.
+  // Of the temporary PVC, once they are bound to each other, with or without a record.
   std::optional<objects::PersistentVolume> temporary_volume = {};
 
   const std::optional<SwapVolume>& Volume(SwapSide side) const {

@@ -507,7 +507,7 @@ absl::Status VolumeSwap::RecordRestored() {
   if (state_.restored.has_value()) {
     return WriteRecord(state_.restored->volume, state_.restored->record, "Retain");
   }
-  if (!volume.has_value() || volume->pvc_uid() != state_.temporary->uid()) {
+  if (!volume.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "PersistentVolume ", state_.temporary->volume_name(), " of PVC ", state_.temporary->name(),
         " does not exist, or is another's; ", CommandOf(target_, "--undo removes what was made")));
@@ -674,7 +674,6 @@ std::string VolumeSwap::mark() const {
 absl::Status VolumeSwap::PatchMark(const Json& mark) {
   Json patch;
   SetJson(patch, {"metadata", "uid"}, state_.pvc->uid());
-  SetJson(patch, {"metadata", "resourceVersion"}, state_.pvc->resource_version());
   SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, mark);
   return api_
       .Patch(ctx_, ClaimKey(target_.namespace_name, target_.pvc_name), k8s::PatchKind::kMerge,

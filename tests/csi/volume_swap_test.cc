@@ -217,6 +217,17 @@ class World {
     });
   }
 
+  // Changes the volume made of the VolumeSnapshot before it is read.
+  void BeforeRestoredIsRead(std::function<void(Json& volume)> change) {
+    api.SetInterceptor([this, original = Pvc()->volume_name(), change = std::move(change)](
+                           const support::ApiCall& call, const Json*) -> absl::Status {
+      if (call.verb == "get" && call.plural == "persistentvolumes" && call.name != original) {
+        api.Mutate(VolumeKey(call.name), change);
+      }
+      return absl::OkStatus();
+    });
+  }
+
   CallContext Ctx() const { return ctx_.WithTimeout(absl::Minutes(5)); }
   const std::vector<std::string>& steps() const { return steps_; }
 
@@ -670,6 +681,48 @@ TEST(VolumeSwapTest, ADriverThatRefusesLeavesThePvcAsItIs) {
   world.cluster.driver().ClearFaults();
   ASSERT_THAT(world.Undo(), IsOk());
   world.ExpectUndone(0);
+}
+
+TEST(VolumeSwapTest, AVolumeThatIsSmallerThanThePvcRequestsIsNotThePvcs) {
+  World world;
+  world.BeforeRestoredIsRead([](Json& volume) { volume["spec"]["capacity"]["storage"] = "1Mi"; });
+  EXPECT_THAT(world.Restore(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        AllOf(HasSubstr("smaller than PVC shop/data requests"),
+                                              HasSubstr("--undo removes"))));
+  ASSERT_THAT(world.Undo(), IsOk());
+  world.ExpectUndone(0);
+}
+
+TEST(VolumeSwapTest, AVolumeThatBecameAnothersIsNeitherTakenNorDeleted) {
+  World world;
+  std::string taken;
+  world.BeforeRestoredIsRead([&](Json& volume) {
+    taken = k8s::Name(volume);
+    volume["spec"]["claimRef"]["uid"] = "another";
+  });
+  EXPECT_THAT(world.Restore(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is another's")));
+  ASSERT_THAT(world.Undo(), IsOk());
+  world.ExpectPvcAsItWas();
+  EXPECT_EQ(world.Data(), "new");
+  EXPECT_THAT(world.OtherVolumes(), ElementsAre(taken));
+  EXPECT_FALSE(world.Volume(taken).is_being_deleted());
+  EXPECT_EQ(world.Volume(taken).pvc_uid(), "another");
+}
+
+TEST(VolumeSwapTest, AnOriginalThatBecameAnothersEndsItBeforeTheExchange) {
+  World world;
+  const std::string original = world.Pvc()->volume_name();
+  const std::string uid = world.Pvc()->uid();
+  // The first change of a volume is the record on the restored one.
+  world.Before("patch", "persistentvolumes", "", [&] {
+    world.api.Mutate(VolumeKey(original),
+                     [](Json& volume) { volume["spec"]["claimRef"]["uid"] = "another"; });
+  });
+  EXPECT_THAT(world.Restore(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        AllOf(HasSubstr(original), HasSubstr("is another's"))));
+  EXPECT_EQ(world.Pvc()->uid(), uid);
+  EXPECT_FALSE(HasSwapRecord(world.Volume(original)));
 }
 
 TEST(VolumeSwapTest, ASafetySnapshotThatCannotBeTakenEndsItBeforeAnyChange) {
