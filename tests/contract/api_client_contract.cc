@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "k8s/object.h"
 #include "tests/support/await.h"
 #include "tests/support/status_matchers.h"
@@ -25,6 +26,7 @@ using testing::HasSubstr;
 
 const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
 const ResourceType kClaims{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
+const ResourceType kPods{"", "v1", "pods", "Pod", true};
 const ResourceType kStorageClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 const ResourceType kServiceAccounts{"", "v1", "serviceaccounts", "ServiceAccount", true};
 const ResourceType kSelfReviews{"authentication.k8s.io", "v1", "selfsubjectreviews",
@@ -43,6 +45,17 @@ std::vector<std::string> NamesOf(const ObjectList& list) {
     names.push_back(k8s::Name(item));
   }
   return names;
+}
+
+// What a list's pages hold so far.
+void Gather(const std::vector<Json>& page, bool is_first, std::vector<std::string>& names) {
+  if (is_first) {
+    names.clear();
+  }
+  for (const Json& object : page) {
+    EXPECT_EQ(GetString(object, {"kind"}), "ConfigMap");
+    names.push_back(k8s::Name(object));
+  }
 }
 
 }  // namespace
@@ -267,6 +280,41 @@ TEST_P(ApiClientContract, ListsAsItWasAtARevision) {
                     .exactly_at = GetString(at, {"metadata", "resourceVersion"})});
   ASSERT_THAT(list, IsOk());
   EXPECT_THAT(NamesOf(*list), testing::UnorderedElementsAre("before", "deleted", "now"));
+}
+
+TEST_P(ApiClientContract, PagesHoldEachObjectOnce) {
+  for (const char* name : {"a", "b", "c"}) {
+    MustCreate(kConfigMaps, ConfigMap(name));
+  }
+  std::vector<std::string> names;
+  const absl::StatusOr<std::string> version = client_.ListPages(
+      ctx_, kConfigMaps, namespace_, {.label_selector = "suite=contract", .field_selector = ""},
+      [&](const std::vector<Json>& page, bool is_first) { Gather(page, is_first, names); });
+  ASSERT_THAT(version, IsOk());
+  EXPECT_FALSE(version->empty());
+  EXPECT_THAT(names, testing::ElementsAre("a", "b", "c"));
+}
+
+TEST_P(ApiClientContract, WhatIsWantedOfAListIsInItSoon) {
+  for (const char* name : {"a", "b", "c"}) {
+    MustCreate(kConfigMaps, ConfigMap(name));
+  }
+  std::vector<std::string> names;
+  support::Await("the API server remembering what was made last", [&] {
+    const absl::StatusOr<std::string> version = client_.ListWanted(
+        ctx_, kConfigMaps, namespace_, {"a", "c", "none"},
+        [&](const std::vector<Json>& page, bool is_first) { Gather(page, is_first, names); });
+    EXPECT_THAT(version, IsOk());
+    return !version.ok() ||
+           (absl::c_linear_search(names, "a") && absl::c_linear_search(names, "c"));
+  });
+  EXPECT_EQ(absl::c_count(names, "a"), 1);
+  EXPECT_FALSE(absl::c_linear_search(names, "none"));
+}
+
+TEST_P(ApiClientContract, APodThatIsNotThereHasNoLog) {
+  EXPECT_THAT(client_.ReadLog(ctx_, Key(kPods, "none"), 1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
 }
 
 TEST_P(ApiClientContract, ListedObjectsAreWhole) {

@@ -49,6 +49,7 @@ class ApiClientContract : public testing::TestWithParam<ApiClientCase> {
 
 extern const k8s::ResourceType kConfigMaps;
 extern const k8s::ResourceType kClaims;
+extern const k8s::ResourceType kPods;
 extern const k8s::ResourceType kStorageClasses;
 extern const k8s::ResourceType kServiceAccounts;
 extern const k8s::ResourceType kSelfReviews;

@@ -29,10 +29,10 @@ class FakeSubject : public ApiClientSubject {
 class RestSubject : public ApiClientSubject {
  public:
   RestSubject()
-      : server_(
-            fake_,
-            {kConfigMaps, kClaims, kStorageClasses, kServiceAccounts, kSelfReviews, kAccessReviews},
-            {.tls = true}) {
+      : server_(fake_,
+                {kConfigMaps, kClaims, kPods, kStorageClasses, kServiceAccounts, kSelfReviews,
+                 kAccessReviews},
+                {.tls = true}) {
     path_ = testing::TempDir() + "kubeconfig-" + std::to_string(getpid());
     std::ofstream(path_) << server_.Kubeconfig("{token: abc}");
     k8s::ClientSettings settings;
