@@ -22,7 +22,11 @@ constexpr absl::string_view kGraceForm = "a duration from 1m to 8760h";
 constexpr absl::string_view kWaitForm = "a duration from 1s to 1h";
 constexpr absl::string_view kFallbackForm = "individual or fail";
 constexpr absl::string_view kGroupRestoreForm = "members or preprovisioned";
+constexpr absl::string_view kNamespaceForm = "the name of a namespace";
+constexpr absl::string_view kSwitchForm = "on or off";
+constexpr absl::string_view kItemsForm = "skip or keep";
 constexpr std::size_t kKeyBytesCompared = 64;
+constexpr std::size_t kNamespaceBytesMax = 63;
 
 absl::Status WrongValue(absl::string_view key, absl::string_view value, absl::string_view form) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": ", Quote(value), " is not ", form));
@@ -61,6 +65,32 @@ absl::StatusOr<GroupRestore> ReadGroupRestore(absl::string_view key, absl::strin
     return WrongValue(key, value, kGroupRestoreForm);
   }
   return value == "members" ? GroupRestore::kMembers : GroupRestore::kPreprovisioned;
+}
+
+// A DNS label, as the API server wants it.
+absl::StatusOr<std::string> ReadNamespace(absl::string_view key, const std::string& value) {
+  const auto may_be_inside = [](char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
+  };
+  if (value.empty() || value.size() > kNamespaceBytesMax || value.front() == '-' ||
+      value.back() == '-' || !std::all_of(value.begin(), value.end(), may_be_inside)) {
+    return WrongValue(key, value, kNamespaceForm);
+  }
+  return value;
+}
+
+absl::StatusOr<bool> ReadSwitch(absl::string_view key, absl::string_view value) {
+  if (value != "on" && value != "off") {
+    return WrongValue(key, value, kSwitchForm);
+  }
+  return value == "on";
+}
+
+absl::StatusOr<LonghornItems> ReadItems(absl::string_view key, absl::string_view value) {
+  if (value != "skip" && value != "keep") {
+    return WrongValue(key, value, kItemsForm);
+  }
+  return value == "skip" ? LonghornItems::kSkip : LonghornItems::kKeep;
 }
 
 // How many letters must be inserted, removed or replaced to make one of the other.
@@ -106,6 +136,12 @@ absl::Status ReadKey(const std::string& key, const std::string& value, PluginCon
     ASSIGN_OR_RETURN(config.group_fallback, ReadFallback(key, value));
   } else if (key == "groupRestore") {
     ASSIGN_OR_RETURN(config.group_restore, ReadGroupRestore(key, value));
+  } else if (key == "longhornNamespace") {
+    ASSIGN_OR_RETURN(config.longhorn_namespace, ReadNamespace(key, value));
+  } else if (key == "longhornGuard") {
+    ASSIGN_OR_RETURN(config.longhorn_guard, ReadSwitch(key, value));
+  } else if (key == "longhornItems") {
+    ASSIGN_OR_RETURN(config.longhorn_items, ReadItems(key, value));
   } else {
     config.warnings.push_back(absl::StrCat(
         "unknown key ", Quote(key), " is ignored; the nearest known key is ", NearestKey(key)));
@@ -139,6 +175,11 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
        "What becomes of the claims of a volume group that cannot be snapshotted as one."},
       {"groupRestore", "members", kGroupRestoreForm,
        "What a volume group comes back as: single volume snapshots, or the group too."},
+      {"longhornNamespace", "longhorn-system", kNamespaceForm, "Where Longhorn is installed."},
+      {"longhornGuard", "on", kSwitchForm,
+       "Leave out of restores which objects of Longhorn would do harm there."},
+      {"longhornItems", "skip", kItemsForm,
+       "Whether backups leave Longhorn's own snapshot objects out."},
   };
   return keys;
 }

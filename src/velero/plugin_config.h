@@ -14,6 +14,8 @@ namespace csidelta::velero {
 enum class GroupFallback { kIndividual, kFail };
 // What a volume group comes back as.
 enum class GroupRestore { kMembers, kPreprovisioned };
+// What becomes of Longhorn's own snapshot objects in a backup.
+enum class LonghornItems { kSkip, kKeep };
 
 // The settings of this plugin: one ConfigMap in Velero's namespace. Every field has a key of the
 // same meaning in PluginConfigKeys() and in docs/configuration.md.
@@ -30,6 +32,12 @@ struct PluginConfig {
   GroupFallback group_fallback = GroupFallback::kIndividual;
   // A volume group comes back as single volume snapshots, or as a VolumeGroupSnapshot too.
   GroupRestore group_restore = GroupRestore::kMembers;
+  // Where Longhorn lives.
+  std::string longhorn_namespace = "longhorn-system";
+  // Leave out of restores which objects of Longhorn would do harm; off: only the worst.
+  bool longhorn_guard = true;
+  // Longhorn's snapshot objects stay out of backups, or are archived.
+  LonghornItems longhorn_items = LonghornItems::kSkip;
 
   // One line per unknown key, naming the nearest known one.
   std::vector<std::string> warnings;

@@ -34,6 +34,9 @@ TEST(ParsePluginConfigTest, HasDefaults) {
     EXPECT_EQ(config->deletion_wait, absl::Minutes(1));
     EXPECT_EQ(config->group_fallback, GroupFallback::kIndividual);
     EXPECT_EQ(config->group_restore, GroupRestore::kMembers);
+    EXPECT_EQ(config->longhorn_namespace, "longhorn-system");
+    EXPECT_TRUE(config->longhorn_guard);
+    EXPECT_EQ(config->longhorn_items, LonghornItems::kSkip);
     EXPECT_THAT(config->warnings, IsEmpty());
   }
 }
@@ -44,7 +47,10 @@ TEST(ParsePluginConfigTest, ReadsEveryKey) {
                                                   {"restoreContentWait", "30s"},
                                                   {"deletionWait", "1h"},
                                                   {"groupFallback", "fail"},
-                                                  {"groupRestore", "preprovisioned"}}));
+                                                  {"groupRestore", "preprovisioned"},
+                                                  {"longhornNamespace", "storage-1"},
+                                                  {"longhornGuard", "off"},
+                                                  {"longhornItems", "keep"}}));
   ASSERT_THAT(config, IsOk());
   EXPECT_FALSE(config->sweep_orphans);
   EXPECT_EQ(config->orphan_grace_period, absl::Minutes(90));
@@ -52,6 +58,9 @@ TEST(ParsePluginConfigTest, ReadsEveryKey) {
   EXPECT_EQ(config->deletion_wait, absl::Hours(1));
   EXPECT_EQ(config->group_fallback, GroupFallback::kFail);
   EXPECT_EQ(config->group_restore, GroupRestore::kPreprovisioned);
+  EXPECT_EQ(config->longhorn_namespace, "storage-1");
+  EXPECT_FALSE(config->longhorn_guard);
+  EXPECT_EQ(config->longhorn_items, LonghornItems::kKeep);
   EXPECT_THAT(config->warnings, IsEmpty());
 }
 
@@ -71,6 +80,9 @@ TEST(ParsePluginConfigTest, DocumentedDefaultsAreTheDefaults) {
   EXPECT_EQ(written->deletion_wait, defaults->deletion_wait);
   EXPECT_EQ(written->group_fallback, defaults->group_fallback);
   EXPECT_EQ(written->group_restore, defaults->group_restore);
+  EXPECT_EQ(written->longhorn_namespace, defaults->longhorn_namespace);
+  EXPECT_EQ(written->longhorn_guard, defaults->longhorn_guard);
+  EXPECT_EQ(written->longhorn_items, defaults->longhorn_items);
 }
 
 struct UnknownKeyCase {
@@ -119,6 +131,13 @@ TEST(ParsePluginConfigTest, BoundsOfDurationsAreAllowed) {
   EXPECT_EQ(longest->orphan_grace_period, absl::Hours(8760));
 }
 
+TEST(ParsePluginConfigTest, TheLongestNameOfANamespaceIsAllowed) {
+  const std::string longest(63, 'a');
+  const auto config = ParsePluginConfig(WithData({{"longhornNamespace", longest}}));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->longhorn_namespace, longest);
+}
+
 struct BadConfigCase {
   const char* name;
   Json data;
@@ -158,6 +177,17 @@ INSTANTIATE_TEST_SUITE_P(
         {"WaitZero", {{"restoreContentWait", "0s"}}, "\"0s\" is not a duration from 1s to 1h"},
         {"WaitHuge", {{"deletionWait", "2h"}}, "deletionWait: \"2h\" is not a duration"},
         {"WaitEmpty", {{"deletionWait", ""}}, "deletionWait: \"\" is not a duration"},
+        {"NamespaceEmpty",
+         {{"longhornNamespace", ""}},
+         "longhornNamespace: \"\" is not the name of a namespace"},
+        {"NamespaceUpper", {{"longhornNamespace", "Longhorn"}}, "\"Longhorn\" is not the name"},
+        {"NamespaceDot", {{"longhornNamespace", "a.b"}}, "\"a.b\" is not the name"},
+        {"NamespaceDashFirst", {{"longhornNamespace", "-a"}}, "\"-a\" is not the name"},
+        {"NamespaceDashLast", {{"longhornNamespace", "a-"}}, "\"a-\" is not the name"},
+        {"NamespaceLong", {{"longhornNamespace", std::string(64, 'a')}}, "is not the name"},
+        {"GuardTrue", {{"longhornGuard", "true"}}, "longhornGuard: \"true\" is not on or off"},
+        {"GuardEmpty", {{"longhornGuard", ""}}, "longhornGuard: \"\" is not on or off"},
+        {"ItemsOther", {{"longhornItems", "yes"}}, "longhornItems: \"yes\" is not skip or keep"},
     }),
     [](const auto& test) { return std::string(test.param.name); });
 
