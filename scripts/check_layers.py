@@ -22,17 +22,18 @@ ALLOWED = {
     "velero": ("objects", "base"),
     "storage": ("net", "base"),
     "csi": ("objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
+    "longhorn": ("objects", "k8s", "velero", "base"),
     "repository": ("storage", "base"),
     "incremental": ("csi", "objects", "k8s", "net", "repository", "base"),
-    "backupitemactions": ("objects", "velero", "csi", "k8s", "base"),
-    "restoreitemactions": ("objects", "velero", "csi", "k8s", "base"),
+    "backupitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),
+    "restoreitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),
     "deleteitemactions": ("objects", "velero", "csi", "k8s", "base"),
     "itemblockactions": ("objects", "velero", "csi", "k8s", "base"),
     "plugin": ("velero", "net", "base"),
     "datamover": ("incremental", "repository", "csi", "objects", "k8s", "net", "storage", "velero", "base"),
     "conformance": ("base",),
     "diffsnap": ("incremental", "csi", "objects", "k8s", "net", "base"),
-    "doctor": ("datamover", "incremental", "csi", "objects", "k8s", "net", "storage", "velero", "base"),
+    "doctor": ("datamover", "incremental", "csi", "longhorn", "objects", "k8s", "net", "storage", "velero", "base"),
 }
 EVERYTHING = tuple(ALLOWED)
 ALLOWED["cli"] = EVERYTHING

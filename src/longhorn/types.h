@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+#include "objects/volume_snapshot.h"
+
+// Longhorn's objects that we read, of longhorn.io/v1beta2, as objects/volume_snapshot.h has its
+// kinds: what they do not name is kept, and a value of the wrong type is taken for a missing one.
+// The fields are those of Longhorn 1.9 to 1.13 (k8s/crds.yaml of longhorn-manager); older ones lack
+// some. Longhorn serves no other version since 1.10.
+namespace csidelta::longhorn {
+
+inline constexpr char kGroup[] = "longhorn.io";
+inline constexpr char kVersion[] = "v1beta2";
+// Not served since Longhorn 1.9, unknown to it since 1.10; archives of older ones hold it.
+inline constexpr char kDroppedVersion[] = "v1beta1";
+// Where Longhorn lives unless it was installed elsewhere. It ignores its kinds in other namespaces.
+inline constexpr char kDefaultNamespace[] = "longhorn-system";
+
+// Built on first use; live for ever.
+const k8s::ResourceType& SnapshotType();
+const k8s::ResourceType& VolumeType();
+
+// A snapshot of a volume: asked for by its creation, or made by Longhorn for one that its engine
+// has. Dies with its volume.
+class Snapshot : public objects::ObjectView {
+ public:
+  static absl::StatusOr<Snapshot> Of(Json json);
+
+  // Spec.
+  std::string volume() const;   // the name of a Volume
+  bool is_to_be_taken() const;  // createSnapshot: Longhorn takes it if it has none
+  std::map<std::string, std::string> engine_labels() const;  // written once, when it is taken
+
+  // Status. Taken, ready and gone are far apart: see each.
+  std::optional<absl::Time> requested_at() const;  // the engine accepted it; Longhorn ≥ 1.12
+  std::optional<absl::Time> taken_at() const;      // by the engine, to a second
+  bool is_ready() const;                           // not removed and not being deleted
+  bool is_marked_removed() const;                  // stays in the chain until it is purged
+  bool is_user_created() const;                    // false: of a rebuild or an expansion
+  std::string parent() const;                      // "" for the oldest
+  std::vector<std::string> children() const;       // volume-head among them marks the newest
+  int64_t size_bytes() const;                      // in its own file now; 0 where not known
+  int64_t restore_size_bytes() const;              // of the volume now, not when it was taken
+  // What Longhorn last had to say, "" for nothing. It waits for an attachment, among others, so
+  // this is not the end of anything.
+  std::string error() const;
+
+ private:
+  using ObjectView::ObjectView;
+};
+
+// A volume. Its name is the handle of the PersistentVolume.
+class Volume : public objects::ObjectView {
+ public:
+  static absl::StatusOr<Volume> Of(Json json);
+
+  // Spec.
+  std::optional<int64_t> size_bytes() const;
+  std::optional<int64_t> snapshot_count_max() const;  // nothing before Longhorn 1.6
+  bool is_standby() const;                            // follows a volume of another cluster
+
+  // Status.
+  std::string state() const;        // attached, detached, attaching, ...; "" while it is new
+  std::string robustness() const;   // healthy, degraded, faulted, unknown; ""
+  std::string node() const;         // that it is attached to; ""
+  bool is_being_restored() const;   // from a backup of Longhorn, or waits for that
+  std::string clone_state() const;  // "" for one that is not cloned, else initiated, completed, ...
+  std::string pvc_namespace() const;  // of the PVC that it is or was bound to; ""
+  std::string pvc_name() const;
+
+ private:
+  using ObjectView::ObjectView;
+};
+
+}  // namespace csidelta::longhorn
