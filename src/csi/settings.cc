@@ -1,6 +1,7 @@
 #include "csi/settings.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
 #include "objects/keys.h"
@@ -16,6 +17,19 @@ absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
                                  .field_selector = ""}));
   ASSIGN_OR_RETURN(const Json* config_map, velero::SelectPluginConfig(list.items));
   return config_map == nullptr ? velero::PluginConfig() : velero::ParsePluginConfig(*config_map);
+}
+
+absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> SettingsOrDefaults::Get(
+    const CallContext& ctx, const std::string& run_uid) {
+  return configs_.Get(ctx, run_uid, [&]() -> absl::StatusOr<velero::PluginConfig> {
+    const absl::StatusOr<velero::PluginConfig> config = ReadPluginConfig(ctx, env_);
+    if (!config.ok()) {
+      CSIDELTA_LOG(kWarn, "settings cannot be read: the defaults count",
+                   {"error", config.status().ToString()});
+      return velero::PluginConfig();
+    }
+    return *config;
+  });
 }
 
 }  // namespace csidelta::csi

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "csi/once_map.h"
 #include "velero/plugin_config.h"
 
 namespace csidelta::csi {
@@ -12,5 +16,22 @@ namespace csidelta::csi {
 // value or a second ConfigMap; what the API server says otherwise.
 absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
                                                       const Environment& env);
+
+// The same for actions on so many items that an error for each would bury all others: read once for
+// a backup or restore, and where they cannot be read, the defaults, after one warning. Borrows
+// nothing but what `env` does. Thread-safe.
+class SettingsOrDefaults {
+ public:
+  explicit SettingsOrDefaults(const Environment& env) : env_(env) {}
+
+  // `run_uid` is that of the Backup or Restore. CANCELLED when ctx.stop fires while another call
+  // reads them.
+  absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> Get(const CallContext& ctx,
+                                                                  const std::string& run_uid);
+
+ private:
+  const Environment env_;
+  OnceMap<velero::PluginConfig> configs_{8};
+};
 
 }  // namespace csidelta::csi
