@@ -427,6 +427,13 @@ inline constexpr char kInPlaceLabel[] = "snapshot.csi-delta.io/in-place";
 // the uids of PVC and VolumeSnapshot; on the PVC that was made again the name of the other volume.
 inline constexpr char kInPlaceRecordAnnotation[] = "snapshot.csi-delta.io/in-place-record";
 
+// --- Ours: Longhorn's native snapshots -----------------------------------------------------------
+// Keys of this project on objects of Longhorn.
+
+// Label on Snapshot of Longhorn; written by plugin; read by plugin. csi-delta: a native snapshot of
+// a backup, which is archived with it.
+inline constexpr char kLonghornMadeByLabel[] = "longhorn.csi-delta.io/made-by";
+
 // --- Velero's ------------------------------------------------------------------------------------
 // Words of Velero and of its former CSI plugin. Backups cross over between Velero's own actions
 // and ours, so these never change.
@@ -507,6 +514,10 @@ inline constexpr char kSkippedNoCsiPvAnnotation[] = "backup.velero.io/skipped-no
 // Annotation on the item that a backup action returns; written by Velero, plugin; read by Velero.
 // true: its additional items pass every filter of the backup.
 inline constexpr char kMustIncludeAnnotation[] = "backup.velero.io/must-include-additional-items";
+
+// Annotation on the item that a backup action returns; written by plugin; read by Velero. true: the
+// item is left out of the backup, by Velero 1.18.1 and newer; older ones archive it.
+inline constexpr char kSkipFromBackupAnnotation[] = "velero.io/skip-from-backup";
 
 // Annotation on the item that a restore action returns; written by plugin; read by Velero. The
 // same for restores, where Velero knows it.

@@ -1,0 +1,56 @@
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/immediate_action.h"
+#include "base/status_macros.h"
+#include "csi/settings.h"
+#include "k8s/object.h"
+#include "longhorn/left_out_log.h"
+#include "longhorn/types.h"
+#include "objects/keys.h"
+#include "velero/backup.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+constexpr char kLonghornSnapshotReason[] =
+    "it holds no data, and restored Longhorn would take a new snapshot under its name; "
+    "longhornItems: keep archives such objects";
+
+class LonghornSnapshotAction : public ImmediateAction {
+ public:
+  explicit LonghornSnapshotAction(const csi::Environment& env)
+      : ImmediateAction(k8s::ToString(longhorn::SnapshotType())), settings_(env) {}
+
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                   const Json& backup_object) override {
+    velero::BackupItemResult result;
+    if (!k8s::Label(item, objects::kLonghornMadeByLabel).empty()) {
+      return result;
+    }
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const auto config, settings_.Get(ctx, backup.uid));
+    if (config->longhorn_items == velero::LonghornItems::kKeep) {
+      return result;
+    }
+    log_.Note(backup.uid, k8s::ToString(longhorn::SnapshotType()),
+              absl::StrCat(k8s::Namespace(item), "/", k8s::Name(item)), kLonghornSnapshotReason);
+    result.item = item;
+    SetJson(*result.item, {"metadata", "annotations", objects::kSkipFromBackupAnnotation}, "true");
+    return result;
+  }
+
+ private:
+  csi::SettingsOrDefaults settings_;
+  longhorn::LeftOutLog log_;
+};
+
+}  // namespace
+
+std::unique_ptr<velero::BackupItemAction> MakeLonghornSnapshotAction(const csi::Environment& env) {
+  return std::make_unique<LonghornSnapshotAction>(env);
+}
+
+}  // namespace csidelta::backupitemactions

@@ -1,0 +1,127 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "csi/snapshot_types.h"
+#include "objects/keys.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::backupitemactions::longhorn_snapshot_test {
+namespace {
+
+using support::IsOk;
+using support::MakeObject;
+using support::StatusIs;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using velero::BackupItemResult;
+
+Json LonghornSnapshot(const std::string& name, const support::Strings& labels = {}) {
+  Json snapshot =
+      MakeObject("longhorn.io/v1beta2", "Snapshot", "longhorn-system", name, labels, {{"a", "b"}});
+  SetJson(snapshot, {"spec"}, Json{{"volume", "pvc-1"}, {"createSnapshot", true}});
+  return snapshot;
+}
+
+class LonghornSnapshotActionTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    SetLogSink([](LogLevel level, const std::string& line) {
+      EXPECT_EQ(level, LogLevel::kInfo) << line;
+      told().push_back(line);
+    });
+    told().clear();
+  }
+  void TearDown() override { SetLogSink(nullptr); }
+  static std::vector<std::string>& told() {
+    static std::vector<std::string> lines;
+    return lines;
+  }
+
+  void Set(const support::Strings& settings) {
+    Json config_map =
+        MakeObject("v1", "ConfigMap", support::kVeleroNamespace, "csi-delta",
+                   {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
+    SetJson(config_map, {"data"}, settings);
+    bed_.api.Seed(csi::ConfigMapType(), config_map);
+  }
+
+  BackupItemResult Run(const Json& item, const std::string& phase = "InProgress") {
+    const auto result =
+        action_->Execute(bed_.ctx, item, support::MakeBackupObject("nightly", phase));
+    EXPECT_THAT(result, IsOk());
+    const BackupItemResult found = result.value_or(BackupItemResult());
+    EXPECT_THAT(found.additional_items, IsEmpty());
+    EXPECT_THAT(found.post_operation_items, IsEmpty());
+    EXPECT_EQ(found.operation_id, "");
+    return found;
+  }
+
+  support::ActionBed bed_;
+  std::unique_ptr<velero::BackupItemAction> action_ = MakeLonghornSnapshotAction(bed_.env);
+};
+
+TEST_F(LonghornSnapshotActionTest, AppliesToLonghornsSnapshotsAlone) {
+  EXPECT_THAT(action_->AppliesTo().included_resources, ElementsAre("snapshots.longhorn.io"));
+  EXPECT_EQ(action_->AppliesTo().label_selector, "");
+}
+
+TEST_F(LonghornSnapshotActionTest, MarksOtherSnapshotsToBeLeftOut) {
+  for (const char* phase : {"InProgress", "Finalizing"}) {
+    const BackupItemResult result = Run(LonghornSnapshot("nightly-1"), phase);
+    ASSERT_TRUE(result.item.has_value()) << phase;
+    Json want = LonghornSnapshot("nightly-1");
+    SetJson(want, {"metadata", "annotations", "velero.io/skip-from-backup"}, "true");
+    EXPECT_EQ(*result.item, want) << phase;
+  }
+  EXPECT_THAT(
+      told(),
+      ElementsAre(HasSubstr("snapshots.longhorn.io longhorn-system/nightly-1 is left out: ")));
+}
+
+TEST_F(LonghornSnapshotActionTest, KeepsNativeSnapshotsOfThisPlugin) {
+  const BackupItemResult result =
+      Run(LonghornSnapshot("csd-1", {{objects::kLonghornMadeByLabel, "csi-delta"}}));
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_THAT(told(), IsEmpty());
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+TEST_F(LonghornSnapshotActionTest, KeepsAllWhereTheSettingsSaySo) {
+  Set({{"longhornItems", "keep"}});
+  EXPECT_FALSE(Run(LonghornSnapshot("nightly-1")).item.has_value());
+  EXPECT_THAT(told(), IsEmpty());
+}
+
+TEST_F(LonghornSnapshotActionTest, ActsWithoutEnableCsi) {
+  bed_.env.enable_csi = false;
+  action_ = MakeLonghornSnapshotAction(bed_.env);
+  EXPECT_TRUE(Run(LonghornSnapshot("nightly-1")).item.has_value());
+}
+
+TEST_F(LonghornSnapshotActionTest, HundredsCostOneRequestAndThreeLines) {
+  for (int i = 0; i < 150; ++i) {
+    EXPECT_TRUE(Run(LonghornSnapshot(absl::StrCat("nightly-", i))).item.has_value());
+  }
+  EXPECT_THAT(bed_.api.calls(), SizeIs(1)) << "that for the settings";
+  EXPECT_THAT(told(),
+              ElementsAre(HasSubstr("is left out"), HasSubstr(": 10 are"), HasSubstr(": 100 are")));
+}
+
+TEST_F(LonghornSnapshotActionTest, ABackupThatCannotBeReadIsAnError) {
+  EXPECT_THAT(action_->Execute(bed_.ctx, LonghornSnapshot("nightly-1"), Json::object()),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+}  // namespace
+}  // namespace csidelta::backupitemactions::longhorn_snapshot_test
