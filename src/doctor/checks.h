@@ -51,6 +51,10 @@ void CheckMoverQuota(Visit& visit);
 void CheckMoverTasksSilent(Visit& visit);
 void CheckMoverOrphans(Visit& visit);
 
+// longhorn_checks.cc
+void CheckLonghornKinds(Visit& visit);
+void CheckLonghornInBackups(Visit& visit);
+
 // device_probe.cc
 void CheckDeviceAccess(Visit& visit);
 

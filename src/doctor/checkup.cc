@@ -67,6 +67,9 @@ constexpr std::array kChecks = {
           CheckDriverSnapshotLimit},
     Check{"volumes-not-csi", "which volumes are no CSI driver's?", CheckVolumesNotCsi},
     Check{"claims-unbound", "which claims have no volume?", CheckClaimsUnbound},
+    Check{"longhorn-kinds", "does the plugin know all kinds of Longhorn?", CheckLonghornKinds},
+    Check{"longhorn-in-backups", "would restores make objects of Longhorn that do harm?",
+          CheckLonghornInBackups},
     Check{"device-access", "may workers open devices of each storage class in use?",
           CheckDeviceAccess, /*makes_objects=*/true},
 };

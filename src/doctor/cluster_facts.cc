@@ -63,6 +63,11 @@ const k8s::ResourceType& CustomResourceDefinitionType() {
   return type;
 }
 
+const k8s::ResourceType& ScheduleType() {
+  static const k8s::ResourceType& type = TypeOf("velero.io", "schedules", "Schedule", true);
+  return type;
+}
+
 const absl::StatusOr<std::vector<Json>>& ClusterFacts::List(const k8s::ResourceType& type,
                                                             absl::string_view namespace_name) {
   const Key key = {k8s::ToString(type), std::string(namespace_name)};

@@ -23,6 +23,7 @@ const k8s::ResourceType& StorageClassType();
 const k8s::ResourceType& CsiDriverType();
 const k8s::ResourceType& PriorityClassType();
 const k8s::ResourceType& CustomResourceDefinitionType();
+const k8s::ResourceType& ScheduleType();
 
 // What the API server holds, read once for all checks. Borrows `api`. Not thread-safe.
 class ClusterFacts {

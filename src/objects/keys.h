@@ -581,6 +581,13 @@ inline constexpr char kVolumesToBackupAnnotation[] = "backup.velero.io/backup-vo
 // Annotation on Pod; written by you; read by Velero, plugin. The same.
 inline constexpr char kVolumesToExcludeAnnotation[] = "backup.velero.io/backup-volumes-excludes";
 
+// --- Longhorn's ----------------------------------------------------------------------------------
+// Words of Longhorn.
+
+// Label on CustomResourceDefinition; written by Longhorn; read by doctor. On each of Longhorn's
+// own, with an empty value.
+inline constexpr char kLonghornDefinitionLabel[] = "longhorn-manager";
+
 // --- Of Kubernetes and CSI -----------------------------------------------------------------------
 // Words of Kubernetes, the snapshot controller and the CSI sidecars.
 

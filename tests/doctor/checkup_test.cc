@@ -548,6 +548,43 @@ void SetServerImage(Cluster& c, const std::string& image) {
 }
 
 // What else a check finds beside its first ailment, which has its name.
+// A definition as Longhorn labels its own.
+void SeedLonghornKind(Cluster& cluster, const std::string& plural, const std::string& kind,
+                      const std::string& group = "longhorn.io") {
+  Json definition =
+      MakeObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "",
+                 absl::StrCat(plural, ".", group), {{objects::kLonghornDefinitionLabel, ""}});
+  SetJson(definition, {"spec"}, Json{{"group", group}, {"names", {{"kind", kind}}}});
+  cluster.api().Seed(CustomResourceDefinitionType(), definition);
+}
+
+void SetPlugin(Cluster& cluster, const support::Strings& settings) {
+  Json config_map = MakeObject("v1", "ConfigMap", "velero", "plugin",
+                               {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
+  SetJson(config_map, {"data"}, settings);
+  cluster.api().Seed(csi::ConfigMapType(), config_map);
+}
+
+void SeedSchedule(Cluster& cluster, const std::string& name, const Json& backup_spec) {
+  Json schedule = MakeObject("velero.io/v1", "Schedule", "velero", name);
+  SetJson(schedule, {"spec", "template"}, backup_spec);
+  cluster.api().Seed(ScheduleType(), schedule);
+}
+
+std::vector<Ailment> OfLonghorn() {
+  return {
+      {"longhorn-kinds", Grade::kNote, "volumegroups.longhorn.io is not known to this version",
+       [](Cluster& c) { SeedLonghornKind(c, "volumegroups", "VolumeGroup"); }},
+      {"longhorn-in-backups", Grade::kWarning,
+       "schedule velero/nightly archives Longhorn's objects in longhorn-system",
+       [](Cluster& c) {
+         SeedLonghornKind(c, "volumes", "Volume");
+         SetPlugin(c, {{"longhornGuard", "off"}});
+         SeedSchedule(c, "nightly", Json::object());
+       }},
+  };
+}
+
 std::vector<Ailment> OfTheSameChecks() {
   return {
       {"velero-version", Grade::kFault, "too old",
@@ -637,6 +674,7 @@ INSTANTIATE_TEST_SUITE_P(Velero, AilmentTest, ::testing::ValuesIn(OfVelero()), N
 INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Drivers, AilmentTest, ::testing::ValuesIn(OfDrivers()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Longhorn, AilmentTest, ::testing::ValuesIn(OfLonghorn()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Same, AilmentTest, ::testing::ValuesIn(OfTheSameChecks()),
                          [](const auto& test) {
                            return absl::StrCat(NameOf(test), "_", test.index);
@@ -656,7 +694,7 @@ GradeCounts PlacesInSource() {
                                  std::pair(Grade::kWarning, "visit.Warn("),
                                  std::pair(Grade::kFault, "visit.Fault(")};
   GradeCounts places;
-  for (const char* part : {"cluster", "velero", "location", "mover", "driver"}) {
+  for (const char* part : {"cluster", "velero", "location", "mover", "driver", "longhorn"}) {
     const std::string source = support::ReadSource(absl::StrCat("src/doctor/", part, "_checks.cc"));
     std::vector<absl::string_view> functions = absl::StrSplit(source, "\nvoid Check");
     for (const absl::string_view function : absl::MakeSpan(functions).subspan(1)) {
@@ -681,8 +719,8 @@ GradeCounts PlacesInSource() {
 TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
   GradeCounts ailing;
-  for (const auto& ailments :
-       {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfDrivers(), OfTheSameChecks()}) {
+  for (const auto& ailments : {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfDrivers(),
+                               OfLonghorn(), OfTheSameChecks()}) {
     for (const Ailment& ailment : ailments) {
       checks.insert(ailment.check);
       ++ailing[GradeKey(ailment.check, ailment.grade)];
@@ -721,6 +759,7 @@ TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
                                         PriorityClassType(), CustomResourceDefinitionType()}) {
     EXPECT_FALSE(type.namespaced) << type.kind;
   }
+  EXPECT_TRUE(ScheduleType().namespaced);
 }
 
 TEST(CheckupTest, ASnapshotThatIsToBeDeletedForOverAnHourIsWarnedOfOnce) {
@@ -751,6 +790,57 @@ TEST(CheckupTest, ALocationWhoseSecretMayNotBeReadIsUnknown) {
   EXPECT_EQ(finding.check, "location-provider");
   EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kUnknown)) << finding.text;
   EXPECT_EQ(finding.subject, "location velero/default");
+}
+
+TEST(CheckupTest, KindsOfLonghornThatAreKnownAndThoseOfOtherGroupsAreGood) {
+  Cluster cluster;
+  SeedLonghornKind(cluster, "engines", "Engine");
+  SeedLonghornKind(cluster, "others", "Other", "example.io");
+  const Finding finding = cluster.FindingOf("longhorn-kinds");
+  EXPECT_EQ(finding.grade, Grade::kGood) << finding.subject << finding.text;
+}
+
+TEST(CheckupTest, DefinitionsThatMayNotBeListedAreUnknown) {
+  Cluster cluster;
+  cluster.api().Forbid("list", "customresourcedefinitions");
+  EXPECT_EQ(cluster.FindingOf("longhorn-kinds").grade, Grade::kUnknown);
+  EXPECT_EQ(cluster.FindingOf("longhorn-in-backups").grade, Grade::kUnknown);
+}
+
+TEST(CheckupTest, SchedulesWithoutLonghornsObjectsAndThoseUnderTheGuardAreGood) {
+  struct Harmless {
+    const char* name;
+    support::Strings settings;
+    Json backup_spec;
+    bool has_longhorn;
+  };
+  const support::Strings off = {{"longhornGuard", "off"}};
+  for (const Harmless& harmless : std::vector<Harmless>{
+           {"the guard is on", {}, Json::object(), true},
+           {"the cluster has no Longhorn", off, Json::object(), false},
+           {"other namespaces", off, {{"includedNamespaces", {"shop"}}}, true},
+           {"excluded", off, {{"excludedNamespaces", {"longhorn-*"}}}, true},
+           {"other resources", off, {{"includedResources", {"pods"}}}, true},
+           {"excluded resources", off, {{"excludedResources", {"*.longhorn.io"}}}, true},
+           {"not readable", off, {{"includedNamespaces", "longhorn-system"}}, true}}) {
+    Cluster cluster;
+    if (harmless.has_longhorn) {
+      SeedLonghornKind(cluster, "volumes", "Volume");
+    }
+    SetPlugin(cluster, harmless.settings);
+    SeedSchedule(cluster, "nightly", harmless.backup_spec);
+    const Finding finding = cluster.FindingOf("longhorn-in-backups");
+    EXPECT_EQ(finding.grade, Grade::kGood) << harmless.name << ": " << finding.text;
+  }
+}
+
+TEST(CheckupTest, ASettingOfThePluginThatIsWrongIsUnknown) {
+  Cluster cluster;
+  SeedLonghornKind(cluster, "volumes", "Volume");
+  SetPlugin(cluster, {{"longhornGuard", "never"}});
+  const Finding finding = cluster.FindingOf("longhorn-in-backups");
+  EXPECT_EQ(finding.grade, Grade::kUnknown);
+  EXPECT_THAT(finding.text, HasSubstr("is not on or off"));
 }
 
 // What --json and the exit code are read by.
