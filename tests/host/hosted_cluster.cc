@@ -35,6 +35,10 @@ std::vector<k8s::ResourceType> Types() {
       {"", "v1", "serviceaccounts", "ServiceAccount", true},
       {"apps", "v1", "deployments", "Deployment", true},
       {"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false},
+      {"longhorn.io", "v1beta2", "engines", "Engine", true},
+      {"longhorn.io", "v1beta2", "settings", "Setting", true},
+      {"longhorn.io", "v1beta2", "snapshots", "Snapshot", true},
+      {"longhorn.io", "v1beta2", "volumes", "Volume", true},
       {"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false},
   };
   for (const char* version : csi::kGroupVersions) {

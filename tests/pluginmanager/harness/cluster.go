@@ -36,7 +36,10 @@ var resourceVersions = map[string]string{
 	"datadownloads.velero.io":                        "apis/velero.io/v2alpha1",
 }
 
-const groupSnapshotGroup = "groupsnapshot.storage.k8s.io"
+const (
+	groupSnapshotGroup = "groupsnapshot.storage.k8s.io"
+	longhornGroup      = "longhorn.io"
+)
 
 var (
 	errNotFound      = errors.New("not found")
@@ -79,6 +82,9 @@ func (c *cluster) path(resource, namespace, name string) (string, error) {
 	prefix, found := resourceVersions[resource]
 	if group == groupSnapshotGroup {
 		prefix, found = "apis/"+group+"/"+c.groupVersion, c.groupVersion != ""
+	}
+	if group == longhornGroup {
+		prefix, found = "apis/"+group+"/v1beta2", true
 	}
 	if !found {
 		return "", fmt.Errorf("unknown resource %s", resource)

@@ -21,6 +21,7 @@ import (
 	"github.com/vmware-tanzu/velero/pkg/plugin/velero"
 	biav2 "github.com/vmware-tanzu/velero/pkg/plugin/velero/backupitemaction/v2"
 	riav2 "github.com/vmware-tanzu/velero/pkg/plugin/velero/restoreitemaction/v2"
+	"github.com/vmware-tanzu/velero/pkg/util/collections"
 )
 
 const (
@@ -29,11 +30,15 @@ const (
 	namespaceOfVelero  = "velero"
 	claims             = "persistentvolumeclaims"
 	mustIncludeAdded   = "backup.velero.io/must-include-additional-items"
+	skipFromBackup     = "velero.io/skip-from-backup"
 	restoreNameLabel   = "velero.io/restore-name"
 	backupNameLabel    = "velero.io/backup-name"
 	operationUnit      = time.Millisecond
 	readyTimeoutAtMost = 20 * time.Second
 )
+
+// firstSkipping is the Velero that leaves out of a backup which items an action marked so: 1.18.1, as here.
+const firstSkipping = 18
 
 // Since Velero 1.14 a restore has two phases more; older releases have no words for them.
 const (
@@ -43,13 +48,15 @@ const (
 )
 
 // backedUp are the resources that a backup of a namespace begins with, in Velero's order.
-var backedUp = []string{"pods", claims, "configmaps", "secrets", "volumesnapshots.snapshot.storage.k8s.io"}
+var backedUp = []string{"pods", claims, "configmaps", "secrets", "volumesnapshots.snapshot.storage.k8s.io",
+	"snapshots.longhorn.io"}
 
 // restoreOrder is Velero's, as far as stories go.
 var restoreOrder = []string{"volumesnapshotclasses.snapshot.storage.k8s.io", "volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io",
 	"volumesnapshotcontents.snapshot.storage.k8s.io", "volumesnapshots.snapshot.storage.k8s.io", "datauploads.velero.io", claims,
 	"secrets", "configmaps", "pods", "volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io",
-	"volumegroupsnapshots.groupsnapshot.storage.k8s.io"}
+	"volumegroupsnapshots.groupsnapshot.storage.k8s.io",
+	"engines.longhorn.io", "settings.longhorn.io", "snapshots.longhorn.io", "volumes.longhorn.io"}
 
 // archive is what a backup holds: items by "resource/namespace/name".
 type archive map[string]json.RawMessage
@@ -103,7 +110,8 @@ func (t *teller) fail(what string, err error) error {
 // selected is an action with what it applies to, which Velero asks once in a phase.
 type selected[T velero.Applicable] struct {
 	action     T
-	resources  velero.ResourceSelector
+	resources  *collections.IncludesExcludes // as Velero reads them: a name may be a pattern
+	namespaces *collections.IncludesExcludes
 	itemLabels labels.Selector
 }
 
@@ -113,26 +121,24 @@ func selectAll[T velero.Applicable](actions []T, err error) ([]selected[T], erro
 	}
 	var all []selected[T]
 	for _, action := range actions {
-		resources, err := action.AppliesTo()
+		selector, err := action.AppliesTo()
 		if err != nil {
 			return nil, err
 		}
-		chosen, err := labels.Parse(resources.LabelSelector)
+		chosen, err := labels.Parse(selector.LabelSelector)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, selected[T]{action, resources, chosen})
+		resources := collections.NewIncludesExcludes().Includes(selector.IncludedResources...).Excludes(selector.ExcludedResources...)
+		namespaces := collections.NewIncludesExcludes().Includes(selector.IncludedNamespaces...).Excludes(selector.ExcludedNamespaces...)
+		all = append(all, selected[T]{action, resources, namespaces, chosen})
 	}
 	return all, nil
 }
 
 // wants tells whether the action is called for an item.
 func (s selected[T]) wants(resource, namespace string, itemLabels map[string]string) bool {
-	if slices.Contains(s.resources.ExcludedNamespaces, namespace) {
-		return false
-	}
-	included := slices.Contains(s.resources.IncludedResources, resource) || slices.Contains(s.resources.IncludedResources, "*")
-	return included && s.itemLabels.Matches(labels.Set(itemLabels))
+	return s.resources.ShouldInclude(resource) && s.namespaces.ShouldInclude(namespace) && s.itemLabels.Matches(labels.Set(itemLabels))
 }
 
 // --- Backup
@@ -156,7 +162,7 @@ func (r *backupRun) item(resource string, item *unstructured.Unstructured) error
 	item, err := r.act(resource, item)
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if err != nil {
+	if err != nil || item == nil {
 		if r.archive[key] == nil { // Else the finalizing phase keeps what the first one archived.
 			delete(r.archive, key)
 		}
@@ -177,7 +183,7 @@ func (r *backupRun) begin(key string) bool {
 	return true
 }
 
-// act calls the actions of an item, one after the other.
+// act calls the actions of an item, one after the other; nil: one of them left it out.
 func (r *backupRun) act(resource string, item *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	for _, chosen := range r.actions {
 		if !chosen.wants(resource, item.GetNamespace(), item.GetLabels()) {
@@ -190,6 +196,9 @@ func (r *backupRun) act(resource string, item *unstructured.Unstructured) (*unst
 				item.GetNamespace(), item.GetName(), err)
 		}
 		item = &unstructured.Unstructured{Object: updated.UnstructuredContent()}
+		if _, skipped := item.GetAnnotations()[skipFromBackup]; skipped && r.host.minor >= firstSkipping {
+			return nil, nil
+		}
 		unstructured.RemoveNestedField(item.Object, "metadata", "annotations", mustIncludeAdded)
 		if id != "" && r.finalizing {
 			return nil, fmt.Errorf("operation %s in the finalizing phase", id)
