@@ -51,8 +51,7 @@ absl::Status ConfirmInto(const CallContext& ctx, Session& session, const Restore
 absl::StatusOr<csi::CopyRestoreResult> RestoreInto(const CallContext& ctx, Session& session,
                                                    k8s::ApiClient& api,
                                                    const csi::RepositoryPlan& plan,
-                                                   const RestoreIntoFlags& flags,
-                                                   const RestoreIntoWish& wish) {
+                                                   const RestoreIntoFlags& flags) {
   Console& console = session.console();
   csi::CopyRestoreOptions options;
   options.takes_safety_snapshot = flags.safety == "yes";
@@ -68,8 +67,8 @@ absl::StatusOr<csi::CopyRestoreResult> RestoreInto(const CallContext& ctx, Sessi
     options.on_step = [&console](const std::string& sentence) {
       console.Note(Printable(sentence));
     };
-    result = csi::RestoreFromRepository(ctx, api, *session.environment().random, plan, flags.secret,
-                                        wish.words, options, not_checked);
+    result = csi::RestoreFromRepository(ctx, api, *session.environment().random, plan, options,
+                                        not_checked);
   }
   for (const std::string& sentence : not_checked) {
     console.Note(Printable(sentence));
@@ -111,25 +110,27 @@ absl::StatusOr<ExitCode> RunRestoreInto(const CallContext& ctx, Session& session
   ASSIGN_OR_RETURN(const csi::RestoreSurroundings around,
                    csi::ReadRestoreSurroundings(ctx, *api, parts[0]));
   ASSIGN_OR_RETURN(const csi::RepositoryPlan plan,
-                   csi::PlanRepositoryRestore(ctx, *api, around, parts[1]));
+                   csi::PlanRepositoryRestore(
+                       ctx, *api, around, {.secret = flags.secret, .words = wish.words}, parts[1]));
   Console& console = session.console();
   for (const std::string& sentence : around.not_checked) {
     console.Note(Printable(sentence));
   }
   RETURN_IF_ERROR(RefusedInto(plan));
   if (wish.is_dry_run) {
-    console.PrintResult({{"message_type", "result"},
-                         {"dry_run", true},
-                         {"pvc", parts[1]},
-                         {"namespace", parts[0]},
-                         {"safety_snapshot", flags.safety == "yes"}},
-                        absl::StrCat("would restore ", absl::StrJoin(wish.words, " "), " into PVC ",
-                                     flags.pvc, "\n"));
+    console.PrintResult(
+        {{"message_type", "result"},
+         {"dry_run", true},
+         {"pvc", parts[1]},
+         {"namespace", parts[0]},
+         {"goes_on", plan.goes_on},
+         {"safety_snapshot", flags.safety == "yes" && !plan.goes_on}},
+        absl::StrCat("would restore ", absl::StrJoin(wish.words, " "), " into PVC ", flags.pvc,
+                     plan.goes_on ? ", which the Pod of an earlier run does" : "", "\n"));
     return ExitCode::kOk;
   }
   RETURN_IF_ERROR(ConfirmInto(ctx, session, flags, wish));
-  absl::StatusOr<csi::CopyRestoreResult> result =
-      RestoreInto(ctx, session, *api, plan, flags, wish);
+  absl::StatusOr<csi::CopyRestoreResult> result = RestoreInto(ctx, session, *api, plan, flags);
   if (absl::IsOutOfRange(result.status())) {
     return AsTargetTooSmall(result.status());
   }

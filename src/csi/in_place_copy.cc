@@ -22,11 +22,11 @@ std::string CopiedPvc(const PersistentVolumeClaim& pvc) {
   return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
 }
 
-// Takes the Pods that copy for this very restore out of `pods`; whether there was one.
-bool DropOwnPods(std::vector<Pod>& pods, const PersistentVolumeClaim& pvc,
-                 const VolumeSnapshot& snapshot) {
+// Takes the Pod that copies for this very restore out of `pods`; whether there was one.
+bool DropOwnPod(std::vector<Pod>& pods, const PersistentVolumeClaim& pvc,
+                absl::string_view copy_name) {
   return std::erase_if(pods, [&](const Pod& pod) {
-           return pod.is_active() && IsCopyPod(pod, pvc, snapshot);
+           return pod.is_active() && IsCopyPod(pod, pvc, copy_name);
          }) > 0;
 }
 
@@ -74,6 +74,10 @@ void TellSafety(const CopyRestoreOptions& options, const PersistentVolumeClaim& 
                                  CopiedPvc(pvc), " is taken, for safety"));
 }
 
+void TellGoesOn(const CopyRestoreOptions& options, const PersistentVolumeClaim& pvc) {
+  TellStep(options, absl::StrCat("the Pod of an earlier run copies into ", CopiedPvc(pvc)));
+}
+
 // The result, or the error with the VolumeSnapshot that holds the data of before.
 absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> copied,
                                              const std::string& safety_snapshot) {
@@ -97,7 +101,7 @@ std::string RefusedMode(const PersistentVolumeClaim& pvc) {
 
 // A Pod that started since the plan was made.
 absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
-                              const PersistentVolumeClaim& pvc, const VolumeSnapshot* snapshot) {
+                              const PersistentVolumeClaim& pvc, absl::string_view copy_name) {
   const absl::StatusOr<k8s::ObjectList> list = api.List(ctx, PodType(), pvc.namespace_name(), {});
   if (absl::IsPermissionDenied(list.status())) {
     return absl::OkStatus();  // The plan said so.
@@ -108,9 +112,7 @@ absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
     ASSIGN_OR_RETURN(Pod pod, Pod::Of(item));
     pods.push_back(std::move(pod));
   }
-  if (snapshot != nullptr) {
-    DropOwnPods(pods, pvc, *snapshot);
-  }
+  DropOwnPod(pods, pvc, copy_name);
   const std::vector<const Pod*> users = UsersOf(pods, pvc.name());
   return users.empty() ? absl::OkStatus()
                        : absl::FailedPreconditionError(
@@ -144,7 +146,7 @@ absl::StatusOr<CopyPlan> PlanCopy(const CallContext& ctx, k8s::ApiClient& api,
   }
   CopyPlan plan{.snapshot = snapshot, .pvc = *facts.pvc};
   if (around.pods.has_value()) {
-    plan.goes_on = DropOwnPods(*around.pods, plan.pvc, snapshot);
+    plan.goes_on = DropOwnPod(*around.pods, plan.pvc, CopyName(plan.pvc, snapshot));
   }
   RestoreVerdict verdict = CheckRestore(around, facts);
   plan.refusals = std::move(verdict.refusals);
@@ -163,7 +165,7 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
                                                 std::vector<std::string>& not_checked) {
   std::string safety;
   if (plan.goes_on) {
-    TellStep(options, absl::StrCat("the Pod of an earlier run copies into ", CopiedPvc(plan.pvc)));
+    TellGoesOn(options, plan.pvc);
   } else if (options.takes_safety_snapshot) {
     // The driver lists what differs from one that is ready only.
     const AwaitedState awaited =
@@ -177,7 +179,7 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
                                                     not_checked));
     TellSafety(options, plan.pvc, safety);
   }
-  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, &plan.snapshot));
+  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, CopyName(plan.pvc, plan.snapshot)));
   return WithSafety(CopyIntoVolume(ctx, api,
                                    {.target = plan.pvc,
                                     .snapshot = plan.snapshot,
@@ -189,7 +191,8 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
 }
 
 absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s::ApiClient& api,
-                                                     const RestoreSurroundings& around,
+                                                     RestoreSurroundings around,
+                                                     RepositorySource source,
                                                      absl::string_view pvc_name) {
   // Of a VolumeSnapshot that exists nowhere: what is said of it is not asked for.
   ASSIGN_OR_RETURN(const VolumeSnapshot none,
@@ -200,7 +203,10 @@ absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s
                                             " does not exist; name one that does, or restore to a "
                                             "device with --target"));
   }
-  RepositoryPlan plan{.pvc = *facts.pvc};
+  RepositoryPlan plan{.pvc = *facts.pvc, .source = std::move(source)};
+  if (around.pods.has_value()) {
+    plan.goes_on = DropOwnPod(*around.pods, plan.pvc, CopyName(plan.pvc, plan.source));
+  }
   for (RestoreRefusal& refusal : CheckRestore(around, facts).refusals) {
     if (IsAboutThePvc(refusal.reason)) {
       plan.refusals.push_back(std::move(refusal));
@@ -214,12 +220,12 @@ absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s
 
 absl::StatusOr<CopyRestoreResult> RestoreFromRepository(const CallContext& ctx, k8s::ApiClient& api,
                                                         Random& random, const RepositoryPlan& plan,
-                                                        const std::string& secret,
-                                                        const std::vector<std::string>& words,
                                                         const CopyRestoreOptions& options,
                                                         std::vector<std::string>& not_checked) {
   std::string safety;
-  if (options.takes_safety_snapshot) {
+  if (plan.goes_on) {
+    TellGoesOn(options, plan.pvc);
+  } else if (options.takes_safety_snapshot) {
     ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(ctx, api, random,
                                                     {.pvc = plan.pvc,
                                                      .note = "before a restore from a repository",
@@ -227,11 +233,10 @@ absl::StatusOr<CopyRestoreResult> RestoreFromRepository(const CallContext& ctx, 
                                                     not_checked));
     TellSafety(options, plan.pvc, safety);
   }
-  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, nullptr));
+  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, CopyName(plan.pvc, plan.source)));
   return WithSafety(RestoreIntoVolume(ctx, api,
                                       {.target = plan.pvc,
-                                       .secret = secret,
-                                       .words = words,
+                                       .source = plan.source,
                                        .pod = options.pod,
                                        .on_progress = options.on_progress},
                                       not_checked),

@@ -72,6 +72,8 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
 
 struct RepositoryPlan {
   objects::PersistentVolumeClaim pvc;
+  RepositorySource source;
+  bool goes_on = false;  // with the Pod of an earlier run, which restores the same
   std::vector<RestoreRefusal> refusals = {};
   std::vector<std::string> refused_by_copy = {};
   std::vector<std::string> not_checked = {};
@@ -80,15 +82,13 @@ struct RepositoryPlan {
 // What of csi/restore_guard.h is about the PVC: there is no VolumeSnapshot. Whether the volume is
 // large enough shows before anything is written. Errors as PlanCopy().
 absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s::ApiClient& api,
-                                                     const RestoreSurroundings& around,
+                                                     RestoreSurroundings around,
+                                                     RepositorySource source,
                                                      absl::string_view pvc_name);
 
-// As RestoreByCopy(): the Pod restores what the words of `restore` name, from the repository that
-// the Secret says.
+// As RestoreByCopy(): the Pod restores the source of the plan.
 absl::StatusOr<CopyRestoreResult> RestoreFromRepository(const CallContext& ctx, k8s::ApiClient& api,
                                                         Random& random, const RepositoryPlan& plan,
-                                                        const std::string& secret,
-                                                        const std::vector<std::string>& words,
                                                         const CopyRestoreOptions& options,
                                                         std::vector<std::string>& not_checked);
 

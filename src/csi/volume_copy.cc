@@ -398,15 +398,15 @@ class VolumeCopy {
 }  // namespace
 
 std::string CopyName(const PersistentVolumeClaim& target, const VolumeSnapshot& snapshot) {
-  return absl::StrCat(
-      "csi-delta-copy-",
-      Sha256Hex(absl::StrCat(target.uid(), "/", snapshot.uid())).substr(0, kCopyNameHashBytes));
+  return WorkName(target.uid(), snapshot.uid());
 }
 
-bool IsCopyPod(const Pod& pod, const PersistentVolumeClaim& target,
-               const VolumeSnapshot& snapshot) {
-  return pod.name() == CopyName(target, snapshot) &&
-         pod.Label(objects::kCopiesIntoLabel) == target.uid();
+std::string CopyName(const PersistentVolumeClaim& target, const RepositorySource& source) {
+  return WorkName(target.uid(), absl::StrCat(source.secret, "/", absl::StrJoin(source.words, "/")));
+}
+
+bool IsCopyPod(const Pod& pod, const PersistentVolumeClaim& target, absl::string_view copy_name) {
+  return pod.name() == copy_name && pod.Label(objects::kCopiesIntoLabel) == target.uid();
 }
 
 absl::Status CheckMayCopy(const CallContext& ctx, k8s::ApiClient& api,
@@ -454,14 +454,12 @@ absl::StatusOr<VolumeCopyResult> RestoreIntoVolume(const CallContext& ctx, k8s::
                                                    const RepositoryRestoreRequest& request,
                                                    std::vector<std::string>& not_checked) {
   std::vector<std::string> arguments = {"restore", "--differing"};
-  arguments.insert(arguments.end(), request.words.begin(), request.words.end());
+  arguments.insert(arguments.end(), request.source.words.begin(), request.source.words.end());
   return VolumeCopy(ctx, api,
-                    {.name = WorkName(
-                         request.target.uid(),
-                         absl::StrCat(request.secret, "/", absl::StrJoin(request.words, "/"))),
+                    {.name = CopyName(request.target, request.source),
                      .target = request.target,
                      .arguments = std::move(arguments),
-                     .secret = request.secret,
+                     .secret = request.source.secret,
                      .pod = request.pod,
                      .on_progress = request.on_progress},
                     not_checked)

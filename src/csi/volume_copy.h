@@ -71,13 +71,18 @@ struct VolumeCopyRequest {
   std::function<void(const VolumeCopyProgress&)> on_progress = nullptr;
 };
 
+// What of a repository is restored.
+struct RepositorySource {
+  // A Secret of the PVC's namespace. Its keys are environment variables of the Pod:
+  // RESTIC_REPOSITORY, RESTIC_PASSWORD, those of the object store.
+  std::string secret;
+  std::vector<std::string> words;  // of restore: which snapshot
+};
+
 // A volume of a repository, into the same: the Pod runs `csi-delta restore --differing`.
 struct RepositoryRestoreRequest {
   objects::PersistentVolumeClaim target;
-  // A Secret of its namespace. Its keys are environment variables of the Pod: RESTIC_REPOSITORY,
-  // RESTIC_PASSWORD, those of the object store.
-  std::string secret;
-  std::vector<std::string> words;  // of restore: which snapshot
+  RepositorySource source;
   CopyPodSettings pod;
   std::function<void(const VolumeCopyProgress&)> on_progress = nullptr;
 };
@@ -97,9 +102,11 @@ struct VolumeCopyResult {
 // The name of the Pod and of the temporary PVC of a copy. Pure.
 std::string CopyName(const objects::PersistentVolumeClaim& target,
                      const objects::VolumeSnapshot& snapshot);
-// Whether `pod` is one that copies into the PVC for this restore: no other user of it. Pure.
+// The name of the Pod of a restore from a repository. Pure.
+std::string CopyName(const objects::PersistentVolumeClaim& target, const RepositorySource& source);
+// Whether `pod` is the one of this name that copies into the PVC: no other user of it. Pure.
 bool IsCopyPod(const objects::Pod& pod, const objects::PersistentVolumeClaim& target,
-               const objects::VolumeSnapshot& snapshot);
+               absl::string_view copy_name);
 
 // Whether the caller may make and follow such a Pod there: PERMISSION_DENIED, naming what is
 // missing.

@@ -62,17 +62,20 @@ class InPlaceCopyTest : public testing::Test {
   }
 
   // As a kubelet that is quick.
-  void RunPods(const std::string& message = kResult) {
-    api_.SetInterceptor([this, message](const support::ApiCall& call, const Json*) -> absl::Status {
-      if (call.verb == "get" && call.plural == "pods" && call.subresource.empty()) {
-        api_.Mutate({PodType(), "shop", call.name}, [&](Json& pod) {
-          pod["status"] = {
-              {"phase", "Succeeded"},
-              {"containerStatuses", {{{"state", {{"terminated", {{"message", message}}}}}}}}};
+  void RunPods(const std::string& message = kResult, int ends_at_look = 1) {
+    looks_ = 0;
+    api_.SetInterceptor(
+        [this, message, ends_at_look](const support::ApiCall& call, const Json*) -> absl::Status {
+          if (call.verb == "get" && call.plural == "pods" && call.subresource.empty() &&
+              ++looks_ >= ends_at_look) {
+            api_.Mutate({PodType(), "shop", call.name}, [&](Json& pod) {
+              pod["status"] = {
+                  {"phase", "Succeeded"},
+                  {"containerStatuses", {{{"state", {{"terminated", {{"message", message}}}}}}}}};
+            });
+          }
+          return absl::OkStatus();
         });
-      }
-      return absl::OkStatus();
-    });
   }
   void AddPod(const std::string& name, const support::Strings& labels = {}) {
     Json pod = support::MakeObject("v1", "Pod", "shop", name, labels);
@@ -101,6 +104,12 @@ class InPlaceCopyTest : public testing::Test {
     EXPECT_THAT(plan->refused_by_copy, IsEmpty());
     return RestoreByCopy(ctx_, api_, Random::Real(), *plan, options_, notes_);
   }
+  absl::StatusOr<RepositoryPlan> PlanFromRepository(const std::string& secret = "repository",
+                                                    const std::string& pvc = "data") {
+    const auto around = ReadRestoreSurroundings(ctx_, api_, "shop");
+    EXPECT_THAT(around, IsOk());
+    return PlanRepositoryRestore(ctx_, api_, *around, {.secret = secret, .words = {"latest"}}, pvc);
+  }
   std::vector<std::string> Snapshots() const {
     std::vector<std::string> names;
     for (const Json& one : api_.All(VolumeSnapshotType())) {
@@ -114,6 +123,7 @@ class InPlaceCopyTest : public testing::Test {
   support::FakeSnapshotCluster cluster_{api_};
   CallContext ctx_;
   CopyRestoreOptions options_;
+  int looks_ = 0;  // at Pods
   std::vector<std::string> steps_;
   std::vector<std::string> notes_;
 };
@@ -192,10 +202,9 @@ TEST_F(InPlaceCopyTest, APodOfAnotherRestoreIsAUser) {
 }
 
 TEST_F(InPlaceCopyTest, ARepositoryNeedsNoVolumeSnapshot) {
-  const auto around = ReadRestoreSurroundings(ctx_, api_, "shop");
-  ASSERT_THAT(around, IsOk());
-  const auto plan = PlanRepositoryRestore(ctx_, api_, *around, "data");
+  const auto plan = PlanFromRepository();
   ASSERT_THAT(plan, IsOk());
+  EXPECT_FALSE(plan->goes_on);
   EXPECT_THAT(plan->refusals, IsEmpty());
   EXPECT_THAT(plan->refused_by_copy, IsEmpty());
   std::string secret;
@@ -203,8 +212,7 @@ TEST_F(InPlaceCopyTest, ARepositoryNeedsNoVolumeSnapshot) {
     secret = GetString(pod["spec"]["containers"][0]["envFrom"][0], {"secretRef", "name"});
   });
   RunPods();
-  const auto restored = RestoreFromRepository(ctx_, api_, Random::Real(), *plan, "repository",
-                                              {"latest"}, options_, notes_);
+  const auto restored = RestoreFromRepository(ctx_, api_, Random::Real(), *plan, options_, notes_);
   ASSERT_THAT(restored, IsOk());
   EXPECT_EQ(secret, "repository");
   EXPECT_THAT(Snapshots(), Contains(restored->safety_snapshot));
@@ -213,13 +221,54 @@ TEST_F(InPlaceCopyTest, ARepositoryNeedsNoVolumeSnapshot) {
 
 TEST_F(InPlaceCopyTest, WhatIsAgainstThePvcIsAgainstARepositoryToo) {
   AddPod("app-0");
-  const auto around = ReadRestoreSurroundings(ctx_, api_, "shop");
-  const auto plan = PlanRepositoryRestore(ctx_, api_, *around, "data");
+  const auto plan = PlanFromRepository();
   ASSERT_THAT(plan, IsOk());
   ASSERT_THAT(plan->refusals, SizeIs(1));
   EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kInUse);
-  EXPECT_THAT(PlanRepositoryRestore(ctx_, api_, *around, "none"),
+  EXPECT_THAT(PlanFromRepository("repository", "none"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("shop/none")));
+}
+
+TEST_F(InPlaceCopyTest, ARestoreFromARepositoryThatWasKilledIsGoneOnWith) {
+  const std::string name =
+      CopyName(Pvc(), RepositorySource{.secret = "repository", .words = {"latest"}});
+  AddPod(name, {{objects::kCopiesIntoLabel, "data-uid"}});
+  const auto plan = PlanFromRepository();
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_TRUE(plan->goes_on);
+  EXPECT_THAT(plan->refusals, IsEmpty());
+  int made = 0;
+  api_.OnCreate("pods", [&made](support::FakeApiClient&, const Json&) { ++made; });
+  RunPods(kResult, 3);
+  const auto restored = RestoreFromRepository(ctx_, api_, Random::Real(), *plan, options_, notes_);
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->copy.written_bytes, 8);
+  EXPECT_EQ(restored->safety_snapshot, "");
+  EXPECT_THAT(Snapshots(), ElementsAre("monday"));
+  EXPECT_THAT(steps_, ElementsAre(HasSubstr("earlier run")));
+  EXPECT_EQ(made, 0);
+}
+
+// Two that write different data into one volume would leave neither.
+TEST_F(InPlaceCopyTest, ThePodOfAnotherRestoreFromARepositoryIsAUser) {
+  const std::string name =
+      CopyName(Pvc(), RepositorySource{.secret = "repository", .words = {"latest"}});
+  AddPod(name, {{objects::kCopiesIntoLabel, "data-uid"}});
+  const auto plan = PlanFromRepository("another");
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_FALSE(plan->goes_on);
+  ASSERT_THAT(plan->refusals, SizeIs(1));
+  EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kInUse);
+  EXPECT_THAT(plan->refusals.front().message, HasSubstr(name));
+}
+
+// One that has the name by chance, or to deceive, is not of this restore.
+TEST_F(InPlaceCopyTest, APodWithTheNameAloneIsAUser) {
+  AddPod(CopyName(Pvc(), RepositorySource{.secret = "repository", .words = {"latest"}}));
+  const auto plan = PlanFromRepository();
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_FALSE(plan->goes_on);
+  EXPECT_THAT(plan->refusals, SizeIs(1));
 }
 
 TEST_F(InPlaceCopyTest, OnlyBlocksAreCopied) {

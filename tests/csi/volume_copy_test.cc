@@ -382,12 +382,12 @@ TEST_F(VolumeCopyTest, ARepositoryNeedsNoTemporaryPvc) {
     }
     return absl::OkStatus();
   });
-  const auto restored = RestoreIntoVolume(bed_.ctx, bed_.api,
-                                          {.target = target_pvc(),
-                                           .secret = "repository",
-                                           .words = {"latest", "--path", "/orders"},
-                                           .pod = {.image = "csi-delta:1"}},
-                                          notes_);
+  const auto restored = RestoreIntoVolume(
+      bed_.ctx, bed_.api,
+      {.target = target_pvc(),
+       .source = {.secret = "repository", .words = {"latest", "--path", "/orders"}},
+       .pod = {.image = "csi-delta:1"}},
+      notes_);
   ASSERT_THAT(restored, IsOk());
   EXPECT_EQ(restored->written_bytes, 8);
   const Json& container = (*pod)["spec"]["containers"][0];
@@ -402,12 +402,22 @@ TEST_F(VolumeCopyTest, ARepositoryNeedsNoTemporaryPvc) {
 TEST_F(VolumeCopyTest, ItsOwnPodIsNoOtherUser) {
   Json pod = support::MakeObject("v1", "Pod", "shop", pod_key_.name,
                                  {{objects::kCopiesIntoLabel, target_pvc().uid()}});
-  EXPECT_TRUE(IsCopyPod(*Pod::Of(pod), target_pvc(), monday()));
+  EXPECT_TRUE(IsCopyPod(*Pod::Of(pod), target_pvc(), pod_key_.name));
   pod["metadata"]["labels"] = Json::object();
-  EXPECT_FALSE(IsCopyPod(*Pod::Of(pod), target_pvc(), monday()));
+  EXPECT_FALSE(IsCopyPod(*Pod::Of(pod), target_pvc(), pod_key_.name));
   pod = support::MakeObject("v1", "Pod", "shop", "app",
                             {{objects::kCopiesIntoLabel, target_pvc().uid()}});
-  EXPECT_FALSE(IsCopyPod(*Pod::Of(pod), target_pvc(), monday()));
+  EXPECT_FALSE(IsCopyPod(*Pod::Of(pod), target_pvc(), pod_key_.name));
+}
+
+TEST_F(VolumeCopyTest, EachRestoreFromARepositoryHasANameOfItsOwn) {
+  const RepositorySource source{.secret = "repository", .words = {"latest"}};
+  EXPECT_EQ(CopyName(target_pvc(), source), CopyName(target_pvc(), source));
+  EXPECT_NE(CopyName(target_pvc(), source),
+            CopyName(target_pvc(), RepositorySource{.secret = "other", .words = {"latest"}}));
+  EXPECT_NE(CopyName(target_pvc(), source),
+            CopyName(target_pvc(), RepositorySource{.secret = "repository", .words = {"5f3a"}}));
+  EXPECT_NE(CopyName(target_pvc(), source), CopyName(target_pvc(), monday()));
 }
 
 TEST_F(VolumeCopyTest, TheRightsAreAskedForBefore) {
