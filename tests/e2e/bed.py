@@ -46,6 +46,7 @@ VELERO_MODULES = {"1.18.1": "velero118", "1.13.1": "velero113"}
 SHARED_MEMORY = pathlib.Path("/dev/shm")  # Sockets and etcd: short paths, and no fsync to wait for.
 COMMAND_SECONDS_MAX = 300
 KINDS_SECONDS_MAX = 60
+CONTROLLER_SECONDS_MAX = 40  # After which one that still has not done a thing may never do it.
 CHANGE_SECONDS_MAX = 120  # How long a volume, a snapshot or a namespace may take on a machine that is busy.
 STOP_SECONDS = 5.0
 TOLD_LINES = 12
@@ -669,12 +670,35 @@ class Bed:
         if self.node:
             self.node.delete_pods(name)
         self.api.request("DELETE", cluster_api.path("persistentvolumeclaims", namespace=name))
-        self.wait_gone(lambda: not self.api.list("persistentvolumeclaims", name), CHANGE_SECONDS_MAX,
-                       lambda: f"end of the claims in namespace {name}: {self._tell_finalizers('persistentvolumeclaims', name)}")
+        self._await_end_of_claims(name)
         for plural in (*self._group_plurals(), "volumesnapshots"):
             self.api.request("DELETE", cluster_api.path(plural, namespace=name))
         self.api.delete("namespaces", name)
         self._ending.append((name, set(volumes)))
+
+    def _await_end_of_claims(self, name):
+        def wait(seconds):
+            self.wait_gone(lambda: not self.api.list("persistentvolumeclaims", name), seconds,
+                           lambda: f"end of the claims in namespace {name}: {self._tell_finalizers('persistentvolumeclaims', name)}")
+        try:
+            wait(CONTROLLER_SECONDS_MAX)
+        except LeftBehind:
+            if stuck := self._snapshots_without_content(name):
+                print(f"the snapshot controller remembers contents that are gone, of {', '.join(stuck)}: started anew")
+                self.restart("snapshot-controller")
+            wait(CHANGE_SECONDS_MAX)
+
+    def _snapshots_without_content(self, namespace):
+        """The VolumeSnapshots that are being deleted though their content is gone already.
+
+        The controller keeps what it wrote last in a memory of its own. When somebody deletes a content just as it is made, the
+        controller may write that down after it was told of the deletion, and then tries to delete it for ever.
+        """
+        def is_stuck(snapshot):
+            content = snapshot.get("status", {}).get("boundVolumeSnapshotContentName")
+            return bool(content and snapshot["metadata"].get("deletionTimestamp")
+                        and not self.api.get("volumesnapshotcontents", content))
+        return [s["metadata"]["name"] for s in self.api.list("volumesnapshots", namespace) if is_stuck(s)]
 
     def await_endings(self):
         """Waits for what is in the namespaces that `begin_to_delete_namespace` was called for, and for their volumes."""

@@ -121,7 +121,7 @@ def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
 
     people.run(bed, team, *words, "--wait")
     data.expect(bed.volume_path("copy", team), written)
-    assert not bed.api.list("volumesnapshots", team), "the pair that lent the snapshot is gone"
+    bed.wait_snapshots_gone(team)  # The pair that lent the snapshot.
     _share_and_take_back(bed, shop, team, written)
     shown, = people.ask(bed, shop, "list")
     assert shown["state"] == "Ready"
@@ -165,7 +165,7 @@ def _share_and_take_back(bed, shop, team, written):
     refused = people.run(bed, team, "delete", "monday", "--with-data", check=False)
     assert refused.returncode == 3 and f"shares the snapshot of {shop}/monday" in refused.stdout, refused
     people.run(bed, team, "delete", "monday", "--wait")
-    assert not bed.api.list("volumesnapshots", team)
+    bed.wait_snapshots_gone(team)
     handle = people.ask(bed, shop, "show", "monday")["handle"]
     assert handle in bed.driver.snapshots(), "the data is shop's"
 
