@@ -435,7 +435,8 @@ absl::Status FakeApiClient::CheckQuotas(const ResourceType& type, absl::string_v
   return absl::OkStatus();
 }
 
-absl::StatusOr<Json> FakeApiClient::Admit(const ResourceType& type,
+absl::StatusOr<Json> FakeApiClient::Admit(std::unique_lock<std::mutex>& lock,
+                                          const ResourceType& type,
                                           absl::string_view namespace_name, const Json& object) {
   if (!Serves(type)) {
     return absl::NotFoundError("the server could not find the requested resource");
@@ -446,11 +447,28 @@ absl::StatusOr<Json> FakeApiClient::Admit(const ResourceType& type,
   }
   ASSIGN_OR_RETURN(Json prepared, PrepareNew(type, namespace_name, object));
   const std::string name = k8s::Name(prepared);
+  if (admission_) {
+    ASSIGN_OR_RETURN(prepared, AskAdmission(lock, {.operation = "CREATE",
+                                                   .type = type,
+                                                   .namespace_name = std::string(namespace_name),
+                                                   .name = name,
+                                                   .object = prepared,
+                                                   .old_object = Json()}));
+  }
   RETURN_IF_ERROR(CheckQuotas(type, namespace_name, name));
   if (FindLocked({type.group, type.plural}, {std::string(namespace_name), name}) != nullptr) {
     return absl::AlreadyExistsError("already exists");
   }
   return prepared;
+}
+
+absl::StatusOr<Json> FakeApiClient::AskAdmission(std::unique_lock<std::mutex>& lock,
+                                                 const AdmissionRequest& request) const {
+  const AdmissionHook hook = admission_;
+  lock.unlock();
+  absl::StatusOr<Json> answer = hook(request);
+  lock.lock();
+  return answer;
 }
 
 absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const ResourceType& type,
@@ -465,8 +483,8 @@ absl::StatusOr<Json> FakeApiClient::Create(const CallContext& ctx, const Resourc
   }
   Json created;
   {
-    std::scoped_lock lock(mutex_);
-    absl::StatusOr<Json> admitted = Admit(type, namespace_name, object);
+    std::unique_lock lock(mutex_);
+    absl::StatusOr<Json> admitted = Admit(lock, type, namespace_name, object);
     RETURN_IF_ERROR(
         Annotate(admitted.status(), absl::StrCat("create ", ToString(type), " ", namespace_name,
                                                  namespace_name.empty() ? "" : "/", asked_name)));
@@ -487,8 +505,8 @@ absl::StatusOr<Json> FakeApiClient::DryRunCreate(const CallContext& ctx, const R
             &object);
   RETURN_IF_ERROR(admission.refused);
   RETURN_IF_ERROR(admission.lost_answer);
-  std::scoped_lock lock(mutex_);
-  absl::StatusOr<Json> admitted = Admit(type, namespace_name, object);
+  std::unique_lock lock(mutex_);
+  absl::StatusOr<Json> admitted = Admit(lock, type, namespace_name, object);
   RETURN_IF_ERROR(Annotate(admitted.status(),
                            absl::StrCat("create (dry run) ", ToString(type), " ", namespace_name,
                                         namespace_name.empty() ? "" : "/", name)));
@@ -566,31 +584,51 @@ absl::StatusOr<WatchEvent> FakeApiClient::Save(const ObjectKey& key, Json object
   return WatchEvent{WatchEvent::Kind::kModified, Store(type, name, std::move(object))};
 }
 
-absl::StatusOr<WatchEvent> FakeApiClient::Modify(const ObjectKey& key,
-                                                 absl::string_view subresource, const Edit& edit) {
-  std::scoped_lock lock(mutex_);
+absl::StatusOr<Json> FakeApiClient::EditStored(const ObjectKey& key, absl::string_view subresource,
+                                               const Edit& edit) const {
   const Json* found = FindLocked({key.type.group, key.type.plural}, {key.namespace_name, key.name});
   const bool has_status = HasStatusSubresource(key.type.plural);
   if (found == nullptr || (!subresource.empty() && !has_status) || !Serves(key.type)) {
     return absl::NotFoundError("not found");
   }
-  Json stored = *found;
-  const std::string stored_api_version = stored["apiVersion"];
-  Json presented = stored;
+  Json presented = *found;
   presented["apiVersion"] = ApiVersion(key.type);
   ASSIGN_OR_RETURN(Json edited, edit(presented));
   if (!edited.is_object()) {
     return absl::InvalidArgumentError("the result is not an object");
   }
-  RETURN_IF_ERROR(CheckPreconditions(stored, k8s::ResourceVersion(edited), k8s::Uid(edited)));
+  RETURN_IF_ERROR(CheckPreconditions(*found, k8s::ResourceVersion(edited), k8s::Uid(edited)));
   if (k8s::Name(edited) != key.name) {
     return absl::InvalidArgumentError("metadata.name: field is immutable");
   }
-  edited = Blend(stored, std::move(edited), has_status, subresource);
+  edited = Blend(*found, std::move(edited), has_status, subresource);
   RETURN_IF_ERROR(ValidateMetadata(edited));
-  if (IsBeingDeleted(stored) && AddsFinalizer(stored, edited)) {
+  if (IsBeingDeleted(*found) && AddsFinalizer(*found, edited)) {
     return absl::InvalidArgumentError(
         "metadata.finalizers: no new finalizers can be added if the object is being deleted");
+  }
+  return edited;
+}
+
+absl::StatusOr<WatchEvent> FakeApiClient::Modify(const ObjectKey& key,
+                                                 absl::string_view subresource, const Edit& edit) {
+  std::unique_lock lock(mutex_);
+  ASSIGN_OR_RETURN(Json edited, EditStored(key, subresource, edit));
+  while (admission_ && subresource.empty()) {
+    const TypeKey type{key.type.group, key.type.plural};
+    const ObjectName name{key.namespace_name, key.name};
+    const Json before = *FindLocked(type, name);
+    ASSIGN_OR_RETURN(edited, AskAdmission(lock, {.operation = "UPDATE",
+                                                 .type = key.type,
+                                                 .namespace_name = key.namespace_name,
+                                                 .name = key.name,
+                                                 .object = edited,
+                                                 .old_object = before}));
+    const Json* const now = FindLocked(type, name);
+    if (now != nullptr && k8s::ResourceVersion(*now) == k8s::ResourceVersion(before)) {
+      break;
+    }
+    ASSIGN_OR_RETURN(edited, EditStored(key, subresource, edit));  // It changed meanwhile.
   }
   ASSIGN_OR_RETURN(WatchEvent event, Save(key, std::move(edited)));
   event.object["apiVersion"] = ApiVersion(key.type);
@@ -635,6 +673,19 @@ absl::StatusOr<Json> FakeApiClient::Patch(const CallContext& ctx, const ObjectKe
   return event->object;
 }
 
+absl::StatusOr<Json> FakeApiClient::FindForDelete(const ObjectKey& key,
+                                                  const k8s::DeleteOptions& options) const {
+  const Json* stored =
+      FindLocked({key.type.group, key.type.plural}, {key.namespace_name, key.name});
+  const std::string what = absl::StrCat("delete ", ToString(key));
+  if (stored == nullptr || !Serves(key.type)) {
+    return absl::NotFoundError(absl::StrCat(what, ": not found"));
+  }
+  RETURN_IF_ERROR(
+      Annotate(CheckPreconditions(*stored, options.resource_version, options.uid), what));
+  return *stored;
+}
+
 absl::Status FakeApiClient::Delete(const CallContext& ctx, const ObjectKey& key,
                                    const k8s::DeleteOptions& options) {
   const Admission admission =
@@ -642,20 +693,24 @@ absl::Status FakeApiClient::Delete(const CallContext& ctx, const ObjectKey& key,
   RETURN_IF_ERROR(admission.refused);
   WatchEvent event{WatchEvent::Kind::kBookmark, {}};
   {
-    std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
+    ASSIGN_OR_RETURN(Json stored, FindForDelete(key, options));
+    if (admission_) {
+      RETURN_IF_ERROR(AskAdmission(lock, {.operation = "DELETE",
+                                          .type = key.type,
+                                          .namespace_name = key.namespace_name,
+                                          .name = key.name,
+                                          .object = Json(),
+                                          .old_object = stored})
+                          .status());
+      ASSIGN_OR_RETURN(stored, FindForDelete(key, options));
+    }
     const TypeKey type{key.type.group, key.type.plural};
     const ObjectName name{key.namespace_name, key.name};
-    const Json* stored = FindLocked(type, name);
-    const std::string what = absl::StrCat("delete ", ToString(key));
-    if (stored == nullptr || !Serves(key.type)) {
-      return absl::NotFoundError(absl::StrCat(what, ": not found"));
-    }
-    RETURN_IF_ERROR(
-        Annotate(CheckPreconditions(*stored, options.resource_version, options.uid), what));
-    if (!HasFinalizers(*stored)) {
+    if (!HasFinalizers(stored)) {
       event = {WatchEvent::Kind::kDeleted, Drop(type, name)};
-    } else if (!IsBeingDeleted(*stored)) {
-      Json object = *stored;
+    } else if (!IsBeingDeleted(stored)) {
+      Json object = stored;
       SetJson(object, {"metadata", "deletionTimestamp"},
               absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", clock_.Now(), absl::UTCTimeZone()));
       SetJson(object, {"metadata", "deletionGracePeriodSeconds"}, 0);
@@ -943,6 +998,11 @@ void FakeApiClient::OnCreate(const std::string& plural, ObjectHook hook) {
 void FakeApiClient::OnEvent(const std::string& plural, EventHook hook) {
   std::scoped_lock lock(mutex_);
   hooks_[plural].on_event.push_back(std::move(hook));
+}
+
+void FakeApiClient::SetAdmission(AdmissionHook hook) {
+  std::scoped_lock lock(mutex_);
+  admission_ = std::move(hook);
 }
 
 void FakeApiClient::FailNext(const std::string& verb, const std::string& plural,

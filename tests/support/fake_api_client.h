@@ -130,6 +130,21 @@ class FakeApiClient : public k8s::ApiClient {
   using EventHook = std::function<void(FakeApiClient& api, const k8s::WatchEvent& event)>;
   void OnEvent(const std::string& plural, EventHook hook);
 
+  // A write as the admission webhooks of a server see it: after its checks, before it is stored.
+  struct AdmissionRequest {
+    std::string operation = {};  // CREATE, UPDATE, DELETE
+    k8s::ResourceType type = {};
+    std::string namespace_name = {};
+    std::string name = {};
+    Json object = {};      // null for DELETE
+    Json old_object = {};  // null for CREATE
+  };
+  // Returns the object as it is to be stored, or the error of the request. Asked without a lock
+  // held, for each write through the API but those of a status; perhaps again, when the object
+  // changed meanwhile.
+  using AdmissionHook = std::function<absl::StatusOr<Json>(const AdmissionRequest& request)>;
+  void SetAdmission(AdmissionHook hook);
+
   // --- Failing. Verb and plural may be "*".
 
   // The next `times` matching calls fail with `status`; several injections are used up in order.
@@ -198,14 +213,23 @@ class FakeApiClient : public k8s::ApiClient {
   void RunHooks(const k8s::ResourceType& type, k8s::WatchEvent::Kind kind, const Json& object);
   absl::Status CheckQuotas(const k8s::ResourceType& type, absl::string_view namespace_name,
                            const std::string& name) const;
-  // What Create() stores, and whether it may; called with the lock held.
-  absl::StatusOr<Json> Admit(const k8s::ResourceType& type, absl::string_view namespace_name,
-                             const Json& object);
+  // What Create() stores, and whether it may; called with the lock held, which is released while
+  // admission is asked.
+  absl::StatusOr<Json> Admit(std::unique_lock<std::mutex>& lock, const k8s::ResourceType& type,
+                             absl::string_view namespace_name, const Json& object);
   absl::StatusOr<Json> PrepareNew(const k8s::ResourceType& type, absl::string_view namespace_name,
                                   const Json& object);
+  // What the admission hook makes of a write. Releases the lock meanwhile.
+  absl::StatusOr<Json> AskAdmission(std::unique_lock<std::mutex>& lock,
+                                    const AdmissionRequest& request) const;
   using Edit = std::function<absl::StatusOr<Json>(const Json& stored)>;
   absl::StatusOr<k8s::WatchEvent> Modify(const k8s::ObjectKey& key, absl::string_view subresource,
                                          const Edit& edit);
+  // What `edit` makes of the object; called with the lock held.
+  absl::StatusOr<Json> EditStored(const k8s::ObjectKey& key, absl::string_view subresource,
+                                  const Edit& edit) const;
+  absl::StatusOr<Json> FindForDelete(const k8s::ObjectKey& key,
+                                     const k8s::DeleteOptions& options) const;
   absl::StatusOr<k8s::WatchEvent> Save(const k8s::ObjectKey& key, Json object);
   Json Store(const TypeKey& type, const ObjectName& name, Json object);
   Json Drop(const TypeKey& type, const ObjectName& name);
@@ -248,6 +272,7 @@ class FakeApiClient : public k8s::ApiClient {
   std::optional<std::pair<int, Injection>> sweep_;
   bool sweep_hit_ = false;
   Interceptor interceptor_;
+  AdmissionHook admission_;
   std::vector<ApiCall> calls_;
   std::map<ObjectName, std::string> logs_;  // of Pods
 };
