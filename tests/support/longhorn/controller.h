@@ -1,0 +1,159 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+#include "k8s/follow.h"
+#include "tests/support/longhorn/admission.h"
+#include "tests/support/longhorn/engine.h"
+#include "tests/support/longhorn/record_table.h"
+#include "tests/support/longhorn/records.h"
+#include "tests/support/longhorn/work_queue.h"
+
+namespace csidelta::longhorn_stand_in {
+
+// How often the engine monitor calls a running engine; longhorn-manager: EnginePollInterval.
+inline constexpr absl::Duration kMonitorInterval = absl::Seconds(5);
+// From a change of an object until the controller looks at it.
+inline constexpr absl::Duration kReactionTime = absl::Milliseconds(200);
+inline constexpr absl::Duration kAttachTime = absl::Seconds(2);
+inline constexpr absl::Duration kDetachTime = absl::Seconds(1);
+// From a fault of all replicas until the volume is salvaged and started again.
+inline constexpr absl::Duration kSalvageTime = absl::Seconds(8);
+// Until an engine that is being upgraded is looked at again.
+inline constexpr absl::Duration kUpgradeWaitTime = absl::Seconds(3);
+// While a purge is under way, or others use up their limit.
+inline constexpr absl::Duration kPurgeWaitTime = absl::Seconds(1);
+// Setting snapshot-heavy-task-concurrent-limit.
+inline constexpr int kPurgesMax = 5;
+
+struct ControllerOptions {
+  std::string namespace_name = "longhorn-system";
+  // Of the original proposal: a Volume stays until all of its snapshots were removed.
+  bool as_proposed = false;
+};
+
+// What a test changes while the controller runs.
+struct Switches {
+  // Longhorn up to 1.10: a deletion attaches a detached volume. Since 1.11 it hangs.
+  bool attaches_to_delete = false;
+  bool purge_is_disabled = false;  // setting disable-snapshot-purge
+};
+
+// Longhorn's controllers for volumes and snapshots, with the engine monitor, as far as a client of
+// snapshots.longhorn.io can tell (longhorn-manager: controller/snapshot_controller.go,
+// engine_controller.go, volume_controller.go).
+//
+// Learns of objects by its followers, which it owns and any thread may feed; works in Work(), in
+// one thread. There is no resync: a key is queued when an object changes, and each running engine
+// is called once per kMonitorInterval. Objects outside its namespace are ignored. Forgets nothing
+// that matters when it is destroyed: another one goes on from the objects and the engines.
+class Controller : public VolumeLookup {
+ public:
+  Controller(k8s::ApiClient& api, Engines& engines, const Clock& clock, ControllerOptions options);
+
+  k8s::ObjectFollower& snapshots() { return snapshots_; }
+  k8s::ObjectFollower& volumes() { return volumes_; }
+  k8s::ObjectFollower& engines() { return engine_objects_; }
+  k8s::ObjectFollower& attachments() { return attachments_; }
+
+  // Does all that is due, once all followers were told of a list; returns when there is more to do.
+  absl::Time Work(const CallContext& ctx);
+
+  void SetSwitches(const Switches& switches);
+
+  // Keys queued since the beginning. Calls of the monitor are not queued.
+  int64_t queued() const { return queue_.added(); }
+
+  // For the webhooks: those of the controller's namespace.
+  std::optional<Json> FindVolume(const std::string& name) const override;
+  std::string VolumeWithLabel(const std::string& key, const std::string& value) const override;
+
+ private:
+  struct Process {
+    bool is_running = false;
+    bool is_faulted = false;
+  };
+
+  absl::Time Soon() const { return clock_.Now() + kReactionTime; }
+  Switches switches() const;
+  std::set<std::string> SnapshotsOf(const std::string& volume) const;
+  Process Look(const std::string& volume);
+
+  void OnSnapshot(const std::string& name, const std::optional<SnapshotRecord>& before,
+                  const std::optional<SnapshotRecord>& after);
+  void OnEngine(const std::optional<EngineRecord>& before,
+                const std::optional<EngineRecord>& after);
+  void OnVolume(const std::string& name);
+
+  void Handle(const CallContext& ctx, const WorkKey& key);
+  absl::Status Reconcile(const CallContext& ctx, const WorkKey& key);
+
+  // Volumes and their engines.
+  absl::Status ReconcileVolume(const CallContext& ctx, const std::string& name);
+  absl::Status EnsureParts(const CallContext& ctx, const VolumeRecord& volume);
+  absl::Status MoveProcess(const CallContext& ctx, const VolumeRecord& volume);
+  absl::Status MoveFaulted(const CallContext& ctx, const VolumeRecord& volume, bool is_wanted);
+  absl::Status DeleteVolume(const CallContext& ctx, const VolumeRecord& volume);
+  absl::Status DeleteSnapshotsOf(const CallContext& ctx, const std::string& volume);
+  absl::Status ShowState(const CallContext& ctx, const VolumeRecord& volume,
+                         const std::string& state, const std::string& robustness);
+  absl::Status ShowEngine(const CallContext& ctx, const std::string& volume);
+  void Monitor(const CallContext& ctx, const std::string& volume);
+  absl::Status SyncObjects(const CallContext& ctx, const std::string& volume);
+
+  // Snapshots: controller_snapshots.cc.
+  absl::Status ReconcileSnapshot(const CallContext& ctx, const std::string& name);
+  absl::Status RequestSnapshot(const CallContext& ctx, const SnapshotRecord& snapshot,
+                               const EngineRecord& engine);
+  absl::Status ReconcileDeleted(const CallContext& ctx, const SnapshotRecord& snapshot);
+  absl::Status RemoveInEngine(const CallContext& ctx, const SnapshotRecord& snapshot,
+                              const EngineRecord& engine, const ChainEntry* entry);
+  absl::Status Release(const CallContext& ctx, const SnapshotRecord& snapshot);
+  absl::Status ShowEntry(const CallContext& ctx, const SnapshotRecord& snapshot,
+                         const EngineRecord& engine, const ChainEntry& entry);
+  absl::Status ShowError(const CallContext& ctx, const SnapshotRecord& snapshot,
+                         const std::string& error);
+  absl::Status EnsureTicket(const CallContext& ctx, const SnapshotRecord& snapshot);
+  absl::Status DropTicket(const CallContext& ctx, const SnapshotRecord& snapshot);
+
+  // Writes; an object that is gone is none.
+  k8s::ObjectKey Key(const k8s::ResourceType& type, const std::string& name) const;
+  absl::Status ReplaceStatus(const CallContext& ctx, const k8s::ObjectKey& key,
+                             const std::string& resource_version, const Json& status);
+  absl::Status Merge(const CallContext& ctx, const k8s::ObjectKey& key, const Json& patch,
+                     const char* subresource);
+  absl::Status SetFinalizer(const CallContext& ctx, const k8s::ObjectKey& key,
+                            const std::string& resource_version,
+                            const std::vector<std::string>& finalizers, bool is_wanted);
+  absl::Status Delete(const CallContext& ctx, const k8s::ObjectKey& key, const std::string& uid);
+  absl::Status Create(const CallContext& ctx, const k8s::ResourceType& type, Json object);
+
+  k8s::ApiClient& api_;
+  Engines& processes_;
+  const Clock& clock_;
+  const ControllerOptions options_;
+  WorkQueue queue_;
+  WorkQueue monitors_;
+  RecordTable<SnapshotRecord> snapshots_;
+  RecordTable<VolumeRecord> volumes_;
+  RecordTable<EngineRecord> engine_objects_;  // by name, which follows from the volume's
+  RecordTable<AttachmentRecord> attachments_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::set<std::string>> by_volume_;  // Guarded by mutex_; snapshots.
+  Switches switches_;                                       // Guarded by mutex_.
+  // When a volume's process will be where it should be; Work()'s own.
+  std::map<std::string, absl::Time> moves_;
+};
+
+}  // namespace csidelta::longhorn_stand_in
