@@ -1,0 +1,105 @@
+#include "tests/support/longhorn/control.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/json.h"
+#include "base/status_macros.h"
+#include "net/url.h"
+#include "tests/support/longhorn/kinds.h"
+#include "tests/support/longhorn/records.h"
+
+namespace csidelta::longhorn_stand_in {
+namespace {
+
+constexpr char kTicket[] = "csi-stand-in";
+
+}  // namespace
+
+Control::Control(k8s::ApiClient& api, Engines& engines, Manager& manager,
+                 std::string namespace_name)
+    : api_(api), engines_(engines), manager_(manager), namespace_(std::move(namespace_name)) {}
+
+net::HttpResponse Control::Handle(const CallContext& ctx, const net::HttpCall& call) {
+  Words words;
+  for (const absl::string_view word : absl::StrSplit(call.target, '/', absl::SkipEmpty())) {
+    words.push_back(net::PercentDecode(word));
+  }
+  const absl::StatusOr<std::string> answer = Perform(ctx, words, call.body);
+  return {.status = answer.ok() ? 200 : 400,
+          .headers = {{"content-type", "text/plain"}},
+          .body = absl::StrCat(answer.ok() ? *answer : answer.status().ToString(), "\n")};
+}
+
+absl::StatusOr<std::string> Control::Perform(const CallContext& ctx, const Words& words,
+                                             const std::string& body) {
+  const std::string op = words.empty() ? "" : words[0];
+  if (op == "manager-stop") {
+    manager_.Stop();
+    return "";
+  }
+  if (op == "manager-start") {
+    RETURN_IF_ERROR(manager_.Start());
+    return "";
+  }
+  if (op == "switches") {
+    return SetSwitches(body);
+  }
+  if (op == "queued") {
+    return absl::StrCat(manager_.queued());
+  }
+  if (words.size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown request, or no volume: /", op));
+  }
+  return PerformOnVolume(ctx, words);
+}
+
+absl::StatusOr<std::string> Control::PerformOnVolume(const CallContext& ctx, const Words& words) {
+  const std::string& volume = words[1];
+  if (words[0] == "attach" || words[0] == "detach") {
+    return SetTicket(ctx, volume, words[0] == "attach");
+  }
+  if (words[0] == "calls") {
+    return absl::StrCat(engines_.call_count(volume));
+  }
+  std::string answer;
+  bool is_known = true;
+  const bool is_there = engines_.Handle(volume, [&](Engine& engine) {
+    int64_t block = 0;
+    if (words[0] == "engine-snapshots") {
+      answer = DumpJson(EntriesJson(engine.Entries()));
+    } else if (words[0] == "write" && words.size() == 4 && absl::SimpleAtoi(words[2], &block)) {
+      engine.Write(block, words[3]);
+    } else if (words[0] == "read" && words.size() == 4 && absl::SimpleAtoi(words[3], &block)) {
+      answer = engine.Read(words[2], block);
+    } else {
+      is_known = false;
+    }
+  });
+  if (!is_known) {
+    return absl::InvalidArgumentError(absl::StrCat("unknown request: ", words[0]));
+  }
+  return is_there ? absl::StatusOr<std::string>(answer)
+                  : absl::NotFoundError(absl::StrCat("volume ", volume, " has no engine"));
+}
+
+absl::StatusOr<std::string> Control::SetTicket(const CallContext& ctx, const std::string& volume,
+                                               bool is_wanted) {
+  const Json ticket = is_wanted ? Json{{"id", kTicket}, {"type", "csi-attacher"}} : Json();
+  const Json patch = {{"spec", {{"attachmentTickets", {{kTicket, ticket}}}}}};
+  RETURN_IF_ERROR(
+      api_.Patch(ctx, {AttachmentType(), namespace_, volume}, k8s::PatchKind::kMerge, patch, "")
+          .status());
+  return "";
+}
+
+absl::StatusOr<std::string> Control::SetSwitches(const std::string& body) {
+  ASSIGN_OR_RETURN(const Json wanted, ParseJsonObject(body));
+  manager_.SetSwitches({.attaches_to_delete = GetBool(wanted, {"attachesToDelete"}),
+                        .purge_is_disabled = GetBool(wanted, {"purgeIsDisabled"})});
+  return "";
+}
+
+}  // namespace csidelta::longhorn_stand_in
