@@ -54,6 +54,12 @@ class ControllerTest : public testing::TestWithParam<bool> {
   Json Volume(const std::string& name = "pvc-1") {
     return longhorn_.api().Find({VolumeType(), kNamespace, name}).value_or(Json());
   }
+  void SetMaxCount(int count) {
+    EXPECT_THAT(
+        longhorn_.api().Patch({}, {VolumeType(), kNamespace, "pvc-1"}, k8s::PatchKind::kMerge,
+                              {{"spec", {{"snapshotMaxCount", count}}}}, ""),
+        IsOk());
+  }
   bool EngineHas(const std::string& name, const std::string& volume = "pvc-1") {
     bool has = false;
     longhorn_.engines().Handle(volume, [&](Engine& engine) { has = engine.Has(name); });
@@ -173,6 +179,51 @@ TEST_P(ControllerTest, AFaultedVolumeIsSalvagedAndFaultsAgain) {
   EXPECT_THAT(faults, testing::AllOf(testing::Ge(3), testing::Le(4))) << "one in about 8 s";
 }
 
+TEST_P(ControllerTest, OneThatWasRefusedIsTriedAgainAndAFaultThenIsShown) {
+  Take("one");
+  SetMaxCount(1);
+  longhorn_.Pass(2 * kMonitorInterval);
+  const std::string bad(kSnapshotNameBytesMax + 1, 'n');
+  ASSERT_THAT(Create(bad), IsOk());
+  longhorn_.Pass(absl::Seconds(2));
+  EXPECT_THAT(ErrorOf(bad), HasSubstr("snapshotMaxCount"));
+  SetMaxCount(2);  // Nothing else changes that would make it due.
+  bool was_faulted = false;
+  for (int i = 0; i < 400 && !was_faulted; ++i) {
+    longhorn_.Pass(absl::Milliseconds(100));
+    was_faulted = GetString(Volume(), {"status", "robustness"}) == "faulted";
+  }
+  EXPECT_TRUE(was_faulted);
+}
+
+TEST_P(ControllerTest, TheNewestThatLingersGoesWithItsVolume) {
+  Take("one");
+  ASSERT_THAT(Delete("one"), IsOk());
+  longhorn_.Pass(absl::Minutes(1));
+  ASSERT_TRUE(k8s::BeingDeleted(Get("one")));
+  ASSERT_THAT(longhorn_.api().Delete({}, {VolumeType(), kNamespace, "pvc-1"}, {}), IsOk());
+  longhorn_.Pass(absl::Seconds(5));
+  EXPECT_EQ(Get("one"), Json());
+  EXPECT_EQ(Volume(), Json());
+}
+
+TEST_P(ControllerTest, AVolumeGoesAfterItsLastSnapshotHoweverLateThatGoes) {
+  Take("one");
+  ASSERT_THAT(longhorn_.api().Delete({}, {VolumeType(), kNamespace, "pvc-1"}, {}), IsOk());
+  ASSERT_THAT(Delete("one"), IsOk());
+  bool has_failed = false;  // The removal of the finalizer does, when its ticket is gone already.
+  longhorn_.api().SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    const bool fails = !has_failed && call.verb == "patch" && call.plural == "snapshots" &&
+                       call.subresource.empty();
+    has_failed = has_failed || fails;
+    return fails ? absl::UnavailableError("away") : absl::OkStatus();
+  });
+  longhorn_.Pass(absl::Seconds(20));
+  EXPECT_TRUE(has_failed);
+  EXPECT_EQ(Get("one"), Json());
+  EXPECT_EQ(Volume(), Json());
+}
+
 TEST_P(ControllerTest, AtMostFivePurgesRunAtATime) {
   int most = 0;
   for (int i = 2; i <= 9; ++i) {
@@ -195,6 +246,23 @@ TEST_P(ControllerTest, AtMostFivePurgesRunAtATime) {
   for (int i = 2; i <= 9; ++i) {
     EXPECT_EQ(Get(absl::StrCat("pvc-", i, "-a")), Json());
   }
+}
+
+TEST_P(ControllerTest, APurgeWaitsForAPlaceHoweverLongThatTakes) {
+  Take("one");
+  Take("two");
+  for (int i = 2; i < 2 + kPurgesMax; ++i) {
+    longhorn_.AddVolume(absl::StrCat("pvc-", i));
+    longhorn_.engines().Handle(absl::StrCat("pvc-", i), [&](Engine& engine) {
+      EXPECT_THAT(engine.StartPurge(longhorn_.now()), IsOk());
+    });
+  }
+  ASSERT_THAT(Delete("one"), IsOk());
+  longhorn_.Pass(absl::Minutes(1));
+  EXPECT_TRUE(EngineHas("one"));
+  longhorn_.engines().Handle("pvc-2", [&](Engine& engine) { engine.Advance(longhorn_.now()); });
+  longhorn_.Pass(absl::Seconds(10));
+  EXPECT_FALSE(EngineHas("one"));
 }
 
 TEST_P(ControllerTest, AManagerThatStartsAgainGoesOn) {

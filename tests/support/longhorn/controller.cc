@@ -85,6 +85,9 @@ void Controller::OnSnapshot(const std::string& name, const std::optional<Snapsho
 void Controller::OnEngine(const std::optional<EngineRecord>& before,
                           const std::optional<EngineRecord>& after) {
   if (!after.has_value()) {
+    for (const std::string& name : SnapshotsOf(before->volume)) {
+      queue_.Add({Part::kSnapshot, name}, Soon());
+    }
     return;
   }
   const EngineRecord old = before.value_or(EngineRecord());
