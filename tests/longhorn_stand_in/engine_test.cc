@@ -206,7 +206,9 @@ TEST_F(EngineTest, RevertingNeedsTheFrontendDownAndGivesASnapshotTwoChildren) {
   EXPECT_EQ(engine_.Read(kVolumeHead, 0), "two");
   EXPECT_EQ(engine_.Read(kVolumeHead, 3), "");
   RemoveAndPurge("two");
-  EXPECT_EQ(engine_.Read("three", 2), "two") << "two branches read it";
+  EXPECT_TRUE(engine_.Has("two")) << "two branches read it";
+  EXPECT_EQ(engine_.Read("three", 2), "two");
+  EXPECT_EQ(engine_.Read(kVolumeHead, 2), "two");
 }
 
 TEST_F(EngineTest, ARemovedSnapshotCannotBeRevertedTo) {
