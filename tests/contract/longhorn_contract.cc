@@ -490,7 +490,8 @@ TEST_P(LonghornContract, AnObjectOutsideTheNamespaceIsDecoratedAndIgnored) {
   }
   EXPECT_THAT(client_.Delete(Soon(), key, {}), IsOk());
   subject_->Pass(kQuietTime);
-  EXPECT_TRUE(k8s::BeingDeleted(Get(key).value_or(Json()))) << "nobody removes its finalizer";
+  EXPECT_TRUE(k8s::BeingDeleted(Get(key).value_or(Json())))
+      << "no controller removes its finalizer";
   // Here it can be removed, so that the namespace goes.
   EXPECT_THAT(Patch(key, {{"metadata", {{"finalizers", nullptr}}}}), IsOk());
   AwaitGone(key);

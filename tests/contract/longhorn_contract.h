@@ -30,8 +30,8 @@ class LonghornSubject {
   virtual std::string attached_volume() = 0;
   virtual std::string detached_volume() = 0;
 
-  // Beside the API: attach, detach and engine-snapshots of a volume; manager-stop, manager-start.
-  // A case that needs one that is not there is skipped.
+  // What is not in the API: attach, detach and engine-snapshots of a volume; manager-stop,
+  // manager-start. A case that needs one that is not there is skipped.
   virtual bool HasCommand(const std::string& command) = 0;
   // What it printed. engine-snapshots prints a JSON object, {name: {"removed": bool, "parent":
   // text, "sizeBytes": number}}, as the engine's process has it.

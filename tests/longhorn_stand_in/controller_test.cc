@@ -294,7 +294,7 @@ TEST_P(ControllerTest, TheSyncIsSkippedWhileTheListIsInError) {
   EXPECT_FALSE(GetBool(Get("one"), {"status", "readyToUse"}));
   EXPECT_FALSE(k8s::BeingDeleted(Get("one")));
   longhorn_.Pass(kMonitorInterval + absl::Seconds(1));
-  EXPECT_TRUE(GetBool(Get("one"), {"status", "readyToUse"})) << "repaired by the monitor";
+  EXPECT_TRUE(GetBool(Get("one"), {"status", "readyToUse"})) << "updated by the monitor";
   EXPECT_EQ(ErrorOf("one"), "");
 }
 
@@ -308,7 +308,7 @@ TEST_P(ControllerTest, OneThatIsInTheListOfTheEngineIsShownAndNotTaken) {
   EXPECT_FALSE(EngineHas("one"));
 }
 
-TEST_P(ControllerTest, TheOwnerTellsAVolumeFromALaterOneOfTheName) {
+TEST_P(ControllerTest, TheOwnerDistinguishesAVolumeFromALaterOneOfTheName) {
   ASSERT_THAT(Create("one"), IsOk());
   const std::string uid = k8s::Uid(Volume());
   longhorn_.Pass(absl::Seconds(10));
@@ -326,7 +326,7 @@ TEST_P(ControllerTest, RemovalIsAskedOfTheEngineOnceAndPurgingWhenNoneIsUnderWay
   Take("one");
   Take("two");
   longhorn_.engines().Handle("pvc-1", [&](Engine& engine) {
-    EXPECT_THAT(engine.StartPurge(longhorn_.now()), IsOk());  // Another's, before ours is marked.
+    EXPECT_THAT(engine.StartPurge(longhorn_.now()), IsOk());  // Before "one" is marked.
   });
   ASSERT_THAT(Delete("one"), IsOk());
   longhorn_.Pass(absl::Milliseconds(300));
@@ -437,13 +437,14 @@ TEST(FullClusterTest, AtRestWith30000ObjectsNothingIsQueuedAndEachEngineIsCalled
   FullCluster cluster;
   Controller controller(cluster.api, cluster.engines, cluster.clock, {});
   cluster.TellAll(controller);
+  const CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &cluster.clock};
   cluster.clock.Advance(kReactionTime);
-  controller.Work({.clock = &cluster.clock});  // All that was listed is looked at once.
+  controller.Work(ctx);  // All that was listed is looked at once.
   EXPECT_LE(controller.queued(), FullCluster::kVolumes * (2 * FullCluster::kSnapshots + 5));
   const int64_t queued = controller.queued();
   constexpr int kRounds = 4;
   const absl::Time end = cluster.clock.Now() + kRounds * kMonitorInterval;
-  for (absl::Time next; (next = controller.Work({.clock = &cluster.clock})) <= end;) {
+  for (absl::Time next; (next = controller.Work(ctx)) <= end;) {
     cluster.clock.Advance(next - cluster.clock.Now());
   }
   EXPECT_EQ(controller.queued(), queued);

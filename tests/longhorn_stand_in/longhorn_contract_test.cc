@@ -116,7 +116,7 @@ absl::StatusOr<std::string> Run(const std::string& command_line) {
 //   attached_volume, detached_volume
 //   as_proposed      true for the rules of the original proposal
 //   commands         {"attach": text, ...}: for /bin/sh, with the volume in $VOLUME
-// Makes a namespace beside it for each test.
+// Makes another namespace for each test.
 class RealSubject : public LonghornSubject {
  public:
   explicit RealSubject(const std::string& description) {

@@ -23,19 +23,19 @@ Control::Control(k8s::ApiClient& api, Engines& engines, Manager& manager,
     : api_(api), engines_(engines), manager_(manager), namespace_(std::move(namespace_name)) {}
 
 net::HttpResponse Control::Handle(const CallContext& ctx, const net::HttpCall& call) {
-  Words words;
-  for (const absl::string_view word : absl::StrSplit(call.target, '/', absl::SkipEmpty())) {
-    words.push_back(net::PercentDecode(word));
+  Segments segments;
+  for (const absl::string_view segment : absl::StrSplit(call.target, '/', absl::SkipEmpty())) {
+    segments.push_back(net::PercentDecode(segment));
   }
-  const absl::StatusOr<std::string> answer = Perform(ctx, words, call.body);
+  const absl::StatusOr<std::string> answer = Perform(ctx, segments, call.body);
   return {.status = answer.ok() ? 200 : 400,
           .headers = {{"content-type", "text/plain"}},
           .body = absl::StrCat(answer.ok() ? *answer : answer.status().ToString(), "\n")};
 }
 
-absl::StatusOr<std::string> Control::Perform(const CallContext& ctx, const Words& words,
+absl::StatusOr<std::string> Control::Perform(const CallContext& ctx, const Segments& segments,
                                              const std::string& body) {
-  const std::string op = words.empty() ? "" : words[0];
+  const std::string op = segments.empty() ? "" : segments[0];
   if (op == "manager-stop") {
     manager_.Stop();
     return "";
@@ -50,36 +50,39 @@ absl::StatusOr<std::string> Control::Perform(const CallContext& ctx, const Words
   if (op == "queued") {
     return absl::StrCat(manager_.queued());
   }
-  if (words.size() < 2) {
+  if (segments.size() < 2) {
     return absl::InvalidArgumentError(absl::StrCat("unknown request, or no volume: /", op));
   }
-  return PerformOnVolume(ctx, words);
+  return PerformOnVolume(ctx, segments);
 }
 
-absl::StatusOr<std::string> Control::PerformOnVolume(const CallContext& ctx, const Words& words) {
-  const std::string& volume = words[1];
-  if (words[0] == "attach" || words[0] == "detach") {
-    return SetTicket(ctx, volume, words[0] == "attach");
+absl::StatusOr<std::string> Control::PerformOnVolume(const CallContext& ctx,
+                                                     const Segments& segments) {
+  const std::string& volume = segments[1];
+  if (segments[0] == "attach" || segments[0] == "detach") {
+    return SetTicket(ctx, volume, segments[0] == "attach");
   }
-  if (words[0] == "calls") {
+  if (segments[0] == "calls") {
     return absl::StrCat(engines_.call_count(volume));
   }
   std::string answer;
   bool is_known = true;
   const bool is_there = engines_.Handle(volume, [&](Engine& engine) {
     int64_t block = 0;
-    if (words[0] == "engine-snapshots") {
+    if (segments[0] == "engine-snapshots") {
       answer = DumpJson(EntriesJson(engine.Entries()));
-    } else if (words[0] == "write" && words.size() == 4 && absl::SimpleAtoi(words[2], &block)) {
-      engine.Write(block, words[3]);
-    } else if (words[0] == "read" && words.size() == 4 && absl::SimpleAtoi(words[3], &block)) {
-      answer = engine.Read(words[2], block);
+    } else if (segments[0] == "write" && segments.size() == 4 &&
+               absl::SimpleAtoi(segments[2], &block)) {
+      engine.Write(block, segments[3]);
+    } else if (segments[0] == "read" && segments.size() == 4 &&
+               absl::SimpleAtoi(segments[3], &block)) {
+      answer = engine.Read(segments[2], block);
     } else {
       is_known = false;
     }
   });
   if (!is_known) {
-    return absl::InvalidArgumentError(absl::StrCat("unknown request: ", words[0]));
+    return absl::InvalidArgumentError(absl::StrCat("unknown request: ", segments[0]));
   }
   return is_there ? absl::StatusOr<std::string>(answer)
                   : absl::NotFoundError(absl::StrCat("volume ", volume, " has no engine"));

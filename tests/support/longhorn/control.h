@@ -13,8 +13,8 @@
 
 namespace csidelta::longhorn_stand_in {
 
-// What tests tell the stand-in beside the API server, as HTTP requests of any method. README.md
-// lists them. 200 with what was asked for; else 400 with a text. Thread-safe; borrows what it is
+// What tests request of the stand-in itself, over HTTP, by any method. README.md lists the
+// requests. 200 with what was asked for; else 400 with a text. Thread-safe; borrows what it is
 // given.
 class Control {
  public:
@@ -23,11 +23,11 @@ class Control {
   net::HttpResponse Handle(const CallContext& ctx, const net::HttpCall& call);
 
  private:
-  using Words = std::vector<std::string>;
+  using Segments = std::vector<std::string>;
 
-  absl::StatusOr<std::string> Perform(const CallContext& ctx, const Words& words,
+  absl::StatusOr<std::string> Perform(const CallContext& ctx, const Segments& segments,
                                       const std::string& body);
-  absl::StatusOr<std::string> PerformOnVolume(const CallContext& ctx, const Words& words);
+  absl::StatusOr<std::string> PerformOnVolume(const CallContext& ctx, const Segments& segments);
   absl::StatusOr<std::string> SetTicket(const CallContext& ctx, const std::string& volume,
                                         bool is_wanted);
   absl::StatusOr<std::string> SetSwitches(const std::string& body);

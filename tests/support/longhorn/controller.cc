@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kNode[] = "node-1";
 constexpr char kEngineImage[] = "longhornio/longhorn-engine:v1.12.1";
-// Until the followers were told of the first lists.
+// Until the followers have the first lists.
 constexpr absl::Duration kSyncWaitTime = absl::Milliseconds(100);
 
 // A refusal with 500 is asked again by the client, and here it is tried again anyway.

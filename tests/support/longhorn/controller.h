@@ -67,7 +67,7 @@ class Controller : public VolumeLookup {
   k8s::ObjectFollower& engines() { return engine_objects_; }
   k8s::ObjectFollower& attachments() { return attachments_; }
 
-  // Does all that is due, once all followers were told of a list; returns when there is more to do.
+  // Does all that is due, once all followers have a list; returns when there is more to do.
   absl::Time Work(const CallContext& ctx);
 
   void SetSwitches(const Switches& switches);

@@ -133,7 +133,7 @@ absl::Status Controller::RemoveInEngine(const CallContext& ctx, const SnapshotRe
                                         const EngineRecord& engine, const ChainEntry* entry) {
   const bool may_purge = processes_.purging_count() < kPurgesMax;
   bool waits = false;
-  RETURN_IF_ERROR(processes_.Call(engine.volume, [&](Engine& process) -> absl::Status {
+  const absl::Status called = processes_.Call(engine.volume, [&](Engine& process) -> absl::Status {
     process.Advance(clock_.Now());
     if (!process.Has(snapshot.name)) {
       return absl::OkStatus();
@@ -143,7 +143,8 @@ absl::Status Controller::RemoveInEngine(const CallContext& ctx, const SnapshotRe
     }
     waits = process.is_purging() || !may_purge;
     return waits ? absl::OkStatus() : process.StartPurge(clock_.Now());
-  }));
+  });
+  RETURN_IF_ERROR(called);
   if (entry == nullptr) {
     return Release(ctx, snapshot);
   }

@@ -60,7 +60,8 @@ void FakeLonghorn::SetSwitches(const Switches& switches) {
 void FakeLonghorn::Pass(absl::Duration time) {
   const absl::Time end = clock_.Now() + time;
   while (controller_ != nullptr) {
-    const absl::Time next = controller_->Work({.clock = &clock_});
+    const absl::Time next =
+        controller_->Work({.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_});
     if (next > end) {
       break;
     }

@@ -16,8 +16,8 @@
 
 namespace csidelta::longhorn_stand_in {
 
-// The objects of one kind and one namespace as records, as a follower is told of them. Says what
-// changed after each change, in the thread that brought it and with no lock held. Thread-safe.
+// The objects of one kind and one namespace as records, as a follower gets them. Reports each
+// change, in the thread that brought it and with no lock held. Thread-safe.
 template <typename Record>
 class RecordTable : public k8s::ObjectFollower {
  public:
