@@ -641,6 +641,25 @@ TEST_P(LonghornContract, AnEmptiedListOfTheEngineDeletesWhatTheEngineStillHas) {
   })) << DumpJson(EngineSnapshots(volume));
 }
 
+// As a restore that also restores the status writes it.
+TEST_P(LonghornContract, AStatusWithATimeOfCreationMakesANewOneLostAfterItWasTaken) {
+  SKIP_WITHOUT("attach", "engine-snapshots");
+  const std::string volume = MakeVolume();
+  const std::string name = NewName("restored");
+  const std::string uid = k8s::Uid(MustCreate(name, volume));
+  ASSERT_THAT(Patch(SnapshotKey(name),
+                    {{"status", {{"creationTime", "2026-01-02T03:04:05Z"}, {"readyToUse", true}}}},
+                    "status"),
+              IsOk());
+  EXPECT_TRUE(Until([&] {
+    const absl::StatusOr<Json> object = Get(SnapshotKey(name));
+    return (object.ok() ? k8s::Uid(*object) != uid : absl::IsNotFound(object.status()));
+  })) << name
+      << " stays";
+  EXPECT_TRUE(GetBool(EngineSnapshots(volume), {name, "removed"}))
+      << DumpJson(EngineSnapshots(volume));
+}
+
 // --- System snapshots
 
 TEST_P(LonghornContract, AnExpansionTakesASystemSnapshotThatThePurgeOfAnotherTakesAlong) {

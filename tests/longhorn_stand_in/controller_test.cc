@@ -442,7 +442,7 @@ TEST(FullClusterTest, AtRestWith30000ObjectsNothingIsQueuedAndEachEngineIsCalled
   controller.Work(ctx);  // All that was listed is looked at once.
   EXPECT_LE(controller.queued(), FullCluster::kVolumes * (2 * FullCluster::kSnapshots + 5));
   const int64_t queued = controller.queued();
-  constexpr int kRounds = 4;
+  constexpr int kRounds = 2;
   const absl::Time end = cluster.clock.Now() + kRounds * kMonitorInterval;
   for (absl::Time next; (next = controller.Work(ctx)) <= end;) {
     cluster.clock.Advance(next - cluster.clock.Now());

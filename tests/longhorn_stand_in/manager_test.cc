@@ -108,6 +108,8 @@ TEST_F(ManagerTest, AStoppedManagerIsAwayAndComesBackOnItsPort) {
 
 TEST_F(ManagerTest, AttachesWritesAndShowsTheChain) {
   AddVolume();
+  // It runs already, so that nothing waits for the time that an attachment takes.
+  engines_.Handle("pvc-1", [](Engine& engine) { engine.Start(); });
   Ask("/attach/pvc-1");
   Await("the volume to be attached", [this] {
     const Json volume = api_.Find({VolumeType(), kNamespace, "pvc-1"}).value_or(Json());

@@ -72,6 +72,10 @@ void Controller::OnSnapshot(const std::string& name, const std::optional<Snapsho
       by_volume_[volume].insert(name);
     } else {
       by_volume_[volume].erase(name);
+      new_.erase(name);
+    }
+    if (!before.has_value() && after->create_snapshot && after->status.creation_time.empty()) {
+      new_.insert(name);
     }
   }
   if (after.has_value()) {
@@ -121,6 +125,11 @@ std::set<std::string> Controller::SnapshotsOf(const std::string& volume) const {
   std::scoped_lock lock(mutex_);
   const auto found = by_volume_.find(volume);
   return found == by_volume_.end() ? std::set<std::string>() : found->second;
+}
+
+bool Controller::TakeNew(const std::string& snapshot) {
+  std::scoped_lock lock(mutex_);
+  return new_.erase(snapshot) > 0;
 }
 
 void Controller::SetSwitches(const Switches& switches) {

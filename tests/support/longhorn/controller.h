@@ -88,6 +88,7 @@ class Controller : public VolumeLookup {
   absl::Time Soon() const { return clock_.Now() + kReactionTime; }
   Switches switches() const;
   std::set<std::string> SnapshotsOf(const std::string& volume) const;
+  bool TakeNew(const std::string& snapshot);
   Process Look(const std::string& volume);
 
   void OnSnapshot(const std::string& name, const std::optional<SnapshotRecord>& before,
@@ -152,6 +153,9 @@ class Controller : public VolumeLookup {
   mutable std::mutex mutex_;
   std::map<std::string, std::set<std::string>> by_volume_;  // Guarded by mutex_; snapshots.
   Switches switches_;                                       // Guarded by mutex_.
+  // Guarded by mutex_. Snapshots to be taken that were not looked at yet: the first look is at what
+  // the object was then, whatever was written into its status since.
+  std::set<std::string> new_;
   // When a volume's process will be where it should be; Work()'s own.
   std::map<std::string, absl::Time> moves_;
 };

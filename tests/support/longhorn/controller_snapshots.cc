@@ -37,6 +37,7 @@ absl::Status Controller::ReconcileSnapshot(const CallContext& ctx, const std::st
   if (!snapshot.has_value()) {
     return absl::OkStatus();
   }
+  const bool is_new = TakeNew(name);
   if (snapshot->is_deleting) {
     return ReconcileDeleted(ctx, *snapshot);
   }
@@ -48,7 +49,7 @@ absl::Status Controller::ReconcileSnapshot(const CallContext& ctx, const std::st
     RETURN_IF_ERROR(DropTicket(ctx, *snapshot));
     return ShowEntry(ctx, *snapshot, *engine, *entry);
   }
-  if (snapshot->create_snapshot && snapshot->status.creation_time.empty()) {
+  if (snapshot->create_snapshot && (is_new || snapshot->status.creation_time.empty())) {
     return RequestSnapshot(ctx, *snapshot, *engine);
   }
   RETURN_IF_ERROR(DropTicket(ctx, *snapshot));
