@@ -74,16 +74,20 @@ def copies(bed, name, namespace, snapshots, others):
             if number < snapshots:
                 yield f"{_SNAPSHOTS}{namespace}/many-{number:06}", _copy(of_snapshot, replaced)
 
+    def seen():
+        """The last of them, out of the memory from which the API server answers controllers."""
+        last = f"many-content-{snapshots + others - 1:06}"
+        return bed.api.list("volumesnapshotcontents", fieldSelector=f"metadata.name={last}", resourceVersion="0")
+
     for controller in CONTROLLERS:
         bed.stop(controller)
     try:
         etcd.put(pairs())
-        last = f"many-content-{snapshots + others - 1:06}"
-        bed.wait_for(lambda: bed.api.list("volumesnapshotcontents", fieldSelector=f"metadata.name={last}", resourceVersion="0"),
-                     SEEN_SECONDS_MAX, "the API server to see all contents")
+        bed.wait_for(seen, SEEN_SECONDS_MAX, "the API server to see all contents")
         yield
     finally:
         etcd.delete_range(f"{_SNAPSHOTS}{namespace}/many-", f"{_SNAPSHOTS}{namespace}/many.")
         etcd.delete_range(f"{_CONTENTS}many-content-", f"{_CONTENTS}many-content.")
+        bed.wait_for(lambda: not seen(), SEEN_SECONDS_MAX, "the API server to see that all contents are gone")
         for controller in reversed(CONTROLLERS):
             bed.start(controller)
