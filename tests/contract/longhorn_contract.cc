@@ -498,13 +498,17 @@ TEST_P(LonghornContract, AnObjectOutsideTheNamespaceIsDecoratedAndIgnored) {
 }
 
 TEST_P(LonghornContract, ALostObjectThatIsToldToCreateTakesASnapshot) {
-  if (subject_->is_as_proposed()) {
-    GTEST_SKIP() << "the spec is immutable";
-  }
   const std::string name = NewName("flipped");
   MustCreate(name, attached_, /*create_snapshot=*/false);
-  ASSERT_THAT(Patch(SnapshotKey(name), {{"spec", {{"createSnapshot", true}}}}), IsOk());
-  AwaitReady(name);
+  const absl::StatusOr<Json> told =
+      Patch(SnapshotKey(name), {{"spec", {{"createSnapshot", true}}}});
+  if (subject_->is_as_proposed()) {
+    EXPECT_THAT(told, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("immutable")));
+    AwaitGone(SnapshotKey(name));
+  } else {
+    ASSERT_THAT(told, IsOk());
+    AwaitReady(name);
+  }
 }
 
 TEST_P(LonghornContract, AnObjectThatCreatesNoneAndHasNoneIsLostAndDeleted) {
