@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "csi/creation_failure.h"
 #include "csi/snapshot_creation.h"
@@ -30,65 +31,14 @@ bool DropOwnPod(std::vector<Pod>& pods, const PersistentVolumeClaim& pvc,
          }) > 0;
 }
 
-struct SafetyWish {
-  const PersistentVolumeClaim& pvc;
-  std::string note;
-  AwaitedState awaited = AwaitedState::kTaken;
-  absl::Duration timeout;
-};
-
-absl::StatusOr<std::string> TakeCopySafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
-                                                   Random& random, const SafetyWish& wish,
-                                                   std::vector<std::string>& not_checked) {
-  ASSIGN_OR_RETURN(SnapshotSources sources, PrepareSources(ctx, api, {wish.pvc}, ""));
-  std::move(sources.not_checked.begin(), sources.not_checked.end(),
-            std::back_inserter(not_checked));
-  const std::string name =
-      NameForSnapshot(absl::StrCat(wish.pvc.name(), "-before-restore"), ctx.clock->Now());
-  absl::StatusOr<Creation> creation = CreateSnapshot(ctx, api, random,
-                                                     {.source = std::move(sources.sources.front()),
-                                                      .name = name,
-                                                      .note = wish.note,
-                                                      .awaited = wish.awaited,
-                                                      .timeout = wish.timeout});
-  if (!creation.ok()) {
-    return WithText(creation.status(),
-                    absl::StrCat(creation.status().message(),
-                                 "; nothing is changed; --safety no --yes restores without a "
-                                 "snapshot"));
-  }
-  std::move(creation->not_checked.begin(), creation->not_checked.end(),
-            std::back_inserter(not_checked));
-  return name;
-}
-
 void TellStep(const CopyRestoreOptions& options, const std::string& sentence) {
   if (options.on_step) {
     options.on_step(sentence);
   }
 }
 
-void TellSafety(const CopyRestoreOptions& options, const PersistentVolumeClaim& pvc,
-                const std::string& name) {
-  TellStep(options, absl::StrCat("VolumeSnapshot ", pvc.namespace_name(), "/", name, " of ",
-                                 CopiedPvc(pvc), " is taken, for safety"));
-}
-
 void TellGoesOn(const CopyRestoreOptions& options, const PersistentVolumeClaim& pvc) {
   TellStep(options, absl::StrCat("the Pod of an earlier run copies into ", CopiedPvc(pvc)));
-}
-
-// The result, or the error with the VolumeSnapshot that holds the data of before.
-absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> copied,
-                                             const std::string& safety_snapshot) {
-  if (copied.ok()) {
-    return CopyRestoreResult{.copy = *std::move(copied), .safety_snapshot = safety_snapshot};
-  }
-  return safety_snapshot.empty()
-             ? copied.status()
-             : WithText(copied.status(), absl::StrCat(copied.status().message(),
-                                                      "; what it held before is in VolumeSnapshot ",
-                                                      safety_snapshot));
 }
 
 // Why the PVC itself is not copied into; "": nothing is against it.
@@ -97,26 +47,6 @@ std::string RefusedMode(const PersistentVolumeClaim& pvc) {
              ? ""
              : absl::StrCat(CopiedPvc(pvc),
                             " is in mode Filesystem, and only blocks are compared and copied");
-}
-
-// A Pod that started since the plan was made.
-absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
-                              const PersistentVolumeClaim& pvc, absl::string_view copy_name) {
-  const absl::StatusOr<k8s::ObjectList> list = api.List(ctx, PodType(), pvc.namespace_name(), {});
-  if (absl::IsPermissionDenied(list.status())) {
-    return absl::OkStatus();  // The plan said so.
-  }
-  RETURN_IF_ERROR(list.status());
-  std::vector<Pod> pods;
-  for (const Json& item : list->items) {
-    ASSIGN_OR_RETURN(Pod pod, Pod::Of(item));
-    pods.push_back(std::move(pod));
-  }
-  DropOwnPod(pods, pvc, copy_name);
-  const std::vector<const Pod*> users = UsersOf(pods, pvc.name());
-  return users.empty() ? absl::OkStatus()
-                       : absl::FailedPreconditionError(
-                             absl::StrCat(CopiedPvc(pvc), " is not restored: ", UseText(users)));
 }
 
 bool IsAboutThePvc(RestoreRefusalReason reason) {
@@ -175,9 +105,9 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
                                                      .note = absl::StrCat("before the restore of ",
                                                                           plan.snapshot.name()),
                                                      .awaited = awaited,
-                                                     .timeout = options.safety_timeout},
+                                                     .timeout = options.safety_timeout,
+                                                     .on_step = options.on_step},
                                                     not_checked));
-    TellSafety(options, plan.pvc, safety);
   }
   RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, CopyName(plan.pvc, plan.snapshot)));
   return WithSafety(CopyIntoVolume(ctx, api,
@@ -190,14 +120,111 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
                     safety);
 }
 
+absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
+                              const PersistentVolumeClaim& pvc, absl::string_view copy_name) {
+  const absl::StatusOr<k8s::ObjectList> list = api.List(ctx, PodType(), pvc.namespace_name(), {});
+  if (absl::IsPermissionDenied(list.status())) {
+    return absl::OkStatus();  // The plan said so.
+  }
+  RETURN_IF_ERROR(list.status());
+  std::vector<Pod> pods;
+  for (const Json& item : list->items) {
+    ASSIGN_OR_RETURN(Pod pod, Pod::Of(item));
+    pods.push_back(std::move(pod));
+  }
+  DropOwnPod(pods, pvc, copy_name);
+  const std::vector<const Pod*> users = UsersOf(pods, pvc.name());
+  return users.empty() ? absl::OkStatus()
+                       : absl::FailedPreconditionError(
+                             absl::StrCat(CopiedPvc(pvc), " is not restored: ", UseText(users)));
+}
+
+absl::StatusOr<RestoreFacts> ReadPvcFacts(const CallContext& ctx, k8s::ApiClient& api,
+                                          absl::string_view namespace_name,
+                                          absl::string_view pvc_name) {
+  // Of a VolumeSnapshot that exists nowhere: what is said of it is not asked for.
+  ASSIGN_OR_RETURN(
+      const VolumeSnapshot none,
+      VolumeSnapshot::Of({{"metadata", {{"namespace", std::string(namespace_name)}}}}));
+  return ReadRestoreFacts(ctx, api, none, pvc_name);
+}
+
+PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreFacts& facts) {
+  PvcVerdict verdict;
+  for (RestoreRefusal& refusal : CheckRestore(around, facts).refusals) {
+    if (IsAboutThePvc(refusal.reason)) {
+      verdict.refusals.push_back(std::move(refusal));
+    }
+  }
+  if (facts.pvc.has_value()) {
+    if (std::string refused = RefusedMode(*facts.pvc); !refused.empty()) {
+      verdict.refused_by_copy.push_back(std::move(refused));
+    }
+  }
+  return verdict;
+}
+
+absl::Status CopyRefusalStatus(const PersistentVolumeClaim& pvc,
+                               const std::vector<RestoreRefusal>& refusals,
+                               const std::vector<std::string>& refused_by_copy) {
+  if (refused_by_copy.empty()) {
+    return RefusalStatus(pvc.namespace_name(), pvc.name(), refusals);
+  }
+  std::vector<std::string> messages = refused_by_copy;
+  for (const RestoreRefusal& refusal : refusals) {
+    messages.push_back(refusal.message);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(CopiedPvc(pvc), " is not restored: ", absl::StrJoin(messages, "; and ")));
+}
+
+absl::StatusOr<std::string> TakeCopySafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                                   Random& random, const SafetyWish& wish,
+                                                   std::vector<std::string>& not_checked) {
+  ASSIGN_OR_RETURN(SnapshotSources sources, PrepareSources(ctx, api, {wish.pvc}, ""));
+  std::move(sources.not_checked.begin(), sources.not_checked.end(),
+            std::back_inserter(not_checked));
+  const std::string name =
+      NameForSnapshot(absl::StrCat(wish.pvc.name(), "-before-restore"), ctx.clock->Now());
+  absl::StatusOr<Creation> creation = CreateSnapshot(ctx, api, random,
+                                                     {.source = std::move(sources.sources.front()),
+                                                      .name = name,
+                                                      .note = wish.note,
+                                                      .awaited = wish.awaited,
+                                                      .timeout = wish.timeout});
+  if (!creation.ok()) {
+    return WithText(creation.status(),
+                    absl::StrCat(creation.status().message(),
+                                 "; nothing is changed; --safety no --yes restores without a "
+                                 "snapshot"));
+  }
+  std::move(creation->not_checked.begin(), creation->not_checked.end(),
+            std::back_inserter(not_checked));
+  if (wish.on_step) {
+    wish.on_step(absl::StrCat("VolumeSnapshot ", wish.pvc.namespace_name(), "/", name, " of ",
+                              CopiedPvc(wish.pvc), " is taken, for safety"));
+  }
+  return name;
+}
+
+absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> copied,
+                                             const std::string& safety_snapshot) {
+  if (copied.ok()) {
+    return CopyRestoreResult{.copy = *std::move(copied), .safety_snapshot = safety_snapshot};
+  }
+  return safety_snapshot.empty()
+             ? copied.status()
+             : WithText(copied.status(), absl::StrCat(copied.status().message(),
+                                                      "; what it held before is in VolumeSnapshot ",
+                                                      safety_snapshot));
+}
+
 absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s::ApiClient& api,
                                                      RestoreSurroundings around,
                                                      RepositorySource source,
                                                      absl::string_view pvc_name) {
-  // Of a VolumeSnapshot that exists nowhere: what is said of it is not asked for.
-  ASSIGN_OR_RETURN(const VolumeSnapshot none,
-                   VolumeSnapshot::Of({{"metadata", {{"namespace", around.namespace_name}}}}));
-  ASSIGN_OR_RETURN(RestoreFacts facts, ReadRestoreFacts(ctx, api, none, pvc_name));
+  ASSIGN_OR_RETURN(const RestoreFacts facts,
+                   ReadPvcFacts(ctx, api, around.namespace_name, pvc_name));
   if (!facts.pvc.has_value()) {
     return absl::NotFoundError(absl::StrCat("PVC ", around.namespace_name, "/", pvc_name,
                                             " does not exist; name one that does, or restore to a "
@@ -207,14 +234,10 @@ absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s
   if (around.pods.has_value()) {
     plan.goes_on = DropOwnPod(*around.pods, plan.pvc, CopyName(plan.pvc, plan.source));
   }
-  for (RestoreRefusal& refusal : CheckRestore(around, facts).refusals) {
-    if (IsAboutThePvc(refusal.reason)) {
-      plan.refusals.push_back(std::move(refusal));
-    }
-  }
-  if (std::string refused = RefusedMode(plan.pvc); !refused.empty()) {
-    plan.refused_by_copy.push_back(std::move(refused));
-  }
+  PvcVerdict verdict = CheckPvc(around, facts);
+  plan.refusals = std::move(verdict.refusals);
+  plan.refused_by_copy = std::move(verdict.refused_by_copy);
+  plan.not_checked = facts.not_checked;
   return plan;
 }
 
@@ -229,9 +252,9 @@ absl::StatusOr<CopyRestoreResult> RestoreFromRepository(const CallContext& ctx, 
     ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(ctx, api, random,
                                                     {.pvc = plan.pvc,
                                                      .note = "before a restore from a repository",
-                                                     .timeout = options.safety_timeout},
+                                                     .timeout = options.safety_timeout,
+                                                     .on_step = options.on_step},
                                                     not_checked));
-    TellSafety(options, plan.pvc, safety);
   }
   RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, CopyName(plan.pvc, plan.source)));
   return WithSafety(RestoreIntoVolume(ctx, api,

@@ -11,6 +11,7 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "csi/restore_guard.h"
+#include "csi/snapshot_creation.h"
 #include "csi/volume_copy.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
@@ -67,6 +68,49 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
                                                 Random& random, const CopyPlan& plan,
                                                 const CopyRestoreOptions& options,
                                                 std::vector<std::string>& not_checked);
+
+// --- What restores into a volume in place have in common, wherever the data is
+
+// What csi/restore_guard.h asks about, of no VolumeSnapshot. Errors of ReadRestoreFacts().
+absl::StatusOr<RestoreFacts> ReadPvcFacts(const CallContext& ctx, k8s::ApiClient& api,
+                                          absl::string_view namespace_name,
+                                          absl::string_view pvc_name);
+
+struct PvcVerdict {
+  std::vector<RestoreRefusal> refusals;
+  std::vector<std::string> refused_by_copy;
+};
+// What of csi/restore_guard.h is about the PVC, and what of its mode. Pure.
+PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreFacts& facts);
+
+// OK where nothing is against it; else RefusalStatus(), or FAILED_PRECONDITION with all of both.
+// Pure.
+absl::Status CopyRefusalStatus(const objects::PersistentVolumeClaim& pvc,
+                               const std::vector<RestoreRefusal>& refusals,
+                               const std::vector<std::string>& refused_by_copy);
+
+// FAILED_PRECONDITION where a Pod uses the PVC that has started since the plan was made. That of
+// the name `copy_name` ("": none) is of this restore. OK where Pods may not be listed: the plan
+// said so.
+absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
+                              const objects::PersistentVolumeClaim& pvc,
+                              absl::string_view copy_name);
+
+struct SafetyWish {
+  const objects::PersistentVolumeClaim& pvc;
+  std::string note;
+  AwaitedState awaited = AwaitedState::kTaken;
+  absl::Duration timeout;
+  const std::function<void(const std::string& sentence)>& on_step;
+};
+// Its name. Errors of CreateSnapshot(), which say how to do without. Adds to `not_checked`.
+absl::StatusOr<std::string> TakeCopySafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                                   Random& random, const SafetyWish& wish,
+                                                   std::vector<std::string>& not_checked);
+
+// The result, or the error with the VolumeSnapshot that holds the data of before.
+absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> copied,
+                                             const std::string& safety_snapshot);
 
 // --- From a repository
 

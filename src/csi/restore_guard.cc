@@ -13,6 +13,7 @@
 #include "base/crypto.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
+#include "csi/copy_record.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_types.h"
 #include "csi/swap_record.h"
@@ -258,6 +259,11 @@ class RestoreChecker {
   }
 
   void CheckOthers() {
+    const std::optional<CopyRecord> copy =
+        facts_.pvc.has_value() ? ParseCopyRecord(*facts_.pvc) : std::nullopt;
+    if (copy.has_value() && IsWrittenByMover(*copy, facts_.own_transfer)) {
+      return Refuse(Reason::kBusy, WrittenByMoverText(*copy, *facts_.pvc));
+    }
     if (!facts_.lease_held_for.empty()) {
       return Refuse(Reason::kBusy, absl::StrCat("another operation on ", pvc_,
                                                 " is under way: ", facts_.lease_held_for));

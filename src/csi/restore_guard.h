@@ -37,9 +37,8 @@
 //   InUse                 1  a Pod that is Pending or Running names the PVC
 //   StatefulSetMakes      1  a StatefulSet has it among its templates, and replicas for it
 //   StatefulSetDeletes    1  one that has no replica for it deletes such PVCs
-//   Busy                 11  a snapshot of it is being taken, or its Lease is held; not by an
-//   earlier
-//                            run of this restore
+//   Busy                 11  a snapshot of it is being taken, its Lease is held, or the data mover
+//                            writes into it; not for an earlier run of this restore
 //   InBackup              1  a backup of Velero that is not over includes its namespace
 //   Unfinished            1  an earlier restore into it was neither finished nor completed
 //
@@ -103,6 +102,8 @@ struct RestoreFacts {
   std::optional<objects::PersistentVolume> volume = {};  // nothing: it does not exist
   std::string lease_held_for = {};                       // "": the Lease of its volume is free
   std::optional<UnfinishedRestore> unfinished = {};
+  // The uid of the DataDownload that this restore is done by, which is no other one; "".
+  std::string own_transfer = {};
   std::vector<std::string> not_checked = {};  // "binding not checked: ..."
 };
 

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/exposed_snapshot.h"
+#include "csi/in_place_volume.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
@@ -17,8 +18,6 @@
 
 namespace csidelta::csi {
 namespace {
-
-constexpr char kProvisionerIdentity[] = "storage.kubernetes.io/csiProvisionerIdentity";
 
 constexpr std::size_t kRefusalBytesMax = 400;
 
@@ -429,8 +428,8 @@ class HandingOver {
 
 absl::Status SetReclaimPolicy(const CallContext& ctx, k8s::ApiClient& api, const Json& volume,
                               const char* policy) {
-  if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == policy) {
-    return absl::OkStatus();
+  if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == policy || IsAlias(volume)) {
+    return absl::OkStatus();  // The data of an alias is another volume's.
   }
   return k8s::IgnoreNotFound(api.Patch(ctx, VolumeKey(k8s::Name(volume)), k8s::PatchKind::kMerge,
                                        {{"spec", {{"persistentVolumeReclaimPolicy", policy}}}}, "")
@@ -451,7 +450,7 @@ absl::Status DropVolume(const CallContext& ctx, k8s::ApiClient& api, const Resto
 absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
                          const RestoreRequest& request) {
   ASSIGN_OR_RETURN(const std::optional<Json> claim, k8s::Find(ctx, api, OwnClaimKey(request)));
-  if (!claim.has_value() || !HasLabels(*claim, request.labels)) {
+  if (!claim.has_value() || !HasLabels(*claim, request.labels) || IsAlias(*claim)) {
     return absl::OkStatus();
   }
   if (const std::string name = GetString(*claim, {"spec", "volumeName"}); !name.empty()) {

@@ -38,6 +38,12 @@ const k8s::ResourceType& PersistentVolumeType() {
   return type;
 }
 
+const k8s::ResourceType& VolumeAttachmentType() {
+  static const k8s::ResourceType type{"storage.k8s.io", "v1", "volumeattachments",
+                                      "VolumeAttachment", false};
+  return type;
+}
+
 const k8s::ResourceType& StorageClassType() {
   static const k8s::ResourceType type{"storage.k8s.io", "v1", "storageclasses", "StorageClass",
                                       false};

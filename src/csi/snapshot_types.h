@@ -19,6 +19,7 @@ const k8s::ResourceType& VolumeSnapshotContentType();
 const k8s::ResourceType& VolumeSnapshotClassType();
 const k8s::ResourceType& PersistentVolumeClaimType();
 const k8s::ResourceType& PersistentVolumeType();
+const k8s::ResourceType& VolumeAttachmentType();
 const k8s::ResourceType& StorageClassType();
 const k8s::ResourceType& PodType();
 const k8s::ResourceType& StatefulSetType();

@@ -49,17 +49,6 @@ std::string LastLine(absl::string_view text) {
   return lines.empty() ? "it said nothing" : lines.back();
 }
 
-VolumeCopyResult ResultOf(const Json& document) {
-  return {.logical_bytes = GetInt(document, {"logical_bytes"}),
-          .compared_bytes = GetInt(document, {"compared_bytes"}),
-          .written_bytes = GetInt(document, {"written_bytes"}),
-          .zero_bytes = GetInt(document, {"zero_bytes"}),
-          .kept_bytes = GetInt(document, {"kept_bytes"}),
-          .used_list = GetBool(document, {"used_list"}),
-          .audit_mismatch = GetBool(document, {"audit_mismatch"}),
-          .list_refused = GetString(document, {"list_refused"})};
-}
-
 std::string WorkName(absl::string_view target_uid, absl::string_view source) {
   return absl::StrCat(
       "csi-delta-copy-",
@@ -113,7 +102,7 @@ class VolumeCopy {
     // With a list that omitted blocks it is done as well, and ends with another exit code.
     if (const std::optional<Json> document = LastDocument(message, "result");
         document.has_value()) {
-      return ResultOf(*document);
+      return VolumeCopyResultOf(*document);
     }
     if (pod_->phase() == "Succeeded") {
       return VolumeCopyResult{};  // Done, and its numbers are lost.
@@ -396,6 +385,17 @@ class VolumeCopy {
 };
 
 }  // namespace
+
+VolumeCopyResult VolumeCopyResultOf(const Json& document) {
+  return {.logical_bytes = GetInt(document, {"logical_bytes"}),
+          .compared_bytes = GetInt(document, {"compared_bytes"}),
+          .written_bytes = GetInt(document, {"written_bytes"}),
+          .zero_bytes = GetInt(document, {"zero_bytes"}),
+          .kept_bytes = GetInt(document, {"kept_bytes"}),
+          .used_list = GetBool(document, {"used_list"}),
+          .audit_mismatch = GetBool(document, {"audit_mismatch"}),
+          .list_refused = GetString(document, {"list_refused"})};
+}
 
 std::string CopyName(const PersistentVolumeClaim& target, const VolumeSnapshot& snapshot) {
   return WorkName(target.uid(), snapshot.uid());

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/json.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
@@ -98,6 +99,9 @@ struct VolumeCopyResult {
   bool audit_mismatch = false;
   std::string list_refused = {};  // why the driver's list was not used; ""
 };
+
+// What such a document says; 0 for what it leaves out. Pure.
+VolumeCopyResult VolumeCopyResultOf(const Json& document);
 
 // The name of the Pod and of the temporary PVC of a copy. Pure.
 std::string CopyName(const objects::PersistentVolumeClaim& target,

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/in_place_volume.h"
 #include "csi/restored_volume.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
@@ -60,6 +61,21 @@ class DownloadStep : public TransferStep {
             .owner = std::move(owner)};
   }
 
+  bool IsInPlace() const { return !object_.Annotation(objects::kIntoAnnotation).empty(); }
+
+  csi::InPlaceRequest InPlace(Json owner) const {
+    return {.name = stem_,
+            .mover_namespace = env_.mover_namespace,
+            .target_namespace = download_.target_namespace,
+            .target_claim = download_.target_claim,
+            .target_uid = object_.Annotation(objects::kIntoAnnotation),
+            .transfer = absl::StrCat(download_.namespace_name, "/", download_.name),
+            .transfer_uid = download_.uid,
+            .upload = object_.Annotation(objects::kIntoUploadAnnotation),
+            .labels = labels_,
+            .owner = std::move(owner)};
+  }
+
   // What the worker has seen is so, whatever anybody expects.
   std::string FileSystem() const {
     const std::string seen = object_.Annotation(objects::kRestoredFileSystemAnnotation);
@@ -67,6 +83,12 @@ class DownloadStep : public TransferStep {
   }
 
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override {
+    if (IsInPlace()) {
+      ASSIGN_OR_RETURN(const csi::InPlaceVolume volume,
+                       csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))));
+      return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, Json())
+                                        : WaitFor(volume.waiting_for);
+    }
     ASSIGN_OR_RETURN(const csi::RestoredVolume volume,
                      csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))));
     if (!volume.target_uid.empty()) {
@@ -74,17 +96,28 @@ class DownloadStep : public TransferStep {
     }
     RETURN_IF_ERROR(Write());
     if (volume.state == csi::RestoredVolume::State::kWaiting) {
-      return WorkerRun::NextPod{.pod = {},
-                                .waiting_for = absl::StrCat("waits for ", volume.waiting_for)};
+      return WaitFor(volume.waiting_for);
     }
+    return PodFor(task, volume.storage_class, volume.node_affinity);
+  }
+
+  static WorkerRun::NextPod WaitFor(absl::string_view what) {
+    return {.pod = {}, .waiting_for = absl::StrCat("waits for ", what)};
+  }
+
+  absl::StatusOr<WorkerRun::NextPod> PodFor(const Json& task, const std::string& storage_class,
+                                            const Json& node_affinity) {
     ASSIGN_OR_RETURN(RepositoryAccess access, Access());
-    return run_.PodFor(ctx_, task,
-                       {.verb = {"restore", reference_.snapshot_id, "--json", "--target",
-                                 kVolumePath, "--memory-budget",
-                                 absl::StrCat(MemoryBudgetBytes(env_.settings.worker.resources))},
-                        .access = std::move(access),
-                        .storage_class = volume.storage_class,
-                        .node_affinity = volume.node_affinity});
+    WorkerJob job{.verb = {"restore", reference_.snapshot_id, "--json", "--target", kVolumePath,
+                           "--memory-budget",
+                           absl::StrCat(MemoryBudgetBytes(env_.settings.worker.resources))},
+                  .access = std::move(access),
+                  .storage_class = storage_class,
+                  .node_affinity = node_affinity};
+    if (IsInPlace()) {
+      job.verb.emplace_back("--differing");
+    }
+    return run_.PodFor(ctx_, task, job);
   }
 
   std::string WordsOf(const VolumeTaskStatus& failed) override {
@@ -92,6 +125,9 @@ class DownloadStep : public TransferStep {
   }
 
   absl::Status LookAtClaim(const Json& task) override {
+    if (IsInPlace()) {
+      return csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))).status();
+    }
     return csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))).status();
   }
 
@@ -115,9 +151,7 @@ class DownloadStep : public TransferStep {
 
   // From here on the volume is known, whatever becomes of the claim that it was filled through.
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override {
-    ASSIGN_OR_RETURN(const std::optional<Json> claim,
-                     k8s::Find(ctx_, env_.api, csi::ClaimKey(env_.mover_namespace, stem_)));
-    const std::string volume = claim.has_value() ? GetString(*claim, {"spec", "volumeName"}) : "";
+    ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
     if (volume.empty()) {
       return BeginFailure("the volume that was filled is gone: somebody deleted its claim");
     }
@@ -126,6 +160,9 @@ class DownloadStep : public TransferStep {
       object_.SetStatus("startTimestamp", Stamp());
     }
     object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
+    if (IsInPlace()) {
+      NoteBytes(task.result);
+    }
     if (const std::string seen = GetString(task.result, {"file_system"});
         incremental::IsFileSystem(seen)) {
       object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, seen);
@@ -136,9 +173,34 @@ class DownloadStep : public TransferStep {
     return Now();
   }
 
-  // Whether the target has the volume now.
+  // "" where its claim is gone.
+  absl::StatusOr<std::string> FilledVolume() const {
+    if (IsInPlace()) {
+      return stem_;
+    }
+    ASSIGN_OR_RETURN(const std::optional<Json> claim,
+                     k8s::Find(ctx_, env_.api, csi::ClaimKey(env_.mover_namespace, stem_)));
+    return claim.has_value() ? GetString(*claim, {"spec", "volumeName"}) : "";
+  }
+
+  void NoteBytes(const Json& result) {
+    Json bytes = Json::object();
+    for (const char* field :
+         {"logical_bytes", "compared_bytes", "written_bytes", "zero_bytes", "kept_bytes"}) {
+      bytes[field] = GetInt(result, {field});
+    }
+    object_.SetAnnotation(objects::kRestoredBytesAnnotation, DumpJson(bytes));
+  }
+
+  // Whether the target has the volume now; in place, whether it has it for itself again.
   absl::StatusOr<csi::HandOver> HandOverNow() {
     RETURN_IF_ERROR(run_.Remove(ctx_));
+    if (IsInPlace()) {
+      ASSIGN_OR_RETURN(std::string waiting_for,
+                       csi::HideInPlace(ctx_, env_.api, InPlace(Json()), {.is_whole = true}));
+      const bool is_done = waiting_for.empty();
+      return csi::HandOver{.is_done = is_done, .waiting_for = std::move(waiting_for)};
+    }
     return csi::HandVolumeOver(ctx_, env_.api, Restoring(Json()),
                                object_.Annotation(objects::kRestoredVolumeAnnotation));
   }
@@ -159,7 +221,8 @@ class DownloadStep : public TransferStep {
         object_.TimeOf(objects::kRebindingAtAnnotation).value_or(Now()) + kHandOverTimeMax;
     if (Now() >= deadline) {
       return BeginFailure(absl::StrCat(
-          "its volume was filled, but not bound to it within ",
+          IsInPlace() ? "its data was restored, but its volume was not given free within "
+                      : "its volume was filled, but not bound to it within ",
           absl::FormatDuration(kHandOverTimeMax), ": ",
           over.ok() ? absl::StrCat("waits for ", over->waiting_for) : over.status().message()));
     }
@@ -192,9 +255,17 @@ class DownloadStep : public TransferStep {
 
   absl::Status RemoveAll() override {
     RETURN_IF_ERROR(run_.Remove(ctx_));
+    if (IsInPlace()) {
+      ASSIGN_OR_RETURN(still_there_,
+                       csi::HideInPlace(ctx_, env_.api, InPlace(Json()),
+                                        {.is_whole = IsConcluding(), .is_fenced = IsFenced()}));
+      return absl::OkStatus();
+    }
     return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(Json()),
                                      object_.Annotation(objects::kRestoredVolumeAnnotation));
   }
+
+  std::string StillThere() const override { return still_there_; }
 
   std::string StageWord() const override {
     return IsConcluding() ? "binding" : TransferStep::StageWord();
@@ -213,6 +284,7 @@ class DownloadStep : public TransferStep {
   const velero::DataReference reference_;
   const std::function<void(const DownloadEnd&)>& on_end_;
   int64_t restored_bytes_ = 0;
+  std::string still_there_;
 };
 
 // The text may come from anybody who may write a DataDownload, and names a place in the bucket.
@@ -225,6 +297,21 @@ absl::StatusOr<velero::DataReference> ReferenceOf(const velero::DataDownload& do
   absl::StatusOr<velero::DataReference> reference =
       velero::ParseDataReference(download.snapshot_id);
   return reference.ok() ? std::move(reference) : Annotate(reference.status(), "spec.snapshotID");
+}
+
+// What is known of it once the DataDownload may be gone.
+csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::string& stem,
+                                    const VolumeTaskSpec& spec) {
+  return {.name = stem,
+          .mover_namespace = env.mover_namespace,
+          .target_namespace = spec.volume.namespace_name,
+          .target_claim = spec.volume.claim,
+          .target_uid = "",
+          .transfer = "",
+          .transfer_uid = spec.subject.uid,
+          .upload = "",
+          .labels = LabelsFor(stem, spec.subject.namespace_name),
+          .owner = Json()};
 }
 
 }  // namespace
@@ -262,6 +349,11 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
                                      const Json& task) {
   const std::string stem = k8s::Name(task);
   const auto remove_volume = [&](const VolumeTaskSpec& spec, const Json& download) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::string waiting_for,
+                     csi::HideInPlace(ctx, env.api, InPlaceLeftover(env, stem, spec), {}));
+    if (!waiting_for.empty()) {
+      return absl::UnavailableError(absl::StrCat("waits for ", waiting_for));
+    }
     return csi::RemoveRestoredVolume(
         ctx, env.api,
         {.name = stem,

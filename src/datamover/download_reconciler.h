@@ -36,6 +36,9 @@ inline constexpr absl::Duration kHandOverTimeMax = absl::Minutes(10);
 //   is given to the target until the two are bound ---> Completed
 //
 // What is cancelled when it is half given is sooner finished than taken back.
+//
+// With the annotation mover.csi-delta.io/into the target has a volume, which stays: the worker
+// writes what differs into that (csi/in_place_volume.h), and nothing is given.
 class DownloadReconciler : public TransferReconciler {
  public:
   // Borrows both. `on_end` is told of each that ended, once or, after a crash, never.

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "datamover/write_fence.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -228,9 +229,16 @@ absl::StatusOr<absl::Time> TransferStep::WindUp() {
     return std::min(latest, Now() + kTransferLookAgain);
   }
   RETURN_IF_ERROR(RemoveAll());
+  if (!StillThere().empty() && !IsFenced()) {
+    return Now() + kTransferLookAgain;
+  }
   return failure.empty()
              ? End(DataPhase::kCanceled, GetString(object_.json(), {"status", "message"}))
              : End(DataPhase::kFailed, failure);
+}
+
+bool TransferStep::IsFenced() const {
+  return Now() >= object_.TimeOf(objects::kStoppingAtAnnotation).value_or(Now()) + kFencedAfter;
 }
 
 absl::StatusOr<absl::Time> TransferStep::End(DataPhase phase, const std::string& message) {

@@ -238,6 +238,23 @@ inline constexpr char kRestoredVolumeAnnotation[] = "mover.csi-delta.io/volume";
 // the restored volume.
 inline constexpr char kRestoredFileSystemAnnotation[] = "mover.csi-delta.io/file-system";
 
+// Annotation on DataDownload; written by restore verb; read by mover, restore verb. The uid of the
+// PVC whose volume the mover writes into, in place; else it fills a new one.
+inline constexpr char kIntoAnnotation[] = "mover.csi-delta.io/into";
+
+// Annotation on DataDownload; written by restore verb; read by mover. The DataUpload whose data it
+// is.
+inline constexpr char kIntoUploadAnnotation[] = "mover.csi-delta.io/upload";
+
+// Annotation on DataDownload; written by mover; read by restore verb. JSON: what the worker
+// compared and wrote in place, in bytes.
+inline constexpr char kRestoredBytesAnnotation[] = "mover.csi-delta.io/restored-bytes";
+
+// Annotation on PersistentVolume, PVC; written by mover; read by mover. The PersistentVolume whose
+// volume this one stands for as well, while the mover writes into it: it is never deleted with its
+// data.
+inline constexpr char kAliasOfAnnotation[] = "mover.csi-delta.io/alias-of";
+
 // Annotation on DataDownload; written by mover; read by mover. RFC 3339: since when the volume is
 // being bound to its PVC.
 inline constexpr char kRebindingAtAnnotation[] = "mover.csi-delta.io/handing-over-at";
@@ -397,6 +414,10 @@ inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking
 // Label on PVC, Pod; written by snapshot verbs; read by snapshot verbs. The uid of the PVC that the
 // Pod copies into, from the temporary PVC beside it.
 inline constexpr char kCopiesIntoLabel[] = "snapshot.csi-delta.io/copies-into";
+
+// Annotation on PVC; written by mover; read by snapshot verbs, mover. JSON: the restore that writes
+// into its volume in place, or was not finished.
+inline constexpr char kCopyRecordAnnotation[] = "snapshot.csi-delta.io/copy-record";
 
 // Label on VolumeSnapshot; written by you; read by snapshot verbs. true: it is neither pruned nor
 // deleted.

@@ -3,16 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
 #include "datamover/write_fence.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -70,9 +74,44 @@ class DownloadBed : public MoverBed {
     SetJson(claim, {"status", "phase"}, "Pending");
     api.Seed(csi::PersistentVolumeClaimType(), claim);
   }
-  void AddDownloadOf(const std::string& snapshot) {
+  // What restore --into asks for: a PVC that has a volume, which no Pod uses.
+  void AddInPlace(const std::string& uid = "target-uid") {
+    Json claim = {{"metadata", {{"name", "data"}, {"namespace", "new"}, {"uid", "target-uid"}}}};
+    claim["spec"] = {{"storageClassName", "shop-class"},
+                     {"volumeMode", "Block"},
+                     {"volumeName", "pv-target"},
+                     {"accessModes", Json::array({"ReadWriteOnce"})}};
+    SetJson(claim, {"status", "phase"}, "Bound");
+    api.Seed(csi::PersistentVolumeClaimType(), claim);
+    Json volume = {{"metadata", {{"name", "pv-target"}}}, {"status", {{"phase", "Bound"}}}};
+    volume["spec"] = {{"accessModes", Json::array({"ReadWriteOnce"})},
+                      {"capacity", {{"storage", absl::StrCat(kClaimBytes)}}},
+                      {"claimRef", {{"namespace", "new"}, {"name", "data"}, {"uid", "target-uid"}}},
+                      {"csi", {{"driver", "d.example.com"}, {"volumeHandle", "v-target"}}},
+                      {"persistentVolumeReclaimPolicy", "Delete"},
+                      {"volumeMode", "Block"}};
+    api.Seed(csi::PersistentVolumeType(), volume);
+    AddDownloadOf(velero::FormatDataReference(reference_),
+                  {{objects::kIntoAnnotation, uid}, {objects::kIntoUploadAnnotation, "nightly"}});
+  }
+  // What the PVC says of a restore that is not complete.
+  std::optional<csi::CopyRecord> Record() const {
+    return csi::ParseCopyRecord(*objects::PersistentVolumeClaim::Of(Target()));
+  }
+  // The PVC has the volume that it had, which goes when the PVC does, and not before.
+  void ExpectVolumeKept() const {
+    EXPECT_EQ(GetString(Target(), {"spec", "volumeName"}), "pv-target");
+    const auto volume = api.Find(csi::VolumeKey("pv-target"));
+    ASSERT_TRUE(volume.has_value());
+    EXPECT_EQ(GetString(*volume, {"spec", "persistentVolumeReclaimPolicy"}), "Delete");
+    EXPECT_EQ(GetString(*volume, {"spec", "claimRef", "uid"}), "target-uid");
+  }
+
+  void AddDownloadOf(const std::string& snapshot,
+                     const std::map<std::string, std::string>& annotations = {}) {
     api.Seed(csi::DataDownloadType(),
-             {{"metadata", {{"name", "restore-1"}, {"namespace", "velero"}}},
+             {{"metadata",
+               {{"name", "restore-1"}, {"namespace", "velero"}, {"annotations", annotations}}},
               {"spec",
                {{"datamover", "csi-delta"},
                 {"backupStorageLocation", "default"},
@@ -439,6 +478,126 @@ TEST_F(DownloadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
 }
 
+// --- In place
+
+TEST_F(DownloadReconcilerTest, WhatDiffersIsWrittenIntoThePvcThatThereIs) {
+  bed_.AddInPlace();
+  Controller controller(bed_);
+  controller.LookTimes(10);
+  EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+  bed_.ExpectVolumeKept();
+  EXPECT_FALSE(bed_.Record().has_value());
+  const auto counted =
+      ParseJsonObject(k8s::Annotation(bed_.Download(), objects::kRestoredBytesAnnotation));
+  ASSERT_THAT(counted, IsOk());
+  EXPECT_EQ(GetInt(*counted, {"logical_bytes"}), MoverBed::kClaimBytes);
+  EXPECT_THAT(controller.ends, SizeIs(1));
+  ExpectNothingLeft(bed_, 1);
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceTheWorkerHasTheVolumeAndComparesIt) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddInPlace();
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, bed_.Stem()});
+  ASSERT_TRUE(pod.has_value());
+  EXPECT_THAT((*pod)["spec"]["containers"][0]["args"].get<std::vector<std::string>>(),
+              AllOf(Contains("restore"), Contains("--differing")));
+  const auto alias = bed_.api.Find(csi::VolumeKey(bed_.Stem()));
+  ASSERT_TRUE(alias.has_value());
+  EXPECT_EQ(GetString(*alias, {"spec", "csi", "volumeHandle"}), "v-target");
+  ASSERT_TRUE(bed_.Record().has_value());
+  EXPECT_EQ(bed_.Record()->from, "velero/restore-1");
+  EXPECT_EQ(bed_.Record()->id, k8s::Uid(bed_.Download()));
+  EXPECT_EQ(bed_.Record()->upload, "nightly");
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceNothingIsWrittenOverWhatIsInUseOrAnother) {
+  for (const bool is_in_use : {true, false}) {
+    SCOPED_TRACE(is_in_use);
+    DownloadBed bed;
+    bed.AddInPlace(is_in_use ? "target-uid" : "of-one-before");
+    if (is_in_use) {
+      bed.api.Seed(
+          csi::PodType(),
+          {{"metadata", {{"name", "app-0"}, {"namespace", "new"}}},
+           {"spec",
+            {{"volumes", Json::array({{{"persistentVolumeClaim", {{"claimName", "data"}}}}})}}},
+           {"status", {{"phase", "Running"}}}});
+    }
+    const int pods_before = bed.pods_made;
+    Controller controller(bed);
+    controller.LookTimes(6);
+    EXPECT_EQ(bed.Phase(), "Failed");
+    EXPECT_THAT(bed.Message(),
+                AllOf(HasSubstr("new/data"), HasSubstr(is_in_use ? "app-0" : "of-one-before")));
+    EXPECT_EQ(bed.pods_made, pods_before);
+    EXPECT_FALSE(bed.Record().has_value());
+    bed.ExpectVolumeKept();
+    EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), SizeIs(1));
+    EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
+  }
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceACancelledOneSaysThatTheVolumeIsPartlyOld) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddInPlace();
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  bed_.Cancel();
+  controller.LookTimes(24);
+  EXPECT_EQ(bed_.Phase(), "Canceled") << bed_.Message();
+  ASSERT_TRUE(bed_.Record().has_value());
+  EXPECT_TRUE(bed_.Record()->has_ended);
+  bed_.PlayDriver();
+  bed_.ExpectVolumeKept();
+  ExpectNothingLeft(bed_, 1);
+}
+
+// Others may restore into the PVC as soon as it is over.
+TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
+  for (const bool is_cut_off : {false, true}) {
+    SCOPED_TRACE(is_cut_off);
+    DownloadBed bed;
+    bed.worker = MoverBed::Worker::kRuns;
+    bed.AddInPlace();
+    Controller controller(bed);
+    controller.LookTimes(8);
+    bed.api.Mutate(csi::VolumeKey(bed.Stem()), [](Json& alias) {
+      alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
+    });
+    bed.Cancel();
+    controller.LookTimes(30);
+    EXPECT_EQ(bed.Phase(), "Canceling") << bed.Message();
+    EXPECT_TRUE(csi::IsWrittenByMover(*bed.Record(), ""));
+    if (is_cut_off) {
+      bed.clock.Advance(kFencedAfter);
+    } else {
+      bed.api.Remove(csi::VolumeKey(bed.Stem()));
+    }
+    controller.LookTimes(3);
+    EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
+    EXPECT_FALSE(csi::IsWrittenByMover(*bed.Record(), ""));
+    bed.ExpectVolumeKept();
+  }
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddInPlace();
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  bed_.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});  // By force.
+  controller.Sweep();
+  ASSERT_TRUE(bed_.Record().has_value());
+  EXPECT_TRUE(bed_.Record()->has_ended);
+  bed_.ExpectVolumeKept();
+  ExpectNothingLeft(bed_, 1);
+}
+
 // Each call of a controller fails, or its answer is lost, and it is killed there; another goes on.
 class KilledDownloadTest : public testing::TestWithParam<Fault> {};
 
@@ -493,6 +652,34 @@ TEST_P(KilledDownloadTest, AnotherCancelsToTheEnd) {
     ExpectNothingLeft(bed, 0);
     if (!hit) {
       EXPECT_GT(call, 10);
+      return;
+    }
+  }
+}
+
+TEST_P(KilledDownloadTest, AnotherGoesOnInPlaceToTheEnd) {
+  for (int call = 1;; ++call) {
+    SCOPED_TRACE(call);
+    DownloadBed bed;
+    bed.AddInPlace();
+    bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
+    {
+      Controller killed(bed);
+      for (int look = 0; look < 12 && !bed.api.sweep_hit(); ++look) {
+        killed.LookTimes(1);
+      }
+    }
+    const bool hit = bed.api.sweep_hit();
+    bed.api.ClearFaults();
+    Controller another(bed);
+    another.LookUntilOver(16);
+    EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
+    EXPECT_FALSE(bed.Record().has_value());
+    another.Sweep();
+    bed.ExpectVolumeKept();
+    ExpectNothingLeft(bed, 1);
+    if (!hit) {
+      EXPECT_GT(call, 40);
       return;
     }
   }

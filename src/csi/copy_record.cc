@@ -1,0 +1,145 @@
+#include "csi/copy_record.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/rfc3339.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using Method = CopyRecord::Method;
+
+constexpr std::size_t kPlainNameBytesMax = 253;  // Of an object's name.
+
+constexpr std::array<std::pair<Method, absl::string_view>, 3> kMethods = {{
+    {Method::kSnapshot, "snapshot"},
+    {Method::kRepository, "repository"},
+    {Method::kMover, "mover"},
+}};
+
+std::string NameOf(Method method) {
+  for (const auto& [known, name] : kMethods) {
+    if (known == method) {
+      return std::string(name);
+    }
+  }
+  return "";
+}
+
+bool IsPlainName(absl::string_view word) {
+  return !word.empty() && word.size() <= kPlainNameBytesMax && absl::ascii_isalnum(word.front()) &&
+         std::all_of(word.begin(), word.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.';
+         });
+}
+
+std::string PlainOr(const std::string& word, absl::string_view open) {
+  return IsPlainName(word) ? word : std::string(open);
+}
+
+// "velero/restore-1", or what stands for it.
+std::string DownloadText(const CopyRecord& record) {
+  const std::vector<std::string> parts = absl::StrSplit(record.from, '/');
+  return parts.size() == 2 && IsPlainName(parts[0]) && IsPlainName(parts[1])
+             ? absl::StrCat("DataDownload ", record.from)
+             : "a DataDownload";
+}
+
+std::string RecordedPvc(const PersistentVolumeClaim& pvc) {
+  return absl::StrCat(pvc.namespace_name(), "/", pvc.name());
+}
+
+}  // namespace
+
+std::string FormatCopyRecord(const CopyRecord& record) {
+  Json json = {{"method", NameOf(record.method)}, {"from", record.from}};
+  for (const auto& [field, value] :
+       {std::pair("id", &record.id), std::pair("upload", &record.upload)}) {
+    if (!value->empty()) {
+      json[field] = *value;
+    }
+  }
+  if (record.at.has_value()) {
+    json["at"] = FormatRfc3339(*record.at);
+  }
+  for (const auto& [field, is_so] :
+       {std::pair("begun", record.has_begun), std::pair("ended", record.has_ended)}) {
+    if (is_so) {
+      json[field] = true;
+    }
+  }
+  return DumpJson(json);
+}
+
+std::optional<CopyRecord> ParseCopyRecord(const PersistentVolumeClaim& pvc) {
+  const std::string text = pvc.Annotation(objects::kCopyRecordAnnotation);
+  if (text.empty()) {
+    return std::nullopt;
+  }
+  CopyRecord record;
+  const absl::StatusOr<Json> json = ParseJsonObject(text);
+  if (!json.ok()) {
+    return record;
+  }
+  for (const auto& [method, name] : kMethods) {
+    if (GetString(*json, {"method"}) == name) {
+      record.method = method;
+    }
+  }
+  record.from = GetString(*json, {"from"});
+  record.id = GetString(*json, {"id"});
+  record.upload = GetString(*json, {"upload"});
+  record.at = ParseRfc3339(GetString(*json, {"at"}));
+  record.has_begun = GetBool(*json, {"begun"});
+  record.has_ended = GetBool(*json, {"ended"});
+  return record;
+}
+
+Json CopyRecordPatch(const PersistentVolumeClaim& pvc, const CopyRecord* record) {
+  Json patch;
+  SetJson(patch, {"metadata", "uid"}, pvc.uid());
+  SetJson(patch, {"metadata", "resourceVersion"}, pvc.resource_version());
+  SetJson(patch, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+          record == nullptr ? Json() : Json(FormatCopyRecord(*record)));
+  return patch;
+}
+
+bool IsWrittenByMover(const CopyRecord& record, absl::string_view own_uid) {
+  return record.method == Method::kMover && !record.has_ended &&
+         (own_uid.empty() || record.id != own_uid);
+}
+
+std::string WrittenByMoverText(const CopyRecord& record, const PersistentVolumeClaim& pvc) {
+  return absl::StrCat(
+      "the data mover writes into PVC ", RecordedPvc(pvc), " for ", DownloadText(record),
+      "; wait until that is over; where it does not exist: ", "kubectl annotate pvc ", pvc.name(),
+      " -n ", pvc.namespace_name(), " ", objects::kCopyRecordAnnotation, "-");
+}
+
+std::string CopyCommand(const CopyRecord& record, const PersistentVolumeClaim& pvc) {
+  switch (record.method) {
+    case Method::kSnapshot:
+      return absl::StrCat("csi-delta snapshot restore ", PlainOr(record.from, "NAME"), " --into ",
+                          pvc.name(), " -n ", pvc.namespace_name(), " --method copy --image IMAGE");
+    case Method::kRepository:
+      return absl::StrCat("csi-delta restore ", PlainOr(record.id, "ID"), " --into ",
+                          RecordedPvc(pvc), " --repository-secret ", PlainOr(record.from, "SECRET"),
+                          " --image IMAGE");
+    case Method::kMover:
+    case Method::kUnknown:
+      break;
+  }
+  return absl::StrCat("csi-delta restore --upload ", PlainOr(record.upload, "DATAUPLOAD"),
+                      " --into ", RecordedPvc(pvc));
+}
+
+}  // namespace csidelta::csi

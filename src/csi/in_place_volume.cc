@@ -1,0 +1,354 @@
+#include "csi/in_place_volume.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "csi/copy_record.h"
+#include "csi/in_place_copy.h"
+#include "csi/owned_content.h"
+#include "csi/restore_guard.h"
+#include "csi/snapshot_types.h"
+#include "csi/volume_guard.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/workload.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+
+std::string TargetText(const InPlaceRequest& request) {
+  return absl::StrCat("PVC ", request.target_namespace, "/", request.target_claim);
+}
+
+absl::Status Refuse(const InPlaceRequest& request, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(TargetText(request), " is not restored: ", why));
+}
+
+k8s::ObjectKey AliasClaimKey(const InPlaceRequest& request) {
+  return ClaimKey(request.mover_namespace, request.name);
+}
+
+bool IsOwn(const Json& object, const InPlaceRequest& request) {
+  return IsAlias(object) && HasLabels(object, request.labels);
+}
+
+// Whether the record is that of this very transfer.
+bool IsOwnRecord(const std::optional<CopyRecord>& record, const InPlaceRequest& request) {
+  return record.has_value() && record->method == CopyRecord::Method::kMover &&
+         record->id == request.transfer_uid;
+}
+
+// One look, and as many steps as can be taken now.
+class InPlaceExposure {
+ public:
+  InPlaceExposure(const CallContext& ctx, k8s::ApiClient& api, const InPlaceRequest& request)
+      : ctx_(ctx), api_(api), request_(request) {}
+
+  absl::StatusOr<InPlaceVolume> Run() {
+    if (request_.target_namespace == request_.mover_namespace) {
+      return Refuse(request_, "what is in the data mover's namespace is its own");
+    }
+    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
+    ASSIGN_OR_RETURN(const PersistentVolume volume, ReadVolume(pvc));
+    ASSIGN_OR_RETURN(const std::optional<Json> alias,
+                     k8s::Find(ctx_, api_, VolumeKey(request_.name)));
+    if (alias.has_value()) {
+      // Of one that is written into already nothing else matters: it is partly old.
+      RETURN_IF_ERROR(CheckUnused());
+      return GoOn(pvc, *alias);
+    }
+    ASSIGN_OR_RETURN(const std::string busy, CheckAll());
+    if (!busy.empty()) {
+      return Wait(absl::StrCat("the PVC to be free: ", busy));
+    }
+    ASSIGN_OR_RETURN(const std::string node, AttachedTo(volume.name()));
+    if (!node.empty()) {
+      return Wait(absl::StrCat("volume ", volume.name(), " to be detached from node ", node));
+    }
+    if (const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+        !IsOwnRecord(record, request_) || record->has_ended) {
+      RETURN_IF_ERROR(Announce(pvc, record.has_value() && record->has_begun));
+      // What began before anybody could see the record shows in the next look.
+      return Wait("a second look at what uses the PVC");
+    }
+    ASSIGN_OR_RETURN(const Json made, MakeAlias(volume));
+    return GoOn(pvc, made);
+  }
+
+ private:
+  InPlaceVolume Wait(std::string for_what) {
+    result_.waiting_for = std::move(for_what);
+    return result_;
+  }
+
+  // The PVC, if it is the one that was named.
+  absl::StatusOr<PersistentVolumeClaim> ReadTarget() const {
+    ASSIGN_OR_RETURN(
+        std::optional<Json> found,
+        k8s::Find(ctx_, api_, ClaimKey(request_.target_namespace, request_.target_claim)));
+    if (!found.has_value()) {
+      return Refuse(request_, "it does not exist");
+    }
+    ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(found)));
+    if (pvc.uid() != request_.target_uid) {
+      return Refuse(request_, absl::StrCat("it is not the one that was named, of uid ",
+                                           request_.target_uid, ": that was deleted"));
+    }
+    if (pvc.is_being_deleted() || !pvc.is_bound()) {
+      return Refuse(request_, pvc.is_being_deleted() ? "it is being deleted" : "it has no volume");
+    }
+    return pvc;
+  }
+
+  // Its volume, if another PersistentVolume may stand for that as well.
+  absl::StatusOr<PersistentVolume> ReadVolume(const PersistentVolumeClaim& pvc) {
+    ASSIGN_OR_RETURN(std::optional<Json> found,
+                     k8s::Find(ctx_, api_, VolumeKey(pvc.volume_name())));
+    if (!found.has_value()) {
+      return Refuse(request_,
+                    absl::StrCat("PersistentVolume ", pvc.volume_name(), " does not exist"));
+    }
+    ASSIGN_OR_RETURN(PersistentVolume volume, PersistentVolume::Of(*std::move(found)));
+    if (volume.pvc_uid() != pvc.uid() || volume.handle().empty() || IsAlias(volume.json())) {
+      return Refuse(request_, absl::StrCat("PersistentVolume ", volume.name(),
+                                           " is not its own, or not of a CSI driver"));
+    }
+    result_.volume_name = volume.name();
+    result_.storage_class = pvc.storage_class().value_or("");
+    return volume;
+  }
+
+  // The guard of every in-place restore. What may not be read could be against it. Returns what
+  // another operation does with the PVC, as long as nothing else is against it; "": nothing is.
+  absl::StatusOr<std::string> CheckAll() const {
+    ASSIGN_OR_RETURN(const RestoreSurroundings around,
+                     ReadRestoreSurroundings(ctx_, api_, request_.target_namespace));
+    if (!around.pods.has_value() || !around.stateful_sets.has_value() ||
+        !around.backups.has_value()) {
+      return Refuse(request_, absl::StrCat("what is against it may not be read by the data mover: ",
+                                           absl::StrJoin(around.not_checked, "; ")));
+    }
+    ASSIGN_OR_RETURN(RestoreFacts facts,
+                     ReadPvcFacts(ctx_, api_, request_.target_namespace, request_.target_claim));
+    if (!facts.pvc.has_value() || facts.pvc->uid() != request_.target_uid) {
+      return absl::AbortedError(absl::StrCat(TargetText(request_), " was just deleted"));
+    }
+    facts.own_transfer = request_.transfer_uid;
+    const PvcVerdict verdict = CheckPvc(around, facts);
+    const absl::Status refused =
+        CopyRefusalStatus(*facts.pvc, verdict.refusals, verdict.refused_by_copy);
+    if (refused.ok() || IsVolumeBusy(refused)) {
+      return std::string(refused.message());
+    }
+    return absl::FailedPreconditionError(refused.message());
+  }
+
+  absl::Status CheckUnused() const {
+    ASSIGN_OR_RETURN(const k8s::ObjectList list,
+                     api_.List(ctx_, PodType(), request_.target_namespace, {}));
+    std::vector<objects::Pod> pods;
+    pods.reserve(list.items.size());
+    for (const Json& item : list.items) {
+      ASSIGN_OR_RETURN(objects::Pod pod, objects::Pod::Of(item));
+      pods.push_back(std::move(pod));
+    }
+    const auto users = UsersOf(pods, request_.target_claim);
+    return users.empty() ? absl::OkStatus() : Refuse(request_, UseText(users));
+  }
+
+  // A node; "" where the volume is attached to none.
+  absl::StatusOr<std::string> AttachedTo(const std::string& volume) const {
+    ASSIGN_OR_RETURN(const k8s::ObjectList attachments,
+                     api_.List(ctx_, VolumeAttachmentType(), "",
+                               {.label_selector = "", .field_selector = "", .may_be_old = true}));
+    for (const Json& attachment : attachments.items) {
+      if (GetString(attachment, {"spec", "source", "persistentVolumeName"}) == volume) {
+        return GetString(attachment, {"spec", "nodeName"});
+      }
+    }
+    return std::string();
+  }
+
+  absl::Status Announce(const PersistentVolumeClaim& pvc, bool has_begun) const {
+    const CopyRecord record{.method = CopyRecord::Method::kMover,
+                            .from = request_.transfer,
+                            .id = request_.transfer_uid,
+                            .upload = request_.upload,
+                            .at = ctx_.clock->Now(),
+                            .has_begun = has_begun};
+    return api_
+        .Patch(ctx_, ClaimKey(request_.target_namespace, request_.target_claim),
+               k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
+        .status();
+  }
+
+  Json AliasMetadata(absl::string_view volume) const {
+    Json metadata = {{"name", request_.name},
+                     {"labels", request_.labels},
+                     {"annotations",
+                      {{objects::kAliasOfAnnotation, std::string(volume)},
+                       {objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
+                       {objects::kMoverClaimAnnotation, request_.target_claim}}}};
+    return metadata;
+  }
+
+  // Of no class, so that no provisioner and no other PVC takes an interest in it.
+  absl::StatusOr<Json> MakeAlias(const PersistentVolume& volume) const {
+    Json alias = {{"apiVersion", "v1"},
+                  {"kind", "PersistentVolume"},
+                  {"metadata", AliasMetadata(volume.name())}};
+    for (const char* field : {"accessModes", "capacity", "csi", "nodeAffinity"}) {
+      if (const Json* value = FindJson(volume.json(), {"spec", field}); value != nullptr) {
+        SetJson(alias, {"spec", field}, *value);
+      }
+    }
+    EraseJson(alias, {"spec", "csi", "volumeAttributes", kProvisionerIdentity});
+    SetJson(alias, {"spec", "claimRef"},
+            {{"apiVersion", "v1"},
+             {"kind", "PersistentVolumeClaim"},
+             {"namespace", request_.mover_namespace},
+             {"name", request_.name}});
+    SetJson(alias, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
+    SetJson(alias, {"spec", "storageClassName"}, "");
+    SetJson(alias, {"spec", "volumeMode"}, "Block");
+    absl::StatusOr<Json> made = api_.Create(ctx_, PersistentVolumeType(), "", alias);
+    return absl::IsAlreadyExists(made.status()) ? api_.Get(ctx_, VolumeKey(request_.name))
+                                                : std::move(made);
+  }
+
+  absl::StatusOr<Json> EnsureClaim(const Json& alias) const {
+    const k8s::ObjectKey key = AliasClaimKey(request_);
+    ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key));
+    if (found.has_value()) {
+      return *std::move(found);
+    }
+    if (!GetString(alias, {"spec", "claimRef", "uid"}).empty()) {
+      // Of one that another client deleted: the volume is reserved for the name again.
+      RETURN_IF_ERROR(
+          api_.Patch(ctx_, VolumeKey(request_.name), k8s::PatchKind::kMerge,
+                     {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}},
+                     "")
+              .status());
+    }
+    Json claim = {{"apiVersion", "v1"},
+                  {"kind", "PersistentVolumeClaim"},
+                  {"metadata", AliasMetadata(result_.volume_name)}};
+    claim["metadata"]["namespace"] = request_.mover_namespace;
+    if (request_.owner.is_object()) {
+      claim["metadata"]["ownerReferences"] = Json::array({request_.owner});
+    }
+    claim["spec"] = {
+        {"volumeMode", "Block"}, {"volumeName", request_.name}, {"storageClassName", ""}};
+    if (const Json* modes = FindJson(alias, {"spec", "accessModes"}); modes != nullptr) {
+      claim["spec"]["accessModes"] = *modes;
+    }
+    SetJson(claim, {"spec", "resources", "requests", "storage"},
+            GetString(alias, {"spec", "capacity", "storage"}));
+    return api_.Create(ctx_, PersistentVolumeClaimType(), request_.mover_namespace, claim);
+  }
+
+  absl::StatusOr<InPlaceVolume> GoOn(const PersistentVolumeClaim& pvc, const Json& alias) {
+    if (!IsOwn(alias, request_) || k8s::BeingDeleted(alias) ||
+        k8s::Annotation(alias, objects::kAliasOfAnnotation) != pvc.volume_name() ||
+        GetString(alias, {"spec", "persistentVolumeReclaimPolicy"}) != "Retain") {
+      return Refuse(request_, absl::StrCat("PersistentVolume ", request_.name,
+                                           " is being deleted, or is not one of this restore"));
+    }
+    ASSIGN_OR_RETURN(const Json claim, EnsureClaim(alias));
+    if (!IsOwn(claim, request_) || k8s::BeingDeleted(claim) ||
+        GetString(claim, {"spec", "volumeName"}) != request_.name) {
+      return Refuse(request_, absl::StrCat(ToString(AliasClaimKey(request_)),
+                                           " is being deleted, or is not one of this restore"));
+    }
+    if (GetString(claim, {"status", "phase"}) != "Bound") {
+      return Wait(absl::StrCat(ToString(AliasClaimKey(request_)), " to be bound"));
+    }
+    RETURN_IF_ERROR(NoteBegin(pvc));
+    return result_;
+  }
+
+  // From here on a Pod may write.
+  absl::Status NoteBegin(const PersistentVolumeClaim& pvc) const {
+    const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+    if (record.has_value() && IsWrittenByMover(*record, request_.transfer_uid)) {
+      return Refuse(request_, WrittenByMoverText(*record, pvc));
+    }
+    const bool is_noted = IsOwnRecord(record, request_) && record->has_begun && !record->has_ended;
+    return is_noted ? absl::OkStatus() : Announce(pvc, true);
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const InPlaceRequest& request_;
+  InPlaceVolume result_;
+};
+
+// Whether an object of ours is still there after its deletion was asked for.
+absl::StatusOr<bool> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
+                               const InPlaceRequest& request, const k8s::ObjectKey& key) {
+  ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api, key));
+  if (!found.has_value() || !IsOwn(*found, request)) {
+    return false;
+  }
+  if (!k8s::BeingDeleted(*found)) {
+    RETURN_IF_ERROR(
+        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(*found), .resource_version = ""})));
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> left, k8s::Find(ctx, api, key));
+  return left.has_value() && k8s::Uid(*left) == k8s::Uid(*found);
+}
+
+absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlaceRequest& request,
+                       bool is_whole) {
+  const k8s::ObjectKey key = ClaimKey(request.target_namespace, request.target_claim);
+  ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api, key));
+  if (!found.has_value()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*found));
+  std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  const bool is_partly_old = !is_whole && record.has_value() && record->has_begun;
+  if (!IsOwnRecord(record, request) || (is_partly_old && record->has_ended)) {
+    return absl::OkStatus();
+  }
+  record->has_ended = true;
+  const Json patch = CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr);
+  return k8s::IgnoreNotFound(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status());
+}
+
+}  // namespace
+
+absl::StatusOr<InPlaceVolume> ExposeInPlace(const CallContext& ctx, k8s::ApiClient& api,
+                                            const InPlaceRequest& request) {
+  return InPlaceExposure(ctx, api, request).Run();
+}
+
+absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& api,
+                                        const InPlaceRequest& request, const InPlaceEnd& end) {
+  ASSIGN_OR_RETURN(const bool has_claim, DeleteOwn(ctx, api, request, AliasClaimKey(request)));
+  ASSIGN_OR_RETURN(const bool has_volume, DeleteOwn(ctx, api, request, VolumeKey(request.name)));
+  if ((has_claim || has_volume) && !end.is_fenced) {
+    return absl::StrCat(
+        has_claim ? ToString(AliasClaimKey(request)) : absl::StrCat("volume ", request.name),
+        " to be detached and gone");
+  }
+  RETURN_IF_ERROR(EndRecord(ctx, api, request, end.is_whole));
+  return std::string();
+}
+
+bool IsAlias(const Json& object) {
+  return !k8s::Annotation(object, objects::kAliasOfAnnotation).empty();
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+// How the volume of a PVC becomes writable to a Pod in another namespace, as a raw block device:
+//
+//   PVC, bound, of mode Block
+//       |  csi/restore_guard.h: nothing is against it; and the volume is attached to no node
+//       v
+//   PVC with a record (csi/copy_record.h): other restores keep away
+//       |  all is looked at once more
+//       v
+//   PersistentVolume `name`: the same CSI source, Retain, reserved for PVC `name` of the mover's
+//       |  namespace, which a Pod there writes into
+//       v
+//   ready --HideInPlace--> both are gone, and the volume is detached; the PVC has no record, or one
+//                          that says that nothing writes and the volume may be partly old
+//
+// A kubelet that has a volume under the name of one PersistentVolume does not get on with a second
+// one, so they are never attached at the same time. PVC, uid and PersistentVolume stay.
+//
+// Who asks may be anybody who may create a DataDownload: all is checked here, with the mover's own
+// rights. Every step looks first: it may be repeated, and another process may have done half of it.
+namespace csidelta::csi {
+
+struct InPlaceRequest {
+  std::string name;  // of what is made
+  std::string mover_namespace;
+  std::string target_namespace;
+  std::string target_claim;
+  std::string target_uid;    // of the PVC; no other one is written into
+  std::string transfer;      // NAMESPACE/NAME of the DataDownload
+  std::string transfer_uid;  // its uid
+  std::string upload;        // the DataUpload whose data it is; ""
+  std::map<std::string, std::string> labels;
+  Json owner;  // reference for what is in the mover's namespace; null for none
+};
+
+struct InPlaceVolume {
+  std::string waiting_for = {};  // "": a Pod may be made with PVC `name`
+  std::string volume_name = {};  // of the PVC that is written into; "" until it was seen
+  std::string storage_class = {};
+};
+
+// Goes as far as it can without waiting. To be called again until the Pod runs. Errors:
+//   FAILED_PRECONDITION  it is not done: the PVC is another one, is in use, or anything else that
+//                        csi/restore_guard.h is about; what is Busy is waited for
+//   ABORTED              the PVC changed meanwhile: call again
+// and what the API server says.
+absl::StatusOr<InPlaceVolume> ExposeInPlace(const CallContext& ctx, k8s::ApiClient& api,
+                                            const InPlaceRequest& request);
+
+struct InPlaceEnd {
+  bool is_whole = false;   // all was written
+  bool is_fenced = false;  // nothing writes any more, whatever is still there
+};
+
+// Asks for the deletion of what ExposeInPlace() made, and of nothing else; then, once that is gone,
+// or the volume is fenced, ends the record. Returns what is waited for, "" when it is done.
+// REQUIRES that the Pod was asked to go. Idempotent.
+absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& api,
+                                        const InPlaceRequest& request, const InPlaceEnd& end);
+
+// What a provisioner notes of itself among the attributes of a volume that it made: of another
+// object for the same volume it is not true.
+inline constexpr char kProvisionerIdentity[] = "storage.kubernetes.io/csiProvisionerIdentity";
+
+// Whether a PVC or a PersistentVolume was made by ExposeInPlace(): its volume is another one's, and
+// must never be deleted with it. Pure.
+bool IsAlias(const Json& object);
+
+}  // namespace csidelta::csi

@@ -1,0 +1,123 @@
+#include "csi/copy_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "objects/keys.h"
+#include "tests/support/snapshot_objects.h"
+
+namespace csidelta::csi::copy_record_test {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using Method = CopyRecord::Method;
+
+PersistentVolumeClaim PvcWith(const std::string& text) {
+  Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
+  if (!text.empty()) {
+    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation}, text);
+  }
+  return *PersistentVolumeClaim::Of(pvc);
+}
+
+TEST(CopyRecordTest, WhatIsWrittenIsRead) {
+  const absl::Time at = absl::FromUnixSeconds(1'780'000'000);
+  for (const Method method : {Method::kSnapshot, Method::kRepository, Method::kMover}) {
+    const auto read = ParseCopyRecord(PvcWith(FormatCopyRecord({.method = method,
+                                                                .from = "velero/x",
+                                                                .id = "5f3a",
+                                                                .upload = "nightly",
+                                                                .at = at,
+                                                                .has_begun = true,
+                                                                .has_ended = true})));
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->method, method);
+    EXPECT_EQ(read->from, "velero/x");
+    EXPECT_EQ(read->id, "5f3a");
+    EXPECT_EQ(read->upload, "nightly");
+    EXPECT_EQ(read->at, at);
+    EXPECT_TRUE(read->has_begun);
+    EXPECT_TRUE(read->has_ended);
+  }
+  EXPECT_FALSE(ParseCopyRecord(PvcWith("")).has_value());
+}
+
+// Another version reads it: its form stays.
+TEST(CopyRecordTest, ItsFormIsThatOfEveryVersion) {
+  const absl::StatusOr<Json> json =
+      ParseJsonObject(FormatCopyRecord({.method = Method::kMover,
+                                        .from = "velero/x",
+                                        .id = "uid-1",
+                                        .upload = "nightly",
+                                        .at = absl::FromUnixSeconds(1'780'000'000),
+                                        .has_begun = true,
+                                        .has_ended = true}));
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ(GetString(*json, {"method"}), "mover");
+  EXPECT_EQ(GetString(*json, {"from"}), "velero/x");
+  EXPECT_EQ(GetString(*json, {"id"}), "uid-1");
+  EXPECT_EQ(GetString(*json, {"upload"}), "nightly");
+  EXPECT_TRUE(GetBool(*json, {"begun"}));
+  EXPECT_TRUE(GetBool(*json, {"ended"}));
+  EXPECT_EQ(json->size(), 7U);
+  const auto read = ParseCopyRecord(
+      PvcWith(R"({"method":"repository","from":"creds","id":"5f3a","at":"2026-05-28T20:26:40Z"})"));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->method, Method::kRepository);
+  EXPECT_EQ(read->at, absl::FromUnixSeconds(1'780'000'000));
+}
+
+TEST(CopyRecordTest, WhatCannotBeReadKeepsNobodyAway) {
+  for (const char* text : {"x", "[]", "{}", R"({"method":7})", R"({"method":"spell"})"}) {
+    SCOPED_TRACE(text);
+    const auto read = ParseCopyRecord(PvcWith(text));
+    ASSERT_TRUE(read.has_value());
+    EXPECT_EQ(read->method, Method::kUnknown);
+    EXPECT_FALSE(IsWrittenByMover(*read, ""));
+  }
+}
+
+TEST(CopyRecordTest, TheMoverKeepsOthersAwayUntilItHasEnded) {
+  CopyRecord record{.method = Method::kMover, .from = "velero/x", .id = "uid-1"};
+  EXPECT_TRUE(IsWrittenByMover(record, ""));
+  EXPECT_TRUE(IsWrittenByMover(record, "uid-2"));
+  EXPECT_FALSE(IsWrittenByMover(record, "uid-1"));
+  record.has_ended = true;
+  EXPECT_FALSE(IsWrittenByMover(record, ""));
+  record = {.method = Method::kSnapshot, .from = "monday"};
+  EXPECT_FALSE(IsWrittenByMover(record, ""));
+}
+
+TEST(CopyRecordTest, TheCommandFinishesIt) {
+  const PersistentVolumeClaim pvc = PvcWith("");
+  EXPECT_EQ(CopyCommand({.method = Method::kSnapshot, .from = "monday"}, pvc),
+            "csi-delta snapshot restore monday --into data -n shop --method copy --image IMAGE");
+  EXPECT_EQ(CopyCommand({.method = Method::kRepository, .from = "creds", .id = "5f3a"}, pvc),
+            "csi-delta restore 5f3a --into shop/data --repository-secret creds --image IMAGE");
+  EXPECT_EQ(CopyCommand({.method = Method::kMover, .upload = "nightly"}, pvc),
+            "csi-delta restore --upload nightly --into shop/data");
+}
+
+// People paste it, and who may patch a PVC may write the record.
+TEST(CopyRecordTest, NoWordOfTheRecordBecomesAnotherCommand) {
+  const PersistentVolumeClaim pvc = PvcWith("");
+  for (const std::string word : {"$(reboot)", "a; reboot", "--yes", "a b", "`x`", "\n", ""}) {
+    SCOPED_TRACE(word);
+    EXPECT_THAT(CopyCommand({.method = Method::kSnapshot, .from = word}, pvc),
+                HasSubstr("restore NAME --into"));
+    EXPECT_THAT(CopyCommand({.method = Method::kRepository, .from = word, .id = word}, pvc),
+                AllOf(HasSubstr("restore ID "), HasSubstr("--repository-secret SECRET ")));
+    EXPECT_THAT(CopyCommand({.method = Method::kMover, .upload = word}, pvc),
+                HasSubstr("--upload DATAUPLOAD "));
+    EXPECT_THAT(WrittenByMoverText({.method = Method::kMover, .from = "velero/" + word}, pvc),
+                AllOf(HasSubstr("for a DataDownload;"), Not(HasSubstr("reboot"))));
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::csi::copy_record_test
