@@ -50,7 +50,7 @@ class RestoreCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWord("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
+    table.AddOptionalWord("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
     table.Add("-t,--target", "PATH", "the block device or image file to write over", target_);
     table.Add("-n,--dry-run", "only say what would be written over", dry_run_);
     table.Add("--yes", "do not ask on a terminal before something is written over", yes_);
@@ -75,8 +75,8 @@ class RestoreCommand : public Command {
             "asked before something is written over. Every byte is verified before it is "
             "written, and as long as the restore has not come to its end the target begins "
             "with a text that says so. With --into the data of a PVC is replaced, by a Pod in its "
-            "namespace and with the caller's rights there; nothing of the repository is read "
-            "here.",
+            "namespace and with the caller's rights there, or with --upload by the data mover; "
+            "nothing of the repository is read here.",
         .table = std::move(table),
         .family = VerbFamily::kRepository};
   }
@@ -87,6 +87,7 @@ class RestoreCommand : public Command {
           "name one place to restore to: a device or an image file with --target, or a PVC with "
           "--into");
     }
+    RETURN_IF_ERROR(into_.Check(id_));
     if (into_.is_asked_for()) {
       return RunRestoreInto(ctx, session, into_,
                             {.words = SnapshotWords(), .is_dry_run = dry_run_, .yes = yes_});

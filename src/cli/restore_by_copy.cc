@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/progress.h"
@@ -61,17 +60,10 @@ std::string CopyPlanText(const CopyPlan& plan, const CopyMethod& method) {
 }
 
 absl::Status RefusedCopy(const CopyPlan& plan) {
-  if (plan.refused_by_copy.empty()) {
-    absl::Status refused =
-        csi::RefusalStatus(plan.pvc.namespace_name(), plan.pvc.name(), plan.refusals);
-    return csi::IsTooSmallAlone(plan.refusals) ? AsTargetTooSmall(std::move(refused)) : refused;
-  }
-  std::vector<std::string> messages = plan.refused_by_copy;
-  for (const csi::RestoreRefusal& refusal : plan.refusals) {
-    messages.push_back(refusal.message);
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "PVC ", CopiedPvcName(plan), " is not restored: ", absl::StrJoin(messages, "; and ")));
+  absl::Status refused = csi::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy);
+  return plan.refused_by_copy.empty() && csi::IsTooSmallAlone(plan.refusals)
+             ? AsTargetTooSmall(std::move(refused))
+             : refused;
 }
 
 void TellCopyResult(Session& session, const CopyPlan& plan, const CopyRestoreResult& result) {

@@ -1,5 +1,6 @@
 #include "cli/restore_into.h"
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "csi/in_place_copy.h"
+#include "csi/mover_restore.h"
 #include "csi/restore_guard.h"
 
 namespace csidelta::cli {
@@ -17,72 +19,196 @@ namespace {
 
 constexpr absl::Duration kIntoSafetyTimeout = absl::Minutes(10);
 
-absl::Status RefusedInto(const csi::RepositoryPlan& plan) {
-  std::vector<std::string> messages = plan.refused_by_copy;
-  for (const csi::RestoreRefusal& refusal : plan.refusals) {
-    messages.push_back(refusal.message);
-  }
-  if (plan.refused_by_copy.empty()) {
-    return csi::RefusalStatus(plan.pvc.namespace_name(), plan.pvc.name(), plan.refusals);
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("PVC ", plan.pvc.namespace_name(), "/", plan.pvc.name(),
-                   " is not restored: ", absl::StrJoin(messages, "; and ")));
-}
+// What is done, whoever writes the volume.
+struct IntoPlan {
+  const objects::PersistentVolumeClaim& pvc;
+  const std::vector<csi::RestoreRefusal>& refusals;
+  const std::vector<std::string>& refused_by_copy;
+  const std::vector<std::string>& not_checked;
+  bool goes_on = false;
+  std::string source;  // "latest --path /orders", "DataUpload velero/nightly"
+  std::function<absl::StatusOr<csi::CopyRestoreResult>(const csi::CopyRestoreOptions& options,
+                                                       std::vector<std::string>& not_checked)>
+      restore;
+};
 
-absl::Status ConfirmInto(const CallContext& ctx, Session& session, const RestoreIntoFlags& flags,
-                         const RestoreIntoWish& wish) {
-  if (wish.yes) {
-    return absl::OkStatus();
-  }
-  const auto& confirm = session.environment().confirm;
-  if (confirm == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the data of PVC ", flags.pvc,
-                     " would be replaced, and no terminal is there to ask: add "
-                     "--yes, and --dry-run to see first what it does"));
-  }
-  ASSIGN_OR_RETURN(const bool confirmed,
-                   confirm(ctx, absl::StrCat("Replace the data of PVC ", flags.pvc, "?")));
-  return confirmed ? absl::OkStatus()
-                   : absl::FailedPreconditionError("nothing was written; --yes does not ask");
-}
+class RestoreIntoRun {
+ public:
+  RestoreIntoRun(const CallContext& ctx, Session& session, const RestoreIntoFlags& flags,
+                 const RestoreIntoWish& wish)
+      : ctx_(ctx),
+        session_(session),
+        console_(session.console()),
+        flags_(flags),
+        wish_(wish),
+        api_(flags.cluster.MakeClient()) {}
 
-absl::StatusOr<csi::CopyRestoreResult> RestoreInto(const CallContext& ctx, Session& session,
-                                                   k8s::ApiClient& api,
-                                                   const csi::RepositoryPlan& plan,
-                                                   const RestoreIntoFlags& flags) {
-  Console& console = session.console();
-  csi::CopyRestoreOptions options;
-  options.takes_safety_snapshot = flags.safety == "yes";
-  options.safety_timeout = kIntoSafetyTimeout;
-  ASSIGN_OR_RETURN(options.pod, flags.pod.Settings());
-  std::vector<std::string> not_checked;
-  absl::StatusOr<csi::CopyRestoreResult> result;
-  {
-    ProgressMeter meter(console, *ctx.clock);
-    options.on_progress = [&meter](const csi::VolumeCopyProgress& progress) {
-      meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
-    };
-    options.on_step = [&console](const std::string& sentence) {
-      console.Note(Printable(sentence));
-    };
-    result = csi::RestoreFromRepository(ctx, api, *session.environment().random, plan, options,
-                                        not_checked);
+  absl::StatusOr<ExitCode> Run() {
+    const std::vector<std::string> parts = absl::StrSplit(flags_.pvc, '/');
+    if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--into ", flags_.pvc, " is not NAMESPACE/PVC"));
+    }
+    namespace_name_ = parts[0];
+    pvc_name_ = parts[1];
+    return flags_.upload.empty() ? FromRepository() : FromMover();
   }
-  for (const std::string& sentence : not_checked) {
-    console.Note(Printable(sentence));
+
+ private:
+  absl::StatusOr<ExitCode> FromRepository() {
+    ASSIGN_OR_RETURN(options_.pod, flags_.pod.Settings());
+    RETURN_IF_ERROR(csi::CheckMayCopy(ctx_, *api_, namespace_name_));
+    ASSIGN_OR_RETURN(const csi::RestoreSurroundings around, ReadSurroundings());
+    ASSIGN_OR_RETURN(
+        const csi::RepositoryPlan plan,
+        csi::PlanRepositoryRestore(ctx_, *api_, around,
+                                   {.secret = flags_.secret, .words = wish_.words}, pvc_name_));
+    return Carry({.pvc = plan.pvc,
+                  .refusals = plan.refusals,
+                  .refused_by_copy = plan.refused_by_copy,
+                  .not_checked = plan.not_checked,
+                  .goes_on = plan.goes_on,
+                  .source = absl::StrJoin(wish_.words, " "),
+                  .restore = [&](const csi::CopyRestoreOptions& options,
+                                 std::vector<std::string>& not_checked) {
+                    return csi::RestoreFromRepository(ctx_, *api_, *session_.environment().random,
+                                                      plan, options, not_checked);
+                  }});
   }
-  return result;
-}
+
+  absl::StatusOr<ExitCode> FromMover() {
+    RETURN_IF_ERROR(csi::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
+    ASSIGN_OR_RETURN(const csi::RestoreSurroundings around, ReadSurroundings());
+    ASSIGN_OR_RETURN(
+        const csi::MoverPlan plan,
+        csi::PlanMoverRestore(
+            ctx_, *api_, around,
+            {.velero_namespace = flags_.velero_namespace, .upload = flags_.upload}, pvc_name_));
+    return Carry(
+        {.pvc = plan.pvc,
+         .refusals = plan.refusals,
+         .refused_by_copy = plan.refused_by_copy,
+         .not_checked = plan.not_checked,
+         .goes_on = plan.goes_on,
+         .source = absl::StrCat("DataUpload ", flags_.velero_namespace, "/", flags_.upload),
+         .restore = [&](const csi::CopyRestoreOptions& options,
+                        std::vector<std::string>& not_checked) {
+           return csi::RestoreByMover(ctx_, *api_, *session_.environment().random, plan, options,
+                                      not_checked);
+         }});
+  }
+
+  absl::StatusOr<csi::RestoreSurroundings> ReadSurroundings() {
+    ASSIGN_OR_RETURN(csi::RestoreSurroundings around,
+                     csi::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
+    Note(around.not_checked);
+    return around;
+  }
+
+  void Note(const std::vector<std::string>& sentences) {
+    for (const std::string& sentence : sentences) {
+      console_.Note(Printable(sentence));
+    }
+  }
+
+  // From a plan to the end.
+  absl::StatusOr<ExitCode> Carry(const IntoPlan& plan) {
+    Note(plan.not_checked);
+    RETURN_IF_ERROR(csi::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy));
+    if (wish_.is_dry_run) {
+      TellPlan(plan);
+      return ExitCode::kOk;
+    }
+    RETURN_IF_ERROR(Confirm());
+    absl::StatusOr<csi::CopyRestoreResult> result = Restore(plan);
+    if (absl::IsOutOfRange(result.status())) {
+      return AsTargetTooSmall(result.status());
+    }
+    RETURN_IF_ERROR(result.status());
+    Json json = {{"message_type", "result"},
+                 {"pvc", pvc_name_},
+                 {"namespace", namespace_name_},
+                 {"safety_snapshot", result->safety_snapshot}};
+    json.update(CopyResultJson(result->copy));
+    console_.PrintResult(json, absl::StrCat("restored into PVC ", flags_.pvc, ": ",
+                                            CopyResultText(result->copy), "\n"));
+    return ExitCode::kOk;
+  }
+
+  bool takes_safety_snapshot() const { return flags_.safety == "yes"; }
+
+  void TellPlan(const IntoPlan& plan) {
+    console_.PrintResult(
+        {{"message_type", "result"},
+         {"dry_run", true},
+         {"pvc", pvc_name_},
+         {"namespace", namespace_name_},
+         {"goes_on", plan.goes_on},
+         {"safety_snapshot", takes_safety_snapshot() && !plan.goes_on}},
+        absl::StrCat("would restore ", Printable(plan.source), " into PVC ", flags_.pvc,
+                     plan.goes_on ? ", which an earlier run began" : "", "\n"));
+  }
+
+  absl::Status Confirm() {
+    if (wish_.yes) {
+      return absl::OkStatus();
+    }
+    const auto& confirm = session_.environment().confirm;
+    if (confirm == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the data of PVC ", flags_.pvc,
+                       " would be replaced, and no terminal is there to ask: add "
+                       "--yes, and --dry-run to see first what it does"));
+    }
+    ASSIGN_OR_RETURN(const bool confirmed,
+                     confirm(ctx_, absl::StrCat("Replace the data of PVC ", flags_.pvc, "?")));
+    return confirmed ? absl::OkStatus()
+                     : absl::FailedPreconditionError("nothing was written; --yes does not ask");
+  }
+
+  absl::StatusOr<csi::CopyRestoreResult> Restore(const IntoPlan& plan) {
+    options_.takes_safety_snapshot = takes_safety_snapshot();
+    options_.safety_timeout = kIntoSafetyTimeout;
+    std::vector<std::string> not_checked;
+    absl::StatusOr<csi::CopyRestoreResult> result;
+    {
+      ProgressMeter meter(console_, *ctx_.clock);
+      options_.on_progress = [&meter](const csi::VolumeCopyProgress& progress) {
+        meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
+      };
+      options_.on_step = [this](const std::string& sentence) {
+        console_.Note(Printable(sentence));
+      };
+      result = plan.restore(options_, not_checked);
+    }
+    Note(not_checked);
+    return result;
+  }
+
+  const CallContext& ctx_;
+  Session& session_;
+  Console& console_;
+  const RestoreIntoFlags& flags_;
+  const RestoreIntoWish& wish_;
+  const std::unique_ptr<k8s::ApiClient> api_;
+  std::string namespace_name_;
+  std::string pvc_name_;
+  csi::CopyRestoreOptions options_;
+};
 
 }  // namespace
 
 void RestoreIntoFlags::Declare(ArgumentTable& table) {
   table.Add("--into", "NS/PVC",
-            "instead of --target: a PVC in mode Block that no Pod uses; a Pod there restores what "
-            "differs",
+            "instead of --target: a PVC in mode Block that no Pod uses; a Pod there, or the data "
+            "mover, restores what differs",
             pvc);
+  table.Add("--upload", "DATAUPLOAD",
+            "with --into, instead of ID: what the data mover moved for this DataUpload of Velero, "
+            "which it restores itself; needs no repository and no image",
+            upload);
+  table.Add("--velero-namespace", "NS", "with --upload: the namespace of the DataUpload; velero",
+            velero_namespace);
   table.Add("--repository-secret", "SECRET",
             "with --into: a Secret of that namespace whose keys are the variables that say where "
             "the repository is and how it opens: RESTIC_REPOSITORY, RESTIC_PASSWORD, ...",
@@ -93,56 +219,30 @@ void RestoreIntoFlags::Declare(ArgumentTable& table) {
   cluster.Declare(table);
 }
 
+absl::Status RestoreIntoFlags::Check(const std::string& id) const {
+  if (!upload.empty() && !is_asked_for()) {
+    return absl::InvalidArgumentError("--upload needs --into: the PVC that gets the data");
+  }
+  if (!upload.empty() && (!id.empty() || !secret.empty() || pod.has_image())) {
+    return absl::InvalidArgumentError(
+        "with --upload the data mover restores: leave out ID, --repository-secret and --image");
+  }
+  if (upload.empty() && id.empty()) {
+    return absl::InvalidArgumentError(
+        "name the snapshot: ID is the beginning of its id, or \"latest\"");
+  }
+  if (is_asked_for() && upload.empty() && secret.empty()) {
+    return absl::InvalidArgumentError(
+        "--into needs --repository-secret: the Pod must know where the repository is; or --upload, "
+        "for what the data mover moved");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> RunRestoreInto(const CallContext& ctx, Session& session,
                                         const RestoreIntoFlags& flags,
                                         const RestoreIntoWish& wish) {
-  const std::vector<std::string> parts = absl::StrSplit(flags.pvc, '/');
-  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--into ", flags.pvc, " is not NAMESPACE/PVC"));
-  }
-  if (flags.secret.empty()) {
-    return absl::InvalidArgumentError(
-        "--into needs --repository-secret: the Pod must know where the repository is");
-  }
-  RETURN_IF_ERROR(flags.pod.Settings().status());
-  const std::unique_ptr<k8s::ApiClient> api = flags.cluster.MakeClient();
-  RETURN_IF_ERROR(csi::CheckMayCopy(ctx, *api, parts[0]));
-  ASSIGN_OR_RETURN(const csi::RestoreSurroundings around,
-                   csi::ReadRestoreSurroundings(ctx, *api, parts[0]));
-  ASSIGN_OR_RETURN(const csi::RepositoryPlan plan,
-                   csi::PlanRepositoryRestore(
-                       ctx, *api, around, {.secret = flags.secret, .words = wish.words}, parts[1]));
-  Console& console = session.console();
-  for (const std::string& sentence : around.not_checked) {
-    console.Note(Printable(sentence));
-  }
-  RETURN_IF_ERROR(RefusedInto(plan));
-  if (wish.is_dry_run) {
-    console.PrintResult(
-        {{"message_type", "result"},
-         {"dry_run", true},
-         {"pvc", parts[1]},
-         {"namespace", parts[0]},
-         {"goes_on", plan.goes_on},
-         {"safety_snapshot", flags.safety == "yes" && !plan.goes_on}},
-        absl::StrCat("would restore ", absl::StrJoin(wish.words, " "), " into PVC ", flags.pvc,
-                     plan.goes_on ? ", which the Pod of an earlier run does" : "", "\n"));
-    return ExitCode::kOk;
-  }
-  RETURN_IF_ERROR(ConfirmInto(ctx, session, flags, wish));
-  absl::StatusOr<csi::CopyRestoreResult> result = RestoreInto(ctx, session, *api, plan, flags);
-  if (absl::IsOutOfRange(result.status())) {
-    return AsTargetTooSmall(result.status());
-  }
-  RETURN_IF_ERROR(result.status());
-  Json json = {{"message_type", "result"},
-               {"pvc", parts[1]},
-               {"namespace", parts[0]},
-               {"safety_snapshot", result->safety_snapshot}};
-  json.update(CopyResultJson(result->copy));
-  console.PrintResult(json, absl::StrCat("restored into PVC ", flags.pvc, ": ",
-                                         CopyResultText(result->copy), "\n"));
-  return ExitCode::kOk;
+  return RestoreIntoRun(ctx, session, flags, wish).Run();
 }
 
 }  // namespace csidelta::cli

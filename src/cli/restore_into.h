@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "cli/arguments.h"
@@ -11,18 +12,23 @@
 #include "cli/session.h"
 #include "cli/volume_pod.h"
 
-// restore --into: a volume of a repository into a PVC, by a Pod beside it.
+// restore --into: a volume of a repository into a PVC, by a Pod beside it; or what the data mover
+// moved, by the data mover.
 namespace csidelta::cli {
 
 struct RestoreIntoFlags {
   std::string pvc;  // "namespace/name"; "": not asked for
   std::string secret;
+  std::string upload;  // a DataUpload; "": the words of restore say which snapshot
+  std::string velero_namespace = "velero";
   std::string safety = "yes";
   VolumePodFlags pod;
   ClusterAccess cluster;
 
   void Declare(ArgumentTable& table);
   bool is_asked_for() const { return !pvc.empty(); }
+  // INVALID_ARGUMENT unless one source is named, and all that it needs. `id`: of restore; "".
+  absl::Status Check(const std::string& id) const;
 };
 
 struct RestoreIntoWish {
@@ -31,7 +37,7 @@ struct RestoreIntoWish {
   bool yes = false;
 };
 
-// Nothing of a repository is read here: the Pod does that.
+// Nothing of a repository is read here: the Pod, or the data mover, does that.
 absl::StatusOr<ExitCode> RunRestoreInto(const CallContext& ctx, Session& session,
                                         const RestoreIntoFlags& flags, const RestoreIntoWish& wish);
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -15,6 +16,7 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
+#include "velero/data_reference.h"
 
 namespace csidelta::cli::volume_pod_test {
 namespace {
@@ -33,11 +35,11 @@ const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 class VolumePodTest : public testing::Test {
  protected:
   VolumePodTest()
-      : api_server_(
-            api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                   csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                   csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
-                   csi::PodType(), csi::StatefulSetType(), csi::BackupType(), kEvents, kReviews}) {
+      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                           csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
+                           csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
+                           csi::PodType(), csi::StatefulSetType(), csi::BackupType(),
+                           csi::DataUploadType(), csi::DataDownloadType(), kEvents, kReviews}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
     storage_class["provisioner"] = kFakeDriver;
@@ -90,6 +92,42 @@ class VolumePodTest : public testing::Test {
                                "--repository-secret", "repository", "--image", "i"});
     return Run(more);
   }
+  // What csi-delta moved in a backup, and a data mover that is quick.
+  void AddUpload() {
+    Json upload = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", "nightly");
+    upload["spec"] = {{"datamover", "csi-delta"},
+                      {"backupStorageLocation", "default"},
+                      {"sourceNamespace", "shop"},
+                      {"sourcePVC", "data"},
+                      {"csiSnapshot", {{"volumeSnapshot", "gone"}}}};
+    upload["status"] = {
+        {"phase", "Completed"},
+        {"snapshotID", velero::FormatDataReference({.cluster = "cluster-uid",
+                                                    .namespace_name = "shop",
+                                                    .claim_uid = "claim-uid",
+                                                    .snapshot_id = std::string(64, 'a'),
+                                                    .key = std::string(16, '0')})}};
+    api_.Seed(csi::DataUploadType(), upload);
+    EndDownloads("Completed", "");
+  }
+  void EndDownloads(const std::string& phase, const std::string& message) {
+    api_.SetInterceptor(
+        [this, phase, message](const support::ApiCall& call, const Json*) -> absl::Status {
+          if (call.verb == "get" && call.plural == "datadownloads") {
+            api_.Mutate({csi::DataDownloadType(), "velero", call.name}, [&](Json& download) {
+              download["status"] = {{"phase", phase}, {"message", message}};
+              SetJson(download, {"metadata", "annotations", objects::kRestoredBytesAnnotation},
+                      R"({"compared_bytes":1048576,"written_bytes":4096})");
+            });
+          }
+          return absl::OkStatus();
+        });
+  }
+  Outcome RestoreUpload(std::vector<std::string> more = {"--yes"}) {
+    more.insert(more.begin(), {"restore", "--upload", "nightly", "--into", "shop/data"});
+    return Run(more);
+  }
+  std::size_t downloads() const { return api_.All(csi::DataDownloadType()).size(); }
   std::size_t snapshots() const { return api_.All(csi::VolumeSnapshotType()).size(); }
 
   ProgramRunner program_;
@@ -196,6 +234,64 @@ TEST_F(VolumePodTest, ARepositoryIsNotRestoredOverAnythingInUse) {
   EXPECT_THAT(RestoreInto().error, HasSubstr("Pod/app"));
   EXPECT_EQ(api_.CallCount("create", "pods"), 0);
   EXPECT_EQ(snapshots(), 1U);
+}
+
+TEST_F(VolumePodTest, WhatTheMoverMovedComesBackByTheMover) {
+  AddUpload();
+  const Outcome outcome = RestoreUpload();
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("restored into PVC shop/data: "), HasSubstr("4.0 KiB written")));
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("for safety"), HasSubstr("asks the data mover to restore")));
+  EXPECT_EQ(snapshots(), 2U);
+  EXPECT_EQ(api_.CallCount("create", "datadownloads"), 1);
+  EXPECT_EQ(downloads(), 0U);
+  EXPECT_EQ(api_.CallCount("create", "pods"), 0);
+}
+
+TEST_F(VolumePodTest, AMoverThatFailsSaysWhyAndWhereTheOldDataIs) {
+  AddUpload();
+  EndDownloads("Failed", "no key opens it");
+  const Outcome outcome = RestoreUpload();
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("no key opens it"), HasSubstr("data-before-restore")));
+}
+
+TEST_F(VolumePodTest, TheMoverIsNotAskedForWhatIsRefused) {
+  AddUpload();
+  EXPECT_THAT(RestoreUpload({}).error, HasSubstr("--yes"));
+  const Outcome plan = RestoreUpload({"--dry-run"});
+  EXPECT_EQ(plan.code, ExitCode::kOk);
+  EXPECT_THAT(plan.out, HasSubstr("would restore DataUpload velero/nightly into PVC shop/data"));
+  for (const auto& [verb, plural] : {std::pair("create", "datadownloads"),
+                                     std::pair("list", "pods"), std::pair("get", "datauploads")}) {
+    api_.Forbid(verb, plural);
+    EXPECT_THAT(RestoreUpload().error, HasSubstr("csi-delta-snapshot-admin"));
+    api_.ClearFaults();
+  }
+  Json app = support::MakeObject("v1", "Pod", "shop", "app");
+  app["spec"]["volumes"] =
+      Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
+  api_.Seed(csi::PodType(), app);
+  EXPECT_THAT(RestoreUpload().error, HasSubstr("Pod/app"));
+  EXPECT_EQ(api_.CallCount("create", "datadownloads"), 0);
+  EXPECT_EQ(snapshots(), 1U);
+}
+
+TEST_F(VolumePodTest, WhatIsRestoredIsSaidOnce) {
+  AddUpload();
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"restore", "--into", "shop/data"},
+           {"restore", "--target", "x"},
+           {"restore", "--upload", "nightly", "--target", "x"},
+           {"restore", "--upload", "nightly"},
+           {"restore", "latest", "--upload", "nightly", "--into", "shop/data"},
+           {"restore", "--upload", "nightly", "--into", "shop/data", "--image", "i"},
+           {"restore", "--upload", "nightly", "--into", "shop/data", "--repository-secret", "s"}}) {
+    EXPECT_EQ(Run(words).code, ExitCode::kFailed);
+  }
+  EXPECT_EQ(api_.CallCount("create", "datadownloads"), 0);
 }
 
 TEST_F(VolumePodTest, WhereToRestoreIsSaidOnce) {

@@ -5,13 +5,16 @@ import json
 
 import pytest
 
+import components
 import data
 import images
 import mover
 import objects
+import people
 from bed import ENDED
-from moving import (CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, PHASE_SECONDS_MAX, await_nothing_left, await_phase, back_up,
-                    download_of, held_in_progress, restore_beside, restored_checksum, run_busybox)
+from moving import (CHUNK_BYTES, CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_nothing_left,
+                    await_phase, back_up, download_of, held_in_progress, restore_beside, restored_checksum, run_busybox,
+                    write_chunks)
 
 VOLUME_BYTES, LARGER_BYTES = 32 * MIB, 48 * MIB
 DEVICE = "/dev/data"
@@ -93,6 +96,29 @@ def test_a_larger_claim_has_the_volume_at_its_beginning(bed, workspace, backed_u
     assert volume.stat().st_size == LARGER_BYTES
     data.expect(volume, written, VOLUME_BYTES)
     await_nothing_left(bed)
+
+
+def test_what_was_moved_is_written_into_the_pvc_that_there_is(bed, workspace):
+    """In place, by a worker in the mover's namespace: PVC, uid and volume stay, and only chunks that differ are written."""
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    path = bed.volume_path("data", app)
+    written = data.fill(path, 1, VOLUME_BYTES)
+    _, upload = back_up(bed, workspace, app, "backup")
+    chunks = (0, 9)
+    write_chunks(bed, app, chunks, seed=7)
+    before = bed.api.get("persistentvolumeclaims", "data", app)
+    told = bed.run([components.program_path(), "restore", "--upload", upload["metadata"]["name"], "--into", f"{app}/data",
+                    "--velero-namespace", bed.namespace, "--yes", "--json"], timeout_seconds=MOVED_SECONDS_MAX)
+    result = json.loads(told.stdout.splitlines()[-1])
+    assert result["compared_bytes"] == VOLUME_BYTES and 0 < result["written_bytes"] <= len(chunks) * CHUNK_BYTES, result
+    data.expect(path, written)
+    after = bed.api.get("persistentvolumeclaims", "data", app)
+    assert (after["metadata"]["uid"], after["spec"]["volumeName"]) == (before["metadata"]["uid"], before["spec"]["volumeName"])
+    assert "snapshot.csi-delta.io/copy-record" not in after["metadata"].get("annotations", {})
+    assert volume_of(bed, app)["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+    await_nothing_left(bed)
+    people.run(bed, app, "delete", result["safety_snapshot"], "--last-too", "--wait")
 
 
 @pytest.mark.own_driver("its file systems are folders, which no device can show")

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import subprocess
 
 import pytest
 import yaml
@@ -320,6 +321,35 @@ def _restores(bed, admin, app):
     people.run(bed, app, "delete", "tuesday", "wednesday", "--last-too", "--wait")
 
 
+def _asks_the_mover(bed, admin, app):
+    """What a data mover moved comes back into a PVC. No data mover runs here: its part is played."""
+    bed.create_claim("moved", app, MIB)
+    uid = bed.api.get("persistentvolumeclaims", "moved", app)["metadata"]["uid"]
+    reference = "/".join(("csi-delta/1", uid, app, uid, "a" * 64, "0" * 16))
+    bed.api.create("datauploads", {
+        "apiVersion": "velero.io/v2alpha1", "kind": "DataUpload", "metadata": {"name": f"moved-{app}", "namespace": bed.namespace},
+        "spec": {"snapshotType": "CSI", "datamover": "csi-delta", "backupStorageLocation": "default", "sourceNamespace": app,
+                 "sourcePVC": "moved", "operationTimeout": "10m0s",
+                 "csiSnapshot": {"volumeSnapshot": "none", "storageClass": objects.CLASS_IMMEDIATE}},
+        "status": {"phase": "Completed", "snapshotID": reference}})
+
+    def asked():
+        return [download for download in bed.api.list("datadownloads", bed.namespace)
+                if download["metadata"].get("annotations", {}).get("mover.csi-delta.io/into") == uid]
+
+    command = [components.program_path(), "restore", "--upload", f"moved-{app}", "--into", f"{app}/moved",
+               "--velero-namespace", bed.namespace, "--safety", "no", "--yes", "--kubeconfig", admin.config]
+    with subprocess.Popen(bed.inside(command), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        bed.wait_for(asked, 60, "a DataDownload that asks for it")
+        bed.api.patch("datadownloads", asked()[0]["metadata"]["name"], {
+            "metadata": {"annotations": {"mover.csi-delta.io/restored-bytes": json.dumps({"written_bytes": 4096})}},
+            "status": {"phase": "Completed"}}, bed.namespace)
+        out, error = process.communicate(timeout=60)
+    assert process.returncode == 0 and "4.0 KiB written" in out, out + error
+    assert not asked()
+    bed.api.delete("datauploads", f"moved-{app}", bed.namespace)
+
+
 def test_each_role_is_enough_and_nothing_in_it_is_unused(bed, workspace):
     app, team = workspace.namespace(bed, "shop"), workspace.namespace(bed, "team")
     bed.create_claims([f"data-db-{ordinal}" for ordinal in range(2)], app, MIB)
@@ -342,6 +372,7 @@ def test_each_role_is_enough_and_nothing_in_it_is_unused(bed, workspace):
         _as_user_who_reads_the_cluster(bed, persons["reader"], app)
         _as_admin(bed, persons["admin"], app, team)
         _restores(bed, persons["admin"], app)
+        _asks_the_mover(bed, persons["admin"], app)
     requests = {name: rights.requests_of(bed.audit_events(person.user, start)) for name, person in persons.items()}
     refused = {str(request.right) for name in ("reader", "admin") for request in requests[name] if request.code == 403}
     assert not refused, refused

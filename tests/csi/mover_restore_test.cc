@@ -1,0 +1,344 @@
+#include "csi/mover_restore.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "csi/copy_record.h"
+#include "csi/snapshot_types.h"
+#include "objects/keys.h"
+#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+#include "velero/data_reference.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::csi::mover_restore_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr char kDriverName[] = "d.example.com";
+constexpr char kCounted[] = R"({"logical_bytes":100,"compared_bytes":100,"written_bytes":8})";
+
+// PVC shop/data in mode Block, and DataUpload velero/nightly, which csi-delta completed.
+class MoverRestoreTest : public testing::Test {
+ protected:
+  MoverRestoreTest() {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
+    pvc["metadata"]["uid"] = "data-uid";
+    pvc["spec"] = {{"storageClassName", "fast"}, {"volumeMode", "Block"}, {"volumeName", "pv-1"}};
+    pvc["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}};
+    api_.Seed(PersistentVolumeClaimType(), pvc);
+    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-1");
+    volume["spec"] = {{"capacity", {{"storage", "1Gi"}}},
+                      {"claimRef", {{"namespace", "shop"}, {"name", "data"}, {"uid", "data-uid"}}},
+                      {"csi", {{"driver", kDriverName}, {"volumeHandle", "v-1"}}}};
+    api_.Seed(PersistentVolumeType(), volume);
+    api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", kDriverName));
+    Json upload = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", "nightly");
+    upload["spec"] = {
+        {"datamover", "csi-delta"},  {"backupStorageLocation", "default"},
+        {"sourceNamespace", "shop"}, {"sourcePVC", "data"},
+        {"snapshotType", "CSI"},     {"csiSnapshot", {{"volumeSnapshot", "velero-nightly"}}}};
+    upload["status"] = {{"phase", "Completed"}, {"snapshotID", Reference()}};
+    api_.Seed(DataUploadType(), upload);
+    options_.on_step = [this](const std::string& sentence) {
+      steps_.push_back(sentence);
+      is_followed_ = is_followed_ || sentence.find("DataDownload velero/") == 0;
+    };
+    options_.on_progress = [this](const VolumeCopyProgress& progress) {
+      progress_.push_back(progress.done_bytes);
+    };
+    api_.OnCreate("datadownloads",
+                  [this](support::FakeApiClient&, const Json& made) { asked_.push_back(made); });
+  }
+
+  static std::string Reference() {
+    return velero::FormatDataReference({.cluster = "c1000000-0000-4000-8000-000000000001",
+                                        .namespace_name = "shop",
+                                        .claim_uid = "c1a10000-0000-4000-8000-00000000000a",
+                                        .snapshot_id = std::string(64, 'a'),
+                                        .key = std::string(16, '0')});
+  }
+
+  // As the mover: each time that the DataDownload is followed it goes one step on.
+  void Steps(std::vector<std::function<void()>> steps) {
+    mover_steps_ = std::move(steps);
+    looks_ = 0;
+    is_followed_ = false;
+    api_.SetInterceptor([this](const support::ApiCall& call, const Json*) -> absl::Status {
+      if (call.verb == "get" && call.plural == "datadownloads" && is_followed_ &&
+          looks_ < mover_steps_.size()) {
+        mover_steps_[looks_++]();
+      }
+      return absl::OkStatus();
+    });
+  }
+  std::function<void()> Says(const std::string& phase, const std::string& message = "",
+                             int64_t done = 0) {
+    return [this, phase, message, done] {
+      api_.Mutate({DataDownloadType(), "velero", k8s::Name(asked_.back())}, [&](Json& download) {
+        download["status"] = {{"phase", phase},
+                              {"message", message},
+                              {"progress", {{"bytesDone", done}, {"totalBytes", 100}}}};
+        if (phase == "Completed") {
+          SetJson(download, {"metadata", "annotations", objects::kRestoredBytesAnnotation},
+                  kCounted);
+        }
+      });
+    };
+  }
+  void AddPod() {
+    Json pod = support::MakeObject("v1", "Pod", "shop", "app-0");
+    pod["spec"]["volumes"] =
+        Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
+    pod["status"]["phase"] = "Running";
+    api_.Seed(PodType(), pod);
+  }
+  void ChangeUpload(const std::function<void(Json&)>& change) {
+    api_.Mutate({DataUploadType(), "velero", "nightly"}, change);
+  }
+
+  absl::StatusOr<MoverPlan> Plan(const std::string& pvc = "data") {
+    const auto around = ReadRestoreSurroundings(ctx_, api_, "shop");
+    EXPECT_THAT(around, IsOk());
+    return PlanMoverRestore(ctx_, api_, *around,
+                            {.velero_namespace = "velero", .upload = "nightly"}, pvc);
+  }
+  absl::StatusOr<CopyRestoreResult> Restore() {
+    const auto plan = Plan();
+    EXPECT_THAT(plan, IsOk());
+    EXPECT_THAT(plan->refusals, IsEmpty());
+    EXPECT_THAT(plan->refused_by_copy, IsEmpty());
+    return RestoreByMover(ctx_, api_, Random::Real(), *plan, options_, notes_);
+  }
+  std::size_t downloads() const { return api_.All(DataDownloadType()).size(); }
+  std::size_t snapshots() const { return api_.All(VolumeSnapshotType()).size(); }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_{clock_};
+  support::FakeSnapshotCluster cluster_{api_};
+  CallContext ctx_;
+  CopyRestoreOptions options_;
+  std::vector<Json> asked_;
+  std::vector<std::function<void()>> mover_steps_;
+  std::size_t looks_ = 0;
+  bool is_followed_ = false;
+  std::vector<std::string> steps_;
+  std::vector<int64_t> progress_;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
+  std::size_t snapshots_when_asked = 0;
+  api_.OnCreate("datadownloads", [&](support::FakeApiClient&, const Json& made) {
+    asked_.push_back(made);
+    snapshots_when_asked = snapshots();
+  });
+  Steps({Says("Accepted", "waits for its turn"), Says("InProgress", "", 5),
+         Says("InProgress", "", 7), Says("Completed")});
+  const auto restored = Restore();
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->copy.written_bytes, 8);
+  EXPECT_EQ(restored->copy.compared_bytes, 100);
+  EXPECT_THAT(restored->safety_snapshot, HasSubstr("data-before-restore"));
+  EXPECT_EQ(snapshots_when_asked, 1U);
+  EXPECT_THAT(progress_, ElementsAre(5, 7));
+  EXPECT_THAT(steps_, ElementsAre(HasSubstr("for safety"), HasSubstr("asks the data mover"),
+                                  "waits for its turn"));
+  EXPECT_EQ(downloads(), 0U);
+  ASSERT_FALSE(asked_.empty());
+  const Json& download = asked_.front();
+  EXPECT_EQ(k8s::Namespace(download), "velero");
+  EXPECT_EQ(k8s::Annotation(download, objects::kIntoAnnotation), "data-uid");
+  EXPECT_EQ(k8s::Annotation(download, objects::kIntoUploadAnnotation), "nightly");
+  const auto parsed = velero::ParseDataDownload(download);
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(parsed->data_mover, velero::kDataMoverName);
+  EXPECT_EQ(parsed->target_namespace, "shop");
+  EXPECT_EQ(parsed->target_claim, "data");
+  EXPECT_EQ(parsed->storage_location, "default");
+  EXPECT_EQ(parsed->source_namespace, "shop");
+  EXPECT_EQ(parsed->snapshot_id, Reference());
+}
+
+TEST_F(MoverRestoreTest, WithoutSafetyNoneIsTaken) {
+  options_.takes_safety_snapshot = false;
+  Steps({Says("Completed")});
+  const auto restored = Restore();
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->safety_snapshot, "");
+  EXPECT_EQ(snapshots(), 0U);
+}
+
+TEST_F(MoverRestoreTest, NothingIsAskedForWhereTheSafetySnapshotFails) {
+  cluster_.driver().Refuse("CreateSnapshot", "INVALID_ARGUMENT", "no room");
+  EXPECT_THAT(Restore().status(), Not(IsOk()));
+  EXPECT_EQ(downloads(), 0U);
+}
+
+TEST_F(MoverRestoreTest, APodThatStartedMeanwhileIsSeen) {
+  api_.OnCreate("volumesnapshots", [this](support::FakeApiClient&, const Json&) { AddPod(); });
+  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("app-0")));
+  EXPECT_EQ(downloads(), 0U);
+}
+
+TEST_F(MoverRestoreTest, WhatFailedSaysWhyAndWhereTheOldDataIs) {
+  for (const char* phase : {"Failed", "Canceled"}) {
+    SCOPED_TRACE(phase);
+    Steps({Says(phase, "blob 5f3a is damaged")});
+    EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                    AllOf(HasSubstr("blob 5f3a is damaged"), HasSubstr(phase),
+                                          HasSubstr("run this again"),
+                                          HasSubstr("VolumeSnapshot data-before-restore"))));
+    EXPECT_EQ(downloads(), 1U);        // For who looks, until the next run.
+    clock_.Advance(absl::Seconds(1));  // The next VolumeSnapshot has a name of its own.
+  }
+  Steps({Says("Completed")});
+  EXPECT_THAT(Restore(), IsOk());
+  EXPECT_EQ(downloads(), 0U);
+}
+
+// The mover does not need the program.
+TEST_F(MoverRestoreTest, ARunThatWasKilledIsGoneOnWith) {
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  Steps({Says("InProgress", "", 5), [&stop] { stop.request_stop(); }});
+  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kCancelled,
+                                  AllOf(HasSubstr("goes on"), HasSubstr("\"cancel\":true"))));
+  ASSERT_EQ(downloads(), 1U);
+  // As the mover has it.
+  const std::string uid = k8s::Uid(api_.All(DataDownloadType()).front());
+  api_.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
+    SetJson(
+        pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+        FormatCopyRecord({.method = CopyRecord::Method::kMover, .from = "velero/x", .id = uid}));
+  });
+  ctx_.stop = {};
+  steps_.clear();
+  Steps({Says("Completed")});
+  const auto plan = Plan();
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_TRUE(plan->goes_on);
+  EXPECT_THAT(plan->refusals, IsEmpty());
+  const auto restored = Restore();
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->safety_snapshot, "");
+  EXPECT_EQ(snapshots(), 1U);
+  EXPECT_THAT(asked_, SizeIs(1));
+  EXPECT_THAT(steps_, Contains(HasSubstr("earlier run")));
+}
+
+TEST_F(MoverRestoreTest, ADataDownloadThatIsDeletedIsAnError) {
+  Steps({Says("InProgress"), [this] {
+           api_.Remove({DataDownloadType(), "velero", k8s::Name(asked_.back())});
+         }});
+  EXPECT_THAT(Restore(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another client deleted")));
+}
+
+TEST_F(MoverRestoreTest, AMoverThatIsNotThereIsNoted) {
+  std::vector<std::function<void()>> nothing(60, [] {});
+  nothing.push_back(Says("Completed"));
+  Steps(std::move(nothing));
+  ASSERT_THAT(Restore(), IsOk());
+  EXPECT_THAT(steps_, Contains(HasSubstr("no data mover has accepted")));
+}
+
+TEST_F(MoverRestoreTest, AnApiServerThatIsAwayForAMomentEndsNothing) {
+  Steps({Says("InProgress"), Says("InProgress"), Says("Completed")});
+  api_.OnCreate("datadownloads", [this](support::FakeApiClient& api, const Json& made) {
+    asked_.push_back(made);
+    api.FailNext("get", "datadownloads", absl::UnavailableError("away"), 3);
+  });
+  EXPECT_THAT(Restore(), IsOk());
+}
+
+TEST_F(MoverRestoreTest, OnlyWhatCsiDeltaCompletedComesBack) {
+  ChangeUpload([](Json& upload) { upload["status"]["phase"] = "InProgress"; });
+  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("InProgress")));
+  ChangeUpload([](Json& upload) {
+    upload["status"]["phase"] = "Completed";
+    upload["spec"]["datamover"] = "velero";
+  });
+  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"velero\"")));
+  ChangeUpload([](Json& upload) {
+    upload["spec"]["datamover"] = "csi-delta";
+    upload["status"]["snapshotID"] = "../../x";
+  });
+  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("snapshotID")));
+  api_.Remove({DataUploadType(), "velero", "nightly"});
+  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("velero/nightly")));
+}
+
+TEST_F(MoverRestoreTest, WhatIsAgainstThePvcIsAgainstTheMoverToo) {
+  AddPod();
+  const auto plan = Plan();
+  ASSERT_THAT(plan, IsOk());
+  ASSERT_THAT(plan->refusals, SizeIs(1));
+  EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kInUse);
+  api_.Mutate(ClaimKey("shop", "data"),
+              [](Json& pvc) { pvc["spec"]["volumeMode"] = "Filesystem"; });
+  EXPECT_THAT(Plan()->refused_by_copy, ElementsAre(HasSubstr("Filesystem")));
+  EXPECT_THAT(Plan("none"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("shop/none")));
+}
+
+// While the mover writes for another DataDownload, nothing else is restored into the PVC.
+TEST_F(MoverRestoreTest, TheMoverAtWorkIsAgainstOthers) {
+  api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+    SetJson(
+        pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+        FormatCopyRecord(
+            {.method = CopyRecord::Method::kMover, .from = "velero/other-1", .id = "other-uid"}));
+  });
+  const auto around = ReadRestoreSurroundings(ctx_, api_, "shop");
+  ASSERT_THAT(around, IsOk());
+  const auto of_repository = PlanRepositoryRestore(
+      ctx_, api_, *around, {.secret = "repository", .words = {"latest"}}, "data");
+  const auto of_mover = Plan();
+  ASSERT_THAT(of_repository, IsOk());
+  ASSERT_THAT(of_mover, IsOk());
+  for (const auto& refusals : {of_repository->refusals, of_mover->refusals}) {
+    ASSERT_THAT(refusals, SizeIs(1));
+    EXPECT_EQ(refusals.front().reason, RestoreRefusalReason::kBusy);
+    EXPECT_THAT(refusals.front().message,
+                AllOf(HasSubstr("DataDownload velero/other-1"), HasSubstr("kubectl annotate")));
+  }
+}
+
+TEST_F(MoverRestoreTest, TheRightsAreAskedForBefore) {
+  EXPECT_THAT(CheckMayAskMover(ctx_, api_, "velero", "shop"), IsOk());
+  for (const auto& [verb, plural] :
+       std::vector<std::pair<std::string, std::string>>{{"get", "datauploads"},
+                                                        {"get", "datadownloads"},
+                                                        {"create", "datadownloads"},
+                                                        {"delete", "datadownloads"},
+                                                        {"list", "pods"}}) {
+    api_.Forbid(verb, plural);
+    EXPECT_THAT(
+        CheckMayAskMover(ctx_, api_, "velero", "shop"),
+        StatusIs(absl::StatusCode::kPermissionDenied,
+                 AllOf(HasSubstr(verb + " " + plural), HasSubstr("csi-delta-snapshot-admin"))));
+    api_.ClearFaults();
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::csi::mover_restore_test
