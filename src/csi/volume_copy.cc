@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/copy_record.h"
 #include "csi/promotion.h"
 #include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
@@ -62,6 +63,7 @@ struct VolumeWork {
   const VolumeSnapshot* source = nullptr;  // what the temporary PVC is made of; null: there is none
   std::vector<std::string> arguments;      // of csi-delta, without those of every such Pod
   std::string secret = {};                 // of environment variables; ""
+  CopyRecord record;                       // while the volume may be partly old
   const CopyPodSettings& pod;
   const std::function<void(const VolumeCopyProgress&)>& on_progress;
 };
@@ -81,7 +83,10 @@ class VolumeCopy {
 
   absl::StatusOr<VolumeCopyResult> Run() {
     absl::StatusOr<VolumeCopyResult> result = Copy();
-    const absl::Status removed = Remove();
+    absl::Status removed = Remove();
+    if (removed.ok() && is_noted_ && (result.ok() || !may_have_written_)) {
+      removed = EndRecord();
+    }
     if (!removed.ok() && result.ok()) {
       not_checked_.push_back(std::string(removed.message()));
     } else if (!removed.ok()) {
@@ -96,6 +101,7 @@ class VolumeCopy {
     if (work_.source != nullptr) {
       RETURN_IF_ERROR(EnsurePvc(*work_.source));
     }
+    RETURN_IF_ERROR(NoteBegin());
     RETURN_IF_ERROR(EnsurePod());
     RETURN_IF_ERROR(Follow());
     const std::string message = pod_->termination_message();
@@ -112,6 +118,7 @@ class VolumeCopy {
         absl::StrCat("restore into ", pvc_text_, ": ",
                      error.has_value() ? GetString(*error, {"message"}) : LastLine(message));
     if (error.has_value() && GetInt(*error, {"code"}) == kExitTooSmall) {
+      may_have_written_ = was_partly_old_;
       return absl::OutOfRangeError(text);
     }
     // What `restore` says beside its error is not in the message.
@@ -119,6 +126,67 @@ class VolumeCopy {
         text, work_.source != nullptr
                   ? ""
                   : "; it may be partly old, which its beginning then says: run this again"));
+  }
+
+  k8s::ObjectKey TargetKey() const { return ClaimKey(namespace_name_, work_.target.name()); }
+
+  absl::StatusOr<PersistentVolumeClaim> ReadTarget() {
+    ASSIGN_OR_RETURN(Json found, api_.Get(ctx_, TargetKey()));
+    return PersistentVolumeClaim::Of(std::move(found));
+  }
+
+  bool IsOwnRecord(const CopyRecord& record) const {
+    return record.method == work_.record.method && record.from == work_.record.from &&
+           record.id == work_.record.id;
+  }
+
+  // Before a Pod can write.
+  absl::Status NoteBegin() {
+    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
+    if (pvc.uid() != work_.target.uid()) {
+      return absl::FailedPreconditionError(absl::StrCat(pvc_text_, " was deleted and made again"));
+    }
+    const std::optional<CopyRecord> before = ParseCopyRecord(pvc);
+    if (before.has_value() && IsWrittenByMover(*before, "")) {
+      return absl::FailedPreconditionError(WrittenByMoverText(*before, pvc));
+    }
+    was_partly_old_ = before.has_value() && before->has_begun;
+    may_have_written_ = was_partly_old_;
+    is_noted_ = true;
+    if (!was_partly_old_ || !IsOwnRecord(*before)) {
+      RETURN_IF_ERROR(WriteRecord(pvc));
+    }
+    may_have_written_ = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteRecord(const PersistentVolumeClaim& pvc) {
+    CopyRecord record = work_.record;
+    record.at = ctx_.clock->Now();
+    record.has_begun = true;
+    return Annotate(
+        api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
+            .status(),
+        "record of the restore");
+  }
+
+  absl::Status EndRecord() {
+    const absl::StatusOr<PersistentVolumeClaim> pvc = ReadTarget();
+    absl::Status ended = pvc.status();
+    if (pvc.ok()) {
+      const std::optional<CopyRecord> record = ParseCopyRecord(*pvc);
+      if (!record.has_value() || !IsOwnRecord(*record)) {
+        return absl::OkStatus();
+      }
+      ended =
+          api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, CopyRecordPatch(*pvc, nullptr), "")
+              .status();
+    }
+    return ended.ok() || absl::IsNotFound(ended)
+               ? absl::OkStatus()
+               : absl::Status(ended.code(),
+                              absl::StrCat("the annotation ", objects::kCopyRecordAnnotation,
+                                           " of ", pvc_text_, " stays: ", ended.message()));
   }
 
   k8s::ObjectKey PvcKey() const { return ClaimKey(namespace_name_, name_); }
@@ -278,6 +346,7 @@ class VolumeCopy {
         ReadProgress();
       } else if (ctx_.clock->Now() >= start_before) {
         const std::string reason = pod_->waiting_reason();
+        may_have_written_ = was_partly_old_;
         return absl::FailedPreconditionError(
             absl::StrCat("Pod ", namespace_name_, "/", name_, " did not start within ",
                          absl::FormatDuration(kCopyStartTimeMax), ": ",
@@ -382,6 +451,9 @@ class VolumeCopy {
   std::optional<PersistentVolumeClaim> pvc_;  // the temporary one
   std::optional<Pod> pod_;
   bool may_read_log_ = true;
+  bool is_noted_ = false;          // the record was looked at, and may be this restore's
+  bool was_partly_old_ = false;    // when this restore began
+  bool may_have_written_ = false;  // this restore, or one before it that was not complete
 };
 
 }  // namespace
@@ -417,6 +489,7 @@ absl::Status CheckMayCopy(const CallContext& ctx, k8s::ApiClient& api,
       {"list", &PodType()},  // Who uses the PVC must be known: two at work would ruin it.
       {"delete", &PodType()},
       {"create", &PersistentVolumeClaimType()},
+      {"patch", &PersistentVolumeClaimType()},
       {"delete", &PersistentVolumeClaimType()},
   };
   for (const auto& [verb, type] : needed) {
@@ -439,14 +512,16 @@ absl::StatusOr<VolumeCopyResult> CopyIntoVolume(const CallContext& ctx, k8s::Api
       arguments.push_back(word);
     }
   }
-  return VolumeCopy(ctx, api,
-                    {.name = CopyName(request.target, request.snapshot),
-                     .target = request.target,
-                     .source = &request.snapshot,
-                     .arguments = std::move(arguments),
-                     .pod = request.pod,
-                     .on_progress = request.on_progress},
-                    not_checked)
+  return VolumeCopy(
+             ctx, api,
+             {.name = CopyName(request.target, request.snapshot),
+              .target = request.target,
+              .source = &request.snapshot,
+              .arguments = std::move(arguments),
+              .record = {.method = CopyRecord::Method::kSnapshot, .from = request.snapshot.name()},
+              .pod = request.pod,
+              .on_progress = request.on_progress},
+             not_checked)
       .Run();
 }
 
@@ -455,14 +530,18 @@ absl::StatusOr<VolumeCopyResult> RestoreIntoVolume(const CallContext& ctx, k8s::
                                                    std::vector<std::string>& not_checked) {
   std::vector<std::string> arguments = {"restore", "--differing"};
   arguments.insert(arguments.end(), request.source.words.begin(), request.source.words.end());
-  return VolumeCopy(ctx, api,
-                    {.name = CopyName(request.target, request.source),
-                     .target = request.target,
-                     .arguments = std::move(arguments),
-                     .secret = request.source.secret,
-                     .pod = request.pod,
-                     .on_progress = request.on_progress},
-                    not_checked)
+  return VolumeCopy(
+             ctx, api,
+             {.name = CopyName(request.target, request.source),
+              .target = request.target,
+              .arguments = std::move(arguments),
+              .secret = request.source.secret,
+              .record = {.method = CopyRecord::Method::kRepository,
+                         .from = request.source.secret,
+                         .id = request.source.words.empty() ? "" : request.source.words.front()},
+              .pod = request.pod,
+              .on_progress = request.on_progress},
+             not_checked)
       .Run();
 }
 

@@ -21,6 +21,7 @@
 //
 //   VolumeSnapshot
 //       |  temporary PVC, made of it
+//       |  record on the PVC (csi/copy_record.h): what is restored, until it is complete
 //       v
 //   Pod with both PVCs as devices, which runs `csi-delta device-copy`
 //       |  followed: the last line of its log is the progress
@@ -28,7 +29,7 @@
 //   Succeeded: its termination message is the result · Failed: the reason
 //       |
 //       v
-//   Pod gone; temporary PVC deleted
+//   Pod gone; temporary PVC deleted; the record, where the restore is complete
 //
 // Both have one name, which derives from the uids of PVC and VolumeSnapshot, and are owned by the
 // PVC. So a second run after one that was killed finds the Pod and goes on with it. A copy that
@@ -117,10 +118,11 @@ bool IsCopyPod(const objects::Pod& pod, const objects::PersistentVolumeClaim& ta
 absl::Status CheckMayCopy(const CallContext& ctx, k8s::ApiClient& api,
                           absl::string_view namespace_name);
 
-// Blocks until the copy is done. Afterwards nothing of it is left, but for what the message names.
-// Adds to `not_checked` what may not be read: "progress not read: ...". Errors:
+// Blocks until the copy is done. Afterwards nothing of it is left, but for what the message names,
+// and a record where the volume may be partly old. Adds to `not_checked` what may not be read:
+// "progress not read: ...". Errors:
 //   FAILED_PRECONDITION  the Pod did not start in time, or failed: why, and whether the volume may
-//                        be partly old
+//                        be partly old; or the data mover writes into the volume
 //   OUT_OF_RANGE         the volume is smaller than the snapshot
 //   ALREADY_EXISTS       another object has the name
 //   CANCELLED · DEADLINE_EXCEEDED  the Pod was ended; the volume may be partly old

@@ -17,6 +17,9 @@ void CheckStuckSnapshots(Visit& visit);
 void CheckStuckContents(Visit& visit);
 void CheckRestoredVolumes(Visit& visit);
 
+// copy_checks.cc
+void CheckCopiesIntoVolumes(Visit& visit);
+
 // velero_checks.cc
 void CheckVeleroNamespace(Visit& visit);
 void CheckVeleroServer(Visit& visit);

@@ -21,6 +21,8 @@ constexpr std::array kChecks = {
     Check{"stuck-contents", "do contents of volume snapshots refuse to go?", CheckStuckContents},
     Check{"restored-volumes", "do volumes stay that an in-place restore has replaced?",
           CheckRestoredVolumes},
+    Check{"copies-into-volumes", "do restores stay unfinished that write into a volume in place?",
+          CheckCopiesIntoVolumes},
     Check{"velero-namespace", "is Velero where we look for it?", CheckVeleroNamespace},
     Check{"velero-server", "does Velero's server run?", CheckVeleroServer},
     Check{"velero-version", "is Velero 1.12 or newer?", CheckVeleroVersion},

@@ -415,8 +415,8 @@ inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking
 // Pod copies into, from the temporary PVC beside it.
 inline constexpr char kCopiesIntoLabel[] = "snapshot.csi-delta.io/copies-into";
 
-// Annotation on PVC; written by mover; read by snapshot verbs, mover. JSON: the restore that writes
-// into its volume in place, or was not finished.
+// Annotation on PVC; written by snapshot verbs, mover; read by snapshot verbs, mover, doctor. JSON:
+// the restore that writes into its volume in place, or was not finished.
 inline constexpr char kCopyRecordAnnotation[] = "snapshot.csi-delta.io/copy-record";
 
 // Label on VolumeSnapshot; written by you; read by snapshot verbs. true: it is neither pruned nor

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/rfc3339.h"
+#include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/support/snapshot_objects.h"
@@ -139,6 +140,7 @@ TEST_F(VolumeCopyTest, APodCopiesAndNothingIsLeft) {
   EXPECT_THAT(notes_, IsEmpty());
   ExpectNothingLeft();
   EXPECT_EQ(target_pvc().volume_name(), "pv-1");
+  EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
 }
 
 TEST_F(VolumeCopyTest, ThePodIsRestrictedAndHasNoToken) {
@@ -217,6 +219,51 @@ TEST_F(VolumeCopyTest, APodThatFailsSaysWhy) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("PVC shop/data"), HasSubstr("the device is partly old"))));
   ExpectNothingLeft();
+}
+
+// What looks at the PVC before a copy is complete sees of what, and what finishes it.
+TEST_F(VolumeCopyTest, ThePvcSaysWhatIsCopiedUntilThatIsComplete) {
+  std::optional<CopyRecord> while_running;
+  Steps({Running(), [&] { while_running = ParseCopyRecord(target_pvc()); }, Ended("Failed", "")});
+  EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kFailedPrecondition));
+  ASSERT_TRUE(while_running.has_value());
+  EXPECT_EQ(while_running->method, CopyRecord::Method::kSnapshot);
+  EXPECT_EQ(while_running->from, "monday");
+  const auto after = ParseCopyRecord(target_pvc());
+  ASSERT_TRUE(after.has_value());
+  EXPECT_TRUE(after->has_begun);
+  looks_ = 0;
+  Steps({Running(), Ended("Succeeded", kDone)});
+  ASSERT_THAT(Copy(Request()), IsOk());
+  EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
+}
+
+TEST_F(VolumeCopyTest, WhereNothingWasWrittenNothingIsPartlyOld) {
+  Steps({Ended("Failed", R"({"message_type":"exit_error","code":22,"message":"too small"})")});
+  EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
+  // But what was partly old before still is.
+  bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+            FormatCopyRecord(
+                {.method = CopyRecord::Method::kSnapshot, .from = "tuesday", .has_begun = true}));
+  });
+  looks_ = 0;
+  Steps({Ended("Failed", R"({"message_type":"exit_error","code":22,"message":"too small"})")});
+  EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_TRUE(ParseCopyRecord(target_pvc()).has_value());
+}
+
+TEST_F(VolumeCopyTest, NoPodIsMadeWhileTheMoverWrites) {
+  bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+            FormatCopyRecord(
+                {.method = CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"}));
+  });
+  EXPECT_THAT(Copy(Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("DataDownload velero/x")));
+  EXPECT_EQ(bed_.api.CallCount("create", "pods"), 0);
+  EXPECT_TRUE(ParseCopyRecord(target_pvc()).has_value());
 }
 
 TEST_F(VolumeCopyTest, AVolumeThatIsTooSmallIsOutOfRange) {
@@ -426,7 +473,8 @@ TEST_F(VolumeCopyTest, TheRightsAreAskedForBefore) {
        std::vector<std::pair<std::string, std::string>>{{"create", "pods"},
                                                         {"list", "pods"},
                                                         {"delete", "pods"},
-                                                        {"create", "persistentvolumeclaims"}}) {
+                                                        {"create", "persistentvolumeclaims"},
+                                                        {"patch", "persistentvolumeclaims"}}) {
     bed_.api.Forbid(verb, plural);
     EXPECT_THAT(CheckMayCopy(bed_.ctx, bed_.api, "shop"),
                 StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(verb + " " + plural)));

@@ -17,6 +17,7 @@
 #include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/yaml.h"
+#include "csi/copy_record.h"
 #include "csi/data_transfer.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
@@ -270,6 +271,25 @@ void SeedKept(Cluster& c, const std::string& name, csi::SwapSide side, const std
   c.api().Seed(csi::PersistentVolumeType(), volume);
 }
 
+// What a restore that writes into the volume of the claim noted so long ago.
+void SeedCopy(Cluster& c, csi::CopyRecord record, absl::Duration age) {
+  record.at = c.clock().Now() - age;
+  record.has_begun = true;
+  c.api().Mutate(kClaim, [&](Json& pvc) {
+    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+            csi::FormatCopyRecord(record));
+  });
+}
+
+// A Pod that copies into the claim, made so long ago.
+void SeedCopyPod(Cluster& c, const std::string& phase, absl::Duration age) {
+  Json pod = MakeObject("v1", "Pod", "shop", "csi-delta-copy-1",
+                        {{objects::kCopiesIntoLabel, k8s::Uid(*c.api().Find(kClaim))}});
+  SetJson(pod, {"metadata", "creationTimestamp"}, Ago(c, age));
+  SetJson(pod, {"status", "phase"}, phase);
+  c.api().Seed(csi::PodType(), pod);
+}
+
 std::vector<Ailment> OfCluster() {
   return {
       {"cluster-reachable", Grade::kFault, "does not answer",
@@ -309,6 +329,11 @@ std::vector<Ailment> OfCluster() {
        [](Cluster& c) {
          SeedKept(c, "pv-old", csi::SwapSide::kOriginal, "pv-new");
          SeedKept(c, "pv-new", csi::SwapSide::kRestored, "pv-old");
+       }},
+      {"copies-into-volumes", Grade::kWarning, "PVC shop/orders a restore into its volume did not",
+       [](Cluster& c) {
+         SeedCopy(c, {.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"},
+                  absl::Minutes(1));
        }},
   };
 }
@@ -607,6 +632,12 @@ std::vector<Ailment> OfTheSameChecks() {
          SetJson(deletion, {"status"}, Json{{"phase", "Failed"}, {"message", "the key is gone"}});
          c.api().Seed(csi::DataDeletionType(), deletion);
        }},
+      {"copies-into-volumes", Grade::kWarning, "writes into its volume for over 6 hours",
+       [](Cluster& c) {
+         SeedCopy(c, {.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"},
+                  absl::Hours(7));
+         SeedCopyPod(c, "Running", absl::Hours(5));
+       }},
       {"location-tls", Grade::kWarning, "insecureSkipTLSVerify is set",
        [](Cluster& c) {
          c.api().Mutate(kLocation, [](Json& l) {
@@ -781,6 +812,41 @@ TEST(CheckupTest, ASnapshotThatIsToBeDeletedForOverAnHourIsWarnedOfOnce) {
   }
   EXPECT_THAT(warnings,
               ::testing::ElementsAre(HasSubstr("has not been seen to delete snapshot handle-1")));
+}
+
+// The command finishes it; while something still writes there is nothing to do.
+TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
+  using Method = csi::CopyRecord::Method;
+  Cluster cluster;
+  SeedCopy(cluster, {.method = Method::kRepository, .from = "creds", .id = "5f3a"},
+           absl::Minutes(5));
+  SeedCopyPod(cluster, "Running", absl::Minutes(5));
+  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").grade), WordOf(Grade::kGood));
+  SeedCopyPod(cluster, "Failed", absl::Minutes(5));
+  EXPECT_THAT(cluster.FindingOf("copies-into-volumes").cure,
+              HasSubstr("csi-delta restore 5f3a --into shop/orders --repository-secret creds"));
+
+  Json download = Transfer("DataDownload", "InProgress", cluster.Now());
+  cluster.api().Seed(csi::DataDownloadType(), download);
+  const csi::CopyRecord by_mover = {
+      .method = Method::kMover, .from = "velero/b1-x", .id = "transfer-uid", .upload = "nightly"};
+  SeedCopy(cluster, by_mover, absl::Minutes(5));
+  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").grade), WordOf(Grade::kGood));
+  cluster.api().Remove({csi::DataDownloadType(), "velero", "b1-x"});
+  EXPECT_THAT(cluster.FindingOf("copies-into-volumes").cure,
+              HasSubstr("csi-delta restore --upload nightly --into shop/orders"));
+}
+
+TEST(CheckupTest, WhatARestoreIntoAVolumeMadeIsWarnedOfAfterHours) {
+  Cluster cluster;
+  SeedCopyPod(cluster, "Succeeded", absl::Hours(5));
+  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").grade), WordOf(Grade::kGood));
+  SeedCopyPod(cluster, "Succeeded", absl::Hours(7));
+  const Finding finding = cluster.FindingOf("copies-into-volumes");
+  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kWarning));
+  EXPECT_EQ(finding.subject, "Pod shop/csi-delta-copy-1");
+  EXPECT_THAT(finding.text, HasSubstr("for a restore into PVC shop/orders, and has ended"));
+  EXPECT_EQ(finding.cure, "kubectl delete pod csi-delta-copy-1 -n shop");
 }
 
 TEST(CheckupTest, ALocationWhoseSecretMayNotBeReadIsUnknown) {

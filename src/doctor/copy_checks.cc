@@ -1,0 +1,139 @@
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "csi/copy_record.h"
+#include "csi/snapshot_types.h"
+#include "doctor/checks.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/workload.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::doctor {
+namespace {
+
+using csi::CopyRecord;
+using objects::PersistentVolumeClaim;
+using objects::Pod;
+
+// One that runs for longer has lost who began it, or a driver that does not get on.
+constexpr absl::Duration kCopyTimeMax = absl::Hours(6);
+constexpr absl::Duration kCopyListTimeMax = absl::Seconds(10);
+
+bool IsOld(Visit& visit, std::optional<absl::Time> since) {
+  return since.has_value() && *since + kCopyTimeMax < visit.ctx().clock->Now();
+}
+
+// The Pods that copy, or did, of all namespaces: the API server picks them out of very many.
+std::vector<Pod> CopyPods(Visit& visit) {
+  const absl::StatusOr<k8s::ObjectList> list = visit.facts().api().List(
+      visit.ctx().WithTimeout(kCopyListTimeMax), csi::PodType(), "",
+      {.label_selector = objects::kCopiesIntoLabel, .field_selector = "", .may_be_old = true});
+  if (!list.ok()) {
+    visit.Unknown("pods", list.status());
+    return {};
+  }
+  std::vector<Pod> pods;
+  for (const Json& item : list->items) {
+    if (auto pod = Pod::Of(item); pod.ok()) {
+      pods.push_back(*std::move(pod));
+    }
+  }
+  return pods;
+}
+
+class CopyVisit {
+ public:
+  explicit CopyVisit(Visit& visit) : visit_(visit), pods_(CopyPods(visit)) {
+    for (const Json& json : visit.Look(csi::PersistentVolumeClaimType())) {
+      if (auto pvc = PersistentVolumeClaim::Of(json); pvc.ok()) {
+        pvcs_.emplace(pvc->uid(), *std::move(pvc));
+      }
+    }
+  }
+
+  void Run() {
+    for (const auto& [uid, pvc] : pvcs_) {
+      if (const std::optional<CopyRecord> record = csi::ParseCopyRecord(pvc); record.has_value()) {
+        LookAtRecord(pvc, *record);
+      }
+      if (!pvc.Label(objects::kCopiesIntoLabel).empty()) {
+        LookAtMade("PVC", pvc, false);
+      }
+    }
+    for (const Pod& pod : pods_) {
+      LookAtMade("Pod", pod, !pod.is_active());
+    }
+  }
+
+ private:
+  static std::string NameOf(absl::string_view kind, const objects::ObjectView& object) {
+    return absl::StrCat(kind, " ", object.namespace_name(), "/", object.name());
+  }
+
+  // Whether something is writing into the PVC now, as far as that can be seen.
+  bool IsUnderWay(const PersistentVolumeClaim& pvc, const CopyRecord& record) {
+    if (record.method == CopyRecord::Method::kMover) {
+      return !record.has_ended && HasDownload(record.id);
+    }
+    return absl::c_any_of(pods_, [&](const Pod& pod) {
+      return pod.is_active() && pod.Label(objects::kCopiesIntoLabel) == pvc.uid();
+    });
+  }
+
+  bool HasDownload(const std::string& uid) {
+    const auto& downloads = visit_.facts().List(csi::DataDownloadType());
+    return !downloads.ok() || absl::c_any_of(*downloads, [&](const Json& download) {
+      return k8s::Uid(download) == uid &&
+             !velero::IsTerminal(velero::ParseDataPhase(GetString(download, {"status", "phase"})));
+    });
+  }
+
+  void LookAtRecord(const PersistentVolumeClaim& pvc, const CopyRecord& record) {
+    if (IsUnderWay(pvc, record) && !IsOld(visit_, record.at)) {
+      return;
+    }
+    visit_.Warn(
+        NameOf("PVC", pvc),
+        absl::StrCat(IsUnderWay(pvc, record) ? "a restore writes into its volume for over 6 hours"
+                                             : "a restore into its volume did not come to its end",
+                     "; as long as that is so it may be partly old, which its beginning "
+                     "then says"),
+        absl::StrCat(csi::CopyCommand(record, pvc), " finishes it"));
+  }
+
+  // A Pod or a temporary PVC, which goes with the copy.
+  void LookAtMade(absl::string_view kind, const objects::ObjectView& made, bool has_ended) {
+    if (!IsOld(visit_, made.created_at())) {
+      return;
+    }
+    const auto target = pvcs_.find(made.Label(objects::kCopiesIntoLabel));
+    const std::optional<CopyRecord> record =
+        target == pvcs_.end() ? std::nullopt : csi::ParseCopyRecord(target->second);
+    visit_.Warn(
+        NameOf(kind, made),
+        absl::StrCat("made over 6 hours ago for a restore into ",
+                     target == pvcs_.end() ? "a PVC that is gone" : NameOf("PVC", target->second),
+                     has_ended ? ", and has ended" : ""),
+        record.has_value() ? absl::StrCat(csi::CopyCommand(*record, target->second),
+                                          " goes on with it, and removes it")
+                           : absl::StrCat("kubectl delete ", kind == "Pod" ? "pod " : "pvc ",
+                                          made.name(), " -n ", made.namespace_name()));
+  }
+
+  Visit& visit_;
+  const std::vector<Pod> pods_;
+  std::map<std::string, PersistentVolumeClaim> pvcs_;  // by uid
+};
+
+}  // namespace
+
+void CheckCopiesIntoVolumes(Visit& visit) { CopyVisit(visit).Run(); }
+
+}  // namespace csidelta::doctor
