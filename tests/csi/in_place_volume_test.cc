@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/copy_record.h"
 #include "csi/restored_volume.h"
@@ -294,9 +295,9 @@ TEST_F(InPlaceVolumeTest, TheRecordOfAnotherRestoreIsLeft) {
   EXPECT_EQ(Record()->id, "other");
 }
 
-// What removes volumes that were filled for a PVC must not take this one's data.
+// What removes volumes that were filled for a PVC must not take this one's data, though one of the
+// two annotations that say so is lost.
 TEST_F(InPlaceVolumeTest, TheDataIsNeverDeletedWithTheSecondName) {
-  ASSERT_THAT(ExposeToTheEnd(), IsOk());
   const RestoreRequest request{.name = kAlias,
                                .mover_namespace = "mover",
                                .target_namespace = "shop",
@@ -307,12 +308,22 @@ TEST_F(InPlaceVolumeTest, TheDataIsNeverDeletedWithTheSecondName) {
                                .ignore_delay_binding = false,
                                .labels = Request().labels,
                                .owner = Json()};
-  for (const char* volume : {"", kAlias, "pv-1"}) {
-    SCOPED_TRACE(volume);
-    EXPECT_THAT(RemoveRestoredVolume(ctx_, api_, request, volume), IsOk());
-    ASSERT_TRUE(Alias().has_value());
-    EXPECT_EQ(GetString(*Alias(), {"spec", "persistentVolumeReclaimPolicy"}), "Retain");
-    ExpectVolumeUntouched();
+  const k8s::ObjectKey keys[] = {ClaimKey("shop", "none"), ClaimKey("mover", kAlias),
+                                 VolumeKey(kAlias)};
+  for (const k8s::ObjectKey& without_annotation : keys) {
+    for (const char* volume : {"", kAlias, "pv-1"}) {
+      SCOPED_TRACE(absl::StrCat(ToString(without_annotation), " ", volume));
+      ASSERT_THAT(ExposeToTheEnd(), IsOk());
+      api_.Mutate(without_annotation, [](Json& object) {
+        EraseJson(object, {"metadata", "annotations", objects::kAliasOfAnnotation});
+      });
+      EXPECT_THAT(RemoveRestoredVolume(ctx_, api_, request, volume), IsOk());
+      ASSERT_TRUE(Alias().has_value());
+      EXPECT_EQ(GetString(*Alias(), {"spec", "persistentVolumeReclaimPolicy"}), "Retain");
+      ExpectVolumeUntouched();
+      api_.Remove(ClaimKey("mover", kAlias));
+      api_.Remove(VolumeKey(kAlias));
+    }
   }
 }
 
