@@ -229,7 +229,7 @@ absl::StatusOr<absl::Time> TransferStep::WindUp() {
     return std::min(latest, Now() + kTransferLookAgain);
   }
   RETURN_IF_ERROR(RemoveAll());
-  if (!StillThere().empty() && !IsFenced()) {
+  if (!StillThere().empty()) {
     return Now() + kTransferLookAgain;
   }
   return failure.empty()

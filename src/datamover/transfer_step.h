@@ -96,8 +96,9 @@ class TransferStep {
   virtual absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) = 0;
   // All that was made, whatever became of it.
   virtual absl::Status RemoveAll() = 0;
-  // What of it the last phase waits for after RemoveAll(), because a worker may still write there;
-  // not longer than a worker that is cut off can. "": nothing.
+  // What the last phase waits for after RemoveAll(), because a worker may still write there:
+  // nothing
+  // (""), once IsFenced().
   virtual std::string StillThere() const { return ""; }
   // Whether a worker that was told to end, however it is cut off, writes no more.
   bool IsFenced() const;
