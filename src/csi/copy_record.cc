@@ -48,14 +48,17 @@ std::string PlainOr(const std::string& word, absl::string_view open) {
 
 // "velero/restore-1", or what stands for it.
 std::string DownloadText(const CopyRecord& record) {
-  const std::vector<std::string> parts = absl::StrSplit(record.from, '/');
-  return parts.size() == 2 && IsPlainName(parts[0]) && IsPlainName(parts[1])
-             ? absl::StrCat("DataDownload ", record.from)
-             : "a DataDownload";
+  return DownloadOf(record).name.empty() ? "a DataDownload"
+                                         : absl::StrCat("DataDownload ", record.from);
 }
 
 std::string RecordedPvc(const PersistentVolumeClaim& pvc) {
   return absl::StrCat(pvc.namespace_name(), "/", pvc.name());
+}
+
+std::string WithoutRecordCommand(const PersistentVolumeClaim& pvc) {
+  return absl::StrCat("kubectl annotate pvc ", pvc.name(), " -n ", pvc.namespace_name(), " ",
+                      objects::kCopyRecordAnnotation, "-");
 }
 
 }  // namespace
@@ -113,6 +116,25 @@ Json CopyRecordPatch(const PersistentVolumeClaim& pvc, const CopyRecord* record)
   return patch;
 }
 
+bool IsWrittenByPod(const CopyRecord& record) {
+  return record.method != Method::kMover && !record.has_ended;
+}
+
+std::string WrittenByPodText(const CopyRecord& record, const PersistentVolumeClaim& pvc) {
+  return absl::StrCat("a restore into PVC ", RecordedPvc(pvc), " has not ended; ",
+                      record.method == Method::kUnknown
+                          ? "its record cannot be read"
+                          : absl::StrCat(CopyCommand(record, pvc), " finishes it"),
+                      "; where no Pod of it is left: ", WithoutRecordCommand(pvc));
+}
+
+RecordedDownload DownloadOf(const CopyRecord& record) {
+  const std::vector<std::string> parts = absl::StrSplit(record.from, '/');
+  return parts.size() == 2 && IsPlainName(parts[0]) && IsPlainName(parts[1])
+             ? RecordedDownload{.namespace_name = parts[0], .name = parts[1]}
+             : RecordedDownload{};
+}
+
 bool IsWrittenByMover(const CopyRecord& record, absl::string_view own_uid) {
   return record.method == Method::kMover && !record.has_ended &&
          (own_uid.empty() || record.id != own_uid);
@@ -121,8 +143,7 @@ bool IsWrittenByMover(const CopyRecord& record, absl::string_view own_uid) {
 std::string WrittenByMoverText(const CopyRecord& record, const PersistentVolumeClaim& pvc) {
   return absl::StrCat(
       "the data mover writes into PVC ", RecordedPvc(pvc), " for ", DownloadText(record),
-      "; wait until that is over; where it does not exist: ", "kubectl annotate pvc ", pvc.name(),
-      " -n ", pvc.namespace_name(), " ", objects::kCopyRecordAnnotation, "-");
+      "; wait until that is over; where it does not exist: ", WithoutRecordCommand(pvc));
 }
 
 std::string CopyCommand(const CopyRecord& record, const PersistentVolumeClaim& pvc) {

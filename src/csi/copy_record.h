@@ -45,6 +45,19 @@ std::optional<CopyRecord> ParseCopyRecord(const objects::PersistentVolumeClaim& 
 // ABORTED where it has changed, or is another one by now.
 Json CopyRecordPatch(const objects::PersistentVolumeClaim& pvc, const CopyRecord* record);
 
+// Whether a Pod beside the PVC may be writing into the volume now, or a restore cannot be
+// understood that may.
+bool IsWrittenByPod(const CopyRecord& record);
+// "a restore into PVC shop/data has not ended: ..." and what ends it.
+std::string WrittenByPodText(const CopyRecord& record, const objects::PersistentVolumeClaim& pvc);
+
+// Namespace and name of the DataDownload; both "" where the record does not say them.
+struct RecordedDownload {
+  std::string namespace_name;
+  std::string name;
+};
+RecordedDownload DownloadOf(const CopyRecord& record);
+
 // Whether the data mover may be writing into the volume now, for another DataDownload than the one
 // of this uid.
 bool IsWrittenByMover(const CopyRecord& record, absl::string_view own_uid);

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/copy_record.h"
 #include "csi/in_place_copy.h"
-#include "csi/owned_content.h"
 #include "csi/restore_guard.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
@@ -26,6 +26,10 @@ namespace {
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
 
+constexpr char kDeregisteringDriver[] = "csi.vsphere.vmware.com";
+constexpr char kRightsAdvice[] =
+    "its chart gives it these rights with the setting restore.intoExistingVolumes";
+
 std::string TargetText(const InPlaceRequest& request) {
   return absl::StrCat("PVC ", request.target_namespace, "/", request.target_claim);
 }
@@ -39,14 +43,66 @@ k8s::ObjectKey AliasClaimKey(const InPlaceRequest& request) {
   return ClaimKey(request.mover_namespace, request.name);
 }
 
+// The name is of this transfer alone.
 bool IsOwn(const Json& object, const InPlaceRequest& request) {
-  return IsAlias(object) && HasLabels(object, request.labels);
+  return IsAlias(object) &&
+         k8s::Annotation(object, objects::kMoverClaimNamespaceAnnotation) ==
+             request.target_namespace &&
+         k8s::Annotation(object, objects::kMoverClaimAnnotation) == request.target_claim;
 }
 
 // Whether the record is that of this very transfer.
 bool IsOwnRecord(const std::optional<CopyRecord>& record, const InPlaceRequest& request) {
   return record.has_value() && record->method == CopyRecord::Method::kMover &&
          record->id == request.transfer_uid;
+}
+
+// The PVC, if it is the one that was named, with the volume that was.
+absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx, k8s::ApiClient& api,
+                                                 const InPlaceRequest& request) {
+  ASSIGN_OR_RETURN(std::optional<Json> found,
+                   k8s::Find(ctx, api, ClaimKey(request.target_namespace, request.target_claim)));
+  if (!found.has_value()) {
+    return Refuse(request, "it does not exist");
+  }
+  ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(found)));
+  if (pvc.uid() != request.target_uid) {
+    return Refuse(request, absl::StrCat("it is not the one that was named, of uid ",
+                                        request.target_uid, ": that was deleted"));
+  }
+  if (pvc.is_being_deleted() || !pvc.is_bound()) {
+    return Refuse(request, pvc.is_being_deleted() ? "it is being deleted" : "it has no volume");
+  }
+  if (pvc.volume_name() != request.target_volume) {
+    return Refuse(request, absl::StrCat("it has volume ", pvc.volume_name(),
+                                        ", where spec.targetVolume.pv names \"",
+                                        request.target_volume, "\""));
+  }
+  return pvc;
+}
+
+absl::Status CheckUnused(const CallContext& ctx, k8s::ApiClient& api,
+                         const InPlaceRequest& request) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList list,
+                   api.List(ctx, PodType(), request.target_namespace, {}));
+  std::vector<objects::Pod> pods;
+  pods.reserve(list.items.size());
+  for (const Json& item : list.items) {
+    ASSIGN_OR_RETURN(objects::Pod pod, objects::Pod::Of(item));
+    pods.push_back(std::move(pod));
+  }
+  const auto users = UsersOf(pods, request.target_claim);
+  return users.empty() ? absl::OkStatus()
+                       : Refuse(request, absl::StrCat("a Pod started to use it: ", UseText(users)));
+}
+
+// Without a right nothing changes by waiting.
+absl::Status RefuseForbidden(const InPlaceRequest& request, const absl::Status& status) {
+  return absl::IsPermissionDenied(status)
+             ? Refuse(request,
+                      absl::StrCat("what is against it may not be read by the data mover: ",
+                                   status.message(), "; ", kRightsAdvice))
+             : status;
 }
 
 // One look, and as many steps as can be taken now.
@@ -59,56 +115,40 @@ class InPlaceExposure {
     if (request_.target_namespace == request_.mover_namespace) {
       return Refuse(request_, "what is in the data mover's namespace is its own");
     }
-    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
+    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx_, api_, request_));
     ASSIGN_OR_RETURN(const PersistentVolume volume, ReadVolume(pvc));
-    ASSIGN_OR_RETURN(const std::optional<Json> alias,
-                     k8s::Find(ctx_, api_, VolumeKey(request_.name)));
-    if (alias.has_value()) {
+    ASSIGN_OR_RETURN(std::optional<Json> alias, k8s::Find(ctx_, api_, VolumeKey(request_.name)));
+    const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+    const bool is_announced = IsOwnRecord(record, request_) && !record->has_ended;
+    if (alias.has_value() && is_announced && record->has_begun) {
       // Of one that is written into already nothing else matters: it is partly old.
-      RETURN_IF_ERROR(CheckUnused());
-      return GoOn(pvc, *alias);
+      RETURN_IF_ERROR(CheckUnused(ctx_, api_, request_));
+    } else {
+      RETURN_IF_ERROR(CheckWanted(pvc));
+      ASSIGN_OR_RETURN(const std::string busy, CheckAll(pvc));
+      if (!busy.empty()) {
+        return Wait(absl::StrCat("the PVC to be free: ", busy));
+      }
     }
-    ASSIGN_OR_RETURN(const std::string busy, CheckAll());
-    if (!busy.empty()) {
-      return Wait(absl::StrCat("the PVC to be free: ", busy));
+    ASSIGN_OR_RETURN(const std::string other, OtherUseOf(volume));
+    if (!other.empty()) {
+      return Wait(other);
     }
-    ASSIGN_OR_RETURN(const std::string node, AttachedTo(volume.name()));
-    if (!node.empty()) {
-      return Wait(absl::StrCat("volume ", volume.name(), " to be detached from node ", node));
-    }
-    if (const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
-        !IsOwnRecord(record, request_) || record->has_ended) {
+    if (!is_announced) {
       RETURN_IF_ERROR(Announce(pvc, record.has_value() && record->has_begun));
       // What began before anybody could see the record shows in the next look.
       return Wait("a second look at what uses the PVC");
     }
-    ASSIGN_OR_RETURN(const Json made, MakeAlias(volume));
-    return GoOn(pvc, made);
+    if (!alias.has_value()) {
+      ASSIGN_OR_RETURN(alias, MakeAlias(volume));
+    }
+    return GoOn(pvc, *alias);
   }
 
  private:
   InPlaceVolume Wait(std::string for_what) {
     result_.waiting_for = std::move(for_what);
     return result_;
-  }
-
-  // The PVC, if it is the one that was named.
-  absl::StatusOr<PersistentVolumeClaim> ReadTarget() const {
-    ASSIGN_OR_RETURN(
-        std::optional<Json> found,
-        k8s::Find(ctx_, api_, ClaimKey(request_.target_namespace, request_.target_claim)));
-    if (!found.has_value()) {
-      return Refuse(request_, "it does not exist");
-    }
-    ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(found)));
-    if (pvc.uid() != request_.target_uid) {
-      return Refuse(request_, absl::StrCat("it is not the one that was named, of uid ",
-                                           request_.target_uid, ": that was deleted"));
-    }
-    if (pvc.is_being_deleted() || !pvc.is_bound()) {
-      return Refuse(request_, pvc.is_being_deleted() ? "it is being deleted" : "it has no volume");
-    }
-    return pvc;
   }
 
   // Its volume, if another PersistentVolume may stand for that as well.
@@ -124,57 +164,78 @@ class InPlaceExposure {
       return Refuse(request_, absl::StrCat("PersistentVolume ", volume.name(),
                                            " is not its own, or not of a CSI driver"));
     }
+    if (const std::string refused = RefusedDriver(volume.driver()); !refused.empty()) {
+      return Refuse(request_, refused);
+    }
     result_.volume_name = volume.name();
     result_.storage_class = pvc.storage_class().value_or("");
     return volume;
   }
 
+  // Somebody who may change the PVC wants it, and still does.
+  absl::Status CheckWanted(const PersistentVolumeClaim& pvc) const {
+    if (pvc.Annotation(objects::kMayWriteAnnotation) != request_.transfer) {
+      return Refuse(request_, absl::StrCat("its annotation ", objects::kMayWriteAnnotation,
+                                           " does not name DataDownload ", request_.transfer,
+                                           "; csi-delta restore --upload writes it"));
+    }
+    if (ctx_.clock->Now() >= request_.start_before) {
+      return Refuse(request_, absl::StrCat("it is too late: it was to begin before ",
+                                           FormatRfc3339(request_.start_before),
+                                           "; run csi-delta restore --upload again"));
+    }
+    return absl::OkStatus();
+  }
+
   // The guard of every in-place restore. What may not be read could be against it. Returns what
   // another operation does with the PVC, as long as nothing else is against it; "": nothing is.
-  absl::StatusOr<std::string> CheckAll() const {
+  absl::StatusOr<std::string> CheckAll(const PersistentVolumeClaim& pvc) const {
     ASSIGN_OR_RETURN(const RestoreSurroundings around,
                      ReadRestoreSurroundings(ctx_, api_, request_.target_namespace));
-    if (!around.pods.has_value() || !around.stateful_sets.has_value() ||
-        !around.backups.has_value()) {
-      return Refuse(request_, absl::StrCat("what is against it may not be read by the data mover: ",
-                                           absl::StrJoin(around.not_checked, "; ")));
-    }
     ASSIGN_OR_RETURN(RestoreFacts facts,
                      ReadPvcFacts(ctx_, api_, request_.target_namespace, request_.target_claim));
-    if (!facts.pvc.has_value() || facts.pvc->uid() != request_.target_uid) {
-      return absl::AbortedError(absl::StrCat(TargetText(request_), " was just deleted"));
+    std::vector<std::string> hidden = around.not_checked;
+    hidden.insert(hidden.end(), facts.not_checked.begin(), facts.not_checked.end());
+    if (!hidden.empty()) {
+      return Refuse(request_, absl::StrCat("what is against it may not be read by the data mover: ",
+                                           absl::StrJoin(hidden, "; "), "; ", kRightsAdvice));
+    }
+    if (!facts.pvc.has_value() || facts.pvc->resource_version() != pvc.resource_version()) {
+      return absl::AbortedError(absl::StrCat(TargetText(request_), " was just changed"));
     }
     facts.own_transfer = request_.transfer_uid;
     const PvcVerdict verdict = CheckPvc(around, facts);
     const absl::Status refused =
         CopyRefusalStatus(*facts.pvc, verdict.refusals, verdict.refused_by_copy);
-    if (refused.ok() || IsVolumeBusy(refused)) {
-      return std::string(refused.message());
+    if (!refused.ok() && !IsVolumeBusy(refused)) {
+      return absl::FailedPreconditionError(refused.message());
     }
-    return absl::FailedPreconditionError(refused.message());
+    const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+    return refused.ok() && record.has_value() && IsWrittenByPod(*record)
+               ? WrittenByPodText(*record, pvc)
+               : std::string(refused.message());
   }
 
-  absl::Status CheckUnused() const {
-    ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                     api_.List(ctx_, PodType(), request_.target_namespace, {}));
-    std::vector<objects::Pod> pods;
-    pods.reserve(list.items.size());
-    for (const Json& item : list.items) {
-      ASSIGN_OR_RETURN(objects::Pod pod, objects::Pod::Of(item));
-      pods.push_back(std::move(pod));
+  // What else could have the volume on a node, to be waited for; "": nothing. A volume has one
+  // PersistentVolume, but nothing keeps people from making more.
+  absl::StatusOr<std::string> OtherUseOf(const PersistentVolume& volume) const {
+    ASSIGN_OR_RETURN(const k8s::ObjectList volumes,
+                     api_.List(ctx_, PersistentVolumeType(), "", {}));
+    for (const Json& one : volumes.items) {
+      const std::string name = k8s::Name(one);
+      if (name != volume.name() && name != request_.name &&
+          GetString(one, {"spec", "csi", "driver"}) == volume.driver() &&
+          GetString(one, {"spec", "csi", "volumeHandle"}) == volume.handle()) {
+        return absl::StrCat("PersistentVolume ", name, ", of the same volume as ", volume.name(),
+                            ", to be gone");
+      }
     }
-    const auto users = UsersOf(pods, request_.target_claim);
-    return users.empty() ? absl::OkStatus() : Refuse(request_, UseText(users));
-  }
-
-  // A node; "" where the volume is attached to none.
-  absl::StatusOr<std::string> AttachedTo(const std::string& volume) const {
     ASSIGN_OR_RETURN(const k8s::ObjectList attachments,
-                     api_.List(ctx_, VolumeAttachmentType(), "",
-                               {.label_selector = "", .field_selector = "", .may_be_old = true}));
+                     api_.List(ctx_, VolumeAttachmentType(), "", {}));
     for (const Json& attachment : attachments.items) {
-      if (GetString(attachment, {"spec", "source", "persistentVolumeName"}) == volume) {
-        return GetString(attachment, {"spec", "nodeName"});
+      if (GetString(attachment, {"spec", "source", "persistentVolumeName"}) == volume.name()) {
+        return absl::StrCat("volume ", volume.name(), " to be detached from node ",
+                            GetString(attachment, {"spec", "nodeName"}));
       }
     }
     return std::string();
@@ -194,13 +255,12 @@ class InPlaceExposure {
   }
 
   Json AliasMetadata(absl::string_view volume) const {
-    Json metadata = {{"name", request_.name},
-                     {"labels", request_.labels},
-                     {"annotations",
-                      {{objects::kAliasOfAnnotation, std::string(volume)},
-                       {objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
-                       {objects::kMoverClaimAnnotation, request_.target_claim}}}};
-    return metadata;
+    return {{"name", request_.name},
+            {"labels", {{objects::kExcludeFromBackupLabel, "true"}}},
+            {"annotations",
+             {{objects::kAliasOfAnnotation, std::string(volume)},
+              {objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
+              {objects::kMoverClaimAnnotation, request_.target_claim}}}};
   }
 
   // Of no class, so that no provisioner and no other PVC takes an interest in it.
@@ -280,12 +340,7 @@ class InPlaceExposure {
 
   // From here on a Pod may write.
   absl::Status NoteBegin(const PersistentVolumeClaim& pvc) const {
-    const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
-    if (record.has_value() && IsWrittenByMover(*record, request_.transfer_uid)) {
-      return Refuse(request_, WrittenByMoverText(*record, pvc));
-    }
-    const bool is_noted = IsOwnRecord(record, request_) && record->has_begun && !record->has_ended;
-    return is_noted ? absl::OkStatus() : Announce(pvc, true);
+    return ParseCopyRecord(pvc)->has_begun ? absl::OkStatus() : Announce(pvc, true);
   }
 
   const CallContext& ctx_;
@@ -309,6 +364,7 @@ absl::StatusOr<bool> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
   return left.has_value() && k8s::Uid(*left) == k8s::Uid(*found);
 }
 
+// Ends record and consent, as far as they are of this transfer.
 absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlaceRequest& request,
                        bool is_whole) {
   const k8s::ObjectKey key = ClaimKey(request.target_namespace, request.target_claim);
@@ -318,24 +374,73 @@ absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlac
   }
   ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*found));
   std::optional<CopyRecord> record = ParseCopyRecord(pvc);
-  const bool is_partly_old = !is_whole && record.has_value() && record->has_begun;
-  if (!IsOwnRecord(record, request) || (is_partly_old && record->has_ended)) {
+  const bool is_own = IsOwnRecord(record, request);
+  const bool is_partly_old = is_own && !is_whole && record->has_begun;
+  const bool consents = pvc.Annotation(objects::kMayWriteAnnotation) == request.transfer;
+  if (!consents && (!is_own || (is_partly_old && record->has_ended))) {
     return absl::OkStatus();
   }
-  record->has_ended = true;
-  const Json patch = CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr);
+  if (is_own) {
+    record->has_ended = true;
+  }
+  Json patch = CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr);
+  if (!is_own) {  // Another's record stays.
+    EraseJson(patch, {"metadata", "annotations", objects::kCopyRecordAnnotation});
+  }
+  if (consents) {
+    SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, nullptr);
+  }
   return k8s::IgnoreNotFound(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status());
+}
+
+// Whether the PVC says that this transfer writes.
+absl::StatusOr<bool> HasLiveRecord(const CallContext& ctx, k8s::ApiClient& api,
+                                   const InPlaceRequest& request) {
+  ASSIGN_OR_RETURN(std::optional<Json> found,
+                   k8s::Find(ctx, api, ClaimKey(request.target_namespace, request.target_claim)));
+  if (!found.has_value()) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(found)));
+  const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  return IsOwnRecord(record, request) && record->has_begun && !record->has_ended;
+}
+
+// Whether there is anything that a worker could write through.
+absl::StatusOr<bool> IsExposed(const CallContext& ctx, k8s::ApiClient& api,
+                               const InPlaceRequest& request) {
+  ASSIGN_OR_RETURN(const std::optional<Json> alias, k8s::Find(ctx, api, VolumeKey(request.name)));
+  return alias.has_value() && IsOwn(*alias, request) ? absl::StatusOr<bool>(true)
+                                                     : HasLiveRecord(ctx, api, request);
 }
 
 }  // namespace
 
 absl::StatusOr<InPlaceVolume> ExposeInPlace(const CallContext& ctx, k8s::ApiClient& api,
                                             const InPlaceRequest& request) {
-  return InPlaceExposure(ctx, api, request).Run();
+  absl::StatusOr<InPlaceVolume> volume = InPlaceExposure(ctx, api, request).Run();
+  return volume.ok() ? std::move(volume) : RefuseForbidden(request, volume.status());
+}
+
+absl::Status CheckInPlace(const CallContext& ctx, k8s::ApiClient& api,
+                          const InPlaceRequest& request) {
+  RETURN_IF_ERROR(CheckSameTarget(ctx, api, request));
+  return RefuseForbidden(request, CheckUnused(ctx, api, request));
+}
+
+absl::Status CheckSameTarget(const CallContext& ctx, k8s::ApiClient& api,
+                             const InPlaceRequest& request) {
+  return RefuseForbidden(request, ReadTarget(ctx, api, request).status());
 }
 
 absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& api,
                                         const InPlaceRequest& request, const InPlaceEnd& end) {
+  if (end.may_still_write) {
+    ASSIGN_OR_RETURN(const bool is_exposed, IsExposed(ctx, api, request));
+    if (is_exposed) {
+      return "the worker to end, which may still write";
+    }
+  }
   ASSIGN_OR_RETURN(const bool has_claim, DeleteOwn(ctx, api, request, AliasClaimKey(request)));
   ASSIGN_OR_RETURN(const bool has_volume, DeleteOwn(ctx, api, request, VolumeKey(request.name)));
   if ((has_claim || has_volume) && !end.is_fenced) {
@@ -345,6 +450,14 @@ absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& 
   }
   RETURN_IF_ERROR(EndRecord(ctx, api, request, end.is_whole));
   return std::string();
+}
+
+std::string RefusedDriver(absl::string_view driver) {
+  return driver == kDeregisteringDriver
+             ? absl::StrCat("the data mover does not write into volumes of ", driver,
+                            " in place: its syncer deregisters the disk of any PersistentVolume "
+                            "that is deleted; restore into a new PVC")
+             : "";
 }
 
 bool IsAlias(const Json& object) {

@@ -1,18 +1,21 @@
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
 
 // How the volume of a PVC becomes writable to a Pod in another namespace, as a raw block device:
 //
-//   PVC, bound, of mode Block
-//       |  csi/restore_guard.h: nothing is against it; and the volume is attached to no node
+//   PVC, bound, of mode Block, with the annotation mover.csi-delta.io/may-write that names the
+//       |                     DataDownload: who may change the PVC consents
+//       |  csi/restore_guard.h: nothing is against it, and all of it could be read; the volume has
+//       no |  other PersistentVolume, and is attached to no node
 //       v
 //   PVC with a record (csi/copy_record.h): other restores keep away
 //       |  all is looked at once more
@@ -20,8 +23,16 @@
 //   PersistentVolume `name`: the same CSI source, Retain, reserved for PVC `name` of the mover's
 //       |  namespace, which a Pod there writes into
 //       v
-//   ready --HideInPlace--> both are gone, and the volume is detached; the PVC has no record, or one
-//                          that says that nothing writes and the volume may be partly old
+//   ready --CheckInPlace at each look--> still the same PVC and volume, and no Pod uses it
+//       |
+//       v
+//   HideInPlace --> both are gone, and the volume is detached; the PVC names no DataDownload and
+//   has
+//                   no record, or one that says that nothing writes and the volume may be partly
+//                   old
+//
+// The claim has none of the labels by which volumes that were filled are found, and removed with
+// their data.
 //
 // A kubelet that has a volume under the name of one PersistentVolume does not get on with a second
 // one, so they are never attached at the same time. PVC, uid and PersistentVolume stay.
@@ -35,12 +46,13 @@ struct InPlaceRequest {
   std::string mover_namespace;
   std::string target_namespace;
   std::string target_claim;
-  std::string target_uid;    // of the PVC; no other one is written into
-  std::string transfer;      // NAMESPACE/NAME of the DataDownload
-  std::string transfer_uid;  // its uid
-  std::string upload;        // the DataUpload whose data it is; ""
-  std::map<std::string, std::string> labels;
-  Json owner;  // reference for what is in the mover's namespace; null for none
+  std::string target_uid;     // of the PVC; no other one is written into
+  std::string target_volume;  // the PersistentVolume that it has; no other one is written into
+  std::string transfer;       // NAMESPACE/NAME of the DataDownload
+  std::string transfer_uid;   // its uid
+  std::string upload;         // the DataUpload whose data it is; ""
+  absl::Time start_before;    // nothing is begun later
+  Json owner;                 // reference for what is in the mover's namespace; null for none
 };
 
 struct InPlaceVolume {
@@ -50,27 +62,41 @@ struct InPlaceVolume {
 };
 
 // Goes as far as it can without waiting. To be called again until the Pod runs. Errors:
-//   FAILED_PRECONDITION  it is not done: the PVC is another one, is in use, or anything else that
-//                        csi/restore_guard.h is about; what is Busy is waited for
+//   FAILED_PRECONDITION  it is not done: the PVC is another one, does not consent, is in use, or
+//                        anything else that csi/restore_guard.h is about, or that may not be read;
+//                        it is too late; or the driver is not supported. What is Busy is waited for
 //   ABORTED              the PVC changed meanwhile: call again
 // and what the API server says.
 absl::StatusOr<InPlaceVolume> ExposeInPlace(const CallContext& ctx, k8s::ApiClient& api,
                                             const InPlaceRequest& request);
 
+// While a worker writes, and after: FAILED_PRECONDITION where the PVC is not the same any more, has
+// another volume, or a Pod uses it.
+absl::Status CheckInPlace(const CallContext& ctx, k8s::ApiClient& api,
+                          const InPlaceRequest& request);
+// The same without the Pods: once the worker is done they may begin.
+absl::Status CheckSameTarget(const CallContext& ctx, k8s::ApiClient& api,
+                             const InPlaceRequest& request);
+
 struct InPlaceEnd {
-  bool is_whole = false;   // all was written
-  bool is_fenced = false;  // nothing writes any more, whatever is still there
+  bool is_whole = false;         // all was written
+  bool is_fenced = false;        // nothing writes any more, whatever is still there
+  bool may_still_write = false;  // a worker that was told to end was not seen to
 };
 
 // Asks for the deletion of what ExposeInPlace() made, and of nothing else; then, once that is gone,
-// or the volume is fenced, ends the record. Returns what is waited for, "" when it is done.
-// REQUIRES that the Pod was asked to go. Idempotent.
+// or the volume is fenced, ends record and consent. While a worker may still write, all of it
+// stays: it keeps others away. Returns what is waited for, "" when it is done. REQUIRES that the
+// Pod was asked to go. Idempotent.
 absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& api,
                                         const InPlaceRequest& request, const InPlaceEnd& end);
 
 // What a provisioner notes of itself among the attributes of a volume that it made: of another
 // object for the same volume it is not true.
 inline constexpr char kProvisionerIdentity[] = "storage.kubernetes.io/csiProvisionerIdentity";
+
+// Why volumes of a driver are not written into in this way; "": nothing is against it. Pure.
+std::string RefusedDriver(absl::string_view driver);
 
 // Whether a PVC or a PersistentVolume was made by ExposeInPlace(): its volume is another one's, and
 // must never be deleted with it. Pure.

@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/copy_record.h"
 #include "csi/data_transfer.h"
+#include "csi/in_place_volume.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_copy.h"
 #include "k8s/access_review.h"
@@ -71,7 +74,9 @@ Json DownloadOf(const Json& upload, const PersistentVolumeClaim& pvc) {
       {"datamover", velero::kDataMoverName},
       {"snapshotID", GetString(upload, {"status", "snapshotID"})},
       {"operationTimeout", kOperationTimeout},
-      {"targetVolume", {{"namespace", pvc.namespace_name()}, {"pvc", pvc.name()}, {"pv", ""}}}};
+      // A data mover that does not know of `into` refuses what names a volume.
+      {"targetVolume",
+       {{"namespace", pvc.namespace_name()}, {"pvc", pvc.name()}, {"pv", pvc.volume_name()}}}};
   for (const char* field : {"backupStorageLocation", "sourceNamespace"}) {
     spec[field] = GetString(upload, {"spec", field});
   }
@@ -82,6 +87,8 @@ Json DownloadOf(const Json& upload, const PersistentVolumeClaim& pvc) {
           {"metadata",
            {{"name", name},
             {"namespace", k8s::Namespace(upload)},
+            // One that a restore of Velero brought back would write again.
+            {"labels", {{objects::kExcludeFromBackupLabel, "true"}}},
             {"annotations",
              {{objects::kIntoAnnotation, pvc.uid()},
               {objects::kIntoUploadAnnotation, k8s::Name(upload)}}}}},
@@ -102,10 +109,15 @@ class MoverRestore {
         text_(NamedDownload(plan.download)) {}
 
   absl::StatusOr<VolumeCopyResult> Run() {
-    RETURN_IF_ERROR(Ensure());
+    const absl::Status asked = Ensure();
+    if (!asked.ok()) {
+      EndConsent();
+      return asked;
+    }
     RETURN_IF_ERROR(Follow());
     if (PhaseOf(download_) != DataPhase::kCompleted) {
       const std::string message = GetString(download_, {"status", "message"});
+      EndConsent();
       return absl::FailedPreconditionError(
           absl::StrCat("restore into ", NamedTarget(plan_.pvc), ": ", text_, " is ",
                        velero::ToString(PhaseOf(download_)), ": ",
@@ -129,31 +141,97 @@ class MoverRestore {
     }
   }
 
-  // One that is not over is gone on with; one that is says nothing of the volume as it is now.
+  // One that has begun is gone on with; RemoveEarlier() has removed any other.
   absl::Status Ensure() {
-    absl::StatusOr<Json> made = Create();
-    if (absl::IsAlreadyExists(made.status())) {
+    if (plan_.goes_on) {
       ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key_));
-      if (found.has_value() && !velero::IsTerminal(PhaseOf(*found))) {
-        return TakeUp(*std::move(found));
-      }
-      if (found.has_value()) {
-        RETURN_IF_ERROR(k8s::IgnoreGone(api_.Delete(ctx_, key_, {.uid = k8s::Uid(*found)})));
-      }
-      made = Create();
+      return found.has_value() ? TakeUp(*std::move(found))
+                               : absl::AbortedError(absl::StrCat(text_,
+                                                                 " has just ended; run this "
+                                                                 "again"));
     }
+    RETURN_IF_ERROR(Consent());
+    Json download = plan_.download;
+    SetJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation},
+            FormatRfc3339(ctx_.clock->Now() + kMoverStartTimeMax));
+    absl::StatusOr<Json> made =
+        api_.Create(ctx_, DataDownloadType(), key_.namespace_name, download);
     RETURN_IF_ERROR(Annotate(made.status(), "ask the data mover"));
     download_ = *std::move(made);
     Tell(absl::StrCat(text_, " asks the data mover to restore into ", NamedTarget(plan_.pvc)));
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Json> Create() {
-    return api_.Create(ctx_, DataDownloadType(), key_.namespace_name, plan_.download);
+  k8s::ObjectKey TargetKey() const {
+    return ClaimKey(plan_.pvc.namespace_name(), plan_.pvc.name());
+  }
+  std::string ConsentText() const { return absl::StrCat(key_.namespace_name, "/", key_.name); }
+
+  // The right to change the PVC is what the mover asks for.
+  absl::Status Consent() {
+    Json patch;
+    SetJson(patch, {"metadata", "uid"}, plan_.pvc.uid());
+    SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, ConsentText());
+    return Annotate(
+        api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, patch, "").status(),
+        absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ", NamedTarget(plan_.pvc)));
+  }
+
+  // Where the mover does not: it ends it with its record. Says where it stays.
+  void EndConsent() {
+    const CallContext ctx = LastContext();
+    const absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx, api_, TargetKey());
+    absl::Status ended = found.status();
+    if (found.ok() && found->has_value() && k8s::Uid(**found) == plan_.pvc.uid() &&
+        k8s::Annotation(**found, objects::kMayWriteAnnotation) == ConsentText()) {
+      Json patch;
+      SetJson(patch, {"metadata", "uid"}, plan_.pvc.uid());
+      SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, nullptr);
+      ended =
+          k8s::IgnoreGone(api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge, patch, "").status());
+    }
+    if (!ended.ok()) {
+      not_checked_.push_back(absl::StrCat("the annotation ", objects::kMayWriteAnnotation, " of ",
+                                          NamedTarget(plan_.pvc), " stays: ", ended.message()));
+    }
+  }
+
+  // For what is done after the caller was told to end.
+  CallContext LastContext() const {
+    CallContext ctx;
+    ctx.clock = ctx_.clock;
+    return ctx.WithTimeout(kCopyEndTimeMax);
+  }
+
+  // One that no mover has accepted must not begin once the caller has gone; OK where it was
+  // removed.
+  absl::Status Withdraw() {
+    if (PhaseOf(download_) != DataPhase::kNew) {
+      return absl::FailedPreconditionError("it has begun");
+    }
+    RETURN_IF_ERROR(api_.Delete(
+        LastContext(), key_,
+        {.uid = k8s::Uid(download_), .resource_version = k8s::ResourceVersion(download_)}));
+    EndConsent();
+    return absl::OkStatus();
+  }
+
+  // How it stands once the caller was told to end.
+  absl::Status Stopped(const absl::Status& why) {
+    return Withdraw().ok()
+               ? Annotate(why, absl::StrCat(text_, " is deleted; nothing was written"))
+               : Annotate(why, absl::StrCat("the data mover goes on with ", text_,
+                                            "; run this again to follow it, or stop it: kubectl "
+                                            "patch datadownload ",
+                                            key_.name, " -n ", key_.namespace_name,
+                                            " --type merge -p '{\"spec\":{\"cancel\":true}}'"));
   }
 
   absl::Status TakeUp(Json found) {
-    if (k8s::Annotation(found, objects::kIntoAnnotation) != plan_.pvc.uid()) {
+    const Json& asked = plan_.download["spec"];
+    if (k8s::Annotation(found, objects::kIntoAnnotation) != plan_.pvc.uid() ||
+        GetString(found, {"spec", "snapshotID"}) != GetString(asked, {"snapshotID"}) ||
+        GetString(found, {"spec", "targetVolume", "pv"}) != plan_.pvc.volume_name()) {
       return absl::AlreadyExistsError(
           absl::StrCat(text_, " has the name that this restore would have, and is another one"));
     }
@@ -176,11 +254,9 @@ class MoverRestore {
       }
       ctx_.clock->SleepFor(interval, ctx_.stop);
       interval = std::min(2 * interval, kCopyLookInterval);
-      RETURN_IF_ERROR(Annotate(
-          ctx_.Check(),
-          absl::StrCat("the data mover goes on with ", text_, "; run this again to follow it, or ",
-                       "stop it: kubectl patch datadownload ", key_.name, " -n ",
-                       key_.namespace_name, " --type merge -p '{\"spec\":{\"cancel\":true}}'")));
+      if (const absl::Status over = ctx_.Check(); !over.ok()) {
+        return Stopped(over);
+      }
       RETURN_IF_ERROR(Look());
     }
     return absl::OkStatus();
@@ -227,6 +303,50 @@ class MoverRestore {
   std::string told_;
 };
 
+// A DataDownload of an earlier run that has not begun to write, or is over: gone before a safety
+// snapshot is taken, so that it does not write meanwhile.
+absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api, const Json& download) {
+  const k8s::ObjectKey key{DataDownloadType(), k8s::Namespace(download), k8s::Name(download)};
+  const CallContext until = ctx.WithTimeout(kCopyEndTimeMax);
+  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, key));
+  if (!found.has_value()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(*found)})));
+  while (true) {
+    ASSIGN_OR_RETURN(found, k8s::Find(ctx, api, key));
+    if (!found.has_value()) {
+      return absl::OkStatus();
+    }
+    ctx.clock->SleepFor(kMoverLookIntervalMin, ctx.stop);
+    RETURN_IF_ERROR(Annotate(until.Check(), absl::StrCat(NamedDownload(download),
+                                                         " of an earlier run is being deleted, and "
+                                                         "not gone yet; run this again")));
+  }
+}
+
+// What of an earlier run is gone on with. One that does not write yet is not: it could begin while
+// the safety snapshot is taken.
+bool HasBegun(const PersistentVolumeClaim& pvc, const Json& download) {
+  const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  return record.has_value() && record->method == CopyRecord::Method::kMover &&
+         record->id == k8s::Uid(download) && record->has_begun && !record->has_ended;
+}
+
+// What keeps the mover away that does not keep away a Pod that finishes its own restore.
+void AddMoverRefusals(const RestoreFacts& facts, MoverPlan& plan) {
+  const std::optional<CopyRecord> record = ParseCopyRecord(*facts.pvc);
+  if (record.has_value() && IsWrittenByPod(*record)) {
+    plan.refusals.push_back(
+        {.reason = RestoreRefusalReason::kBusy, .message = WrittenByPodText(*record, *facts.pvc)});
+  }
+  if (facts.volume.has_value()) {
+    if (std::string refused = RefusedDriver(facts.volume->driver()); !refused.empty()) {
+      plan.refused_by_copy.push_back(std::move(refused));
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
@@ -242,6 +362,7 @@ absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
       {"get", DataDownloadType(), velero_namespace},
       {"create", DataDownloadType(), velero_namespace},
       {"delete", DataDownloadType(), velero_namespace},
+      {"patch", PersistentVolumeClaimType(), namespace_name},  // Which is the consent.
       {"list", PodType(),
        namespace_name},  // Two that write at the same time would ruin the volume.
   };
@@ -269,12 +390,13 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
       k8s::Find(ctx, api,
                 {DataDownloadType(), k8s::Namespace(plan.download), k8s::Name(plan.download)}));
   if (found.has_value() && !velero::IsTerminal(PhaseOf(*found))) {
-    plan.goes_on = true;
+    plan.goes_on = HasBegun(plan.pvc, *found);
     facts.own_transfer = k8s::Uid(*found);
   }
   PvcVerdict verdict = CheckPvc(around, facts);
   plan.refusals = std::move(verdict.refusals);
   plan.refused_by_copy = std::move(verdict.refused_by_copy);
+  AddMoverRefusals(facts, plan);
   plan.not_checked = std::move(facts.not_checked);
   return plan;
 }
@@ -284,6 +406,9 @@ absl::StatusOr<CopyRestoreResult> RestoreByMover(const CallContext& ctx, k8s::Ap
                                                  const CopyRestoreOptions& options,
                                                  std::vector<std::string>& not_checked) {
   std::string safety;
+  if (!plan.goes_on) {
+    RETURN_IF_ERROR(RemoveEarlier(ctx, api, plan.download));
+  }
   if (!plan.goes_on && options.takes_safety_snapshot) {
     ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(
                                  ctx, api, random,

@@ -24,18 +24,24 @@
 //   plan without refusals
 //       |  safety snapshot of the PVC
 //       |  the Pods once more
-//       |  DataDownload with the annotation mover.csi-delta.io/into; the mover looks at all of it
-//       |  again, and writes what differs (csi/in_place_volume.h)
+//       |  annotation of the PVC that names the DataDownload: the consent
+//       |  DataDownload with the annotations mover.csi-delta.io/into and start-before, and the name
+//       |  of the PersistentVolume; the mover looks at all of it again, and writes what differs
+//       |  (csi/in_place_volume.h)
 //       v
 //   Completed: PVC with the data of the DataUpload; the DataDownload is deleted
 //   Failed, Canceled: it says why, and stays until the next run
 //
 // The name of the DataDownload derives from the uids of PVC and DataUpload. So a second run after
-// one that was killed finds it and follows it; the mover goes on meanwhile.
+// one that was killed finds it, and follows it where it has begun to write: the mover goes on
+// meanwhile. One that has not is deleted, also when the caller is told to end, and made anew.
 namespace csidelta::csi {
 
 // A DataDownload that nobody has accepted after so long is said to be waiting for a data mover.
 inline constexpr absl::Duration kMoverSilenceNoted = absl::Minutes(1);
+
+// Later the mover does not begin: the caller may have gone, and the PVC be in use again.
+inline constexpr absl::Duration kMoverStartTimeMax = absl::Minutes(30);
 
 struct MovedSource {
   std::string velero_namespace;
@@ -67,7 +73,10 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
 // REQUIRES a plan that nothing is against; `options.pod` is not used. Blocks until the mover is
 // done. Adds to `not_checked`. Errors, beside those of TakeCopySafetySnapshot():
 //   FAILED_PRECONDITION  a Pod uses the PVC meanwhile; the mover failed, or was cancelled: why
-//   CANCELLED · DEADLINE_EXCEEDED  the mover goes on; how to stop it
+//   ABORTED              the one that was gone on with has just ended
+//   CANCELLED · DEADLINE_EXCEEDED  the mover goes on, and how to stop it; or it had not accepted
+//   the
+//                        DataDownload, which is deleted
 absl::StatusOr<CopyRestoreResult> RestoreByMover(const CallContext& ctx, k8s::ApiClient& api,
                                                  Random& random, const MoverPlan& plan,
                                                  const CopyRestoreOptions& options,

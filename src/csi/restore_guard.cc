@@ -20,7 +20,9 @@
 #include "csi/volume_guard.h"
 #include "csi/volume_turn.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 #include "objects/keys.h"
+#include "velero/data_upload.h"
 
 namespace csidelta::csi {
 namespace {
@@ -261,7 +263,8 @@ class RestoreChecker {
   void CheckOthers() {
     const std::optional<CopyRecord> copy =
         facts_.pvc.has_value() ? ParseCopyRecord(*facts_.pvc) : std::nullopt;
-    if (copy.has_value() && IsWrittenByMover(*copy, facts_.own_transfer)) {
+    if (copy.has_value() && IsWrittenByMover(*copy, facts_.own_transfer) &&
+        !facts_.is_transfer_over) {
       return Refuse(Reason::kBusy, WrittenByMoverText(*copy, *facts_.pvc));
     }
     if (!facts_.lease_held_for.empty()) {
@@ -374,6 +377,7 @@ class FactsReader {
       ASSIGN_OR_RETURN(facts_.pvc, PersistentVolumeClaim::Of(*std::move(pvc)));
       RETURN_IF_ERROR(ReadVolume());
       RETURN_IF_ERROR(ReadLease());
+      ASSIGN_OR_RETURN(facts_.is_transfer_over, IsTransferOver(ctx_, api_, *facts_.pvc));
     }
     RETURN_IF_ERROR(ReadUnfinished());
     return std::move(facts_);
@@ -464,6 +468,48 @@ class FactsReader {
 };
 
 }  // namespace
+
+absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
+                                    const PersistentVolumeClaim& pvc) {
+  const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  if (!record.has_value() || !IsWrittenByMover(*record, "")) {
+    return false;
+  }
+  const RecordedDownload named = DownloadOf(*record);
+  if (named.name.empty()) {
+    return false;
+  }
+  const absl::StatusOr<std::optional<Json>> found =
+      k8s::Find(ctx, api, {DataDownloadType(), named.namespace_name, named.name});
+  if (absl::IsPermissionDenied(found.status())) {
+    return false;
+  }
+  RETURN_IF_ERROR(found.status());
+  if (found->has_value() && k8s::Uid(**found) == record->id &&
+      !velero::IsTerminal(velero::ParseDataPhase(GetString(**found, {"status", "phase"})))) {
+    return false;
+  }
+  // Removed or ended by another client it may have left a worker.
+  const absl::StatusOr<k8s::ObjectList> volumes = api.List(ctx, PersistentVolumeType(), "", {});
+  if (absl::IsPermissionDenied(volumes.status())) {
+    return false;
+  }
+  RETURN_IF_ERROR(volumes.status());
+  return std::none_of(volumes->items.begin(), volumes->items.end(), [&](const Json& volume) {
+    return k8s::Annotation(volume, objects::kAliasOfAnnotation) == pvc.volume_name();
+  });
+}
+
+absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
+                                    const PersistentVolumeClaim& pvc) {
+  const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  if (!record.has_value() || !IsWrittenByMover(*record, "")) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool is_over, IsTransferOver(ctx, api, pvc));
+  return is_over ? absl::OkStatus()
+                 : absl::FailedPreconditionError(WrittenByMoverText(*record, pvc));
+}
 
 absl::string_view ToString(RestoreRefusalReason reason) {
   constexpr std::array<absl::string_view, 16> kNames = {

@@ -104,6 +104,8 @@ struct RestoreFacts {
   std::optional<UnfinishedRestore> unfinished = {};
   // The uid of the DataDownload that this restore is done by, which is no other one; "".
   std::string own_transfer = {};
+  // The DataDownload of the PVC's record is over or gone, and nothing of it is left.
+  bool is_transfer_over = false;
   std::vector<std::string> not_checked = {};  // "binding not checked: ..."
 };
 
@@ -142,6 +144,17 @@ std::string RestoreLabelValue(absl::string_view namespace_name, absl::string_vie
 absl::StatusOr<RestoreSurroundings> ReadRestoreSurroundings(const CallContext& ctx,
                                                             k8s::ApiClient& api,
                                                             absl::string_view namespace_name);
+
+// Whether nothing is left of the DataDownload that the record of the PVC names, so that the data
+// mover writes no more though the record says so: it is gone or has its last phase, and no second
+// PersistentVolume of the volume (csi/in_place_volume.h) is left. What may not be read may be
+// there.
+absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
+                                    const objects::PersistentVolumeClaim& pvc);
+
+// OK, or FAILED_PRECONDITION where the data mover may be writing into the volume.
+absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
+                                    const objects::PersistentVolumeClaim& pvc);
 
 // A GET of the content, the PVC, its volume and its Lease each, and a LIST of the volumes with the
 // label of the PVC. PERMISSION_DENIED when the PVC may not be read.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/in_place_volume.h"
 #include "csi/restored_volume.h"
@@ -14,6 +15,7 @@
 #include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "datamover/worker_run.h"
+#include "datamover/write_fence.h"
 #include "incremental/file_system.h"
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
@@ -25,6 +27,15 @@ namespace csidelta::datamover {
 namespace {
 
 using velero::DataPhase;
+
+// Whether no worker of the task writes any more: it said so by the last phase, or its end was seen.
+absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) {
+  ASSIGN_OR_RETURN(const Json task, run.FindTask(ctx));
+  if (!task.is_null() && IsLast(TaskStatusOf(task).phase)) {
+    return true;
+  }
+  return run.HasSurelyEnded(ctx, task);
+}
 
 class DownloadStep : public TransferStep {
  public:
@@ -61,19 +72,62 @@ class DownloadStep : public TransferStep {
             .owner = std::move(owner)};
   }
 
-  bool IsInPlace() const { return !object_.Annotation(objects::kIntoAnnotation).empty(); }
+  // Fixed when it is accepted: what is begun in one way is ended in that.
+  std::string into() const {
+    return object_.Annotation(download_.phase == DataPhase::kNew ? objects::kIntoAnnotation
+                                                                 : objects::kInPlaceAnnotation);
+  }
+  bool IsInPlace() const { return !into().empty(); }
+
+  // Who may create a DataDownload may be anybody.
+  absl::Status MayAccept() override {
+    if (!IsInPlace()) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(CheckSwitchedOn());
+    if (download_.labels.contains(objects::kRestoreNameLabel)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "a restore of Velero made this DataDownload, with the annotation ",
+          objects::kIntoAnnotation, ": only csi-delta restore --upload may write into a PVC"));
+    }
+    if (!ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation)).has_value()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is no time"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckSwitchedOn() const {
+    return env_.settings.writes_into_existing
+               ? absl::OkStatus()
+               : absl::FailedPreconditionError(
+                     "the data mover writes into the volume of a PVC that exists only with the "
+                     "setting restore.intoExistingVolumes, which is not set");
+  }
+
+  void NoteAccept() override {
+    if (IsInPlace()) {
+      object_.SetAnnotation(objects::kInPlaceAnnotation, into());
+    }
+  }
 
   csi::InPlaceRequest InPlace(Json owner) const {
     return {.name = stem_,
             .mover_namespace = env_.mover_namespace,
             .target_namespace = download_.target_namespace,
             .target_claim = download_.target_claim,
-            .target_uid = object_.Annotation(objects::kIntoAnnotation),
+            .target_uid = into(),
+            .target_volume = download_.target_volume,
             .transfer = absl::StrCat(download_.namespace_name, "/", download_.name),
             .transfer_uid = download_.uid,
             .upload = object_.Annotation(objects::kIntoUploadAnnotation),
-            .labels = labels_,
+            .start_before = StartBefore(),
             .owner = std::move(owner)};
+  }
+
+  absl::Time StartBefore() const {
+    return ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation))
+        .value_or(absl::InfinitePast());
   }
 
   // What the worker has seen is so, whatever anybody expects.
@@ -84,6 +138,7 @@ class DownloadStep : public TransferStep {
 
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override {
     if (IsInPlace()) {
+      RETURN_IF_ERROR(MayAccept());  // Who makes it may write any phase.
       ASSIGN_OR_RETURN(const csi::InPlaceVolume volume,
                        csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))));
       return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, Json())
@@ -116,6 +171,12 @@ class DownloadStep : public TransferStep {
                   .node_affinity = node_affinity};
     if (IsInPlace()) {
       job.verb.emplace_back("--differing");
+      // One that starts late must not begin once the PVC is in use again. A later attempt finishes
+      // what is partly old.
+      const absl::Time prepared = Now() + env_.settings.prepare_timeout;
+      job.verb.emplace_back("--start-before");
+      job.verb.push_back(
+          FormatRfc3339(AttemptsOf(task) == 0 ? std::min(prepared, StartBefore()) : prepared));
     }
     return run_.PodFor(ctx_, task, job);
   }
@@ -129,6 +190,10 @@ class DownloadStep : public TransferStep {
       return csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))).status();
     }
     return csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))).status();
+  }
+
+  absl::Status LookAtRunning() override {
+    return IsInPlace() ? csi::CheckInPlace(ctx_, env_.api, InPlace(Json())) : absl::OkStatus();
   }
 
   absl::StatusOr<RepositoryAccess> Access() {
@@ -151,6 +216,10 @@ class DownloadStep : public TransferStep {
 
   // From here on the volume is known, whatever becomes of the claim that it was filled through.
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override {
+    if (const absl::Status look = LookAtRunning(); !look.ok()) {
+      return absl::IsFailedPrecondition(look) ? BeginFailure(look.message())
+                                              : absl::StatusOr<absl::Time>(look);
+    }
     ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
     if (volume.empty()) {
       return BeginFailure("the volume that was filled is gone: somebody deleted its claim");
@@ -196,6 +265,7 @@ class DownloadStep : public TransferStep {
   absl::StatusOr<csi::HandOver> HandOverNow() {
     RETURN_IF_ERROR(run_.Remove(ctx_));
     if (IsInPlace()) {
+      RETURN_IF_ERROR(csi::CheckSameTarget(ctx_, env_.api, InPlace(Json())));
       ASSIGN_OR_RETURN(std::string waiting_for,
                        csi::HideInPlace(ctx_, env_.api, InPlace(Json()), {.is_whole = true}));
       const bool is_done = waiting_for.empty();
@@ -253,12 +323,16 @@ class DownloadStep : public TransferStep {
     return may_wait ? std::optional(std::min(latest, Now() + kTransferLookAgain)) : std::nullopt;
   }
 
+  // Of both kinds, whatever this one says of itself by now.
   absl::Status RemoveAll() override {
+    ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx_, run_));
     RETURN_IF_ERROR(run_.Remove(ctx_));
-    if (IsInPlace()) {
-      ASSIGN_OR_RETURN(still_there_,
-                       csi::HideInPlace(ctx_, env_.api, InPlace(Json()),
-                                        {.is_whole = IsConcluding(), .is_fenced = IsFenced()}));
+    ASSIGN_OR_RETURN(still_there_,
+                     csi::HideInPlace(ctx_, env_.api, InPlace(Json()),
+                                      {.is_whole = IsInPlace() && IsConcluding(),
+                                       .is_fenced = IsFenced(),
+                                       .may_still_write = !has_ended && !IsFenced()}));
+    if (!still_there_.empty()) {
       return absl::OkStatus();
     }
     return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(Json()),
@@ -299,6 +373,24 @@ absl::StatusOr<velero::DataReference> ReferenceOf(const velero::DataDownload& do
   return reference.ok() ? std::move(reference) : Annotate(reference.status(), "spec.snapshotID");
 }
 
+// When a worker whose end nobody saw is cut off; noted in the task, which is all that is left.
+absl::StatusOr<absl::Time> FencedAt(const CallContext& ctx, const MoverEnvironment& env,
+                                    const Json& task) {
+  const std::optional<absl::Time> noted =
+      ParseRfc3339(k8s::Annotation(task, objects::kStoppingAtAnnotation));
+  if (noted.has_value()) {
+    return *noted + kFencedAfter;
+  }
+  Json patch;
+  SetJson(patch, {"metadata", "annotations", objects::kStoppingAtAnnotation},
+          FormatRfc3339(ctx.clock->Now()));
+  RETURN_IF_ERROR(env.api
+                      .Patch(ctx, {VolumeTaskType(), env.mover_namespace, k8s::Name(task)},
+                             k8s::PatchKind::kMerge, patch, "")
+                      .status());
+  return ctx.clock->Now() + kFencedAfter;
+}
+
 // What is known of it once the DataDownload may be gone.
 csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::string& stem,
                                     const VolumeTaskSpec& spec) {
@@ -307,10 +399,11 @@ csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::stri
           .target_namespace = spec.volume.namespace_name,
           .target_claim = spec.volume.claim,
           .target_uid = "",
-          .transfer = "",
+          .target_volume = "",
+          .transfer = absl::StrCat(spec.subject.namespace_name, "/", spec.subject.name),
           .transfer_uid = spec.subject.uid,
           .upload = "",
-          .labels = LabelsFor(stem, spec.subject.namespace_name),
+          .start_before = absl::InfinitePast(),
           .owner = Json()};
 }
 
@@ -349,8 +442,16 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
                                      const Json& task) {
   const std::string stem = k8s::Name(task);
   const auto remove_volume = [&](const VolumeTaskSpec& spec, const Json& download) -> absl::Status {
-    ASSIGN_OR_RETURN(const std::string waiting_for,
-                     csi::HideInPlace(ctx, env.api, InPlaceLeftover(env, stem, spec), {}));
+    ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx, WorkerRun(env, stem)));
+    const csi::InPlaceRequest request = InPlaceLeftover(env, stem, spec);
+    ASSIGN_OR_RETURN(std::string waiting_for,
+                     csi::HideInPlace(ctx, env.api, request, {.may_still_write = !has_ended}));
+    if (!waiting_for.empty()) {
+      ASSIGN_OR_RETURN(const absl::Time fenced_at, FencedAt(ctx, env, task));
+      if (ctx.clock->Now() >= fenced_at) {
+        ASSIGN_OR_RETURN(waiting_for, csi::HideInPlace(ctx, env.api, request, {.is_fenced = true}));
+      }
+    }
     if (!waiting_for.empty()) {
       return absl::UnavailableError(absl::StrCat("waits for ", waiting_for));
     }

@@ -320,6 +320,7 @@ void ReadAll(Section& section, MoverSettings& out) {
   });
   section.Inner("restore", [&out](Section& restore) {
     restore.Flag("ignoreDelayBinding", out.ignore_delay_binding);
+    restore.Flag("intoExistingVolumes", out.writes_into_existing);
   });
   section.Sections("storageClasses", [&out](const std::string& name, Section& one) {
     StorageClassSettings& settings = out.storage_classes[name];

@@ -58,6 +58,7 @@ struct MoverSettings {
   int transfers_max = 10;            // uploads and downloads at once
   int transfers_per_node_max = 2;
   bool ignore_delay_binding = false;  // a restored claim is filled before a Pod uses it
+  bool writes_into_existing = false;  // the volume of a PVC that exists may be written into
   std::map<std::string, StorageClassSettings> storage_classes;  // by name
   std::map<std::string, bool> keep_base;                        // by driver
   WorkerSettings worker;

@@ -67,6 +67,10 @@ std::string TransferStep::Stamp() const {
 }
 
 absl::StatusOr<absl::Time> TransferStep::Accept() {
+  if (const absl::Status may = MayAccept(); WillNeverDo(may)) {
+    return End(DataPhase::kFailed, absl::StrCat("volume ", words_.volume, ": ", may.message()));
+  }
+  NoteAccept();
   object_.AddFinalizer();
   object_.SetPhase(DataPhase::kAccepted);
   object_.SetStatus("acceptedTimestamp", Stamp());
@@ -132,6 +136,9 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
 absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
   if (view.status.phase == TaskPhase::kNone && Now() >= DeadlineOf(view)) {
     return BeginFailure("the worker runs, but does not say so: may its Pod reach the API server?");
+  }
+  if (const absl::Status look = LookAtRunning(); absl::IsFailedPrecondition(look)) {
+    return BeginFailure(look.message());
   }
   object_.SetMessage("");
   const bool moves_on = transfer_.phase == DataPhase::kAccepted;

@@ -30,6 +30,7 @@ inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 // One look at one DataUpload or DataDownload, which moves it to where it should be:
 //
 //   New ----------- finalizer ------------------------------------------------> Accepted
+//       +---------- the kind does not take it --------------------------------> Failed
 //   Accepted ------ not its turn: the message says for whom it waits
 //       |---------- its turn: turn-at ---------------------------------------+
 //       v                                                                     |
@@ -82,8 +83,14 @@ class TransferStep {
   virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) = 0;
   // Whether the claim of a Pod that waits can still come.
   virtual absl::Status LookAtClaim(const Json& task) = 0;
+  // Whether it may be accepted at all: FAILED_PRECONDITION where not, which it fails with.
+  virtual absl::Status MayAccept() { return absl::OkStatus(); }
+  // It is being accepted: what is fixed from then on.
+  virtual void NoteAccept() {}
   // The worker was seen to begin.
   virtual void NoteBegin() {}
+  // While the worker runs, at each look: FAILED_PRECONDITION where it must not go on.
+  virtual absl::Status LookAtRunning() { return absl::OkStatus(); }
   // What the worker said of its failure, and what it cannot know.
   virtual std::string WordsOf(const VolumeTaskStatus& failed) { return failed.message; }
   // What a worker that was done leads to.

@@ -242,6 +242,18 @@ inline constexpr char kRestoredFileSystemAnnotation[] = "mover.csi-delta.io/file
 // PVC whose volume the mover writes into, in place; else it fills a new one.
 inline constexpr char kIntoAnnotation[] = "mover.csi-delta.io/into";
 
+// Annotation on DataDownload; written by mover; read by mover. What into said when it was
+// accepted, and then decides: later changes of that do not count.
+inline constexpr char kInPlaceAnnotation[] = "mover.csi-delta.io/in-place";
+
+// Annotation on PVC; written by restore verb; read by mover, restore verb. NAMESPACE/NAME of the
+// DataDownload that may write into its volume, once: the consent of one who may change the PVC.
+inline constexpr char kMayWriteAnnotation[] = "mover.csi-delta.io/may-write";
+
+// Annotation on DataDownload; written by restore verb; read by mover. RFC 3339: later it does not
+// begin to write in place.
+inline constexpr char kStartBeforeAnnotation[] = "mover.csi-delta.io/start-before";
+
 // Annotation on DataDownload; written by restore verb; read by mover. The DataUpload whose data it
 // is.
 inline constexpr char kIntoUploadAnnotation[] = "mover.csi-delta.io/upload";
@@ -267,8 +279,8 @@ inline constexpr char kAdmittedAtAnnotation[] = "mover.csi-delta.io/turn-at";
 // was seen to have room for its Pod.
 inline constexpr char kNoRoomAtAnnotation[] = "mover.csi-delta.io/no-room-at";
 
-// Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: since when
-// the transfer is being ended.
+// Annotation on DataUpload, DataDownload, VolumeTask; written by mover; read by mover. RFC 3339:
+// since when the transfer is being ended.
 inline constexpr char kStoppingAtAnnotation[] = "mover.csi-delta.io/stopping-at";
 
 // Annotation on DataUpload, DataDownload; written by mover; read by mover. Why the transfer has

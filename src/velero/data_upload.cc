@@ -99,17 +99,19 @@ absl::StatusOr<DataDownload> ParseDataDownload(const Json& object) {
   ReadTransfer(reader, download);
   download.target_namespace = reader.Text({"spec", "targetVolume", "namespace"});
   download.target_claim = reader.Text({"spec", "targetVolume", "pvc"});
+  download.target_volume = reader.Text({"spec", "targetVolume", "pv"});
   download.snapshot_id = reader.Text({"spec", "snapshotID"});
   download.snapshot_size_bytes = reader.Size({"spec", "snapshotSize"});
   reader.Require(download.target_namespace, "spec.targetVolume.namespace");
   reader.Require(download.target_claim, "spec.targetVolume.pvc");
   RETURN_IF_ERROR(Annotate(reader.status(), "parse DataDownload"));
-  if (const std::string volume = GetString(object, {"spec", "targetVolume", "pv"});
-      !volume.empty()) {
+  const bool is_in_place = download.annotations.contains(objects::kIntoAnnotation) ||
+                           download.annotations.contains(objects::kInPlaceAnnotation);
+  if (!download.target_volume.empty() && !is_in_place) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "parse DataDownload: spec.targetVolume.pv is ", volume,
-        ": a restore in place, into a volume that exists, is not supported by this data mover; "
-        "restore into a new claim"));
+        "parse DataDownload: spec.targetVolume.pv is ", download.target_volume,
+        ": a volume that exists is written into only with the annotation ",
+        objects::kIntoAnnotation, ": csi-delta restore --upload; else restore into a new claim"));
   }
   return download;
 }

@@ -70,11 +70,14 @@ struct DataUpload : DataTransfer {
 struct DataDownload : DataTransfer {
   std::string target_namespace;
   std::string target_claim;
+  std::string target_volume;        // whose data is replaced, in place; "": a new one is filled
   std::string snapshot_id;          // as the DataUpload's status had it; anybody's text
   int64_t snapshot_size_bytes = 0;  // Velero 1.18 and later tell it; 0: not told
 };
 
-// Read an object as the API server returns it. INVALID_ARGUMENT, naming the field, when the object
+// Read an object as the API server returns it. A DataDownload names a PersistentVolume only where
+// it says that it is restored in place (mover.csi-delta.io/into), so that a data mover which does
+// not know that refuses it. INVALID_ARGUMENT, naming the field, when the object
 // has no name, namespace or uid, lacks what cannot be done without, or has a field of the wrong
 // type. Pure.
 absl::StatusOr<DataUpload> ParseDataUpload(const Json& object);

@@ -93,6 +93,19 @@ TEST(CopyRecordTest, TheMoverKeepsOthersAwayUntilItHasEnded) {
   EXPECT_FALSE(IsWrittenByMover(record, ""));
 }
 
+TEST(CopyRecordTest, APodKeepsTheMoverAwayUntilItHasEnded) {
+  const PersistentVolumeClaim pvc = PvcWith("");
+  CopyRecord record{.method = CopyRecord::Method::kRepository, .from = "creds", .id = "5f3a"};
+  EXPECT_TRUE(IsWrittenByPod(record));
+  EXPECT_THAT(WrittenByPodText(record, pvc),
+              AllOf(HasSubstr("restore 5f3a --into shop/data"), HasSubstr("kubectl annotate")));
+  record.has_ended = true;
+  EXPECT_FALSE(IsWrittenByPod(record));
+  EXPECT_FALSE(IsWrittenByPod({.method = CopyRecord::Method::kMover}));
+  EXPECT_TRUE(IsWrittenByPod({}));  // One that cannot be read.
+  EXPECT_THAT(WrittenByPodText({}, pvc), HasSubstr("cannot be read"));
+}
+
 TEST(CopyRecordTest, TheCommandFinishesIt) {
   const PersistentVolumeClaim pvc = PvcWith("");
   EXPECT_EQ(CopyCommand({.method = Method::kSnapshot, .from = "monday"}, pvc),

@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/copy_record.h"
+#include "csi/restore_guard.h"
 #include "csi/restored_volume.h"
 #include "csi/snapshot_types.h"
+#include "csi/swap_record.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -36,6 +38,7 @@ class InPlaceVolumeTest : public testing::Test {
     ctx_.clock = &clock_;
     Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
     pvc["metadata"]["uid"] = "data-uid";
+    SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/nightly-5f3a");
     pvc["spec"] = {{"storageClassName", "fast"}, {"volumeMode", "Block"}, {"volumeName", "pv-1"}};
     pvc["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}};
     api_.Seed(PersistentVolumeClaimType(), pvc);
@@ -65,10 +68,11 @@ class InPlaceVolumeTest : public testing::Test {
             .target_namespace = "shop",
             .target_claim = "data",
             .target_uid = "data-uid",
+            .target_volume = "pv-1",
             .transfer = "velero/nightly-5f3a",
             .transfer_uid = "download-uid",
             .upload = "nightly",
-            .labels = {{objects::kMoverTaskLabel, kAlias}},
+            .start_before = start_ + absl::Minutes(30),
             .owner = Json()};
   }
   absl::StatusOr<InPlaceVolume> Expose() { return ExposeInPlace(ctx_, api_, Request()); }
@@ -97,6 +101,21 @@ class InPlaceVolumeTest : public testing::Test {
   std::optional<CopyRecord> Record() const {
     return ParseCopyRecord(*PersistentVolumeClaim::Of(*api_.Find(ClaimKey("shop", "data"))));
   }
+  std::string Consent() const {
+    return k8s::Annotation(*api_.Find(ClaimKey("shop", "data")), objects::kMayWriteAnnotation);
+  }
+  void SetConsent() {
+    ChangePvc([](Json& pvc) {
+      SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation},
+              "velero/nightly-5f3a");
+    });
+  }
+  void SetRecord(const CopyRecord& record) {
+    ChangePvc([&](Json& pvc) {
+      SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+              FormatCopyRecord(record));
+    });
+  }
   std::optional<Json> Alias() const { return api_.Find(VolumeKey(kAlias)); }
   void ExpectNothingMade() {
     EXPECT_EQ(api_.CallCount("create", "*"), 0);
@@ -115,6 +134,7 @@ class InPlaceVolumeTest : public testing::Test {
   support::FakeApiClient api_{clock_};
   support::FakeSnapshotCluster cluster_{api_};
   CallContext ctx_;
+  const absl::Time start_ = clock_.Now();
 };
 
 TEST_F(InPlaceVolumeTest, TheVolumeGetsASecondNameInTheMoversNamespace) {
@@ -139,6 +159,7 @@ TEST_F(InPlaceVolumeTest, TheVolumeGetsASecondNameInTheMoversNamespace) {
   ASSERT_TRUE(claim.has_value());
   EXPECT_EQ(GetString(*claim, {"spec", "volumeName"}), kAlias);
   EXPECT_EQ(GetString(*claim, {"spec", "volumeMode"}), "Block");
+  EXPECT_EQ(k8s::Label(*claim, objects::kMoverTaskLabel), "");
   EXPECT_EQ(GetString(*claim, {"status", "phase"}), "Bound");
   ExpectVolumeUntouched();
   ASSERT_TRUE(Record().has_value());
@@ -206,6 +227,9 @@ TEST_F(InPlaceVolumeTest, ItWaitsWhileASnapshotIsTakenOrAnotherDownloadWrites) {
   EXPECT_THAT(waiting->waiting_for, HasSubstr("VolumeSnapshot safety"));
   ExpectNothingMade();
   api_.Remove(VolumeSnapshotKey("shop", "safety"));
+  api_.Seed(DataDownloadType(),
+            {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
+             {"status", {{"phase", "InProgress"}}}});
   const CopyRecord other{
       .method = CopyRecord::Method::kMover, .from = "velero/x", .id = "other-uid"};
   ChangePvc([&](Json& pvc) {
@@ -227,6 +251,7 @@ TEST_F(InPlaceVolumeTest, WhatIsWholeHasNoRecord) {
   EXPECT_EQ(Alias(), std::nullopt);
   EXPECT_EQ(api_.Find(ClaimKey("mover", kAlias)), std::nullopt);
   EXPECT_FALSE(Record().has_value());
+  EXPECT_EQ(Consent(), "");
   ExpectVolumeUntouched();
 }
 
@@ -271,8 +296,10 @@ TEST_F(InPlaceVolumeTest, WhatNobodyWroteIntoIsAsItWas) {
 }
 
 TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeStaysSo) {
-  const CopyRecord before{
-      .method = CopyRecord::Method::kSnapshot, .from = "monday", .has_begun = true};
+  const CopyRecord before{.method = CopyRecord::Method::kSnapshot,
+                          .from = "monday",
+                          .has_begun = true,
+                          .has_ended = true};
   ChangePvc([&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord(before));
@@ -306,7 +333,8 @@ TEST_F(InPlaceVolumeTest, TheDataIsNeverDeletedWithTheSecondName) {
                                .size_bytes_least = 0,
                                .file_system = "",
                                .ignore_delay_binding = false,
-                               .labels = Request().labels,
+                               // Those by which an older data mover finds what it filled.
+                               .labels = {{objects::kMoverTaskLabel, kAlias}},
                                .owner = Json()};
   const k8s::ObjectKey keys[] = {ClaimKey("shop", "none"), ClaimKey("mover", kAlias),
                                  VolumeKey(kAlias)};
@@ -336,15 +364,108 @@ TEST_F(InPlaceVolumeTest, WhatHasTheNameAndIsAnothersIsNotTouched) {
   EXPECT_TRUE(Alias().has_value());
 }
 
+TEST_F(InPlaceVolumeTest, WhileAWorkerMayWriteEverythingKeepsOthersAway) {
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  const auto waiting = Hide({.may_still_write = true});
+  ASSERT_THAT(waiting, IsOk());
+  EXPECT_THAT(*waiting, HasSubstr("may still write"));
+  EXPECT_TRUE(Alias().has_value());
+  EXPECT_TRUE(IsWrittenByMover(*Record(), ""));
+  EXPECT_THAT(Hide({}), IsOk());
+  EXPECT_FALSE(Alias().has_value());
+  EXPECT_EQ(Consent(), "");
+}
+
+TEST_F(InPlaceVolumeTest, ThePvcIsTheSameAndUnusedAsLongAsAWorkerWrites) {
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  EXPECT_THAT(CheckInPlace(ctx_, api_, Request()), IsOk());
+  AddPod();
+  EXPECT_THAT(CheckInPlace(ctx_, api_, Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("a Pod started to use it"), HasSubstr("app-0"))));
+  EXPECT_THAT(CheckSameTarget(ctx_, api_, Request()), IsOk());
+  api_.Forbid("list", "pods");
+  EXPECT_THAT(CheckInPlace(ctx_, api_, Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("may not be read")));
+  ChangePvc([](Json& pvc) { pvc["spec"]["volumeName"] = "pv-2"; });
+  EXPECT_THAT(CheckSameTarget(ctx_, api_, Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("pv-2")));
+  api_.Remove(ClaimKey("shop", "data"));
+  EXPECT_THAT(CheckSameTarget(ctx_, api_, Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("does not exist")));
+}
+
+TEST_F(InPlaceVolumeTest, ItWaitsWhileTheVolumeHasAnotherPersistentVolume) {
+  const auto add = [this] {
+    Json other = *api_.Find(VolumeKey("pv-1"));
+    other["metadata"] = {{"name", "pv-by-hand"}};
+    api_.Seed(PersistentVolumeType(), other);
+  };
+  add();
+  auto waiting = ExposeToTheEnd();
+  ASSERT_THAT(waiting, IsOk());
+  EXPECT_THAT(waiting->waiting_for, HasSubstr("pv-by-hand"));
+  ExpectNothingMade();
+  api_.Remove(VolumeKey("pv-by-hand"));
+  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+  add();  // Before another attempt, too.
+  EXPECT_THAT(Expose()->waiting_for, HasSubstr("pv-by-hand"));
+}
+
+// Whoever made the second name, nothing was written through it yet.
+TEST_F(InPlaceVolumeTest, ASecondNameAloneSkipsNoCheck) {
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  SetRecord({.method = CopyRecord::Method::kMover,
+             .from = "velero/nightly-5f3a",
+             .id = "download-uid",
+             .upload = "nightly"});
+  api_.Seed(BackupType(), support::MakeBackupObject("nightly", "InProgress"));
+  EXPECT_THAT(Expose(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("backup velero/nightly")));
+}
+
+TEST_F(InPlaceVolumeTest, ItWaitsWhileAPodMayCopyIntoThePvc) {
+  SetRecord({.method = CopyRecord::Method::kRepository, .from = "creds", .id = "latest"});
+  const auto waiting = ExposeToTheEnd();
+  ASSERT_THAT(waiting, IsOk());
+  EXPECT_THAT(waiting->waiting_for, HasSubstr("csi-delta restore latest --into shop/data"));
+  ExpectNothingMade();
+}
+
+// Nothing that anybody still has to wait for: the DataDownload of the record is gone.
+TEST_F(InPlaceVolumeTest, ARecordOfADownloadThatIsGoneKeepsNobodyAway) {
+  SetRecord({.method = CopyRecord::Method::kMover, .from = "velero/x", .id = "other-uid"});
+  api_.Seed(DataDownloadType(),
+            {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
+             {"status", {{"phase", "InProgress"}}}});
+  EXPECT_THAT(ExposeToTheEnd()->waiting_for, HasSubstr("DataDownload velero/x"));
+  api_.Mutate({DataDownloadType(), "velero", "x"},
+              [](Json& download) { download["status"]["phase"] = "Failed"; });
+  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+  EXPECT_EQ(Record()->id, "download-uid");
+}
+
+TEST_F(InPlaceVolumeTest, ItDoesNotBeginTooLateButGoesOn) {
+  InPlaceRequest late = Request();
+  late.start_before = clock_.Now();
+  EXPECT_THAT(ExposeInPlace(ctx_, api_, late),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("too late")));
+  EXPECT_FALSE(Record().has_value());
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  EXPECT_THAT(ExposeInPlace(ctx_, api_, late), IsOk());
+}
+
 // After any call that fails the next look goes on.
 TEST_F(InPlaceVolumeTest, AnyCallMayFail) {
   for (int n = 1;; ++n) {
     SCOPED_TRACE(n);
+    SetConsent();
     api_.FailCall(n, absl::UnavailableError("fault"), support::Fault::kAnswerLost);
     ExposeToTheEnd().status().IgnoreError();
     Hide({.is_whole = true}).status().IgnoreError();
     const bool hit = api_.sweep_hit();
     api_.ClearFaults();
+    SetConsent();
     const auto ready = ExposeToTheEnd();
     ASSERT_THAT(ready, IsOk());
     EXPECT_EQ(ready->waiting_for, "");
@@ -432,6 +553,65 @@ const RefusedCase kRefusedCases[] = {
      [](support::FakeApiClient& api, InPlaceRequest&) { api.Forbid("list", "pods"); }},
     {"StatefulSetsHidden", "may not be read",
      [](support::FakeApiClient& api, InPlaceRequest&) { api.Forbid("list", "statefulsets"); }},
+    {"NoConsent", "may-write",
+     [](support::FakeApiClient& api, InPlaceRequest&) {
+       ChangeTarget(api, [](Json& pvc) { EraseJson(pvc, {"metadata", "annotations"}); });
+     }},
+    {"ConsentToAnother", "may-write",
+     [](support::FakeApiClient&, InPlaceRequest& request) { request.transfer = "velero/x"; }},
+    {"AnotherVolume", "spec.targetVolume.pv",
+     [](support::FakeApiClient&, InPlaceRequest& request) { request.target_volume = "pv-2"; }},
+    {"NoVolumeNamed", "spec.targetVolume.pv",
+     [](support::FakeApiClient&, InPlaceRequest& request) { request.target_volume = ""; }},
+    {"BeingDeleted", "being deleted",
+     [](support::FakeApiClient& api, InPlaceRequest&) {
+       ChangeTarget(api, [](Json& pvc) {
+         pvc["metadata"]["finalizers"] = Json::array({"kubernetes.io/pvc-protection"});
+         pvc["metadata"]["deletionTimestamp"] = "2026-11-21T13:00:00Z";
+       });
+     }},
+    {"StatefulSetMakesIt", "statefulset/db",
+     [](support::FakeApiClient& api, InPlaceRequest& request) {
+       request.target_claim = "data-db-0";
+       Json pvc = *api.Find(ClaimKey("shop", "data"));
+       pvc["metadata"]["name"] = "data-db-0";
+       api.Seed(PersistentVolumeClaimType(), pvc);
+       Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
+       set["spec"] = {{"replicas", 1},
+                      {"volumeClaimTemplates", Json::array({{{"metadata", {{"name", "data"}}}}})}};
+       api.Seed(StatefulSetType(), set);
+     }},
+    {"UnfinishedSwap", "--finish",
+     [](support::FakeApiClient& api, InPlaceRequest&) {
+       Json old = support::MakeObject(
+           "v1", "PersistentVolume", "", "pv-old",
+           {{objects::kInPlaceLabel, RestoreLabelValue("shop", "data")}},
+           {{objects::kInPlaceRecordAnnotation, FormatSwapRecord({.side = SwapSide::kRestored,
+                                                                  .namespace_name = "shop",
+                                                                  .pvc = "data",
+                                                                  .snapshot = "monday",
+                                                                  .policy = "Delete",
+                                                                  .peer = "pv-1"})}});
+       api.Seed(PersistentVolumeType(), old);
+     }},
+    {"DeregisteringDriver", "csi.vsphere.vmware.com",
+     [](support::FakeApiClient& api, InPlaceRequest&) {
+       api.Mutate(VolumeKey("pv-1"),
+                  [](Json& volume) { volume["spec"]["csi"]["driver"] = "csi.vsphere.vmware.com"; });
+     }},
+    {"SnapshotsHidden", "may not be read",
+     [](support::FakeApiClient& api, InPlaceRequest&) { api.Forbid("list", "volumesnapshots"); }},
+    {"LeasesHidden", "may not be read",
+     [](support::FakeApiClient& api, InPlaceRequest&) { api.Forbid("get", "leases"); }},
+    {"VolumesHidden", "intoExistingVolumes",
+     [](support::FakeApiClient& api, InPlaceRequest&) { api.Forbid("list", "persistentvolumes"); }},
+    {"AttachmentsHidden", "volumeattachments",
+     [](support::FakeApiClient& api, InPlaceRequest&) { api.Forbid("list", "volumeattachments"); }},
+    {"BackupUnreadable", "may not be read",
+     [](support::FakeApiClient& api, InPlaceRequest&) {
+       api.Seed(BackupType(), {{"metadata", {{"name", "odd"}, {"namespace", "velero"}}},
+                               {"spec", {{"includedNamespaces", 7}}}});
+     }},
     {"BackupsHidden", "may not be read",
      [](support::FakeApiClient& api, InPlaceRequest&) { api.Forbid("list", "backups"); }},
 };

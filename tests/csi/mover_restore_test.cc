@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
 #include "objects/keys.h"
@@ -129,6 +131,9 @@ class MoverRestoreTest : public testing::Test {
     EXPECT_THAT(plan->refused_by_copy, IsEmpty());
     return RestoreByMover(ctx_, api_, Random::Real(), *plan, options_, notes_);
   }
+  std::string Consent() const {
+    return k8s::Annotation(*api_.Find(ClaimKey("shop", "data")), objects::kMayWriteAnnotation);
+  }
   std::size_t downloads() const { return api_.All(DataDownloadType()).size(); }
   std::size_t snapshots() const { return api_.All(VolumeSnapshotType()).size(); }
 
@@ -148,9 +153,13 @@ class MoverRestoreTest : public testing::Test {
 
 TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
   std::size_t snapshots_when_asked = 0;
+  std::string consent_when_asked;
+  absl::Time asked_at;
   api_.OnCreate("datadownloads", [&](support::FakeApiClient&, const Json& made) {
     asked_.push_back(made);
     snapshots_when_asked = snapshots();
+    consent_when_asked = Consent();
+    asked_at = clock_.Now();
   });
   Steps({Says("Accepted", "waits for its turn"), Says("InProgress", "", 5),
          Says("InProgress", "", 7), Says("Completed")});
@@ -174,6 +183,17 @@ TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
   EXPECT_EQ(parsed->data_mover, velero::kDataMoverName);
   EXPECT_EQ(parsed->target_namespace, "shop");
   EXPECT_EQ(parsed->target_claim, "data");
+  EXPECT_EQ(parsed->target_volume, "pv-1");
+  EXPECT_EQ(k8s::Label(download, objects::kExcludeFromBackupLabel), "true");
+  EXPECT_EQ(ParseRfc3339(k8s::Annotation(download, objects::kStartBeforeAnnotation)),
+            asked_at + kMoverStartTimeMax);
+  // An older data mover fills a new volume where it does not know of `into`, but none that is
+  // named.
+  Json unknown = download;
+  EraseJson(unknown, {"metadata", "annotations", objects::kIntoAnnotation});
+  EXPECT_THAT(velero::ParseDataDownload(unknown),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pv-1")));
+  EXPECT_EQ(consent_when_asked, absl::StrCat("velero/", k8s::Name(download)));
   EXPECT_EQ(parsed->storage_location, "default");
   EXPECT_EQ(parsed->source_namespace, "shop");
   EXPECT_EQ(parsed->snapshot_id, Reference());
@@ -208,6 +228,7 @@ TEST_F(MoverRestoreTest, WhatFailedSaysWhyAndWhereTheOldDataIs) {
                                     AllOf(HasSubstr("blob 5f3a is damaged"), HasSubstr(phase),
                                           HasSubstr("run this again"),
                                           HasSubstr("VolumeSnapshot data-before-restore"))));
+    EXPECT_EQ(Consent(), "");
     EXPECT_EQ(downloads(), 1U);        // For who looks, until the next run.
     clock_.Advance(absl::Seconds(1));  // The next VolumeSnapshot has a name of its own.
   }
@@ -227,9 +248,11 @@ TEST_F(MoverRestoreTest, ARunThatWasKilledIsGoneOnWith) {
   // As the mover has it.
   const std::string uid = k8s::Uid(api_.All(DataDownloadType()).front());
   api_.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
-    SetJson(
-        pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-        FormatCopyRecord({.method = CopyRecord::Method::kMover, .from = "velero/x", .id = uid}));
+    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+            FormatCopyRecord({.method = CopyRecord::Method::kMover,
+                              .from = "velero/x",
+                              .id = uid,
+                              .has_begun = true}));
   });
   ctx_.stop = {};
   steps_.clear();
@@ -244,6 +267,57 @@ TEST_F(MoverRestoreTest, ARunThatWasKilledIsGoneOnWith) {
   EXPECT_EQ(snapshots(), 1U);
   EXPECT_THAT(asked_, SizeIs(1));
   EXPECT_THAT(steps_, Contains(HasSubstr("earlier run")));
+}
+
+// What no mover has accepted must not write when nobody thinks of it any more.
+TEST_F(MoverRestoreTest, WhatHasNotBegunIsWithdrawn) {
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  Steps({[&stop] { stop.request_stop(); }});
+  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("nothing was written")));
+  EXPECT_EQ(downloads(), 0U);
+  EXPECT_EQ(Consent(), "");
+}
+
+// It could begin while the safety snapshot is taken.
+TEST_F(MoverRestoreTest, OneOfAnEarlierRunThatHasNotBegunIsMadeAnew) {
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  Steps({Says("Accepted"), [&stop] { stop.request_stop(); }});
+  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("goes on")));
+  ASSERT_EQ(downloads(), 1U);
+  ctx_.stop = {};
+  Steps({Says("Completed")});
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_FALSE(Plan()->goes_on);
+  EXPECT_THAT(Restore(), IsOk());
+  EXPECT_THAT(asked_, SizeIs(2));
+  EXPECT_EQ(snapshots(), 2U);
+}
+
+TEST_F(MoverRestoreTest, NothingIsAskedForWithoutConsent) {
+  api_.FailNext("patch", "persistentvolumeclaims", absl::UnavailableError("away"), 1);
+  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may-write")));
+  EXPECT_EQ(downloads(), 0U);
+}
+
+// Of two programs that write at once neither is right.
+TEST_F(MoverRestoreTest, APodThatMayCopyIsAgainstTheMover) {
+  api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+            FormatCopyRecord({.method = CopyRecord::Method::kSnapshot, .from = "monday"}));
+  });
+  const auto plan = Plan();
+  ASSERT_THAT(plan, IsOk());
+  ASSERT_THAT(plan->refusals, SizeIs(1));
+  EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kBusy);
+  EXPECT_THAT(plan->refusals.front().message, HasSubstr("snapshot restore monday --into data"));
+}
+
+TEST_F(MoverRestoreTest, ADriverThatDeregistersIsRefused) {
+  api_.Mutate(VolumeKey("pv-1"),
+              [](Json& volume) { volume["spec"]["csi"]["driver"] = "csi.vsphere.vmware.com"; });
+  EXPECT_THAT(Plan()->refused_by_copy, ElementsAre(HasSubstr("csi.vsphere.vmware.com")));
 }
 
 TEST_F(MoverRestoreTest, ADataDownloadThatIsDeletedIsAnError) {
@@ -302,6 +376,9 @@ TEST_F(MoverRestoreTest, WhatIsAgainstThePvcIsAgainstTheMoverToo) {
 
 // While the mover writes for another DataDownload, nothing else is restored into the PVC.
 TEST_F(MoverRestoreTest, TheMoverAtWorkIsAgainstOthers) {
+  api_.Seed(DataDownloadType(),
+            {{"metadata", {{"name", "other-1"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
+             {"status", {{"phase", "InProgress"}}}});
   api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
     SetJson(
         pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
@@ -330,6 +407,7 @@ TEST_F(MoverRestoreTest, TheRightsAreAskedForBefore) {
                                                         {"get", "datadownloads"},
                                                         {"create", "datadownloads"},
                                                         {"delete", "datadownloads"},
+                                                        {"patch", "persistentvolumeclaims"},
                                                         {"list", "pods"}}) {
     api_.Forbid(verb, plural);
     EXPECT_THAT(

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/rfc3339.h"
 #include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
@@ -26,6 +29,7 @@ namespace {
 
 using support::Fault;
 using support::IsOk;
+using support::StatusIs;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
@@ -76,7 +80,9 @@ class DownloadBed : public MoverBed {
   }
   // What restore --into asks for: a PVC that has a volume, which no Pod uses.
   void AddInPlace(const std::string& uid = "target-uid") {
+    env.settings.writes_into_existing = true;
     Json claim = {{"metadata", {{"name", "data"}, {"namespace", "new"}, {"uid", "target-uid"}}}};
+    SetJson(claim, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/restore-1");
     claim["spec"] = {{"storageClassName", "shop-class"},
                      {"volumeMode", "Block"},
                      {"volumeName", "pv-target"},
@@ -92,8 +98,25 @@ class DownloadBed : public MoverBed {
                       {"volumeMode", "Block"}};
     api.Seed(csi::PersistentVolumeType(), volume);
     AddDownloadOf(velero::FormatDataReference(reference_),
-                  {{objects::kIntoAnnotation, uid}, {objects::kIntoUploadAnnotation, "nightly"}});
+                  {{objects::kIntoAnnotation, uid},
+                   {objects::kIntoUploadAnnotation, "nightly"},
+                   {objects::kStartBeforeAnnotation, FormatRfc3339(clock.Now() + kStartTime)}},
+                  "pv-target");
   }
+  static constexpr absl::Duration kStartTime = absl::Minutes(30);
+  void ChangeDownload(const std::function<void(Json&)>& change) {
+    api.Mutate({csi::DataDownloadType(), "velero", "restore-1"}, change);
+  }
+  void AddUser() {
+    api.Seed(csi::PodType(),
+             {{"metadata", {{"name", "app-0"}, {"namespace", "new"}}},
+              {"spec",
+               {{"volumes", Json::array({{{"persistentVolumeClaim", {{"claimName", "data"}}}}})}}},
+              {"status", {{"phase", "Running"}}}});
+  }
+  // As a worker that is told to end.
+  void EndWorker() { SetTaskStatus(Stem(), {{"phase", "Canceled"}}); }
+  std::string Consent() const { return k8s::Annotation(Target(), objects::kMayWriteAnnotation); }
   // What the PVC says of a restore that is not complete.
   std::optional<csi::CopyRecord> Record() const {
     return csi::ParseCopyRecord(*objects::PersistentVolumeClaim::Of(Target()));
@@ -108,7 +131,8 @@ class DownloadBed : public MoverBed {
   }
 
   void AddDownloadOf(const std::string& snapshot,
-                     const std::map<std::string, std::string>& annotations = {}) {
+                     const std::map<std::string, std::string>& annotations = {},
+                     const std::string& volume = "") {
     api.Seed(csi::DataDownloadType(),
              {{"metadata",
                {{"name", "restore-1"}, {"namespace", "velero"}, {"annotations", annotations}}},
@@ -118,7 +142,7 @@ class DownloadBed : public MoverBed {
                 {"sourceNamespace", "shop"},
                 {"snapshotID", snapshot},
                 {"operationTimeout", "10m0s"},
-                {"targetVolume", {{"namespace", "new"}, {"pvc", "data"}, {"pv", ""}}}}}});
+                {"targetVolume", {{"namespace", "new"}, {"pvc", "data"}, {"pv", volume}}}}}});
     api.ClearCalls();
   }
 
@@ -487,6 +511,7 @@ TEST_F(DownloadReconcilerTest, WhatDiffersIsWrittenIntoThePvcThatThereIs) {
   EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
   bed_.ExpectVolumeKept();
   EXPECT_FALSE(bed_.Record().has_value());
+  EXPECT_EQ(bed_.Consent(), "");
   const auto counted =
       ParseJsonObject(k8s::Annotation(bed_.Download(), objects::kRestoredBytesAnnotation));
   ASSERT_THAT(counted, IsOk());
@@ -504,7 +529,8 @@ TEST_F(DownloadReconcilerTest, InPlaceTheWorkerHasTheVolumeAndComparesIt) {
   const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, bed_.Stem()});
   ASSERT_TRUE(pod.has_value());
   EXPECT_THAT((*pod)["spec"]["containers"][0]["args"].get<std::vector<std::string>>(),
-              AllOf(Contains("restore"), Contains("--differing")));
+              AllOf(Contains("restore"), Contains("--differing"), Contains("--start-before"),
+                    Contains(StartsWith("2"))));
   const auto alias = bed_.api.Find(csi::VolumeKey(bed_.Stem()));
   ASSERT_TRUE(alias.has_value());
   EXPECT_EQ(GetString(*alias, {"spec", "csi", "volumeHandle"}), "v-target");
@@ -520,12 +546,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingIsWrittenOverWhatIsInUseOrAnother) 
     DownloadBed bed;
     bed.AddInPlace(is_in_use ? "target-uid" : "of-one-before");
     if (is_in_use) {
-      bed.api.Seed(
-          csi::PodType(),
-          {{"metadata", {{"name", "app-0"}, {"namespace", "new"}}},
-           {"spec",
-            {{"volumes", Json::array({{{"persistentVolumeClaim", {{"claimName", "data"}}}}})}}},
-           {"status", {{"phase", "Running"}}}});
+      bed.AddUser();
     }
     const int pods_before = bed.pods_made;
     Controller controller(bed);
@@ -548,6 +569,7 @@ TEST_F(DownloadReconcilerTest, InPlaceACancelledOneSaysThatTheVolumeIsPartlyOld)
   controller.LookTimes(8);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   bed_.Cancel();
+  bed_.EndWorker();
   controller.LookTimes(24);
   EXPECT_EQ(bed_.Phase(), "Canceled") << bed_.Message();
   ASSERT_TRUE(bed_.Record().has_value());
@@ -570,6 +592,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
       alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
     });
     bed.Cancel();
+    bed.EndWorker();
     controller.LookTimes(30);
     EXPECT_EQ(bed.Phase(), "Canceling") << bed.Message();
     EXPECT_TRUE(csi::IsWrittenByMover(*bed.Record(), ""));
@@ -591,11 +614,151 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   Controller controller(bed_);
   controller.LookTimes(8);
   bed_.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});  // By force.
+  // Of a Pod that nobody saw end.
+  for (const Json& task : bed_.api.All(VolumeTaskType())) {
+    EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, task),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may still write")));
+  }
+  EXPECT_TRUE(csi::IsWrittenByMover(*bed_.Record(), ""));
+  EXPECT_THAT(bed_.api.All(csi::PersistentVolumeType()), SizeIs(2));
+  bed_.clock.Advance(kFencedAfter);
   controller.Sweep();
+  EXPECT_EQ(bed_.Consent(), "");
   ASSERT_TRUE(bed_.Record().has_value());
   EXPECT_TRUE(bed_.Record()->has_ended);
   bed_.ExpectVolumeKept();
   ExpectNothingLeft(bed_, 1);
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceItIsSwitchedOffUnlessTheSettingsSayOtherwise) {
+  bed_.AddInPlace();
+  bed_.env.settings.writes_into_existing = false;
+  Controller controller(bed_);
+  controller.LookTimes(1);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("restore.intoExistingVolumes"));
+  EXPECT_EQ(bed_.pods_made, 0);
+  EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceNothingIsAcceptedThatVeleroRestored) {
+  bed_.AddInPlace();
+  bed_.ChangeDownload([](Json& download) {
+    SetJson(download, {"metadata", "labels", objects::kRestoreNameLabel}, "monday");
+  });
+  Controller(bed_).LookTimes(1);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("a restore of Velero"));
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrLater) {
+  for (const bool is_late : {true, false}) {
+    SCOPED_TRACE(is_late);
+    DownloadBed bed;
+    bed.AddInPlace();
+    if (is_late) {
+      bed.clock.Advance(DownloadBed::kStartTime);
+    } else {
+      bed.ChangeDownload([](Json& download) {
+        EraseJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation});
+      });
+    }
+    Controller controller(bed);
+    controller.LookTimes(6);
+    EXPECT_EQ(bed.Phase(), "Failed");
+    EXPECT_THAT(bed.Message(), HasSubstr(is_late ? "too late" : "start-before"));
+    EXPECT_EQ(bed.pods_made, 0);
+    EXPECT_FALSE(bed.Record().has_value());
+  }
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcChangesUnderTheWorker) {
+  struct Case {
+    const char* want;
+    std::function<void(DownloadBed& bed)> change;
+  };
+  for (const Case& test :
+       std::vector<Case>{{"a Pod started to use it", [](DownloadBed& bed) { bed.AddUser(); }},
+                         {"does not exist",
+                          [](DownloadBed& bed) { bed.api.Remove(csi::ClaimKey("new", "data")); }},
+                         {"pv-2", [](DownloadBed& bed) {
+                            bed.api.Mutate(csi::ClaimKey("new", "data"),
+                                           [](Json& pvc) { pvc["spec"]["volumeName"] = "pv-2"; });
+                          }}}) {
+    for (const bool is_done : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(test.want, is_done));
+      DownloadBed bed;
+      bed.worker = MoverBed::Worker::kRuns;
+      bed.AddInPlace();
+      Controller controller(bed);
+      controller.LookTimes(8);
+      ASSERT_EQ(bed.Phase(), "InProgress") << bed.Message();
+      test.change(bed);
+      if (is_done) {
+        bed.Finish(bed.Stem());
+      }
+      controller.LookTimes(2);
+      bed.clock.Advance(kFencedAfter);
+      controller.LookTimes(4);
+      EXPECT_EQ(bed.Phase(), "Failed");
+      EXPECT_THAT(bed.Message(), HasSubstr(test.want));
+      if (!bed.Target().is_null()) {
+        ASSERT_TRUE(bed.Record().has_value());
+        EXPECT_TRUE(bed.Record()->has_ended);
+      }
+    }
+  }
+}
+
+// Its node is lost, and no attacher holds the volume.
+TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileALostWorkerMayWrite) {
+  for (const bool is_cancelled : {true, false}) {
+    SCOPED_TRACE(is_cancelled);
+    DownloadBed bed;
+    bed.worker = MoverBed::Worker::kRuns;
+    bed.AddInPlace();
+    Controller controller(bed);
+    controller.LookTimes(8);
+    ASSERT_EQ(bed.Phase(), "InProgress") << bed.Message();
+    is_cancelled ? bed.Cancel() : bed.AddUser();
+    controller.LookTimes(60);
+    EXPECT_FALSE(bed.Phase() == "Canceled" || bed.Phase() == "Failed") << bed.Message();
+    EXPECT_TRUE(csi::IsWrittenByMover(*bed.Record(), ""));
+    bed.clock.Advance(kFencedAfter);
+    controller.LookTimes(3);
+    EXPECT_EQ(bed.Phase(), is_cancelled ? "Canceled" : "Failed");
+    EXPECT_TRUE(bed.Record()->has_ended);
+    bed.ExpectVolumeKept();
+  }
+}
+
+// What was accepted in one way is ended in that.
+TEST_F(DownloadReconcilerTest, InPlaceIsDecidedWhenItIsAccepted) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddInPlace();
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  bed_.ChangeDownload([](Json& download) {
+    EraseJson(download, {"metadata", "annotations", objects::kIntoAnnotation});
+  });
+  bed_.Finish(bed_.Stem());
+  controller.LookTimes(6);
+  EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+  EXPECT_FALSE(bed_.Record().has_value());
+  bed_.ExpectVolumeKept();
+  ExpectNothingLeft(bed_, 1);
+
+  DownloadBed other;
+  other.AddDownload();
+  Controller another(other);
+  another.LookTimes(1);
+  other.ChangeDownload([](Json& download) {
+    SetJson(download, {"metadata", "annotations", objects::kIntoAnnotation}, "target-uid");
+  });
+  another.LookTimes(10);
+  EXPECT_EQ(other.Phase(), "Completed") << other.Message();
+  EXPECT_EQ(other.TargetPhase(), "Bound");
 }
 
 // Each call of a controller fails, or its answer is lost, and it is killed there; another goes on.
@@ -680,6 +843,45 @@ TEST_P(KilledDownloadTest, AnotherGoesOnInPlaceToTheEnd) {
     ExpectNothingLeft(bed, 1);
     if (!hit) {
       EXPECT_GT(call, 40);
+      return;
+    }
+  }
+}
+
+TEST_P(KilledDownloadTest, AnotherEndsInPlaceWhatIsCancelledOrFails) {
+  for (int call = 1;; ++call) {
+    bool hit = false;
+    for (const bool is_cancelled : {true, false}) {
+      SCOPED_TRACE(absl::StrCat(call, is_cancelled));
+      DownloadBed bed;
+      bed.worker = MoverBed::Worker::kRuns;
+      bed.AddInPlace();
+      Controller(bed).LookTimes(8);
+      is_cancelled ? bed.Cancel() : bed.AddUser();
+      bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
+      {
+        Controller killed(bed);
+        for (int look = 0; look < 24 && !bed.api.sweep_hit(); ++look) {
+          bed.clock.Advance(look == 2 ? kFencedAfter : absl::ZeroDuration());
+          killed.LookTimes(1);
+        }
+      }
+      hit = hit || bed.api.sweep_hit();
+      bed.api.ClearFaults();
+      Controller another(bed);
+      another.LookTimes(3);
+      bed.clock.Advance(kFencedAfter);
+      another.LookUntilOver(24);
+      EXPECT_EQ(bed.Phase(), is_cancelled ? "Canceled" : "Failed") << bed.Message();
+      another.Sweep();
+      EXPECT_TRUE(bed.Record()->has_ended);
+      EXPECT_EQ(bed.Consent(), "");
+      bed.ExpectVolumeKept();
+      bed.api.Remove({csi::PodType(), "new", "app-0"});
+      ExpectNothingLeft(bed, 1);
+    }
+    if (!hit) {
+      EXPECT_GT(call, 10);
       return;
     }
   }

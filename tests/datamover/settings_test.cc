@@ -30,6 +30,7 @@ TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
     ASSERT_THAT(settings, IsOk());
     EXPECT_EQ(settings->prepare_timeout, absl::Minutes(30));
     EXPECT_EQ(settings->on_fallback, "warn");
+    EXPECT_FALSE(settings->writes_into_existing);
     EXPECT_EQ(settings->worker.resources.memory_limit, "256Mi");
     EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6));
   }
@@ -38,7 +39,7 @@ TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
 TEST(MoverSettings, SayWhatIsWritten) {
   const auto settings = ParseMoverSettings(R"({
     "prepareTimeout": "45m", "onFallback": "fail", "limits": {"total": 4, "perNode": 1},
-    "restore": {"ignoreDelayBinding": true},
+    "restore": {"ignoreDelayBinding": true, "intoExistingVolumes": true},
     "storageClasses": {"fast": {"intermediateClass": "cheap", "readOnlyMany": true, "limit": 2,
                                 "nodeSelector": {"disk": "ssd"}}},
     "drivers": {"csi.vsphere.vmware.com": {"keepBase": true}, "d": {"keepBase": false}, "e": {}},
@@ -54,6 +55,7 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_EQ(settings->transfers_max, 4);
   EXPECT_EQ(settings->transfers_per_node_max, 1);
   EXPECT_TRUE(settings->ignore_delay_binding);
+  EXPECT_TRUE(settings->writes_into_existing);
   const StorageClassSettings fast = ForStorageClass(*settings, "fast");
   EXPECT_EQ(fast.intermediate_class, "cheap");
   EXPECT_TRUE(fast.read_only_many);
@@ -88,6 +90,7 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
            {R"({"limits": {"perNode": 100000}})", "limits.perNode"},
            {R"({"limits": []})", "limits: []"},
            {R"({"restore": {"ignoreDelayBinding": "yes"}})", "restore.ignoreDelayBinding"},
+           {R"({"restore": {"intoExistingVolumes": 1}})", "restore.intoExistingVolumes"},
            {R"({"storageClasses": {"fast": 1}})", "storageClasses.fast"},
            {R"({"storageClasses": {"fast": {"limit": -1}}})", "storageClasses.fast.limit"},
            {R"({"drivers": {"d": {"keepBase": 1}}})", "drivers.d.keepBase"},
@@ -214,7 +217,7 @@ Json SomeLegalValue(const Json& node) {
 
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 24U);
+  EXPECT_EQ(leaves.size(), 25U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node)))), IsOk())

@@ -24,6 +24,7 @@ NAME = "csi-delta"  # What spec.datamover says.
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 ENDED = ("Completed", "Failed", "Canceled")
 READY_SECONDS_MAX = 120
+INTO_EXISTING = {"restore": {"intoExistingVolumes": True}}  # Settings; with them the chart gives further rights.
 METRICS_PORT = 8080  # The default of the chart.
 PLURALS = {"ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "Role": "roles",
            "ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings",
@@ -120,8 +121,9 @@ def configured(bed, settings):
 def upgrade(bed, **changes):
     """What `helm upgrade` does with other values."""
     for document in _documents(bed, **changes):
-        if document["kind"] in ("ConfigMap", "Deployment"):
-            bed.api.patch(PLURALS[document["kind"]], document["metadata"]["name"], document, NAMESPACE)
+        if document["kind"] in ("ClusterRole", "ConfigMap", "Deployment"):
+            meta = document["metadata"]
+            bed.api.patch(PLURALS[document["kind"]], meta["name"], document, meta.get("namespace"))
     bed.wait_for(lambda: _rolled_out(bed), READY_SECONDS_MAX, lambda: f"the data mover ready: {tell(bed)}")
 
 

@@ -108,14 +108,15 @@ def test_what_was_moved_is_written_into_the_pvc_that_there_is(bed, workspace):
     chunks = (0, 9)
     write_chunks(bed, app, chunks, seed=7)
     before = bed.api.get("persistentvolumeclaims", "data", app)
-    told = bed.run([components.program_path(), "restore", "--upload", upload["metadata"]["name"], "--into", f"{app}/data",
-                    "--velero-namespace", bed.namespace, "--yes", "--json"], timeout_seconds=MOVED_SECONDS_MAX)
+    with mover.configured(bed, mover.INTO_EXISTING):
+        told = bed.run([components.program_path(), "restore", "--upload", upload["metadata"]["name"], "--into", f"{app}/data",
+                        "--velero-namespace", bed.namespace, "--yes", "--json"], timeout_seconds=MOVED_SECONDS_MAX)
     result = json.loads(told.stdout.splitlines()[-1])
     assert result["compared_bytes"] == VOLUME_BYTES and 0 < result["written_bytes"] <= len(chunks) * CHUNK_BYTES, result
     data.expect(path, written)
     after = bed.api.get("persistentvolumeclaims", "data", app)
     assert (after["metadata"]["uid"], after["spec"]["volumeName"]) == (before["metadata"]["uid"], before["spec"]["volumeName"])
-    assert "snapshot.csi-delta.io/copy-record" not in after["metadata"].get("annotations", {})
+    assert not {"snapshot.csi-delta.io/copy-record", "mover.csi-delta.io/may-write"} & set(after["metadata"].get("annotations", {}))
     assert volume_of(bed, app)["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
     await_nothing_left(bed)
     people.run(bed, app, "delete", result["safety_snapshot"], "--last-too", "--wait")

@@ -85,10 +85,17 @@ TEST(DataDownloadTest, SaysWhichFieldIsWrong) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("acceptedTimestamp")));
   object = Download();
   object["spec"]["targetVolume"]["pv"] = "pvc-123";
-  EXPECT_THAT(
-      ParseDataDownload(object),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               testing::AllOf(HasSubstr("targetVolume.pv is pvc-123"), HasSubstr("in place"))));
+  EXPECT_THAT(ParseDataDownload(object),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       testing::AllOf(HasSubstr("targetVolume.pv is pvc-123"),
+                                      HasSubstr("restore --upload"))));
+  for (const char* key : {"mover.csi-delta.io/into", "mover.csi-delta.io/in-place"}) {
+    Json in_place = object;
+    in_place["metadata"]["annotations"][key] = "uid";
+    const auto download = ParseDataDownload(in_place);
+    ASSERT_TRUE(download.ok()) << download.status();
+    EXPECT_EQ(download->target_volume, "pvc-123");
+  }
   object["spec"]["targetVolume"]["pv"] = "";
   object["spec"]["targetVolume"]["pvc"] = "";
   EXPECT_THAT(ParseDataDownload(object),
