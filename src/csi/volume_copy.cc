@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "csi/copy_record.h"
 #include "csi/promotion.h"
+#include "csi/restore_guard.h"
 #include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
@@ -84,8 +85,8 @@ class VolumeCopy {
   absl::StatusOr<VolumeCopyResult> Run() {
     absl::StatusOr<VolumeCopyResult> result = Copy();
     absl::Status removed = Remove();
-    if (removed.ok() && is_noted_ && (result.ok() || !may_have_written_)) {
-      removed = EndRecord();
+    if (removed.ok() && is_noted_) {
+      removed = EndRecord(!result.ok() && may_have_written_);
     }
     if (!removed.ok() && result.ok()) {
       not_checked_.push_back(std::string(removed.message()));
@@ -103,6 +104,7 @@ class VolumeCopy {
     }
     RETURN_IF_ERROR(NoteBegin());
     RETURN_IF_ERROR(EnsurePod());
+    RETURN_IF_ERROR(CheckStillNoted());
     RETURN_IF_ERROR(Follow());
     const std::string message = pod_->termination_message();
     // With a list that omitted blocks it is done as well, and ends with another exit code.
@@ -130,8 +132,9 @@ class VolumeCopy {
 
   k8s::ObjectKey TargetKey() const { return ClaimKey(namespace_name_, work_.target.name()); }
 
-  absl::StatusOr<PersistentVolumeClaim> ReadTarget() {
-    ASSIGN_OR_RETURN(Json found, api_.Get(ctx_, TargetKey()));
+  absl::StatusOr<PersistentVolumeClaim> ReadTarget() { return ReadTarget(ctx_); }
+  absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx) {
+    ASSIGN_OR_RETURN(Json found, api_.Get(ctx, TargetKey()));
     return PersistentVolumeClaim::Of(std::move(found));
   }
 
@@ -147,17 +150,31 @@ class VolumeCopy {
       return absl::FailedPreconditionError(absl::StrCat(pvc_text_, " was deleted and made again"));
     }
     const std::optional<CopyRecord> before = ParseCopyRecord(pvc);
-    if (before.has_value() && IsWrittenByMover(*before, "")) {
-      return absl::FailedPreconditionError(WrittenByMoverText(*before, pvc));
-    }
+    RETURN_IF_ERROR(CheckNotWrittenByMover(ctx_, api_, pvc));
     was_partly_old_ = before.has_value() && before->has_begun;
     may_have_written_ = was_partly_old_;
     is_noted_ = true;
-    if (!was_partly_old_ || !IsOwnRecord(*before)) {
+    if (!was_partly_old_ || !IsOwnRecord(*before) || before->has_ended) {
       RETURN_IF_ERROR(WriteRecord(pvc));
     }
     may_have_written_ = true;
     return absl::OkStatus();
+  }
+
+  // The data mover looks for Pods after it wrote its record, and this for the record after it made
+  // its Pod: of two that begin at once, not both write.
+  absl::Status CheckStillNoted() {
+    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
+    const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+    if (pvc.uid() == work_.target.uid() && record.has_value() && IsOwnRecord(*record)) {
+      return absl::OkStatus();
+    }
+    may_have_written_ = was_partly_old_;
+    return absl::FailedPreconditionError(
+        absl::StrCat("another restore into ", pvc_text_, " has begun meanwhile",
+                     record.has_value() && IsWrittenByMover(*record, "")
+                         ? absl::StrCat(": ", WrittenByMoverText(*record, pvc))
+                         : "; run this again"));
   }
 
   absl::Status WriteRecord(const PersistentVolumeClaim& pvc) {
@@ -170,17 +187,22 @@ class VolumeCopy {
         "record of the restore");
   }
 
-  absl::Status EndRecord() {
-    const absl::StatusOr<PersistentVolumeClaim> pvc = ReadTarget();
+  // Once no Pod is left: takes the record away, or has it say that nothing writes any more.
+  absl::Status EndRecord(bool is_partly_old) {
+    CallContext ctx;
+    ctx.clock = ctx_.clock;
+    ctx = ctx.WithTimeout(kCopyEndTimeMax);
+    const absl::StatusOr<PersistentVolumeClaim> pvc = ReadTarget(ctx);
     absl::Status ended = pvc.status();
     if (pvc.ok()) {
-      const std::optional<CopyRecord> record = ParseCopyRecord(*pvc);
+      std::optional<CopyRecord> record = ParseCopyRecord(*pvc);
       if (!record.has_value() || !IsOwnRecord(*record)) {
         return absl::OkStatus();
       }
-      ended =
-          api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, CopyRecordPatch(*pvc, nullptr), "")
-              .status();
+      record->has_ended = true;
+      ended = api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
+                         CopyRecordPatch(*pvc, is_partly_old ? &*record : nullptr), "")
+                  .status();
     }
     return ended.ok() || absl::IsNotFound(ended)
                ? absl::OkStatus()

@@ -232,6 +232,8 @@ TEST_F(VolumeCopyTest, ThePvcSaysWhatIsCopiedUntilThatIsComplete) {
   const auto after = ParseCopyRecord(target_pvc());
   ASSERT_TRUE(after.has_value());
   EXPECT_TRUE(after->has_begun);
+  EXPECT_FALSE(IsWrittenByPod(*while_running) && while_running->has_ended);
+  EXPECT_TRUE(after->has_ended);
   looks_ = 0;
   Steps({Running(), Ended("Succeeded", kDone)});
   ASSERT_THAT(Copy(Request()), IsOk());
@@ -254,7 +256,27 @@ TEST_F(VolumeCopyTest, WhereNothingWasWrittenNothingIsPartlyOld) {
   EXPECT_TRUE(ParseCopyRecord(target_pvc()).has_value());
 }
 
+// Of two that begin at once one finds the other's record.
+TEST_F(VolumeCopyTest, APodIsWithdrawnWhereAnotherRestoreHasBegun) {
+  bed_.api.OnCreate("pods", [](support::FakeApiClient& api, const Json&) {
+    api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+      SetJson(
+          pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+          FormatCopyRecord(
+              {.method = CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"}));
+    });
+  });
+  EXPECT_THAT(Copy(Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("meanwhile"), HasSubstr("DataDownload velero/x"))));
+  ExpectNothingLeft();
+  EXPECT_EQ(ParseCopyRecord(target_pvc())->id, "download-uid");
+}
+
 TEST_F(VolumeCopyTest, NoPodIsMadeWhileTheMoverWrites) {
+  bed_.api.Seed(DataDownloadType(),
+                {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},
+                 {"status", {{"phase", "InProgress"}}}});
   bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord(
