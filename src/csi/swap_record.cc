@@ -118,7 +118,8 @@ PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::s
   }
   for (const auto& [key, value] : GetStringMap(pvc.json(), {"metadata", "annotations"})) {
     if (!absl::StartsWith(key, kBindingPrefix) && key != objects::kSelectedNodeAnnotation &&
-        key != objects::kInPlaceRecordAnnotation) {
+        key != objects::kInPlaceRecordAnnotation && key != objects::kCopyRecordAnnotation &&
+        key != objects::kMayWriteAnnotation) {
       made["metadata"]["annotations"][key] = value;
     }
   }

@@ -61,7 +61,8 @@ bool HasSwapRecord(const objects::PersistentVolume& volume);
 absl::StatusOr<SwapRecord> ParseSwapRecord(const objects::PersistentVolume& volume);
 
 // What a PVC is made again of: name, namespace, labels, owners, the annotations that are not of its
-// binding, and its spec without the volume. `volume`: that it is to be bound to; "" for none.
+// binding or of what is restored into its volume in place, and its spec without the volume.
+// `volume`: that it is to be bound to; "" for none.
 objects::PersistentVolumeClaim ClaimToMake(const objects::PersistentVolumeClaim& pvc,
                                            const std::string& volume);
 

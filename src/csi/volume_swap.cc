@@ -616,6 +616,8 @@ absl::Status VolumeSwap::RemovePvc() {
                                  "a Pod has started meanwhile, and nothing was "
                                  "exchanged"));
   const PersistentVolumeClaim& pvc = *state_.pvc;
+  // Its record is as old as the resourceVersion.
+  RETURN_IF_ERROR(CheckNotWrittenByMover(ctx_, api_, pvc));
   RETURN_IF_ERROR(k8s::IgnoreNotFound(
       api_.Delete(ctx_, ClaimKey(pvc.namespace_name(), pvc.name()),
                   {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));

@@ -506,8 +506,11 @@ TEST(SwapRecordTest, IsReadAsItWasWritten) {
   EXPECT_EQ(read->safety, "before");
 }
 
-TEST(SwapRecordTest, ThePvcIsMadeAgainWithAllButItsBinding) {
-  const Json made = ClaimToMake(*OriginalRecord().claim, "pv-2").json();
+TEST(SwapRecordTest, ThePvcIsMadeAgainWithAllButItsBindingAndRestoresInPlace) {
+  Json before = OriginalRecord().claim->json();
+  SetJson(before, {"metadata", "annotations", objects::kCopyRecordAnnotation}, "{}");
+  SetJson(before, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/x");
+  const Json made = ClaimToMake(*PersistentVolumeClaim::Of(before), "pv-2").json();
   EXPECT_EQ(made["metadata"],
             (Json{{"name", "data"},
                   {"namespace", "shop"},

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -601,6 +602,26 @@ TEST(VolumeSwapTest, APodThatStartsBeforeTheLastLookStopsIt) {
   world.api.Remove({PodType(), "shop", "db-0"});
   ASSERT_THAT(world.Restore(), IsOk());
   world.ExpectRestored();
+}
+
+// The data mover has begun after the checks: the PVC, and with it what keeps others away, stays.
+TEST(VolumeSwapTest, ThePvcStaysWhileTheMoverWritesIntoItsVolume) {
+  World world;
+  world.api.Seed(DataDownloadType(),
+                 {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},
+                  {"status", {{"phase", "InProgress"}}}});
+  world.Before("delete", "persistentvolumeclaims", "", [&] {
+    world.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+      SetJson(
+          pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+          FormatCopyRecord(
+              {.method = CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"}));
+    });
+  });
+  EXPECT_THAT(world.Restore(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("DataDownload velero/x")));
+  EXPECT_TRUE(world.Pvc().has_value());
+  EXPECT_EQ(world.Data(), "new");
 }
 
 TEST(VolumeSwapTest, APodThatStartsAfterTheLastLookHoldsThePvcAndNothingIsLost) {
