@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/copy_record.h"
 #include "csi/data_transfer.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_class.h"
@@ -25,7 +27,9 @@
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
 #include "velero/backup.h"
+#include "velero/data_upload.h"
 #include "velero/labels.h"
 #include "velero/volume_decision.h"
 
@@ -81,9 +85,12 @@ class PvcAction : public velero::BackupItemAction {
     if (backup.Finalizing() || !env_.enable_csi) {
       return velero::BackupItemResult{};
     }
+    WarnOfRestoreInPlace(ctx, item);
     absl::StatusOr<velero::BackupItemResult> result = NamingTheClaim(item, Save(ctx, backup, item));
     if (result.ok()) {
-      DropGroupMark(item, *result);
+      DropMark(item, "labels", objects::kGroupMarkLabel, *result);
+      DropMark(item, "annotations", objects::kCopyRecordAnnotation, *result);
+      DropMark(item, "annotations", objects::kMayWriteAnnotation, *result);
     }
     return result;
   }
@@ -115,15 +122,44 @@ class PvcAction : public velero::BackupItemAction {
             .operation_id = std::string(operation_id)};
   }
 
-  // The label that a claim carries while its group is being made, or longer where somebody died, is
-  // in no archive.
-  static void DropGroupMark(const Json& item, velero::BackupItemResult& result) {
-    if (!k8s::Label(item, objects::kGroupMarkLabel).empty()) {
+  // What a claim carries while its group is being made, or its volume restored in place, or longer
+  // where the program that did so was killed, is in no archive.
+  static void DropMark(const Json& item, const char* kind, const char* key,
+                       velero::BackupItemResult& result) {
+    if (FindJson(item, {"metadata", kind, key}) != nullptr) {
       if (!result.item.has_value()) {
         result.item = item;
       }
-      EraseJson(*result.item, {"metadata", "labels", objects::kGroupMarkLabel});
+      EraseJson(*result.item, {"metadata", kind, key});
     }
+  }
+
+  // The backup has of the volume what it holds now, which may be partly old.
+  void WarnOfRestoreInPlace(const CallContext& ctx, const Json& item) {
+    const auto pvc = objects::PersistentVolumeClaim::Of(item);
+    const auto record = pvc.ok() ? csi::ParseCopyRecord(*pvc) : std::nullopt;
+    if (record.has_value() && record->has_begun && !record->has_ended &&
+        !IsTransferOver(ctx, *record)) {
+      CSIDELTA_LOG(kWarn, "a restore writes into the volume: the backup may have it partly old",
+                   {"namespace", pvc->namespace_name()}, {"pvc", pvc->name()},
+                   {"record", csi::FormatCopyRecord(*record)});
+    }
+  }
+
+  // Whether the DataDownload of the record is gone or has its last phase. What cannot be read may
+  // go on.
+  bool IsTransferOver(const CallContext& ctx, const csi::CopyRecord& record) {
+    const csi::RecordedDownload named = csi::DownloadOf(record);
+    if (record.method != csi::CopyRecord::Method::kMover || named.name.empty()) {
+      return false;
+    }
+    const absl::StatusOr<k8s::ObjectList> list =
+        env_.api.List(ctx, csi::DataDownloadType(), named.namespace_name, {});
+    return list.ok() && absl::c_none_of(list->items, [&](const Json& download) {
+             return k8s::Uid(download) == record.id &&
+                    !velero::IsTerminal(
+                        velero::ParseDataPhase(GetString(download, {"status", "phase"})));
+           });
   }
 
   // Whoever reads an error wants to know which claim it is about.

@@ -65,6 +65,9 @@ bool EraseSpec(Json& item, absl::string_view field) {
 bool StripBackupMarks(Json& item) {
   bool changed = EraseMetadata(item, "annotations", objects::kMustIncludeAnnotation);
   changed |= EraseMetadata(item, "annotations", objects::kSkippedNoCsiPvAnnotation);
+  // What was restored into the volume that it had then.
+  changed |= EraseMetadata(item, "annotations", objects::kCopyRecordAnnotation);
+  changed |= EraseMetadata(item, "annotations", objects::kMayWriteAnnotation);
   if (k8s::Label(item, objects::kVolumeSnapshotNameLabel).size() > velero::kLabelValueBytesMax) {
     changed |= EraseMetadata(item, "labels", objects::kVolumeSnapshotNameLabel);
   }

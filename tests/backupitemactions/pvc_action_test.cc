@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "base/log.h"
+#include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
+#include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
 
@@ -126,6 +128,41 @@ TEST_F(PvcActionTest, AVolumeOfThePolicyThatCannotBeTakenIsWarnedOf) {
   SetLogSink(nullptr);
   EXPECT_THAT(warnings, AllOf(HasSubstr("volume left alone"), HasSubstr("\"pvc\":\"data\""),
                               HasSubstr("Lost")));
+}
+
+TEST_F(PvcActionTest, ARestoreIntoTheVolumeIsWarnedOfOnceAndNotArchived) {
+  static int warnings;
+  const auto run = [&](const csi::CopyRecord& record) {
+    warnings = 0;
+    SetJson(claim_, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+            csi::FormatCopyRecord(record));
+    SetJson(claim_, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/x");
+    SetLogSink([](LogLevel level, const std::string& line) {
+      warnings += level == LogLevel::kWarn && line.find("partly old") != std::string::npos &&
+                          line.find("velero/x") != std::string::npos
+                      ? 1
+                      : 0;
+    });
+    const auto result = Execute();
+    SetLogSink(nullptr);
+    EXPECT_THAT(result, IsOk());
+    EXPECT_EQ(k8s::Annotation(*result->item, objects::kCopyRecordAnnotation), "");
+    EXPECT_EQ(k8s::Annotation(*result->item, objects::kMayWriteAnnotation), "");
+    return warnings;
+  };
+  csi::CopyRecord record{.method = csi::CopyRecord::Method::kMover,
+                         .from = "velero/x",
+                         .id = "download-uid",
+                         .has_begun = true};
+  EXPECT_EQ(run(record), 0) << "the DataDownload does not exist";
+  api_.Seed(csi::DataDownloadType(),
+            {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},
+             {"status", {{"phase", "InProgress"}}}});
+  EXPECT_EQ(run(record), 1);
+  record.has_begun = false;
+  EXPECT_EQ(run(record), 0);
+  record.has_begun = record.has_ended = true;
+  EXPECT_EQ(run(record), 0);
 }
 
 TEST_F(PvcActionTest, HandsOffWhileFinalizing) {

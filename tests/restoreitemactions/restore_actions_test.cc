@@ -301,10 +301,14 @@ TEST_F(PvcRestoreTest, MarksOfTheBackupDoNotComeBack) {
   Json claim = ArchivedClaim();
   EraseJson(claim, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation});
   SetJson(claim, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+  SetJson(claim, {"metadata", "annotations", objects::kCopyRecordAnnotation}, "{}");
+  SetJson(claim, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/x");
   SetJson(claim, {"metadata", "labels", objects::kVolumeSnapshotNameLabel}, std::string(64, 'x'));
   const RestoreItemResult result = Run(*action_, claim, claim);
   ASSERT_TRUE(result.item.has_value());
   EXPECT_EQ(k8s::Annotation(*result.item, objects::kMustIncludeAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(*result.item, objects::kCopyRecordAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(*result.item, objects::kMayWriteAnnotation), "");
   EXPECT_EQ(k8s::Label(*result.item, objects::kVolumeSnapshotNameLabel), "");
   EXPECT_EQ(k8s::Label(*result.item, "app"), "db");
 }
