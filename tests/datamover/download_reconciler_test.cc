@@ -710,6 +710,27 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcChangesUnderTheWorker) {
   }
 }
 
+// Written, and then deleted with its volume before that was given free: nothing is restored.
+TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcGoesBeforeTheEnd) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddInPlace();
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  bed_.api.Mutate(csi::VolumeKey(bed_.Stem()), [](Json& alias) {
+    alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
+  });
+  bed_.Finish(bed_.Stem());
+  controller.LookTimes(4);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  EXPECT_THAT(bed_.Message(), HasSubstr("to be detached"));
+  bed_.api.Remove(csi::ClaimKey("new", "data"));
+  controller.LookTimes(2);
+  bed_.api.Remove(csi::VolumeKey(bed_.Stem()));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("does not exist"));
+}
+
 // Its node is lost, and no attacher holds the volume.
 TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileALostWorkerMayWrite) {
   for (const bool is_cancelled : {true, false}) {
