@@ -75,7 +75,8 @@ std::string FormatCopyRecord(const CopyRecord& record) {
     json["at"] = FormatRfc3339(*record.at);
   }
   for (const auto& [field, is_so] :
-       {std::pair("begun", record.has_begun), std::pair("ended", record.has_ended)}) {
+       {std::pair("begun", record.has_begun), std::pair("ended", record.has_ended),
+        std::pair("writes", record.has_written)}) {
     if (is_so) {
       json[field] = true;
     }
@@ -104,6 +105,7 @@ std::optional<CopyRecord> ParseCopyRecord(const PersistentVolumeClaim& pvc) {
   record.at = ParseRfc3339(GetString(*json, {"at"}));
   record.has_begun = GetBool(*json, {"begun"});
   record.has_ended = GetBool(*json, {"ended"});
+  record.has_written = GetBool(*json, {"writes"});
   return record;
 }
 

@@ -20,6 +20,7 @@
 //   upload    mover: the DataUpload; "" where it is not known
 //   at        RFC 3339: since when
 //   begun     true: something may have been written, by this restore or by one before it
+//   writes    true: mover: a worker of this very DataDownload may have written
 //   ended     true: nothing writes any more, and the restore is not complete
 //
 // Who may patch the PVC may write anything here: it keeps other restores away and tells people what
@@ -35,6 +36,7 @@ struct CopyRecord {
   std::optional<absl::Time> at = {};
   bool has_begun = false;
   bool has_ended = false;
+  bool has_written = false;
 };
 
 std::string FormatCopyRecord(const CopyRecord& record);

@@ -120,7 +120,7 @@ class InPlaceExposure {
     ASSIGN_OR_RETURN(std::optional<Json> alias, k8s::Find(ctx_, api_, VolumeKey(request_.name)));
     const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
     const bool is_announced = IsOwnRecord(record, request_) && !record->has_ended;
-    if (alias.has_value() && is_announced && record->has_begun) {
+    if (alias.has_value() && is_announced && record->has_written) {
       // Of one that is written into already nothing else matters: it is partly old.
       RETURN_IF_ERROR(CheckUnused(ctx_, api_, request_));
     } else {
@@ -135,7 +135,7 @@ class InPlaceExposure {
       return Wait(other);
     }
     if (!is_announced) {
-      RETURN_IF_ERROR(Announce(pvc, record.has_value() && record->has_begun));
+      RETURN_IF_ERROR(Announce(pvc, {.has_begun = record.has_value() && record->has_begun}));
       // What began before anybody could see the record shows in the next look.
       return Wait("a second look at what uses the PVC");
     }
@@ -241,13 +241,13 @@ class InPlaceExposure {
     return std::string();
   }
 
-  absl::Status Announce(const PersistentVolumeClaim& pvc, bool has_begun) const {
-    const CopyRecord record{.method = CopyRecord::Method::kMover,
-                            .from = request_.transfer,
-                            .id = request_.transfer_uid,
-                            .upload = request_.upload,
-                            .at = ctx_.clock->Now(),
-                            .has_begun = has_begun};
+  // Of `record` how far it is.
+  absl::Status Announce(const PersistentVolumeClaim& pvc, CopyRecord record) const {
+    record.method = CopyRecord::Method::kMover;
+    record.from = request_.transfer;
+    record.id = request_.transfer_uid;
+    record.upload = request_.upload;
+    record.at = ctx_.clock->Now();
     return api_
         .Patch(ctx_, ClaimKey(request_.target_namespace, request_.target_claim),
                k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
@@ -340,7 +340,9 @@ class InPlaceExposure {
 
   // From here on a Pod may write.
   absl::Status NoteBegin(const PersistentVolumeClaim& pvc) const {
-    return ParseCopyRecord(pvc)->has_begun ? absl::OkStatus() : Announce(pvc, true);
+    return ParseCopyRecord(pvc)->has_written
+               ? absl::OkStatus()
+               : Announce(pvc, {.has_begun = true, .has_written = true});
   }
 
   const CallContext& ctx_;

@@ -330,7 +330,7 @@ absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api, const Js
 bool HasBegun(const PersistentVolumeClaim& pvc, const Json& download) {
   const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
   return record.has_value() && record->method == CopyRecord::Method::kMover &&
-         record->id == k8s::Uid(download) && record->has_begun && !record->has_ended;
+         record->id == k8s::Uid(download) && record->has_written && !record->has_ended;
 }
 
 // What keeps the mover away that does not keep away a Pod that finishes its own restore.

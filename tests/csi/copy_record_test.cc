@@ -34,7 +34,8 @@ TEST(CopyRecordTest, WhatIsWrittenIsRead) {
                                                                 .upload = "nightly",
                                                                 .at = at,
                                                                 .has_begun = true,
-                                                                .has_ended = true})));
+                                                                .has_ended = true,
+                                                                .has_written = true})));
     ASSERT_TRUE(read.has_value());
     EXPECT_EQ(read->method, method);
     EXPECT_EQ(read->from, "velero/x");
@@ -43,6 +44,7 @@ TEST(CopyRecordTest, WhatIsWrittenIsRead) {
     EXPECT_EQ(read->at, at);
     EXPECT_TRUE(read->has_begun);
     EXPECT_TRUE(read->has_ended);
+    EXPECT_TRUE(read->has_written);
   }
   EXPECT_FALSE(ParseCopyRecord(PvcWith("")).has_value());
 }
@@ -56,7 +58,8 @@ TEST(CopyRecordTest, ItsFormIsThatOfEveryVersion) {
                                         .upload = "nightly",
                                         .at = absl::FromUnixSeconds(1'780'000'000),
                                         .has_begun = true,
-                                        .has_ended = true}));
+                                        .has_ended = true,
+                                        .has_written = true}));
   ASSERT_TRUE(json.ok());
   EXPECT_EQ(GetString(*json, {"method"}), "mover");
   EXPECT_EQ(GetString(*json, {"from"}), "velero/x");
@@ -64,7 +67,8 @@ TEST(CopyRecordTest, ItsFormIsThatOfEveryVersion) {
   EXPECT_EQ(GetString(*json, {"upload"}), "nightly");
   EXPECT_TRUE(GetBool(*json, {"begun"}));
   EXPECT_TRUE(GetBool(*json, {"ended"}));
-  EXPECT_EQ(json->size(), 7U);
+  EXPECT_TRUE(GetBool(*json, {"writes"}));
+  EXPECT_EQ(json->size(), 8U);
   const auto read = ParseCopyRecord(
       PvcWith(R"({"method":"repository","from":"creds","id":"5f3a","at":"2026-05-28T20:26:40Z"})"));
   ASSERT_TRUE(read.has_value());

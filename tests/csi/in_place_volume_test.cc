@@ -424,6 +424,21 @@ TEST_F(InPlaceVolumeTest, ASecondNameAloneSkipsNoCheck) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("backup velero/nightly")));
 }
 
+// That the volume is partly old by an earlier restore skips none either.
+TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeSkipsNoCheck) {
+  SetRecord({.method = CopyRecord::Method::kSnapshot,
+             .from = "monday",
+             .has_begun = true,
+             .has_ended = true});
+  ASSERT_THAT(Expose(), IsOk());
+  ASSERT_TRUE(Record()->has_begun);
+  Json alias = support::MakeObject("v1", "PersistentVolume", "", kAlias);
+  api_.Seed(PersistentVolumeType(), alias);
+  api_.Seed(BackupType(), support::MakeBackupObject("nightly", "InProgress"));
+  EXPECT_THAT(Expose(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("backup velero/nightly")));
+}
+
 TEST_F(InPlaceVolumeTest, ItWaitsWhileAPodMayCopyIntoThePvc) {
   SetRecord({.method = CopyRecord::Method::kRepository, .from = "creds", .id = "latest"});
   const auto waiting = ExposeToTheEnd();

@@ -252,7 +252,8 @@ TEST_F(MoverRestoreTest, ARunThatWasKilledIsGoneOnWith) {
             FormatCopyRecord({.method = CopyRecord::Method::kMover,
                               .from = "velero/x",
                               .id = uid,
-                              .has_begun = true}));
+                              .has_begun = true,
+                              .has_written = true}));
   });
   ctx_.stop = {};
   steps_.clear();
