@@ -375,7 +375,8 @@ absl::StatusOr<velero::DataReference> ReferenceOf(const velero::DataDownload& do
 
 // When a worker whose end nobody saw is cut off; noted in the task, which is all that is left.
 absl::StatusOr<absl::Time> FencedAt(const CallContext& ctx, const MoverEnvironment& env,
-                                    const Json& task) {
+                                    const std::string& stem) {
+  ASSIGN_OR_RETURN(const Json task, WorkerRun(env, stem).FindTask(ctx));
   const std::optional<absl::Time> noted =
       ParseRfc3339(k8s::Annotation(task, objects::kStoppingAtAnnotation));
   if (noted.has_value()) {
@@ -385,7 +386,7 @@ absl::StatusOr<absl::Time> FencedAt(const CallContext& ctx, const MoverEnvironme
   SetJson(patch, {"metadata", "annotations", objects::kStoppingAtAnnotation},
           FormatRfc3339(ctx.clock->Now()));
   RETURN_IF_ERROR(env.api
-                      .Patch(ctx, {VolumeTaskType(), env.mover_namespace, k8s::Name(task)},
+                      .Patch(ctx, {VolumeTaskType(), env.mover_namespace, stem},
                              k8s::PatchKind::kMerge, patch, "")
                       .status());
   return ctx.clock->Now() + kFencedAfter;
@@ -447,7 +448,7 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
     ASSIGN_OR_RETURN(std::string waiting_for,
                      csi::HideInPlace(ctx, env.api, request, {.may_still_write = !has_ended}));
     if (!waiting_for.empty()) {
-      ASSIGN_OR_RETURN(const absl::Time fenced_at, FencedAt(ctx, env, task));
+      ASSIGN_OR_RETURN(const absl::Time fenced_at, FencedAt(ctx, env, stem));
       if (ctx.clock->Now() >= fenced_at) {
         ASSIGN_OR_RETURN(waiting_for, csi::HideInPlace(ctx, env.api, request, {.is_fenced = true}));
       }

@@ -615,14 +615,16 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   controller.LookTimes(8);
   bed_.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});  // By force.
   // Of a Pod that nobody saw end.
-  for (const Json& task : bed_.api.All(VolumeTaskType())) {
-    EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, task),
-                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may still write")));
-  }
+  const std::vector<Json> tasks = bed_.api.All(VolumeTaskType());
+  ASSERT_THAT(tasks, SizeIs(1));
+  EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, tasks.front()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may still write")));
   EXPECT_TRUE(csi::IsWrittenByMover(*bed_.Record(), ""));
   EXPECT_THAT(bed_.api.All(csi::PersistentVolumeType()), SizeIs(2));
   bed_.clock.Advance(kFencedAfter);
-  controller.Sweep();
+  // A program that uninstalls has the task as it was.
+  EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, tasks.front()), IsOk());
+  bed_.PlayDriver();
   EXPECT_EQ(bed_.Consent(), "");
   ASSERT_TRUE(bed_.Record().has_value());
   EXPECT_TRUE(bed_.Record()->has_ended);
@@ -649,6 +651,28 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingIsAcceptedThatVeleroRestored) {
   Controller(bed_).LookTimes(1);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), HasSubstr("a restore of Velero"));
+}
+
+// Who may create it may write all of it.
+TEST_F(DownloadReconcilerTest, InPlaceNoPhaseSkipsWhatIsCheckedAtFirst) {
+  for (const bool is_off : {true, false}) {
+    SCOPED_TRACE(is_off);
+    DownloadBed bed;
+    bed.AddInPlace();
+    bed.env.settings.writes_into_existing = !is_off;
+    bed.ChangeDownload([](Json& download) {
+      SetJson(download, {"metadata", "annotations", objects::kInPlaceAnnotation}, "target-uid");
+      SetJson(download, {"metadata", "labels", objects::kRestoreNameLabel}, "monday");
+      SetJson(download, {"status", "phase"}, "Accepted");
+    });
+    Controller controller(bed);
+    controller.LookTimes(6);
+    EXPECT_EQ(bed.Phase(), "Failed");
+    EXPECT_THAT(bed.Message(),
+                HasSubstr(is_off ? "restore.intoExistingVolumes" : "a restore of Velero"));
+    EXPECT_EQ(bed.pods_made, 0);
+    EXPECT_FALSE(bed.Record().has_value());
+  }
 }
 
 TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrLater) {

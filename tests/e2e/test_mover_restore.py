@@ -116,7 +116,8 @@ def test_what_was_moved_is_written_into_the_pvc_that_there_is(bed, workspace):
     data.expect(path, written)
     after = bed.api.get("persistentvolumeclaims", "data", app)
     assert (after["metadata"]["uid"], after["spec"]["volumeName"]) == (before["metadata"]["uid"], before["spec"]["volumeName"])
-    assert not {"snapshot.csi-delta.io/copy-record", "mover.csi-delta.io/may-write"} & set(after["metadata"].get("annotations", {}))
+    marks = {"snapshot.csi-delta.io/copy-record", "mover.csi-delta.io/may-write"}
+    assert not marks & set(after["metadata"].get("annotations", {}))
     assert volume_of(bed, app)["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
     await_nothing_left(bed)
     people.run(bed, app, "delete", result["safety_snapshot"], "--last-too", "--wait")
