@@ -112,7 +112,9 @@ def test_what_was_moved_is_written_into_the_pvc_that_there_is(bed, workspace):
         told = bed.run([components.program_path(), "restore", "--upload", upload["metadata"]["name"], "--into", f"{app}/data",
                         "--velero-namespace", bed.namespace, "--yes", "--json"], timeout_seconds=MOVED_SECONDS_MAX)
     result = json.loads(told.stdout.splitlines()[-1])
-    assert result["compared_bytes"] == VOLUME_BYTES and 0 < result["written_bytes"] <= len(chunks) * CHUNK_BYTES, result
+    differing = len(chunks) * CHUNK_BYTES  # These are compared as chunks, then block by block.
+    assert VOLUME_BYTES <= result["compared_bytes"] <= VOLUME_BYTES + differing, result
+    assert 0 < result["written_bytes"] <= differing, result
     data.expect(path, written)
     after = bed.api.get("persistentvolumeclaims", "data", app)
     assert (after["metadata"]["uid"], after["spec"]["volumeName"]) == (before["metadata"]["uid"], before["spec"]["volumeName"])
