@@ -26,10 +26,8 @@
 //   ready --CheckInPlace at each look--> still the same PVC and volume, and no Pod uses it
 //       |
 //       v
-//   HideInPlace --> both are gone, and the volume is detached; the PVC names no DataDownload and
-//   has
-//                   no record, or one that says that nothing writes and the volume may be partly
-//                   old
+//   HideInPlace --> both are gone, and the volume is detached. The PVC names no DataDownload, and
+//                   has no record, or one that says that its volume may be partly old
 //
 // The claim has none of the labels by which volumes that were filled are found, and removed with
 // their data.
