@@ -53,7 +53,8 @@ class CopyVisit {
   explicit CopyVisit(Visit& visit) : visit_(visit), pods_(CopyPods(visit)) {
     for (const Json& json : visit.Look(csi::PersistentVolumeClaimType())) {
       if (auto pvc = PersistentVolumeClaim::Of(json); pvc.ok()) {
-        pvcs_.emplace(pvc->uid(), *std::move(pvc));
+        std::string uid = pvc->uid();
+        pvcs_.emplace(std::move(uid), *std::move(pvc));
       }
     }
   }
