@@ -809,20 +809,26 @@ TEST_F(DownloadReconcilerTest, InPlaceIsDecidedWhenItIsAccepted) {
 // Each call of a controller fails, or its answer is lost, and it is killed there; another goes on.
 class KilledDownloadTest : public testing::TestWithParam<Fault> {};
 
+// Runs a controller that is killed in its call `call`; whether it came so far in `looks_max` looks.
+bool IsKilledAt(DownloadBed& bed, int call, Fault fault, int looks_max) {
+  bed.api.FailCall(call, absl::UnavailableError("killed"), fault);
+  {
+    Controller killed(bed);
+    for (int look = 0; look < looks_max && !bed.api.sweep_hit(); ++look) {
+      killed.LookTimes(1);
+    }
+  }
+  const bool was_hit = bed.api.sweep_hit();
+  bed.api.ClearFaults();
+  return was_hit;
+}
+
 TEST_P(KilledDownloadTest, AnotherGoesOnToTheEnd) {
   for (int call = 1;; ++call) {
     SCOPED_TRACE(call);
     DownloadBed bed;
     bed.AddDownload();
-    bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
-    {
-      Controller killed(bed);
-      for (int look = 0; look < 9 && !bed.api.sweep_hit(); ++look) {
-        killed.LookTimes(1);
-      }
-    }
-    const bool hit = bed.api.sweep_hit();
-    bed.api.ClearFaults();
+    const bool hit = IsKilledAt(bed, call, GetParam(), 9);
     Controller another(bed);
     another.LookUntilOver(12);
     EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
@@ -844,15 +850,7 @@ TEST_P(KilledDownloadTest, AnotherCancelsToTheEnd) {
     bed.AddDownload();
     Controller(bed).LookTimes(3);
     bed.Cancel();
-    bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
-    {
-      Controller killed(bed);
-      for (int look = 0; look < 9 && !bed.api.sweep_hit(); ++look) {
-        killed.LookTimes(1);
-      }
-    }
-    const bool hit = bed.api.sweep_hit();
-    bed.api.ClearFaults();
+    const bool hit = IsKilledAt(bed, call, GetParam(), 9);
     Controller another(bed);
     another.LookUntilOver(24);
     EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
@@ -870,15 +868,7 @@ TEST_P(KilledDownloadTest, AnotherGoesOnInPlaceToTheEnd) {
     SCOPED_TRACE(call);
     DownloadBed bed;
     bed.AddInPlace();
-    bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
-    {
-      Controller killed(bed);
-      for (int look = 0; look < 12 && !bed.api.sweep_hit(); ++look) {
-        killed.LookTimes(1);
-      }
-    }
-    const bool hit = bed.api.sweep_hit();
-    bed.api.ClearFaults();
+    const bool hit = IsKilledAt(bed, call, GetParam(), 12);
     Controller another(bed);
     another.LookUntilOver(16);
     EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
