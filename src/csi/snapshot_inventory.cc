@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <stop_token>
+#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_shares.h"
@@ -31,6 +34,7 @@ constexpr char kVeleroPrefix[] = "velero.io/";
 // So many contents are read by name. Each costs a request; a LIST brings those of the whole
 // cluster.
 constexpr std::size_t kContentGetsMax = 32;
+constexpr char kOfContents[] = "binding, driver and handle";  // What only they say.
 
 // An object without what nothing here reads. Most of one is who wrote which field.
 Json Trimmed(const Json& object) {
@@ -83,9 +87,8 @@ class InventoryReader {
         names_(request.names.begin(), request.names.end()) {}
 
   absl::StatusOr<Inventory> Read() {
-    RETURN_IF_ERROR(ReadSnapshots());
-    // After the VolumeSnapshots: a content that one of them names and that is not there is gone.
-    RETURN_IF_ERROR(ReadContents());
+    // What decides over deletions is read as it is now, and what is named by name.
+    RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadInTurn() : ReadAtOnce());
     RETURN_IF_ERROR(ReadShares());
     RETURN_IF_ERROR(ReadPvcs());
     CountReady();
@@ -109,6 +112,48 @@ class InventoryReader {
   }
 
  private:
+  absl::Status ReadInTurn() {
+    RETURN_IF_ERROR(ReadSnapshots());
+    // After the VolumeSnapshots: a content that one of them names and that is not there is gone.
+    return ReadContents();
+  }
+
+  // Of a whole cluster's contents few are wanted, and the API server takes as long to give all that
+  // it remembers as it takes to read the VolumeSnapshots: it does both at once. Which are wanted is
+  // known, and the answer looked at, when the VolumeSnapshots are there. What was missing in it is
+  // looked at again.
+  absl::Status ReadAtOnce() {
+    std::set<std::string> wanted;
+    absl::Notification are_snapshots_read;
+    std::stop_source stop;
+    const std::stop_callback forward(ctx_.stop, [&stop] { stop.request_stop(); });
+    absl::Status remembered;
+    std::jthread reader([&] {
+      CallContext ctx = ctx_;
+      ctx.stop = stop.get_token();
+      const auto is_wanted = [&](absl::string_view name) {
+        are_snapshots_read.WaitForNotification();
+        return wanted.contains(std::string(name));
+      };
+      remembered = k8s::ReadWanted(ctx, api_, VolumeSnapshotContentType(), "", is_wanted,
+                                   [&](const std::vector<Json>& page, bool is_first) {
+                                     are_snapshots_read.WaitForNotification();
+                                     NoteContents(page, is_first, wanted);
+                                   });
+    });
+    const absl::Status snapshots = ReadSnapshots();
+    if (snapshots.ok()) {
+      wanted = WantedContents();
+    } else {
+      stop.request_stop();
+    }
+    are_snapshots_read.Notify();
+    reader.join();
+    RETURN_IF_ERROR(snapshots);
+    around_.are_contents_listed = remembered.ok();
+    return Excuse(remembered.ok() ? ReadDoubtful(wanted) : remembered, kOfContents);
+  }
+
   absl::Status ReadSnapshots() {
     if (request_.only_names) {
       is_last_ready_known_ = false;
@@ -210,41 +255,43 @@ class InventoryReader {
         read = GetContents(wanted);
       }
     }
-    return Excuse(read, "binding, driver and handle");
+    return Excuse(read, kOfContents);
   }
 
-  // Of a whole cluster's contents few are wanted, and reading them all takes an API server seconds
-  // where it reads its store. What decides over deletions is read so all the same; else what it
-  // remembers will do, but for what may have changed a moment ago.
+  // Reading them all takes an API server seconds where it reads its store.
   absl::Status ListContents(const std::set<std::string>& wanted) {
-    const auto note = [&](const std::vector<Json>& page, bool is_first) {
-      if (is_first) {
-        around_.contents.clear();
-        around_.listed_shares.clear();
-      }
-      for (const Json& object : page) {
-        if (wanted.contains(k8s::Name(object))) {
-          NoteContent(object);
-        }
-        if (IsShare(object)) {
-          around_.listed_shares.insert(k8s::Name(object));
-        }
-      }
-    };
-    if (!request_.requires_all && names_.empty()) {
-      const absl::Status read =
-          k8s::ReadWanted(ctx_, api_, VolumeSnapshotContentType(), "", wanted, note);
-      const std::set<std::string> doubtful = DoubtfulContents();
-      if (!read.ok() || doubtful.empty() ||
-          (doubtful.size() <= kContentGetsMax && GetContents(doubtful).ok())) {
-        around_.are_contents_listed = read.ok();
-        return read;
-      }
-    }
-    const absl::Status read = k8s::ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {}, note);
+    const absl::Status read = k8s::ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {},
+                                             [&](const std::vector<Json>& page, bool is_first) {
+                                               NoteContents(page, is_first, wanted);
+                                             });
     around_.are_contents_listed = read.ok();
     around_.are_shares_listed = read.ok();
     return read;
+  }
+
+  // As they are now: those that may have changed since they were remembered, or all.
+  absl::Status ReadDoubtful(const std::set<std::string>& wanted) {
+    const std::set<std::string> doubtful = DoubtfulContents();
+    if (doubtful.size() <= kContentGetsMax && GetContents(doubtful).ok()) {
+      return absl::OkStatus();
+    }
+    return ListContents(wanted);
+  }
+
+  void NoteContents(const std::vector<Json>& page, bool is_first,
+                    const std::set<std::string>& wanted) {
+    if (is_first) {
+      around_.contents.clear();
+      around_.listed_shares.clear();
+    }
+    for (const Json& object : page) {
+      if (wanted.contains(k8s::Name(object))) {
+        NoteContent(object);
+      }
+      if (IsShare(object)) {
+        around_.listed_shares.insert(k8s::Name(object));
+      }
+    }
   }
 
   // Those that are missing, or are not bound to the VolumeSnapshot that names them.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -165,14 +164,15 @@ class ApiClient {
                              absl::string_view namespace_name, const WatchOptions& options,
                              absl::FunctionRef<bool(const WatchEvent&)> sink) = 0;
 
-  // As ListPages() with empty options, for a few of very many objects: those whose name is not in
-  // `wanted` may be left out, and all are as the API server remembers them, maybe a moment ago.
-  // That costs it a tenth of reading its store. One that is missing may have been made meanwhile.
+  // As ListPages() with empty options, for a few of very many objects: those whose name `is_wanted`
+  // denies may be left out, and all are as the API server remembers them, maybe a moment ago. That
+  // costs it a tenth of reading its store. One that is missing may have been made meanwhile.
+  // `is_wanted` is asked while the answer comes, which waits as long as it does.
   virtual absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      const std::set<std::string>& wanted,
+      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
-    static_cast<void>(wanted);
+    static_cast<void>(is_wanted);
     return ListPages(ctx, type, namespace_name, {}, sink);
   }
 };

@@ -56,7 +56,7 @@ absl::Status ListDecoder::EndItem(Sink sink) {
   const std::string text = std::exchange(item_, {});
   const std::string name = std::exchange(name_, {});
   const bool is_odd = std::exchange(is_odd_, false);
-  if (names_ != nullptr && !names_->contains(name) && !is_odd) {
+  if (!is_odd && is_wanted_.has_value() && !(*is_wanted_)(name)) {
     return absl::OkStatus();
   }
   absl::StatusOr<Json> object = ParseJsonObject(text);

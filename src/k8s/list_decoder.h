@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <set>
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -17,15 +17,16 @@ inline constexpr std::size_t kListItemBytesMax = std::size_t{8} << 20;
 inline constexpr std::size_t kListFrameBytesMax = std::size_t{1} << 20;
 
 // Turns the bytes of an answer to a LIST, cut anywhere, into its objects, one after the other, and
-// holds one at a time: {"items": [{...}, ...], "metadata": {...}}, in any order. Pure. Not
-// thread-safe. Borrows the names.
+// holds one at a time: {"items": [{...}, ...], "metadata": {...}}, in any order. Not thread-safe.
+// Borrows the filter.
 class ListDecoder {
  public:
   using Sink = absl::FunctionRef<void(Json object)>;
+  using NameFilter = absl::FunctionRef<bool(absl::string_view name)>;
 
-  // An object whose metadata.name is not in `names` is passed over without being parsed; nullptr:
-  // none is.
-  explicit ListDecoder(const std::set<std::string>* names) : names_(names) {}
+  // An object whose metadata.name `is_wanted` denies is passed over without being parsed; without a
+  // filter none is. It is asked once per object, in their order.
+  explicit ListDecoder(std::optional<NameFilter> is_wanted) : is_wanted_(is_wanted) {}
 
   // Hands every object that is complete now to `sink`. UNAVAILABLE for what is no JSON, because
   // another answer may do better; INTERNAL above a limit. After an error it is of no more use.
@@ -46,7 +47,7 @@ class ListDecoder {
   void EndString();
   absl::Status EndItem(Sink sink);
 
-  const std::set<std::string>* const names_;
+  const std::optional<NameFilter> is_wanted_;
   int depth_ = 0;  // of braces and brackets
   bool is_in_items_ = false;
   bool is_in_string_ = false;

@@ -26,10 +26,10 @@ absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceTyp
 
 absl::Status ReadWanted(
     const CallContext& ctx, ApiClient& api, const ResourceType& type,
-    absl::string_view namespace_name, const std::set<std::string>& wanted,
+    absl::string_view namespace_name, absl::FunctionRef<bool(absl::string_view name)> is_wanted,
     absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
   return ReadAgainWhenTooOld(
-      [&] { return api.ListWanted(ctx, type, namespace_name, wanted, sink); });
+      [&] { return api.ListWanted(ctx, type, namespace_name, is_wanted, sink); });
 }
 
 }  // namespace csidelta::k8s

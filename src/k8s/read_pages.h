@@ -1,7 +1,5 @@
 #pragma once
 
-#include <set>
-#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -21,7 +19,8 @@ absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceTyp
 
 // The same by ApiClient::ListWanted().
 absl::Status ReadWanted(const CallContext& ctx, ApiClient& api, const ResourceType& type,
-                        absl::string_view namespace_name, const std::set<std::string>& wanted,
+                        absl::string_view namespace_name,
+                        absl::FunctionRef<bool(absl::string_view name)> is_wanted,
                         absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink);
 
 }  // namespace csidelta::k8s

@@ -260,9 +260,10 @@ class RestClient : public ApiClient {
 
   absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      const std::set<std::string>& wanted,
+      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
-    absl::StatusOr<std::string> version = ListFromMemory(ctx, type, namespace_name, wanted, sink);
+    absl::StatusOr<std::string> version =
+        ListFromMemory(ctx, type, namespace_name, is_wanted, sink);
     if (!version.ok() && MayBeReadFromStore(version.status())) {
       return ListPages(ctx, type, namespace_name, {}, sink);
     }
@@ -499,7 +500,7 @@ class RestClient : public ApiClient {
   // A server gives out of its memory only what is not asked for in pages.
   absl::StatusOr<std::string> ListFromMemory(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      const std::set<std::string>& wanted,
+      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
     const Query query = {{"resourceVersion", "0"}};
     const Call call{.method = "GET",
@@ -507,7 +508,7 @@ class RestClient : public ApiClient {
                     .content_type = "",
                     .body = "",
                     .is_tried_once = true};
-    ListDecoder decoder(&wanted);
+    ListDecoder decoder(is_wanted);
     std::vector<Json> page;
     bool is_first = true;
     const auto hand_over = [&] {

@@ -11,7 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
 #include "base/json.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
@@ -248,32 +251,48 @@ TEST_F(SnapshotInventoryTest, LastReadyOfSparesOneOfEachPvc) {
   EXPECT_THAT(LastReadyOf(entries, {true, true, true, true, true, true}), ElementsAre(2u));
 }
 
-// An API server whose memory of contents is behind its store.
+// An API server whose memory of contents is behind its store, and comes as soon as it is asked.
 class ForgetfulApi : public support::FakeApiClient {
  public:
   using FakeApiClient::FakeApiClient;
 
   absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const k8s::ResourceType& type, absl::string_view namespace_name,
-      const std::set<std::string>& wanted,
+      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
     ++asked;
+    if (!is_asked.HasBeenNotified()) {
+      is_asked.Notify();
+    }
     EXPECT_EQ(type, VolumeSnapshotContentType());
     std::vector<Json> remembered;
     for (Json& content : All(type)) {
-      if (wanted.contains(k8s::Name(content)) && !forgotten.contains(k8s::Name(content))) {
+      if (is_wanted(k8s::Name(content)) && !forgotten.contains(k8s::Name(content))) {
         if (unbound.contains(k8s::Name(content))) {
           SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");
         }
         remembered.push_back(std::move(content));
       }
     }
-    static_cast<void>(ctx);
     static_cast<void>(namespace_name);
+    is_stopped = ctx.stop.stop_requested();
     sink(remembered, true);
     return std::string("1");
   }
 
+  absl::StatusOr<std::string> ListPages(
+      const CallContext& ctx, const k8s::ResourceType& type, absl::string_view namespace_name,
+      const k8s::ListOptions& options,
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
+    if (type == VolumeSnapshotType() && waits_for_memory) {
+      EXPECT_TRUE(is_asked.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    }
+    return FakeApiClient::ListPages(ctx, type, namespace_name, options, sink);
+  }
+
+  bool waits_for_memory = false;
+  absl::Notification is_asked;
+  bool is_stopped = false;
   int asked = 0;
   std::set<std::string> forgotten;
   std::set<std::string> unbound;
@@ -341,6 +360,22 @@ TEST_F(ForgetfulInventoryTest, OfManyOrWithoutTheRightToGetThemTheStoreIsRead) {
   api_.Forbid("get", "volumesnapshotcontents");
   EXPECT_EQ(Read({})["s-7"].content_kind, ContentReading::Kind::kPresent);
   EXPECT_EQ(lists(), 1);
+}
+
+TEST_F(ForgetfulInventoryTest, ContentsAreAskedForWhileVolumeSnapshotsAreRead) {
+  Seed("one");
+  api_.waits_for_memory = true;
+  EXPECT_EQ(Read({})["one"].handle, "h-one");
+  EXPECT_FALSE(api_.is_stopped);
+}
+
+TEST_F(ForgetfulInventoryTest, WithoutVolumeSnapshotsTheirContentsAreNotWaitedFor) {
+  Seed("one");
+  api_.waits_for_memory = true;
+  api_.Forbid("list", "volumesnapshots");
+  EXPECT_THAT(ReadInventory(ctx_, api_, {.namespace_name = "shop"}),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_TRUE(api_.is_stopped);
 }
 
 TEST_F(ForgetfulInventoryTest, WhatDecidesOverDeletionsIsNeverRemembered) {

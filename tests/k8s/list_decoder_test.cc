@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::k8s::list_decoder_test {
@@ -36,7 +38,11 @@ struct Decoded {
 Decoded Decode(const std::string& text, std::size_t piece_bytes,
                const std::set<std::string>* names = nullptr) {
   Decoded decoded;
-  ListDecoder decoder(names);
+  const auto is_named = [names](absl::string_view name) {
+    return names->contains(std::string(name));
+  };
+  ListDecoder decoder(names != nullptr ? std::optional<ListDecoder::NameFilter>(is_named)
+                                       : std::nullopt);
   for (std::size_t i = 0; i < text.size() && decoded.status.ok(); i += piece_bytes) {
     decoded.status = decoder.Feed(text.substr(i, piece_bytes), [&](Json object) {
       decoded.objects.push_back(GetString(object, {"metadata", "name"}));

@@ -227,16 +227,18 @@ class ListFromMemoryTest : public RestClientTest {
 
   absl::StatusOr<std::string> List() {
     names_.clear();
-    return client_->ListWanted(ctx_, kConfigMaps, "ns", wanted_,
-                               [&](const std::vector<Json>& page, bool is_first) {
-                                 if (is_first) {
-                                   names_.clear();
-                                 }
-                                 for (const Json& object : page) {
-                                   EXPECT_EQ(GetString(object, {"kind"}), "ConfigMap");
-                                   names_.push_back(Name(object));
-                                 }
-                               });
+    return client_->ListWanted(
+        ctx_, kConfigMaps, "ns",
+        [&](absl::string_view name) { return wanted_.contains(std::string(name)); },
+        [&](const std::vector<Json>& page, bool is_first) {
+          if (is_first) {
+            names_.clear();
+          }
+          for (const Json& object : page) {
+            EXPECT_EQ(GetString(object, {"kind"}), "ConfigMap");
+            names_.push_back(Name(object));
+          }
+        });
   }
   static bool IsFromMemory(const ServedRequest& request) {
     return absl::EndsWith(request.target, "?resourceVersion=0");
