@@ -110,6 +110,7 @@ class Bed:
         self.server_args = list(settings.server_args)
         self.server_env = dict(settings.server_env)
         self.diffsnap_args = {}  # Further flags of csi-delta diffsnap, by component.
+        self.longhorn_args = []  # Further flags of the stand-in of Longhorn.
         self.owns_storage = storage_of is None
         if self.owns_storage:
             self.s3_dir = bucket_of.s3_dir if bucket_of else self.state / "s3"

@@ -38,7 +38,10 @@ DIFFSNAP_PORTS = {DIFFSNAP: 18443, DIFFSNAP_SECOND: 18444}
 DIFFSNAP_NAMESPACE = "csi-driver"  # As deploy/diffsnap.yaml has it.
 # Started by Bed.grow_claim.
 RESIZER = "csi-resizer"
-ON_DEMAND = (GROUP_PROXY, SNAPSHOT_METADATA, DIFFSNAP, DIFFSNAP_SECOND, RESIZER)
+# Started by the tests that want it; see longhorn.py.
+LONGHORN = "longhorn-stand-in"
+LONGHORN_CONTROL_PORT, LONGHORN_WEBHOOK_PORT = 19500, 19501
+ON_DEMAND = (GROUP_PROXY, SNAPSHOT_METADATA, DIFFSNAP, DIFFSNAP_SECOND, RESIZER, LONGHORN)
 
 # Those that end when the driver's connection is lost, and so are started again with it.
 DRIVER_CLIENTS = ("csi-snapshotter", "csi-provisioner")
@@ -60,6 +63,12 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 def program_path():
     """csi-delta under test: CSI_DELTA_PROGRAM, or what the release preset builds."""
     return pathlib.Path(os.environ.get("CSI_DELTA_PROGRAM") or REPOSITORY / "build/release/bin/csi-delta")
+
+
+def longhorn_path():
+    """The stand-in of Longhorn, as it was built with the tests."""
+    built = pathlib.Path(os.environ.get("CSI_DELTA_TESTS") or REPOSITORY / "build/release/bin")
+    return built / "csi-delta-longhorn-stand-in"
 
 
 CLIENT_RATE = ["--kube-api-qps=200", "--kube-api-burst=400"]
@@ -176,6 +185,12 @@ def diffsnap_command(bed, name):
             *bed.diffsnap_args.get(name, [])]
 
 
+def longhorn_command(bed):
+    return [str(longhorn_path()), "--kubeconfig", f"{bed.pki}/admin.conf",
+            "--control-port", str(LONGHORN_CONTROL_PORT), "--webhook-port", str(LONGHORN_WEBHOOK_PORT),
+            *bed.longhorn_args]
+
+
 def driver_command(bed):
     if bed.node:  # The kubelet shows Pods what the driver mounts.
         return bed.node.inside(bed.driver.command())
@@ -209,6 +224,7 @@ COMMANDS = {
     GROUP_PROXY: group_proxy_command,
     SNAPSHOT_METADATA: metadata_command,
     RESIZER: resizer_command,
+    LONGHORN: longhorn_command,
     DIFFSNAP: lambda bed: diffsnap_command(bed, DIFFSNAP),
     DIFFSNAP_SECOND: lambda bed: diffsnap_command(bed, DIFFSNAP_SECOND),
     **node.COMMANDS,
@@ -302,6 +318,7 @@ READY = {
     "velero": velero_ready,
     GROUP_PROXY: lambda bed: port_open(bed, group_proxy.PORT),
     SNAPSHOT_METADATA: metadata_ready,
+    LONGHORN: lambda bed: port_open(bed, LONGHORN_CONTROL_PORT),  # It opens last.
     DIFFSNAP: lambda bed: diffsnap_ready(bed, DIFFSNAP),
     DIFFSNAP_SECOND: lambda bed: diffsnap_ready(bed, DIFFSNAP_SECOND),
     **node.READY,
