@@ -1,12 +1,27 @@
-"""tests/scenarios.txt names tests that are there."""
+"""tests/scenarios.txt, and the docs, name tests that are there."""
+
+import re
 
 import pytest
 import results
 import scenarios
+from console import ROOT
 
 
 def test_each_scenario_names_a_test_that_is_there():
     assert [scenario for scenario in scenarios.read() if not scenarios.is_declared(scenario.test)] == []
+
+
+PAGES = sorted(path for folder in ("docs", "tests") for path in (ROOT / folder).rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_test_that_a_page_names_is_there(page):
+    text = page.read_text()
+    cases = re.findall(r"`(?:\w+/)?(\w+(?:Test|Contract)\.\w+)(?:/\w+)?`", text)
+    assert [case for case in cases if not scenarios.is_declared(case)] == []
+    files = re.findall(r"`(tests/[\w/]+\.(?:py|cc|h|md|txt))(?:::\w+)?`", text)
+    assert [file for file in files if not (ROOT / file).exists()] == []
 
 
 def test_what_is_optional_has_reasons():
