@@ -26,6 +26,7 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
+#include "longhorn/snapshot_class.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "velero/backup.h"
@@ -273,6 +274,11 @@ class PvcAction : public velero::BackupItemAction {
       CSIDELTA_LOG(kWarn, "another volume snapshot class is used",
                    {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
                    {"class", choice.name}, {"reason", reason});
+    }
+    for (const Json& one : *classes) {
+      if (decision.kind == VolumeDecision::Kind::kMove && k8s::Name(one) == choice.name) {
+        RETURN_IF_ERROR(longhorn::CheckClassOfMove(one));
+      }
     }
     return choice.name;
   }

@@ -1,11 +1,17 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "doctor/checkup.h"
 
 // The checks themselves; checkup.cc says what each answers.
 namespace csidelta::doctor {
 
 inline constexpr char kWorkerAccount[] = "csi-delta-worker";  // whom workers run as
+
+// "a, b and 3 more": of many the first five.
+std::string Listed(const std::vector<std::string>& names);
 
 // cluster_checks.cc
 void CheckClusterReachable(Visit& visit);
@@ -55,6 +61,10 @@ void CheckMoverTasksSilent(Visit& visit);
 void CheckMoverOrphans(Visit& visit);
 
 // longhorn_checks.cc
+void CheckLonghornClass(Visit& visit);
+void CheckLonghornSnapshots(Visit& visit);
+void CheckLonghornJobs(Visit& visit);
+void CheckLonghornWebhook(Visit& visit);
 void CheckLonghornKinds(Visit& visit);
 void CheckLonghornInBackups(Visit& visit);
 

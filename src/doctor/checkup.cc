@@ -1,6 +1,8 @@
 #include "doctor/checkup.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -69,6 +71,13 @@ constexpr std::array kChecks = {
           CheckDriverSnapshotLimit},
     Check{"volumes-not-csi", "which volumes are no CSI driver's?", CheckVolumesNotCsi},
     Check{"claims-unbound", "which claims have no volume?", CheckClaimsUnbound},
+    Check{"longhorn-class", "do classes for snapshots of Longhorn make snapshots?",
+          CheckLonghornClass},
+    Check{"longhorn-snapshots", "do snapshots of Longhorn come near a limit, wait or refuse to go?",
+          CheckLonghornSnapshots},
+    Check{"longhorn-jobs", "do jobs of Longhorn remove snapshots that are needed?",
+          CheckLonghornJobs},
+    Check{"longhorn-webhook", "does Longhorn answer when a PVC is changed?", CheckLonghornWebhook},
     Check{"longhorn-kinds", "does the plugin know all kinds of Longhorn?", CheckLonghornKinds},
     Check{"longhorn-in-backups", "would restores make objects of Longhorn that do harm?",
           CheckLonghornInBackups},
@@ -76,7 +85,21 @@ constexpr std::array kChecks = {
           CheckDeviceAccess, /*makes_objects=*/true},
 };
 
+// Names that a finding lists, before it only counts.
+constexpr std::size_t kNamesMax = 5;
+
 }  // namespace
+
+std::string Listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kNamesMax); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
+  }
+  if (names.size() > kNamesMax) {
+    absl::StrAppend(&text, " and ", names.size() - kNamesMax, " more");
+  }
+  return text;
+}
 
 absl::string_view WordOf(Grade grade) {
   switch (grade) {

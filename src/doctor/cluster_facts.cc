@@ -68,6 +68,26 @@ const k8s::ResourceType& ScheduleType() {
   return type;
 }
 
+const k8s::ResourceType& EndpointSliceType() {
+  static const k8s::ResourceType& type =
+      TypeOf("discovery.k8s.io", "endpointslices", "EndpointSlice", true);
+  return type;
+}
+
+const k8s::ResourceType& MutatingWebhookConfigurationType() {
+  static const k8s::ResourceType& type =
+      TypeOf("admissionregistration.k8s.io", "mutatingwebhookconfigurations",
+             "MutatingWebhookConfiguration", false);
+  return type;
+}
+
+const k8s::ResourceType& ValidatingWebhookConfigurationType() {
+  static const k8s::ResourceType& type =
+      TypeOf("admissionregistration.k8s.io", "validatingwebhookconfigurations",
+             "ValidatingWebhookConfiguration", false);
+  return type;
+}
+
 const absl::StatusOr<std::vector<Json>>& ClusterFacts::List(const k8s::ResourceType& type,
                                                             absl::string_view namespace_name) {
   const Key key = {k8s::ToString(type), std::string(namespace_name)};

@@ -24,6 +24,9 @@ const k8s::ResourceType& CsiDriverType();
 const k8s::ResourceType& PriorityClassType();
 const k8s::ResourceType& CustomResourceDefinitionType();
 const k8s::ResourceType& ScheduleType();
+const k8s::ResourceType& EndpointSliceType();
+const k8s::ResourceType& MutatingWebhookConfigurationType();
+const k8s::ResourceType& ValidatingWebhookConfigurationType();
 
 // What the API server holds, read once for all checks. Borrows `api`. Not thread-safe.
 class ClusterFacts {

@@ -20,8 +20,6 @@ namespace csidelta::doctor {
 namespace {
 
 constexpr absl::Duration kConnectTimeMax = absl::Seconds(10);
-// Names that a finding lists, before it only counts.
-constexpr std::size_t kNamesMax = 5;
 
 struct SnapshotLimit {
   absl::string_view driver;
@@ -41,18 +39,6 @@ struct Volume {
 
 std::string ClaimName(const Json& claim) {
   return absl::StrCat(k8s::Namespace(claim), "/", k8s::Name(claim));
-}
-
-// "a, b and 3 more".
-std::string Listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kNamesMax); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
-  }
-  if (names.size() > kNamesMax) {
-    absl::StrAppend(&text, " and ", names.size() - kNamesMax, " more");
-  }
-  return text;
 }
 
 std::vector<Volume> CsiVolumes(Visit& visit) {

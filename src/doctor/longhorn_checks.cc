@@ -1,14 +1,26 @@
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "csi/environment.h"
 #include "csi/settings.h"
+#include "csi/snapshot_types.h"
 #include "doctor/checks.h"
 #include "k8s/object.h"
+#include "k8s/read_pages.h"
 #include "longhorn/kinds_guard.h"
+#include "longhorn/snapshot_class.h"
+#include "longhorn/types.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
 
@@ -16,6 +28,20 @@ namespace csidelta::doctor {
 namespace {
 
 constexpr absl::Duration kLonghornListTimeMax = absl::Seconds(10);
+// Longhorn's own, for a Volume that does not say.
+constexpr int64_t kSnapshotCountMaxDefault = 250;
+// Of that, the part that is worth a warning.
+constexpr double kCountShareMax = 0.8;
+// A label's value can be no longer, and Longhorn makes one of the name.
+constexpr std::size_t kSnapshotNameBytesMax = 63;
+// Its monitor looks every 5 seconds, and a detached volume is attached within a minute or so.
+constexpr absl::Duration kShownAfterMax = absl::Minutes(2);
+constexpr absl::Duration kTakenAfterMax = absl::Minutes(10);
+constexpr absl::Duration kDeletedAfterMax = absl::Hours(1);
+constexpr char kHead[] = "volume-head";
+constexpr char kServiceNameLabel[] = "kubernetes.io/service-name";
+// It keeps so many snapshots of a volume, whoever took them.
+constexpr char kDeletingTask[] = "snapshot-delete";
 
 // The definitions of Longhorn's kinds, or none after having said why they are not known. By the
 // label that Longhorn gives each: all definitions of a cluster may be a hundred megabytes.
@@ -36,6 +62,170 @@ std::vector<Json> LonghornDefinitions(Visit& visit) {
     }
   }
   return definitions;
+}
+
+// The settings of the plugin for a Velero, or nothing after having said why they are not known.
+std::optional<velero::PluginConfig> PluginConfigOf(Visit& visit, const std::string& space) {
+  const absl::StatusOr<velero::PluginConfig> config = csi::ReadPluginConfig(
+      visit.ctx().WithTimeout(kLonghornListTimeMax), {.api = visit.facts().api(),
+                                                      .clock = *visit.ctx().clock,
+                                                      .random = visit.random(),
+                                                      .velero_namespace = space,
+                                                      .enable_csi = false});
+  if (!config.ok()) {
+    visit.Unknown(absl::StrCat("settings of the plugin in ", space), config.status());
+    return std::nullopt;
+  }
+  return *config;
+}
+
+// Where Longhorn is, as each Velero's settings of the plugin have it.
+std::set<std::string> LonghornNamespaces(Visit& visit) {
+  std::set<std::string> spaces;
+  for (const std::string& velero : visit.options().velero_namespaces) {
+    if (const auto config = PluginConfigOf(visit, velero); config.has_value()) {
+      spaces.insert(config->longhorn_namespace);
+    }
+  }
+  return spaces;
+}
+
+// Names of snapshots that somebody should look at.
+struct SnapshotTroubles {
+  std::map<std::string, int64_t> counts;   // by volume; of those that its maximum counts
+  std::vector<std::string> undeletable;    // by their names
+  std::vector<std::string> on_detached;    // being deleted, of a volume that no node has
+  std::vector<std::string> hanging;        // being deleted
+  std::vector<std::string> not_shown;      // taken
+  std::vector<std::string> still_to_take;  // not taken
+};
+
+class SnapshotsReader {
+ public:
+  SnapshotsReader(Visit& visit, std::string space)
+      : visit_(visit), space_(std::move(space)), now_(visit.ctx().clock->Now()) {}
+
+  // As the API server remembers them, one at a time: there may be 30,000. NOT_FOUND where the kind
+  // is not served.
+  absl::StatusOr<SnapshotTroubles> Read() {
+    for (const Json& json : visit_.Look(longhorn::VolumeType(), space_)) {
+      if (auto volume = longhorn::Volume::Of(json); volume.ok()) {
+        std::string name = volume->name();
+        volumes_.emplace(std::move(name), *std::move(volume));
+      }
+    }
+    RETURN_IF_ERROR(k8s::ReadWanted(
+        visit_.ctx().WithTimeout(kLonghornListTimeMax), visit_.facts().api(),
+        longhorn::SnapshotType(), space_, [](absl::string_view) { return true; },
+        [&](const std::vector<Json>& page, bool is_first) {
+          if (is_first) {
+            troubles_ = {};
+          }
+          for (const Json& json : page) {
+            if (const auto snapshot = longhorn::Snapshot::Of(json); snapshot.ok()) {
+              LookAt(*snapshot);
+            }
+          }
+        }));
+    return std::move(troubles_);
+  }
+
+  // Volumes that have almost as many as they may.
+  std::vector<std::string> AlmostFull(const SnapshotTroubles& troubles) const {
+    std::vector<std::string> full;
+    for (const auto& [name, count] : troubles.counts) {
+      const auto volume = volumes_.find(name);
+      const int64_t max =
+          volume == volumes_.end()
+              ? kSnapshotCountMaxDefault
+              : volume->second.snapshot_count_max().value_or(kSnapshotCountMaxDefault);
+      if (static_cast<double>(count) >= kCountShareMax * static_cast<double>(max)) {
+        full.push_back(absl::StrCat(name, " (", count, " of ", max, ")"));
+      }
+    }
+    return full;
+  }
+
+ private:
+  bool IsPast(std::optional<absl::Time> since, absl::Duration time_max) const {
+    return since.has_value() && *since + time_max < now_;
+  }
+
+  void LookAt(const longhorn::Snapshot& snapshot) {
+    if (!snapshot.is_marked_removed()) {
+      ++troubles_.counts[snapshot.volume()];
+    }
+    if (snapshot.name().size() > kSnapshotNameBytesMax) {
+      troubles_.undeletable.push_back(snapshot.name());
+    } else if (snapshot.is_being_deleted()) {
+      LookAtDeleted(snapshot);
+    } else if (!snapshot.is_ready() && !snapshot.is_marked_removed() &&
+               IsPast(snapshot.requested_at(), kShownAfterMax)) {
+      troubles_.not_shown.push_back(snapshot.name());
+    } else if (snapshot.is_to_be_taken() && !snapshot.requested_at().has_value() &&
+               !snapshot.taken_at().has_value() && IsPast(snapshot.created_at(), kTakenAfterMax)) {
+      troubles_.still_to_take.push_back(
+          absl::StrCat(snapshot.name(), snapshot.error().empty() ? "" : ": ", snapshot.error()));
+    }
+  }
+
+  // The newest of a volume stays by design, until there is a newer one.
+  void LookAtDeleted(const longhorn::Snapshot& snapshot) {
+    const bool is_newest = absl::c_linear_search(snapshot.children(), kHead);
+    if (!IsPast(snapshot.deleted_at(), kDeletedAfterMax) ||
+        (is_newest && snapshot.is_marked_removed())) {
+      return;
+    }
+    const auto volume = volumes_.find(snapshot.volume());
+    const bool is_detached = volume != volumes_.end() && volume->second.state() == "detached";
+    (is_detached ? troubles_.on_detached : troubles_.hanging).push_back(snapshot.name());
+  }
+
+  Visit& visit_;
+  const std::string space_;
+  const absl::Time now_;
+  std::map<std::string, longhorn::Volume> volumes_;
+  SnapshotTroubles troubles_;
+};
+
+// Whether some Pod answers for a service.
+bool IsAnswered(const std::vector<Json>& slices, const std::string& service) {
+  return absl::c_any_of(slices, [&](const Json& slice) {
+    const Json* const endpoints = FindJson(slice, {"endpoints"});
+    return k8s::Label(slice, kServiceNameLabel) == service && endpoints != nullptr &&
+           endpoints->is_array() && absl::c_any_of(*endpoints, [](const Json& endpoint) {
+             const Json* const ready = FindJson(endpoint, {"conditions", "ready"});
+             return ready == nullptr || *ready != Json(false);  // One that is not said is ready.
+           });
+  });
+}
+
+// The services in a namespace that are asked by webhooks which fail where nobody answers.
+std::set<std::string> ServicesOfWebhooks(Visit& visit, const std::string& space) {
+  std::set<std::string> services;
+  for (const k8s::ResourceType* const type :
+       {&MutatingWebhookConfigurationType(), &ValidatingWebhookConfigurationType()}) {
+    for (const Json& configuration : visit.Look(*type)) {
+      const Json* const webhooks = FindJson(configuration, {"webhooks"});
+      for (const Json& webhook :
+           webhooks != nullptr && webhooks->is_array() ? *webhooks : Json::array()) {
+        if (GetString(webhook, {"clientConfig", "service", "namespace"}) == space &&
+            GetString(webhook, {"failurePolicy"}) != "Ignore") {
+          services.insert(GetString(webhook, {"clientConfig", "service", "name"}));
+        }
+      }
+    }
+  }
+  return services;
+}
+
+const k8s::ResourceType& RecurringJobType() {
+  static const auto& type = *new k8s::ResourceType{.group = longhorn::kGroup,
+                                                   .version = longhorn::kVersion,
+                                                   .plural = "recurringjobs",
+                                                   .kind = "RecurringJob",
+                                                   .namespaced = true};
+  return type;
 }
 
 // Whether a list of resources names some of Longhorn's: "snapshots.longhorn.io", "*.longhorn.io".
@@ -61,6 +251,105 @@ bool Archives(const velero::Backup& backup, const std::string& longhorn_namespac
 
 }  // namespace
 
+void CheckLonghornClass(Visit& visit) {
+  for (const Json& snapshot_class : visit.Look(csi::VolumeSnapshotClassType())) {
+    if (const absl::Status status = longhorn::CheckClassOfMove(snapshot_class); !status.ok()) {
+      visit.Warn(absl::StrCat("driver ", longhorn::kDriver), std::string(status.message()),
+                 "make one with it, and name it in the volume policy by snapshotClass");
+    }
+  }
+}
+
+void CheckLonghornSnapshots(Visit& visit) {
+  for (const std::string& space : LonghornNamespaces(visit)) {
+    const std::string subject = absl::StrCat("snapshots of Longhorn in ", space);
+    SnapshotsReader reader(visit, space);
+    const absl::StatusOr<SnapshotTroubles> found = reader.Read();
+    if (!found.ok()) {
+      if (!absl::IsNotFound(found.status())) {
+        visit.Unknown(subject, found.status());
+      }
+      continue;
+    }
+    if (!found->undeletable.empty()) {
+      visit.Fault(subject,
+                  absl::StrCat("names of more than 63 characters, which Longhorn can delete no "
+                               "more, nor their volumes: ",
+                               Listed(found->undeletable)),
+                  "give snapshots shorter names; for these, ask Longhorn's support");
+    }
+    if (const auto full = reader.AlmostFull(*found); !full.empty()) {
+      visit.Warn(subject,
+                 absl::StrCat("volumes that have almost all that they may, then none is taken: ",
+                              Listed(full)),
+                 "delete snapshots that are not needed, or raise snapshotMaxCount of the Volume");
+    }
+    if (!found->on_detached.empty()) {
+      visit.Warn(subject,
+                 absl::StrCat("being deleted for over an hour, and waiting until somebody attaches "
+                              "their volumes: ",
+                              Listed(found->on_detached)),
+                 "start a Pod that uses the volume, or leave them until one does");
+    }
+    if (!found->hanging.empty()) {
+      visit.Warn(subject, absl::StrCat("being deleted for over an hour: ", Listed(found->hanging)),
+                 "look at their status.error, and at the log of longhorn-manager");
+    }
+    if (!found->not_shown.empty()) {
+      visit.Warn(subject,
+                 absl::StrCat("taken over 2 minutes ago, and not shown as ready: ",
+                              Listed(found->not_shown)),
+                 "see whether snapshotMaxCount of the Volume is below what it has, which stops "
+                 "Longhorn's monitor");
+    }
+    if (!found->still_to_take.empty()) {
+      visit.Warn(subject,
+                 absl::StrCat("not taken for over 10 minutes; Longhorn takes them as soon as it "
+                              "can, with the data of that moment: ",
+                              Listed(found->still_to_take)),
+                 "delete those that are not wanted any more");
+    }
+  }
+}
+
+void CheckLonghornJobs(Visit& visit) {
+  for (const std::string& space : LonghornNamespaces(visit)) {
+    for (const Json& job : visit.Look(RecurringJobType(), space)) {
+      if (GetString(job, {"spec", "task"}) == kDeletingTask) {
+        visit.Warn(absl::StrCat("recurring job ", space, "/", k8s::Name(job)),
+                   absl::StrCat("deletes all but ", GetInt(job, {"spec", "retain"}),
+                                " snapshots of a volume, those of VolumeSnapshots and the bases "
+                                "of incremental backups among them"),
+                   "let it keep more than all others take together, or give these volumes no job "
+                   "of this kind");
+      }
+    }
+  }
+}
+
+void CheckLonghornWebhook(Visit& visit) {
+  for (const std::string& space : LonghornNamespaces(visit)) {
+    const std::set<std::string> services = ServicesOfWebhooks(visit, space);
+    if (services.empty()) {
+      continue;
+    }
+    const auto& slices = visit.facts().List(EndpointSliceType(), space);
+    if (!slices.ok()) {
+      visit.Unknown(absl::StrCat("endpointslices of ", space), slices.status());
+      continue;
+    }
+    for (const std::string& service : services) {
+      if (!IsAnswered(*slices, service)) {
+        visit.Fault(absl::StrCat("service ", space, "/", service),
+                    "no Pod answers for it: the API server refuses every change of a PVC, in all "
+                    "namespaces",
+                    "see why longhorn-manager does not run; where Longhorn is gone, delete its "
+                    "webhook configurations");
+      }
+    }
+  }
+}
+
 void CheckLonghornKinds(Visit& visit) {
   for (const Json& definition : LonghornDefinitions(visit)) {
     if (longhorn::FindKind(GetString(definition, {"spec", "names", "kind"})) == nullptr) {
@@ -76,17 +365,8 @@ void CheckLonghornInBackups(Visit& visit) {
     return;
   }
   for (const std::string& space : visit.options().velero_namespaces) {
-    const absl::StatusOr<velero::PluginConfig> config = csi::ReadPluginConfig(
-        visit.ctx().WithTimeout(kLonghornListTimeMax), {.api = visit.facts().api(),
-                                                        .clock = *visit.ctx().clock,
-                                                        .random = visit.random(),
-                                                        .velero_namespace = space,
-                                                        .enable_csi = false});
-    if (!config.ok()) {
-      visit.Unknown(absl::StrCat("settings of the plugin in ", space), config.status());
-      continue;
-    }
-    if (config->longhorn_guard) {
+    const std::optional<velero::PluginConfig> config = PluginConfigOf(visit, space);
+    if (!config.has_value() || config->longhorn_guard) {
       continue;
     }
     for (const Json& schedule : visit.Look(ScheduleType(), space)) {

@@ -12,6 +12,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 
@@ -21,6 +22,7 @@ namespace {
 using support::Fault;
 using support::IsOk;
 using support::StatusIs;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -73,6 +75,22 @@ TEST_F(MoveActionTest, AsksTheMoverAsVelerosOwnActionDoes) {
                            {"name", "nightly"},
                            {"uid", "backup-uid"},
                            {"controller", true}}})));
+}
+
+TEST_F(MoveActionTest, AClassByWhichLonghornWouldUploadTheDataItselfIsRefused) {
+  api_.Mutate({csi::PersistentVolumeType(), "", "pv-data"}, [](Json& volume) {
+    SetJson(volume, {"spec", "csi", "driver"}, "driver.longhorn.io");
+  });
+  Json of_longhorn = support::MakeClassObject("backups", "driver.longhorn.io");
+  api_.Seed(csi::VolumeSnapshotClassType(), of_longhorn);
+  EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  AllOf(HasSubstr("app/data"), HasSubstr("backups"),
+                                        HasSubstr("uploaded twice"), HasSubstr("type: snap"))));
+  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  SetJson(of_longhorn, {"parameters", "type"}, "snap");
+  api_.Seed(csi::VolumeSnapshotClassType(), of_longhorn);
+  action_ = MakePvcAction(env_);  // Each holds the classes of its backup.
+  EXPECT_THAT(Execute(), IsOk());
 }
 
 TEST_F(MoveActionTest, TheArchivedClaimNamesItsUploadAndTheOperationWaitsForIt) {

@@ -596,8 +596,116 @@ void SeedSchedule(Cluster& cluster, const std::string& name, const Json& backup_
   cluster.api().Seed(ScheduleType(), schedule);
 }
 
+// An object of Longhorn in its namespace.
+void SeedOfLonghorn(Cluster& cluster, const std::string& plural, const std::string& kind,
+                    const std::string& name, const Json& more) {
+  Json object = MakeObject("longhorn.io/v1beta2", kind, "longhorn-system", name);
+  SetJson(object, {"metadata", "creationTimestamp"},
+          FormatRfc3339(cluster.clock().Now() - absl::Hours(2)));
+  object.merge_patch(more);
+  cluster.api().Seed({"longhorn.io", "v1beta2", plural, kind, true}, object);
+}
+
+// A snapshot that is ready, but for what is given.
+void SeedLonghornSnapshot(Cluster& cluster, const std::string& name, const Json& more) {
+  Json snapshot = {{"spec", {{"volume", "pvc-1"}, {"createSnapshot", true}}},
+                   {"status",
+                    {{"requestedTime", FormatRfc3339(cluster.clock().Now() - absl::Hours(2))},
+                     {"creationTime", FormatRfc3339(cluster.clock().Now() - absl::Hours(2))},
+                     {"readyToUse", true}}}};
+  snapshot.merge_patch(more);
+  SeedOfLonghorn(cluster, "snapshots", "Snapshot", name, snapshot);
+}
+
+void SeedLonghornVolume(Cluster& cluster, const std::string& state, int snapshot_count_max) {
+  SeedOfLonghorn(
+      cluster, "volumes", "Volume", "pvc-1",
+      {{"spec", {{"snapshotMaxCount", snapshot_count_max}}}, {"status", {{"state", state}}}});
+}
+
+Json DeletedBefore(Cluster& cluster, absl::Duration time) {
+  return {{"metadata",
+           {{"finalizers", {"longhorn.io"}},
+            {"deletionTimestamp", FormatRfc3339(cluster.clock().Now() - time)}}}};
+}
+
+// A webhook of Longhorn, and the Pods that answer for its service.
+void SeedLonghornWebhook(Cluster& cluster, const std::string& failure_policy,
+                         const Json& endpoints) {
+  Json configuration = MakeObject("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration",
+                                  "", "longhorn-webhook-mutator");
+  SetJson(
+      configuration, {"webhooks"},
+      Json::array(
+          {{{"name", "mutator.longhorn.io"},
+            {"failurePolicy", failure_policy},
+            {"clientConfig",
+             {{"service",
+               {{"namespace", "longhorn-system"}, {"name", "longhorn-admission-webhook"}}}}}}}));
+  cluster.api().Seed(MutatingWebhookConfigurationType(), configuration);
+  Json slice = MakeObject("discovery.k8s.io/v1", "EndpointSlice", "longhorn-system", "slice-1",
+                          {{"kubernetes.io/service-name", "longhorn-admission-webhook"}});
+  SetJson(slice, {"endpoints"}, endpoints);
+  cluster.api().Seed(EndpointSliceType(), slice);
+}
+
+std::vector<Ailment> OfLonghornSnapshots() {
+  return {
+      {"longhorn-snapshots", Grade::kFault, std::string(64, 'x'),
+       [](Cluster& c) { SeedLonghornSnapshot(c, std::string(64, 'x'), Json::object()); }},
+      {"longhorn-snapshots", Grade::kWarning, "pvc-1 (4 of 5)",
+       [](Cluster& c) {
+         SeedLonghornVolume(c, "attached", 5);
+         for (const char* const name : {"a", "b", "c", "d"}) {
+           SeedLonghornSnapshot(c, name, Json::object());
+         }
+         SeedLonghornSnapshot(c, "e", {{"status", {{"markRemoved", true}}}});
+       }},
+      {"longhorn-snapshots", Grade::kWarning, "waiting until somebody attaches their volumes: old",
+       [](Cluster& c) {
+         SeedLonghornVolume(c, "detached", 250);
+         SeedLonghornSnapshot(c, "old", DeletedBefore(c, absl::Minutes(61)));
+       }},
+      {"longhorn-snapshots", Grade::kWarning, "being deleted for over an hour: old",
+       [](Cluster& c) {
+         SeedLonghornVolume(c, "attached", 250);
+         SeedLonghornSnapshot(c, "old", DeletedBefore(c, absl::Minutes(61)));
+       }},
+      {"longhorn-snapshots", Grade::kWarning, "not shown as ready: taken",
+       [](Cluster& c) {
+         SeedLonghornSnapshot(c, "taken",
+                              {{"status", {{"readyToUse", false}, {"creationTime", nullptr}}}});
+       }},
+      {"longhorn-snapshots", Grade::kWarning, "with the data of that moment: asked: is full",
+       [](Cluster& c) {
+         SeedLonghornSnapshot(c, "asked",
+                              {{"status",
+                                {{"readyToUse", false},
+                                 {"creationTime", nullptr},
+                                 {"requestedTime", nullptr},
+                                 {"error", "is full"}}}});
+       }},
+  };
+}
+
 std::vector<Ailment> OfLonghorn() {
   return {
+      {"longhorn-class", Grade::kWarning, "VolumeSnapshotClass backups without the parameter type",
+       [](Cluster& c) {
+         c.api().Seed(csi::VolumeSnapshotClassType(),
+                      support::MakeClassObject("backups", "driver.longhorn.io"));
+       }},
+      {"longhorn-jobs", Grade::kWarning,
+       "recurring job longhorn-system/tidy deletes all but 7 snapshots",
+       [](Cluster& c) {
+         SeedOfLonghorn(c, "recurringjobs", "RecurringJob", "tidy",
+                        {{"spec", {{"task", "snapshot-delete"}, {"retain", 7}}}});
+       }},
+      {"longhorn-webhook", Grade::kFault,
+       "service longhorn-system/longhorn-admission-webhook no Pod answers",
+       [](Cluster& c) {
+         SeedLonghornWebhook(c, "Fail", Json::array({{{"conditions", {{"ready", false}}}}}));
+       }},
       {"longhorn-kinds", Grade::kNote, "volumegroups.longhorn.io is not known to this version",
        [](Cluster& c) { SeedLonghornKind(c, "volumegroups", "VolumeGroup"); }},
       {"longhorn-in-backups", Grade::kWarning,
@@ -706,6 +814,10 @@ INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations
 INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Drivers, AilmentTest, ::testing::ValuesIn(OfDrivers()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Longhorn, AilmentTest, ::testing::ValuesIn(OfLonghorn()), NameOf);
+INSTANTIATE_TEST_SUITE_P(LonghornSnapshots, AilmentTest, ::testing::ValuesIn(OfLonghornSnapshots()),
+                         [](const auto& test) {
+                           return absl::StrCat(NameOf(test), "_", test.index);
+                         });
 INSTANTIATE_TEST_SUITE_P(Same, AilmentTest, ::testing::ValuesIn(OfTheSameChecks()),
                          [](const auto& test) {
                            return absl::StrCat(NameOf(test), "_", test.index);
@@ -751,7 +863,7 @@ TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
   GradeCounts ailing;
   for (const auto& ailments : {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfDrivers(),
-                               OfLonghorn(), OfTheSameChecks()}) {
+                               OfLonghorn(), OfLonghornSnapshots(), OfTheSameChecks()}) {
     for (const Ailment& ailment : ailments) {
       checks.insert(ailment.check);
       ++ailing[GradeKey(ailment.check, ailment.grade)];
@@ -864,6 +976,59 @@ TEST(CheckupTest, KindsOfLonghornThatAreKnownAndThoseOfOtherGroupsAreGood) {
   SeedLonghornKind(cluster, "others", "Other", "example.io");
   const Finding finding = cluster.FindingOf("longhorn-kinds");
   EXPECT_EQ(finding.grade, Grade::kGood) << finding.subject << finding.text;
+}
+
+TEST(CheckupTest, SnapshotsOfLonghornThatComeAndGoAsTheyShouldAreGood) {
+  Cluster cluster;
+  SeedLonghornVolume(cluster, "detached", 10);
+  const auto ago = [&](absl::Duration time) { return FormatRfc3339(cluster.clock().Now() - time); };
+  SeedLonghornSnapshot(cluster, std::string(63, 'x'), Json::object());
+  SeedLonghornSnapshot(cluster, "goes", DeletedBefore(cluster, absl::Minutes(59)));
+  Json lingers = DeletedBefore(cluster, absl::Hours(30));
+  lingers["status"] = {{"markRemoved", true}, {"children", {{"volume-head", true}}}};
+  SeedLonghornSnapshot(cluster, "lingers", lingers);
+  SeedLonghornSnapshot(cluster, "removed",
+                       {{"status", {{"markRemoved", true}, {"readyToUse", false}}}});
+  SeedLonghornSnapshot(cluster, "soon-ready",
+                       {{"status",
+                         {{"readyToUse", false},
+                          {"creationTime", nullptr},
+                          {"requestedTime", ago(absl::Seconds(100))}}}});
+  SeedLonghornSnapshot(
+      cluster, "soon-taken",
+      {{"metadata", {{"creationTimestamp", ago(absl::Minutes(9))}}},
+       {"status", {{"readyToUse", false}, {"creationTime", nullptr}, {"requestedTime", nullptr}}}});
+  SeedLonghornSnapshot(cluster, "shown",
+                       {{"spec", {{"createSnapshot", false}}},
+                        {"status", {{"requestedTime", nullptr}, {"readyToUse", false}}}});
+  const Finding finding = cluster.FindingOf("longhorn-snapshots");
+  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
+}
+
+TEST(CheckupTest, SnapshotsOfLonghornThatMayNotBeListedAreUnknown) {
+  Cluster cluster;
+  SeedLonghornSnapshot(cluster, "one", Json::object());
+  cluster.api().Forbid("list", "snapshots");
+  EXPECT_EQ(cluster.FindingOf("longhorn-snapshots").grade, Grade::kUnknown);
+}
+
+TEST(CheckupTest, JobsClassesAndWebhooksThatHarmNobodyAreGood) {
+  Cluster cluster;
+  SeedOfLonghorn(cluster, "recurringjobs", "RecurringJob", "nightly",
+                 {{"spec", {{"task", "snapshot"}, {"retain", 7}}}});
+  Json snapshots = support::MakeClassObject("snapshots", "driver.longhorn.io");
+  SetJson(snapshots, {"parameters", "type"}, "snap");
+  cluster.api().Seed(csi::VolumeSnapshotClassType(), snapshots);
+  for (const auto& [policy, endpoints] : std::vector<std::pair<std::string, Json>>{
+           {"Fail", Json::array({{{"conditions", {{"ready", false}}}}, Json::object()})},
+           {"Fail", Json::array({{{"conditions", {{"ready", true}}}}})},
+           {"Ignore", Json::array()}}) {
+    SeedLonghornWebhook(cluster, policy, endpoints);
+    for (const char* const check : {"longhorn-jobs", "longhorn-class", "longhorn-webhook"}) {
+      const Finding finding = cluster.FindingOf(check);
+      EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
+    }
+  }
 }
 
 TEST(CheckupTest, DefinitionsThatMayNotBeListedAreUnknown) {

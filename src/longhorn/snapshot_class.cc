@@ -1,0 +1,33 @@
+#include "longhorn/snapshot_class.h"
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "k8s/object.h"
+
+namespace csidelta::longhorn {
+namespace {
+
+constexpr char kSnapshotsType[] = "snap";
+constexpr char kBackingImagesType[] = "bi";
+
+}  // namespace
+
+absl::Status CheckClassOfMove(const Json& snapshot_class) {
+  const std::string type = GetString(snapshot_class, {"parameters", "type"});
+  if (!absl::EqualsIgnoreCase(GetString(snapshot_class, {"driver"}), kDriver) ||
+      type == kSnapshotsType) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "VolumeSnapshotClass ", k8s::Name(snapshot_class), " ",
+      type.empty() ? "without the parameter type" : absl::StrCat("of type \"", type, "\""),
+      type == kBackingImagesType
+          ? " makes Longhorn copy all data into a backing image"
+          : " makes Longhorn upload the data to its own backup target, so that it would be "
+            "uploaded twice",
+      "; name a class with the parameter type: snap"));
+}
+
+}  // namespace csidelta::longhorn

@@ -1,0 +1,50 @@
+#include "longhorn/snapshot_class.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::longhorn::snapshot_class_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::HasSubstr;
+
+Json ClassOf(const std::string& driver, const Json& parameters) {
+  return {{"metadata", {{"name", "nightly"}}}, {"driver", driver}, {"parameters", parameters}};
+}
+
+TEST(CheckClassOfMoveTest, ASnapshotCanBeMoved) {
+  EXPECT_THAT(CheckClassOfMove(ClassOf(kDriver, {{"type", "snap"}})), IsOk());
+}
+
+TEST(CheckClassOfMoveTest, ABackupOfLonghornWouldBeUploadedTwice) {
+  for (const Json& parameters : {Json(), Json::object(), Json{{"type", ""}}}) {
+    EXPECT_THAT(CheckClassOfMove(ClassOf(kDriver, parameters)),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("VolumeSnapshotClass nightly without the parameter type"),
+                               HasSubstr("uploaded twice"), HasSubstr("type: snap"))));
+  }
+  for (const char* const type : {"bak", "Snap"}) {
+    EXPECT_THAT(CheckClassOfMove(ClassOf(kDriver, {{"type", type}})),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("\"" + std::string(type) + "\""), HasSubstr("twice"))));
+  }
+}
+
+TEST(CheckClassOfMoveTest, ABackingImageIsACopyOfAll) {
+  EXPECT_THAT(CheckClassOfMove(ClassOf("Driver.Longhorn.io", {{"type", "bi"}})),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("backing image")));
+}
+
+TEST(CheckClassOfMoveTest, ClassesOfOtherDriversAreTheirOwn) {
+  EXPECT_THAT(CheckClassOfMove(ClassOf("ebs.csi.aws.com", {{"type", "bak"}})), IsOk());
+}
+
+}  // namespace
+}  // namespace csidelta::longhorn::snapshot_class_test
