@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import pathlib
 import shlex
 
 import pytest
@@ -53,18 +54,26 @@ def test_the_stand_in_of_longhorn_keeps_the_contract_on_a_real_api_server(beds, 
     assert ran >= 25
 
 
-def test_kubectl_takes_shows_and_deletes_snapshots_of_longhorn(beds):
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "longhorn.md"
+
+
+def test_the_pages_kubectl_commands_show_take_and_delete_snapshots_of_longhorn(beds):
     bed = beds.get()
+    show, take, delete = [line.strip() for line in PAGE.read_text().splitlines()
+                          if line.startswith("    kubectl ") and ("lhsnap" in line or "longhorn.io/" in line)]
+
+    def await_ready(name):
+        bed.kubectl("wait", "lhsnap", name, "-n", longhorn.NAMESPACE, "--for=jsonpath={.status.readyToUse}=true", "--timeout=60s")
     with longhorn.running(bed):
-        longhorn.create_volume(bed, "pvc-kubectl", attached=True)
-        for name in ("older", "newer"):
-            bed.kubectl("apply", "-f", "-", stdin=json.dumps({
-                "apiVersion": "longhorn.io/v1beta2", "kind": "Snapshot",
-                "metadata": {"name": name, "namespace": longhorn.NAMESPACE},
-                "spec": {"volume": "pvc-kubectl", "createSnapshot": True}}))
-            bed.kubectl("wait", "lhsnap", name, "-n", longhorn.NAMESPACE, "--for=jsonpath={.status.readyToUse}=true")
-        shown = bed.kubectl("get", "lhsnap", "-n", longhorn.NAMESPACE, "-l", "longhornvolume=pvc-kubectl").stdout.splitlines()
+        longhorn.create_volume(bed, "pvc-orders", attached=True)
+        bed.run(["bash", "-c", take])
+        await_ready("before-upgrade")
+        bed.run(["bash", "-c", take.replace("before-upgrade", "newer")])
+        await_ready("newer")
+        shown = bed.run(["bash", "-c", show]).stdout.splitlines()
         assert shown[0].split() == ["NAME", "VOLUME", "CREATIONTIME", "READYTOUSE", "RESTORESIZE", "SIZE", "AGE"]
         assert len(shown) == 3
-        bed.kubectl("delete", "lhsnap", "older", "-n", longhorn.NAMESPACE, "--timeout=60s")  # Waits until it is gone.
-        assert "older" not in json.loads(longhorn.ask(bed, "engine-snapshots/pvc-kubectl"))
+        bed.run(["bash", "-c", delete])
+        bed.kubectl("wait", "lhsnap", "before-upgrade", "-n", longhorn.NAMESPACE, "--for=delete", "--timeout=60s")
+        chain = json.loads(longhorn.ask(bed, "engine-snapshots/pvc-orders"))
+        assert "newer" in chain and "before-upgrade" not in chain
