@@ -48,6 +48,19 @@ def create_volume(bed, name, attached=False):
         _await_state(bed, name, "attached")
 
 
+def take(bed, volume, name):
+    """A Snapshot, taken as users take one; returns when it is ready."""
+    bed.kubectl("create", "-f", "-", stdin=json.dumps({
+        "apiVersion": "longhorn.io/v1beta2", "kind": "Snapshot", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"volume": volume, "createSnapshot": True}}))
+    await_ready(bed, name)
+
+
+def await_ready(bed, name):
+    bed.kubectl("wait", "lhsnap", name, "-n", NAMESPACE, "--for=jsonpath={.status.readyToUse}=true",
+                f"--timeout={SECONDS_MAX}s")
+
+
 def _await_state(bed, name, state):
     def is_so():
         shown = bed.kubectl("get", "volumes.longhorn.io", name, "-n", NAMESPACE, "-o", "jsonpath={.status.state}")

@@ -2,6 +2,7 @@
 
 import pytest
 
+import plugin_settings
 import policy
 from bed import ENDED
 from groups import CLAIMS, LABEL, MIB, Database, archived_members, await_driver_empty, await_driver_has
@@ -76,15 +77,9 @@ def test_a_hundred_and_one_are_no_group(bed, workspace, crowd):
     for handle in bed.driver.snapshots():
         bed.driver.remove_snapshot(handle)
 
-    bed.api.create("configmaps", {
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"groupFallback": "fail"},
-        "metadata": {"name": "csi-delta", "namespace": bed.namespace,
-                     "labels": {"velero.io/plugin-config": "", "velero.io/csi-delta": ""}}})
-    try:
+    with plugin_settings.during(bed, groupFallback="fail"):
         backup = workspace.backup(bed, "--include-namespaces", crowd, *snapshot_policy(bed, workspace), stem="refused",
                                   expect="PartiallyFailed", timeout_seconds=SECONDS_MAX)
-    finally:
-        bed.api.delete("configmaps", "csi-delta", bed.namespace)
     assert backup["status"]["errors"] == MEMBERS_MAX + 1
     await_driver_empty(bed)
 

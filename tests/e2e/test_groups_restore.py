@@ -7,6 +7,7 @@ import pytest
 
 import groups
 import objects
+import plugin_settings
 from groups import Database, await_driver_empty, await_objects_gone
 
 GUARDED_CLASS = "bed-groups-guarded"
@@ -15,17 +16,9 @@ SECRET_USES = ("group-snapshotter-secret", "group-snapshotter-get-secret")
 pytestmark = pytest.mark.group
 
 
-@contextlib.contextmanager
 def groups_come_back(bed):
-    """The setting that has groups restored, not only their members."""
-    bed.api.create("configmaps", {
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"groupRestore": "preprovisioned"},
-        "metadata": {"name": "csi-delta", "namespace": bed.namespace,
-                     "labels": {"velero.io/plugin-config": "", "velero.io/csi-delta": ""}}})
-    try:
-        yield
-    finally:
-        bed.api.delete("configmaps", "csi-delta", bed.namespace)
+    """While the body runs, groups are restored, and not only their members."""
+    return plugin_settings.during(bed, groupRestore="preprovisioned")
 
 
 def check_comes_back(database, backup, bed):

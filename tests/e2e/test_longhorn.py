@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 import longhorn
+import plugin_settings
 import test_contracts
 
 SHARDS = 8  # They mostly wait for the engine monitor; each has volumes of its own.
@@ -61,15 +62,12 @@ def test_the_pages_kubectl_commands_show_take_and_delete_snapshots_of_longhorn(b
     bed = beds.get()
     show, take, delete = [line.strip() for line in PAGE.read_text().splitlines()
                           if line.startswith("    kubectl ") and ("lhsnap" in line or "longhorn.io/" in line)]
-
-    def await_ready(name):
-        bed.kubectl("wait", "lhsnap", name, "-n", longhorn.NAMESPACE, "--for=jsonpath={.status.readyToUse}=true", "--timeout=60s")
     with longhorn.running(bed):
         longhorn.create_volume(bed, "pvc-orders", attached=True)
         bed.run(["bash", "-c", take])
-        await_ready("before-upgrade")
+        longhorn.await_ready(bed, "before-upgrade")
         bed.run(["bash", "-c", take.replace("before-upgrade", "newer")])
-        await_ready("newer")
+        longhorn.await_ready(bed, "newer")
         shown = bed.run(["bash", "-c", show]).stdout.splitlines()
         assert shown[0].split() == ["NAME", "VOLUME", "CREATIONTIME", "READYTOUSE", "RESTORESIZE", "SIZE", "AGE"]
         assert len(shown) == 3
@@ -77,3 +75,50 @@ def test_the_pages_kubectl_commands_show_take_and_delete_snapshots_of_longhorn(b
         bed.kubectl("wait", "lhsnap", "before-upgrade", "-n", longhorn.NAMESPACE, "--for=delete", "--timeout=60s")
         chain = json.loads(longhorn.ask(bed, "engine-snapshots/pvc-orders"))
         assert "newer" in chain and "before-upgrade" not in chain
+
+
+def archive_then_delete(bed, workspace):
+    """A backup with a Snapshot that Longhorn has deleted since, of a volume that has changed; its name."""
+    longhorn.create_volume(bed, "pvc-orders", attached=True)
+    longhorn.ask(bed, "write/pvc-orders/0/then")
+    longhorn.take(bed, "pvc-orders", "old")
+    longhorn.take(bed, "pvc-orders", "newer")
+    backup = workspace.backup(bed, "--include-namespaces", longhorn.NAMESPACE, "--include-resources", "snapshots.longhorn.io")
+    assert backup["status"]["progress"]["itemsBackedUp"] >= 2
+    bed.kubectl("delete", "lhsnap", "old", "-n", longhorn.NAMESPACE, "--timeout=60s")
+    longhorn.ask(bed, "write/pvc-orders/0/now")
+    return backup["metadata"]["name"]
+
+
+def test_stock_velero_has_todays_data_taken_under_an_old_name(stock_bed, workspace):
+    """Why there is a guard."""
+    bed = stock_bed
+    with longhorn.running(bed):
+        backup = archive_then_delete(bed, workspace)
+        restore = bed.restore(workspace.name("restore"), "--from-backup", backup)
+        assert restore["status"]["phase"] == "Completed"
+        longhorn.await_ready(bed, "old")
+        assert longhorn.ask(bed, "read/pvc-orders/old/0").strip() == "now"
+
+
+@pytest.mark.parametrize("guard", ["on", "off"])
+def test_a_restore_takes_no_snapshot_under_an_old_name(bed, workspace, guard):
+    with longhorn.running(bed), plugin_settings.during(bed, longhornItems="keep", longhornGuard=guard):
+        backup = archive_then_delete(bed, workspace)
+        restore = bed.restore(workspace.name("restore"), "--from-backup", backup)
+        assert restore["status"]["phase"] == "Completed"
+        shown = bed.kubectl("get", "lhsnap", "-n", longhorn.NAMESPACE, "-o", "name").stdout.split()
+        assert shown == ["snapshot.longhorn.io/newer"]
+        assert "old" not in json.loads(longhorn.ask(bed, "engine-snapshots/pvc-orders"))
+
+
+def test_nothing_of_longhorn_gets_into_a_mapped_namespace_and_that_can_be_deleted(bed, workspace):
+    elsewhere = workspace.name("elsewhere")
+    workspace.expect_namespace(bed, elsewhere)
+    with longhorn.running(bed), plugin_settings.during(bed, longhornItems="keep"):
+        backup = archive_then_delete(bed, workspace)
+        restore = bed.restore(workspace.name("restore"), "--from-backup", backup,
+                              "--namespace-mappings", f"{longhorn.NAMESPACE}:{elsewhere}")
+        assert restore["status"]["phase"] == "Completed"
+        assert bed.kubectl("get", "lhsnap", "-n", elsewhere, "-o", "name").stdout == ""
+        bed.kubectl("delete", "namespace", elsewhere, "--ignore-not-found", "--timeout=60s")

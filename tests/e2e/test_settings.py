@@ -1,23 +1,9 @@
 """What the plugin's ConfigMap does to a backup: a key that nobody knows, and a value that is wrong."""
 
-import contextlib
-
+import plugin_settings
 import policy
 
 MIB = 1 << 20
-
-
-@contextlib.contextmanager
-def _settings(bed, **values):
-    """The plugin's ConfigMap, while the body runs."""
-    bed.api.create("configmaps", {
-        "apiVersion": "v1", "kind": "ConfigMap", "data": values,
-        "metadata": {"name": "csi-delta", "namespace": bed.namespace,
-                     "labels": {"velero.io/plugin-config": "", "velero.io/csi-delta": ""}}})
-    try:
-        yield
-    finally:
-        bed.api.delete("configmaps", "csi-delta", bed.namespace)
 
 
 def _back_up_two_claims(bed, workspace, expect):
@@ -30,7 +16,7 @@ def _back_up_two_claims(bed, workspace, expect):
 
 
 def test_unknown_key_is_one_warning(bed, workspace):
-    with _settings(bed, orphanGracePeriods="48h"):
+    with plugin_settings.during(bed, orphanGracePeriods="48h"):
         backup, log = _back_up_two_claims(bed, workspace, "Completed")
     assert backup["status"].get("warnings", 0) == 1
     line, = (line for line in log.splitlines() if "level=warning" in line)
@@ -38,7 +24,7 @@ def test_unknown_key_is_one_warning(bed, workspace):
 
 
 def test_wrong_value_is_an_error(bed, workspace):
-    with _settings(bed, orphanGracePeriod="two days"):
+    with plugin_settings.during(bed, orphanGracePeriod="two days"):
         backup, log = _back_up_two_claims(bed, workspace, "PartiallyFailed")
     assert backup["status"]["errors"] == 2
     assert "orphanGracePeriod" in log and "a duration from 1m to 8760h" in log
