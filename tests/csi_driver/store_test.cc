@@ -274,6 +274,25 @@ TEST_F(StoreTest, TwoStoresOnOneFolderAgree) {
   EXPECT_EQ(store_->ListVolumes({})->records.size(), static_cast<size_t>(kNames));
 }
 
+TEST_F(StoreTest, AVolumeIsFilledFromASnapshotOfLonghorn) {
+  const std::string folder = folder_.path() + "/longhorn/pvc-1";
+  std::filesystem::create_directories(folder);
+  ASSERT_THAT(CreateSparse(folder + "/old", 2 * kMiB), IsOk());
+  WriteAt(folder + "/old", 4096, "then");
+  VolumeSpec spec = BlockSpec("restored", kMiB);
+  spec.source.snapshot_id = "snap://pvc-1/old";
+  const absl::StatusOr<VolumeRecord> volume = store_->CreateVolume(spec);
+  ASSERT_THAT(volume, IsOk());
+  EXPECT_EQ(volume->size_bytes, 2 * kMiB);
+  EXPECT_EQ(Bytes(store_->VolumePath(volume->id)).substr(4096, 4), "then");
+  for (const char* const missing : {"snap://pvc-1/gone", "snap://pvc-2/old", "snap://../lock"}) {
+    spec.name = missing;
+    spec.source.snapshot_id = missing;
+    EXPECT_THAT(store_->CreateVolume(spec),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("failed to verify data source")));
+  }
+}
+
 TEST(StoreOpenTest, WantsAnAbsolutePath) {
   EXPECT_THAT(Store::Open("state", Clock::Real(), Random::Real()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("state")));

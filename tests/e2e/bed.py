@@ -74,6 +74,7 @@ class Settings:
     velero: str = "1.18.1"
     namespace: str = "velero"  # Velero's own.
     csi_driver: str = dataclasses.field(default_factory=lambda: str(driver_path()))
+    driver_name: str = ""  # What the driver says it is; "": a name of its own.
     plugin: bool = False  # Is ours in the plugin folder when Velero starts?
     node: bool = False  # With a node that runs Pods; see node.py.
     groups: bool = False  # Does the driver take groups of volumes, at one instant?
@@ -116,6 +117,7 @@ class Bed:
             self.s3_dir = bucket_of.s3_dir if bucket_of else self.state / "s3"
             self.driver = csi_drivers.make_driver(
                 settings.csi_driver, self.state / "driver", self.scratch)
+            self.driver.name = settings.driver_name or self.driver.name
             if settings.groups:
                 self.driver.volumes_dir = self.state / "driver-volumes"
         else:

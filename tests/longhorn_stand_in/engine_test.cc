@@ -230,5 +230,27 @@ TEST(EnginesTest, CallsAreCountedAndNeedARunningProcess) {
   EXPECT_FALSE(engines.Has("pvc-1"));
 }
 
+TEST(EnginesTest, AnObserverIsToldOnceOfEachSnapshotThatComesOrGoes) {
+  std::vector<std::string> told;
+  Engines engines([&](const std::string& volume, const std::string& name, bool is_there) {
+    told.push_back(absl::StrCat(volume, "/", name, is_there ? " is there" : " is gone"));
+  });
+  engines.Ensure("pvc-1", 1 << 20);
+  const absl::Time now = absl::UnixEpoch();
+  engines.Handle("pvc-1", [](Engine& engine) { engine.Start(); });
+  for (const char* const name : {"one", "two"}) {
+    EXPECT_THAT(
+        engines.Call("pvc-1",
+                     [&](Engine& engine) { return engine.TakeSnapshot(name, true, {}, now); }),
+        IsOk());
+  }
+  engines.Handle("pvc-1", [&](Engine& engine) {
+    EXPECT_THAT(engine.RemoveSnapshot("one"), IsOk());
+    EXPECT_THAT(engine.StartPurge(now), IsOk());
+    engine.Advance(now + kPurgeTime);
+  });
+  EXPECT_THAT(told, ElementsAre("pvc-1/one is there", "pvc-1/two is there", "pvc-1/one is gone"));
+}
+
 }  // namespace
 }  // namespace csidelta::longhorn_stand_in::engine_test

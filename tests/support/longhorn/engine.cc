@@ -216,7 +216,9 @@ absl::Status Engines::Call(const std::string& volume,
   if (!process->second.engine.is_running()) {
     return absl::UnavailableError(absl::StrCat("the engine of ", volume, " does not run"));
   }
-  return call(process->second.engine);
+  absl::Status status = call(process->second.engine);
+  Tell(volume, process->second);
+  return status;
 }
 
 bool Engines::Handle(const std::string& volume, absl::FunctionRef<void(Engine&)> change) {
@@ -226,7 +228,29 @@ bool Engines::Handle(const std::string& volume, absl::FunctionRef<void(Engine&)>
     return false;
   }
   change(process->second.engine);
+  Tell(volume, process->second);
   return true;
+}
+
+void Engines::Tell(const std::string& volume, Process& process) {
+  if (observer_ == nullptr) {
+    return;
+  }
+  std::set<std::string> names;
+  for (const auto& [name, entry] : process.engine.Entries()) {
+    if (name == kVolumeHead) {
+      continue;
+    }
+    names.insert(name);
+    if (process.told.insert(name).second) {
+      observer_(volume, name, true);
+    }
+  }
+  for (const std::string& name : std::exchange(process.told, names)) {
+    if (!names.contains(name)) {
+      observer_(volume, name, false);
+    }
+  }
 }
 
 int64_t Engines::call_count(const std::string& volume) const {

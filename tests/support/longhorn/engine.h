@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -120,6 +122,12 @@ class Engine {
 // Thread-safe.
 class Engines {
  public:
+  // Told of each snapshot of a volume that has come or gone, before anybody else can know of it.
+  using Observer =
+      std::function<void(const std::string& volume, const std::string& name, bool is_there)>;
+
+  explicit Engines(Observer observer = nullptr) : observer_(std::move(observer)) {}
+
   void Ensure(const std::string& volume, int64_t size_bytes);
   void Remove(const std::string& volume);
   bool Has(const std::string& volume) const;
@@ -138,8 +146,12 @@ class Engines {
   struct Process {
     Engine engine;
     int64_t calls = 0;
+    std::set<std::string> told = {};  // of which the observer knows
   };
 
+  void Tell(const std::string& volume, Process& process);
+
+  const Observer observer_;
   mutable std::mutex mutex_;
   std::map<std::string, Process> processes_;  // Guarded by mutex_; by volume.
 };

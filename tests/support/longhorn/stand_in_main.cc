@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -35,7 +37,7 @@ constexpr absl::Duration kInstallTimeMax = absl::Seconds(60);
 constexpr absl::Duration kAskTimeMax = absl::Seconds(60);
 constexpr char kUsage[] =
     "usage: csi-delta-longhorn-stand-in --kubeconfig PATH [--namespace NS] [--as-proposed]\n"
-    "           [--control-port N] [--webhook-port N]\n"
+    "           [--control-port N] [--webhook-port N] [--driver-state DIR]\n"
     "       csi-delta-longhorn-stand-in --ask http://127.0.0.1:N/REQUEST\n";
 
 struct Arguments {
@@ -44,6 +46,7 @@ struct Arguments {
   std::string control_port = "0";
   std::string webhook_port = "0";
   std::string ask;
+  std::string driver_state;
   bool as_proposed = false;
 };
 
@@ -55,6 +58,7 @@ absl::StatusOr<Arguments> ParseArguments(int argc, char** argv) {
       {"--control-port", &arguments.control_port},
       {"--webhook-port", &arguments.webhook_port},
       {"--ask", &arguments.ask},
+      {"--driver-state", &arguments.driver_state},
   };
   for (int i = 1; i < argc; ++i) {
     const absl::string_view name = argv[i];
@@ -94,6 +98,29 @@ absl::Status Ask(const std::string& url) {
                               : absl::FailedPreconditionError(absl::StrCat(url, ": refused"));
 }
 
+// Keeps the bytes of snapshots where the CSI driver of the tests looks for them: the volumes'
+// bytes are the driver's.
+Engines::Observer CopierOf(const std::string& driver_state) {
+  if (driver_state.empty()) {
+    return nullptr;
+  }
+  return [folder = std::filesystem::path(driver_state)](const std::string& volume,
+                                                        const std::string& name, bool is_there) {
+    const std::filesystem::path copy = folder / "longhorn" / volume / name;
+    std::error_code error;
+    if (is_there) {
+      std::filesystem::create_directories(copy.parent_path(), error);
+      std::filesystem::copy_file(folder / "volumes" / volume, copy, error);
+    } else {
+      std::filesystem::remove(copy, error);
+    }
+    if (error) {
+      CSIDELTA_LOG(kWarn, "no bytes of a snapshot", {"snapshot", copy.string()},
+                   {"error", error.message()});
+    }
+  };
+}
+
 // Serves until one of `signals`, which must be blocked, arrives.
 absl::Status Serve(const Arguments& arguments, const sigset_t& signals) {
   ASSIGN_OR_RETURN(const uint16_t control_port, ParsePort(arguments.control_port));
@@ -105,7 +132,7 @@ absl::Status Serve(const Arguments& arguments, const sigset_t& signals) {
   const std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(settings);
   support::TestAuthority authority;
   const support::Credentials own = authority.IssueServer("IP:127.0.0.1");
-  Engines engines;
+  Engines engines(CopierOf(arguments.driver_state));
   Manager manager(
       *api, engines,
       {.namespace_name = arguments.namespace_name, .as_proposed = arguments.as_proposed},
