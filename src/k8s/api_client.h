@@ -90,11 +90,12 @@ struct WatchOptions {
 //   PERMISSION_DENIED    403
 //   OUT_OF_RANGE         410: resourceVersion too old: list again
 //   RESOURCE_EXHAUSTED   429
-//   UNAVAILABLE          5xx, connection lost
+//   FAILED_PRECONDITION  5xx of an admission webhook that denied the request: its answer
+//   UNAVAILABLE          any other 5xx, connection lost
 //   DEADLINE_EXCEEDED · CANCELLED   from ctx
-// After a 429 or a 5xx the real client tries again, with backoff and Retry-After, while the
-// deadline and its budget allow. Messages name verb, kind, namespace and name, and the server's own
-// message.
+// After a 429 or an UNAVAILABLE 5xx the real client tries again, with backoff and Retry-After,
+// while deadline and budget allow. Messages name verb, kind, namespace and name, and quote the
+// server's.
 class ApiClient {
  public:
   virtual ~ApiClient() = default;

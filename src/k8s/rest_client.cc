@@ -25,6 +25,7 @@
 #include "k8s/object.h"
 #include "k8s/token_source.h"
 #include "k8s/watch_decoder.h"
+#include "k8s/webhook_answer.h"
 #include "net/http_client.h"
 
 namespace csidelta::k8s {
@@ -621,7 +622,8 @@ class RestClient : public ApiClient {
     }
     attempt.status = StatusFromAnswer(response.status, response.body);
     attempt.retry_after = RetryAfter(response);
-    const bool turned_away = response.status == 429 || response.headers.contains("retry-after");
+    const bool turned_away = response.status == 429 || response.headers.contains("retry-after") ||
+                             IsWebhookAway(attempt.status.message());
     if (response.status / 100 == 5 && !turned_away && call.is_unanswered != nullptr) {
       *call.is_unanswered = true;
     }

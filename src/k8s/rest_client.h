@@ -16,7 +16,8 @@ namespace csidelta::k8s {
 //     on with work that is under way, and do not wait behind requests that begin more.
 //   - Tries again, with jittered backoff and at least the server's Retry-After, up to 12 times and
 //     while the deadline allows: whatever the server turned away unseen (429, any 5xx with
-//     Retry-After), and after other 5xx or a lost connection everything that may be done twice:
+//     Retry-After, "failed calling webhook"), and after other 5xx or a lost connection everything
+//     that may be done twice:
 //     get, list, watch, update, merge patch, delete, and create under a name of the caller's. So
 //     delete may say NOT_FOUND of an object that it deleted, and update ABORTED though it was done.
 //     When a create without an answer is repeated and meets an object, that is read: it counts as

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "k8s/webhook_answer.h"
 
 namespace csidelta::k8s {
 namespace {
@@ -111,7 +112,11 @@ absl::Status StatusFromObject(int http_status, const Json& status) {
   if (message.empty()) {
     message = absl::StrCat("HTTP status ", http_status);
   }
-  return absl::Status(CodeOf(http_status, GetString(status, {"reason"})), message);
+  // A webhook chooses its HTTP status, 5xx as well; what it denies once, it denies again.
+  const bool is_denied = http_status >= 500 && IsDeniedByWebhook(message);
+  return absl::Status(is_denied ? absl::StatusCode::kFailedPrecondition
+                                : CodeOf(http_status, GetString(status, {"reason"})),
+                      message);
 }
 
 absl::Status StatusFromAnswer(int http_status, absl::string_view body) {

@@ -31,7 +31,8 @@ class WatchDecoder {
 };
 
 // What a refusal means to the caller: an HTTP status and the body that came with it, which should
-// be a Kubernetes Status object. REQUIRES http_status is no success. Pure.
+// be a Kubernetes Status object. What an admission webhook denied with a 5xx is
+// FAILED_PRECONDITION. REQUIRES http_status is no success. Pure.
 absl::Status StatusFromAnswer(int http_status, absl::string_view body);
 absl::Status StatusFromObject(int http_status, const Json& status);
 

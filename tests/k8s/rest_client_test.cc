@@ -372,6 +372,27 @@ TEST_F(RestClientTest, GivesUpWhenTheBudgetIsSpent) {
   EXPECT_EQ(requests().size(), 12u);
 }
 
+TEST_F(RestClientTest, WhatAWebhookDeniedIsTheAnswer) {
+  Start(FirstTimes(1000, [](ServedConnection& connection) {
+    connection.Send(500, R"({"message":"admission webhook \"v.io\" denied the request: no"})");
+  }));
+  EXPECT_THAT(client_->Delete(ctx_, kKey, {}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("denied the request: no")));
+  EXPECT_EQ(requests().size(), 1u);
+}
+
+// Not even a create without a name can have been done.
+TEST_F(RestClientTest, AsksAgainWhenAWebhookIsAway) {
+  Start(FirstTimes(3, [](ServedConnection& connection) {
+    connection.Send(500, R"({"message":"Internal error: failed calling webhook \"v.io\": away"})");
+  }));
+  Json object = ConfigMap("one");
+  EraseJson(object, {"metadata", "name"});
+  SetJson(object, {"metadata", "generateName"}, "some-");
+  EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", object), IsOk());
+  EXPECT_EQ(requests().size(), 4u);
+}
+
 TEST_F(RestClientTest, TriesAgainWhatMayBeDoneTwice) {
   const auto cut = [](ServedConnection& connection) {
     connection.Raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"half\":");

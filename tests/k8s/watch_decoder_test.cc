@@ -115,6 +115,13 @@ TEST(StatusFromAnswerTest, MapsWhatServersSay) {
       {500, "", absl::StatusCode::kUnavailable},
       {503, "", absl::StatusCode::kUnavailable},
       {504, "", absl::StatusCode::kUnavailable},
+      {500,
+       "{\"message\":\"Internal error occurred: failed calling webhook \\\"w.io\\\": denied\"}",
+       absl::StatusCode::kUnavailable},
+      {500, "{\"message\":\"admission webhook \\\"w.io\\\" denied the request: no\"}",
+       absl::StatusCode::kFailedPrecondition},
+      {403, "{\"message\":\"admission webhook \\\"w.io\\\" denied the request: no\"}",
+       absl::StatusCode::kPermissionDenied},
       {302, "", absl::StatusCode::kUnknown},
   };
   for (const AnswerCase& test : cases) {

@@ -220,7 +220,7 @@ TEST_F(AdmissionTest, OneThatALinkedCloneStandsOnCannotBeDeleted) {
 TEST_F(AdmissionTest, OneWithALongNameCanNeverBeDeleted) {
   EXPECT_THAT(Delete(std::string(63, 'n')), IsOk());
   EXPECT_THAT(Delete(std::string(64, 'n')),
-              StatusIs(absl::StatusCode::kUnavailable,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("denied the request: failed to check if snapshot nnn"),
                              HasSubstr("is a linked-clone entrypoint"),
                              HasSubstr("must be no more than 63 bytes"))));

@@ -212,7 +212,7 @@ absl::StatusOr<Json> ApplyAnswer(Webhook webhook, const Json& answer, Json objec
       case 403:
         return absl::PermissionDeniedError(message);
       default:
-        return absl::UnavailableError(message);
+        return absl::FailedPreconditionError(message);
     }
   }
   const std::string encoded = GetString(answer, {"response", "patch"});

@@ -43,7 +43,7 @@ absl::StatusOr<Json> AnswerReview(Webhook webhook, const Json& review, const Vol
 
 // What the API server makes of an answer: `object` with the patch applied, or the error of the
 // request, with the message that its client gets. Errors as ApiClient has them: INVALID_ARGUMENT
-// for 422, PERMISSION_DENIED for 403, UNAVAILABLE for 500.
+// for 422, PERMISSION_DENIED for 403, FAILED_PRECONDITION for 500.
 absl::StatusOr<Json> ApplyAnswer(Webhook webhook, const Json& answer, Json object);
 
 // The same where the webhook cannot be reached and its failurePolicy is Fail.
