@@ -52,13 +52,6 @@ int64_t BucketOf(Period period, absl::CivilSecond time, int64_t position) {
   return time.year();
 }
 
-absl::Time GoBack(absl::Time from, const CalendarSpan& span, absl::TimeZone zone) {
-  const absl::CivilSecond time = absl::ToCivilSecond(from, zone);
-  const absl::CivilSecond back(time.year() - span.years, time.month() - span.months,
-                               time.day() - span.days, time.hour(), time.minute(), time.second());
-  return absl::FromCivil(back, zone) - absl::Hours(span.hours);
-}
-
 bool HasTags(const DatedItem& item, const std::vector<std::string>& tags) {
   return std::all_of(tags.begin(), tags.end(), [&](const std::string& tag) {
     return std::find(item.tags.begin(), item.tags.end(), tag) != item.tags.end();
@@ -166,6 +159,13 @@ std::string FormatCalendarSpan(const CalendarSpan& span) {
   add(span.days, "d");
   add(span.hours, "h");
   return text.empty() ? "0h" : text;
+}
+
+absl::Time GoBack(absl::Time from, const CalendarSpan& span, absl::TimeZone zone) {
+  const absl::CivilSecond time = absl::ToCivilSecond(from, zone);
+  const absl::CivilSecond back(time.year() - span.years, time.month() - span.months,
+                               time.day() - span.days, time.hour(), time.minute(), time.second());
+  return absl::FromCivil(back, zone) - absl::Hours(span.hours);
 }
 
 bool KeepRules::IsEmpty() const {

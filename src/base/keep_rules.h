@@ -26,6 +26,8 @@ struct CalendarSpan {
 // INVALID_ARGUMENT unless `text` is one or more of <number>y, m, d, h in any order, each once.
 absl::StatusOr<CalendarSpan> ParseCalendarSpan(absl::string_view text);
 std::string FormatCalendarSpan(const CalendarSpan& span);
+// The moment that lies `span` before `from`, by the calendar of `zone`.
+absl::Time GoBack(absl::Time from, const CalendarSpan& span, absl::TimeZone zone);
 
 inline constexpr int kKeepAll = -1;
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,5 +34,19 @@ void PrintClusterResult(Session& session, const ClusterResult& result);
 // One of several values that a verb prints as it goes on, in the form that was asked for: a line of
 // JSON, a document of YAML, or `text`; nothing where only names are.
 void PrintClusterEvent(Session& session, const Json& value, const std::string& text);
+
+// A list that may be very long, whose elements are made one at a time. Of json and yaml it is the
+// member `member` of the object `head`, or, where that is "", all there is.
+struct ClusterList {
+  std::size_t count = 0;
+  std::vector<std::string> columns = {};                             // of the table
+  std::function<std::vector<std::string>(std::size_t)> row = {};     // table, wide
+  std::function<Json(std::size_t)> value = {};                       // json, yaml
+  std::function<std::optional<std::string>(std::size_t)> name = {};  // name; nothing: no line
+  std::string member = {};
+  Json head = Json::object();
+};
+// Prints it in the form that was asked for; a table has no line where the list is empty.
+void PrintClusterList(Session& session, const ClusterList& list);
 
 }  // namespace csidelta::cli

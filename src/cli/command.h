@@ -62,6 +62,7 @@ std::unique_ptr<Command> MakeSnapshotImportCommand();
 std::unique_ptr<Command> MakeSnapshotShareCommand();
 std::unique_ptr<Command> MakeSnapshotScheduleCommand();
 std::unique_ptr<Command> MakeSnapshotAuditCommand();
+std::unique_ptr<Command> MakeLonghornListCommand();
 std::unique_ptr<Command> MakeCompletionCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 

@@ -70,6 +70,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotShareCommand,
                      MakeSnapshotScheduleCommand,
                      MakeSnapshotAuditCommand,
+                     MakeLonghornListCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());

@@ -77,31 +77,6 @@ std::vector<std::vector<std::string>> RowsOf(const std::vector<SnapshotEntry>& e
   return rows;
 }
 
-// A table that is printed while it grows: a column is as wide as its cells were so far.
-class GrowingTable {
- public:
-  std::string Add(const std::vector<std::vector<std::string>>& rows) {
-    for (const std::vector<std::string>& row : rows) {
-      widths_.resize(std::max(widths_.size(), row.size()));
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        widths_[i] = std::max(widths_[i], std::min(Printable(row[i]).size(), kColumnBytesMax));
-      }
-    }
-    std::string text;
-    for (const std::vector<std::string>& row : rows) {
-      std::string line;
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        absl::StrAppend(&line, Padded(Printable(row[i]), widths_[i]), "  ");
-      }
-      absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::size_t> widths_;
-};
-
 // The row of a change: what only a list tells is not known.
 std::vector<std::string> ChangedRow(const csi::SnapshotChange& change, bool with_namespace,
                                     bool is_wide) {
@@ -248,8 +223,13 @@ class SnapshotListCommand : public Command {
   void PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries) {
     const std::string form = OutputForm(session);
     if (form == "table" || form == "wide") {
-      session.console().Print(
-          growing_.Add(RowsOf(entries, session.options().cluster.all_namespaces, form == "wide")));
+      const auto rows = RowsOf(entries, session.options().cluster.all_namespaces, form == "wide");
+      for (const std::vector<std::string>& row : rows) {
+        growing_.Fit(row);
+      }
+      for (const std::vector<std::string>& row : rows) {
+        session.console().Print(growing_.Line(row));
+      }
       return;
     }
     for (const SnapshotEntry& entry : entries) {
@@ -262,8 +242,9 @@ class SnapshotListCommand : public Command {
   void PrintChange(Session& session, const csi::SnapshotChange& change) {
     const std::string form = OutputForm(session);
     if (form == "table" || form == "wide") {
-      session.console().Print(growing_.Add(
-          {ChangedRow(change, session.options().cluster.all_namespaces, form == "wide")}));
+      const auto row = ChangedRow(change, session.options().cluster.all_namespaces, form == "wide");
+      growing_.Fit(row);
+      session.console().Print(growing_.Line(row));
     } else {
       PrintOne(session, change.entry, ChangedJson(change));
     }

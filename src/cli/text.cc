@@ -243,24 +243,31 @@ std::string Padded(std::string text, std::size_t width) {
 }
 
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::vector<std::string>> cells = rows;
-  std::vector<std::size_t> widths;
-  for (std::vector<std::string>& row : cells) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      row[i] = Printable(row[i]);
-      widths[i] = std::max(widths[i], std::min(row[i].size(), kColumnBytesMax));
-    }
+  GrowingTable table;
+  for (const std::vector<std::string>& row : rows) {
+    table.Fit(row);
   }
   std::string out;
-  for (const std::vector<std::string>& row : cells) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, i == 0 ? "" : "  ", Padded(row[i], widths[i]));
-    }
-    absl::StrAppend(&out, absl::StripTrailingAsciiWhitespace(line), "\n");
+  for (const std::vector<std::string>& row : rows) {
+    out += table.Line(row);
   }
   return out;
+}
+
+void GrowingTable::Fit(const std::vector<std::string>& row) {
+  widths_.resize(std::max(widths_.size(), row.size()));
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    widths_[i] = std::max(widths_[i], std::min(Printable(row[i]).size(), kColumnBytesMax));
+  }
+}
+
+std::string GrowingTable::Line(const std::vector<std::string>& row) const {
+  std::string line;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const std::size_t width = i < widths_.size() ? widths_[i] : 0;
+    absl::StrAppend(&line, i == 0 ? "" : "  ", Padded(Printable(row[i]), width));
+  }
+  return absl::StrCat(absl::StripTrailingAsciiWhitespace(line), "\n");
 }
 
 }  // namespace csidelta::cli

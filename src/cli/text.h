@@ -62,4 +62,16 @@ std::string Padded(std::string text, std::size_t width);
 // Printable(). Every row has as many cells as the first.
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
+// The same for rows that are not held at once: a column is as wide as the cells that were fitted so
+// far.
+class GrowingTable {
+ public:
+  void Fit(const std::vector<std::string>& row);
+  // Ends with a line break.
+  std::string Line(const std::vector<std::string>& row) const;
+
+ private:
+  std::vector<std::size_t> widths_;
+};
+
 }  // namespace csidelta::cli

@@ -45,6 +45,8 @@ struct ListOptions {
   // As it was at this resourceVersion: what was made later is not in it, however soon it was made.
   // "" for now. OUT_OF_RANGE once the API server does not have that any more.
   std::string exactly_at = {};
+  // Of ListPages(): how many objects a page may have, which are held at once. 0: few.
+  int page_items_max = 0;
 };
 
 struct ObjectList {

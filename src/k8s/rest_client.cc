@@ -252,9 +252,10 @@ class RestClient : public ApiClient {
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options,
       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
-    absl::StatusOr<std::string> version = EachPage(
-        ctx, type, namespace_name, options, std::min(settings_.page_items_max, kFollowedPageMax),
-        [&](const std::vector<Json>& page, bool is_first) { sink(page, is_first); });
+    const int items_max = options.page_items_max > 0 ? options.page_items_max : kFollowedPageMax;
+    absl::StatusOr<std::string> version =
+        EachPage(ctx, type, namespace_name, options, std::min(settings_.page_items_max, items_max),
+                 [&](const std::vector<Json>& page, bool is_first) { sink(page, is_first); });
     RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
     return version;
   }

@@ -1,13 +1,22 @@
 #include "longhorn/types.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "objects/keys.h"
 
 namespace csidelta::longhorn {
 namespace {
+
+constexpr char kJobEngineLabel[] = "RecurringJob";
+constexpr char kEnabled[] = "enabled";
+constexpr char kDefaultGroup[] = "default";
+constexpr char kSnapshotSource[] = "snap://";
 
 const k8s::ResourceType& TypeOf(const char* plural, const char* kind) {
   return *new k8s::ResourceType{
@@ -26,6 +35,16 @@ const k8s::ResourceType& VolumeType() {
   return type;
 }
 
+const k8s::ResourceType& RecurringJobType() {
+  static const k8s::ResourceType& type = TypeOf("recurringjobs", "RecurringJob");
+  return type;
+}
+
+const k8s::ResourceType& BackupType() {
+  static const k8s::ResourceType& type = TypeOf("backups", "Backup");
+  return type;
+}
+
 absl::StatusOr<Snapshot> Snapshot::Of(Json json) {
   RETURN_IF_ERROR(CheckKind(json, SnapshotType().kind));
   return Snapshot(std::move(json));
@@ -37,6 +56,12 @@ bool Snapshot::is_to_be_taken() const { return GetBool(json(), {"spec", "createS
 
 std::map<std::string, std::string> Snapshot::engine_labels() const {
   return GetStringMap(json(), {"spec", "labels"});
+}
+
+// One that its engine had before it had an object names its labels in the status alone.
+std::string Snapshot::job() const {
+  std::string job = GetString(json(), {"spec", "labels", kJobEngineLabel});
+  return job.empty() ? GetString(json(), {"status", "labels", kJobEngineLabel}) : job;
 }
 
 std::optional<absl::Time> Snapshot::requested_at() const {
@@ -103,9 +128,27 @@ std::string Volume::node() const { return GetString(json(), {"status", "currentN
 
 bool Volume::is_being_restored() const { return GetBool(json(), {"status", "restoreRequired"}); }
 
+bool Volume::is_migrating() const {
+  return !GetString(json(), {"spec", "migrationNodeID"}).empty() ||
+         !GetString(json(), {"status", "currentMigrationNodeID"}).empty();
+}
+
 std::string Volume::clone_state() const {
   return GetString(json(), {"status", "cloneStatus", "state"});
 }
+
+// The status has it once the copy has begun, the spec ("snap://VOLUME/SNAPSHOT") from the
+// beginning.
+std::string Volume::cloned_from() const {
+  std::string snapshot = GetString(json(), {"status", "cloneStatus", "snapshot"});
+  if (!snapshot.empty()) {
+    return snapshot;
+  }
+  const std::string source = GetString(json(), {"spec", "dataSource"});
+  return absl::StartsWith(source, kSnapshotSource) ? source.substr(source.rfind('/') + 1) : "";
+}
+
+std::string Volume::linked_to() const { return Label(objects::kLonghornLinkedCloneLabel); }
 
 std::string Volume::pvc_namespace() const {
   return GetString(json(), {"status", "kubernetesStatus", "namespace"});
@@ -113,6 +156,65 @@ std::string Volume::pvc_namespace() const {
 
 std::string Volume::pvc_name() const {
   return GetString(json(), {"status", "kubernetesStatus", "pvcName"});
+}
+
+absl::StatusOr<RecurringJob> RecurringJob::Of(Json json) {
+  RETURN_IF_ERROR(CheckKind(json, RecurringJobType().kind));
+  return RecurringJob(std::move(json));
+}
+
+std::vector<std::string> RecurringJob::groups() const {
+  std::vector<std::string> names;
+  const Json* const groups = FindJson(json(), {"spec", "groups"});
+  if (groups != nullptr && groups->is_array()) {
+    for (const Json& group : *groups) {
+      if (group.is_string()) {
+        names.push_back(group.get<std::string>());
+      }
+    }
+  }
+  return names;
+}
+
+bool RecurringJob::AppliesTo(const Volume& volume) const {
+  const std::map<std::string, std::string> labels = volume.labels();
+  const bool has_any = std::any_of(labels.begin(), labels.end(), [](const auto& label) {
+    return absl::StartsWith(label.first, objects::kLonghornJobLabelPrefix) ||
+           absl::StartsWith(label.first, objects::kLonghornJobGroupLabelPrefix);
+  });
+  if (volume.Label(absl::StrCat(objects::kLonghornJobLabelPrefix, name())) == kEnabled) {
+    return true;
+  }
+  const std::vector<std::string> all = groups();
+  return std::any_of(all.begin(), all.end(), [&](const std::string& group) {
+    return (!has_any && group == kDefaultGroup) ||
+           volume.Label(absl::StrCat(objects::kLonghornJobGroupLabelPrefix, group)) == kEnabled;
+  });
+}
+
+absl::StatusOr<Backup> Backup::Of(Json json) {
+  RETURN_IF_ERROR(CheckKind(json, BackupType().kind));
+  return Backup(std::move(json));
+}
+
+std::string Backup::snapshot() const {
+  std::string name = GetString(json(), {"spec", "snapshotName"});
+  return name.empty() ? GetString(json(), {"status", "snapshotName"}) : name;
+}
+
+std::string Backup::volume() const { return GetString(json(), {"status", "volumeName"}); }
+
+std::string Backup::target() const { return GetString(json(), {"status", "backupTargetName"}); }
+
+std::string Backup::state() const { return GetString(json(), {"status", "state"}); }
+
+bool Backup::is_over() const {
+  const std::string now = state();
+  return now == "Completed" || now == "Error" || now == "Unknown" || now == "Deleting";
+}
+
+std::optional<absl::Time> Backup::snapshot_taken_at() const {
+  return ParseRfc3339(GetString(json(), {"status", "snapshotCreatedAt"}));
 }
 
 }  // namespace csidelta::longhorn

@@ -22,12 +22,16 @@ inline constexpr char kGroup[] = "longhorn.io";
 inline constexpr char kVersion[] = "v1beta2";
 // Not served since Longhorn 1.9, unknown to it since 1.10; archives of older ones hold it.
 inline constexpr char kDroppedVersion[] = "v1beta1";
+// Volume::clone_state() of one that needs its source no more.
+inline constexpr char kCloneCompleted[] = "completed";
 // Where Longhorn lives unless it was installed elsewhere. It ignores its kinds in other namespaces.
 inline constexpr char kDefaultNamespace[] = "longhorn-system";
 
 // Built on first use; live for ever.
 const k8s::ResourceType& SnapshotType();
 const k8s::ResourceType& VolumeType();
+const k8s::ResourceType& RecurringJobType();
+const k8s::ResourceType& BackupType();
 
 // A snapshot of a volume: asked for by its creation, or made by Longhorn for one that its engine
 // has. Dies with its volume.
@@ -39,6 +43,7 @@ class Snapshot : public objects::ObjectView {
   std::string volume() const;   // the name of a Volume
   bool is_to_be_taken() const;  // createSnapshot: Longhorn takes it if it has none
   std::map<std::string, std::string> engine_labels() const;  // written once, when it is taken
+  std::string job() const;  // the RecurringJob that took it, by its engine labels; ""
 
   // Status. Taken, ready and gone are far apart: see each.
   std::optional<absl::Time> requested_at() const;  // the engine accepted it; Longhorn ≥ 1.12
@@ -73,9 +78,46 @@ class Volume : public objects::ObjectView {
   std::string robustness() const;   // healthy, degraded, faulted, unknown; ""
   std::string node() const;         // that it is attached to; ""
   bool is_being_restored() const;   // from a backup of Longhorn, or waits for that
+  bool is_migrating() const;        // from one node to another, while it is attached
   std::string clone_state() const;  // "" for one that is not cloned, else initiated, completed, ...
+  // The Snapshot that its data is or was copied from, where it was made of one; "".
+  std::string cloned_from() const;
+  // The Snapshot that it stands on for as long as it exists; "" unless it is a linked clone.
+  std::string linked_to() const;
   std::string pvc_namespace() const;  // of the PVC that it is or was bound to; ""
   std::string pvc_name() const;
+
+ private:
+  using ObjectView::ObjectView;
+};
+
+// What takes snapshots or backups of volumes, and deletes old ones of its own, by the clock.
+class RecurringJob : public objects::ObjectView {
+ public:
+  static absl::StatusOr<RecurringJob> Of(Json json);
+
+  std::vector<std::string> groups() const;
+  // Whether it runs for the volume: by the volume's label with its name, or with a group of it. A
+  // volume without any such label gets that of the group "default" from Longhorn.
+  bool AppliesTo(const Volume& volume) const;
+
+ private:
+  using ObjectView::ObjectView;
+};
+
+// A backup of Longhorn, on its backup target.
+class Backup : public objects::ObjectView {
+ public:
+  static absl::StatusOr<Backup> Of(Json json);
+
+  std::string snapshot() const;  // that it is or was made of; ""
+  std::string volume() const;    // "" while it is new
+  std::string target() const;    // "" before Longhorn 1.8, which knew one
+  std::string state() const;     // "", Pending, InProgress, Completed, Error, Unknown, Deleting
+  bool is_completed() const { return state() == "Completed"; }
+  // Its snapshot is not read any more.
+  bool is_over() const;
+  std::optional<absl::Time> snapshot_taken_at() const;
 
  private:
   using ObjectView::ObjectView;

@@ -621,6 +621,22 @@ inline constexpr char kVolumesToExcludeAnnotation[] = "backup.velero.io/backup-v
 // own, with an empty value.
 inline constexpr char kLonghornDefinitionLabel[] = "longhorn-manager";
 
+// Label on Snapshot of Longhorn; written by Longhorn; read by longhorn verbs. The name of its
+// Volume.
+inline constexpr char kLonghornVolumeLabel[] = "longhornvolume";
+
+// Label prefix on Volume of Longhorn; written by Longhorn, you; read by longhorn verbs. Followed by
+// the name of a RecurringJob. enabled: the job applies to the volume.
+inline constexpr char kLonghornJobLabelPrefix[] = "recurring-job.longhorn.io/";
+
+// Label prefix on Volume of Longhorn; written by Longhorn, you; read by longhorn verbs. Followed by
+// the name of a group. enabled: the RecurringJobs of the group apply to the volume.
+inline constexpr char kLonghornJobGroupLabelPrefix[] = "recurring-job-group.longhorn.io/";
+
+// Label on Volume of Longhorn; written by Longhorn; read by longhorn verbs. The Snapshot that the
+// volume is a linked clone of, which may not be deleted.
+inline constexpr char kLonghornLinkedCloneLabel[] = "longhorn.io/linked-clone-source-snapshot";
+
 // --- Of Kubernetes and CSI -----------------------------------------------------------------------
 // Words of Kubernetes, the snapshot controller and the CSI sidecars.
 

@@ -20,6 +20,8 @@ using testing::IsEmpty;
 TEST(CalendarSpanTest, ReadsAndWrites) {
   EXPECT_THAT(ParseCalendarSpan("2y5m7d3h"), IsOkAndHolds(CalendarSpan{2, 5, 7, 3}));
   EXPECT_THAT(ParseCalendarSpan("3h7d"), IsOkAndHolds(CalendarSpan{0, 0, 7, 3}));
+  EXPECT_EQ(GoBack(absl::FromUnixSeconds(1'700'000'000), {0, 1, 1, 1}, absl::UTCTimeZone()),
+            absl::FromUnixSeconds(1'697'231'600));
   EXPECT_EQ(FormatCalendarSpan({2, 0, 7, 0}), "2y7d");
   for (const char* text :
        {"", "7", "d", "7x", "7d7d", "-7d", "7 d", "1.5d", "99999999999d", "100001d", "7d3"}) {

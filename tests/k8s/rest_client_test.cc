@@ -188,6 +188,21 @@ TEST_F(RestClientTest, PagesAreJoined) {
   EXPECT_EQ(requests().size(), 4u);
 }
 
+TEST_F(RestClientTest, APageThatIsHandedOnIsSmallUnlessALargerOneIsAskedFor) {
+  Start();
+  for (int i = 0; i < 120; ++i) {
+    fake_.Seed(kConfigMaps, ConfigMap("c" + std::to_string(i)));
+  }
+  std::vector<std::size_t> sizes;
+  const auto sink = [&](const std::vector<Json>& page, bool) { sizes.push_back(page.size()); };
+  EXPECT_THAT(client_->ListPages(ctx_, kConfigMaps, "ns", {}, sink), IsOk());
+  EXPECT_THAT(
+      client_->ListPages(ctx_, kConfigMaps, "ns",
+                         {.label_selector = "", .field_selector = "", .page_items_max = 500}, sink),
+      IsOk());
+  EXPECT_THAT(sizes, testing::ElementsAre(100, 20, 120));
+}
+
 TEST_F(RestClientTest, PagesAreHandedOnAsTheyCome) {
   settings_.page_items_max = 3;
   bool grows_old = false;

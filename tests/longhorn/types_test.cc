@@ -123,7 +123,42 @@ TEST(LonghornVolumeTest, NamesItsFieldsAndKeepsTheRest) {
   EXPECT_EQ(volume->clone_state(), "initiated");
   EXPECT_EQ(volume->pvc_namespace(), "shop");
   EXPECT_EQ(volume->pvc_name(), "orders");
+  EXPECT_FALSE(volume->is_migrating());
+  EXPECT_EQ(volume->cloned_from(), "");
+  EXPECT_EQ(volume->linked_to(), "");
   EXPECT_EQ(volume->json(), object);
+}
+
+TEST(LonghornVolumeTest, IsMigratingFromTheRequestToTheEnd) {
+  EXPECT_TRUE(Volume::Of({{"spec", {{"migrationNodeID", "node-2"}}}})->is_migrating());
+  EXPECT_TRUE(Volume::Of({{"status", {{"currentMigrationNodeID", "node-2"}}}})->is_migrating());
+}
+
+TEST(LonghornRecurringJobTest, NamesItsGroups) {
+  const auto job = RecurringJob::Of({{"spec", {{"groups", {"default", 7, "often"}}}}});
+  ASSERT_THAT(job, IsOk());
+  EXPECT_THAT(job->groups(), ElementsAre("default", "often"));
+  EXPECT_THAT(RecurringJob::Of({{"spec", {{"groups", "default"}}}})->groups(), IsEmpty());
+}
+
+TEST(LonghornBackupTest, NamesItsFields) {
+  const auto backup = Backup::Of({{"spec", {{"snapshotName", "one"}}},
+                                  {"status",
+                                   {{"state", "Completed"},
+                                    {"snapshotName", "other"},
+                                    {"volumeName", "pvc-1"},
+                                    {"backupTargetName", "default"},
+                                    {"snapshotCreatedAt", "2023-11-14T22:13:20Z"}}}});
+  ASSERT_THAT(backup, IsOk());
+  EXPECT_EQ(backup->snapshot(), "one");
+  EXPECT_EQ(backup->volume(), "pvc-1");
+  EXPECT_EQ(backup->target(), "default");
+  EXPECT_TRUE(backup->is_completed());
+  EXPECT_TRUE(backup->is_over());
+  EXPECT_EQ(backup->snapshot_taken_at(), absl::FromUnixSeconds(1'700'000'000));
+  const auto found = Backup::Of({{"status", {{"snapshotName", "other"}}}});
+  EXPECT_EQ(found->snapshot(), "other") << "one that was found on the target";
+  EXPECT_FALSE(found->is_over());
 }
 
 TEST(LonghornVolumeTest, ASizeThatIsNoNumberIsNotKnown) {

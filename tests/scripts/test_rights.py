@@ -1,7 +1,8 @@
 """The rights that the manifests give are those of tests/golden/rights.txt, not one more and not one less.
 
 Whether each is used, and none is missing, is what the audit log of a real API server shows (test_privileges.py,
-test_differential.py and test_people.py below tests/e2e): whoever changes the list runs those.
+test_differential.py and test_people.py below tests/e2e): whoever changes the list runs those. Of longhorn-roles.yaml
+tests/cli/longhorn_rights_test.cc shows it.
 """
 
 import collections
@@ -11,7 +12,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "rights.txt"
-MANIFESTS = ("deploy/rbac.yaml", "deploy/diffsnap.yaml", "deploy/snapshot-roles.yaml")
+MANIFESTS = ("deploy/rbac.yaml", "deploy/diffsnap.yaml", "deploy/snapshot-roles.yaml", "deploy/longhorn-roles.yaml")
 
 
 def _lines(manifest):

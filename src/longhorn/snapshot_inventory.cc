@@ -1,0 +1,413 @@
+#include "longhorn/snapshot_inventory.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "k8s/read_pages.h"
+#include "longhorn/types.h"
+#include "objects/keys.h"
+
+namespace csidelta::longhorn {
+namespace {
+
+constexpr char kVolumeHead[] = "volume-head";  // among the children of the newest
+
+std::string Cut(std::string text) {
+  if (text.size() > kTextBytesMax) {
+    text.resize(kTextBytesMax);
+  }
+  text.shrink_to_fit();
+  return text;
+}
+
+SnapshotState StateOf(const Snapshot& snapshot) {
+  if (snapshot.is_being_deleted()) {
+    return SnapshotState::kDeleting;
+  }
+  if (snapshot.is_marked_removed()) {
+    return SnapshotState::kRemoved;
+  }
+  if (snapshot.is_ready()) {
+    return SnapshotState::kReady;
+  }
+  return snapshot.taken_at().has_value() ? SnapshotState::kNotReady : SnapshotState::kPending;
+}
+
+SnapshotEntry EntryOf(const Snapshot& snapshot) {
+  SnapshotEntry entry;
+  entry.name = snapshot.name();
+  entry.uid = snapshot.uid();
+  entry.job = Cut(snapshot.job());
+  entry.state = StateOf(snapshot);
+  entry.parent = Cut(snapshot.parent());
+  entry.children = snapshot.children();
+  entry.is_newest =
+      std::find(entry.children.begin(), entry.children.end(), kVolumeHead) != entry.children.end();
+  entry.children.resize(std::min(entry.children.size(), kChildrenMax));
+  for (std::string& child : entry.children) {
+    child = Cut(std::move(child));
+  }
+  entry.error = Cut(snapshot.error());
+  entry.created_at = snapshot.created_at();
+  entry.requested_at = snapshot.requested_at();
+  entry.taken_at = snapshot.taken_at();
+  entry.size_bytes = snapshot.size_bytes();
+  entry.restore_size_bytes = snapshot.restore_size_bytes();
+  entry.is_to_be_taken = snapshot.is_to_be_taken();
+  entry.is_ready = snapshot.is_ready();
+  entry.is_marked_removed = snapshot.is_marked_removed();
+  entry.is_user_created = snapshot.is_user_created();
+  entry.is_made_by_ours = !snapshot.Label(objects::kCsiDeltaLabel).empty() ||
+                          !snapshot.Label(objects::kLonghornMadeByLabel).empty();
+  entry.backup = snapshot.Label(objects::kBackupNameLabel);
+  return entry;
+}
+
+VolumeEntry EntryOf(const Volume& volume) {
+  VolumeEntry entry;
+  entry.name = volume.name();
+  entry.is_there = true;
+  entry.is_being_deleted = volume.is_being_deleted();
+  entry.is_migrating = volume.is_migrating();
+  entry.is_being_filled = volume.is_being_restored() || (!volume.cloned_from().empty() &&
+                                                         volume.clone_state() != kCloneCompleted);
+  entry.state = volume.state();
+  entry.pvc_namespace = volume.pvc_namespace();
+  entry.pvc_name = volume.pvc_name();
+  return entry;
+}
+
+// The newest Completed Backup of a volume on a target.
+struct LastBackup {
+  std::string name;
+  std::string snapshot;
+  std::optional<absl::Time> taken_at;
+};
+
+class InventoryReader {
+ public:
+  InventoryReader(const CallContext& ctx, k8s::ApiClient& api, const InventoryRequest& request)
+      : ctx_(ctx), api_(api), request_(request) {
+    inventory_.namespace_name = request.namespace_name;
+  }
+
+  absl::StatusOr<Inventory> Read() {
+    RETURN_IF_ERROR(ReadSnapshots());
+    RETURN_IF_ERROR(ReadJobs());
+    RETURN_IF_ERROR(ReadVolumes());
+    RETURN_IF_ERROR(ReadBackups());
+    Complete();
+    return std::move(inventory_);
+  }
+
+ private:
+  using Page = std::vector<Json>;
+
+  absl::Status ReadKind(const k8s::ResourceType& type, const std::string& label_selector,
+                        absl::FunctionRef<void()> begin,
+                        absl::FunctionRef<void(const Json& object)> note) {
+    return k8s::ReadPages(ctx_, api_, type, request_.namespace_name,
+                          {.label_selector = label_selector,
+                           .field_selector = "",
+                           .may_be_old = !request_.requires_all && !label_selector.empty(),
+                           .page_items_max = kPageItemsMax},
+                          [&](const Page& page, bool is_first) {
+                            if (is_first) {
+                              begin();
+                            }
+                            for (const Json& object : page) {
+                              note(object);
+                            }
+                          });
+  }
+
+  absl::Status ReadSnapshots() {
+    const std::string selector =
+        request_.volume.empty() ? ""
+                                : absl::StrCat(objects::kLonghornVolumeLabel, "=", request_.volume);
+    const absl::Status read = ReadKind(
+        SnapshotType(), selector,
+        [&] {
+          inventory_.snapshots.clear();
+          volume_names_.clear();
+        },
+        [&](const Json& object) {
+          const absl::StatusOr<Snapshot> snapshot = Snapshot::Of(object);
+          if (snapshot.ok() && (request_.volume.empty() || snapshot->volume() == request_.volume)) {
+            inventory_.snapshots.push_back(EntryOf(*snapshot));
+            inventory_.snapshots.back().volume = PositionOf(snapshot->volume());
+          }
+        });
+    if (absl::IsNotFound(read)) {
+      return absl::NotFoundError(
+          absl::StrCat("the cluster does not serve snapshots.", kGroup, "/", kVersion,
+                       ": Longhorn is not installed, or older than 1.3: ", read.message()));
+    }
+    return read;
+  }
+
+  std::size_t PositionOf(const std::string& volume) {
+    return volume_names_.emplace(volume, volume_names_.size()).first->second;
+  }
+
+  absl::Status ReadJobs() {
+    return Excuse(ReadKind(
+                      RecurringJobType(), "", [&] { jobs_.clear(); },
+                      [&](const Json& object) {
+                        if (auto job = RecurringJob::Of(object); job.ok()) {
+                          jobs_.push_back(*std::move(job));
+                        }
+                      }),
+                  "whether jobs are gone", &inventory_.are_jobs_known);
+  }
+
+  absl::Status ReadVolumes() {
+    inventory_.volumes.resize(volume_names_.size());
+    for (const auto& [name, position] : volume_names_) {
+      inventory_.volumes[position].name = name;
+    }
+    return Excuse(ReadKind(
+                      VolumeType(), "", [&] { volume_needs_.clear(); },
+                      [&](const Json& object) {
+                        if (const auto volume = Volume::Of(object); volume.ok()) {
+                          NoteVolume(*volume);
+                        }
+                      }),
+                  "PVCs of volumes, jobs that apply to them, and clones", &are_volumes_known_);
+  }
+
+  void NoteVolume(const Volume& volume) {
+    const VolumeEntry entry = EntryOf(volume);
+    if (entry.is_being_filled && !volume.cloned_from().empty()) {
+      volume_needs_.emplace_back(
+          volume.cloned_from(), absl::StrCat("volume ", volume.name(), " is being cloned from it"));
+    }
+    if (!volume.linked_to().empty()) {
+      volume_needs_.emplace_back(
+          volume.linked_to(), absl::StrCat("volume ", volume.name(), " is a linked clone of it"));
+    }
+    const auto found = volume_names_.find(volume.name());
+    if (found == volume_names_.end()) {
+      return;
+    }
+    VolumeEntry& stored = inventory_.volumes[found->second];
+    stored = entry;
+    for (const RecurringJob& job : jobs_) {
+      if (job.AppliesTo(volume)) {
+        stored.jobs.insert(job.name());
+      }
+    }
+  }
+
+  absl::Status ReadBackups() {
+    bool are_known = true;
+    return Excuse(ReadKind(
+                      BackupType(), "",
+                      [&] {
+                        uploads_.clear();
+                        last_.clear();
+                      },
+                      [&](const Json& object) {
+                        if (const auto backup = Backup::Of(object); backup.ok()) {
+                          NoteBackup(*backup);
+                        }
+                      }),
+                  "Backups of Longhorn", &are_known);
+  }
+
+  void NoteBackup(const Backup& backup) {
+    if (backup.snapshot().empty()) {
+      return;
+    }
+    if (!backup.is_over()) {
+      uploads_.emplace_back(backup.snapshot(), backup.name());
+    } else if (backup.is_completed() && !backup.is_being_deleted()) {
+      LastBackup& last = last_[{backup.target(), backup.volume()}];
+      // Nothing is less than any time.
+      if (last.name.empty() || backup.snapshot_taken_at() > last.taken_at) {
+        last = {.name = backup.name(),
+                .snapshot = backup.snapshot(),
+                .taken_at = backup.snapshot_taken_at()};
+      }
+    }
+  }
+
+  // What may not be read is named, unless all is required.
+  absl::Status Excuse(const absl::Status& read, const char* what, bool* is_known) {
+    if (!absl::IsPermissionDenied(read) || request_.requires_all) {
+      return read;
+    }
+    *is_known = false;
+    inventory_.not_checked.push_back(absl::StrCat(what, " not checked: ", read.message()));
+    return absl::OkStatus();
+  }
+
+  void Complete() {
+    for (const auto& [snapshot, message] : volume_needs_) {
+      inventory_.needs.Add(snapshot, ProtectionReason::kClone, message);
+    }
+    for (const auto& [snapshot, backup] : uploads_) {
+      inventory_.needs.Add(snapshot, ProtectionReason::kUploading,
+                           absl::StrCat("Backup ", backup, " of Longhorn is being made of it"));
+    }
+    for (const auto& [volume, last] : last_) {
+      inventory_.needs.Add(
+          last.snapshot, ProtectionReason::kLastBackup,
+          absl::StrCat("the next Backup of Longhorn is compared with it (Backup ", last.name, ")"));
+    }
+    inventory_.are_jobs_known = inventory_.are_jobs_known && are_volumes_known_;
+    std::set<std::string> jobs;
+    for (const RecurringJob& job : jobs_) {
+      jobs.insert(job.name());
+    }
+    for (SnapshotEntry& entry : inventory_.snapshots) {
+      entry.job_state = JobStateOf(entry, jobs);
+    }
+    Sort();
+  }
+
+  JobState JobStateOf(const SnapshotEntry& entry, const std::set<std::string>& jobs) const {
+    if (entry.job.empty()) {
+      return JobState::kNone;
+    }
+    if (!inventory_.are_jobs_known) {
+      return JobState::kUnknown;
+    }
+    if (inventory_.volumes[entry.volume].jobs.contains(entry.job)) {
+      return JobState::kApplies;
+    }
+    return jobs.contains(entry.job) ? JobState::kNotOfVolume : JobState::kGone;
+  }
+
+  void Sort() {
+    std::vector<VolumeEntry> sorted;
+    std::vector<std::size_t> position(inventory_.volumes.size());
+    for (const auto& [name, before] : volume_names_) {  // by name
+      position[before] = sorted.size();
+      sorted.push_back(std::move(inventory_.volumes[before]));
+    }
+    inventory_.volumes = std::move(sorted);
+    for (SnapshotEntry& entry : inventory_.snapshots) {
+      entry.volume = position[entry.volume];
+    }
+    std::sort(inventory_.snapshots.begin(), inventory_.snapshots.end(),
+              [](const SnapshotEntry& left, const SnapshotEntry& right) {
+                const auto left_date = DateOf(left);
+                const auto right_date = DateOf(right);
+                return std::tie(left.volume, left_date, left.name) <
+                       std::tie(right.volume, right_date, right.name);
+              });
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const InventoryRequest& request_;
+  Inventory inventory_;
+  std::map<std::string, std::size_t> volume_names_;
+  std::vector<RecurringJob> jobs_;
+  std::vector<std::pair<std::string, std::string>> volume_needs_;   // Snapshot, message
+  std::vector<std::pair<std::string, std::string>> uploads_;        // Snapshot, Backup
+  std::map<std::pair<std::string, std::string>, LastBackup> last_;  // by target and volume
+  bool are_volumes_known_ = true;
+};
+
+Json TimeJson(const std::optional<absl::Time>& time) {
+  return time.has_value() ? Json(FormatRfc3339(*time)) : Json();
+}
+
+}  // namespace
+
+absl::string_view ToString(SnapshotState state) {
+  constexpr std::array<absl::string_view, 5> kNames = {"Deleting", "Removed", "Ready", "Pending",
+                                                       "NotReady"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+absl::string_view ToString(JobState state) {
+  constexpr std::array<absl::string_view, 5> kNames = {"None", "Unknown", "Applies", "NotOfVolume",
+                                                       "Gone"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& api,
+                                        const InventoryRequest& request) {
+  return InventoryReader(ctx, api, request).Read();
+}
+
+void Protect(Inventory& inventory, const std::optional<std::set<std::string>>& backups,
+             absl::Time now) {
+  for (SnapshotEntry& entry : inventory.snapshots) {
+    const bool is_backup_gone =
+        !entry.backup.empty() && backups.has_value() && !backups->contains(entry.backup);
+    entry.kept_for = ProtectionsOf({.name = entry.name,
+                                    .is_newest = entry.is_newest,
+                                    .is_made_by_ours = entry.is_made_by_ours,
+                                    .backup = entry.backup,
+                                    .is_backup_gone = is_backup_gone,
+                                    .dated = DateOf(entry),
+                                    .now = now},
+                                   inventory.needs);
+  }
+}
+
+std::optional<absl::Time> DateOf(const SnapshotEntry& entry) {
+  if (entry.taken_at.has_value()) {
+    return entry.taken_at;
+  }
+  return entry.requested_at.has_value() ? entry.requested_at : entry.created_at;
+}
+
+bool IsSelected(const Inventory& inventory, const SnapshotEntry& entry,
+                const Selection& selection) {
+  const VolumeEntry& volume = inventory.volumes[entry.volume];
+  const bool is_of_gone_job =
+      entry.job_state == JobState::kGone || entry.job_state == JobState::kNotOfVolume;
+  const std::optional<absl::Time> date = DateOf(entry);
+  return (selection.volume.empty() || volume.name == selection.volume) &&
+         (selection.pvc_name.empty() || (volume.pvc_namespace == selection.pvc_namespace &&
+                                         volume.pvc_name == selection.pvc_name)) &&
+         (selection.job.empty() || entry.job == selection.job) &&
+         (!selection.of_gone_jobs || is_of_gone_job) &&
+         (!selection.before.has_value() || (date.has_value() && *date < *selection.before));
+}
+
+std::string PvcText(const VolumeEntry& volume) {
+  return volume.pvc_name.empty() ? "" : absl::StrCat(volume.pvc_namespace, "/", volume.pvc_name);
+}
+
+Json ToJson(const Inventory& inventory, const SnapshotEntry& entry) {
+  const VolumeEntry& volume = inventory.volumes[entry.volume];
+  Json kept_for = Json::array();
+  for (const Protection& one : entry.kept_for) {
+    kept_for.push_back({{"reason", std::string(ToString(one.reason))}, {"message", one.message}});
+  }
+  return {{"name", entry.name},
+          {"namespace", inventory.namespace_name},
+          {"uid", entry.uid},
+          {"volume", volume.name},
+          {"pvc", PvcText(volume)},
+          {"job", entry.job},
+          {"job_state", std::string(ToString(entry.job_state))},
+          {"state", std::string(ToString(entry.state))},
+          {"kept_for", std::move(kept_for)},
+          {"parent", entry.parent},
+          {"children", entry.children},
+          {"markRemoved", entry.is_marked_removed},
+          {"userCreated", entry.is_user_created},
+          {"createSnapshot", entry.is_to_be_taken},
+          {"ready", entry.is_ready},
+          {"error", entry.error},
+          {"size", entry.size_bytes},
+          {"restoreSize", entry.restore_size_bytes},
+          {"creationTime", TimeJson(entry.taken_at)},
+          {"requestedTime", TimeJson(entry.requested_at)}};
+}
+
+}  // namespace csidelta::longhorn

@@ -1,0 +1,79 @@
+// deploy/longhorn-roles.yaml: enough for the verb, and nothing in it is unused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/yaml.h"
+#include "tests/cli/longhorn_verb_fixture.h"
+#include "tests/support/paths.h"
+
+namespace csidelta::cli::longhorn_rights_test {
+namespace {
+
+using testing::UnorderedElementsAreArray;
+
+// "verb plural namespace", of the roles that are bound: -viewer in Longhorn's namespace, -reader in
+// the cluster.
+std::set<std::string> RightsOf(const std::set<std::string>& roles) {
+  std::set<std::string> rights;
+  const std::string text = support::ReadSource("deploy/longhorn-roles.yaml");
+  for (const absl::string_view part : absl::StrSplit(text, "\n---\n")) {
+    const Json document = ParseYaml(part).value_or(Json());
+    const std::string role = GetString(document, {"metadata", "name"});
+    if (!roles.contains(role)) {
+      continue;
+    }
+    const std::string space = role == "csi-delta-longhorn-reader" ? "" : "longhorn-system";
+    for (const Json& rule : document.at("rules")) {
+      for (const Json& resource : rule.at("resources")) {
+        for (const Json& verb : rule.at("verbs")) {
+          rights.insert(
+              absl::StrCat(verb.get<std::string>(), " ", resource.get<std::string>(), " ", space));
+        }
+      }
+    }
+  }
+  return rights;
+}
+
+class LonghornRightsTest : public LonghornVerbTest {
+ protected:
+  LonghornRightsTest() : LonghornVerbTest("list") {
+    Take("first", "retired");
+    Take("second");
+  }
+
+  // Runs with these rights; what was used of them.
+  std::set<std::string> Use(const std::set<std::string>& rights,
+                            const std::vector<std::string>& words) {
+    std::set<std::string> used;
+    api_.SetInterceptor([&](const support::ApiCall& call, const Json*) -> absl::Status {
+      const std::string right = absl::StrCat(call.verb, " ", call.plural, " ", call.namespace_name);
+      used.insert(right);
+      return rights.contains(right) ? absl::OkStatus() : absl::PermissionDeniedError(right);
+    });
+    const Outcome outcome = Run(words);
+    EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+    return used;
+  }
+};
+
+TEST_F(LonghornRightsTest, ViewerAndReaderAreEnoughToListAndAllIsUsed) {
+  const auto rights = RightsOf({"csi-delta-longhorn-viewer", "csi-delta-longhorn-reader"});
+  EXPECT_THAT(Use(rights, {}), UnorderedElementsAreArray(rights));
+}
+
+TEST_F(LonghornRightsTest, TheViewerAloneListsAndSaysWhatItDidNotCheck) {
+  const auto rights = RightsOf({"csi-delta-longhorn-viewer"});
+  Use(rights, {});
+}
+
+}  // namespace
+}  // namespace csidelta::cli::longhorn_rights_test
