@@ -37,16 +37,7 @@ class InPlaceCopyTest : public testing::Test {
   InPlaceCopyTest() {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-    pvc["metadata"]["uid"] = "data-uid";
-    pvc["spec"] = {{"storageClassName", "fast"}, {"volumeMode", "Block"}, {"volumeName", "pv-1"}};
-    pvc["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}};
-    api_.Seed(PersistentVolumeClaimType(), pvc);
-    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-1");
-    volume["spec"] = {{"capacity", {{"storage", "1Gi"}}},
-                      {"claimRef", {{"namespace", "shop"}, {"name", "data"}, {"uid", "data-uid"}}},
-                      {"csi", {{"driver", kDriverName}, {"volumeHandle", "v-1"}}}};
-    api_.Seed(PersistentVolumeType(), volume);
+    support::SeedBlockPvc(api_, kDriverName);
     api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", kDriverName));
     Json snapshot = support::MakeSnapshotObject("shop", "monday", "content-of-monday");
     snapshot["status"]["readyToUse"] = true;

@@ -36,29 +36,20 @@ class InPlaceVolumeTest : public testing::Test {
  protected:
   InPlaceVolumeTest() {
     ctx_.clock = &clock_;
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-    pvc["metadata"]["uid"] = "data-uid";
-    SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/nightly-5f3a");
-    pvc["spec"] = {{"storageClassName", "fast"}, {"volumeMode", "Block"}, {"volumeName", "pv-1"}};
-    pvc["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}};
-    api_.Seed(PersistentVolumeClaimType(), pvc);
-    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-1", {},
-                                      {{objects::kProvisionedByAnnotation, "d.example.com"}});
-    volume["spec"] = {
-        {"accessModes", {"ReadWriteOnce"}},
-        {"capacity", {{"storage", "1Gi"}}},
-        {"claimRef", {{"namespace", "shop"}, {"name", "data"}, {"uid", "data-uid"}}},
-        {"csi",
-         {{"driver", "d.example.com"},
-          {"volumeHandle", "v-1"},
-          {"volumeAttributes",
-           {{"pool", "one"}, {"storage.kubernetes.io/csiProvisionerIdentity", "1-2-d"}}}}},
-        {"nodeAffinity", {{"required", {{"nodeSelectorTerms", Json::array()}}}}},
-        {"persistentVolumeReclaimPolicy", "Delete"},
-        {"storageClassName", "fast"},
-        {"volumeMode", "Block"}};
-    SetJson(volume, {"status", "phase"}, "Bound");
-    api_.Seed(PersistentVolumeType(), volume);
+    support::SeedBlockPvc(api_, "d.example.com");
+    SetConsent();
+    api_.Mutate(VolumeKey("pv-1"), [](Json& volume) {
+      SetJson(volume, {"metadata", "annotations", objects::kProvisionedByAnnotation},
+              "d.example.com");
+      Json& spec = volume["spec"];
+      spec["accessModes"] = Json::array({"ReadWriteOnce"});
+      spec["csi"]["volumeAttributes"] = {{"pool", "one"},
+                                         {"storage.kubernetes.io/csiProvisionerIdentity", "1-2-d"}};
+      spec["nodeAffinity"] = {{"required", {{"nodeSelectorTerms", Json::array()}}}};
+      spec["persistentVolumeReclaimPolicy"] = "Delete";
+      spec["storageClassName"] = "fast";
+      spec["volumeMode"] = "Block";
+    });
     api_.ClearCalls();
   }
 

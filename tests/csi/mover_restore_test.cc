@@ -43,16 +43,7 @@ class MoverRestoreTest : public testing::Test {
   MoverRestoreTest() {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-    pvc["metadata"]["uid"] = "data-uid";
-    pvc["spec"] = {{"storageClassName", "fast"}, {"volumeMode", "Block"}, {"volumeName", "pv-1"}};
-    pvc["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}};
-    api_.Seed(PersistentVolumeClaimType(), pvc);
-    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-1");
-    volume["spec"] = {{"capacity", {{"storage", "1Gi"}}},
-                      {"claimRef", {{"namespace", "shop"}, {"name", "data"}, {"uid", "data-uid"}}},
-                      {"csi", {{"driver", kDriverName}, {"volumeHandle", "v-1"}}}};
-    api_.Seed(PersistentVolumeType(), volume);
+    support::SeedBlockPvc(api_, kDriverName);
     api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", kDriverName));
     Json upload = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", "nightly");
     upload["spec"] = {

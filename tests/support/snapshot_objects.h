@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "csi/environment.h"
+#include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 
@@ -93,6 +94,24 @@ inline Json MakeClassObject(const std::string& name, const std::string& driver) 
   SetJson(snapshot_class, {"driver"}, driver);
   SetJson(snapshot_class, {"deletionPolicy"}, "Delete");
   return snapshot_class;
+}
+
+// PVC shop/data, of uid data-uid, class "fast" and mode Block, and PersistentVolume pv-1, which it
+// is bound to.
+inline void SeedBlockPvc(FakeApiClient& api, const std::string& driver) {
+  Json pvc = MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
+  SetJson(pvc, {"metadata", "uid"}, "data-uid");
+  SetJson(pvc, {"spec"},
+          Json{{"storageClassName", "fast"}, {"volumeMode", "Block"}, {"volumeName", "pv-1"}});
+  SetJson(pvc, {"status"}, Json{{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}});
+  api.Seed(csi::PersistentVolumeClaimType(), pvc);
+  Json volume = MakeObject("v1", "PersistentVolume", "", "pv-1");
+  SetJson(volume, {"spec"},
+          Json{{"capacity", {{"storage", "1Gi"}}},
+               {"claimRef", {{"namespace", "shop"}, {"name", "data"}, {"uid", "data-uid"}}},
+               {"csi", {{"driver", driver}, {"volumeHandle", "v-1"}}}});
+  SetJson(volume, {"status", "phase"}, "Bound");
+  api.Seed(csi::PersistentVolumeType(), volume);
 }
 
 // An API server, a clock and the environment of an action that uses them.
