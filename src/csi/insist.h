@@ -14,4 +14,9 @@ inline constexpr int kInsistAttemptsMax = 3;
 // be safe to repeat.
 absl::Status Insist(const CallContext& ctx, absl::FunctionRef<absl::Status()> step);
 
+// The same as often as it takes until `ctx` ends, a quarter of a second apart: for what keeps a
+// volume from its owner, or has it written into by two, when given up because the API server was
+// away for a moment. Retries DEADLINE_EXCEEDED as well. REQUIRES a deadline.
+absl::Status InsistToTheEnd(const CallContext& ctx, absl::FunctionRef<absl::Status()> step);
+
 }  // namespace csidelta::csi

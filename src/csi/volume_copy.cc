@@ -12,6 +12,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/copy_record.h"
+#include "csi/insist.h"
 #include "csi/promotion.h"
 #include "csi/restore_guard.h"
 #include "csi/snapshot_types.h"
@@ -32,6 +33,8 @@ constexpr char kCopyScratchPath[] = "/scratch";
 constexpr int kCopyGraceSeconds = 8;
 constexpr int kExitTooSmall = 22;  // of csi-delta
 constexpr absl::Duration kCopyLookIntervalMin = absl::Milliseconds(250);
+// The Pod may begin meanwhile, and another restore as well.
+constexpr absl::Duration kCopyRecordReadTimeMax = absl::Seconds(10);
 constexpr char kCopyRole[] = "csi-delta-snapshot-user";
 
 // What the verb printed as JSON, the last of a type; nothing where it printed none.
@@ -164,7 +167,13 @@ class VolumeCopy {
   // The data mover looks for Pods after it wrote its record, and this for the record after it made
   // its Pod: of two that begin at once, not both write.
   absl::Status CheckStillNoted() {
-    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
+    const CallContext ctx = ctx_.WithTimeout(kCopyRecordReadTimeMax);
+    absl::StatusOr<PersistentVolumeClaim> found = absl::UnknownError("not read");
+    RETURN_IF_ERROR(InsistToTheEnd(ctx, [&] {
+      found = ReadTarget(ctx);
+      return found.status();
+    }));
+    const PersistentVolumeClaim& pvc = *found;
     const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
     if (pvc.uid() == work_.target.uid() && record.has_value() && IsOwnRecord(*record)) {
       return absl::OkStatus();
@@ -187,23 +196,27 @@ class VolumeCopy {
         "record of the restore");
   }
 
+  absl::Status TryEndRecord(const CallContext& ctx, bool is_partly_old) {
+    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx));
+    std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+    if (!record.has_value() || !IsOwnRecord(*record)) {
+      return absl::OkStatus();
+    }
+    record->has_ended = true;
+    return api_
+        .Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
+               CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr), "")
+        .status();
+  }
+
   // Once no Pod is left: takes the record away, or has it say that nothing writes any more.
   absl::Status EndRecord(bool is_partly_old) {
     CallContext ctx;
     ctx.clock = ctx_.clock;
     ctx = ctx.WithTimeout(kCopyEndTimeMax);
-    const absl::StatusOr<PersistentVolumeClaim> pvc = ReadTarget(ctx);
-    absl::Status ended = pvc.status();
-    if (pvc.ok()) {
-      std::optional<CopyRecord> record = ParseCopyRecord(*pvc);
-      if (!record.has_value() || !IsOwnRecord(*record)) {
-        return absl::OkStatus();
-      }
-      record->has_ended = true;
-      ended = api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
-                         CopyRecordPatch(*pvc, is_partly_old ? &*record : nullptr), "")
-                  .status();
-    }
+    // The PVC may have been changed between the two requests.
+    const absl::Status ended =
+        InsistToTheEnd(ctx, [&] { return TryEndRecord(ctx, is_partly_old); });
     return ended.ok() || absl::IsNotFound(ended)
                ? absl::OkStatus()
                : absl::Status(ended.code(),
@@ -281,7 +294,9 @@ class VolumeCopy {
         if (pod_->is_active() && !pod_->is_being_deleted()) {
           return absl::OkStatus();
         }
-        RETURN_IF_ERROR(RemovePod(ctx_));
+        RETURN_IF_ERROR(Annotate(RemovePod(ctx_.WithTimeout(kCopyEndTimeMax)),
+                                 absl::StrCat("Pod ", namespace_name_, "/", name_,
+                                              " of an earlier run, to be deleted")));
       }
       made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
     }
@@ -425,12 +440,13 @@ class VolumeCopy {
     if (!pod_.has_value()) {
       return absl::OkStatus();
     }
-    const absl::Status asked = api_.Delete(ctx, PodKey(), {.uid = pod_->uid()});
-    if (!asked.ok() && !absl::IsNotFound(asked) && !absl::IsAborted(asked)) {
-      return asked;
-    }
+    RETURN_IF_ERROR(AskForDeletion(ctx, PodKey(), pod_->uid()));
     while (true) {
-      ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api_, PodKey()));
+      std::optional<Json> found;
+      RETURN_IF_ERROR(InsistToTheEnd(ctx, [&]() -> absl::Status {
+        ASSIGN_OR_RETURN(found, k8s::Find(ctx, api_, PodKey()));
+        return absl::OkStatus();
+      }));
       if (!found.has_value() || k8s::Uid(*found) != pod_->uid()) {
         pod_.reset();
         return absl::OkStatus();
@@ -438,6 +454,13 @@ class VolumeCopy {
       ctx.clock->SleepFor(kCopyLookIntervalMin, ctx.stop);
       RETURN_IF_ERROR(ctx.Check());
     }
+  }
+
+  // ABORTED: another object has the name by now.
+  absl::Status AskForDeletion(const CallContext& ctx, const k8s::ObjectKey& key,
+                              const std::string& uid) const {
+    return InsistToTheEnd(ctx,
+                          [&] { return k8s::IgnoreGone(api_.Delete(ctx, key, {.uid = uid})); });
   }
 
   absl::Status Remove() {
@@ -453,8 +476,8 @@ class VolumeCopy {
     if (!pvc_.has_value()) {
       return absl::OkStatus();
     }
-    const absl::Status removed = api_.Delete(ctx, PvcKey(), {.uid = pvc_->uid()});
-    if (!removed.ok() && !absl::IsNotFound(removed) && !absl::IsAborted(removed)) {
+    const absl::Status removed = AskForDeletion(ctx, PvcKey(), pvc_->uid());
+    if (!removed.ok()) {
       return absl::Status(
           removed.code(),
           absl::StrCat("temporary PVC ", namespace_name_, "/", name_, " stays: ", removed.message(),

@@ -273,6 +273,63 @@ TEST_F(VolumeCopyTest, APodIsWithdrawnWhereAnotherRestoreHasBegun) {
   EXPECT_EQ(ParseCopyRecord(target_pvc())->id, "download-uid");
 }
 
+// The Pod is there by then: what is given up then for a moment is given up half-way.
+TEST_F(VolumeCopyTest, AMomentInWhichTheRecordCannotBeReadAgainEndsNothing) {
+  absl::Status answer;
+  int times = 0;
+  bed_.api.OnCreate("pods", [&](support::FakeApiClient& api, const Json&) {
+    api.FailNext("get", "persistentvolumeclaims", answer, times);
+  });
+  for (const absl::Status& moment :
+       {absl::UnavailableError("away"), absl::DeadlineExceededError("slow"),
+        absl::AbortedError("busy"), absl::ResourceExhaustedError("too many")}) {
+    SCOPED_TRACE(moment.ToString());
+    answer = moment;
+    times = 5;
+    looks_ = 0;
+    Steps({Running(), Ended("Succeeded", kDone)});
+    EXPECT_THAT(Copy(Request()), IsOk());
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(VolumeCopyTest, WhereTheRecordCannotBeReadAgainTheCopyEnds) {
+  bed_.api.OnCreate("pods", [](support::FakeApiClient& api, const Json&) {
+    api.FailNext("get", "persistentvolumeclaims", absl::UnavailableError("away"), 100);
+  });
+  const absl::Time began = bed_.clock.Now();
+  EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("away")));
+  EXPECT_LT(bed_.clock.Now() - began, absl::Minutes(1));
+  ExpectNothingLeft();
+  EXPECT_TRUE(ParseCopyRecord(target_pvc())->has_ended);
+}
+
+TEST_F(VolumeCopyTest, WhereTheRecordMayNotBeReadAgainTheCopyEndsAtOnce) {
+  bed_.api.OnCreate("pods", [](support::FakeApiClient& api, const Json&) {
+    api.FailNext("get", "persistentvolumeclaims", absl::PermissionDeniedError("forbidden"));
+  });
+  EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kPermissionDenied));
+  ExpectNothingLeft();
+}
+
+// Else the PVC is marked, and kept from other restores, until people look.
+TEST_F(VolumeCopyTest, AMomentInWhichNothingCanBeRemovedLeavesNothing) {
+  bed_.api.OnEvent("pods", [](support::FakeApiClient& api, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
+      api.FailNext("get", "pods", absl::UnavailableError("away"), 3);
+      api.FailNext("delete", "persistentvolumeclaims", absl::UnavailableError("away"), 3);
+      api.FailNext("get", "persistentvolumeclaims", absl::UnavailableError("away"), 3);
+      api.FailNext("patch", "persistentvolumeclaims", absl::AbortedError("changed"), 3);
+    }
+  });
+  Steps({Ended("Succeeded", kDone)});
+  bed_.api.FailNext("delete", "pods", absl::UnavailableError("away"), 3);
+  EXPECT_THAT(Copy(Request()), IsOk());
+  ExpectNothingLeft();
+  EXPECT_THAT(notes_, IsEmpty());
+  EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
+}
+
 TEST_F(VolumeCopyTest, NoPodIsMadeWhileTheMoverWrites) {
   bed_.api.Seed(DataDownloadType(),
                 {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},
