@@ -9,6 +9,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/in_place_volume.h"
+#include "csi/mover_restore.h"
 #include "csi/restored_volume.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
@@ -90,11 +91,27 @@ class DownloadStep : public TransferStep {
           "a restore of Velero made this DataDownload, with the annotation ",
           objects::kIntoAnnotation, ": only csi-delta restore --upload may write into a PVC"));
     }
-    if (!ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation)).has_value()) {
+    return CheckStartBefore();
+  }
+
+  // Else one could be left behind that begins in a year. The time at which it was made is the API
+  // server's.
+  absl::Status CheckStartBefore() const {
+    const std::optional<absl::Time> start_before =
+        ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation));
+    if (!start_before.has_value()) {
       return absl::FailedPreconditionError(
           absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is no time"));
     }
-    return absl::OkStatus();
+    const absl::Duration kLongest = csi::kMoverStartTimeMax + csi::kMoverClockSkewMax;
+    const absl::Time made_at = k8s::CreatedAt(object_.json()).value_or(absl::InfinitePast());
+    return *start_before <= made_at + kLongest
+               ? absl::OkStatus()
+               : absl::FailedPreconditionError(absl::StrCat(
+                     "its annotation ", objects::kStartBeforeAnnotation, " is more than ",
+                     absl::FormatDuration(kLongest),
+                     " after it was made; run csi-delta restore --upload again, and see that the "
+                     "clock is right where it runs"));
   }
 
   absl::Status CheckSwitchedOn() const {

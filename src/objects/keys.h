@@ -251,7 +251,7 @@ inline constexpr char kInPlaceAnnotation[] = "mover.csi-delta.io/in-place";
 inline constexpr char kMayWriteAnnotation[] = "mover.csi-delta.io/may-write";
 
 // Annotation on DataDownload; written by restore verb; read by mover. RFC 3339: later it does not
-// begin to write in place.
+// begin to write in place; at most 35 minutes after it was made.
 inline constexpr char kStartBeforeAnnotation[] = "mover.csi-delta.io/start-before";
 
 // Annotation on DataDownload; written by restore verb; read by mover. The DataUpload whose data it

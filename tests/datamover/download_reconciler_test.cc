@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "base/rfc3339.h"
 #include "csi/copy_record.h"
+#include "csi/mover_restore.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
 #include "datamover/write_fence.h"
@@ -675,24 +676,40 @@ TEST_F(DownloadReconcilerTest, InPlaceNoPhaseSkipsWhatIsCheckedAtFirst) {
   }
 }
 
-TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrLater) {
-  for (const bool is_late : {true, false}) {
-    SCOPED_TRACE(is_late);
-    DownloadBed bed;
-    bed.AddInPlace();
-    if (is_late) {
-      bed.clock.Advance(DownloadBed::kStartTime);
-    } else {
-      bed.ChangeDownload([](Json& download) {
-        EraseJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation});
+TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsLater) {
+  bed_.AddInPlace();
+  bed_.clock.Advance(DownloadBed::kStartTime);
+  Controller(bed_).LookTimes(6);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("too late"));
+  EXPECT_EQ(bed_.pods_made, 0);
+  EXPECT_FALSE(bed_.Record().has_value());
+}
+
+// However it came to its phase: what is left behind must not begin when nobody thinks of it.
+TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrWithOneThatIsFar) {
+  const absl::Duration kLongest = csi::kMoverStartTimeMax + csi::kMoverClockSkewMax;
+  for (const char* phase : {"", "Accepted"}) {
+    for (const absl::Duration after :
+         {absl::ZeroDuration(), kLongest, kLongest + absl::Seconds(1), absl::Hours(9000)}) {
+      SCOPED_TRACE(absl::StrCat(phase, absl::FormatDuration(after)));
+      DownloadBed bed;
+      bed.AddInPlace();
+      bed.ChangeDownload([&](Json& download) {
+        SetJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation},
+                after == absl::ZeroDuration() ? "soon"
+                                              : FormatRfc3339(*k8s::CreatedAt(download) + after));
+        SetJson(download, {"metadata", "annotations", objects::kInPlaceAnnotation}, "target-uid");
+        SetJson(download, {"status", "phase"}, phase);
       });
+      Controller controller(bed);
+      controller.LookTimes(10);
+      const bool is_good = after == kLongest;
+      EXPECT_EQ(bed.Phase(), is_good ? "Completed" : "Failed") << bed.Message();
+      EXPECT_THAT(bed.Message(), HasSubstr(is_good ? "" : "start-before"));
+      EXPECT_EQ(bed.pods_made, is_good ? 1 : 0);
+      EXPECT_FALSE(bed.Record().has_value());
     }
-    Controller controller(bed);
-    controller.LookTimes(6);
-    EXPECT_EQ(bed.Phase(), "Failed");
-    EXPECT_THAT(bed.Message(), HasSubstr(is_late ? "too late" : "start-before"));
-    EXPECT_EQ(bed.pods_made, 0);
-    EXPECT_FALSE(bed.Record().has_value());
   }
 }
 
