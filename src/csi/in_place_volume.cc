@@ -124,7 +124,10 @@ class InPlaceExposure {
       // Of one that is written into already nothing else matters: it is partly old.
       RETURN_IF_ERROR(CheckUnused(ctx_, api_, request_));
     } else {
-      RETURN_IF_ERROR(CheckWanted(pvc));
+      RETURN_IF_ERROR(CheckInTime());
+      if (!IsWanted(pvc)) {
+        return AwaitConsent();
+      }
       ASSIGN_OR_RETURN(const std::string busy, CheckAll(pvc));
       if (!busy.empty()) {
         return Wait(absl::StrCat("the PVC to be free: ", busy));
@@ -172,19 +175,28 @@ class InPlaceExposure {
     return volume;
   }
 
-  // Somebody who may change the PVC wants it, and still does.
-  absl::Status CheckWanted(const PersistentVolumeClaim& pvc) const {
-    if (pvc.Annotation(objects::kMayWriteAnnotation) != request_.transfer) {
-      return Refuse(request_, absl::StrCat("its annotation ", objects::kMayWriteAnnotation,
-                                           " does not name DataDownload ", request_.transfer,
-                                           "; csi-delta restore --upload writes it"));
+  absl::Status CheckInTime() const {
+    return ctx_.clock->Now() < request_.start_before
+               ? absl::OkStatus()
+               : Refuse(request_, absl::StrCat("it is too late: it was to begin before ",
+                                               FormatRfc3339(request_.start_before),
+                                               "; run csi-delta restore --upload again"));
+  }
+
+  // Somebody who may change the PVC wants this very DataDownload, and still does.
+  bool IsWanted(const PersistentVolumeClaim& pvc) const {
+    return pvc.Annotation(objects::kMayWriteAnnotation) == request_.transfer_uid;
+  }
+
+  // The DataDownload is made first: before that it has no uid.
+  absl::StatusOr<InPlaceVolume> AwaitConsent() {
+    const std::string wanted = absl::StrCat("the uid of DataDownload ", request_.transfer,
+                                            " in its annotation ", objects::kMayWriteAnnotation);
+    if (ctx_.clock->Now() < request_.consent_before) {
+      return Wait(absl::StrCat(TargetText(request_), " to have ", wanted));
     }
-    if (ctx_.clock->Now() >= request_.start_before) {
-      return Refuse(request_, absl::StrCat("it is too late: it was to begin before ",
-                                           FormatRfc3339(request_.start_before),
-                                           "; run csi-delta restore --upload again"));
-    }
-    return absl::OkStatus();
+    return Refuse(request_, absl::StrCat("it does not have ", wanted,
+                                         "; csi-delta restore --upload writes it"));
   }
 
   // The guard of every in-place restore. What may not be read could be against it. Returns what
@@ -378,7 +390,7 @@ absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlac
   std::optional<CopyRecord> record = ParseCopyRecord(pvc);
   const bool is_own = IsOwnRecord(record, request);
   const bool is_partly_old = is_own && !is_whole && record->has_begun;
-  const bool consents = pvc.Annotation(objects::kMayWriteAnnotation) == request.transfer;
+  const bool consents = pvc.Annotation(objects::kMayWriteAnnotation) == request.transfer_uid;
   if (!consents && (!is_own || (is_partly_old && record->has_ended))) {
     return absl::OkStatus();
   }

@@ -12,8 +12,9 @@
 
 // How the volume of a PVC becomes writable to a Pod in another namespace, as a raw block device:
 //
-//   PVC, bound, of mode Block, with the annotation mover.csi-delta.io/may-write that names the
-//       |                     DataDownload: who may change the PVC consents
+//   PVC, bound, of mode Block
+//       |  the annotation mover.csi-delta.io/may-write holds the uid of the DataDownload: who may
+//       |  change the PVC consents. One of the same name that is made later has another uid
 //       |  csi/restore_guard.h: nothing is against it, and all of it could be read; the volume has
 //       no |  other PersistentVolume, and is attached to no node
 //       v
@@ -49,6 +50,7 @@ struct InPlaceRequest {
   std::string transfer;       // NAMESPACE/NAME of the DataDownload
   std::string transfer_uid;   // its uid
   std::string upload;         // the DataUpload whose data it is; ""
+  absl::Time consent_before;  // the PVC may take so long to have that uid
   absl::Time start_before;    // nothing is begun later
   Json owner;                 // reference for what is in the mover's namespace; null for none
 };

@@ -10,6 +10,7 @@
 #include "csi/copy_record.h"
 #include "csi/data_transfer.h"
 #include "csi/in_place_volume.h"
+#include "csi/insist.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_copy.h"
 #include "k8s/access_review.h"
@@ -109,11 +110,7 @@ class MoverRestore {
         text_(NamedDownload(plan.download)) {}
 
   absl::StatusOr<VolumeCopyResult> Run() {
-    const absl::Status asked = Ensure();
-    if (!asked.ok()) {
-      EndConsent();
-      return asked;
-    }
+    RETURN_IF_ERROR(Ensure());
     RETURN_IF_ERROR(Follow());
     if (PhaseOf(download_) != DataPhase::kCompleted) {
       const std::string message = GetString(download_, {"status", "message"});
@@ -150,7 +147,6 @@ class MoverRestore {
                                                                  " has just ended; run this "
                                                                  "again"));
     }
-    RETURN_IF_ERROR(Consent());
     Json download = plan_.download;
     SetJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation},
             FormatRfc3339(ctx_.clock->Now() + kMoverStartTimeMax));
@@ -158,6 +154,10 @@ class MoverRestore {
         api_.Create(ctx_, DataDownloadType(), key_.namespace_name, download);
     RETURN_IF_ERROR(Annotate(made.status(), "ask the data mover"));
     download_ = *std::move(made);
+    if (const absl::Status consented = Consent(); !consented.ok()) {
+      GiveUp();
+      return consented;
+    }
     Tell(absl::StrCat(text_, " asks the data mover to restore into ", NamedTarget(plan_.pvc)));
     return absl::OkStatus();
   }
@@ -165,31 +165,49 @@ class MoverRestore {
   k8s::ObjectKey TargetKey() const {
     return ClaimKey(plan_.pvc.namespace_name(), plan_.pvc.name());
   }
-  std::string ConsentText() const { return absl::StrCat(key_.namespace_name, "/", key_.name); }
+
+  // For the PVC as it was planned with, and no other.
+  Json ConsentPatch(const Json& value) const {
+    Json patch;
+    SetJson(patch, {"metadata", "uid"}, plan_.pvc.uid());
+    SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, value);
+    return patch;
+  }
 
   // The right to change the PVC is what the mover asks for.
   absl::Status Consent() {
-    Json patch;
-    SetJson(patch, {"metadata", "uid"}, plan_.pvc.uid());
-    SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, ConsentText());
-    return Annotate(
-        api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, patch, "").status(),
-        absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ", NamedTarget(plan_.pvc)));
+    const Json patch = ConsentPatch(k8s::Uid(download_));
+    const absl::Status consented = Insist(ctx_, [&] {
+      return api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, patch, "").status();
+    });
+    return Annotate(consented, absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ",
+                                            NamedTarget(plan_.pvc)));
+  }
+
+  // The PVC may have consented although it was not said so.
+  void GiveUp() {
+    const CallContext ctx = LastContext();
+    const absl::Status removed = InsistToTheEnd(
+        ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = k8s::Uid(download_)})); });
+    if (!removed.ok()) {
+      not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
+    }
+    EndConsent();
   }
 
   // Where the mover does not: it ends it with its record. Says where it stays.
   void EndConsent() {
     const CallContext ctx = LastContext();
-    const absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx, api_, TargetKey());
-    absl::Status ended = found.status();
-    if (found.ok() && found->has_value() && k8s::Uid(**found) == plan_.pvc.uid() &&
-        k8s::Annotation(**found, objects::kMayWriteAnnotation) == ConsentText()) {
-      Json patch;
-      SetJson(patch, {"metadata", "uid"}, plan_.pvc.uid());
-      SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, nullptr);
-      ended =
-          k8s::IgnoreGone(api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge, patch, "").status());
-    }
+    const absl::Status ended = InsistToTheEnd(ctx, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api_, TargetKey()));
+      const bool is_there =
+          found.has_value() && k8s::Uid(*found) == plan_.pvc.uid() &&
+          k8s::Annotation(*found, objects::kMayWriteAnnotation) == k8s::Uid(download_);
+      return is_there ? k8s::IgnoreGone(api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
+                                                   ConsentPatch(nullptr), "")
+                                            .status())
+                      : absl::OkStatus();
+    });
     if (!ended.ok()) {
       not_checked_.push_back(absl::StrCat("the annotation ", objects::kMayWriteAnnotation, " of ",
                                           NamedTarget(plan_.pvc), " stays: ", ended.message()));

@@ -24,10 +24,11 @@
 //   plan without refusals
 //       |  safety snapshot of the PVC
 //       |  the Pods once more
-//       |  annotation of the PVC that names the DataDownload: the consent
 //       |  DataDownload with the annotations mover.csi-delta.io/into and start-before, and the name
-//       |  of the PersistentVolume; the mover looks at all of it again, and writes what differs
-//       |  (csi/in_place_volume.h)
+//       |  of the PersistentVolume
+//       |  annotation of the PVC with the uid of the DataDownload: the consent, which is worth
+//       |  nothing without that very object
+//       |  the mover looks at all of it again, and writes what differs (csi/in_place_volume.h)
 //       v
 //   Completed: PVC with the data of the DataUpload; the DataDownload is deleted
 //   Failed, Canceled: it says why, and stays until the next run

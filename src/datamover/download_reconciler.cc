@@ -138,6 +138,9 @@ class DownloadStep : public TransferStep {
             .transfer = absl::StrCat(download_.namespace_name, "/", download_.name),
             .transfer_uid = download_.uid,
             .upload = object_.Annotation(objects::kIntoUploadAnnotation),
+            .consent_before =
+                object_.TimeOf(objects::kAdmittedAtAnnotation).value_or(absl::InfinitePast()) +
+                kConsentTimeMax,
             .start_before = StartBefore(),
             .owner = std::move(owner)};
   }
@@ -421,6 +424,7 @@ csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::stri
           .transfer = absl::StrCat(spec.subject.namespace_name, "/", spec.subject.name),
           .transfer_uid = spec.subject.uid,
           .upload = "",
+          .consent_before = absl::InfinitePast(),
           .start_before = absl::InfinitePast(),
           .owner = Json()};
 }

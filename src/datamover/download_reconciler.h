@@ -28,6 +28,9 @@ struct DownloadEnd {
 // How long a target may take to be bound to the volume that was filled for it.
 inline constexpr absl::Duration kHandOverTimeMax = absl::Minutes(10);
 
+// In place: how long the PVC may take to consent to a DataDownload whose turn it is.
+inline constexpr absl::Duration kConsentTimeMax = absl::Minutes(1);
+
 // Moves DataDownloads, each look a TransferStep: the worker fills a volume of its own, which is
 // then given to the target:
 //

@@ -64,6 +64,7 @@ class CopyVisit {
       if (const std::optional<CopyRecord> record = csi::ParseCopyRecord(pvc); record.has_value()) {
         LookAtRecord(pvc, *record);
       }
+      LookAtConsent(pvc);
       if (!pvc.Label(objects::kCopiesIntoLabel).empty()) {
         LookAtMade("PVC", pvc, false);
       }
@@ -107,6 +108,19 @@ class CopyVisit {
                      "; as long as that is so it may be partly old, which its beginning "
                      "then says"),
         absl::StrCat(csi::CopyCommand(record, pvc), " finishes it"));
+  }
+
+  // Of a program that was killed, before the data mover took notice.
+  void LookAtConsent(const PersistentVolumeClaim& pvc) {
+    const std::string uid = pvc.Annotation(objects::kMayWriteAnnotation);
+    if (!uid.empty() && !HasDownload(uid)) {
+      visit_.Note(NameOf("PVC", pvc),
+                  absl::StrCat("its annotation ", objects::kMayWriteAnnotation,
+                               " is left of a restore --upload whose DataDownload is over or gone, "
+                               "and allows nothing any more"),
+                  absl::StrCat("kubectl annotate pvc ", pvc.name(), " -n ", pvc.namespace_name(),
+                               " ", objects::kMayWriteAnnotation, "-"));
+    }
   }
 
   // A Pod or a temporary PVC, which goes with the copy.

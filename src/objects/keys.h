@@ -246,7 +246,7 @@ inline constexpr char kIntoAnnotation[] = "mover.csi-delta.io/into";
 // accepted, and then decides: later changes of that do not count.
 inline constexpr char kInPlaceAnnotation[] = "mover.csi-delta.io/in-place";
 
-// Annotation on PVC; written by restore verb; read by mover, restore verb. NAMESPACE/NAME of the
+// Annotation on PVC; written by restore verb; read by mover, restore verb, doctor. The uid of the
 // DataDownload that may write into its volume, once: the consent of one who may change the PVC.
 inline constexpr char kMayWriteAnnotation[] = "mover.csi-delta.io/may-write";
 

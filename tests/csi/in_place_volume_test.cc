@@ -63,6 +63,7 @@ class InPlaceVolumeTest : public testing::Test {
             .transfer = "velero/nightly-5f3a",
             .transfer_uid = "download-uid",
             .upload = "nightly",
+            .consent_before = start_,
             .start_before = start_ + absl::Minutes(30),
             .owner = Json()};
   }
@@ -97,8 +98,7 @@ class InPlaceVolumeTest : public testing::Test {
   }
   void SetConsent() {
     ChangePvc([](Json& pvc) {
-      SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation},
-              "velero/nightly-5f3a");
+      SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "download-uid");
     });
   }
   void SetRecord(const CopyRecord& record) {
@@ -451,6 +451,30 @@ TEST_F(InPlaceVolumeTest, ARecordOfADownloadThatIsGoneKeepsNobodyAway) {
   EXPECT_EQ(Record()->id, "download-uid");
 }
 
+// The DataDownload, which has a uid only once it is made, is there first.
+TEST_F(InPlaceVolumeTest, TheConsentIsWaitedForAMoment) {
+  ChangePvc([](Json& pvc) { EraseJson(pvc, {"metadata", "annotations"}); });
+  InPlaceRequest request = Request();
+  request.consent_before = clock_.Now() + absl::Seconds(1);
+  const std::optional<Json> before = api_.Find(ClaimKey("shop", "data"));
+  const auto waiting = ExposeInPlace(ctx_, api_, request);
+  ASSERT_THAT(waiting, IsOk());
+  EXPECT_THAT(waiting->waiting_for, AllOf(HasSubstr("may-write"), HasSubstr("nightly-5f3a")));
+  ExpectNothingMade();
+  EXPECT_EQ(api_.Find(ClaimKey("shop", "data")), before);
+  SetConsent();
+  EXPECT_THAT(ExposeInPlace(ctx_, api_, request)->waiting_for, HasSubstr("second look"));
+  EXPECT_TRUE(Record().has_value());
+  // Who takes it back before anything was written is heard.
+  ChangePvc([](Json& pvc) {
+    EraseJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation});
+  });
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_THAT(ExposeInPlace(ctx_, api_, request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("may-write")));
+  ExpectNothingMade();
+}
+
 TEST_F(InPlaceVolumeTest, ItDoesNotBeginTooLateButGoesOn) {
   InPlaceRequest late = Request();
   late.start_before = clock_.Now();
@@ -563,8 +587,14 @@ const RefusedCase kRefusedCases[] = {
      [](support::FakeApiClient& api, InPlaceRequest&) {
        ChangeTarget(api, [](Json& pvc) { EraseJson(pvc, {"metadata", "annotations"}); });
      }},
-    {"ConsentToAnother", "may-write",
-     [](support::FakeApiClient&, InPlaceRequest& request) { request.transfer = "velero/x"; }},
+    {"ConsentToAnotherOfTheSameName", "may-write",
+     [](support::FakeApiClient&, InPlaceRequest& request) { request.transfer_uid = "later-uid"; }},
+    {"ConsentByName", "may-write",
+     [](support::FakeApiClient& api, InPlaceRequest& request) {
+       ChangeTarget(api, [&](Json& pvc) {
+         SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, request.transfer);
+       });
+     }},
     {"AnotherVolume", "spec.targetVolume.pv",
      [](support::FakeApiClient&, InPlaceRequest& request) { request.target_volume = "pv-2"; }},
     {"NoVolumeNamed", "spec.targetVolume.pv",

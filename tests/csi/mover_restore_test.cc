@@ -27,6 +27,7 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -145,6 +146,7 @@ class MoverRestoreTest : public testing::Test {
 TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
   std::size_t snapshots_when_asked = 0;
   std::string consent_when_asked;
+  std::string consent_when_accepted;
   absl::Time asked_at;
   api_.OnCreate("datadownloads", [&](support::FakeApiClient&, const Json& made) {
     asked_.push_back(made);
@@ -152,8 +154,12 @@ TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
     consent_when_asked = Consent();
     asked_at = clock_.Now();
   });
-  Steps({Says("Accepted", "waits for its turn"), Says("InProgress", "", 5),
-         Says("InProgress", "", 7), Says("Completed")});
+  const auto accepts = Says("Accepted", "waits for its turn");
+  Steps({[&] {
+           consent_when_accepted = Consent();
+           accepts();
+         },
+         Says("InProgress", "", 5), Says("InProgress", "", 7), Says("Completed")});
   const auto restored = Restore();
   ASSERT_THAT(restored, IsOk());
   EXPECT_EQ(restored->copy.written_bytes, 8);
@@ -184,7 +190,9 @@ TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
   EraseJson(unknown, {"metadata", "annotations", objects::kIntoAnnotation});
   EXPECT_THAT(velero::ParseDataDownload(unknown),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pv-1")));
-  EXPECT_EQ(consent_when_asked, absl::StrCat("velero/", k8s::Name(download)));
+  // Nothing else can have what the PVC consents to.
+  EXPECT_EQ(consent_when_asked, "");
+  EXPECT_EQ(consent_when_accepted, k8s::Uid(download));
   EXPECT_EQ(parsed->storage_location, "default");
   EXPECT_EQ(parsed->source_namespace, "shop");
   EXPECT_EQ(parsed->snapshot_id, Reference());
@@ -287,10 +295,55 @@ TEST_F(MoverRestoreTest, OneOfAnEarlierRunThatHasNotBegunIsMadeAnew) {
   EXPECT_EQ(snapshots(), 2U);
 }
 
-TEST_F(MoverRestoreTest, NothingIsAskedForWithoutConsent) {
-  api_.FailNext("patch", "persistentvolumeclaims", absl::UnavailableError("away"), 1);
-  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may-write")));
-  EXPECT_EQ(downloads(), 0U);
+TEST_F(MoverRestoreTest, WhatThePvcDoesNotConsentToIsWithdrawn) {
+  for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
+    clock_.Advance(absl::Seconds(1));
+    api_.FailNext("patch", "persistentvolumeclaims", absl::InternalError("odd"), 1, fault);
+    api_.FailNext("delete", "datadownloads", absl::UnavailableError("away"), 3);
+    EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kInternal, HasSubstr("may-write")));
+    EXPECT_EQ(downloads(), 0U);
+    EXPECT_EQ(Consent(), "");
+    EXPECT_THAT(notes_, IsEmpty());
+  }
+}
+
+TEST_F(MoverRestoreTest, AMomentInWhichThePvcCannotBeChangedEndsNothing) {
+  api_.FailNext("patch", "persistentvolumeclaims", absl::UnavailableError("away"), 2);
+  Steps({Says("Completed")});
+  EXPECT_THAT(Restore(), IsOk());
+}
+
+// Whoever may make DataDownloads could make one of that name: it has another uid.
+TEST_F(MoverRestoreTest, KilledAtAnyCallItLeavesNoConsentToAnythingElse) {
+  options_.takes_safety_snapshot = false;
+  const std::function<void()> completes = Says("Completed");
+  for (int n = 1;; ++n) {
+    SCOPED_TRACE(n);
+    const auto plan = Plan();
+    ASSERT_THAT(plan, IsOk());
+    is_followed_ = false;
+    int calls = 0;
+    api_.SetInterceptor([&](const support::ApiCall& call, const Json*) -> absl::Status {
+      if (++calls >= n) {
+        return absl::InternalError("killed");
+      }
+      if (call.verb == "get" && call.plural == "datadownloads" && is_followed_) {
+        completes();
+      }
+      return absl::OkStatus();
+    });
+    const auto restored = RestoreByMover(ctx_, api_, Random::Real(), *plan, options_, notes_);
+    api_.ClearFaults();
+    if (restored.ok() && calls < n) {
+      EXPECT_GT(n, 5);
+      return;
+    }
+    const k8s::ObjectKey key{DataDownloadType(), "velero", k8s::Name(plan->download)};
+    api_.Remove(key);
+    const Json another = api_.Seed(key.type, plan->download);
+    EXPECT_THAT(Consent(), Not(AnyOf(k8s::Uid(another), absl::StrCat("velero/", key.name))));
+    api_.Remove(key);
+  }
 }
 
 // Of two programs that write at once neither is right.

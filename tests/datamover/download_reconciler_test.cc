@@ -83,7 +83,6 @@ class DownloadBed : public MoverBed {
   void AddInPlace(const std::string& uid = "target-uid") {
     env.settings.writes_into_existing = true;
     Json claim = {{"metadata", {{"name", "data"}, {"namespace", "new"}, {"uid", "target-uid"}}}};
-    SetJson(claim, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/restore-1");
     claim["spec"] = {{"storageClassName", "shop-class"},
                      {"volumeMode", "Block"},
                      {"volumeName", "pv-target"},
@@ -103,6 +102,12 @@ class DownloadBed : public MoverBed {
                    {objects::kIntoUploadAnnotation, "nightly"},
                    {objects::kStartBeforeAnnotation, FormatRfc3339(clock.Now() + kStartTime)}},
                   "pv-target");
+    SetConsent(k8s::Uid(Download()));
+  }
+  void SetConsent(const std::string& uid) {
+    api.Mutate(csi::ClaimKey("new", "data"), [&](Json& claim) {
+      SetJson(claim, {"metadata", "annotations", objects::kMayWriteAnnotation}, uid);
+    });
   }
   static constexpr absl::Duration kStartTime = absl::Minutes(30);
   void ChangeDownload(const std::function<void(Json&)>& change) {
@@ -710,6 +715,39 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrWithOneThatIsFa
       EXPECT_EQ(bed.pods_made, is_good ? 1 : 0);
       EXPECT_FALSE(bed.Record().has_value());
     }
+  }
+}
+
+// Made, accepted, and only then consented to. What is left of an earlier consent counts for
+// nothing, whoever makes another DataDownload of that name.
+TEST_F(DownloadReconcilerTest, InPlaceTheConsentIsToTheVeryDownload) {
+  for (const bool is_meant : {true, false}) {
+    SCOPED_TRACE(is_meant);
+    DownloadBed bed;
+    bed.AddInPlace();
+    const std::string uid = k8s::Uid(bed.Download());
+    Json another = bed.Download();
+    bed.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});
+    for (const char* field : {"uid", "creationTimestamp", "resourceVersion"}) {
+      EraseJson(another, {"metadata", field});
+    }
+    bed.api.Seed(csi::DataDownloadType(), another);
+    ASSERT_NE(k8s::Uid(bed.Download()), uid);
+    Controller controller(bed);
+    controller.LookTimes(6);
+    EXPECT_EQ(bed.Phase(), "Accepted");
+    EXPECT_THAT(bed.Message(), HasSubstr("may-write"));
+    EXPECT_FALSE(bed.Record().has_value());
+    if (is_meant) {
+      bed.SetConsent(k8s::Uid(bed.Download()));
+    }
+    bed.clock.Advance(kConsentTimeMax);
+    controller.LookTimes(10);
+    EXPECT_EQ(bed.Phase(), is_meant ? "Completed" : "Failed") << bed.Message();
+    EXPECT_EQ(bed.pods_made, is_meant ? 1 : 0);
+    EXPECT_EQ(bed.Consent(), is_meant ? "" : uid);
+    EXPECT_FALSE(bed.Record().has_value());
+    bed.ExpectVolumeKept();
   }
 }
 

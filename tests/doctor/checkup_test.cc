@@ -949,6 +949,26 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
               HasSubstr("csi-delta restore --upload nightly --into shop/orders"));
 }
 
+// One that a killed program left is of no use to whoever makes a DataDownload, and stays.
+TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
+  Cluster cluster;
+  cluster.api().Seed(csi::DataDownloadType(), Transfer("DataDownload", "New", cluster.Now()));
+  cluster.api().Mutate(kClaim, [](Json& pvc) {
+    SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "transfer-uid");
+  });
+  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").grade), WordOf(Grade::kGood));
+  for (const bool is_gone : {false, true}) {
+    cluster.api().Seed(csi::DataDownloadType(), Transfer("DataDownload", "Failed", cluster.Now()));
+    if (is_gone) {
+      cluster.api().Remove({csi::DataDownloadType(), "velero", "b1-x"});
+    }
+    const Finding finding = cluster.FindingOf("copies-into-volumes");
+    EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kNote));
+    EXPECT_EQ(finding.subject, "PVC shop/orders");
+    EXPECT_EQ(finding.cure, "kubectl annotate pvc orders -n shop mover.csi-delta.io/may-write-");
+  }
+}
+
 TEST(CheckupTest, WhatARestoreIntoAVolumeMadeIsWarnedOfAfterHours) {
   Cluster cluster;
   SeedCopyPod(cluster, "Succeeded", absl::Hours(5));
