@@ -157,11 +157,13 @@ class SnapshotCreateCommand : public Command {
     }
     std::vector<CreationRequest> requests =
         MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
+    ASSIGN_OR_RETURN(GroupPlan group, PlanGroup(ctx, *api, requests));
     std::mutex room_mutex;
-    for (CreationRequest& one : requests) {
-      if (makes_room_) {
-        one.on_full = MakerOfRoom(ctx, *api, session.console(), one, room_mutex);
+    if (makes_room_) {
+      for (CreationRequest& one : requests) {
+        one.on_full = MakerOfRoom(ctx, *api, session.console(), {one}, room_mutex);
       }
+      group.on_full = MakerOfRoom(ctx, *api, session.console(), requests, room_mutex);
     }
     csi::RoomMaker room(ctx, *api, Retention(requests), timeout_.value_or(kTimeout));
     if (makes_room_ && (requests.size() > 1 || !hold_.empty())) {
@@ -182,9 +184,9 @@ class SnapshotCreateCommand : public Command {
       }
     };
     absl::StatusOr<std::vector<Outcome>> created =
-        CreateAllOrGroup(ctx, *api, session, requests, let_go);
+        CreateAllOrGroup(ctx, *api, session, requests, group, let_go);
     if (makes_room_) {
-      TryAgainWithRoom(ctx, *api, session, requests, let_go, room, created);
+      TryAgainWithRoom(ctx, *api, session, requests, group, let_go, room, created);
     } else {
       ExplainLack(ctx, *api, requests, created);
     }
@@ -203,6 +205,13 @@ class SnapshotCreateCommand : public Command {
   }
 
  private:
+  // How several are taken at one instant.
+  struct GroupPlan {
+    std::optional<csi::GroupChoice> choice;  // nothing: one by one
+    std::string why_not;
+    csi::RoomInDriver on_full;
+  };
+
   csi::RetentionRequest Retention(const std::vector<CreationRequest>& requests) const {
     csi::RetentionRequest request{.namespace_name = selection_.namespace_name,
                                   .pvcs = {},
@@ -276,16 +285,12 @@ class SnapshotCreateCommand : public Command {
     }
   }
 
-  // What CreateSnapshot() calls while the driver has no room for `one`: one at a time.
-  std::function<absl::Status(const absl::Status&)> MakerOfRoom(const CallContext& ctx,
-                                                               k8s::ApiClient& api,
-                                                               Console& console,
-                                                               const CreationRequest& one,
-                                                               std::mutex& mutex) const {
-    csi::RetentionRequest retention = Retention({});
-    retention.pvcs = {one.source.pvc.name()};
-    return [&ctx, &api, &console, &mutex, retention = std::move(retention),
-            timeout = one.timeout](const absl::Status& refused) {
+  // What is called while the driver has no room for a snapshot of these: one at a time.
+  csi::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
+                                const std::vector<CreationRequest>& requests,
+                                std::mutex& mutex) const {
+    return [&ctx, &api, &console, &mutex, retention = Retention(requests),
+            timeout = timeout_.value_or(kTimeout)](const absl::Status& refused) {
       const std::scoped_lock lock(mutex);
       csi::RoomMaker room(ctx, api, retention, timeout);
       const absl::Status made = room.MakeInDriver(refused);
@@ -304,7 +309,7 @@ class SnapshotCreateCommand : public Command {
 
   // Makes room and tries again, until all are taken or no more may go.
   void TryAgainWithRoom(const CallContext& ctx, k8s::ApiClient& api, Session& session,
-                        const std::vector<CreationRequest>& requests,
+                        const std::vector<CreationRequest>& requests, const GroupPlan& group,
                         const std::function<void()>& on_taken, csi::RoomMaker& room,
                         absl::StatusOr<std::vector<Outcome>>& created) const {
     for (int rounds = 0; rounds < kRoomRoundsMax; ++rounds) {
@@ -313,7 +318,7 @@ class SnapshotCreateCommand : public Command {
           return;
         }
         const absl::Status made = MakeRoom(session, room, requests.front(), requests.size());
-        created = made.ok() ? CreateAllOrGroup(ctx, api, session, requests, on_taken) : made;
+        created = made.ok() ? CreateAllOrGroup(ctx, api, session, requests, group, on_taken) : made;
         continue;
       }
       const std::vector<Outcome*> lacking = Lacking(*created);
@@ -382,46 +387,78 @@ class SnapshotCreateCommand : public Command {
                                             : "set";
   }
 
-  // As a group where that is wanted and can be had, else one by one, at nearly the same time.
+  // FAILED_PRECONDITION where a group is wanted and cannot be had.
+  absl::StatusOr<GroupPlan> PlanGroup(const CallContext& ctx, k8s::ApiClient& api,
+                                      const std::vector<CreationRequest>& requests) const {
+    GroupPlan plan;
+    if (requests.size() < 2 || group_ == "never") {
+      return plan;
+    }
+    absl::StatusOr<csi::GroupChoice> choice = csi::ChooseGroup(ctx, api, SourcesOf(requests));
+    if (choice.ok()) {
+      plan.choice = *std::move(choice);
+      return plan;
+    }
+    if (!absl::IsUnimplemented(choice.status())) {
+      return choice.status();
+    }
+    plan.why_not = std::string(choice.status().message());
+    return group_ == "always" ? NoGroup(plan.why_not) : absl::StatusOr<GroupPlan>(std::move(plan));
+  }
+
+  static absl::Status NoGroup(absl::string_view why_not) {
+    return absl::FailedPreconditionError(absl::StrCat("--group always: ", why_not));
+  }
+
+  static std::vector<csi::SnapshotSource> SourcesOf(const std::vector<CreationRequest>& requests) {
+    std::vector<csi::SnapshotSource> sources;
+    sources.reserve(requests.size());
+    for (const CreationRequest& one : requests) {
+      sources.push_back(one.source);
+    }
+    return sources;
+  }
+
+  // As a group where that is planned and can be had, else one by one, at nearly the same time.
   absl::StatusOr<std::vector<Outcome>> CreateAllOrGroup(
       const CallContext& ctx, k8s::ApiClient& api, Session& session,
-      const std::vector<CreationRequest>& requests, const std::function<void()>& on_taken) const {
+      const std::vector<CreationRequest>& requests, const GroupPlan& group,
+      const std::function<void()>& on_taken) const {
     Random& random = *session.environment().random;
-    if (requests.size() < 2 || group_ == "never") {
-      return CreateAll(ctx, api, random, requests);
+    std::string why_not = group.why_not;
+    if (group.choice.has_value()) {
+      absl::StatusOr<std::vector<Outcome>> outcomes =
+          CreateAsGroup(ctx, api, random, requests, group, on_taken);
+      if (!absl::IsUnimplemented(outcomes.status())) {
+        return outcomes;
+      }
+      why_not = std::string(outcomes.status().message());
+      if (group_ == "always") {
+        return NoGroup(why_not);
+      }
     }
-    absl::StatusOr<std::vector<Outcome>> outcomes =
-        CreateAsGroup(ctx, api, random, requests, on_taken);
-    if (!absl::IsUnimplemented(outcomes.status())) {
-      return outcomes;
+    if (!why_not.empty()) {
+      session.console().Note(absl::StrCat("taken one by one, not as a group: ", why_not));
     }
-    if (group_ == "always") {
-      return absl::FailedPreconditionError(
-          absl::StrCat("--group always: ", outcomes.status().message()));
-    }
-    session.console().Note(
-        absl::StrCat("taken one by one, not as a group: ", outcomes.status().message()));
     return CreateAll(ctx, api, random, requests);
   }
 
+  // REQUIRES a choice.
   static absl::StatusOr<std::vector<Outcome>> CreateAsGroup(
       const CallContext& ctx, k8s::ApiClient& api, Random& random,
-      const std::vector<CreationRequest>& requests, const std::function<void()>& on_taken) {
+      const std::vector<CreationRequest>& requests, const GroupPlan& group,
+      const std::function<void()>& on_taken) {
     const CreationRequest& first = requests.front();
-    csi::GroupCreationRequest request = {.choice = {},
-                                         .sources = {},
-                                         .name = first.set,
-                                         .workload = first.workload,
-                                         .note = first.note,
-                                         .schedule = first.schedule,
-                                         .waits_for_others = first.waits_for_others,
-                                         .timeout = first.timeout,
-                                         .on_taken = on_taken};
-    request.sources.reserve(requests.size());
-    for (const CreationRequest& one : requests) {
-      request.sources.push_back(one.source);
-    }
-    ASSIGN_OR_RETURN(request.choice, csi::ChooseGroup(ctx, api, request.sources));
+    const csi::GroupCreationRequest request = {.choice = *group.choice,
+                                               .sources = SourcesOf(requests),
+                                               .name = first.set,
+                                               .workload = first.workload,
+                                               .note = first.note,
+                                               .schedule = first.schedule,
+                                               .waits_for_others = first.waits_for_others,
+                                               .on_full = group.on_full,
+                                               .timeout = first.timeout,
+                                               .on_taken = on_taken};
     ASSIGN_OR_RETURN(std::vector<Creation> creations, csi::CreateGroup(ctx, api, random, request));
     std::vector<Outcome> outcomes;
     outcomes.reserve(creations.size());

@@ -4,10 +4,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/call_context.h"
+#include "base/json.h"
+#include "base/quantity.h"
+#include "base/status_macros.h"
 #include "csi/insist.h"
 #include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "k8s/object.h"
 
 namespace csidelta::csi {
 namespace {
@@ -15,7 +19,8 @@ namespace {
 constexpr char kRoomPayload[] = "csi-delta/out-of-room";
 constexpr absl::string_view kQuotaWords = "exceeded quota: ";  // of the API server's admission
 constexpr char kDriverCode[] = "code = ResourceExhausted ";
-constexpr char kCounted[] = "count/volumesnapshots.snapshot.storage.k8s.io=";
+// The resource of a quota on the number of VolumeSnapshots.
+constexpr char kCounted[] = "count/volumesnapshots.snapshot.storage.k8s.io";
 
 // The number of VolumeSnapshots in the list that begins with `title`:
 // ", used: count/...=10, pods=3, limited: ...".
@@ -26,16 +31,24 @@ std::optional<int64_t> CountIn(absl::string_view message, absl::string_view titl
   }
   absl::string_view list = message.substr(begin + title.size());
   list = list.substr(0, list.find(": "));  // where the next list begins
-  const std::size_t at = list.find(kCounted);
+  const std::string counted = absl::StrCat(kCounted, "=");
+  const std::size_t at = list.find(counted);
   if (at == absl::string_view::npos) {
     return std::nullopt;
   }
-  list.remove_prefix(at + sizeof(kCounted) - 1);
+  list.remove_prefix(at + counted.size());
   int64_t count = 0;
   if (!absl::SimpleAtoi(list.substr(0, list.find_first_not_of("0123456789")), &count)) {
     return std::nullopt;
   }
   return count;
+}
+
+// A number of VolumeSnapshots in the status of a ResourceQuota: "hard" or "used".
+std::optional<int64_t> CountOf(const Json& quota, absl::string_view field) {
+  const absl::StatusOr<int64_t> count =
+      ParseQuantity(GetString(quota, {"status", field, kCounted}));
+  return count.ok() ? std::optional<int64_t>(*count) : std::nullopt;
 }
 
 }  // namespace
@@ -110,6 +123,23 @@ std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message) {
   return QuotaUse{.name = std::string(words.substr(0, words.find(", requested: "))),
                   .used = *used,
                   .limit = *limit};
+}
+
+absl::Status CheckQuotas(const CallContext& ctx, k8s::ApiClient& api,
+                         absl::string_view namespace_name, int needed) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList quotas,
+                   api.List(ctx, ResourceQuotaType(), namespace_name, {}));
+  for (const Json& quota : quotas.items) {
+    const std::optional<int64_t> limit = CountOf(quota, "hard");
+    const std::optional<int64_t> used = CountOf(quota, "used");
+    if (limit.has_value() && used.has_value() && *limit - *used < needed) {
+      return OutOfRoomError(
+          RoomLimit::kQuota,
+          absl::StrCat(kQuotaWords, k8s::Name(quota), ", requested: ", kCounted, "=", needed,
+                       ", used: ", kCounted, "=", *used, ", limited: ", kCounted, "=", *limit));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace csidelta::csi

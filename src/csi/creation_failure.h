@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/call_context.h"
 #include "base/clock.h"
 #include "k8s/api_client.h"
 
@@ -48,5 +49,11 @@ struct QuotaUse {
 };
 // Nothing where `message` does not say it of a number of VolumeSnapshots. Pure.
 std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message);
+
+// Whether the ResourceQuotas of a namespace allow so many more VolumeSnapshots: OutOfRoomError(),
+// in the words of the API server, where one does not. A dry run asks for one; those of a group are
+// made by the snapshot controller, which tries again for ever. Errors of a LIST.
+absl::Status CheckQuotas(const CallContext& ctx, k8s::ApiClient& api,
+                         absl::string_view namespace_name, int needed);
 
 }  // namespace csidelta::csi

@@ -53,7 +53,8 @@ class GroupCreator {
         guard_(ctx, api, random,
                {.pvcs = PvcsOf(request.sources),
                 .name = request.name,
-                .waits_for_others = request.waits_for_others}) {}
+                .waits_for_others = request.waits_for_others}),
+        room_(ctx, guard_, request.on_full) {}
 
   absl::StatusOr<std::vector<Creation>> Create() {
     while (true) {
@@ -71,6 +72,7 @@ class GroupCreator {
  private:
   absl::StatusOr<std::vector<Creation>> CreateGuarded() {
     const CallContext limited = ctx_.WithTimeout(request_.timeout);
+    RETURN_IF_ERROR(CheckQuotasOfMembers());
     RETURN_IF_ERROR(Mark());
     asked_at_ = ctx_.clock->Now();
     absl::StatusOr<Json> made = api_.Create(ctx_, key_.type, namespace_name_, ObjectToMake());
@@ -92,6 +94,16 @@ class GroupCreator {
     seen_taken_at_ = ctx_.clock->Now();
     request_.on_taken();
     return AwaitMembers(limited, made);
+  }
+
+  absl::Status CheckQuotasOfMembers() {
+    const absl::Status allowed =
+        CheckQuotas(ctx_, api_, namespace_name_, static_cast<int>(request_.sources.size()));
+    if (!absl::IsPermissionDenied(allowed)) {
+      return allowed;
+    }
+    quotas_not_checked_ = absl::StrCat("quotas not checked: ", allowed.message());
+    return absl::OkStatus();
   }
 
   // --- The PVCs' label
@@ -174,6 +186,7 @@ class GroupCreator {
       return absl::UnimplementedError(
           absl::StrCat("the driver takes no group snapshots: ", last_error_));
     }
+    RETURN_IF_ERROR(room_.Consider(last_error_));
     if (error.has_value() && IsDefiniteRefusal(last_error_)) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the driver refuses to take a snapshot of the group ", request_.name, ": ", last_error_));
@@ -195,7 +208,7 @@ class GroupCreator {
       is_taken = group.is_ready() || group.taken_at().has_value();
       return is_taken || !content.empty();
     };
-    RETURN_IF_ERROR(guard_.Waiter(limited).WaitFor(key_, is_bound, &made));
+    RETURN_IF_ERROR(room_.WaitFor(limited, key_, is_bound, &made));
     if (is_taken) {
       return absl::OkStatus();
     }
@@ -206,7 +219,7 @@ class GroupCreator {
         ASSIGN_OR_RETURN(const bool bound, is_bound(json));
         return bound && is_taken;
       };
-      return guard_.Waiter(limited).WaitFor(key_, has_time);
+      return room_.WaitFor(limited, key_, has_time, nullptr);
     }
     RETURN_IF_ERROR(known.status());
     const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
@@ -217,7 +230,7 @@ class GroupCreator {
       RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
       return !GroupHandleOf(*json).empty();
     };
-    return guard_.Waiter(limited).WaitFor(content_key, has_handle, &*known);
+    return room_.WaitFor(limited, content_key, has_handle, &*known);
   }
 
   // --- The members
@@ -244,7 +257,11 @@ class GroupCreator {
       ASSIGN_OR_RETURN(Creation creation, Describe(limited, found.find(source.pvc.name())->second));
       creations.push_back(std::move(creation));
     }
-    creations.front().not_checked = guard_.not_checked();
+    std::vector<std::string>& not_checked = creations.front().not_checked;
+    not_checked = guard_.not_checked();
+    if (!quotas_not_checked_.empty()) {
+      not_checked.push_back(quotas_not_checked_);
+    }
     return creations;
   }
 
@@ -274,7 +291,7 @@ class GroupCreator {
 
   absl::Status AddError(const absl::Status& status) const {
     return ExplainTimeout(status, absl::StrCat("the group ", request_.name), request_.timeout,
-                          last_error_);
+                          room_.Advised(last_error_));
   }
 
   // The label's key in a JSON pointer: "/" is written "~1".
@@ -286,6 +303,8 @@ class GroupCreator {
   const std::string namespace_name_;
   const k8s::ObjectKey key_;
   VolumeGuard guard_;
+  RoomWaiter room_;
+  std::string quotas_not_checked_;  // "": they were
   std::vector<std::string> marked_;
   absl::Time asked_at_;
   absl::Time seen_taken_at_;

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "csi/room_wait.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_source.h"
 #include "k8s/api_client.h"
@@ -48,13 +49,15 @@ struct GroupCreationRequest {
   std::string note = {};
   std::string schedule = {};  // that takes them; "": a person does
   bool waits_for_others = false;
+  RoomInDriver on_full = {};
   absl::Duration timeout;
   std::function<void()> on_taken = [] {};  // called once, before the VolumeSnapshots are there
 };
 
-// Has snapshots of all taken at once; in the order of the sources. Errors as of CreateSnapshot(),
-// and UNIMPLEMENTED where single VolumeSnapshots might be had: a PVC may not be labelled, or the
-// driver says so. After an error the VolumeGroupSnapshot is deleted again.
+// Has snapshots of all taken at once; in the order of the sources. Quotas are asked first whether
+// they allow all, where they may be read. Errors as of CreateSnapshot(), and UNIMPLEMENTED where
+// single VolumeSnapshots might be had: a PVC may not be labelled, or the driver says so. After an
+// error the VolumeGroupSnapshot is deleted again.
 absl::StatusOr<std::vector<Creation>> CreateGroup(const CallContext& ctx, k8s::ApiClient& api,
                                                   Random& random,
                                                   const GroupCreationRequest& request);

@@ -1,10 +1,8 @@
 #include "csi/snapshot_creation.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -29,8 +27,6 @@ using objects::VolumeSnapshotContent;
 constexpr char kNoDefaultClass[] = "default snapshot class";
 constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
 constexpr std::size_t kHashBytes = 8;
-constexpr absl::Duration kRoomPause = absl::Minutes(1);
-constexpr absl::Duration kRoomLookMin = absl::Seconds(1);
 
 Json ObjectToMake(const CreationRequest& request, absl::Time asked_at) {
   Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
@@ -73,7 +69,8 @@ class SnapshotCreator {
         guard_(ctx, api, random,
                {.pvcs = {request.source.pvc},
                 .name = request.name,
-                .waits_for_others = request.waits_for_others}) {}
+                .waits_for_others = request.waits_for_others}),
+        room_(ctx, guard_, request.on_full) {}
 
   absl::StatusOr<Creation> Create() {
     while (true) {
@@ -173,44 +170,12 @@ class SnapshotCreator {
       return absl::FailedPreconditionError(absl::StrCat(
           "no class for a snapshot of PVC ", pvc_, ": ", last_error_, "; name one with --class"));
     }
-    if (request_.on_full && ReportsNoRoom(last_error_) && IsRoomWanted()) {
-      return OutOfRoomError(
-          RoomLimit::kDriver,
-          absl::StrCat("the driver has no room for a snapshot of PVC ", pvc_, ": ", last_error_));
-    }
+    RETURN_IF_ERROR(room_.Consider(last_error_));
     if (!error.has_value() || !IsDefiniteRefusal(error->message)) {
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError(
         absl::StrCat("the driver refuses to take a snapshot of PVC ", pvc_, ": ", error->message));
-  }
-
-  // Not again for an error that may be older than the room: the sidecar does not report the same
-  // one twice, and asks the driver many times within kRoomPause.
-  bool IsRoomWanted() const {
-    return last_error_ != full_error_ || ctx_.clock->Uptime() >= room_wanted_at_;
-  }
-
-  // As WaitFor(), and makes room where the driver has none.
-  absl::Status WaitWithRoom(const CallContext& limited, const k8s::ObjectKey& key,
-                            absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
-                            const Json* known) {
-    while (true) {
-      const bool has_made_room = !full_error_.empty();
-      const CallContext slice =
-          has_made_room
-              ? limited.WithTimeout(std::max(room_wanted_at_ - ctx_.clock->Uptime(), kRoomLookMin))
-              : limited;
-      const absl::Status status = guard_.Waiter(slice).WaitFor(key, done, known);
-      known = nullptr;
-      if (OutOfRoom(status) == RoomLimit::kDriver) {
-        RETURN_IF_ERROR(request_.on_full(OutOfRoomError(RoomLimit::kDriver, last_error_)));
-        full_error_ = last_error_;
-        room_wanted_at_ = ctx_.clock->Uptime() + kRoomPause;
-      } else if (!has_made_room || !absl::IsDeadlineExceeded(status) || !limited.Check().ok()) {
-        return status;
-      }
-    }
   }
 
   absl::Status AwaitTaken(const CallContext& limited, Creation& creation) {
@@ -221,7 +186,7 @@ class SnapshotCreator {
       RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
       return !creation.snapshot.bound_content().empty();
     };
-    RETURN_IF_ERROR(AddError(WaitWithRoom(limited, key, is_bound, &known)));
+    RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, is_bound, &known)));
     ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
     if (is_content_read) {
       return absl::OkStatus();
@@ -232,7 +197,7 @@ class SnapshotCreator {
       RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
       return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
     };
-    RETURN_IF_ERROR(AddError(WaitWithRoom(limited, key, is_taken, &bound)));
+    RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, is_taken, &bound)));
     creation.seen_taken_at = ctx_.clock->Now();
     creation.status = StatusOf(creation.snapshot, {});
     return absl::OkStatus();
@@ -263,7 +228,7 @@ class SnapshotCreator {
       creation.content = content;
       return true;
     };
-    RETURN_IF_ERROR(AddError(WaitWithRoom(limited, key, has_handle, &*known)));
+    RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, has_handle, &*known)));
     if (creation.status.state == SnapshotState::kError) {
       return absl::FailedPreconditionError(creation.status.conditions.front().message);
     }
@@ -290,12 +255,8 @@ class SnapshotCreator {
   }
 
   absl::Status AddError(const absl::Status& status) const {
-    const bool could_make_room = !request_.on_full && ReportsNoRoom(last_error_);
-    return ExplainTimeout(
-        status, absl::StrCat("PVC ", pvc_), request_.timeout,
-        could_make_room ? absl::StrCat(last_error_, "; --make-room deletes the oldest that the ",
-                                       "keep rules allow")
-                        : last_error_);
+    return ExplainTimeout(status, absl::StrCat("PVC ", pvc_), request_.timeout,
+                          room_.Advised(last_error_));
   }
 
   // Deletes what this run made, and says so.
@@ -311,9 +272,8 @@ class SnapshotCreator {
   const CreationRequest& request_;
   const std::string pvc_;
   VolumeGuard guard_;
-  std::string last_error_;         // that the driver reported
-  std::string full_error_;         // for which room was made; "": for none yet
-  absl::Duration room_wanted_at_;  // for the same one again; an uptime
+  RoomWaiter room_;
+  std::string last_error_;  // that the driver reported
   std::string binding_not_checked_;
 };
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "csi/room_wait.h"
 #include "csi/snapshot_source.h"
 #include "csi/snapshot_state.h"
 #include "csi/volume_guard.h"
@@ -33,10 +33,7 @@ struct CreationRequest {
   std::string note = {};
   std::string schedule = {};  // that takes it; "": a person does
   bool waits_for_others = false;
-  // Called when the driver reports that it has no room, with an OutOfRoom() status: makes some, and
-  // the sidecar asks again by itself. An error ends the creation. Without it the driver is waited
-  // for.
-  std::function<absl::Status(const absl::Status& refused)> on_full = {};
+  RoomInDriver on_full = {};
   AwaitedState awaited = AwaitedState::kTaken;
   absl::Duration timeout;
 };

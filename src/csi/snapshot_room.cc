@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -71,6 +72,47 @@ std::string NamesOf(const RetentionPlan& plan, const std::vector<std::size_t>& c
       chosen.size() > told ? ", ..." : "");
 }
 
+// As positions in the plan.
+struct Leaving {
+  std::vector<std::size_t> going;   // deletion was requested already
+  std::vector<std::size_t> chosen;  // is to be deleted now
+  bool is_enough = false;
+};
+
+Leaving LeavingForQuota(const RetentionPlan& plan, std::size_t needed) {
+  Leaving leaving;
+  for (std::size_t i = 0; i < plan.entries.size() && leaving.going.size() < needed; ++i) {
+    if (plan.entries[i].status.state == SnapshotState::kDeleting) {
+      leaving.going.push_back(i);
+    }
+  }
+  leaving.chosen = ChooseForRoom(plan, RoomLimit::kQuota);
+  const std::size_t count = needed - leaving.going.size();
+  leaving.is_enough = leaving.chosen.size() >= count;
+  leaving.chosen.resize(std::min(count, leaving.chosen.size()));
+  return leaving;
+}
+
+// One of each PVC: a driver may limit each volume by itself, and does not say which one is full.
+Leaving LeavingForDriver(const RetentionPlan& plan) {
+  Leaving leaving;
+  std::set<std::string> pvcs;
+  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
+    const SnapshotEntry& entry = plan.entries[i];
+    if (entry.is_selected && entry.status.state == SnapshotState::kDeleting &&
+        pvcs.insert(entry.pvc).second) {
+      leaving.going.push_back(i);
+    }
+  }
+  for (const std::size_t i : ChooseForRoom(plan, RoomLimit::kDriver)) {
+    if (pvcs.insert(plan.entries[i].pvc).second) {
+      leaving.chosen.push_back(i);
+    }
+  }
+  leaving.is_enough = !pvcs.empty();
+  return leaving;
+}
+
 }  // namespace
 
 std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, RoomLimit limit) {
@@ -109,13 +151,13 @@ std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
 absl::Status RoomMaker::MakeInQuota(const CreationRequest& one, int needed) {
   // What was deleted before may not be counted yet: nothing more goes for that.
   const absl::Status refused =
-      has_deleted_ ? AwaitQuota(one, kQuotaLagMax) : TryCreate(ctx_, api_, one);
+      has_deleted_ ? AwaitQuota(one, needed, kQuotaLagMax) : AskQuotas(one, needed);
   if (OutOfRoom(refused) != RoomLimit::kQuota) {
     return refused;
   }
   RETURN_IF_ERROR(Remove(RoomLimit::kQuota, refused,
                          CountToRemove(ParseQuotaRefusal(refused.message()), needed)));
-  const absl::Status counted = AwaitQuota(one, kQuotaLagMax);
+  const absl::Status counted = AwaitQuota(one, needed, kQuotaLagMax);
   return OutOfRoom(counted).has_value()
              ? absl::DeadlineExceededError(
                    absl::StrCat("the quota does not show what was deleted: ", counted.message()))
@@ -128,12 +170,23 @@ absl::Status RoomMaker::MakeInDriver(const absl::Status& refused) {
 
 Retention RoomMaker::TakeReport() { return std::exchange(report_, {}); }
 
+// A dry run answers for one, and the quotas for the others.
+absl::Status RoomMaker::AskQuotas(const CreationRequest& one, int needed) {
+  const absl::Status answer = TryCreate(ctx_, api_, one);
+  if (!answer.ok() || needed <= 1) {
+    return answer;
+  }
+  const absl::Status counted = CheckQuotas(ctx_, api_, request_.namespace_name, needed);
+  return absl::IsPermissionDenied(counted) ? absl::OkStatus() : counted;
+}
+
 // The last refusal, where it lasts longer.
-absl::Status RoomMaker::AwaitQuota(const CreationRequest& one, absl::Duration wait_max) {
+absl::Status RoomMaker::AwaitQuota(const CreationRequest& one, int needed,
+                                   absl::Duration wait_max) {
   const absl::Time end = ctx_.clock->Now() + wait_max;
   absl::Duration pause = kQuotaPauseFirst;
   while (true) {
-    const absl::Status answer = TryCreate(ctx_, api_, one);
+    const absl::Status answer = AskQuotas(one, needed);
     const absl::Time next = ctx_.clock->Now() + pause;
     if (!OutOfRoom(answer).has_value() || next >= end) {
       return answer;
@@ -145,30 +198,24 @@ absl::Status RoomMaker::AwaitQuota(const CreationRequest& one, absl::Duration wa
 }
 
 absl::Status RoomMaker::Remove(RoomLimit limit, const absl::Status& refused, int needed) {
-  absl::StatusOr<RetentionPlan> plan = PlanRetention(ctx_, api_, request_);
+  const absl::StatusOr<RetentionPlan> plan = PlanRetention(ctx_, api_, request_);
   RETURN_IF_ERROR(
       Annotate(plan.status(), absl::StrCat(refused.message(), "; nothing was deleted")));
-  std::vector<SnapshotEntry> going;
-  for (const SnapshotEntry& entry : plan->entries) {
-    if (entry.status.state == SnapshotState::kDeleting && std::ssize(going) < needed &&
-        (limit == RoomLimit::kQuota || entry.is_selected)) {
-      going.push_back(entry);
-    }
-  }
-  std::vector<std::size_t> chosen = ChooseForRoom(*plan, limit);
-  const std::size_t count = static_cast<std::size_t>(needed) - going.size();
-  if (chosen.size() < count) {
+  const Leaving leaving = limit == RoomLimit::kQuota
+                              ? LeavingForQuota(*plan, static_cast<std::size_t>(needed))
+                              : LeavingForDriver(*plan);
+  if (!leaving.is_enough) {
     return absl::ResourceExhaustedError(
         absl::StrCat(QuotaUseText(refused, ParseQuotaRefusal(refused.message())),
                      "; nothing was deleted, ", WhyNone(*plan, limit), "; ", ListHint(request_)));
   }
-  chosen.resize(count);
-  for (const std::size_t i : chosen) {
+  std::vector<std::size_t> going = leaving.going;
+  for (const std::size_t i : leaving.chosen) {
     RETURN_IF_ERROR(ctx_.Check());
     const std::size_t deleted_before = report_.deleted.size();
     RemoveByRule(ctx_, api_, plan->entries[i], request_.mover_namespace, report_);
     if (report_.deleted.size() > deleted_before) {
-      going.push_back(plan->entries[i]);
+      going.push_back(i);
       has_deleted_ = true;
     }
   }
@@ -177,8 +224,8 @@ absl::Status RoomMaker::Remove(RoomLimit limit, const absl::Status& refused, int
         QuotaUseText(refused, ParseQuotaRefusal(refused.message())), "; none could be deleted"));
   }
   const CallContext limited = ctx_.WithTimeout(wait_max_);
-  for (const SnapshotEntry& entry : going) {
-    RETURN_IF_ERROR(AwaitRemoval(limited, api_, entry, limit == RoomLimit::kDriver));
+  for (const std::size_t i : going) {
+    RETURN_IF_ERROR(AwaitRemoval(limited, api_, plan->entries[i], limit == RoomLimit::kDriver));
   }
   return absl::OkStatus();
 }

@@ -19,9 +19,11 @@
 //
 //   limit   who is asked first                   what may go              it is gone when
 //   ------  -----------------------------------  -----------------------  -----------------------
-//   quota   the API server, by a dry run: where  all that may be pruned   the VolumeSnapshot is,
-//           there is room, or something else is                           and a dry run is taken
-//           in the way, nothing is deleted
+//   quota   the API server, by a dry run, and    all that may be pruned   the VolumeSnapshot is,
+//           for more than one the quotas, where                           and the quota allows
+//           they may be read: where there is                              them
+//           room, or something else is in the
+//           way, nothing is deleted
 //   driver  nobody: only what it reports of a    those whose data goes    the content is, too;
 //           VolumeSnapshot tells, which stays    with them                the sidecar asks again
 //
@@ -50,14 +52,15 @@ class RoomMaker {
   //   DEADLINE_EXCEEDED   what was deleted is not gone yet, or the quota does not show it
   // and what the API server says of `one` or of what has to be listed.
   absl::Status MakeInQuota(const CreationRequest& one, int needed);
-  // Deletes one that the driver has. Errors alike.
+  // Deletes one of each of the PVCs that the driver has. Errors alike, where none may go.
   absl::Status MakeInDriver(const absl::Status& refused);
 
   // What was deleted, and what went wrong without ending it, since the last call.
   Retention TakeReport();
 
  private:
-  absl::Status AwaitQuota(const CreationRequest& one, absl::Duration wait_max);
+  absl::Status AskQuotas(const CreationRequest& one, int needed);
+  absl::Status AwaitQuota(const CreationRequest& one, int needed, absl::Duration wait_max);
   absl::Status Remove(RoomLimit limit, const absl::Status& refused, int needed);
 
   const CallContext& ctx_;

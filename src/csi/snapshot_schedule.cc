@@ -209,6 +209,7 @@ Json ScheduleRules(const ScheduleRequest& request) {
     rules.push_back(Rule(kGroups, "volumegroupsnapshots", {"create", "delete"}));
     rules.push_back(Rule(kSnapshots, "volumesnapshots", {"patch"}));
     rules.push_back(Rule("", "persistentvolumeclaims", {"patch"}));
+    rules.push_back(Rule("", "resourcequotas", {"list"}));
   }
   return rules;
 }

@@ -75,6 +75,11 @@ const k8s::ResourceType& LeaseType() {
   return type;
 }
 
+const k8s::ResourceType& ResourceQuotaType() {
+  static const k8s::ResourceType type{"", "v1", "resourcequotas", "ResourceQuota", true};
+  return type;
+}
+
 const k8s::ResourceType& EventType() {
   static const k8s::ResourceType type{"", "v1", "events", "Event", true};
   return type;

@@ -27,6 +27,7 @@ const k8s::ResourceType& SecretType();
 const k8s::ResourceType& ConfigMapType();
 const k8s::ResourceType& LeaseType();
 const k8s::ResourceType& EventType();
+const k8s::ResourceType& ResourceQuotaType();
 const k8s::ResourceType& BackupType();
 const k8s::ResourceType& DataUploadType();
 const k8s::ResourceType& DataDownloadType();

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
+#include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -17,6 +18,7 @@
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/group_objects.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::cli::snapshot_create_test {
@@ -162,6 +164,47 @@ TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
   ASSERT_EQ(taken.code, ExitCode::kOk) << taken.error;
   EXPECT_THAT(taken.error, AllOf(HasSubstr("--make-room: deleted VolumeSnapshot first of PVC"),
                                  HasSubstr("--keep-last: deleted VolumeSnapshot second")));
+}
+
+TEST_F(SnapshotCreateTest, RoomForAGroupIsMadeInTheQuotaAndInTheDriver) {
+  api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+            support::MakeGroupClassObject("groups", cluster_.driver_name));
+  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  for (const char* const name : {"1st", "2nd", "3rd"}) {
+    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(1, name[0]), "T05:00:00Z"), ours);
+    api_.Mutate(csi::VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
+                [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
+  }
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 4);
+  const Outcome refused = Run({"--all", "--name", "week"});
+  EXPECT_EQ(refused.code, ExitCode::kFailed);
+  EXPECT_THAT(refused.error, HasSubstr("quota snaps: 3 of 4 used; --make-room removes the oldest 1 "
+                                       "that rules allow (1st)"));
+  EXPECT_EQ(Made().size(), 3);
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "2 of 2 snapshots");
+  std::thread driver([&] {
+    support::Await("the second one to be gone", [&] {
+      return !api_.Find(csi::VolumeSnapshotContentKey("content-of-2nd")).has_value();
+    });
+    cluster_.LetDriverWork();
+  });
+  const Outcome taken = Run({"--all", "--name", "week", "--make-room", "--timeout", "60s"});
+  driver.join();
+  ASSERT_EQ(taken.code, ExitCode::kOk) << taken.error;
+  EXPECT_THAT(taken.error, AllOf(HasSubstr("--make-room: deleted VolumeSnapshot 1st of PVC"),
+                                 HasSubstr("--make-room: deleted VolumeSnapshot 2nd of PVC")));
+  EXPECT_EQ(Made().size(), 3);
+  EXPECT_EQ(cluster_.driver().groups().size(), 1);
+}
+
+TEST_F(SnapshotCreateTest, AGroupThatCannotBeHadEndsItBeforeAnythingIsDeleted) {
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", {{objects::kMadeByLabel, objects::kMadeByVerbs}});
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z", {{objects::kMadeByLabel, objects::kMadeByVerbs}});
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
+  const Outcome outcome = Run({"--all", "--group", "always", "--make-room"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("--group always: "));
+  EXPECT_EQ(Made().size(), 2);
 }
 
 TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {

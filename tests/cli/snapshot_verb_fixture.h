@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
@@ -50,18 +51,20 @@ inline void SeedStatefulSet(support::FakeApiClient& api) {
   api.Seed(csi::StatefulSetType(), set);
 }
 
-// The program against an API server that serves what the verbs of `csi-delta snapshot` use, but for
-// groups of VolumeSnapshots.
+// The program against an API server that serves what the verbs of `csi-delta snapshot` use.
 class SnapshotProgramTest : public testing::Test {
  protected:
   SnapshotProgramTest()
-      : api_server_(api_,
-                    {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                     csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                     csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
-                     csi::PodType(), csi::StatefulSetType(), csi::EventType(), csi::BackupType(),
-                     k8s::ResourceType{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
-                                       "SelfSubjectAccessReview", false}}) {
+      : api_server_(
+            api_,
+            {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+             csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
+             csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(), csi::PodType(),
+             csi::StatefulSetType(), csi::EventType(), csi::BackupType(), csi::ResourceQuotaType(),
+             csi::VolumeGroupSnapshotType("v1"), csi::VolumeGroupSnapshotContentType("v1"),
+             csi::VolumeGroupSnapshotClassType("v1"),
+             k8s::ResourceType{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
+                               "SelfSubjectAccessReview", false}}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
   }
 

@@ -167,6 +167,84 @@ TEST_F(GroupCreationTest, OutOfTimeSaysWhatTheDriverReported) {
   ExpectNothingLeft();
 }
 
+TEST_F(GroupCreationTest, AQuotaWithoutRoomForAllEndsItBeforeTheGroupIsMade) {
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
+  const absl::Status refused = Create(Request()).status();
+  EXPECT_EQ(OutOfRoom(refused), RoomLimit::kQuota) << refused;
+  const auto use = ParseQuotaRefusal(refused.message());
+  ASSERT_TRUE(use.has_value()) << refused;
+  EXPECT_EQ(use->name, "snaps");
+  EXPECT_EQ(use->used, 0);
+  EXPECT_EQ(use->limit, 2);
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, AQuotaWithRoomForAllAllowsIt) {
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 3);
+  api_.SetQuota("elsewhere", VolumeSnapshotType(), "other", 0);
+  const auto creations = Create(Request());
+  ASSERT_THAT(creations, IsOk());
+  EXPECT_THAT(creations->front().not_checked, IsEmpty());
+}
+
+TEST_F(GroupCreationTest, QuotasThatMayNotBeReadAreNamed) {
+  api_.Forbid("list", "resourcequotas");
+  const auto creations = Create(Request());
+  ASSERT_THAT(creations, IsOk());
+  EXPECT_THAT(creations->front().not_checked, ElementsAre(HasSubstr("quotas not checked: ")));
+}
+
+TEST_F(GroupCreationTest, ADriverWithoutRoomIsAskedAgainOnceItHasSome) {
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "9 of 9 snapshots");
+  GroupCreationRequest request = Request();
+  int calls = 0;
+  request.on_full = [&](const absl::Status& refused) {
+    ++calls;
+    EXPECT_EQ(OutOfRoom(refused), RoomLimit::kDriver);
+    EXPECT_THAT(refused.message(), HasSubstr("9 of 9 snapshots"));
+    cluster_.LetDriverWork();
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Create(request), IsOk());
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(GroupCreationTest, ADriverIsAskedAgainAlsoWhereContentsMayNotBeRead) {
+  api_.Forbid("get", "volumegroupsnapshotcontents");
+  api_.Forbid("get", "volumesnapshotcontents");
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "9 of 9 snapshots");
+  GroupCreationRequest request = Request();
+  int calls = 0;
+  request.on_full = [&](const absl::Status&) {
+    ++calls;
+    cluster_.LetDriverWork();
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Create(request), IsOk());
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(GroupCreationTest, WithoutBeingAskedToADriverIsWaitedFor) {
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "9 of 9 snapshots");
+  EXPECT_THAT(Create(Request()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("9 of 9 snapshots"), HasSubstr("; --make-room deletes"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, WhereNothingMayGoNothingStays) {
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "9 of 9 snapshots");
+  GroupCreationRequest request = Request();
+  request.on_full = [](const absl::Status&) {
+    return absl::ResourceExhaustedError("all are kept");
+  };
+  EXPECT_THAT(Create(request),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("all are kept"), HasSubstr("week was deleted again"))));
+  ExpectNothingLeft();
+}
+
 TEST_F(GroupCreationTest, WithoutTheRightToReadContentsTheTimeCounts) {
   api_.Forbid("get", "volumegroupsnapshotcontents");
   api_.Forbid("get", "volumesnapshotcontents");

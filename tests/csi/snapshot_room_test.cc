@@ -135,6 +135,23 @@ TEST_F(SnapshotRoomTest, AsManyGoAsAreNeeded) {
   EXPECT_THAT(Left(), ElementsAre("s4", "s5"));
 }
 
+TEST_F(SnapshotRoomTest, RoomForOneIsNoRoomForAGroup) {
+  TakeMany(3);
+  SetQuota(4);
+  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s3"));
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  EXPECT_EQ(Left().size(), 1) << "there is room";
+}
+
+TEST_F(SnapshotRoomTest, WhereQuotasMayNotBeReadTheDryRunDecides) {
+  TakeMany(3);
+  SetQuota(4);
+  api_.Forbid("list", "resourcequotas");
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  EXPECT_EQ(Left().size(), 3);
+}
+
 TEST_F(SnapshotRoomTest, RulesHoldAndNothingGoesWhereTooFewMay) {
   TakeMany(3);
   SetQuota(3);
@@ -294,6 +311,38 @@ TEST_F(SnapshotRoomTest, ADriverWithoutRoomHasItAfterOneIsGone) {
   EXPECT_EQ(calls, 1);
   EXPECT_THAT(Left(), ElementsAre("new", "s2", "s3"));
   EXPECT_EQ(maker.TakeReport().deleted.front().name, "s1");
+}
+
+// s1 and s3 of PVC logs, s2 and s4 of data.
+void ShareOut(support::FakeApiClient& api) {
+  for (const char* const name : {"s1", "s3"}) {
+    ASSERT_TRUE(api.Mutate(VolumeSnapshotKey("shop", name), [](Json& one) {
+      SetJson(one, {"spec", "source", "persistentVolumeClaimName"}, "logs");
+    }));
+  }
+}
+
+TEST_F(SnapshotRoomTest, ForAGroupTheOldestOfEachPvcGoes) {
+  TakeMany(4);
+  ShareOut(api_);
+  request_.pvcs = {"data", "logs"};
+  ASSERT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s3", "s4"));
+  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the only Ready one")));
+}
+
+TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsTheRoomOfItsPvc) {
+  TakeMany(4);
+  ShareOut(api_);
+  request_.pvcs = {"data", "logs"};
+  api_.Mutate(VolumeSnapshotKey("shop", "s3"), [](Json& one) {
+    SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
+  });
+  ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
+  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
+  EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
 }
 
 TEST_F(SnapshotRoomTest, MoreGoesOnlyWhenTheDriverStillHasNoneAfterAWhile) {

@@ -342,6 +342,7 @@ absl::StatusOr<k8s::ObjectList> FakeApiClient::List(const CallContext& ctx,
   RETURN_IF_ERROR(Annotate(
       MatchesOptions(Json::object(), options.label_selector, options.field_selector).status(),
       what));
+  StoreQuotas();
   const NamedObjects* objects = &objects_[{type.group, type.plural}];
   NamedObjects past;
   if (!options.exactly_at.empty()) {
@@ -413,17 +414,37 @@ void FakeApiClient::SetQuota(const std::string& name, const k8s::ResourceType& t
   quotas_.push_back({name, {type.group, type.plural}, namespace_name, limit});
 }
 
+int64_t FakeApiClient::UseOf(const Quota& quota) const {
+  const auto objects = objects_.find(quota.type);
+  return objects == objects_.end()
+             ? 0
+             : std::count_if(objects->second.begin(), objects->second.end(), [&](const auto& one) {
+                 return one.first.first == quota.namespace_name;
+               });
+}
+
+void FakeApiClient::StoreQuotas() {
+  for (const Quota& quota : quotas_) {
+    const auto& [group, plural] = quota.type;
+    const std::string counted = absl::StrCat("count/", plural, group.empty() ? "" : ".", group);
+    const Json hard = {{counted, std::to_string(quota.limit)}};
+    const Json used = {{counted, std::to_string(UseOf(quota))}};
+    objects_[{"", "resourcequotas"}][{quota.namespace_name, quota.name}] = {
+        {"apiVersion", "v1"},
+        {"kind", "ResourceQuota"},
+        {"metadata", {{"name", quota.name}, {"namespace", quota.namespace_name}}},
+        {"spec", {{"hard", hard}}},
+        {"status", {{"hard", hard}, {"used", used}}}};
+  }
+}
+
 absl::Status FakeApiClient::CheckQuotas(const ResourceType& type, absl::string_view namespace_name,
                                         const std::string& name) const {
   for (const Quota& quota : quotas_) {
-    const auto objects = objects_.find(quota.type);
-    if (quota.type != TypeKey{type.group, type.plural} || quota.namespace_name != namespace_name ||
-        objects == objects_.end()) {
+    if (quota.type != TypeKey{type.group, type.plural} || quota.namespace_name != namespace_name) {
       continue;
     }
-    const auto used =
-        std::count_if(objects->second.begin(), objects->second.end(),
-                      [&](const auto& one) { return one.first.first == namespace_name; });
+    const int64_t used = UseOf(quota);
     if (used >= quota.limit) {
       const std::string counted = absl::StrCat("count/", ToString(type), "=");
       return absl::PermissionDeniedError(

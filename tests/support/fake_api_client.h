@@ -102,6 +102,7 @@ class FakeApiClient : public k8s::ApiClient {
   void RequireNamespaces();
   // A ResourceQuota of this name allows so many objects of the kind in the namespace, which counts
   // until they are gone: what is created beyond it is refused with the words of a real server.
+  // Lists have the object, with what is used now.
   void SetQuota(const std::string& name, const k8s::ResourceType& type,
                 const std::string& namespace_name, int limit);
   // Watches from a resourceVersion before now get OUT_OF_RANGE, as after a compaction.
@@ -211,6 +212,9 @@ class FakeApiClient : public k8s::ApiClient {
   std::optional<absl::StatusOr<Json>> AnswerReview(const k8s::ResourceType& type,
                                                    const Json& review) const;
   void RunHooks(const k8s::ResourceType& type, k8s::WatchEvent::Kind kind, const Json& object);
+  int64_t UseOf(const Quota& quota) const;
+  // The ResourceQuotas, as they are now.
+  void StoreQuotas();
   absl::Status CheckQuotas(const k8s::ResourceType& type, absl::string_view namespace_name,
                            const std::string& name) const;
   // What Create() stores, and whether it may; called with the lock held, which is released while

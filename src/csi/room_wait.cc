@@ -1,0 +1,53 @@
+#include "csi/room_wait.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/creation_failure.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr absl::Duration kRoomPause = absl::Minutes(1);
+constexpr absl::Duration kRoomLookMin = absl::Seconds(1);
+
+}  // namespace
+
+absl::Status RoomWaiter::Consider(absl::string_view driver_error) {
+  last_error_ = std::string(driver_error);
+  const bool is_wanted = driver_error != full_error_ || ctx_.clock->Uptime() >= room_wanted_at_;
+  return make_room_ && ReportsNoRoom(driver_error) && is_wanted
+             ? OutOfRoomError(RoomLimit::kDriver, driver_error)
+             : absl::OkStatus();
+}
+
+absl::Status RoomWaiter::WaitFor(const CallContext& limited, const k8s::ObjectKey& key,
+                                 absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
+                                 const Json* known) {
+  while (true) {
+    const bool has_made_room = !full_error_.empty();
+    const CallContext slice =
+        has_made_room
+            ? limited.WithTimeout(std::max(room_wanted_at_ - ctx_.clock->Uptime(), kRoomLookMin))
+            : limited;
+    const absl::Status status = guard_.Waiter(slice).WaitFor(key, done, known);
+    known = nullptr;
+    if (OutOfRoom(status) == RoomLimit::kDriver) {
+      RETURN_IF_ERROR(make_room_(OutOfRoomError(RoomLimit::kDriver, last_error_)));
+      full_error_ = last_error_;
+      room_wanted_at_ = ctx_.clock->Uptime() + kRoomPause;
+    } else if (!has_made_room || !absl::IsDeadlineExceeded(status) || !limited.Check().ok()) {
+      return status;
+    }
+  }
+}
+
+std::string RoomWaiter::Advised(absl::string_view driver_error) const {
+  const bool could_make_room = !make_room_ && ReportsNoRoom(driver_error);
+  return absl::StrCat(driver_error, could_make_room ? "; --make-room deletes the oldest that the "
+                                                      "keep rules allow"
+                                                    : "");
+}
+
+}  // namespace csidelta::csi

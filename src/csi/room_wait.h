@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "csi/volume_guard.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::csi {
+
+// Makes room in the driver, which refused with an OutOfRoom() status; the sidecar asks it again by
+// itself. An error ends what waits for the driver. May be null: the driver is waited for.
+using RoomInDriver = std::function<absl::Status(const absl::Status& refused)>;
+
+// Waits for what the driver takes, with the Leases of a guard, and has room made where the driver
+// reports that it has none. For the same error room is made again only after a pause: the sidecar
+// does not report it twice, and asks the driver many times meanwhile. Not thread-safe. Borrows all
+// that it is given.
+class RoomWaiter {
+ public:
+  RoomWaiter(const CallContext& ctx, VolumeGuard& guard, const RoomInDriver& make_room)
+      : ctx_(ctx), guard_(guard), make_room_(make_room) {}
+
+  // For the predicate of WaitFor(), with what the driver reports ("": nothing). An OutOfRoom()
+  // status where room is to be made, which WaitFor() does.
+  absl::Status Consider(absl::string_view driver_error);
+
+  // As TurnWaiter::WaitFor().
+  absl::Status WaitFor(const CallContext& limited, const k8s::ObjectKey& key,
+                       absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
+                       const Json* known);
+
+  // What the driver reported last, and, where room could be made and is not, how.
+  std::string Advised(absl::string_view driver_error) const;
+
+ private:
+  const CallContext& ctx_;
+  VolumeGuard& guard_;
+  const RoomInDriver& make_room_;
+  std::string last_error_;         // that was considered
+  std::string full_error_;         // for which room was made; "": for none yet
+  absl::Duration room_wanted_at_;  // for the same one again; an uptime
+};
+
+}  // namespace csidelta::csi
