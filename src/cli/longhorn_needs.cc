@@ -17,6 +17,7 @@
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/read_pages.h"
+#include "longhorn/snapshot_class.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 
@@ -26,7 +27,6 @@ namespace {
 using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshotContent;
 
-constexpr char kLonghornDriver[] = "driver.longhorn.io";
 constexpr char kLonghornHandle[] = "snap://";  // snap://VOLUME/SNAPSHOT
 
 // A need of one Snapshot, by its name.
@@ -44,7 +44,7 @@ std::vector<std::string> LonghornSnapshotsOf(const VolumeSnapshotContent& conten
       names.push_back(handle.substr(handle.rfind('/') + 1));
     }
   }
-  if (content.driver() == kLonghornDriver && content.handle().empty() &&
+  if (content.driver() == longhorn::kDriver && content.handle().empty() &&
       content.source_handle().empty()) {
     names.push_back(absl::StrCat("snapshot-", content.snapshot_uid()));
   }

@@ -20,6 +20,7 @@
 #include "k8s/read_pages.h"
 #include "longhorn/kinds_guard.h"
 #include "longhorn/snapshot_class.h"
+#include "longhorn/snapshot_protection.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
@@ -32,8 +33,6 @@ constexpr absl::Duration kLonghornListTimeMax = absl::Seconds(10);
 constexpr int64_t kSnapshotCountMaxDefault = 250;
 // Of that, the part that is worth a warning.
 constexpr double kCountShareMax = 0.8;
-// A label's value can be no longer, and Longhorn makes one of the name.
-constexpr std::size_t kSnapshotNameBytesMax = 63;
 // Its monitor looks every 5 seconds, and a detached volume is attached within a minute or so.
 constexpr absl::Duration kShownAfterMax = absl::Minutes(2);
 constexpr absl::Duration kTakenAfterMax = absl::Minutes(10);
@@ -155,7 +154,7 @@ class SnapshotsReader {
     if (!snapshot.is_marked_removed()) {
       ++troubles_.counts[snapshot.volume()];
     }
-    if (snapshot.name().size() > kSnapshotNameBytesMax) {
+    if (snapshot.name().size() > longhorn::kDeletableNameBytesMax) {
       troubles_.undeletable.push_back(snapshot.name());
     } else if (snapshot.is_being_deleted()) {
       LookAtDeleted(snapshot);
@@ -217,15 +216,6 @@ std::set<std::string> ServicesOfWebhooks(Visit& visit, const std::string& space)
     }
   }
   return services;
-}
-
-const k8s::ResourceType& RecurringJobType() {
-  static const auto& type = *new k8s::ResourceType{.group = longhorn::kGroup,
-                                                   .version = longhorn::kVersion,
-                                                   .plural = "recurringjobs",
-                                                   .kind = "RecurringJob",
-                                                   .namespaced = true};
-  return type;
 }
 
 // Whether a list of resources names some of Longhorn's: "snapshots.longhorn.io", "*.longhorn.io".
@@ -314,7 +304,7 @@ void CheckLonghornSnapshots(Visit& visit) {
 
 void CheckLonghornJobs(Visit& visit) {
   for (const std::string& space : LonghornNamespaces(visit)) {
-    for (const Json& job : visit.Look(RecurringJobType(), space)) {
+    for (const Json& job : visit.Look(longhorn::RecurringJobType(), space)) {
       if (GetString(job, {"spec", "task"}) == kDeletingTask) {
         visit.Warn(absl::StrCat("recurring job ", space, "/", k8s::Name(job)),
                    absl::StrCat("deletes all but ", GetInt(job, {"spec", "retain"}),
