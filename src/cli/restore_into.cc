@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,10 @@
 #include "csi/in_place_copy.h"
 #include "csi/mover_restore.h"
 #include "csi/restore_guard.h"
+#include "csi/snapshot_import.h"
+#include "csi/snapshot_types.h"
+#include "datamover/settings.h"
+#include "k8s/access_review.h"
 
 namespace csidelta::cli {
 namespace {
@@ -84,6 +89,9 @@ class RestoreIntoRun {
         csi::PlanMoverRestore(
             ctx_, *api_, around,
             {.velero_namespace = flags_.velero_namespace, .upload = flags_.upload}, pvc_name_));
+    if (!plan.goes_on) {
+      RETURN_IF_ERROR(CheckSwitchedOn());
+    }
     return Carry(
         {.pvc = plan.pvc,
          .refusals = plan.refusals,
@@ -96,6 +104,31 @@ class RestoreIntoRun {
            return csi::RestoreByMover(ctx_, *api_, *session_.environment().random, plan, options,
                                       not_checked);
          }});
+  }
+
+  // Where it is off the data mover refuses, but only after a VolumeSnapshot was taken for safety.
+  absl::Status CheckSwitchedOn() {
+    const std::string place =
+        absl::StrCat("ConfigMap ", flags_.mover_namespace, "/", datamover::kSettingsConfigMap);
+    const absl::StatusOr<std::optional<datamover::MoverSettings>> settings = ReadMoverSettings();
+    if (settings.ok() && settings->has_value()) {
+      return Annotate(datamover::CheckWritesIntoExisting(**settings), place);
+    }
+    Note({absl::StrCat(
+        "setting restore.intoExistingVolumes of the data mover not checked: ",
+        settings.ok() ? absl::StrCat(place, " was not found; --mover-namespace names its namespace")
+                      : std::string(settings.status().message()))});
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::optional<datamover::MoverSettings>> ReadMoverSettings() {
+    RETURN_IF_ERROR(k8s::RequireAccess(ctx_, *api_,
+                                       {.verb = "get",
+                                        .type = csi::ConfigMapType(),
+                                        .namespace_name = flags_.mover_namespace,
+                                        .name = datamover::kSettingsConfigMap},
+                                       csi::kSnapshotAdminRole));
+    return datamover::FindMoverSettings(ctx_, *api_, flags_.mover_namespace);
   }
 
   absl::StatusOr<csi::RestoreSurroundings> ReadSurroundings() {
@@ -209,6 +242,10 @@ void RestoreIntoFlags::Declare(ArgumentTable& table) {
             upload);
   table.Add("--velero-namespace", "NS", "with --upload: the namespace of the DataUpload; velero",
             velero_namespace);
+  table.Add("--mover-namespace", "NS",
+            "with --upload: the mover's namespace, whose setting restore.intoExistingVolumes is "
+            "looked at first; csi-delta",
+            mover_namespace);
   table.Add("--repository-secret", "SECRET",
             "with --into: a Secret of that namespace whose keys are the variables that say where "
             "the repository is and how it opens: RESTIC_REPOSITORY, RESTIC_PASSWORD, ...",

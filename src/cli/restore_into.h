@@ -21,6 +21,7 @@ struct RestoreIntoFlags {
   std::string secret;
   std::string upload;  // a DataUpload; "": the words of restore say which snapshot
   std::string velero_namespace = "velero";
+  std::string mover_namespace = "csi-delta";
   std::string safety = "yes";
   VolumePodFlags pod;
   ClusterAccess cluster;

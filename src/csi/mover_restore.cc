@@ -11,6 +11,7 @@
 #include "csi/data_transfer.h"
 #include "csi/in_place_volume.h"
 #include "csi/insist.h"
+#include "csi/snapshot_import.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_copy.h"
 #include "k8s/access_review.h"
@@ -26,7 +27,6 @@ namespace {
 using objects::PersistentVolumeClaim;
 using velero::DataPhase;
 
-constexpr char kMoverRole[] = "csi-delta-snapshot-admin";
 constexpr absl::Duration kMoverLookIntervalMin = absl::Milliseconds(250);
 // Of single steps of Velero's own mover, which writes the same; the kind requires it.
 constexpr char kOperationTimeout[] = "10m0s";
@@ -387,7 +387,7 @@ absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
   for (const Needed& one : needed) {
     RETURN_IF_ERROR(k8s::RequireAccess(
         ctx, api, {.verb = one.verb, .type = one.type, .namespace_name = std::string(one.place)},
-        kMoverRole));
+        kSnapshotAdminRole));
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "csi/restored_volume.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
+#include "datamover/settings.h"
 #include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "datamover/worker_run.h"
@@ -85,7 +86,7 @@ class DownloadStep : public TransferStep {
     if (!IsInPlace()) {
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(CheckSwitchedOn());
+    RETURN_IF_ERROR(CheckWritesIntoExisting(env_.settings));
     if (download_.labels.contains(objects::kRestoreNameLabel)) {
       return absl::FailedPreconditionError(absl::StrCat(
           "a restore of Velero made this DataDownload, with the annotation ",
@@ -112,14 +113,6 @@ class DownloadStep : public TransferStep {
                      absl::FormatDuration(kLongest),
                      " after it was made; run csi-delta restore --upload again, and see that the "
                      "clock is right where it runs"));
-  }
-
-  absl::Status CheckSwitchedOn() const {
-    return env_.settings.writes_into_existing
-               ? absl::OkStatus()
-               : absl::FailedPreconditionError(
-                     "the data mover writes into the volume of a PVC that exists only with the "
-                     "setting restore.intoExistingVolumes, which is not set");
   }
 
   void NoteAccept() override {

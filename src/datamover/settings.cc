@@ -13,6 +13,7 @@
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "k8s/find.h"
 #include "velero/go_duration.h"
 
 namespace csidelta::datamover {
@@ -361,18 +362,33 @@ absl::StatusOr<MoverSettings> ParseMoverSettings(absl::string_view text) {
 
 absl::StatusOr<MoverSettings> ReadMoverSettings(const CallContext& ctx, k8s::ApiClient& api,
                                                 absl::string_view mover_namespace) {
+  ASSIGN_OR_RETURN(const std::optional<MoverSettings> found,
+                   FindMoverSettings(ctx, api, mover_namespace));
+  return found.value_or(MoverSettings());
+}
+
+absl::StatusOr<std::optional<MoverSettings>> FindMoverSettings(const CallContext& ctx,
+                                                               k8s::ApiClient& api,
+                                                               absl::string_view mover_namespace) {
   const k8s::ObjectKey key{.type = csi::ConfigMapType(),
                            .namespace_name = std::string(mover_namespace),
                            .name = kSettingsConfigMap};
-  const absl::StatusOr<Json> config_map = api.Get(ctx, key);
-  if (absl::IsNotFound(config_map.status())) {
-    return MoverSettings();
+  ASSIGN_OR_RETURN(const std::optional<Json> config_map, k8s::Find(ctx, api, key));
+  if (!config_map.has_value()) {
+    return std::optional<MoverSettings>();
   }
-  RETURN_IF_ERROR(config_map.status());
   absl::StatusOr<MoverSettings> settings =
       ParseMoverSettings(GetString(*config_map, {"data", kSettingsKey}));
   RETURN_IF_ERROR(Annotate(settings.status(), absl::StrCat(ToString(key), ", ", kSettingsKey)));
-  return settings;
+  return std::optional<MoverSettings>(*std::move(settings));
+}
+
+absl::Status CheckWritesIntoExisting(const MoverSettings& settings) {
+  return settings.writes_into_existing
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(
+                   "the data mover writes into the volume of a PVC that exists only with the "
+                   "setting restore.intoExistingVolumes, which is not set");
 }
 
 StorageClassSettings ForStorageClass(const MoverSettings& settings,

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -71,6 +73,14 @@ absl::StatusOr<MoverSettings> ParseMoverSettings(absl::string_view text);
 // The settings as they stand now; the defaults where there is no ConfigMap.
 absl::StatusOr<MoverSettings> ReadMoverSettings(const CallContext& ctx, k8s::ApiClient& api,
                                                 absl::string_view mover_namespace);
+// The same; nothing where there is no ConfigMap, which may be another namespace than the mover's.
+absl::StatusOr<std::optional<MoverSettings>> FindMoverSettings(const CallContext& ctx,
+                                                               k8s::ApiClient& api,
+                                                               absl::string_view mover_namespace);
+
+// FAILED_PRECONDITION, naming the setting, unless the volume of a PVC that exists may be written
+// into. Pure.
+absl::Status CheckWritesIntoExisting(const MoverSettings& settings);
 
 // What holds for a storage class; the defaults when nobody says anything.
 StorageClassSettings ForStorageClass(const MoverSettings& settings,

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,11 +36,12 @@ const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 class VolumePodTest : public testing::Test {
  protected:
   VolumePodTest()
-      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                           csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
-                           csi::PodType(), csi::StatefulSetType(), csi::BackupType(),
-                           csi::DataUploadType(), csi::DataDownloadType(), kEvents, kReviews}) {
+      : api_server_(
+            api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                   csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
+                   csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
+                   csi::PodType(), csi::StatefulSetType(), csi::BackupType(), csi::DataUploadType(),
+                   csi::DataDownloadType(), csi::ConfigMapType(), kEvents, kReviews}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
     storage_class["provisioner"] = kFakeDriver;
@@ -108,7 +110,13 @@ class VolumePodTest : public testing::Test {
                                                     .snapshot_id = std::string(64, 'a'),
                                                     .key = std::string(16, '0')})}};
     api_.Seed(csi::DataUploadType(), upload);
+    SetMover(R"({"restore": {"intoExistingVolumes": true}})");
     EndDownloads("Completed", "");
+  }
+  void SetMover(const std::string& settings) {
+    api_.Seed(csi::ConfigMapType(),
+              {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", "csi-delta"}}},
+               {"data", {{"config.json", settings}}}});
   }
   void EndDownloads(const std::string& phase, const std::string& message) {
     api_.SetInterceptor(
@@ -277,6 +285,53 @@ TEST_F(VolumePodTest, TheMoverIsNotAskedForWhatIsRefused) {
   EXPECT_THAT(RestoreUpload().error, HasSubstr("Pod/app"));
   EXPECT_EQ(api_.CallCount("create", "datadownloads"), 0);
   EXPECT_EQ(snapshots(), 1U);
+}
+
+// It would refuse in the end, with a VolumeSnapshot left that nobody needs.
+TEST_F(VolumePodTest, NoSnapshotIsTakenForAMoverThatWillRefuse) {
+  AddUpload();
+  SetMover("{}");
+  for (const char* more : {"--yes", "--dry-run"}) {
+    const Outcome outcome = RestoreUpload({more});
+    EXPECT_EQ(outcome.code, ExitCode::kFailed);
+    EXPECT_THAT(outcome.error, HasSubstr("restore.intoExistingVolumes, which is not set"));
+  }
+  EXPECT_EQ(snapshots(), 1U);
+  EXPECT_EQ(api_.CallCount("create", "datadownloads"), 0);
+}
+
+TEST_F(VolumePodTest, WhereTheSettingsCannotBeReadThatIsSaidAndTheMoverDecides) {
+  AddUpload();
+  struct Case {
+    const char* want;
+    std::function<void()> make;
+  };
+  const std::vector<Case> cases = {
+      {"ConfigMap csi-delta/csi-delta-mover was not found",
+       [&] {
+         api_.Remove({csi::ConfigMapType(), "csi-delta", "csi-delta-mover"});
+       }},
+      {"config.json", [&] { SetMover("no settings"); }},
+      {"you may not get configmaps", [&] { api_.Forbid("get", "configmaps"); }}};
+  for (const Case& test : cases) {
+    SCOPED_TRACE(test.want);
+    test.make();
+    const Outcome outcome = RestoreUpload({"--yes", "--safety", "no"});
+    EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+    EXPECT_THAT(outcome.error,
+                AllOf(HasSubstr("restore.intoExistingVolumes of the data mover not checked: "),
+                      HasSubstr(test.want)));
+  }
+  api_.ClearFaults();
+  EndDownloads("Completed", "");
+  SetMover("{}");
+  EXPECT_EQ(RestoreUpload({"--yes", "--safety", "no", "--mover-namespace", "other"}).code,
+            ExitCode::kOk);
+  // Who may not read them is not refused a request for them.
+  api_.Forbid("get", "configmaps");
+  api_.ClearCalls();
+  RestoreUpload({"--dry-run"});
+  EXPECT_EQ(api_.CallCount("get", "configmaps"), 0);
 }
 
 TEST_F(VolumePodTest, WhatIsRestoredIsSaidOnce) {
