@@ -63,6 +63,7 @@ std::unique_ptr<Command> MakeSnapshotShareCommand();
 std::unique_ptr<Command> MakeSnapshotScheduleCommand();
 std::unique_ptr<Command> MakeSnapshotAuditCommand();
 std::unique_ptr<Command> MakeLonghornListCommand();
+std::unique_ptr<Command> MakeLonghornPruneCommand();
 std::unique_ptr<Command> MakeCompletionCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 

@@ -71,6 +71,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotScheduleCommand,
                      MakeSnapshotAuditCommand,
                      MakeLonghornListCommand,
+                     MakeLonghornPruneCommand,
                      MakeCompletionCommand,
                      MakeVersionCommand}) {
     commands.push_back(make());

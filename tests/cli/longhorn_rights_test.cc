@@ -1,4 +1,4 @@
-// deploy/longhorn-roles.yaml: enough for the verb, and nothing in it is unused.
+// deploy/longhorn-roles.yaml: enough for both verbs, and nothing in it is unused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ namespace {
 
 using testing::UnorderedElementsAreArray;
 
-// "verb plural namespace", of the roles that are bound: -viewer in Longhorn's namespace, -reader in
-// the cluster.
+// "verb plural namespace", of the roles that are bound: -viewer and -pruner in Longhorn's
+// namespace, -reader in the cluster.
 std::set<std::string> RightsOf(const std::set<std::string>& roles) {
   std::set<std::string> rights;
   const std::string text = support::ReadSource("deploy/longhorn-roles.yaml");
@@ -45,7 +45,7 @@ std::set<std::string> RightsOf(const std::set<std::string>& roles) {
 
 class LonghornRightsTest : public LonghornVerbTest {
  protected:
-  LonghornRightsTest() : LonghornVerbTest("list") {
+  explicit LonghornRightsTest(const std::string& verb = "prune") : LonghornVerbTest(verb) {
     Take("first", "retired");
     Take("second");
   }
@@ -65,14 +65,26 @@ class LonghornRightsTest : public LonghornVerbTest {
   }
 };
 
-TEST_F(LonghornRightsTest, ViewerAndReaderAreEnoughToListAndAllIsUsed) {
+class LonghornListRightsTest : public LonghornRightsTest {
+ protected:
+  LonghornListRightsTest() : LonghornRightsTest("list") {}
+};
+
+TEST_F(LonghornListRightsTest, ViewerAndReaderAreEnoughToListAndAllIsUsed) {
   const auto rights = RightsOf({"csi-delta-longhorn-viewer", "csi-delta-longhorn-reader"});
   EXPECT_THAT(Use(rights, {}), UnorderedElementsAreArray(rights));
 }
 
-TEST_F(LonghornRightsTest, TheViewerAloneListsAndSaysWhatItDidNotCheck) {
+TEST_F(LonghornListRightsTest, TheViewerAloneListsAndSaysWhatItDidNotCheck) {
   const auto rights = RightsOf({"csi-delta-longhorn-viewer"});
   Use(rights, {});
+}
+
+TEST_F(LonghornRightsTest, AllThreeAreEnoughToPruneAndAllIsUsed) {
+  const auto rights = RightsOf(
+      {"csi-delta-longhorn-viewer", "csi-delta-longhorn-pruner", "csi-delta-longhorn-reader"});
+  EXPECT_THAT(Use(rights, {"--of-gone-jobs", "--yes"}), UnorderedElementsAreArray(rights));
+  EXPECT_TRUE(IsGoing("first"));
 }
 
 }  // namespace

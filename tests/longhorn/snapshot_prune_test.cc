@@ -1,0 +1,186 @@
+#include "longhorn/snapshot_prune.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "longhorn/types.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/longhorn_objects.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::longhorn::snapshot_prune_test {
+namespace {
+
+using support::MakeLonghornSnapshot;
+using support::MakeLonghornVolume;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Four of one volume, of four days and of a job that is gone.
+class LonghornPruneTest : public testing::Test {
+ protected:
+  LonghornPruneTest() {
+    api_.Seed(VolumeType(), MakeLonghornVolume("pvc-1"));
+    for (const int day : {10, 11, 12, 13}) {
+      Snapshot(absl::StrCat("day-", day), "pvc-1", day);
+    }
+    request_.now = absl::FromUnixSeconds(1'800'000'000);
+  }
+
+  void Snapshot(const std::string& name, const std::string& volume, int day) {
+    api_.Seed(
+        SnapshotType(),
+        MakeLonghornSnapshot(name, volume, absl::StrCat("2023-11-", day, "T12:00:00Z"), "old"));
+  }
+  void Change(const k8s::ResourceType& type, const std::string& name, JsonPath path,
+              const Json& value) {
+    ASSERT_TRUE(api_.Mutate({type, kDefaultNamespace, name},
+                            [&](Json& object) { SetJson(object, path, value); }));
+  }
+  std::vector<PruneDecision> Decide() {
+    absl::StatusOr<Inventory> inventory =
+        ReadInventory({}, api_, {.namespace_name = kDefaultNamespace, .requires_all = true});
+    EXPECT_THAT(inventory, support::IsOk());
+    inventory_ = *std::move(inventory);
+    Protect(inventory_, std::nullopt, request_.now);
+    return DecidePrune(inventory_, request_);
+  }
+  // "name Reason", in their order; of what is removed and held with a mark.
+  std::vector<std::string> Decisions() {
+    std::vector<std::string> texts;
+    for (const PruneDecision& one : Decide()) {
+      texts.push_back(absl::StrCat(inventory_.snapshots[one.entry].name,
+                                   one.verdict == PruneVerdict::kRemoved ? " - "
+                                   : one.verdict == PruneVerdict::kHeld  ? " ~ "
+                                                                         : " ",
+                                   ToString(one.reason)));
+    }
+    return texts;
+  }
+  PruneDecision DecisionOf(const std::string& name) {
+    for (const PruneDecision& one : Decide()) {
+      if (inventory_.snapshots[one.entry].name == name) {
+        return one;
+      }
+    }
+    ADD_FAILURE() << name << " has no decision";
+    return {};
+  }
+
+  support::FakeApiClient api_;
+  Inventory inventory_;
+  PruneRequest request_;
+};
+
+TEST_F(LonghornPruneTest, WithoutRulesWhatIsSelectedGoes) {
+  request_.selection.of_gone_jobs = true;
+  EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 - NoRule", "day-12 - NoRule",
+                                       "day-13 - NoRule"));
+  EXPECT_EQ(DecisionOf("day-10").message, "RecurringJob old is gone");
+  api_.Seed(RecurringJobType(), support::MakeLonghornJob("old"));
+  EXPECT_EQ(DecisionOf("day-10").message, "RecurringJob old does not apply to the volume any more");
+  request_.selection = {.volume = "pvc-2"};
+  EXPECT_THAT(Decisions(), IsEmpty());
+}
+
+TEST_F(LonghornPruneTest, RulesCompeteWithinAVolume) {
+  api_.Seed(VolumeType(), MakeLonghornVolume("pvc-2"));
+  Snapshot("other", "pvc-2", 1);
+  request_.rules.last = 2;
+  EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 - NoRule", "day-12 Rule",
+                                       "day-13 Rule", "other Rule"));
+  EXPECT_EQ(DecisionOf("day-13").message, "last snapshot");
+  EXPECT_THAT(DecisionOf("day-10").message, HasSubstr("no rule keeps it"));
+}
+
+TEST_F(LonghornPruneTest, RulesCountWhatIsSelectedAndReady) {
+  Change(SnapshotType(), "day-13", {"status", "readyToUse"}, false);
+  Change(SnapshotType(), "day-13", {"status", "error"}, "no space");
+  Change(SnapshotType(), "day-12", {"spec", "labels", "RecurringJob"}, "other");
+  request_.rules.last = 1;
+  request_.selection.job = "old";
+  EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 Rule", "day-13 NotReady"));
+  EXPECT_THAT(DecisionOf("day-13").message, HasSubstr("no space"));
+}
+
+TEST_F(LonghornPruneTest, WhatIsNotReadyIsLeftAsItIs) {
+  Change(SnapshotType(), "day-10", {"metadata", "deletionTimestamp"}, "2023-11-14T00:00:00Z");
+  Change(SnapshotType(), "day-11", {"status", "markRemoved"}, true);
+  Change(SnapshotType(), "day-12", {"status"}, Json::object());
+  Change(SnapshotType(), "day-13", {"status", "userCreated"}, false);
+  request_.selection.of_gone_jobs = true;
+  EXPECT_THAT(Decisions(),
+              ElementsAre("day-12 NotReady", "day-10 Deleting", "day-11 Removed", "day-13 System"))
+      << "of a Pending one the object's own time counts";
+}
+
+TEST_F(LonghornPruneTest, OneWithoutADateIsNotCounted) {
+  Change(SnapshotType(), "day-10", {"status", "creationTime"}, "");
+  Change(SnapshotType(), "day-10", {"status", "requestedTime"}, "");
+  Change(SnapshotType(), "day-10", {"metadata", "creationTimestamp"}, "");
+  request_.rules.last = 1;
+  EXPECT_THAT(Decisions(), ElementsAre("day-10 NotCounted", "day-11 - NoRule", "day-12 - NoRule",
+                                       "day-13 Rule"));
+}
+
+TEST_F(LonghornPruneTest, WhatIsNeededStaysWhateverRulesSay) {
+  Change(SnapshotType(), "day-10", {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+  Change(SnapshotType(), "day-11", {"status", "children"}, Json{{"volume-head", true}});
+  api_.Seed(BackupType(), support::MakeLonghornBackup("b", "day-12", "InProgress"));
+  request_.selection.of_gone_jobs = true;
+  EXPECT_THAT(Decisions(), ElementsAre("day-10 Protected", "day-11 Protected", "day-12 Protected",
+                                       "day-13 - NoRule"));
+  EXPECT_THAT(DecisionOf("day-12").message, HasSubstr("Backup b of Longhorn"));
+}
+
+TEST_F(LonghornPruneTest, OfAVolumeThatIsNotAttachedItIsHeldBack) {
+  request_.selection = {.before = request_.now};
+  for (const char* state : {"detached", "attaching", "detaching", ""}) {
+    Change(VolumeType(), "pvc-1", {"status", "state"}, state);
+    const PruneDecision decision = DecisionOf("day-10");
+    EXPECT_EQ(decision.verdict, PruneVerdict::kHeld) << state;
+    EXPECT_EQ(decision.reason, PruneReason::kDetached);
+  }
+  request_.also_detached = true;
+  Change(VolumeType(), "pvc-1", {"status", "state"}, "detached");
+  const PruneDecision decision = DecisionOf("day-10");
+  EXPECT_EQ(decision.verdict, PruneVerdict::kRemoved);
+  EXPECT_THAT(decision.message, EndsWith("goes when its volume is attached next"));
+}
+
+TEST_F(LonghornPruneTest, OfAVolumeThatIsGoneGoingOrBusyItIsHeldBack) {
+  request_.selection.of_gone_jobs = true;
+  request_.also_detached = true;  // These it does not overrule.
+  const auto held = [&](PruneReason reason) {
+    const PruneDecision decision = DecisionOf("day-10");
+    EXPECT_EQ(decision.verdict, PruneVerdict::kHeld);
+    EXPECT_EQ(ToString(decision.reason), ToString(reason));
+  };
+  const auto with = [&](JsonPath path, const Json& value, PruneReason reason) {
+    api_.Seed(VolumeType(), MakeLonghornVolume("pvc-1"));
+    Change(VolumeType(), "pvc-1", path, value);
+    held(reason);
+  };
+  with({"metadata", "deletionTimestamp"}, "2023-11-14T00:00:00Z", PruneReason::kVolumeGone);
+  with({"spec", "migrationNodeID"}, "node-2", PruneReason::kVolumeBusy);
+  with({"status", "restoreRequired"}, true, PruneReason::kVolumeBusy);
+  with({"spec", "dataSource"}, "snap://pvc-9/x", PruneReason::kVolumeBusy);
+  api_.Remove({VolumeType(), kDefaultNamespace, "pvc-1"});
+  held(PruneReason::kVolumeGone);
+}
+
+TEST_F(LonghornPruneTest, SaysThatItIsOlderThanAskedFor) {
+  request_.selection.before = request_.now;
+  EXPECT_EQ(DecisionOf("day-10").message, "RecurringJob old is gone, older than asked for");
+}
+
+}  // namespace
+}  // namespace csidelta::longhorn::snapshot_prune_test
