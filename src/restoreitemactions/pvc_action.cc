@@ -18,6 +18,7 @@
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
+#include "restoreitemactions/claim_rewrite.h"
 #include "restoreitemactions/content_readiness.h"
 #include "restoreitemactions/data_download.h"
 #include "velero/backup.h"
@@ -41,53 +42,6 @@ struct ClaimRestore {
   std::string data_upload;        // "<namespace>/<name>" in the backup's cluster, or ""
   std::string provisioner;        // that made its volume; "" when the archive does not say
 };
-
-bool EraseMetadata(Json& item, absl::string_view map, absl::string_view key) {
-  if (FindJson(item, {"metadata", map, key}) == nullptr) {
-    return false;
-  }
-  EraseJson(item, {"metadata", map, key});
-  return true;
-}
-
-// An empty field is as good as none.
-bool EraseSpec(Json& item, absl::string_view field) {
-  const Json* value = FindJson(item, {"spec", field});
-  if (value == nullptr || value->is_null() || *value == "") {
-    return false;
-  }
-  EraseJson(item, {"spec", field});
-  return true;
-}
-
-// What the backup's actions told each other through the archived claim. Coming back it would make a
-// later backup's action pass filters, or, longer than a label may be, the claim would be refused.
-bool StripBackupMarks(Json& item) {
-  bool changed = EraseMetadata(item, "annotations", objects::kMustIncludeAnnotation);
-  changed |= EraseMetadata(item, "annotations", objects::kSkippedNoCsiPvAnnotation);
-  // What was restored into the volume that it had then.
-  changed |= EraseMetadata(item, "annotations", objects::kCopyRecordAnnotation);
-  changed |= EraseMetadata(item, "annotations", objects::kMayWriteAnnotation);
-  if (k8s::Label(item, objects::kVolumeSnapshotNameLabel).size() > velero::kLabelValueBytesMax) {
-    changed |= EraseMetadata(item, "labels", objects::kVolumeSnapshotNameLabel);
-  }
-  return changed;
-}
-
-bool StripBinding(Json& item) {
-  bool changed = false;
-  for (const char* key :
-       {objects::kBindCompletedAnnotation, objects::kBoundByControllerAnnotation,
-        objects::kStorageProvisionerAnnotation, objects::kBetaStorageProvisionerAnnotation,
-        objects::kSelectedNodeAnnotation, objects::kVolumeSnapshotNameAnnotation,
-        objects::kDataUploadNameAnnotation}) {
-    changed |= EraseMetadata(item, "annotations", key);
-  }
-  for (const char* field : {"volumeName", "selector", "dataSourceRef"}) {
-    changed |= EraseSpec(item, field);
-  }
-  return changed;
-}
 
 // The VolumeSnapshot that this backup took of the claim's volume, by its name in the archive; ""
 // when it took none. A claim that was restored once, and whose volume this backup did not take, may
@@ -184,7 +138,8 @@ class PvcAction : public velero::RestoreItemAction {
     velero::RestoreItemResult result;
     const bool without_data = claim.restore.restore_pvs.has_value() && !*claim.restore.restore_pvs;
     if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
-      ASSIGN_OR_RETURN(const bool exists, ClaimExists(ctx, claim));
+      ASSIGN_OR_RETURN(const bool exists,
+                       ClaimExists(ctx, env_, claim.target_namespace, claim.claim_name));
       if (exists) {
         CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
                      {"namespace", claim.target_namespace}, {"pvc", claim.claim_name});
@@ -192,7 +147,7 @@ class PvcAction : public velero::RestoreItemAction {
       }
       ASSIGN_OR_RETURN(const bool rewritten,
                        without_data
-                           ? ClearVolume(changed_item)
+                           ? absl::StatusOr<bool>(ClearVolume(changed_item))
                            : FillFromBackup(ctx, claim, item_from_backup, changed_item, result));
       changed |= rewritten;
     }
@@ -269,32 +224,11 @@ class PvcAction : public velero::RestoreItemAction {
             .operation_id = std::string(operation_id)};
   }
 
-  absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const ClaimRestore& claim) {
-    const absl::Status status = env_.api
-                                    .Get(ctx, {.type = csi::PersistentVolumeClaimType(),
-                                               .namespace_name = claim.target_namespace,
-                                               .name = claim.claim_name})
-                                    .status();
-    if (status.ok() || absl::IsNotFound(status)) {
-      return status.ok();
-    }
-    return status;
-  }
-
   // No answer in time is no answer: the claim is made. The host would make an error of it.
   absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const Json& snapshot) {
     ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
     const auto made = k8s::CreatedAt(snapshot);
     return made.has_value() && env_.clock.Now() >= *made + config.restore_content_wait;
-  }
-
-  // The user wants the claim without its data.
-  static absl::StatusOr<bool> ClearVolume(Json& item) {
-    bool changed = false;
-    for (const char* field : {"volumeName", "dataSource", "dataSourceRef"}) {
-      changed |= EraseSpec(item, field);
-    }
-    return changed;
   }
 
   absl::StatusOr<velero::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim) {
@@ -349,10 +283,7 @@ class PvcAction : public velero::RestoreItemAction {
     bool changed = StripBinding(item);
     if (!by_velero) {
       source = velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
-      SetJson(item, {"spec", "dataSource"},
-              Json{{"apiGroup", csi::VolumeSnapshotType().group},
-                   {"kind", "VolumeSnapshot"},
-                   {"name", source}});
+      SetSnapshotSource(source, item);
       result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
                                          .resource = csi::VolumeSnapshotType().plural,
                                          .namespace_name = claim.original_namespace,
@@ -365,7 +296,7 @@ class PvcAction : public velero::RestoreItemAction {
     const absl::StatusOr<Json> snapshot =
         env_.api.Get(ctx, csi::VolumeSnapshotKey(claim.target_namespace, source));
     if (absl::IsNotFound(snapshot.status())) {
-      RETURN_IF_ERROR(RequireClass(ctx, claim, item, claim.provisioner));
+      RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item, claim.provisioner));
       // It comes as additional item, after this call.
       ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
       result.wait_for_additional_items = !result.additional_items.empty();
@@ -373,26 +304,11 @@ class PvcAction : public velero::RestoreItemAction {
       return changed;
     }
     RETURN_IF_ERROR(snapshot.status());
-    RETURN_IF_ERROR(
-        RequireClass(ctx, claim, item, k8s::Annotation(*snapshot, objects::kDriverNameAnnotation)));
+    RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item,
+                                 k8s::Annotation(*snapshot, objects::kDriverNameAnnotation)));
     changed |= RaiseRequest(*snapshot, item);
     RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));
     return changed;
-  }
-
-  // Fails when no provisioner can ever fill the claim from the snapshot: it would wait, and be
-  // bound to whatever volume comes free.
-  absl::Status RequireClass(const CallContext& ctx, const ClaimRestore& claim, const Json& item,
-                            const std::string& driver) {
-    ASSIGN_OR_RETURN(const csi::ClassFit fit,
-                     csi::FitOfClass(ctx, env_.api, csi::StorageClassOf(item), driver));
-    return fit.kind != csi::ClassFit::Kind::kNever
-               ? absl::OkStatus()
-               : absl::FailedPreconditionError(absl::StrCat(
-                     "persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
-                     " cannot be restored from its snapshot: ", fit.text,
-                     "; map its storage class to one of that driver (ConfigMap labelled "
-                     "velero.io/change-storage-class: RestoreItemAction)"));
   }
 
   // Fails when the driver says that it has no such snapshot. When it says nothing in time, the
