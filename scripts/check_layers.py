@@ -27,7 +27,7 @@ ALLOWED = {
     "incremental": ("csi", "objects", "k8s", "net", "repository", "base"),
     "backupitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),
     "restoreitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),
-    "deleteitemactions": ("objects", "velero", "csi", "k8s", "base"),
+    "deleteitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),
     "itemblockactions": ("objects", "velero", "csi", "k8s", "base"),
     "plugin": ("velero", "net", "base"),
     "datamover": ("incremental", "repository", "csi", "objects", "k8s", "net", "storage", "velero", "base"),

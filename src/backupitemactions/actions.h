@@ -43,8 +43,8 @@ std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotClassAction(
     const csi::Environment& env);
 
 // Marks Longhorn's own snapshot objects to be left out of the backup, which Velero does from 1.18.1
-// on; except native snapshots of this plugin. Also without EnableCSI. Asks the API server for the
-// settings, once per backup, and for nothing else.
+// on; except the native snapshots of this very backup. Also without EnableCSI. Asks the API server
+// for the settings, once per backup, and for nothing else.
 std::unique_ptr<velero::BackupItemAction> MakeLonghornSnapshotAction(const csi::Environment& env);
 
 }  // namespace csidelta::backupitemactions

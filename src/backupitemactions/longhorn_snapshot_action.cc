@@ -27,10 +27,10 @@ class LonghornSnapshotAction : public ImmediateAction {
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
                                                    const Json& backup_object) override {
     velero::BackupItemResult result;
-    if (!k8s::Label(item, objects::kLonghornMadeByLabel).empty()) {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    if (IsNativeOf(item, backup)) {
       return result;
     }
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     ASSIGN_OR_RETURN(const auto config, settings_.Get(ctx, backup.uid));
     if (config->longhorn_items == velero::LonghornItems::kKeep) {
       return result;
@@ -43,6 +43,12 @@ class LonghornSnapshotAction : public ImmediateAction {
   }
 
  private:
+  // The deletion of a backup deletes what its archive holds of these.
+  static bool IsNativeOf(const Json& item, const velero::Backup& backup) {
+    return !k8s::Label(item, objects::kLonghornMadeByLabel).empty() &&
+           k8s::Label(item, objects::kBackupUidLabel) == backup.uid;
+  }
+
   csi::SettingsOrDefaults settings_;
   longhorn::LeftOutLog log_;
 };

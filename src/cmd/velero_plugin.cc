@@ -68,6 +68,7 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.deletion.Add(kContents, deleteitemactions::MakeVolumeSnapshotContentAction(env, groups));
   registry.deletion.Add(kGroupContents,
                         deleteitemactions::MakeVolumeGroupSnapshotContentAction(groups));
+  registry.deletion.Add(kLonghornSnapshots, deleteitemactions::MakeLonghornSnapshotAction(env));
   registry.item_block.Add(kClaims, itemblockactions::MakePvcAction(env));
   if (env.enable_csi) {
     registry.backup.AddStandIn(kVeleroClaimBackup, plugin::MakeStandInBackupAction());

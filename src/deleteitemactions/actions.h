@@ -29,4 +29,8 @@ std::unique_ptr<velero::DeleteItemAction> MakeVolumeGroupSnapshotContentAction(
 // DataUploads of our data mover: it is asked to delete what they brought into the bucket.
 std::unique_ptr<velero::DeleteItemAction> MakeDataUploadAction(const csi::Environment& env);
 
+// Native snapshots of Longhorn: Longhorn is asked to delete them, and not waited for. Also without
+// EnableCSI.
+std::unique_ptr<velero::DeleteItemAction> MakeLonghornSnapshotAction(const csi::Environment& env);
+
 }  // namespace csidelta::deleteitemactions

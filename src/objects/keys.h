@@ -467,17 +467,29 @@ inline constexpr char kInPlaceRecordAnnotation[] = "snapshot.csi-delta.io/in-pla
 // a backup, which is archived with it.
 inline constexpr char kLonghornMadeByLabel[] = "longhorn.csi-delta.io/made-by";
 
+// Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by you. The backup,
+// through ValidLabelValue(). Longhorn keeps it in the volume.
+inline constexpr char kLonghornEngineBackupLabel[] = "csi-delta-backup";
+
+// Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by you. The uid of
+// the Backup.
+inline constexpr char kLonghornEngineBackupUidLabel[] = "csi-delta-backup-uid";
+
+// Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by you.
+// NAMESPACE/NAME of the PVC.
+inline constexpr char kLonghornEnginePvcLabel[] = "csi-delta-claim";
+
 // --- Velero's ------------------------------------------------------------------------------------
 // Words of Velero and of its former CSI plugin. Backups cross over between Velero's own actions
 // and ours, so these never change.
 
-// Label on VolumeSnapshot, VolumeSnapshotContent, DataUpload, archived PVC, Secret; written by
-// Velero, plugin; read by Velero, plugin, mover. The backup that it belongs to, through
-// ValidLabelValue().
+// Label on VolumeSnapshot, VolumeSnapshotContent, DataUpload, archived PVC, Secret, Snapshot of
+// Longhorn; written by Velero, plugin; read by Velero, plugin, mover. The backup that it belongs
+// to, through ValidLabelValue().
 inline constexpr char kBackupNameLabel[] = "velero.io/backup-name";
 
-// Label on VolumeSnapshot, VolumeGroupSnapshot, DataUpload; written by Velero, plugin; read by
-// Velero, plugin, mover. The uid of the Backup.
+// Label on VolumeSnapshot, VolumeGroupSnapshot, DataUpload, Snapshot of Longhorn; written by
+// Velero, plugin; read by Velero, plugin, mover. The uid of the Backup.
 inline constexpr char kBackupUidLabel[] = "velero.io/backup-uid";
 
 // Label on everything restored; written by Velero, plugin; read by Velero, plugin. Through
@@ -488,8 +500,8 @@ inline constexpr char kRestoreNameLabel[] = "velero.io/restore-name";
 // read by Velero, plugin. The uid of the Restore.
 inline constexpr char kRestoreUidLabel[] = "velero.io/restore-uid";
 
-// Label on VolumeSnapshot, DataUpload; written by Velero, plugin; read by plugin, mover. The uid
-// of the PVC.
+// Label on VolumeSnapshot, DataUpload, Snapshot of Longhorn; written by Velero, plugin; read by
+// plugin, mover. The uid of the PVC.
 inline constexpr char kPvcUidLabel[] = "velero.io/pvc-uid";
 
 // Label on DataUpload, DataDownload; written by Velero, plugin; read by Velero, plugin.
@@ -621,8 +633,8 @@ inline constexpr char kVolumesToExcludeAnnotation[] = "backup.velero.io/backup-v
 // own, with an empty value.
 inline constexpr char kLonghornDefinitionLabel[] = "longhorn-manager";
 
-// Label on Snapshot of Longhorn; written by Longhorn; read by longhorn verbs. The name of its
-// Volume.
+// Label on Snapshot of Longhorn; written by Longhorn; read by plugin, longhorn verbs. The name of
+// its Volume.
 inline constexpr char kLonghornVolumeLabel[] = "longhornvolume";
 
 // Label prefix on Volume of Longhorn; written by Longhorn, you; read by longhorn verbs. Followed by

@@ -89,12 +89,23 @@ TEST_F(LonghornSnapshotActionTest, MarksOtherSnapshotsToBeLeftOut) {
       ElementsAre(HasSubstr("snapshots.longhorn.io longhorn-system/nightly-1 is left out: ")));
 }
 
-TEST_F(LonghornSnapshotActionTest, KeepsNativeSnapshotsOfThisPlugin) {
-  const BackupItemResult result =
-      Run(LonghornSnapshot("csd-1", {{objects::kLonghornMadeByLabel, "csi-delta"}}));
-  EXPECT_FALSE(result.item.has_value());
+TEST_F(LonghornSnapshotActionTest, KeepsTheNativeSnapshotsOfThisBackup) {
+  const support::Strings labels = {{objects::kLonghornMadeByLabel, "csi-delta"},
+                                   {objects::kBackupUidLabel, "backup-uid"}};
+  for (const char* phase : {"InProgress", "Finalizing"}) {
+    EXPECT_FALSE(Run(LonghornSnapshot("csd-1", labels), phase).item.has_value()) << phase;
+  }
   EXPECT_THAT(told(), IsEmpty());
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
+}
+
+TEST_F(LonghornSnapshotActionTest, LeavesOutTheNativeSnapshotsOfOtherBackups) {
+  EXPECT_TRUE(Run(LonghornSnapshot("csd-1", {{objects::kLonghornMadeByLabel, "csi-delta"},
+                                             {objects::kBackupUidLabel, "other-uid"}}))
+                  .item.has_value());
+  EXPECT_TRUE(
+      Run(LonghornSnapshot("x", {{objects::kBackupUidLabel, "backup-uid"}})).item.has_value())
+      << "made by another";
 }
 
 TEST_F(LonghornSnapshotActionTest, KeepsAllWhereTheSettingsSaySo) {

@@ -32,6 +32,7 @@ ACTIONS = {
     ("velero.io/csi-vsc", "DeleteItemAction"),
     ("velero.io/csi-vgsc", "DeleteItemAction"),
     ("velero.io/csi-dataupload", "DeleteItemAction"),
+    ("velero.io/longhorn-snapshot", "DeleteItemAction"),
     ("velero.io/csi-pvc", "ItemBlockAction"),
 }
 

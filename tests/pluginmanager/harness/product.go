@@ -83,7 +83,8 @@ func checkListing(h *host) {
 			"velero.io/unclaimed-volumes velero.io/longhorn-snapshot]",
 		"RestoreItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
 			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass velero.io/longhorn-guard]",
-		"DeleteItemAction":  "[velero.io/csi-dataupload velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vgsc]",
+		"DeleteItemAction": "[velero.io/csi-dataupload velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vgsc " +
+			"velero.io/longhorn-snapshot]",
 		"ItemBlockAction":   "[velero.io/csi-pvc]",
 		"BackupItemAction":  "[]",
 		"RestoreItemAction": "[]",

@@ -1,0 +1,57 @@
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_lifecycle.h"
+#include "deleteitemactions/actions.h"
+#include "k8s/object.h"
+#include "longhorn/native_snapshot.h"
+#include "objects/keys.h"
+#include "velero/backup.h"
+#include "velero/labels.h"
+
+namespace csidelta::deleteitemactions {
+namespace {
+
+class LonghornSnapshotAction : public velero::DeleteItemAction {
+ public:
+  explicit LonghornSnapshotAction(const csi::Environment& env) : env_(env) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    velero::ResourceSelector selector;
+    selector.included_resources = {k8s::ToString(longhorn::SnapshotType())};
+    selector.label_selector = objects::kLonghornMadeByLabel;
+    return selector;
+  }
+
+  // The Backup may have another uid than when the snapshot was taken, when it was read again from
+  // the object store. What decides is the uid of the snapshot.
+  absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
+    if (k8s::Label(item, objects::kLonghornMadeByLabel).empty() ||
+        k8s::Label(item, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+      return absl::OkStatus();
+    }
+    const k8s::ObjectKey key = longhorn::SnapshotKey(k8s::Namespace(item), k8s::Name(item));
+    RETURN_IF_ERROR(longhorn::RemoveNative(ctx.WithTimeout(csi::kCleanUpTimeout), env_.api, key,
+                                           k8s::Uid(item)));
+    CSIDELTA_LOG(
+        kInfo,
+        "Longhorn is asked to delete the native snapshot; it keeps one that is the newest, "
+        "or whose volume is detached, as long as it must",
+        {"namespace", key.namespace_name}, {"snapshot", key.name}, {"backup", backup.name});
+    return absl::OkStatus();
+  }
+
+ private:
+  const csi::Environment env_;
+};
+
+}  // namespace
+
+std::unique_ptr<velero::DeleteItemAction> MakeLonghornSnapshotAction(const csi::Environment& env) {
+  return std::make_unique<LonghornSnapshotAction>(env);
+}
+
+}  // namespace csidelta::deleteitemactions

@@ -1,0 +1,218 @@
+#include "longhorn/native_snapshot.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/crypto.h"
+#include "base/status_macros.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "velero/labels.h"
+
+namespace csidelta::longhorn {
+namespace {
+
+constexpr char kMadeBy[] = "csi-delta";
+constexpr char kNamePrefix[] = "csd-";
+constexpr std::size_t kNameHashBytes = 40;
+// Of a Volume that does not tell, which is one of before Longhorn 1.6.
+constexpr int64_t kSnapshotMaxCountDefault = 250;
+// What the chain of an engine may hold, with the head and with what is marked as removed.
+constexpr int64_t kChainEntriesMax = 250;
+constexpr absl::Duration kAskAgainAfter = absl::Seconds(1);
+constexpr char kDenied[] = "denied the request";  // by a webhook, and not by the roles
+
+// Makes `step` while its answer may be another one later, until `ctx` ends.
+absl::Status AskUntilAnswered(const CallContext& ctx, absl::FunctionRef<absl::Status()> step) {
+  const absl::Time asked_at = ctx.clock->Now();
+  while (true) {
+    const absl::Status status = step();
+    if (!IsRetryable(status)) {
+      return status;
+    }
+    const absl::Time again_at = ctx.clock->Now() + kAskAgainAfter;
+    if (again_at >= ctx.deadline || !ctx.clock->SleepUntil(again_at, ctx.stop)) {
+      const bool is_away = absl::StrContains(status.message(), "failed calling webhook");
+      return Annotate(
+          status,
+          absl::StrCat(is_away ? "Longhorn does not answer: does longhorn-manager run? " : "",
+                       "tried for ", absl::ToInt64Seconds(ctx.clock->Now() - asked_at), " s"));
+    }
+  }
+}
+
+// A clone that stands on the snapshot may be done soon.
+absl::Status ForClones(const absl::Status& refused) {
+  return absl::IsPermissionDenied(refused) && absl::StrContains(refused.message(), kDenied)
+             ? absl::UnavailableError(refused.message())
+             : refused;
+}
+
+std::string KubectlDelete(const k8s::ObjectKey& key) {
+  return absl::StrCat("kubectl -n ", key.namespace_name, " delete ", k8s::ToString(key.type), " ",
+                      key.name);
+}
+
+}  // namespace
+
+k8s::ObjectKey SnapshotKey(absl::string_view namespace_name, absl::string_view name) {
+  return {.type = SnapshotType(),
+          .namespace_name = std::string(namespace_name),
+          .name = std::string(name)};
+}
+
+k8s::ObjectKey VolumeKey(absl::string_view namespace_name, absl::string_view name) {
+  return {.type = VolumeType(),
+          .namespace_name = std::string(namespace_name),
+          .name = std::string(name)};
+}
+
+std::string NativeSnapshotName(absl::string_view backup_uid, absl::string_view volume_uid) {
+  return absl::StrCat(
+      kNamePrefix, Sha256Hex(absl::StrCat(backup_uid, "/", volume_uid)).substr(0, kNameHashBytes));
+}
+
+Json MakeNativeSnapshot(const NativeRequest& request, absl::string_view name) {
+  const std::string backup = velero::ValidLabelValue(request.backup_name);
+  const Json labels = {{objects::kLonghornMadeByLabel, kMadeBy},
+                       {objects::kCsiDeltaLabel, request.velero_namespace},
+                       {objects::kBackupNameLabel, backup},
+                       {objects::kBackupUidLabel, request.backup_uid},
+                       {objects::kPvcUidLabel, request.pvc_uid}};
+  // The engine keeps these when the object is lost and made again.
+  const Json engine_labels = {{objects::kLonghornEngineBackupLabel, backup},
+                              {objects::kLonghornEngineBackupUidLabel, request.backup_uid},
+                              {objects::kLonghornEnginePvcLabel,
+                               absl::StrCat(request.pvc_namespace, "/", request.pvc_name)}};
+  return {
+      {"apiVersion", absl::StrCat(kGroup, "/", kVersion)},
+      {"kind", SnapshotType().kind},
+      {"metadata",
+       {{"name", std::string(name)}, {"namespace", request.namespace_name}, {"labels", labels}}},
+      {"spec", {{"volume", request.volume}, {"createSnapshot", true}, {"labels", engine_labels}}}};
+}
+
+bool IsNativeOf(const Snapshot& snapshot, const NativeRequest& request) {
+  return snapshot.Label(objects::kLonghornMadeByLabel) == kMadeBy &&
+         snapshot.Label(objects::kBackupUidLabel) == request.backup_uid &&
+         snapshot.volume() == request.volume;
+}
+
+absl::Status RequireUsable(const Volume& volume) {
+  const std::string clone = volume.clone_state();
+  const char* why = nullptr;
+  if (volume.is_being_deleted()) {
+    why = "is being deleted";
+  } else if (volume.robustness() == "faulted") {
+    why = "is faulted: none of its replicas is usable";
+  } else if (volume.is_standby()) {
+    why = "is a standby volume, which follows a volume of another cluster";
+  } else if (volume.is_being_restored()) {
+    why = "is being restored from a backup of Longhorn";
+  } else if (!clone.empty() && clone != "completed") {
+    why = "is a clone that is not complete";
+  }
+  return why == nullptr ? absl::OkStatus()
+                        : absl::FailedPreconditionError(
+                              absl::StrCat("Longhorn's Volume ", volume.name(), " ", why));
+}
+
+absl::Status RequireRoom(const CallContext& ctx, k8s::ApiClient& api, const Volume& volume,
+                         absl::string_view name) {
+  const std::string selector = absl::StrCat(objects::kLonghornVolumeLabel, "=", volume.name());
+  // Thousands of snapshots of other volumes would be read from the store otherwise.
+  ASSIGN_OR_RETURN(
+      const k8s::ObjectList list,
+      api.List(ctx, SnapshotType(), volume.namespace_name(),
+               {.label_selector = selector, .field_selector = "", .may_be_old = true}));
+  int64_t used = 0;
+  for (const Json& object : list.items) {
+    if (k8s::Name(object) == name) {
+      return absl::OkStatus();
+    }
+    used += GetBool(object, {"status", "markRemoved"}) ? 0 : 1;
+  }
+  const int64_t count_max = volume.snapshot_count_max().value_or(kSnapshotMaxCountDefault);
+  const int64_t entries = std::ssize(list.items) + 1;  // With the head, which has no object.
+  if (used < count_max && entries < kChainEntriesMax) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "Longhorn's Volume ", volume.name(), " has ", list.items.size(), " snapshots (",
+      list.items.size() - static_cast<std::size_t>(used),
+      " marked as removed), its snapshotMaxCount is ", count_max, " and ", kChainEntriesMax - 1,
+      " the most of any volume: none was taken; delete what is not needed: kubectl -n ",
+      volume.namespace_name(), " get snapshots.", kGroup, " -l ", selector));
+}
+
+absl::StatusOr<Snapshot> CreateNative(const CallContext& ctx, k8s::ApiClient& api,
+                                      const NativeRequest& request, absl::string_view name) {
+  const k8s::ObjectKey key = SnapshotKey(request.namespace_name, name);
+  absl::StatusOr<Json> made;
+  RETURN_IF_ERROR(AskUntilAnswered(ctx, [&] {
+    made = api.Create(ctx, key.type, key.namespace_name, MakeNativeSnapshot(request, name));
+    if (absl::IsAlreadyExists(made.status())) {
+      made = api.Get(ctx, key);
+    }
+    return made.status();
+  }));
+  ASSIGN_OR_RETURN(Snapshot snapshot, Snapshot::Of(*std::move(made)));
+  if (!IsNativeOf(snapshot, request)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(k8s::ToString(key), " is not of this backup and volume"));
+  }
+  return snapshot;
+}
+
+NativeState StateOf(const Snapshot* snapshot, absl::string_view uid) {
+  if (snapshot == nullptr || snapshot->uid() != uid || snapshot->is_being_deleted() ||
+      snapshot->is_marked_removed()) {
+    return NativeState::kGone;
+  }
+  if (snapshot->is_ready()) {
+    return NativeState::kReady;
+  }
+  return TakenAt(*snapshot).has_value() ? NativeState::kTaken : NativeState::kPending;
+}
+
+std::optional<absl::Time> TakenAt(const Snapshot& snapshot) {
+  const std::optional<absl::Time> taken_at = snapshot.taken_at();
+  return taken_at.has_value() ? taken_at : snapshot.requested_at();
+}
+
+absl::Status RemoveNative(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                          absl::string_view uid) {
+  if (uid.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(k8s::ToString(key), ": its uid is not known"));
+  }
+  const absl::Status removed = AskUntilAnswered(ctx, [&] {
+    return ForClones(
+        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = std::string(uid), .resource_version = ""})));
+  });
+  return removed.ok() ? removed
+                      : absl::Status(removed.code(), absl::StrCat(removed.message(),
+                                                                  "; later: ", KubectlDelete(key)));
+}
+
+absl::Status RemoveNativeOf(const CallContext& ctx, k8s::ApiClient& api,
+                            const NativeRequest& request, absl::string_view name) {
+  const k8s::ObjectKey key = SnapshotKey(request.namespace_name, name);
+  std::optional<Json> found;
+  RETURN_IF_ERROR(AskUntilAnswered(ctx, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(found, k8s::Find(ctx, api, key));
+    return absl::OkStatus();
+  }));
+  if (!found.has_value()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const Snapshot snapshot, Snapshot::Of(*std::move(found)));
+  return IsNativeOf(snapshot, request) ? RemoveNative(ctx, api, key, snapshot.uid())
+                                       : absl::OkStatus();
+}
+
+}  // namespace csidelta::longhorn

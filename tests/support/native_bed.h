@@ -1,0 +1,167 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "csi/environment.h"
+#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/longhorn/engine.h"
+#include "tests/support/longhorn/fake_longhorn.h"
+#include "tests/support/longhorn/kinds.h"
+#include "tests/support/snapshot_objects.h"
+
+namespace csidelta::support {
+
+inline constexpr char kLonghornNamespace[] = "longhorn-system";
+inline constexpr char kLonghornVolume[] = "pvc-1";
+inline constexpr int64_t kLonghornVolumeBytes = int64_t{16} << 20;
+
+// A cluster with the stand-in of Longhorn, its volume "pvc-1", which is attached, and the PVC
+// shop/data, which has it. The backup "nightly" has a policy that gives CSI volumes to Longhorn.
+//
+// The clock of actions advances by itself; Longhorn's passes when an action watches its snapshots.
+class NativeBed {
+ public:
+  NativeBed() {
+    clock.SetAutoAdvance(true);
+    longhorn.AddVolume(kLonghornVolume, kLonghornVolumeBytes);
+    longhorn.Attach(kLonghornVolume);
+    Pass(absl::Seconds(10));
+    api().Seed(
+        csi::PersistentVolumeType(),
+        {{"metadata", {{"name", "pv-data"}}},
+         {"spec",
+          {{"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", kLonghornVolume}}}}}});
+    pvc = api().Seed(csi::PersistentVolumeClaimType(),
+                     {{"metadata", {{"name", "data"}, {"namespace", "shop"}}},
+                      {"spec",
+                       {{"volumeName", "pv-data"},
+                        {"storageClassName", "longhorn"},
+                        {"resources", {{"requests", {{"storage", "8Mi"}}}}}}},
+                      {"status", {{"phase", "Bound"}}}});
+    backup = MakeBackupObject("nightly", "InProgress");
+    SetJson(backup, {"spec"},
+            Json{{"csiSnapshotTimeout", "10m0s"},
+                 {"resourcePolicy", {{"kind", "configmap"}, {"name", "policies"}}}});
+    SetPolicy("{csi-delta: longhorn}");
+    api().SetInterceptor([this](const ApiCall& call, const Json* body) { return See(call, body); });
+  }
+
+  FakeApiClient& api() { return longhorn.api(); }
+
+  // The one rule of the backup's policy is for CSI volumes and has these parameters.
+  void SetPolicy(const std::string& parameters) {
+    Json policies = MakeObject("v1", "ConfigMap", kVeleroNamespace, "policies");
+    SetJson(policies, {"data"},
+            Json{{"policy.yaml",
+                  "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: custom, "
+                  "parameters: " +
+                      parameters + "}\n"}});
+    api().Seed(csi::ConfigMapType(), policies);
+  }
+
+  // Of Longhorn's time.
+  void Pass(absl::Duration time) {
+    const bool was_passing = std::exchange(is_passing_, true);
+    longhorn.Pass(time);
+    is_passing_ = was_passing;
+  }
+
+  static k8s::ObjectKey SnapshotKey(const std::string& name) {
+    return {longhorn_stand_in::SnapshotType(), kLonghornNamespace, name};
+  }
+  static k8s::ObjectKey VolumeKey() {
+    return {longhorn_stand_in::VolumeType(), kLonghornNamespace, kLonghornVolume};
+  }
+  std::vector<Json> Snapshots() { return api().All(longhorn_stand_in::SnapshotType()); }
+  // Of another hand, and ready.
+  void AddSnapshot(const std::string& name) {
+    Do([&] { EXPECT_TRUE(Create(name).ok()); });
+    Pass(absl::Seconds(6));
+  }
+  absl::StatusOr<Json> Create(const std::string& name) {
+    return api().Create({}, longhorn_stand_in::SnapshotType(), kLonghornNamespace,
+                        {{"apiVersion", longhorn_stand_in::kApiVersion},
+                         {"kind", "Snapshot"},
+                         {"metadata", {{"name", name}}},
+                         {"spec", {{"volume", kLonghornVolume}, {"createSnapshot", true}}}});
+  }
+  void PatchVolume(const Json& patch) {
+    Do([&] { EXPECT_TRUE(api().Patch({}, VolumeKey(), k8s::PatchKind::kMerge, patch, "").ok()); });
+    Pass(absl::Seconds(6));
+  }
+  bool EngineHas(const std::string& name) {
+    bool has = false;
+    longhorn.engines().Handle(kLonghornVolume,
+                              [&](longhorn_stand_in::Engine& engine) { has = engine.Has(name); });
+    return has;
+  }
+
+  // What `step` asks of the API server is not counted as an action's.
+  void Do(const std::function<void()>& step) {
+    const bool was_passing = std::exchange(is_passing_, true);
+    step();
+    is_passing_ = was_passing;
+  }
+
+  // The requests of actions.
+  int Count(const std::string& verb, const std::string& plural) const {
+    int count = 0;
+    for (const ApiCall& call : calls) {
+      count += call.verb == verb && call.plural == plural ? 1 : 0;
+    }
+    return count;
+  }
+  // Whatever an action does: Longhorn's objects are created and deleted, and never written.
+  void ExpectNoWritesToLonghorn() const {
+    for (const ApiCall& call : calls) {
+      const bool is_longhorns = call.plural == "snapshots" || call.plural == "volumes" ||
+                                call.plural == "engines" || call.plural == "volumeattachments";
+      EXPECT_FALSE(is_longhorns && (call.verb == "update" || call.verb == "patch")) << call;
+    }
+  }
+
+  longhorn_stand_in::FakeLonghorn longhorn;
+  FakeClock clock;
+  csi::Environment env{.api = longhorn.api(),
+                       .clock = clock,
+                       .random = Random::Real(),
+                       .velero_namespace = kVeleroNamespace,
+                       .enable_csi = true};
+  CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
+  Json pvc;
+  Json backup;
+  absl::Duration passes_per_watch = absl::Seconds(8);
+  std::vector<ApiCall> calls;
+  // Asked about each request of an action; an error is its answer.
+  std::function<absl::Status(const ApiCall& call, const Json* body)> on_call;
+
+ private:
+  absl::Status See(const ApiCall& call, const Json* body) {
+    if (is_passing_) {
+      return absl::OkStatus();
+    }
+    calls.push_back(call);
+    if (call.verb == "watch" && call.plural == "snapshots") {
+      Pass(passes_per_watch);
+    }
+    absl::Status answer;
+    if (on_call) {
+      Do([&] { answer = on_call(call, body); });
+    }
+    return answer;
+  }
+
+  bool is_passing_ = false;
+};
+
+}  // namespace csidelta::support
