@@ -42,6 +42,9 @@ std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotContentAction(
 std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotClassAction(
     const csi::Environment& env);
 
+// Has Longhorn take a native snapshot where a policy says so. Also without EnableCSI.
+std::unique_ptr<velero::BackupItemAction> MakeLonghornVolumeAction(const csi::Environment& env);
+
 // Marks Longhorn's own snapshot objects to be left out of the backup, which Velero does from 1.18.1
 // on; except the native snapshots of this very backup. Also without EnableCSI. Asks the API server
 // for the settings, once per backup, and for nothing else.

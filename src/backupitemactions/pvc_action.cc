@@ -184,6 +184,7 @@ class PvcAction : public velero::BackupItemAction {
         return Move(ctx, backup, item, decision);
       case VolumeDecision::Kind::kLeaveAlone:
       case VolumeDecision::Kind::kAlreadyDone:
+      case VolumeDecision::Kind::kLonghorn:  // velero.io/longhorn-volume takes it.
         break;
     }
     return velero::BackupItemResult{};

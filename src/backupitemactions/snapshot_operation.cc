@@ -12,7 +12,17 @@ namespace {
 
 using Kind = SnapshotOperation::Kind;
 
-absl::string_view FormOf(Kind kind) { return kind == Kind::kGroup ? "g1" : "1"; }
+absl::string_view FormOf(Kind kind) {
+  switch (kind) {
+    case Kind::kVolumeSnapshot:
+      return "1";
+    case Kind::kGroup:
+      return "g1";
+    case Kind::kLonghorn:
+      return "l1";
+  }
+  return "";
+}
 
 constexpr size_t kParts = 5;
 

@@ -10,11 +10,10 @@
 namespace csidelta::backupitemactions {
 
 // The asynchronous operation "until this VolumeSnapshot is ready to use", or a VolumeGroupSnapshot
-// with its members, as its id says it. The id
-// is all that a later process is given, maybe of a later version of ours: every form ever written
-// stays readable.
+// with its members, or a native snapshot of Longhorn, as its id says it. The id is all that a later
+// process is given, maybe of a later version of ours: every form ever written stays readable.
 struct SnapshotOperation {
-  enum class Kind { kVolumeSnapshot, kGroup };
+  enum class Kind { kVolumeSnapshot, kGroup, kLonghorn };
   Kind kind = Kind::kVolumeSnapshot;
   std::string namespace_name;
   std::string snapshot_name;
@@ -22,7 +21,8 @@ struct SnapshotOperation {
   absl::Time started_at;
 };
 
-// "1/<namespace>/<name>/<uid>/<RFC 3339 time>"; "g1/..." for a group. Pure.
+// "1/<namespace>/<name>/<uid>/<RFC 3339 time>"; "g1/..." for a group, "l1/..." for
+// a native snapshot. Pure.
 std::string EncodeOperationId(const SnapshotOperation& operation);
 
 // INVALID_ARGUMENT when `id` is none that EncodeOperationId() writes for that kind. Pure.

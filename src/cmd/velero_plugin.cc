@@ -25,8 +25,10 @@ constexpr char kGroupClasses[] = "velero.io/csi-vgsclass";
 constexpr char kUploads[] = "velero.io/csi-dataupload";
 constexpr char kUnclaimed[] = "velero.io/unclaimed-volumes";
 // Without EnableCSI, Velero (1.13 and newer) calls no action whose name begins with csi-.
+constexpr char kLonghornVolumes[] = "velero.io/longhorn-volume";
 constexpr char kLonghornSnapshots[] = "velero.io/longhorn-snapshot";
 constexpr char kLonghornGuard[] = "velero.io/longhorn-guard";
+constexpr char kLonghornRestore[] = "velero.io/longhorn-restore";
 
 // Velero 1.12 and 1.13 restore no CSI snapshot without an error unless these names are registered.
 constexpr char kVeleroClaimBackup[] = "velero.io/csi-pvc-backupper";
@@ -52,6 +54,7 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.backup.Add(kGroupClasses, backupitemactions::MakeVolumeGroupSnapshotClassAction(env));
   registry.backup.Add(kUploads, backupitemactions::MakeDataUploadAction(env));
   registry.backup.Add(kUnclaimed, backupitemactions::MakeUnclaimedVolumeAction(env));
+  registry.backup.Add(kLonghornVolumes, backupitemactions::MakeLonghornVolumeAction(env));
   registry.backup.Add(kLonghornSnapshots, backupitemactions::MakeLonghornSnapshotAction(env));
   registry.restore.Add(kClaims, restoreitemactions::MakePvcAction(env));
   registry.restore.Add(kSnapshots, restoreitemactions::MakeVolumeSnapshotAction(env));
@@ -62,6 +65,7 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
                        restoreitemactions::MakeVolumeGroupSnapshotContentAction(env));
   registry.restore.Add(kGroupClasses, restoreitemactions::MakeVolumeGroupSnapshotClassAction(env));
   registry.restore.Add(kLonghornGuard, restoreitemactions::MakeLonghornGuardAction(env));
+  registry.restore.Add(kLonghornRestore, restoreitemactions::MakeLonghornRestoreAction(env));
   registry.deletion.Add(kUploads, deleteitemactions::MakeDataUploadAction(env));
   registry.deletion.Add(kSnapshots, deleteitemactions::MakeVolumeSnapshotAction(env));
   const auto groups = deleteitemactions::MakeGroupDeletions(env);

@@ -100,6 +100,9 @@ bool IsDefiniteRefusal(absl::string_view message) {
          absl::StrContains(message, "code = InvalidArgument") ||
          absl::StrContains(message, "code = OutOfRange") ||
          absl::StrContains(message, "code = Unimplemented") ||
+         // Longhorn's, with "code = Internal": the snapshot or its volume is gone.
+         (absl::StrContains(message, "failed to verify data source") &&
+          absl::StrContains(message, "not found")) ||
          absl::StrContains(message, "is less than the size") ||
          absl::StrContains(message, "modifies the mode of the source volume");
 }

@@ -467,6 +467,25 @@ inline constexpr char kInPlaceRecordAnnotation[] = "snapshot.csi-delta.io/in-pla
 // a backup, which is archived with it.
 inline constexpr char kLonghornMadeByLabel[] = "longhorn.csi-delta.io/made-by";
 
+// Label on archived PVC; written by plugin; read by plugin. true: the backup has of its volume a
+// native snapshot of Longhorn.
+inline constexpr char kLonghornNativeLabel[] = "longhorn.csi-delta.io/native";
+
+// Annotation on archived PVC; written by plugin; read by plugin. NAMESPACE/NAME of the native
+// snapshot.
+inline constexpr char kLonghornSnapshotAnnotation[] = "longhorn.csi-delta.io/snapshot";
+
+// Annotation on archived PVC; written by plugin; read by plugin. The uid of the native snapshot.
+inline constexpr char kLonghornSnapshotUidAnnotation[] = "longhorn.csi-delta.io/snapshot-uid";
+
+// Annotation on archived PVC; written by plugin; read by plugin. The name of the Volume of Longhorn
+// that the native snapshot is in.
+inline constexpr char kLonghornVolumeAnnotation[] = "longhorn.csi-delta.io/volume";
+
+// Annotation on archived PVC; written by plugin; read by you. RFC 3339: when the native snapshot
+// was taken, by the clock of Longhorn.
+inline constexpr char kLonghornTakenAtAnnotation[] = "longhorn.csi-delta.io/cut-at";
+
 // Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by you. The backup,
 // through ValidLabelValue(). Longhorn keeps it in the volume.
 inline constexpr char kLonghornEngineBackupLabel[] = "csi-delta-backup";
@@ -475,7 +494,7 @@ inline constexpr char kLonghornEngineBackupLabel[] = "csi-delta-backup";
 // the Backup.
 inline constexpr char kLonghornEngineBackupUidLabel[] = "csi-delta-backup-uid";
 
-// Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by you.
+// Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by plugin, you.
 // NAMESPACE/NAME of the PVC.
 inline constexpr char kLonghornEnginePvcLabel[] = "csi-delta-claim";
 

@@ -38,6 +38,10 @@ std::unique_ptr<velero::RestoreItemAction> MakeVolumeGroupSnapshotContentAction(
 std::unique_ptr<velero::RestoreItemAction> MakeVolumeGroupSnapshotClassAction(
     const csi::Environment& env);
 
+// PVCs of which the backup has a native snapshot of Longhorn: filled from it, or an error. Also
+// without EnableCSI.
+std::unique_ptr<velero::RestoreItemAction> MakeLonghornRestoreAction(const csi::Environment& env);
+
 // Longhorn's objects: leaves out those that would do harm (longhorn/kinds_guard.h). Also without
 // EnableCSI. Asks the API server for the settings, once per restore, and for nothing else.
 std::unique_ptr<velero::RestoreItemAction> MakeLonghornGuardAction(const csi::Environment& env);

@@ -21,7 +21,7 @@ namespace {
 constexpr char kSnapshotsOff[] = "spec.snapshotVolumes of the backup is false";
 
 // What the value of our parameter wants for a volume.
-enum class Wish { kSnapshot, kMove, kAsBackupSays };
+enum class Wish { kSnapshot, kMove, kAsBackupSays, kLonghorn };
 
 VolumeDecision LeaveAlone(std::string reason) {
   return {.kind = VolumeDecision::Kind::kLeaveAlone, .reason = std::move(reason)};
@@ -64,10 +64,34 @@ absl::StatusOr<Wish> ReadWish(const Json& pvc, const PolicyMatch& match, const s
   if (value == kCsiDeltaTrue) {
     return Wish::kAsBackupSays;
   }
+  if (value == kCsiDeltaLonghorn) {
+    return Wish::kLonghorn;
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(ClaimName(pvc), ": ", match.rule, ": parameter ", kCsiDeltaParameter, ": \"",
                    absl::CHexEscape(value.substr(0, 64)), "\" is not ", kCsiDeltaSnapshot, ", ",
-                   kCsiDeltaMove, " or \"", kCsiDeltaTrue, "\""));
+                   kCsiDeltaMove, ", ", kCsiDeltaLonghorn, " or \"", kCsiDeltaTrue, "\""));
+}
+
+// `decision`, of a volume that a rule gives to us, where the rule is for Longhorn.
+absl::StatusOr<VolumeDecision> TakeInLonghorn(const Json& pvc, const PolicyMatch& match,
+                                              VolumeDecision decision) {
+  const std::string rule = absl::StrCat(ClaimName(pvc), ": ", match.rule, ": ", kCsiDeltaParameter,
+                                        ": ", kCsiDeltaLonghorn);
+  if (const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
+      driver != kLonghornDriver) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(rule, " is for volumes of ", kLonghornDriver, ", and this one is of \"",
+                     absl::CHexEscape(driver.substr(0, 64)), "\"; legal here: ", kCsiDeltaSnapshot,
+                     ", ", kCsiDeltaMove, " and \"", kCsiDeltaTrue, "\""));
+  }
+  if (!decision.snapshot_class.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(rule, " uses no VolumeSnapshotClass: remove ",
+                                                   kSnapshotClassParameter, " from the rule"));
+  }
+  decision.kind = VolumeDecision::Kind::kLonghorn;
+  decision.reason = absl::StrCat(decision.reason, ", for a native snapshot of Longhorn");
+  return decision;
 }
 
 VolumeDecision Move(VolumeDecision decision, absl::string_view asked_by) {
@@ -132,6 +156,9 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
   VolumeDecision decision =
       Snapshot(input, std::move(pv), absl::StrCat(match.rule, " gives this volume to us"),
                snapshot_class == match.parameters.end() ? "" : snapshot_class->second, true);
+  if (decision.kind == VolumeDecision::Kind::kSnapshot && wish == Wish::kLonghorn) {
+    return TakeInLonghorn(input.pvc, match, std::move(decision));
+  }
   const bool move =
       wish == Wish::kMove || (wish == Wish::kAsBackupSays && input.backup.snapshot_move_data);
   if (decision.kind == VolumeDecision::Kind::kSnapshot && move) {
@@ -184,8 +211,10 @@ absl::StatusOr<VolumeDecision> DecideByFlags(const DecisionInput& input,
   return HeedDataMovement(input, std::move(decision));
 }
 
-// Nothing is taken then. A rule of type `custom` makes Velero's own ways step aside all the same.
-VolumeDecision DecideWithoutCsi(const DecisionInput& input, const VolumeQueries& queries) {
+// Only native snapshots are taken then. A rule of type `custom` makes Velero's own ways step aside
+// all the same.
+absl::StatusOr<VolumeDecision> DecideWithoutCsi(const DecisionInput& input,
+                                                const VolumeQueries& queries) {
   constexpr char kWithoutCsi[] = "the server runs without the feature EnableCSI";
   const auto policies = queries.policies();
   if (!policies.ok() || (*policies)->size() == 0) {
@@ -194,13 +223,18 @@ VolumeDecision DecideWithoutCsi(const DecisionInput& input, const VolumeQueries&
   const absl::StatusOr<Json> pv = queries.pv();
   const PolicyMatch match =
       (*policies)->Match({.pvc = input.pvc, .pv = pv.ok() && !pv->is_null() ? &*pv : nullptr});
-  const bool is_ours = match.kind == PolicyMatch::Kind::kRule &&
-                       match.action == PolicyAction::kCustom &&
-                       match.parameters.contains(kCsiDeltaParameter);
-  return is_ours ? LeaveAloneAndWarn(absl::StrCat(
-                       match.rule, " gives this volume to us, but ", kWithoutCsi,
-                       ": nobody backs it up; start velero server with --features=EnableCSI"))
-                 : LeaveAlone(kWithoutCsi);
+  const auto value = match.parameters.find(kCsiDeltaParameter);
+  if (match.kind != PolicyMatch::Kind::kRule || match.action != PolicyAction::kCustom ||
+      value == match.parameters.end()) {
+    return LeaveAlone(kWithoutCsi);
+  }
+  if (value->second == kCsiDeltaLonghorn) {
+    RETURN_IF_ERROR(pv.status());
+    return DecideCustom(input, match, *pv);
+  }
+  return LeaveAloneAndWarn(
+      absl::StrCat(match.rule, " gives this volume to us, but ", kWithoutCsi,
+                   ": nobody backs it up; start velero server with --features=EnableCSI"));
 }
 
 bool NamesVolume(const std::map<std::string, std::string>& annotations, const char* key,

@@ -18,8 +18,12 @@ inline constexpr char kCsiDeltaParameter[] = "csi-delta";
 inline constexpr char kCsiDeltaSnapshot[] = "snapshot";  // a local volume snapshot
 inline constexpr char kCsiDeltaMove[] = "move";          // our data mover
 inline constexpr char kCsiDeltaTrue[] = "true";          // what spec.snapshotMoveData says
+inline constexpr char kCsiDeltaLonghorn[] = "longhorn";  // a native snapshot, of kLonghornDriver
 // With type `snapshot`, or with ours: the VolumeSnapshotClass to use.
 inline constexpr char kSnapshotClassParameter[] = "snapshotClass";
+
+// Longhorn's CSI driver: the name in a PersistentVolume, whose handle is the name of a Volume.
+inline constexpr char kLonghornDriver[] = "driver.longhorn.io";
 
 // How the decision learns what costs a request. Each is called at most once per decision, and only
 // when the answer depends on it; an error is returned as it is. All must be set.
@@ -38,6 +42,7 @@ struct VolumeDecision {
     kAlreadyDone,  // another action took the volume in this backup
     kSnapshot,     // ours take a local volume snapshot
     kMove,         // ours take a volume snapshot, and our data mover moves what it holds
+    kLonghorn,     // the action for Longhorn has it take a native snapshot
   };
   Kind kind = Kind::kLeaveAlone;
   // For people: why. Logged once per volume.
@@ -48,7 +53,7 @@ struct VolumeDecision {
   std::string volume_snapshot_name{};
   // kSnapshot, kMove: the class that the policy asks for; "" for none.
   std::string snapshot_class{};
-  // kSnapshot, kMove: the PersistentVolume, as `queries.pv` returned it.
+  // kSnapshot, kMove, kLonghorn: the PersistentVolume, as `queries.pv` returned it.
   Json pv = nullptr;
 };
 
@@ -63,10 +68,11 @@ struct DecisionInput {
 
 // Decides what this plugin does with a claim's volume in a backup; see docs/volume-policies.md for
 // the table. Pure but for `queries`.
-// Where the server runs without EnableCSI nothing is taken; a volume that a policy gives to us is
-// warned of then.
-//   INVALID_ARGUMENT  a policy gives the volume to us with a value that we do not know; the
-//                     message names the claim, the rule and the legal values.
+// Where the server runs without EnableCSI only native snapshots are taken; another volume that a
+// policy gives to us is warned of then.
+//   INVALID_ARGUMENT  a policy gives the volume to us with a value that we do not know, or that
+//                     does not fit the volume; the message names the claim, the rule and the legal
+//                     values.
 absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
                                             const VolumeQueries& queries);
 

@@ -440,6 +440,13 @@ VolumePolicies VolumePolicies::FollowedBy(const VolumePolicies& global) const {
   return both;
 }
 
+bool VolumePolicies::AnyRuleHas(const std::string& parameter, absl::string_view value) const {
+  return std::any_of(rules_.begin(), rules_.end(), [&](const auto& rule) {
+    const auto found = rule->parameters.find(parameter);
+    return found != rule->parameters.end() && found->second == value;
+  });
+}
+
 PolicyMatch VolumePolicies::Match(const VolumeFacts& volume) const {
   const Json none;
   const Json& pv = volume.pv != nullptr ? *volume.pv : none;

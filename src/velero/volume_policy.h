@@ -65,6 +65,9 @@ class VolumePolicies {
 
   PolicyMatch Match(const VolumeFacts& volume) const;
 
+  // Whether the parameter has this value in any of the rules, whichever volumes they are for.
+  bool AnyRuleHas(const std::string& parameter, absl::string_view value) const;
+
   std::size_t size() const { return rules_.size(); }
 
  private:

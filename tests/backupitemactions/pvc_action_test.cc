@@ -90,6 +90,20 @@ TEST_F(PvcActionTest, HandsOffWithoutTheFeature) {
   EXPECT_THAT(api_.calls(), IsEmpty());
 }
 
+TEST_F(PvcActionTest, AVolumeThatARuleGivesToLonghornIsLeftToItsAction) {
+  api_.Seed(csi::PersistentVolumeType(),
+            {{"metadata", {{"name", "pv-data"}}},
+             {"spec", {{"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", "pvc-1"}}}}}});
+  SetPolicy("{csi-delta: longhorn}");
+  ExpectUntouched();
+  SetLogSink([](LogLevel level, const std::string& line) {
+    EXPECT_NE(level, LogLevel::kWarn) << line << ": it is taken";
+  });
+  env_.enable_csi = false;
+  EXPECT_THAT(MakeUnclaimedVolumeAction(env_)->Execute(ctx_, claim_, backup_), IsOk());
+  SetLogSink(nullptr);
+}
+
 // Velero's own ways step aside for a rule of type custom.
 TEST_F(PvcActionTest, AVolumeThatNobodyTakesIsWarnedOf) {
   static std::string log;

@@ -34,6 +34,7 @@
 #include "incremental/volume_group_tags.h"
 #include "k8s/leader_lease.h"
 #include "k8s/object.h"
+#include "longhorn/native_snapshot.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/group_restore.h"
 #include "tests/support/fake_api_client.h"
@@ -201,6 +202,13 @@ TEST_F(DerivedNamesTest, OperationsOfABackup) {
   EXPECT_EQ(backupitemactions::EncodeOperationId(operation),
             "g1/shop/velero-db-3baf1f8d8d1133e46fa9/11111111-2222-4333-8444-555555555555/"
             "2026-03-01T12:00:00Z");
+  operation.kind = SnapshotOperation::Kind::kLonghorn;
+  operation.namespace_name = "longhorn-system";
+  operation.snapshot_name =
+      longhorn::NativeSnapshotName(kBackupUid, "11111111-2222-4333-8444-555555555555");
+  EXPECT_EQ(backupitemactions::EncodeOperationId(operation),
+            "l1/longhorn-system/csd-cc8786eadbe29701bc9b5a4ce5aa9ec93e627be7/"
+            "11111111-2222-4333-8444-555555555555/2026-03-01T12:00:00Z");
 }
 
 TEST_F(DerivedNamesTest, OperationsOfABackupAreReadAgain) {
@@ -219,6 +227,11 @@ TEST_F(DerivedNamesTest, OperationsOfABackupAreReadAgain) {
       SnapshotOperation::Kind::kGroup);
   ASSERT_THAT(group, IsOk());
   EXPECT_EQ(group->snapshot_name, "velero-db-3baf1f8d8d1133e46fa9");
+  const absl::StatusOr<SnapshotOperation> native = backupitemactions::DecodeOperationId(
+      "l1/longhorn-system/csd-0123/11111111-2222-4333-8444-555555555555/2026-03-01T12:00:00Z",
+      SnapshotOperation::Kind::kLonghorn);
+  ASSERT_THAT(native, IsOk());
+  EXPECT_EQ(native->snapshot_name, "csd-0123");
 }
 
 TEST_F(DerivedNamesTest, OperationsOfARestore) {

@@ -110,6 +110,34 @@ TEST_F(NativeSnapshotTest, IsRequestedWithLabelsAndNothingOfLonghorns) {
   EXPECT_EQ(Get().Label(objects::kLonghornVolumeLabel), support::kLonghornVolume);
 }
 
+TEST_F(NativeSnapshotTest, IsAdmittedWhateverBackupAndPvcAreCalled) {
+  std::mt19937 random(20261126);
+  const auto any_name = [&](std::size_t bytes_max) {
+    constexpr absl::string_view kFirst = "abcdefghijklmnopqrstuvwxyz0123456789";
+    std::string name(1 + random() % bytes_max, 'x');
+    for (std::size_t i = 0; i < name.size(); ++i) {
+      const bool is_end = i == 0 || i + 1 == name.size() || name[i - 1] == '.';
+      const std::size_t choice = random() % (is_end ? 36 : 38);
+      name[i] = choice < 36 ? kFirst[choice] : choice == 36 ? '-' : '.';
+      if (name[i] == '.' && name[i - 1] == '-') {
+        name[i] = 'z';
+      }
+    }
+    return name;
+  };
+  for (int i = 0; i < 100; ++i) {
+    request_.backup_name = any_name(253);
+    request_.pvc_namespace = any_name(63);
+    request_.pvc_name = any_name(253);
+    request_.backup_uid = absl::StrCat("uid-", i);
+    const std::string name = NativeSnapshotName(request_.backup_uid, FindVolume().uid());
+    EXPECT_THAT(CreateNative(Soon(), bed_.api(), request_, name), IsOk())
+        << request_.backup_name << " " << request_.pvc_name;
+    EXPECT_TRUE(IsDnsLabel(name)) << name;
+    EXPECT_TRUE(IsNativeOf(Get(name), request_));
+  }
+}
+
 TEST_F(NativeSnapshotTest, TheOneOfAnInterruptedCallIsTakenUp) {
   const auto first = Create();
   ASSERT_THAT(first, IsOk());

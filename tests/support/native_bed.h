@@ -58,6 +58,23 @@ class NativeBed {
 
   FakeApiClient& api() { return longhorn.api(); }
 
+  // A PVC in "shop" that is bound to a detached volume of Longhorn, by the PersistentVolume
+  // "pv-<name>".
+  Json AddPvc(const std::string& name, const std::string& volume) {
+    Do([&] { longhorn.AddVolume(volume, kLonghornVolumeBytes); });
+    const std::string pv = "pv-" + name;
+    api().Seed(csi::PersistentVolumeType(),
+               {{"metadata", {{"name", pv}}},
+                {"spec", {{"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", volume}}}}}});
+    return api().Seed(csi::PersistentVolumeClaimType(),
+                      {{"metadata", {{"name", name}, {"namespace", "shop"}}},
+                       {"spec",
+                        {{"volumeName", pv},
+                         {"storageClassName", "longhorn"},
+                         {"resources", {{"requests", {{"storage", "8Mi"}}}}}}},
+                       {"status", {{"phase", "Bound"}}}});
+  }
+
   // The one rule of the backup's policy is for CSI volumes and has these parameters.
   void SetPolicy(const std::string& parameters) {
     Json policies = MakeObject("v1", "ConfigMap", kVeleroNamespace, "policies");
@@ -142,7 +159,8 @@ class NativeBed {
   Json backup;
   absl::Duration passes_per_watch = absl::Seconds(8);
   std::vector<ApiCall> calls;
-  // Asked about each request of an action; an error is its answer.
+  // Asked about each request of an action; an error is its answer. What it asks of the API server
+  // itself it does by Do().
   std::function<absl::Status(const ApiCall& call, const Json* body)> on_call;
 
  private:
@@ -154,11 +172,7 @@ class NativeBed {
     if (call.verb == "watch" && call.plural == "snapshots") {
       Pass(passes_per_watch);
     }
-    absl::Status answer;
-    if (on_call) {
-      Do([&] { answer = on_call(call, body); });
-    }
-    return answer;
+    return on_call ? on_call(call, body) : absl::OkStatus();
   }
 
   bool is_passing_ = false;

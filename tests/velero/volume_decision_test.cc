@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/support/status_matchers.h"
+#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::velero::volume_decision_test {
@@ -20,6 +21,7 @@ constexpr auto kLeaveAlone = VolumeDecision::Kind::kLeaveAlone;
 constexpr auto kSnapshot = VolumeDecision::Kind::kSnapshot;
 constexpr auto kMove = VolumeDecision::Kind::kMove;
 constexpr auto kAlreadyDone = VolumeDecision::Kind::kAlreadyDone;
+constexpr auto kLonghorn = VolumeDecision::Kind::kLonghorn;
 
 Backup MakeBackup(const std::string& name) {
   Backup backup;
@@ -100,11 +102,56 @@ TEST_P(VolumeDecisionTest, FollowsTheTable) {
   EXPECT_EQ(decision->kind, GetParam().want) << decision->reason;
   EXPECT_THAT(decision->reason, HasSubstr(GetParam().want_reason));
   EXPECT_EQ(decision->warn, GetParam().want_warn) << decision->reason;
-  EXPECT_EQ(decision->pv.is_null(), decision->kind != kSnapshot && decision->kind != kMove);
+  EXPECT_EQ(decision->pv.is_null(),
+            decision->kind != kSnapshot && decision->kind != kMove && decision->kind != kLonghorn);
   EXPECT_LE(scene.policy_queries, 1);
   EXPECT_LE(scene.pv_queries, 1);
   EXPECT_LE(scene.pod_queries, 1);
 }
+
+// A volume of Longhorn, and a rule that gives it to Longhorn.
+void GiveToLonghorn(Scene& scene) {
+  SetJson(scene.pv, {"spec", "csi", "driver"}, kLonghornDriver);
+  scene.policies = Custom("longhorn");
+}
+
+INSTANTIATE_TEST_SUITE_P(Longhorn, VolumeDecisionTest,
+                         testing::ValuesIn(std::vector<DecisionCase>{
+                             {"Native", GiveToLonghorn, kLonghorn,
+                              "for a native snapshot of Longhorn"},
+                             {"NativeWithoutEnableCsi",
+                              [](Scene& s) {
+                                GiveToLonghorn(s);
+                                s.enable_csi = false;
+                              },
+                              kLonghorn, "gives this volume to us"},
+                             {"NativeThoughTheBackupMovesData",
+                              [](Scene& s) {
+                                GiveToLonghorn(s);
+                                s.backup.snapshot_move_data = true;
+                                s.backup.data_mover = kDataMoverName;
+                              },
+                              kLonghorn, "native"},
+                             {"NeverUnasked",
+                              [](Scene& s) {
+                                SetJson(s.pv, {"spec", "csi", "driver"}, kLonghornDriver);
+                              },
+                              kSnapshot, "the backup snapshots its volumes"},
+                             {"UnboundClaimOfLonghorn",
+                              [](Scene& s) {
+                                GiveToLonghorn(s);
+                                s.pvc["status"]["phase"] = "Lost";
+                              },
+                              kLeaveAlone, "cannot be used", true},
+                             {"UnboundClaimOfLonghornWithoutEnableCsi",
+                              [](Scene& s) {
+                                GiveToLonghorn(s);
+                                s.enable_csi = false;
+                                s.pv = Json();
+                              },
+                              kLeaveAlone, "does not exist", true},
+                         }),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Moved, VolumeDecisionTest,
@@ -447,7 +494,7 @@ TEST_P(RefusedVolumeTest, NamesTheClaim) {
 }
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr char kLegal[] = "is not snapshot, move or \"true\"";
+constexpr char kLegal[] = "is not snapshot, move, longhorn or \"true\"";
 
 constexpr char kLongest[] =  // 64 of its bytes.
     ": \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\" is not";
@@ -467,6 +514,22 @@ INSTANTIATE_TEST_SUITE_P(
         {"ValueNumber", [](Scene& s) { s.policies = Custom("1"); }, kInvalid, "\"1\" is not"},
         {"ValueLong", [](Scene& s) { s.policies = Custom(std::string(1000, 'x')); }, kInvalid,
          kLongest},
+        {"LonghornForAnotherDriver", [](Scene& s) { s.policies = Custom("longhorn"); }, kInvalid,
+         "volume policy 1 of ConfigMap velero/p: csi-delta: longhorn is for volumes of "
+         "driver.longhorn.io, and this one is of \"d\"; legal here: snapshot, move and \"true\""},
+        {"LonghornForAnotherDriverWithoutEnableCsi",
+         [](Scene& s) {
+           s.enable_csi = false;
+           s.policies = Custom("longhorn");
+         },
+         kInvalid, "driver.longhorn.io"},
+        {"LonghornWithAClass",
+         [](Scene& s) {
+           GiveToLonghorn(s);
+           s.policies =
+               "{action: {type: custom, parameters: {csi-delta: longhorn, snapshotClass: c}}}";
+         },
+         kInvalid, "remove snapshotClass from the rule"},
         {"NamesTheRule", [](Scene& s) { s.policies = Custom("x"); }, kInvalid,
          "volume policy 1 of ConfigMap velero/p: parameter csi-delta"},
         {"WrongValueOfUnboundClaim",

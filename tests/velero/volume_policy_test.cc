@@ -237,6 +237,20 @@ TEST(VolumePoliciesTest, FirstMatchWins) {
                                    Pair("list", R"(["a"])"), Pair("none", "null")));
 }
 
+TEST(VolumePoliciesTest, AParameterIsFoundInAnyRule) {
+  const VolumePolicies policies = Parse(R"(
+- conditions: {csi: {}}
+  action: {type: custom, parameters: {csi-delta: move}}
+- conditions: {nfs: {}}
+  action: {type: custom, parameters: {csi-delta: longhorn}}
+)");
+  EXPECT_TRUE(policies.AnyRuleHas("csi-delta", "move"));
+  EXPECT_TRUE(policies.AnyRuleHas("csi-delta", "longhorn"));
+  EXPECT_FALSE(policies.AnyRuleHas("csi-delta", "snapshot"));
+  EXPECT_FALSE(policies.AnyRuleHas("other", "longhorn"));
+  EXPECT_FALSE(VolumePolicies().AnyRuleHas("csi-delta", "longhorn"));
+}
+
 TEST(VolumePoliciesTest, EveryActionIsKnown) {
   const Json pvc = Claim();
   const std::pair<const char*, PolicyAction> actions[] = {{"skip", PolicyAction::kSkip},

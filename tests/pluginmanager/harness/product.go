@@ -80,9 +80,10 @@ func checkListing(h *host) {
 	want := map[string]string{
 		"BackupItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
 			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass velero.io/csi-dataupload " +
-			"velero.io/unclaimed-volumes velero.io/longhorn-snapshot]",
+			"velero.io/unclaimed-volumes velero.io/longhorn-volume velero.io/longhorn-snapshot]",
 		"RestoreItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
-			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass velero.io/longhorn-guard]",
+			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass velero.io/longhorn-guard " +
+			"velero.io/longhorn-restore]",
 		"DeleteItemAction": "[velero.io/csi-dataupload velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vgsc " +
 			"velero.io/longhorn-snapshot]",
 		"ItemBlockAction":   "[velero.io/csi-pvc]",

@@ -1,0 +1,408 @@
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/backup_facts.h"
+#include "backupitemactions/item_results.h"
+#include "backupitemactions/longhorn_sweep.h"
+#include "backupitemactions/slots.h"
+#include "backupitemactions/snapshot_operation.h"
+#include "backupitemactions/volume_groups.h"
+#include "base/log.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/turn_wait.h"
+#include "csi/volume_turn.h"
+#include "k8s/object.h"
+#include "longhorn/native_snapshot.h"
+#include "objects/keys.h"
+#include "velero/backup.h"
+#include "velero/labels.h"
+#include "velero/volume_decision.h"
+
+namespace csidelta::backupitemactions {
+namespace {
+
+using longhorn::NativeState;
+using velero::VolumeDecision;
+
+constexpr SnapshotOperation::Kind kKind = SnapshotOperation::Kind::kLonghorn;
+// Longhorn attaches a detached volume to take a snapshot of it.
+constexpr int kDetachedMax = 2;
+// How long Longhorn may be away.
+constexpr absl::Duration kUnansweredMax = absl::Minutes(2);
+
+// The PVC as it is archived, for velero.io/longhorn-restore.
+Json ArchivedPvc(Json pvc, const velero::Backup& backup, const longhorn::Snapshot& snapshot) {
+  const auto taken_at = longhorn::TakenAt(snapshot);
+  SetJson(pvc, {"metadata", "labels", objects::kLonghornNativeLabel}, "true");
+  SetJson(pvc, {"metadata", "labels", objects::kBackupNameLabel},
+          velero::ValidLabelValue(backup.name));
+  AddAnnotations({{objects::kLonghornSnapshotAnnotation,
+                   absl::StrCat(snapshot.namespace_name(), "/", snapshot.name())},
+                  {objects::kLonghornSnapshotUidAnnotation, snapshot.uid()},
+                  {objects::kLonghornVolumeAnnotation, snapshot.volume()},
+                  {objects::kLonghornTakenAtAnnotation,
+                   taken_at.has_value() ? FormatRfc3339(*taken_at) : "unknown"},
+                  // Longhorn's namespace is in few backups.
+                  {objects::kMustIncludeAnnotation, "true"}},
+                 pvc);
+  // Left over from an earlier life of the PVC: by these, others would restore it.
+  EraseJson(pvc, {"metadata", "labels", objects::kVolumeSnapshotNameLabel});
+  EraseJson(pvc, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation});
+  EraseJson(pvc, {"metadata", "annotations", objects::kDataUploadNameAnnotation});
+  return pvc;
+}
+
+class LonghornVolumeAction : public velero::BackupItemAction {
+ public:
+  explicit LonghornVolumeAction(const csi::Environment& env) : env_(env), facts_(env) {}
+
+  velero::ResourceSelector AppliesTo() const override {
+    velero::ResourceSelector selector;
+    selector.included_resources = {"persistentvolumeclaims"};
+    return selector;
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
+                                                   const Json& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    if (backup.Finalizing()) {
+      return velero::BackupItemResult{};
+    }
+    ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
+    if (decision.kind != VolumeDecision::Kind::kLonghorn) {
+      return velero::BackupItemResult{};  // The other actions on PVCs say what becomes of it.
+    }
+    absl::StatusOr<velero::BackupItemResult> result = Save(ctx, backup, item, decision);
+    return result.ok() ? std::move(result)
+                       : Annotate(result.status(),
+                                  absl::StrCat("PVC ", k8s::Namespace(item), "/", k8s::Name(item)));
+  }
+
+  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
+                                                     absl::string_view operation_id,
+                                                     const Json& backup_object) override;
+
+  absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
+                      const Json& backup_object) override;
+
+ private:
+  // Cheap where no rule is for Longhorn, which is nearly everywhere. Where a rule of type custom
+  // decides, Velero's own action takes no volume: labels on the PVC that say so are of an earlier
+  // backup.
+  absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const velero::Backup& backup,
+                                        const Json& item) {
+    ASSIGN_OR_RETURN(const auto policies, facts_.Policies(ctx, backup));
+    if (!policies->AnyRuleHas(velero::kCsiDeltaParameter, velero::kCsiDeltaLonghorn)) {
+      return VolumeDecision{};
+    }
+    const velero::VolumeQueries queries{
+        .policies = [&] { return facts_.Policies(ctx, backup); },
+        .pv = [&]() -> absl::StatusOr<Json> {
+          const std::string name = GetString(item, {"spec", "volumeName"});
+          if (name.empty()) {
+            return Json();
+          }
+          ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
+          return *volume;
+        },
+        // They matter only where no rule decides.
+        .pods = [] { return std::make_shared<const std::vector<Json>>(); },
+    };
+    return velero::DecideVolume(
+        {.backup = backup, .pvc = item, .enable_csi = env_.enable_csi, .ignore_claim_labels = true},
+        queries);
+  }
+
+  absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
+                                                const velero::Backup& backup, const Json& item,
+                                                const VolumeDecision& decision) {
+    if (const std::string group = VolumeGroups::GroupOf(backup, item); !group.empty()) {
+      CSIDELTA_LOG(kWarn, "a PVC is snapshotted alone: native snapshots of Longhorn know no groups",
+                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+                   {"volume_group", group});
+    }
+    ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
+    SweepOnce(ctx, backup, *config);
+    const longhorn::NativeRequest request{
+        .namespace_name = config->longhorn_namespace,
+        .volume = GetString(decision.pv, {"spec", "csi", "volumeHandle"}),
+        .velero_namespace = env_.velero_namespace,
+        .backup_name = backup.name,
+        .backup_uid = backup.uid,
+        .pvc_namespace = k8s::Namespace(item),
+        .pvc_name = k8s::Name(item),
+        .pvc_uid = k8s::Uid(item)};
+    ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, Take(ctx, backup, request));
+    const k8s::ObjectKey key = longhorn::SnapshotKey(snapshot.namespace_name(), snapshot.name());
+    velero::BackupItemResult result;
+    result.item = ArchivedPvc(item, backup, snapshot);
+    result.operation_id = EncodeOperationId({.kind = kKind,
+                                             .namespace_name = key.namespace_name,
+                                             .snapshot_name = key.name,
+                                             .snapshot_uid = snapshot.uid(),
+                                             .started_at = ctx.clock->Now()});
+    result.additional_items = {Identify(key)};
+    result.post_operation_items = {Identify(key)};
+    return result;
+  }
+
+  void SweepOnce(const CallContext& ctx, const velero::Backup& backup,
+                 const velero::PluginConfig& config) {
+    {
+      std::scoped_lock lock(mutex_);
+      if (!config.sweep_orphans || !swept_.insert(backup.uid).second) {
+        return;
+      }
+    }
+    const absl::StatusOr<int> swept = SweepNativeSnapshots(ctx, env_, config.longhorn_namespace);
+    if (!swept.ok()) {
+      CSIDELTA_LOG(kWarn, "cannot look for native snapshots that failed backups left behind",
+                   {"status", swept.status().ToString()});
+    }
+  }
+
+  absl::StatusOr<longhorn::Volume> FindVolume(const CallContext& ctx,
+                                              const longhorn::NativeRequest& request) {
+    absl::StatusOr<Json> found =
+        env_.api.Get(ctx, longhorn::VolumeKey(request.namespace_name, request.volume));
+    if (absl::IsNotFound(found.status())) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "Longhorn has no Volume ", request.volume, " in namespace ", request.namespace_name,
+          "; another namespace of Longhorn is set by longhornNamespace"));
+    }
+    RETURN_IF_ERROR(found.status());
+    return longhorn::Volume::Of(*std::move(found));
+  }
+
+  absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const velero::Backup& backup,
+                                          const longhorn::NativeRequest& request) {
+    ASSIGN_OR_RETURN(const longhorn::Volume volume, FindVolume(ctx, request));
+    RETURN_IF_ERROR(longhorn::RequireUsable(volume));
+    const std::string name = longhorn::NativeSnapshotName(backup.uid, volume.uid());
+    RETURN_IF_ERROR(longhorn::RequireRoom(ctx, env_.api, volume, name));
+    const absl::Time asked_at = ctx.clock->Now();
+    // Long enough to see a dead holder's turn run out.
+    const CallContext waiting =
+        ctx.WithTimeout(std::max(backup.csi_snapshot_timeout, 2 * csi::kTurnDuration));
+    const bool is_attached = volume.state() == "attached";
+    if (!is_attached) {
+      RETURN_IF_ERROR(
+          Annotate(detached_.Take(waiting),
+                   absl::StrCat("wait for ", kDetachedMax, " other detached volumes of Longhorn")));
+    }
+    const absl::Cleanup give = [&] {
+      if (!is_attached) {
+        detached_.Give();
+      }
+    };
+    ASSIGN_OR_RETURN(csi::VolumeTurn turn,
+                     csi::VolumeTurn::Take(waiting, env_.api, TurnOf(backup, request)));
+    absl::StatusOr<longhorn::Snapshot> taken =
+        TakeInTurn(ctx, backup, request, name, is_attached, turn);
+    if (const absl::Status released = turn.Release(csi::CleanUpContext(env_.clock), env_.api);
+        !released.ok()) {
+      CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
+    }
+    RETURN_IF_ERROR(taken.status());
+    Tell(request, *taken, is_attached, ctx.clock->Now() - asked_at);
+    return taken;
+  }
+
+  csi::TurnRequest TurnOf(const velero::Backup& backup, const longhorn::NativeRequest& request) {
+    return {.lease_namespace = env_.velero_namespace,
+            .claim_namespace = request.pvc_namespace,
+            .claim_name = request.pvc_name,
+            .claim_uid = request.pvc_uid,
+            .backup_name = backup.name,
+            .backup_uid = backup.uid,
+            .holder = absl::StrCat(backup.uid, "_", absl::Hex(env_.random.Below(UINT64_MAX)))};
+  }
+
+  static void Tell(const longhorn::NativeRequest& request, const longhorn::Snapshot& snapshot,
+                   bool is_attached, absl::Duration duration) {
+    const auto taken_at = longhorn::TakenAt(snapshot);
+    CSIDELTA_LOG(kInfo,
+                 is_attached ? "native snapshot of Longhorn taken"
+                             : "native snapshot of Longhorn taken, for which Longhorn attached the "
+                               "volume",
+                 {"namespace", request.pvc_namespace}, {"pvc", request.pvc_name},
+                 {"volume", request.volume}, {"snapshot", snapshot.name()},
+                 {"cut_at", taken_at.has_value() ? FormatRfc3339(*taken_at) : "unknown"},
+                 {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
+  }
+
+  // One that is not taken in time is deleted: Longhorn would take it later.
+  absl::StatusOr<longhorn::Snapshot> TakeInTurn(const CallContext& ctx,
+                                                const velero::Backup& backup,
+                                                const longhorn::NativeRequest& request,
+                                                const std::string& name, bool is_attached,
+                                                csi::VolumeTurn& turn) {
+    const absl::Duration timeout = backup.csi_snapshot_timeout;
+    absl::StatusOr<longhorn::Snapshot> taken = longhorn::CreateNative(
+        ctx.WithTimeout(std::min(timeout, kUnansweredMax)), env_.api, request, name);
+    if (taken.ok()) {
+      taken = Await(ctx, timeout, *taken, is_attached, turn);
+    }
+    if (taken.ok()) {
+      return taken;
+    }
+    const absl::Status removed =
+        longhorn::RemoveNativeOf(csi::CleanUpContext(env_.clock), env_.api, request, name);
+    return absl::Status(
+        taken.status().code(),
+        removed.ok() ? absl::StrCat(taken.status().message(), "; nothing of it is kept")
+                     : absl::StrCat(taken.status().message(), "; Snapshot ", name,
+                                    " is left, and Longhorn may take it yet: ", removed.message()));
+  }
+
+  // Until it is taken; a volume that Longhorn attached for it is waited for until it is ready, when
+  // Longhorn lets go of it.
+  absl::StatusOr<longhorn::Snapshot> Await(const CallContext& ctx, absl::Duration timeout,
+                                           const longhorn::Snapshot& made, bool is_attached,
+                                           csi::VolumeTurn& turn) {
+    longhorn::Snapshot seen = made;
+    const k8s::ObjectKey key = longhorn::SnapshotKey(made.namespace_name(), made.name());
+    const CallContext limited = ctx.WithTimeout(timeout);
+    const absl::Status status =
+        csi::TurnWaiter(limited, env_, turn)
+            .WaitFor(
+                key,
+                [&](const Json* object) -> absl::StatusOr<bool> {
+                  if (object != nullptr) {
+                    ASSIGN_OR_RETURN(seen, longhorn::Snapshot::Of(*object));
+                  }
+                  const NativeState state =
+                      longhorn::StateOf(object == nullptr ? nullptr : &seen, made.uid());
+                  if (state == NativeState::kGone) {
+                    return absl::NotFoundError("it was deleted while it was waited for");
+                  }
+                  return state == NativeState::kReady ||
+                         (state == NativeState::kTaken && is_attached);
+                },
+                &made.json());
+    if (status.ok()) {
+      return seen;
+    }
+    return absl::IsDeadlineExceeded(status) ? TooLate(seen, timeout) : status;
+  }
+
+  static absl::Status TooLate(const longhorn::Snapshot& seen, absl::Duration timeout) {
+    const bool is_taken = longhorn::TakenAt(seen).has_value();
+    const std::string error = seen.error();
+    return absl::DeadlineExceededError(absl::StrCat(
+        "Longhorn ", is_taken ? "took a snapshot of Volume " : "took no snapshot of Volume ",
+        seen.volume(), is_taken ? ", and did not show it as ready within " : " within ",
+        absl::FormatDuration(timeout), ": ", error.empty() ? "it does not say why" : error));
+  }
+
+  velero::OperationProgress Judge(const CallContext& ctx, velero::OperationProgress progress,
+                                  const SnapshotOperation& operation,
+                                  const longhorn::Snapshot* snapshot, absl::Duration timeout);
+
+  csi::Environment env_;
+  BackupFacts facts_;
+  Slots detached_{kDetachedMax};
+  std::mutex mutex_;
+  std::set<std::string> swept_;  // Guarded by mutex_; uids: one process serves few backups.
+};
+
+absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
+    const CallContext& ctx, absl::string_view operation_id, const Json& backup_object) {
+  const absl::StatusOr<SnapshotOperation> operation = DecodeOperationId(operation_id, kKind);
+  if (!operation.ok()) {
+    return UnknownOperation(operation_id, ctx.clock->Now());
+  }
+  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);
+  velero::OperationProgress progress;
+  progress.started = operation->started_at;
+  progress.updated = ctx.clock->Now();
+  const absl::StatusOr<Json> found =
+      env_.api.Get(ctx, longhorn::SnapshotKey(operation->namespace_name, operation->snapshot_name));
+  if (!found.ok() && !absl::IsNotFound(found.status())) {
+    return NotYet(std::move(progress), absl::StrCat("not known: ", found.status().message()));
+  }
+  std::optional<longhorn::Snapshot> snapshot;
+  if (found.ok()) {
+    ASSIGN_OR_RETURN(snapshot, longhorn::Snapshot::Of(*found));
+  }
+  return Judge(ctx, std::move(progress), *operation, snapshot.has_value() ? &*snapshot : nullptr,
+               backup.ok() ? backup->csi_snapshot_timeout : velero::kCsiSnapshotTimeoutDefault);
+}
+
+velero::OperationProgress LonghornVolumeAction::Judge(const CallContext& ctx,
+                                                      velero::OperationProgress progress,
+                                                      const SnapshotOperation& operation,
+                                                      const longhorn::Snapshot* snapshot,
+                                                      absl::Duration timeout) {
+  const k8s::ObjectKey key =
+      longhorn::SnapshotKey(operation.namespace_name, operation.snapshot_name);
+  const NativeState state = longhorn::StateOf(snapshot, operation.snapshot_uid);
+  if (state == NativeState::kGone) {
+    return Failed(std::move(progress),
+                  absl::StrCat(k8s::ToString(key), " was deleted before its backup was done"));
+  }
+  const auto taken_at = longhorn::TakenAt(*snapshot);
+  const std::string taken =
+      taken_at.has_value() ? absl::StrCat("cut at ", FormatRfc3339(*taken_at)) : "cut";
+  if (state == NativeState::kReady) {
+    progress.completed = true;
+    return NotYet(std::move(progress), absl::StrCat(taken, ", ready"));
+  }
+  const std::string error = snapshot->error();
+  const std::string text = absl::StrCat(taken, ", and Longhorn does not show it as ready",
+                                        error.empty() ? "" : absl::StrCat(": ", error));
+  if (ctx.clock->Now() - operation.started_at < timeout) {
+    return NotYet(std::move(progress), text);
+  }
+  const absl::Status removed = longhorn::RemoveNative(ctx.WithTimeout(velero::kProgressTimeMax),
+                                                      env_.api, key, operation.snapshot_uid);
+  return removed.ok() ? Failed(std::move(progress),
+                               absl::StrCat(text, " within ", absl::FormatDuration(timeout),
+                                            "; nothing of it is kept"))
+                      : NotYet(std::move(progress),
+                               absl::StrCat(text, "; it cannot be deleted: ", removed.message()));
+}
+
+absl::Status LonghornVolumeAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
+                                          const Json& backup_object) {
+  ASSIGN_OR_RETURN(const SnapshotOperation operation, DecodeOperationId(operation_id, kKind));
+  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  const k8s::ObjectKey key =
+      longhorn::SnapshotKey(operation.namespace_name, operation.snapshot_name);
+  absl::StatusOr<Json> found = env_.api.Get(ctx, key);
+  if (absl::IsNotFound(found.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(found.status());
+  ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, longhorn::Snapshot::Of(*std::move(found)));
+  const NativeState state = longhorn::StateOf(&snapshot, operation.snapshot_uid);
+  if (state == NativeState::kGone || state == NativeState::kReady ||
+      snapshot.Label(objects::kBackupUidLabel) != backup.uid) {
+    return absl::OkStatus();
+  }
+  CSIDELTA_LOG(kInfo, "removing a native snapshot that did not become ready",
+               {"namespace", key.namespace_name}, {"snapshot", key.name});
+  return longhorn::RemoveNative(ctx.WithTimeout(csi::kCleanUpTimeout), env_.api, key,
+                                operation.snapshot_uid);
+}
+
+}  // namespace
+
+std::unique_ptr<velero::BackupItemAction> MakeLonghornVolumeAction(const csi::Environment& env) {
+  return std::make_unique<LonghornVolumeAction>(env);
+}
+
+}  // namespace csidelta::backupitemactions

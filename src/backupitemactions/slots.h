@@ -1,0 +1,51 @@
+#pragma once
+
+#include <mutex>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+
+namespace csidelta::backupitemactions {
+
+// How many callers may do something at once, within this process. Thread-safe.
+class Slots {
+ public:
+  explicit Slots(int count) : free_(count) {}
+
+  // Waits until one is free and takes it; Give() gives it back. DEADLINE_EXCEEDED and CANCELLED
+  // from `ctx`.
+  absl::Status Take(const CallContext& ctx) {
+    while (!TakeIfFree()) {
+      if (absl::Status status = ctx.Check(); !status.ok()) {
+        return status;
+      }
+      ctx.clock->SleepUntil(ctx.clock->Now() + kLookEvery, ctx.stop);
+    }
+    return absl::OkStatus();
+  }
+
+  // REQUIRES that the caller took one.
+  void Give() {
+    std::scoped_lock lock(mutex_);
+    ++free_;
+  }
+
+ private:
+  // Of what takes seconds; a caller whose time is over is not kept by others.
+  static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
+
+  bool TakeIfFree() {
+    std::scoped_lock lock(mutex_);
+    if (free_ == 0) {
+      return false;
+    }
+    --free_;
+    return true;
+  }
+
+  std::mutex mutex_;
+  int free_;  // Guarded by mutex_.
+};
+
+}  // namespace csidelta::backupitemactions

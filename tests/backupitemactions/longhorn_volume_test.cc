@@ -1,0 +1,458 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/longhorn_sweep.h"
+#include "backupitemactions/slots.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "longhorn/types.h"
+#include "objects/keys.h"
+#include "tests/support/native_bed.h"
+#include "tests/support/status_matchers.h"
+
+// On the stand-in of Longhorn; no Longhorn was here.
+namespace csidelta::backupitemactions::longhorn_volume_test {
+namespace {
+
+using support::ApiCall;
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+using testing::SizeIs;
+using velero::BackupItemResult;
+using velero::OperationProgress;
+
+class LonghornVolumeActionTest : public testing::Test {
+ protected:
+  LonghornVolumeActionTest() { Restart(); }
+  ~LonghornVolumeActionTest() override { bed_.ExpectNoWritesToLonghorn(); }
+
+  // Another process of the plugin.
+  void Restart() { action_ = MakeLonghornVolumeAction(bed_.env); }
+
+  absl::StatusOr<BackupItemResult> Run() {
+    return action_->Execute(bed_.ctx, bed_.pvc, bed_.backup);
+  }
+  BackupItemResult MustRun() {
+    const auto result = Run();
+    EXPECT_THAT(result, IsOk());
+    return result.value_or(BackupItemResult());
+  }
+  void ExpectNothingDone() {
+    const BackupItemResult result = MustRun();
+    EXPECT_FALSE(result.item.has_value());
+    EXPECT_EQ(result.operation_id, "");
+    EXPECT_THAT(bed_.Snapshots(), IsEmpty());
+  }
+  // The only Snapshot there is.
+  Json Only() {
+    const std::vector<Json> all = bed_.Snapshots();
+    EXPECT_THAT(all, SizeIs(1));
+    return all.size() == 1 ? all.front() : Json();
+  }
+  OperationProgress Progress(const std::string& operation_id) {
+    return action_->Progress(bed_.ctx, operation_id, bed_.backup).value();
+  }
+  // Until a minute later, Longhorn has nothing of what this backup asked for.
+  void ExpectNothingIsTaken() {
+    bed_.Pass(absl::Minutes(1));
+    for (const Json& snapshot : bed_.Snapshots()) {
+      EXPECT_FALSE(absl::StartsWith(k8s::Name(snapshot), "csd-")) << snapshot;
+    }
+  }
+  void SeedBackup(const std::string& name, const std::string& phase, const std::string& uid) {
+    bed_.api().Seed(csi::BackupType(), support::MakeBackupObject(name, phase, uid));
+  }
+
+  support::NativeBed bed_;
+  std::unique_ptr<velero::BackupItemAction> action_;
+};
+
+TEST_F(LonghornVolumeActionTest, ReturnsOnceTheSnapshotIsTakenAndGoesOnUntilItIsReady) {
+  bed_.passes_per_watch = absl::Milliseconds(400);
+  const BackupItemResult result = MustRun();
+  EXPECT_TRUE(bed_.EngineHas(k8s::Name(Only())));
+  EXPECT_FALSE(GetBool(Only(), {"status", "readyToUse"})) << "it takes Longhorn some seconds";
+  const OperationProgress before = Progress(result.operation_id);
+  EXPECT_FALSE(before.completed);
+  EXPECT_THAT(before.description,
+              MatchesRegex("cut at .*, and Longhorn does not show it as ready"));
+  bed_.Pass(absl::Seconds(6));
+  Restart();
+  const OperationProgress after = Progress(result.operation_id);
+  EXPECT_TRUE(after.completed);
+  EXPECT_EQ(after.error, "");
+  EXPECT_THAT(after.description, MatchesRegex("cut at .*, ready"));
+}
+
+TEST_F(LonghornVolumeActionTest, TheArchivedPvcNamesTheSnapshotAndBringsItAlong) {
+  SetJson(bed_.pvc, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, "old");
+  SetJson(bed_.pvc, {"metadata", "annotations", objects::kDataUploadNameAnnotation}, "velero/old");
+  SetJson(bed_.pvc, {"metadata", "labels", objects::kVolumeSnapshotNameLabel}, "old");
+  SetJson(bed_.pvc, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
+  const BackupItemResult result = MustRun();
+  ASSERT_TRUE(result.item.has_value());
+  const std::string name = k8s::Name(Only());
+  EXPECT_THAT(GetStringMap(*result.item, {"metadata", "labels"}),
+              ElementsAre(std::pair("longhorn.csi-delta.io/native", "true"),
+                          std::pair("velero.io/backup-name", "nightly")));
+  const auto annotations = GetStringMap(*result.item, {"metadata", "annotations"});
+  EXPECT_EQ(annotations.at("longhorn.csi-delta.io/snapshot"),
+            absl::StrCat("longhorn-system/", name));
+  EXPECT_EQ(annotations.at("longhorn.csi-delta.io/snapshot-uid"), k8s::Uid(Only()));
+  EXPECT_EQ(annotations.at("longhorn.csi-delta.io/volume"), "pvc-1");
+  EXPECT_EQ(annotations.at("longhorn.csi-delta.io/cut-at"),
+            GetString(Only(), {"status", "creationTime"}));
+  EXPECT_EQ(annotations.at("backup.velero.io/must-include-additional-items"), "true")
+      << "a backup of one namespace has it too";
+  EXPECT_THAT(annotations, SizeIs(5)) << "what an earlier backup left would be restored instead";
+  const velero::ResourceIdentifier snapshot{.group = "longhorn.io",
+                                            .resource = "snapshots",
+                                            .namespace_name = "longhorn-system",
+                                            .name = name};
+  EXPECT_THAT(result.additional_items, ElementsAre(snapshot));
+  EXPECT_THAT(result.post_operation_items, ElementsAre(snapshot));
+  EXPECT_EQ(k8s::Label(Only(), objects::kCsiDeltaLabel), "velero");
+}
+
+TEST_F(LonghornVolumeActionTest, ActsWithoutEnableCsi) {
+  bed_.env.enable_csi = false;
+  Restart();
+  EXPECT_NE(MustRun().operation_id, "");
+}
+
+TEST_F(LonghornVolumeActionTest, LabelsOfAnEarlierBackupOfTheNameDoNotStopIt) {
+  SetJson(bed_.pvc, {"metadata", "labels"},
+          Json{{objects::kVolumeSnapshotNameLabel, "old"}, {objects::kBackupNameLabel, "nightly"}});
+  EXPECT_NE(MustRun().operation_id, "");
+}
+
+TEST_F(LonghornVolumeActionTest, LeavesAloneWhatNoRuleGivesToLonghornAndAsksForNoMore) {
+  for (const char* value : {"snapshot", "move", "\"true\""}) {
+    bed_.SetPolicy(absl::StrCat("{csi-delta: ", value, "}"));
+    Restart();
+    bed_.calls.clear();
+    ExpectNothingDone();
+    EXPECT_THAT(bed_.calls, SizeIs(1)) << "that for the policy";
+  }
+  bed_.SetPolicy("{csi-delta: longhorn}");
+  SetJson(bed_.backup, {"status", "phase"}, "Finalizing");
+  Restart();
+  ExpectNothingDone();
+}
+
+TEST_F(LonghornVolumeActionTest, AVolumeOfAnotherDriverIsAnErrorThatNamesTheRule) {
+  bed_.api().Seed(csi::PersistentVolumeType(),
+                  {{"metadata", {{"name", "pv-data"}}},
+                   {"spec", {{"csi", {{"driver", "ebs.csi.aws.com"}, {"volumeHandle", "v"}}}}}});
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
+                              AllOf(HasSubstr("shop/data"), HasSubstr("volume policy 1"),
+                                    HasSubstr("ebs.csi.aws.com"))));
+  EXPECT_THAT(bed_.Snapshots(), IsEmpty());
+}
+
+TEST_F(LonghornVolumeActionTest, AVolumeThatLonghornDoesNotHaveIsAnErrorThatNamesTheSetting) {
+  bed_.Do([&] { ASSERT_TRUE(bed_.api().Remove(support::NativeBed::VolumeKey())); });
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                              AllOf(HasSubstr("PVC shop/data: Longhorn has no Volume pvc-1"),
+                                    HasSubstr("longhornNamespace"))));
+}
+
+TEST_F(LonghornVolumeActionTest, AnUnusableVolumeIsRefusedBeforeAnythingIsMade) {
+  bed_.api().Mutate(support::NativeBed::VolumeKey(), [](Json& volume) {
+    SetJson(volume, {"spec", "Standby"}, true);
+  });
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("standby")));
+  EXPECT_EQ(bed_.Count("create", "snapshots"), 0);
+}
+
+TEST_F(LonghornVolumeActionTest, AFullVolumeIsRefusedBeforeAnythingIsMade) {
+  bed_.PatchVolume({{"spec", {{"snapshotMaxCount", 2}}}});
+  bed_.AddSnapshot("one");
+  bed_.AddSnapshot("two");
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kResourceExhausted,
+                              HasSubstr("PVC shop/data: Longhorn's Volume pvc-1 has 2 snapshots")));
+  EXPECT_EQ(bed_.Count("create", "snapshots"), 0);
+  EXPECT_EQ(bed_.Count("create", "leases"), 0);
+}
+
+// Longhorn would take it as soon as a place becomes free.
+TEST_F(LonghornVolumeActionTest, OneThatIsNotTakenInTimeIsDeletedAndNeverTaken) {
+  bed_.PatchVolume({{"spec", {{"snapshotMaxCount", 2}}}});
+  bed_.AddSnapshot("one");
+  bed_.on_call = [&](const ApiCall& call, const Json*) {
+    if (call.verb == "create" && call.plural == "snapshots") {
+      bed_.longhorn.engines().Handle("pvc-1", [&](longhorn_stand_in::Engine& engine) {
+        EXPECT_THAT(engine.TakeSnapshot("two", true, {}, bed_.longhorn.now()), IsOk());
+      });
+    }
+    return absl::OkStatus();
+  };
+  const absl::Time begun = bed_.clock.Now();
+  EXPECT_THAT(Run(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("PVC shop/data: Longhorn took no snapshot of Volume pvc-1 "
+                                       "within 10m"),
+                             HasSubstr("snapshot count usage 2 is equal or larger than "
+                                       "snapshotMaxCount 2; nothing of it is kept"))));
+  EXPECT_GE(bed_.clock.Now() - begun, absl::Minutes(10));
+  bed_.Do([&] {
+    EXPECT_THAT(bed_.api().Delete({}, support::NativeBed::SnapshotKey("one"), {}), IsOk());
+  });
+  ExpectNothingIsTaken();
+  EXPECT_THAT(bed_.api().All(csi::LeaseType()), IsEmpty());
+}
+
+TEST_F(LonghornVolumeActionTest, OneThatCannotBeDeletedIsSaidToBeLeft) {
+  bed_.passes_per_watch = absl::ZeroDuration();
+  bed_.on_call = [&](const ApiCall& call, const Json*) {
+    return call.verb == "delete" && call.plural == "snapshots"
+               ? absl::UnavailableError("failed calling webhook \"validator.longhorn.io\"")
+               : absl::OkStatus();
+  };
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                              AllOf(HasSubstr("is left, and Longhorn may take it yet"),
+                                    HasSubstr("later: kubectl"))));
+}
+
+TEST_F(LonghornVolumeActionTest, WaitsForAManagerThatIsAwayForTwentySeconds) {
+  bed_.longhorn.StopManager();
+  bed_.on_call = [&](const ApiCall&, const Json*) {
+    if (bed_.Count("create", "snapshots") == 20) {
+      bed_.longhorn.StartManager();
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_NE(MustRun().operation_id, "");
+}
+
+TEST_F(LonghornVolumeActionTest, AManagerThatStaysAwayIsOneErrorThatNamesIt) {
+  bed_.longhorn.StopManager();
+  const absl::Time begun = bed_.clock.Now();
+  EXPECT_THAT(
+      Run(), StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("does longhorn-manager run?"),
+                                                            HasSubstr("nothing of it is kept"))));
+  EXPECT_LT(bed_.clock.Now() - begun, absl::Minutes(3));
+}
+
+TEST_F(LonghornVolumeActionTest, TheOneOfAProcessThatWasKilledIsTakenUp) {
+  // Killed between the request and the answer: what it made has no other owner.
+  bed_.api().FailNext("create", "snapshots", absl::CancelledError("killed"), 1,
+                      support::Fault::kAnswerLost);
+  bed_.api().FailNext("get", "snapshots", absl::CancelledError("killed"));
+  EXPECT_FALSE(Run().ok());
+  const std::string uid = k8s::Uid(Only());
+  Restart();
+  EXPECT_NE(MustRun().operation_id, "");
+  EXPECT_EQ(k8s::Uid(Only()), uid);
+}
+
+TEST_F(LonghornVolumeActionTest, ARequestWhoseAnswerIsLostLeavesNothing) {
+  bed_.api().FailNext("create", "snapshots", absl::CancelledError("stopped"), 1,
+                      support::Fault::kAnswerLost);
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_TRUE(bed_.Snapshots().empty() || k8s::BeingDeleted(Only()));
+  ExpectNothingIsTaken();
+}
+
+TEST_F(LonghornVolumeActionTest, OneThatIsReplacedWhileItIsAwaitedIsAnErrorAndTheOtherStays) {
+  bed_.passes_per_watch = absl::ZeroDuration();
+  std::string name;
+  bed_.on_call = [&](const ApiCall& call, const Json*) {
+    if (call.verb == "watch" && call.plural == "snapshots" && name.empty()) {
+      name = k8s::Name(Only());
+      EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(name)));
+      bed_.Do([&] { EXPECT_THAT(bed_.Create(name), IsOk()); });
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted while")));
+  EXPECT_FALSE(k8s::BeingDeleted(Only()));
+}
+
+TEST_F(LonghornVolumeActionTest, ADetachedVolumeIsWaitedForUntilItIsReady) {
+  bed_.Do([&] { bed_.longhorn.Detach("pvc-1"); });
+  bed_.Pass(absl::Seconds(10));
+  bed_.passes_per_watch = absl::Seconds(1);
+  MustRun();
+  EXPECT_TRUE(GetBool(Only(), {"status", "readyToUse"})) << "then Longhorn detaches it again";
+}
+
+// Longhorn shows nothing any more: the snapshot is taken, and never ready.
+TEST_F(LonghornVolumeActionTest, OneThatIsNeverReadyFailsItsOperationAndIsDeleted) {
+  bed_.passes_per_watch = absl::Milliseconds(400);
+  const BackupItemResult result = MustRun();
+  const std::string uid = k8s::Uid(Only());
+  EXPECT_FALSE(Progress(result.operation_id).completed);
+  bed_.clock.Advance(absl::Minutes(9));
+  EXPECT_FALSE(Progress(result.operation_id).completed);
+  EXPECT_FALSE(k8s::BeingDeleted(Only()));
+  bed_.clock.Advance(absl::Minutes(2));
+  const OperationProgress late = Progress(result.operation_id);
+  EXPECT_TRUE(late.completed);
+  EXPECT_THAT(late.error, AllOf(HasSubstr("Longhorn does not show it as ready within 10m"),
+                                HasSubstr("nothing of it is kept")));
+  EXPECT_TRUE(k8s::BeingDeleted(Only()));
+  EXPECT_EQ(k8s::Uid(Only()), uid);
+}
+
+TEST_F(LonghornVolumeActionTest, AnOperationGoesOnWhileItsSnapshotCannotBeDeleted) {
+  bed_.passes_per_watch = absl::Milliseconds(400);
+  const BackupItemResult result = MustRun();
+  bed_.clock.Advance(absl::Minutes(11));
+  bed_.longhorn.StopManager();
+  const absl::Time asked_at = bed_.clock.Now();
+  const OperationProgress progress = Progress(result.operation_id);
+  EXPECT_FALSE(progress.completed);
+  EXPECT_THAT(progress.description, HasSubstr("it cannot be deleted"));
+  EXPECT_LE(bed_.clock.Now() - asked_at, velero::kProgressTimeMax);
+}
+
+TEST_F(LonghornVolumeActionTest, AnOperationEndsWithItsSnapshotAndPassesTrouble) {
+  const BackupItemResult result = MustRun();
+  bed_.api().FailNext("get", "snapshots", absl::UnavailableError("away"));
+  const OperationProgress trouble = Progress(result.operation_id);
+  EXPECT_FALSE(trouble.completed);
+  EXPECT_THAT(trouble.description, HasSubstr("away"));
+  bed_.Do([&] {
+    const std::string name = k8s::Name(Only());
+    EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(name)));
+    EXPECT_THAT(bed_.Create(name), IsOk());
+  });
+  EXPECT_THAT(Progress(result.operation_id).error, HasSubstr("was deleted before"));
+  EXPECT_THAT(Progress("1/a/b/c/2026-10-01T02:00:00Z").error, HasSubstr("is no operation id"));
+}
+
+TEST_F(LonghornVolumeActionTest, CancellingRemovesWhatIsNotReadyAndNothingElse) {
+  bed_.passes_per_watch = absl::Milliseconds(400);
+  const BackupItemResult result = MustRun();
+  Json other = bed_.backup;
+  SetJson(other, {"metadata", "uid"}, "other-uid");
+  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, other), IsOk());
+  EXPECT_FALSE(k8s::BeingDeleted(Only()));
+  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, bed_.backup), IsOk());
+  EXPECT_TRUE(k8s::BeingDeleted(Only()));
+}
+
+TEST_F(LonghornVolumeActionTest, CancellingLeavesOneThatIsReady) {
+  const BackupItemResult result = MustRun();
+  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, bed_.backup), IsOk());
+  EXPECT_FALSE(k8s::BeingDeleted(Only()));
+}
+
+// --- What failed backups left behind
+
+TEST_F(LonghornVolumeActionTest, TheNextBackupRemovesWhatAFailedOneLeft) {
+  MustRun();
+  const Json left = Only();
+  SeedBackup("nightly", "Failed", "backup-uid");
+  bed_.backup = support::MakeBackupObject("next", "InProgress", "next-uid");
+  SetJson(bed_.backup, {"spec", "resourcePolicy"},
+          Json{{"kind", "configmap"}, {"name", "policies"}});
+  Restart();
+  MustRun();
+  EXPECT_FALSE(bed_.EngineHas(k8s::Name(left))) << "the newer one let Longhorn purge it";
+  EXPECT_NE(k8s::Uid(Only()), k8s::Uid(left));
+  // Once per backup.
+  const int lists = bed_.Count("list", "backups");
+  MustRun();
+  EXPECT_EQ(bed_.Count("list", "backups"), lists);
+}
+
+TEST_F(LonghornVolumeActionTest, TheSweepCanBeSwitchedOff) {
+  MustRun();
+  SeedBackup("nightly", "Failed", "backup-uid");
+  Json settings =
+      support::MakeObject("v1", "ConfigMap", support::kVeleroNamespace, "csi-delta",
+                          {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
+  SetJson(settings, {"data"}, Json{{"sweepOrphans", "false"}});
+  bed_.api().Seed(csi::ConfigMapType(), settings);
+  Restart();
+  MustRun();
+  EXPECT_FALSE(k8s::BeingDeleted(Only()));
+}
+
+TEST(NativeSweepTest, OnlyWhatNoArchiveCanNeedIsInVain) {
+  const auto in_vain = [](const std::string& phase, bool is_taken, const std::string& backup_uid) {
+    Json object =
+        support::MakeObject("longhorn.io/v1beta2", "Snapshot", "longhorn-system", "csd-1",
+                            {{objects::kBackupNameLabel, "b"}, {objects::kBackupUidLabel, "uid"}});
+    if (is_taken) {
+      SetJson(object, {"status", "requestedTime"}, "2026-10-01T02:00:00Z");
+    }
+    velero::Backup backup;
+    backup.name = "b";
+    backup.uid = backup_uid;
+    backup.phase = phase;
+    return IsInVain(longhorn::Snapshot::Of(object).value(), backup);
+  };
+  for (const bool is_taken : {false, true}) {
+    EXPECT_TRUE(in_vain("Failed", is_taken, "uid"));
+    EXPECT_EQ(in_vain("Completed", is_taken, "uid"), !is_taken);
+    EXPECT_EQ(in_vain("PartiallyFailed", is_taken, "uid"), !is_taken);
+    for (const char* phase :
+         {"", "InProgress", "WaitingForPluginOperations", "Finalizing", "Deleting"}) {
+      EXPECT_FALSE(in_vain(phase, is_taken, "uid")) << phase;
+    }
+    EXPECT_FALSE(in_vain("Failed", is_taken, "another-uid"));
+    EXPECT_FALSE(in_vain("Failed", is_taken, ""));
+  }
+}
+
+// --- Detached volumes
+
+// Each is snapshotted while the one before waits for its own.
+TEST_F(LonghornVolumeActionTest, OfDetachedVolumesTwoAreSnapshottedAtATime) {
+  bed_.Do([&] { bed_.longhorn.Detach("pvc-1"); });
+  bed_.Pass(absl::Seconds(10));
+  const Json pvcs[] = {bed_.pvc, bed_.AddPvc("two", "pvc-2"), bed_.AddPvc("three", "pvc-3")};
+  Json soon = bed_.backup;
+  SetJson(soon, {"spec", "csiSnapshotTimeout"}, "1m0s");
+  std::vector<absl::Status> done(3);
+  int begun = 1;
+  bed_.on_call = [&](const ApiCall& call, const Json*) {
+    if (call.verb == "watch" && call.plural == "snapshots" && begun < 3) {
+      const int next = begun++;
+      done[next] = action_->Execute(bed_.ctx, pvcs[next], next == 2 ? soon : bed_.backup).status();
+    }
+    return absl::OkStatus();
+  };
+  done[0] = action_->Execute(bed_.ctx, pvcs[0], bed_.backup).status();
+  EXPECT_EQ(begun, 3);
+  EXPECT_THAT(done[0], IsOk());
+  EXPECT_THAT(done[1], IsOk());
+  EXPECT_THAT(done[2], StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                HasSubstr("wait for 2 other detached volumes of Longhorn")));
+  EXPECT_THAT(bed_.Snapshots(), SizeIs(2)) << "none was made of the third";
+  EXPECT_THAT(action_->Execute(bed_.ctx, pvcs[2], soon), IsOk()) << "they gave back their places";
+}
+
+TEST(SlotsTest, OneMoreThanThereAreWaitsForAnother) {
+  support::FakeClock clock;
+  clock.SetAutoAdvance(true);
+  CallContext ctx;
+  ctx.clock = &clock;
+  Slots slots(2);
+  EXPECT_THAT(slots.Take(ctx), IsOk());
+  EXPECT_THAT(slots.Take(ctx), IsOk());
+  EXPECT_THAT(slots.Take(ctx.WithTimeout(absl::Seconds(5))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  slots.Give();
+  EXPECT_THAT(slots.Take(ctx), IsOk());
+}
+
+}  // namespace
+}  // namespace csidelta::backupitemactions::longhorn_volume_test

@@ -1,0 +1,321 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "csi/claim_provisioning.h"
+#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "restoreitemactions/actions.h"
+#include "tests/support/native_bed.h"
+#include "tests/support/status_matchers.h"
+#include "velero/labels.h"
+
+// On the stand-in of Longhorn; no Longhorn was here.
+namespace csidelta::restoreitemactions::longhorn_restore_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using velero::RestoreItemResult;
+
+constexpr char kMovedData[] = "restore from a backup that moved the data";
+
+// The PVC shop/data has a native snapshot in the backup "nightly", and is gone since.
+class LonghornRestoreTest : public testing::Test {
+ protected:
+  LonghornRestoreTest() {
+    const auto backed_up = backupitemactions::MakeLonghornVolumeAction(bed_.env)->Execute(
+        bed_.ctx, bed_.pvc, bed_.backup);
+    EXPECT_THAT(backed_up, IsOk());
+    archived_ = backed_up->item.value_or(Json());
+    name_ = backed_up->additional_items.at(0).name;
+    bed_.Pass(absl::Seconds(8));
+    bed_.api().Remove(csi::ClaimKey("shop", "data"));
+    bed_.api().Seed(csi::StorageClassType(),
+                    {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "driver.longhorn.io"}});
+    restore_ = support::MakeRestoreObject("r1", "nightly");
+    bed_.calls.clear();
+  }
+  ~LonghornRestoreTest() override { bed_.ExpectNoWritesToLonghorn(); }
+
+  absl::StatusOr<RestoreItemResult> Run() {
+    return action_->Execute(bed_.ctx, archived_, archived_, restore_);
+  }
+  Json MustRun() {
+    const auto result = Run();
+    EXPECT_THAT(result, IsOk());
+    return result.ok() ? result->item.value_or(Json()) : Json();
+  }
+  // The PVC is an error, at once, and nothing is made.
+  void ExpectRefused(absl::StatusCode code, const std::string& why) {
+    const absl::Time begun = bed_.clock.Now();
+    EXPECT_THAT(Run(), StatusIs(code, AllOf(HasSubstr("PVC shop/data cannot be restored: "),
+                                            HasSubstr(why))));
+    EXPECT_LE(bed_.clock.Now() - begun, absl::Seconds(30));
+    EXPECT_THAT(Contents(), IsEmpty());
+    EXPECT_THAT(bed_.api().All(csi::VolumeSnapshotType()), IsEmpty());
+  }
+  std::vector<Json> Contents() { return bed_.api().All(csi::VolumeSnapshotContentType()); }
+  void DeleteSnapshot() {
+    bed_.Do([&] { EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(name_))); });
+  }
+
+  support::NativeBed bed_;
+  std::unique_ptr<velero::RestoreItemAction> action_ = MakeLonghornRestoreAction(bed_.env);
+  Json archived_;
+  Json restore_;
+  std::string name_;  // of the native snapshot
+};
+
+TEST_F(LonghornRestoreTest, IsAskedForPvcsOfNativeBackupsAlone) {
+  EXPECT_THAT(action_->AppliesTo().included_resources, ElementsAre("persistentvolumeclaims"));
+  EXPECT_EQ(action_->AppliesTo().label_selector, "longhorn.csi-delta.io/native=true");
+}
+
+TEST_F(LonghornRestoreTest, ThePvcIsFilledFromAStaticContentOfTheSnapshot) {
+  const auto result = Run();
+  ASSERT_THAT(result, IsOk());
+  ASSERT_TRUE(result->item.has_value());
+  const std::string name = velero::RestoredSnapshotName("restore-uid", name_);
+  EXPECT_EQ(
+      *FindJson(*result->item, {"spec"}),
+      (Json{{"dataSource",
+             {{"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", name}}},
+            {"storageClassName", "longhorn"},
+            {"resources", {{"requests", {{"storage", "16Mi"}}}}}}));
+  ASSERT_THAT(Contents(), SizeIs(1));
+  const Json content = Contents()[0];
+  EXPECT_EQ(GetString(content, {"spec", "source", "snapshotHandle"}),
+            absl::StrCat("snap://pvc-1/", name_));
+  EXPECT_EQ(GetString(content, {"spec", "driver"}), "driver.longhorn.io");
+  EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Retain");
+  EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "name"}), name);
+  const Json snapshot = bed_.api().Find(csi::VolumeSnapshotKey("shop", name)).value_or(Json());
+  EXPECT_EQ(GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"}),
+            k8s::Name(content));
+  EXPECT_EQ(k8s::Label(snapshot, objects::kRestoreNameLabel), "r1");
+  EXPECT_EQ(result->operation_id, absl::StrCat("claim/shop/data/", name));
+}
+
+TEST_F(LonghornRestoreTest, WhatTheBackupWroteDoesNotComeBack) {
+  const Json pvc = MustRun();
+  EXPECT_THAT(GetStringMap(pvc, {"metadata", "annotations"}), IsEmpty());
+  EXPECT_THAT(GetStringMap(pvc, {"metadata", "labels"}),
+              ElementsAre(std::pair("velero.io/backup-name", "nightly")));
+}
+
+TEST_F(LonghornRestoreTest, IntoAMappedNamespaceWithoutEnableCsi) {
+  bed_.env.enable_csi = false;
+  action_ = MakeLonghornRestoreAction(bed_.env);
+  SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "copy"}});
+  // The PVC that it is a copy of is still there.
+  bed_.api().Seed(csi::PersistentVolumeClaimType(), bed_.pvc);
+  MustRun();
+  ASSERT_THAT(Contents(), SizeIs(1));
+  EXPECT_EQ(GetString(Contents()[0], {"spec", "volumeSnapshotRef", "namespace"}), "copy");
+}
+
+// Longhorn fills a volume only at the size that the source has now.
+TEST_F(LonghornRestoreTest, TheRequestIsTheSizeThatTheVolumeHasNow) {
+  bed_.PatchVolume({{"spec", {{"size", absl::StrCat(int64_t{64} << 20)}}}});
+  EXPECT_EQ(GetString(MustRun(), {"spec", "resources", "requests", "storage"}), "64Mi");
+}
+
+TEST_F(LonghornRestoreTest, ACallThatIsRepeatedMakesNothingTwice) {
+  const Json first = MustRun();
+  EXPECT_EQ(MustRun(), first);
+  EXPECT_THAT(Contents(), SizeIs(1));
+}
+
+TEST_F(LonghornRestoreTest, AnExistingPvcIsLeftAlone) {
+  bed_.api().Seed(csi::PersistentVolumeClaimType(), bed_.pvc);
+  const auto result = Run();
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(result->item.has_value());
+  EXPECT_EQ(result->operation_id, "");
+  EXPECT_THAT(Contents(), IsEmpty());
+}
+
+TEST_F(LonghornRestoreTest, WithoutVolumesThePvcComesEmptyAsItWasAskedFor) {
+  SetJson(restore_, {"spec", "restorePVs"}, false);
+  const auto result = Run();
+  ASSERT_THAT(result, IsOk());
+  ASSERT_TRUE(result->item.has_value());
+  EXPECT_EQ(FindJson(*result->item, {"spec", "volumeName"}), nullptr) << "nor the live volume";
+  EXPECT_EQ(FindJson(*result->item, {"spec", "dataSource"}), nullptr);
+  EXPECT_THAT(Contents(), IsEmpty());
+}
+
+TEST_F(LonghornRestoreTest, MarksOfAnotherBackupAreRemovedAndNotFollowed) {
+  SetJson(archived_, {"metadata", "labels", objects::kBackupNameLabel}, "older");
+  const auto result = Run();
+  ASSERT_THAT(result, IsOk());
+  ASSERT_TRUE(result->item.has_value());
+  EXPECT_EQ(GetString(*result->item, {"spec", "volumeName"}), "pv-data");
+  EXPECT_EQ(k8s::Label(*result->item, objects::kLonghornNativeLabel), "");
+  EXPECT_EQ(result->operation_id, "");
+  EXPECT_THAT(Contents(), IsEmpty());
+}
+
+// --- Never an empty volume, and never the live one
+
+TEST_F(LonghornRestoreTest, AVolumeThatIsGoneIsAnError) {
+  bed_.Do([&] { EXPECT_TRUE(bed_.api().Remove(support::NativeBed::VolumeKey())); });
+  ExpectRefused(absl::StatusCode::kNotFound, "Longhorn's Volume pvc-1 is not here");
+}
+
+TEST_F(LonghornRestoreTest, AVolumeThatIsBeingDeletedIsAnError) {
+  bed_.api().Mutate(support::NativeBed::VolumeKey(), [](Json& volume) {
+    SetJson(volume, {"metadata", "deletionTimestamp"}, "2026-10-01T02:00:00Z");
+  });
+  ExpectRefused(absl::StatusCode::kNotFound, "is being deleted");
+}
+
+TEST_F(LonghornRestoreTest, AClusterWithoutLonghornIsAnErrorThatSaysWhatToDo) {
+  bed_.api().RemoveType("volumes");
+  ExpectRefused(absl::StatusCode::kNotFound, kMovedData);
+}
+
+TEST_F(LonghornRestoreTest, ASnapshotThatVanishedIsAnError) {
+  DeleteSnapshot();
+  ExpectRefused(absl::StatusCode::kNotFound, absl::StrCat(name_, " is not here"));
+}
+
+TEST_F(LonghornRestoreTest, ASnapshotOfTheNameThatIsAnotherOneIsAnError) {
+  DeleteSnapshot();
+  bed_.AddSnapshot(name_);
+  ExpectRefused(absl::StatusCode::kNotFound, "is another one than that of the backup");
+}
+
+// Whoever may write a PVC would else get the data of any other one.
+TEST_F(LonghornRestoreTest, ASnapshotOfAnotherPvcOrBackupIsAnError) {
+  const auto expect_refused = [&] {
+    EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kPermissionDenied,
+                                HasSubstr("was not taken of this PVC by this backup")));
+    EXPECT_THAT(Contents(), IsEmpty());
+  };
+  const Json whole = archived_;
+  SetJson(archived_, {"metadata", "name"}, "thief");
+  expect_refused();
+  archived_ = whole;
+  SetJson(archived_, {"metadata", "namespace"}, "thieves");
+  expect_refused();
+  archived_ = whole;
+  SetJson(archived_, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
+  SetJson(restore_, {"spec", "backupName"}, "weekly");
+  expect_refused();
+  SetJson(restore_, {"spec", "backupName"}, "nightly");
+  archived_ = whole;
+  bed_.api().Mutate(support::NativeBed::SnapshotKey(name_), [](Json& snapshot) {
+    EraseJson(snapshot, {"metadata", "labels", objects::kLonghornMadeByLabel});
+  });
+  expect_refused();
+}
+
+TEST_F(LonghornRestoreTest, ASnapshotThatIsBeingDeletedIsAnError) {
+  bed_.Do([&] {
+    EXPECT_THAT(bed_.api().Delete({}, support::NativeBed::SnapshotKey(name_), {}), IsOk());
+  });
+  ExpectRefused(absl::StatusCode::kNotFound, "is being deleted");
+}
+
+TEST_F(LonghornRestoreTest, ASnapshotThatIsNotReadyIsAnErrorInLonghornsWords) {
+  bed_.api().Mutate(support::NativeBed::SnapshotKey(name_), [](Json& snapshot) {
+    SetJson(snapshot, {"status", "readyToUse"}, false);
+    SetJson(snapshot, {"status", "error"}, "lost track");
+  });
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "is not ready: lost track");
+}
+
+TEST_F(LonghornRestoreTest, AnArchiveThatNamesNoSnapshotIsAnError) {
+  for (const char* key :
+       {objects::kLonghornSnapshotAnnotation, objects::kLonghornSnapshotUidAnnotation,
+        objects::kLonghornVolumeAnnotation}) {
+    const Json whole = archived_;
+    EraseJson(archived_, {"metadata", "annotations", key});
+    ExpectRefused(absl::StatusCode::kInvalidArgument, key);
+    archived_ = whole;
+  }
+}
+
+TEST_F(LonghornRestoreTest, AClassOfAnotherDriverIsAnError) {
+  bed_.api().Seed(csi::StorageClassType(),
+                  {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "ebs.csi.aws.com"}});
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "ebs.csi.aws.com");
+}
+
+// Velero restores a PersistentVolume that is retained as it was, for the PVC: they would be bound.
+TEST_F(LonghornRestoreTest, ALiveVolumeThatIsReservedForThePvcIsAnError) {
+  const auto reserve = [&](const Json& claim_ref) {
+    bed_.api().Mutate(csi::VolumeKey("pv-data"), [&](Json& pv) {
+      SetJson(pv, {"spec", "claimRef"}, claim_ref);
+    });
+  };
+  reserve({{"namespace", "shop"}, {"name", "data"}});
+  ExpectRefused(absl::StatusCode::kFailedPrecondition,
+                "PersistentVolume pv-data is reserved for it");
+  // That of the PVC that was deleted is released, and bound to no other.
+  reserve({{"namespace", "shop"}, {"name", "data"}, {"uid", "old"}});
+  MustRun();
+}
+
+TEST_F(LonghornRestoreTest, AClusterWithoutVolumeSnapshotsIsAnErrorAndNothingIsLeft) {
+  bed_.api().RemoveType("volumesnapshots");
+  EXPECT_THAT(
+      Run(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("the snapshot controller")));
+  EXPECT_THAT(Contents(), IsEmpty());
+}
+
+TEST_F(LonghornRestoreTest, AnotherVolumeSnapshotOfTheNameIsAnError) {
+  const std::string name = velero::RestoredSnapshotName("restore-uid", name_);
+  bed_.api().Seed(csi::VolumeSnapshotType(),
+                  support::MakeSnapshotObject("shop", name, "another-content"));
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(name)));
+  EXPECT_THAT(Contents(), IsEmpty());
+}
+
+// --- Its operation
+
+TEST_F(LonghornRestoreTest, TheOperationFailsWithLonghornsWordsWhenTheSnapshotVanishesMeanwhile) {
+  const auto result = Run();
+  ASSERT_THAT(result, IsOk());
+  Json pvc = *result->item;
+  EraseJson(pvc, {"status"});
+  const Json made = bed_.api().Seed(csi::PersistentVolumeClaimType(), pvc);
+  EXPECT_FALSE(action_->Progress(bed_.ctx, result->operation_id, restore_)->completed);
+  bed_.api().Seed(
+      csi::EventType(),
+      {{"metadata", {{"name", "e"}, {"namespace", "shop"}}},
+       {"involvedObject", {{"uid", k8s::Uid(made)}}},
+       {"reason", "ProvisioningFailed"},
+       {"lastTimestamp", "2026-10-01T02:00:00Z"},
+       {"message",
+        "rpc error: code = Internal desc = failed to verify data source: 404 Not Found: "
+        "snapshot.longhorn.io \"csd-1\" not found"}});
+  const auto progress = action_->Progress(bed_.ctx, result->operation_id, restore_);
+  ASSERT_THAT(progress, IsOk());
+  EXPECT_TRUE(progress->completed);
+  EXPECT_THAT(progress->error, HasSubstr("failed to verify data source"));
+  EXPECT_TRUE(action_->Progress(bed_.ctx, "x", restore_)->completed);
+}
+
+TEST(LonghornRefusalTest, OnlyAMissingSourceIsDefinite) {
+  EXPECT_TRUE(csi::IsDefiniteRefusal(
+      "code = Internal desc = failed to verify data source: snapshot.longhorn.io \"x\" not found"));
+  EXPECT_FALSE(csi::IsDefiniteRefusal(
+      "code = Internal desc = failed to verify data source: connection refused"));
+}
+
+}  // namespace
+}  // namespace csidelta::restoreitemactions::longhorn_restore_test
