@@ -17,17 +17,16 @@
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/read_pages.h"
-#include "longhorn/snapshot_class.h"
+#include "longhorn/types.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
+#include "velero/volume_decision.h"
 
 namespace csidelta::cli {
 namespace {
 
 using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshotContent;
-
-constexpr char kLonghornHandle[] = "snap://";  // snap://VOLUME/SNAPSHOT
 
 // A need of one Snapshot, by its name.
 struct SnapshotNeed {
@@ -40,11 +39,11 @@ struct SnapshotNeed {
 std::vector<std::string> LonghornSnapshotsOf(const VolumeSnapshotContent& content) {
   std::vector<std::string> names;
   for (const std::string& handle : {content.handle(), content.source_handle()}) {
-    if (absl::StartsWith(handle, kLonghornHandle)) {
+    if (absl::StartsWith(handle, longhorn::kSnapshotHandlePrefix)) {
       names.push_back(handle.substr(handle.rfind('/') + 1));
     }
   }
-  if (content.driver() == longhorn::kDriver && content.handle().empty() &&
+  if (content.driver() == velero::kLonghornDriver && content.handle().empty() &&
       content.source_handle().empty()) {
     names.push_back(absl::StrCat("snapshot-", content.snapshot_uid()));
   }

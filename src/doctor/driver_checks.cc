@@ -15,6 +15,7 @@
 #include "k8s/object.h"
 #include "net/http_client.h"
 #include "net/url.h"
+#include "velero/volume_decision.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -27,7 +28,7 @@ struct SnapshotLimit {
 };
 // Limits that drivers document for one volume.
 constexpr std::array kSnapshotLimits = {SnapshotLimit{"csi.vsphere.vmware.com", 3},
-                                        SnapshotLimit{"driver.longhorn.io", 250},
+                                        SnapshotLimit{velero::kLonghornDriver, 250},
                                         SnapshotLimit{"cephfs.csi.ceph.com", 100}};
 
 // A claim's volume of a CSI driver.

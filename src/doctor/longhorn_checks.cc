@@ -24,20 +24,18 @@
 #include "longhorn/types.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
+#include "velero/volume_decision.h"
 
 namespace csidelta::doctor {
 namespace {
 
 constexpr absl::Duration kLonghornListTimeMax = absl::Seconds(10);
-// Longhorn's own, for a Volume that does not say.
-constexpr int64_t kSnapshotCountMaxDefault = 250;
 // Of that, the part that is worth a warning.
 constexpr double kCountShareMax = 0.8;
 // Its monitor looks every 5 seconds, and a detached volume is attached within a minute or so.
 constexpr absl::Duration kShownAfterMax = absl::Minutes(2);
 constexpr absl::Duration kTakenAfterMax = absl::Minutes(10);
 constexpr absl::Duration kDeletedAfterMax = absl::Hours(1);
-constexpr char kHead[] = "volume-head";
 constexpr char kServiceNameLabel[] = "kubernetes.io/service-name";
 // It keeps so many snapshots of a volume, whoever took them.
 constexpr char kDeletingTask[] = "snapshot-delete";
@@ -136,8 +134,8 @@ class SnapshotsReader {
       const auto volume = volumes_.find(name);
       const int64_t max =
           volume == volumes_.end()
-              ? kSnapshotCountMaxDefault
-              : volume->second.snapshot_count_max().value_or(kSnapshotCountMaxDefault);
+              ? longhorn::kSnapshotMaxCountDefault
+              : volume->second.snapshot_count_max().value_or(longhorn::kSnapshotMaxCountDefault);
       if (static_cast<double>(count) >= kCountShareMax * static_cast<double>(max)) {
         full.push_back(absl::StrCat(name, " (", count, " of ", max, ")"));
       }
@@ -170,9 +168,8 @@ class SnapshotsReader {
 
   // The newest of a volume stays by design, until there is a newer one.
   void LookAtDeleted(const longhorn::Snapshot& snapshot) {
-    const bool is_newest = absl::c_linear_search(snapshot.children(), kHead);
     if (!IsPast(snapshot.deleted_at(), kDeletedAfterMax) ||
-        (is_newest && snapshot.is_marked_removed())) {
+        (snapshot.is_newest() && snapshot.is_marked_removed())) {
       return;
     }
     const auto volume = volumes_.find(snapshot.volume());
@@ -244,7 +241,7 @@ bool Archives(const velero::Backup& backup, const std::string& longhorn_namespac
 void CheckLonghornClass(Visit& visit) {
   for (const Json& snapshot_class : visit.Look(csi::VolumeSnapshotClassType())) {
     if (const absl::Status status = longhorn::CheckClassOfMove(snapshot_class); !status.ok()) {
-      visit.Warn(absl::StrCat("driver ", longhorn::kDriver), std::string(status.message()),
+      visit.Warn(absl::StrCat("driver ", velero::kLonghornDriver), std::string(status.message()),
                  "make one with it, and name it in the volume policy by snapshotClass");
     }
   }

@@ -20,8 +20,6 @@ namespace {
 constexpr char kMadeBy[] = "csi-delta";
 constexpr char kNamePrefix[] = "csd-";
 constexpr std::size_t kNameHashBytes = 40;
-// Of a Volume that does not tell, which is one of before Longhorn 1.6.
-constexpr int64_t kSnapshotMaxCountDefault = 250;
 // What the chain of an engine may hold, with the head and with what is marked as removed.
 constexpr int64_t kChainEntriesMax = 250;
 constexpr absl::Duration kAskAgainAfter = absl::Seconds(1);

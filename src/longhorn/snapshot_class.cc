@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "k8s/object.h"
+#include "velero/volume_decision.h"
 
 namespace csidelta::longhorn {
 namespace {
@@ -16,7 +17,7 @@ constexpr char kBackingImagesType[] = "bi";
 
 absl::Status CheckClassOfMove(const Json& snapshot_class) {
   const std::string type = GetString(snapshot_class, {"parameters", "type"});
-  if (!absl::EqualsIgnoreCase(GetString(snapshot_class, {"driver"}), kDriver) ||
+  if (!absl::EqualsIgnoreCase(GetString(snapshot_class, {"driver"}), velero::kLonghornDriver) ||
       type == kSnapshotsType) {
     return absl::OkStatus();
   }

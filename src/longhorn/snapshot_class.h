@@ -5,8 +5,6 @@
 
 namespace csidelta::longhorn {
 
-inline constexpr char kDriver[] = "driver.longhorn.io";
-
 // Is a VolumeSnapshot of this class a snapshot in Longhorn, which a data mover can read and upload?
 // That takes the class's parameter `type: snap`. With "bak", and without the parameter, Longhorn
 // uploads the data to its own backup target; with "bi" it makes a backing image of it

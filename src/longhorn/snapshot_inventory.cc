@@ -17,8 +17,6 @@
 namespace csidelta::longhorn {
 namespace {
 
-constexpr char kVolumeHead[] = "volume-head";  // among the children of the newest
-
 std::string Cut(std::string text) {
   if (text.size() > kTextBytesMax) {
     text.resize(kTextBytesMax);
@@ -48,8 +46,7 @@ SnapshotEntry EntryOf(const Snapshot& snapshot) {
   entry.state = StateOf(snapshot);
   entry.parent = Cut(snapshot.parent());
   entry.children = snapshot.children();
-  entry.is_newest =
-      std::find(entry.children.begin(), entry.children.end(), kVolumeHead) != entry.children.end();
+  entry.is_newest = snapshot.is_newest();
   entry.children.resize(std::min(entry.children.size(), kChildrenMax));
   for (std::string& child : entry.children) {
     child = Cut(std::move(child));

@@ -16,7 +16,7 @@ namespace {
 constexpr char kJobEngineLabel[] = "RecurringJob";
 constexpr char kEnabled[] = "enabled";
 constexpr char kDefaultGroup[] = "default";
-constexpr char kSnapshotSource[] = "snap://";
+constexpr char kVolumeHead[] = "volume-head";
 
 const k8s::ResourceType& TypeOf(const char* plural, const char* kind) {
   return *new k8s::ResourceType{
@@ -95,6 +95,10 @@ std::vector<std::string> Snapshot::children() const {
   return names;
 }
 
+bool Snapshot::is_newest() const {
+  return GetBool(json(), {"status", "children", kVolumeHead});
+}
+
 int64_t Snapshot::size_bytes() const { return GetInt(json(), {"status", "size"}); }
 
 int64_t Snapshot::restore_size_bytes() const { return GetInt(json(), {"status", "restoreSize"}); }
@@ -145,7 +149,8 @@ std::string Volume::cloned_from() const {
     return snapshot;
   }
   const std::string source = GetString(json(), {"spec", "dataSource"});
-  return absl::StartsWith(source, kSnapshotSource) ? source.substr(source.rfind('/') + 1) : "";
+  return absl::StartsWith(source, kSnapshotHandlePrefix) ? source.substr(source.rfind('/') + 1)
+                                                         : "";
 }
 
 std::string Volume::linked_to() const { return Label(objects::kLonghornLinkedCloneLabel); }

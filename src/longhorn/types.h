@@ -24,6 +24,10 @@ inline constexpr char kVersion[] = "v1beta2";
 inline constexpr char kDroppedVersion[] = "v1beta1";
 // Volume::clone_state() of one that needs its source no more.
 inline constexpr char kCloneCompleted[] = "completed";
+// Of a Volume that does not tell, which is one of before Longhorn 1.6.
+inline constexpr int64_t kSnapshotMaxCountDefault = 250;
+// A snapshot as CSI and the source of a clone name it: snap://VOLUME/SNAPSHOT.
+inline constexpr char kSnapshotHandlePrefix[] = "snap://";
 // Where Longhorn lives unless it was installed elsewhere. It ignores its kinds in other namespaces.
 inline constexpr char kDefaultNamespace[] = "longhorn-system";
 
@@ -52,7 +56,8 @@ class Snapshot : public objects::ObjectView {
   bool is_marked_removed() const;                  // stays in the chain until it is purged
   bool is_user_created() const;                    // false: of a rebuild or an expansion
   std::string parent() const;                      // "" for the oldest
-  std::vector<std::string> children() const;       // volume-head among them marks the newest
+  std::vector<std::string> children() const;       // what was taken next, or volume-head
+  bool is_newest() const;                          // volume-head is among them
   int64_t size_bytes() const;                      // in its own file now; 0 where not known
   int64_t restore_size_bytes() const;              // of the volume now, not when it was taken
   // What Longhorn last had to say, "" for nothing. It waits for an attachment, among others, so

@@ -256,17 +256,18 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
                           const std::string& name) {
     const std::map<std::string, std::string> labels = {
         {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}};
-    const Json content = csi::MakeStaticContent(
-        {.name = name,
-         .driver = velero::kLonghornDriver,
-         .handle = absl::StrCat("snap://", source.volume, "/", source.snapshot_name),
-         .snapshot_namespace = target,
-         .snapshot_name = name,
-         .deletion_policy = "Retain",
-         .class_name = "",
-         .labels = labels,
-         .annotations = {},
-         .finalizers = {}});
+    const Json content =
+        csi::MakeStaticContent({.name = name,
+                                .driver = velero::kLonghornDriver,
+                                .handle = absl::StrCat(longhorn::kSnapshotHandlePrefix,
+                                                       source.volume, "/", source.snapshot_name),
+                                .snapshot_namespace = target,
+                                .snapshot_name = name,
+                                .deletion_policy = "Retain",
+                                .class_name = "",
+                                .labels = labels,
+                                .annotations = {},
+                                .finalizers = {}});
     RETURN_IF_ERROR(Make(ctx, csi::VolumeSnapshotContentKey(name), content));
     const Json snapshot = {
         {"apiVersion", "snapshot.storage.k8s.io/v1"},

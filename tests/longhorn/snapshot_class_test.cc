@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/status_matchers.h"
+#include "velero/volume_decision.h"
 
 namespace csidelta::longhorn::snapshot_class_test {
 namespace {
@@ -14,24 +15,25 @@ using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;
 using testing::HasSubstr;
+using velero::kLonghornDriver;
 
 Json ClassOf(const std::string& driver, const Json& parameters) {
   return {{"metadata", {{"name", "nightly"}}}, {"driver", driver}, {"parameters", parameters}};
 }
 
 TEST(CheckClassOfMoveTest, ASnapshotCanBeMoved) {
-  EXPECT_THAT(CheckClassOfMove(ClassOf(kDriver, {{"type", "snap"}})), IsOk());
+  EXPECT_THAT(CheckClassOfMove(ClassOf(kLonghornDriver, {{"type", "snap"}})), IsOk());
 }
 
 TEST(CheckClassOfMoveTest, ABackupOfLonghornWouldBeUploadedTwice) {
   for (const Json& parameters : {Json(), Json::object(), Json{{"type", ""}}}) {
-    EXPECT_THAT(CheckClassOfMove(ClassOf(kDriver, parameters)),
+    EXPECT_THAT(CheckClassOfMove(ClassOf(kLonghornDriver, parameters)),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          AllOf(HasSubstr("VolumeSnapshotClass nightly without the parameter type"),
                                HasSubstr("uploaded twice"), HasSubstr("type: snap"))));
   }
   for (const char* const type : {"bak", "Snap"}) {
-    EXPECT_THAT(CheckClassOfMove(ClassOf(kDriver, {{"type", type}})),
+    EXPECT_THAT(CheckClassOfMove(ClassOf(kLonghornDriver, {{"type", type}})),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          AllOf(HasSubstr("\"" + std::string(type) + "\""), HasSubstr("twice"))));
   }
