@@ -17,6 +17,7 @@ inline Json MakeLonghornObject(const std::string& kind, const std::string& name)
           {"metadata",
            {{"name", name},
             {"namespace", longhorn::kDefaultNamespace},
+            {"finalizers", Json::array({"longhorn.io"})},
             {"creationTimestamp", "2023-11-01T00:00:00Z"},
             {"uid", absl::StrCat("uid-of-", name)}}}};
 }
@@ -26,7 +27,6 @@ inline Json MakeLonghornSnapshot(const std::string& name, const std::string& vol
                                  const std::string& taken_at, const std::string& job = "") {
   Json object = MakeLonghornObject("Snapshot", name);
   SetJson(object, {"metadata", "labels", "longhornvolume"}, volume);
-  SetJson(object, {"metadata", "finalizers"}, Json::array({"longhorn.io"}));
   object["spec"] = {{"volume", volume}, {"createSnapshot", true}, {"labels", Json::object()}};
   if (!job.empty()) {
     SetJson(object, {"spec", "labels", "RecurringJob"}, job);
