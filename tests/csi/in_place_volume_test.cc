@@ -36,6 +36,7 @@ class InPlaceVolumeTest : public testing::Test {
  protected:
   InPlaceVolumeTest() {
     ctx_.clock = &clock_;
+    cluster_.ProtectVolumes();
     support::SeedBlockPvc(api_, "d.example.com");
     SetConsent();
     api_.Mutate(VolumeKey("pv-1"), [](Json& volume) {
@@ -265,6 +266,34 @@ TEST_F(InPlaceVolumeTest, WhatIsPartlyOldSaysSoOnceNothingWrites) {
   ASSERT_TRUE(Record().has_value());
   EXPECT_TRUE(Record()->has_ended);
   EXPECT_FALSE(IsWrittenByMover(*Record(), ""));
+  ExpectVolumeUntouched();
+}
+
+// A Pod that was asked to go has its volume until its kubelet has let it go.
+TEST_F(InPlaceVolumeTest, TheSecondNameStaysAsLongAsItsPod) {
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  Json worker = support::MakeObject("v1", "Pod", "mover", kAlias);
+  worker["spec"] = {
+      {"nodeName", "node-1"},
+      {"volumes",
+       Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", kAlias}}}}})}};
+  worker["status"]["phase"] = "Failed";
+  api_.Seed(PodType(), worker);
+  for (int looks = 0; looks < 3; ++looks) {
+    const auto waiting = Hide({});
+    ASSERT_THAT(waiting, IsOk());
+    EXPECT_THAT(*waiting, HasSubstr("persistentvolumeclaims mover/dd-1 to be detached and gone"));
+    EXPECT_TRUE(Alias().has_value());
+    EXPECT_TRUE(IsWrittenByMover(*Record(), ""));
+    EXPECT_EQ(Consent(), "download-uid");
+    // Nothing begins anew with what is going.
+    EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
+  }
+  ASSERT_THAT(api_.Delete(ctx_, {PodType(), "mover", kAlias}, {}), IsOk());
+  EXPECT_EQ(Alias(), std::nullopt);
+  EXPECT_EQ(*Hide({}), "");
+  EXPECT_TRUE(Record()->has_ended);
+  EXPECT_EQ(Consent(), "");
   ExpectVolumeUntouched();
 }
 

@@ -44,6 +44,7 @@ class MoverRestoreTest : public testing::Test {
   MoverRestoreTest() {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
+    cluster_.ProtectVolumes();
     support::SeedBlockPvc(api_, kDriverName);
     api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", kDriverName));
     Json upload = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", "nightly");

@@ -46,6 +46,7 @@ constexpr char kSourceClaim[] = "c1a10000-0000-4000-8000-00000000000a";
 class DownloadBed : public MoverBed {
  public:
   DownloadBed() {
+    cluster.ProtectVolumes();
     api.Remove(csi::ClaimKey("shop", "data"));
     reference_.cluster = kSourceCluster;
     reference_.namespace_name = "shop";

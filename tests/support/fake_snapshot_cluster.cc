@@ -32,6 +32,8 @@ constexpr char kBeingCreated[] = "snapshot.storage.kubernetes.io/volumesnapshot-
 constexpr char kGroupBeingCreated[] =
     "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-created";
 constexpr char kClaimFinalizer[] = "snapshot.storage.kubernetes.io/pvc-as-source-protection";
+constexpr char kClaimProtection[] = "kubernetes.io/pvc-protection";
+constexpr char kVolumeProtection[] = "kubernetes.io/pv-protection";
 constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
 
 // The content that this thread looks at as a sidecar, which does not take its own writes for news:
@@ -164,6 +166,8 @@ void FakeSnapshotCluster::Note(const std::string& kind, const Json& object, bool
     NoteClaim(object, gone);
   } else if (kind == "PersistentVolume") {
     Enqueue(Part::kVolume, "", Name(object));
+  } else if (kind == "Pod") {
+    NotePod(object);
   } else if (kind == "Backup" && gone) {
     for (const Json& lease : api_.All(csi::LeaseType())) {  // The garbage collector.
       const Json* owners = FindJson(lease, {"metadata", "ownerReferences"});
@@ -324,6 +328,19 @@ void FakeSnapshotCluster::Work(const std::stop_token& stop, absl::Duration retry
 bool FakeSnapshotCluster::idle() const {
   std::scoped_lock lock(queue_mutex_);
   return queue_.empty() && !working_;
+}
+
+void FakeSnapshotCluster::ProtectVolumes() {
+  api_.OnEvent("pods", [this](FakeApiClient&, const WatchEvent& event) { OnEvent(event); });
+  api_.SetAdmission([](const FakeApiClient::AdmissionRequest& request) -> absl::StatusOr<Json> {
+    Json object = request.object;
+    if (request.operation == "CREATE" && request.type.kind == "PersistentVolumeClaim") {
+      AddFinalizer(object, kClaimProtection);
+    } else if (request.operation == "CREATE" && request.type.kind == "PersistentVolume") {
+      AddFinalizer(object, kVolumeProtection);
+    }
+    return object;
+  });
 }
 
 void FakeSnapshotCluster::Resync() {
@@ -1374,7 +1391,32 @@ absl::Status FakeSnapshotCluster::SideCreateGroup(const Json& content) {
 
 // --- csi-provisioner and the binder
 
+void FakeSnapshotCluster::NotePod(const Json& pod) {
+  const Json* volumes = FindJson(pod, {"spec", "volumes"});
+  for (const Json& volume : volumes == nullptr ? Json::array() : *volumes) {
+    if (const std::string claim = Text(volume, {"persistentVolumeClaim", "claimName"});
+        !claim.empty()) {
+      Enqueue(Part::kClaim, Namespace(pod), claim);
+    }
+  }
+}
+
+bool FakeSnapshotCluster::IsUsedByPod(const Json& claim) const {
+  return api_.Any(csi::PodType(), [&](const Json& pod) {
+    const Json* volumes = FindJson(pod, {"spec", "volumes"});
+    return volumes != nullptr && Namespace(pod) == Namespace(claim) &&
+           !Text(pod, {"spec", "nodeName"}).empty() &&
+           std::any_of(volumes->begin(), volumes->end(), [&](const Json& volume) {
+             return Text(volume, {"persistentVolumeClaim", "claimName"}) == Name(claim);
+           });
+  });
+}
+
 absl::Status FakeSnapshotCluster::SyncClaim(const Json& claim) {
+  if (BeingDeleted(claim) && HasFinalizer(claim, kClaimProtection) && !IsUsedByPod(claim)) {
+    Change(csi::ClaimKey(Namespace(claim), Name(claim)),
+           [](Json& object) { DropFinalizer(object, kClaimProtection); });
+  }
   if (Text(claim, {"status", "phase"}) == "Bound" || BeingDeleted(claim)) {
     return absl::OkStatus();
   }
@@ -1487,6 +1529,12 @@ void FakeSnapshotCluster::Bind(const ObjectKey& claim_key, const std::string& vo
 }
 
 void FakeSnapshotCluster::SyncVolume(const Json& volume) {
+  if (BeingDeleted(volume) && HasFinalizer(volume, kVolumeProtection) &&
+      Text(volume, {"status", "phase"}) != "Bound") {
+    Change(csi::VolumeKey(Name(volume)),
+           [](Json& object) { DropFinalizer(object, kVolumeProtection); });
+    return;
+  }
   const std::string space = Text(volume, {"spec", "claimRef", "namespace"});
   const std::string name = Text(volume, {"spec", "claimRef", "name"});
   const std::string uid = Text(volume, {"spec", "claimRef", "uid"});

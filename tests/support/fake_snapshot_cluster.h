@@ -61,6 +61,11 @@ class FakeSnapshotCluster {
 
   // From now on a thread works, `lag` behind, and tries again every `retry_interval`.
   void Run(absl::Duration lag, absl::Duration retry_interval);
+  // From now on PVCs and PersistentVolumes are made with the finalizers by which
+  // kube-controller-manager keeps a PVC as long as a Pod that has a node names it, ended or not,
+  // and a PersistentVolume while it is bound. Takes the admission of `api`. Not from the beginning:
+  // most tests have no kubelet whose Pods go.
+  void ProtectVolumes();
   // Looks at everything anew, with the switches as they are now.
   void Resync();
   // The driver has no faults any more, and everything is looked at anew.
@@ -94,6 +99,7 @@ class FakeSnapshotCluster {
   void NoteContent(const Json& content, bool gone);
   void NoteGroup(const Json& group, bool gone);
   void NoteClaim(const Json& claim, bool gone);
+  void NotePod(const Json& pod);
   void Enqueue(Part part, const std::string& namespace_name, const std::string& name);
   void Drain();
   void Work(const std::stop_token& stop, absl::Duration retry_interval);
@@ -149,6 +155,7 @@ class FakeSnapshotCluster {
   void RefuseVolume(const Json& claim, const std::string& message);
   void Bind(const k8s::ObjectKey& claim, const std::string& volume);
   void SyncVolume(const Json& volume);
+  bool IsUsedByPod(const Json& claim) const;
   void Reclaim(const Json& volume);
   void ClaimGone(const Json& claim);
 
