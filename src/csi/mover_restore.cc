@@ -201,7 +201,7 @@ class MoverRestore {
     const absl::Status ended = InsistToTheEnd(ctx, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api_, TargetKey()));
       const bool is_there =
-          found.has_value() && k8s::Uid(*found) == plan_.pvc.uid() &&
+          found.has_value() &&
           k8s::Annotation(*found, objects::kMayWriteAnnotation) == k8s::Uid(download_);
       return is_there ? k8s::IgnoreGone(api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
                                                    ConsentPatch(nullptr), "")
@@ -287,6 +287,7 @@ class MoverRestore {
     }
     RETURN_IF_ERROR(found.status());
     if (!found->has_value() || k8s::Uid(**found) != k8s::Uid(download_)) {
+      EndConsent();
       return absl::FailedPreconditionError(absl::StrCat(
           "another client deleted ", text_, ", which stops the data mover; where ",
           NamedTarget(plan_.pvc), " is partly old now its beginning says so: run this again"));

@@ -280,6 +280,24 @@ TEST_F(MoverRestoreTest, WhatHasNotBegunIsWithdrawn) {
   EXPECT_EQ(Consent(), "");
 }
 
+// Accepted between the last look and the deletion: it is not taken back under the mover's hands.
+TEST_F(MoverRestoreTest, WhatIsAcceptedAsItIsWithdrawnGoesOn) {
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  const std::function<void()> accepts = Says("Accepted");
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) -> absl::Status {
+    if (call.verb == "get" && call.plural == "datadownloads" && is_followed_) {
+      stop.request_stop();
+    } else if (call.verb == "delete" && call.plural == "datadownloads") {
+      accepts();
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("goes on")));
+  ASSERT_EQ(downloads(), 1U);
+  EXPECT_EQ(Consent(), k8s::Uid(asked_.back()));
+}
+
 // It could begin while the safety snapshot is taken.
 TEST_F(MoverRestoreTest, OneOfAnEarlierRunThatHasNotBegunIsMadeAnew) {
   std::stop_source stop;
@@ -306,6 +324,29 @@ TEST_F(MoverRestoreTest, WhatThePvcDoesNotConsentToIsWithdrawn) {
     EXPECT_EQ(Consent(), "");
     EXPECT_THAT(notes_, IsEmpty());
   }
+}
+
+// A PVC of that name that is made meanwhile was not asked about.
+TEST_F(MoverRestoreTest, AnotherPvcOfTheNameDoesNotConsent) {
+  api_.OnCreate("datadownloads", [](support::FakeApiClient& api, const Json&) {
+    api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) { pvc["metadata"]["uid"] = "later-uid"; });
+  });
+  Steps({Says("Completed")});
+  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kAborted, HasSubstr("may-write")));
+  EXPECT_EQ(Consent(), "");
+  EXPECT_EQ(downloads(), 0U);
+}
+
+// Nor is that of another run taken back.
+TEST_F(MoverRestoreTest, OnlyTheOwnConsentIsTakenBack) {
+  Steps({[this] {
+    api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+      SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "later-uid");
+    });
+    Says("Failed", "the consent is gone")();
+  }});
+  EXPECT_THAT(Restore().status(), Not(IsOk()));
+  EXPECT_EQ(Consent(), "later-uid");
 }
 
 TEST_F(MoverRestoreTest, AMomentInWhichThePvcCannotBeChangedEndsNothing) {
@@ -347,6 +388,67 @@ TEST_F(MoverRestoreTest, KilledAtAnyCallItLeavesNoConsentToAnythingElse) {
   }
 }
 
+// Gone on with is only what this very DataDownload has begun to write, and what may still go on.
+TEST_F(MoverRestoreTest, OnlyWhatHasBegunIsGoneOnWith) {
+  const std::string name = k8s::Name(Plan()->download);
+  const auto goes_on = [&](const char* phase, const CopyRecord& record) {
+    api_.Mutate({DataDownloadType(), "velero", name},
+                [&](Json& download) { download["status"]["phase"] = phase; });
+    api_.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
+      SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+              FormatCopyRecord(record));
+    });
+    return Plan()->goes_on;
+  };
+  Json made = Plan()->download;
+  made["metadata"]["uid"] = "made-uid";
+  api_.Seed(DataDownloadType(), made);
+  const CopyRecord begun{.method = CopyRecord::Method::kMover,
+                         .from = "velero/x",
+                         .id = "made-uid",
+                         .has_begun = true,
+                         .has_written = true};
+  EXPECT_TRUE(goes_on("InProgress", begun));
+  EXPECT_FALSE(goes_on("Failed", begun));
+  CopyRecord other = begun;
+  other.id = "other-uid";
+  EXPECT_FALSE(goes_on("InProgress", other));
+  other = begun;
+  other.method = CopyRecord::Method::kSnapshot;
+  EXPECT_FALSE(goes_on("InProgress", other));
+  other = begun;
+  other.has_written = false;
+  EXPECT_FALSE(goes_on("InProgress", other));
+  other = begun;
+  other.has_ended = true;
+  EXPECT_FALSE(goes_on("InProgress", other));
+}
+
+// One that has the name, and restores something else.
+TEST_F(MoverRestoreTest, AnotherOneOfTheNameIsNotFollowed) {
+  const auto plan = Plan();
+  ASSERT_THAT(plan, IsOk());
+  const std::vector<std::function<void(Json&)>> changes = {
+      [](Json& download) {
+        SetJson(download, {"metadata", "annotations", objects::kIntoAnnotation}, "other-uid");
+      },
+      [](Json& download) { download["spec"]["snapshotID"] = "other"; },
+      [](Json& download) { download["spec"]["targetVolume"]["pv"] = "pv-2"; }};
+  MoverPlan going_on = *plan;
+  going_on.goes_on = true;
+  for (const auto& change : changes) {
+    Json other = plan->download;
+    change(other);
+    other["status"]["phase"] = "Completed";
+    api_.Seed(DataDownloadType(), other);
+    EXPECT_THAT(RestoreByMover(ctx_, api_, Random::Real(), going_on, options_, notes_),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("is another one")));
+  }
+  api_.Remove({DataDownloadType(), "velero", k8s::Name(plan->download)});
+  EXPECT_THAT(RestoreByMover(ctx_, api_, Random::Real(), going_on, options_, notes_),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("has just ended")));
+}
+
 // Of two programs that write at once neither is right.
 TEST_F(MoverRestoreTest, APodThatMayCopyIsAgainstTheMover) {
   api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
@@ -370,6 +472,17 @@ TEST_F(MoverRestoreTest, ADataDownloadThatIsDeletedIsAnError) {
   Steps({Says("InProgress"), [this] {
            api_.Remove({DataDownloadType(), "velero", k8s::Name(asked_.back())});
          }});
+  EXPECT_THAT(Restore(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another client deleted")));
+  EXPECT_EQ(Consent(), "");
+  // As is one that was made again.
+  Steps({Says("InProgress"), [this] {
+           Json again = asked_.back();
+           again["metadata"]["uid"] = "again-uid";
+           again["status"]["phase"] = "Completed";
+           api_.Seed(DataDownloadType(), again);
+         }});
+  clock_.Advance(absl::Seconds(1));
   EXPECT_THAT(Restore(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another client deleted")));
 }
