@@ -30,6 +30,9 @@
 #include "csi/snapshot_retention.h"
 #include "csi/snapshot_room.h"
 #include "csi/snapshot_source.h"
+#include "csi/snapshot_types.h"
+#include "csi/volume_guard.h"
+#include "k8s/find.h"
 
 namespace csidelta::cli {
 namespace {
@@ -167,8 +170,7 @@ class SnapshotCreateCommand : public Command {
     }
     csi::RoomMaker room(ctx, *api, Retention(requests), timeout_.value_or(kTimeout));
     if (makes_room_ && (requests.size() > 1 || !hold_.empty())) {
-      // Before the application is held, and before some of a set are taken.
-      RETURN_IF_ERROR(MakeRoom(session, room, requests.front(), requests.size()));
+      RETURN_IF_ERROR(MakeRoomAhead(ctx, *api, session, requests, group, room));
     }
     std::unique_ptr<HeldProgram> held;
     const absl::Time hold_begins = ctx.clock->Now();
@@ -305,6 +307,27 @@ class SnapshotCreateCommand : public Command {
     const absl::Status made = room.MakeInQuota(one, static_cast<int>(needed));
     TellRemovals(session.console(), "--make-room", room.TakeReport());
     return made;
+  }
+
+  // Before the application is held, and before some of a set are taken. Nothing goes for those that
+  // another operation keeps from being taken, nor for those that an earlier run made.
+  static absl::Status MakeRoomAhead(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                                    const std::vector<CreationRequest>& requests,
+                                    const GroupPlan& group, csi::RoomMaker& room) {
+    std::vector<const CreationRequest*> needed;
+    for (const CreationRequest& one : requests) {
+      const absl::Status free = csi::CheckFree(ctx, api, *session.environment().random, one);
+      if (csi::IsVolumeBusy(free) && requests.size() > 1 && !group.choice.has_value()) {
+        continue;  // The others are taken.
+      }
+      RETURN_IF_ERROR(free);
+      const k8s::ObjectKey key = csi::VolumeSnapshotKey(one.source.pvc.namespace_name(), one.name);
+      if (!one.may_join || !k8s::Find(ctx, api, key).value_or(std::nullopt).has_value()) {
+        needed.push_back(&one);
+      }
+    }
+    return needed.empty() ? absl::OkStatus()
+                          : MakeRoom(session, room, *needed.front(), needed.size());
   }
 
   // Makes room and tries again, until all are taken or no more may go.

@@ -57,6 +57,12 @@ Json ObjectToMake(const CreationRequest& request, absl::Time asked_at) {
           {"spec", std::move(spec)}};
 }
 
+GuardRequest GuardOf(const CreationRequest& request) {
+  return {.pvcs = {request.source.pvc},
+          .name = request.name,
+          .waits_for_others = request.waits_for_others};
+}
+
 // One attempt after the other at one VolumeSnapshot. Borrows everything.
 class SnapshotCreator {
  public:
@@ -66,10 +72,7 @@ class SnapshotCreator {
         api_(api),
         request_(request),
         pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
-        guard_(ctx, api, random,
-               {.pvcs = {request.source.pvc},
-                .name = request.name,
-                .waits_for_others = request.waits_for_others}),
+        guard_(ctx, api, random, GuardOf(request)),
         room_(ctx, guard_, request.on_full) {}
 
   absl::StatusOr<Creation> Create() {
@@ -304,6 +307,11 @@ std::string NameForSnapshot(absl::string_view stem, absl::Time now) {
 absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                                         const CreationRequest& request) {
   return SnapshotCreator(ctx, api, random, request).Create();
+}
+
+absl::Status CheckFree(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                       const CreationRequest& request) {
+  return VolumeGuard(ctx, api, random, GuardOf(request)).Enter();
 }
 
 absl::Status TryCreate(const CallContext& ctx, k8s::ApiClient& api,

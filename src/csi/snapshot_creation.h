@@ -73,6 +73,12 @@ std::string NameForSnapshot(absl::string_view stem, absl::Time now);
 absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                                         const CreationRequest& request);
 
+// Whether another operation on the volume is under way, asked before anything is done for the
+// VolumeSnapshot: errors as of CreateSnapshot() until its POST. Waits for that operation where the
+// request does. Another one may begin at any time.
+absl::Status CheckFree(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                       const CreationRequest& request);
+
 // Whether the API server would take the VolumeSnapshot now: the same answers, and nothing is made.
 // OK also where an earlier run's of this name exists, which CreateSnapshot() would join.
 absl::Status TryCreate(const CallContext& ctx, k8s::ApiClient& api, const CreationRequest& request);

@@ -228,6 +228,59 @@ TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
   EXPECT_THAT(outcome.out, HasSubstr("taken: the application may go on\n"));
 }
 
+// Two old ones of data-db-0, which the rules let go but for the newest.
+void SeedTwoOld(support::FakeApiClient& api) {
+  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  SeedOld(api, "first", "2020-11-20T05:00:00Z", ours);
+  SeedOld(api, "second", "2020-11-23T05:00:00Z", ours);
+}
+
+TEST_F(SnapshotCreateTest, NothingIsDeletedOrHeldForAVolumeThatIsBusy) {
+  SeedTwoOld(api_);
+  SeedUnderWay("data-db-0");
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 3);
+  program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
+  const std::string log = program_.Path("log");
+  const Outcome outcome = Run(
+      {"data-db-0", "--make-room", "--hold", absl::StrCat("sh ", program_.Path("hold"), " ", log)});
+  EXPECT_EQ(outcome.code, ExitCode::kLocked) << outcome.error;
+  EXPECT_THAT(outcome.error, HasSubstr("nightly-data-db-0"));
+  EXPECT_FALSE(std::filesystem::exists(log));
+  EXPECT_EQ(Made().size(), 3);
+  EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
+}
+
+TEST_F(SnapshotCreateTest, NothingIsDeletedForAGroupOfWhichOneIsBusy) {
+  api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+            support::MakeGroupClassObject("groups", cluster_.driver_name));
+  SeedTwoOld(api_);
+  SeedUnderWay("data-db-1");
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 4);
+  EXPECT_EQ(Run({"--all", "--make-room"}).code, ExitCode::kLocked);
+  EXPECT_EQ(Made().size(), 3);
+}
+
+TEST_F(SnapshotCreateTest, RoomIsMadeForThoseThatAreFree) {
+  SeedTwoOld(api_);
+  SeedUnderWay("data-db-1");
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 3);
+  const Outcome outcome = Run({"--all", "--group", "never", "--make-room"});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("--make-room: deleted VolumeSnapshot first"),
+                                   Not(HasSubstr("VolumeSnapshot second"))));
+  EXPECT_EQ(Made().size(), 3);
+}
+
+TEST_F(SnapshotCreateTest, WhatAnEarlierRunMadeNeedsNoRoom) {
+  SeedTwoOld(api_);
+  const std::vector<std::string> words = {"--all",  "--group", "never",
+                                          "--name", "week",    "--make-room"};
+  ASSERT_EQ(Run(words).code, ExitCode::kOk);
+  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 4);
+  EXPECT_EQ(Run(words).code, ExitCode::kOk);
+  EXPECT_EQ(Made().size(), 4);
+}
+
 TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
   const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   SeedOld(api_, "first", "2020-11-20T05:00:00Z", ours);
