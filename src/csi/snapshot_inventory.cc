@@ -463,6 +463,7 @@ void NoteContentIn(const VolumeSnapshot& snapshot, const ContentReading& reading
   }
   const VolumeSnapshotContent& content = *reading.content;
   entry.content_uid = content.uid();
+  entry.content_resource_version = content.resource_version();
   entry.content_names = absl::StrCat(content.snapshot_namespace(), "/", content.snapshot_name());
   entry.is_named_by_content = content.Names(snapshot);
   entry.driver = content.driver();

@@ -37,8 +37,9 @@ struct SnapshotEntry {
   std::string class_name;
   std::string content;
   ContentReading::Kind content_kind = ContentReading::Kind::kUnknown;
-  // This and the next six: only of a content that is present.
+  // This and the next seven: only of a content that is present.
   std::string content_uid;
+  std::string content_resource_version;
   std::string content_names;         // the VolumeSnapshot that the content names: "ns/name"
   bool is_named_by_content = false;  // bound both ways
   std::string driver;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <mutex>
 #include <set>
 #include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -12,6 +14,7 @@
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_import.h"
 #include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
@@ -68,15 +71,17 @@ class SnapshotFollower : public k8s::ObjectFollower {
       Known& known = known_[entry.uid];
       known.mark = MarkOfEntry(entry);
       known.seen = {entry.resource_version};
-      known.entry = entry;
-      known.entry.used_by.clear();
-      known.entry.kept_for.clear();
+      SnapshotEntry copy = entry;
+      copy.used_by.clear();
+      copy.kept_for.clear();
+      SetEntry(known, std::move(copy));
     }
   }
 
   bool has_ended() const { return has_ended_; }
 
   void OnPage(const std::vector<Json>& objects, bool is_first) override {
+    const std::scoped_lock lock(mutex_);
     if (is_first) {
       listed_.clear();
     }
@@ -88,6 +93,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
 
   // A list that is not the newest may lack what was shown already: it is looked for by name.
   void OnListed() override {
+    const std::scoped_lock lock(mutex_);
     std::vector<std::string> missing;
     for (const auto& [uid, known] : known_) {
       if (!listed_.contains(uid)) {
@@ -102,6 +108,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
   }
 
   void OnEvent(const k8s::WatchEvent& event) override {
+    const std::scoped_lock lock(mutex_);
     if (event.kind != k8s::WatchEvent::Kind::kDeleted) {
       Take(event.object);
       return;
@@ -110,6 +117,48 @@ class SnapshotFollower : public k8s::ObjectFollower {
     // With labels it may only have lost one.
     if (request_.label_selector.empty() || IsGone(uid)) {
       TellGone(uid);
+    }
+  }
+
+  // --- Contents, of all namespaces
+
+  void OnContents(const std::vector<Json>& contents, bool is_first) {
+    const std::scoped_lock lock(mutex_);
+    if (is_first) {
+      listed_contents_.clear();
+    }
+    for (const Json& content : contents) {
+      if (uids_of_content_.contains(k8s::Name(content))) {
+        listed_contents_.insert(k8s::Name(content));
+        TakeContent(content, /*is_gone=*/false);
+      }
+    }
+  }
+
+  void OnContentsListed() {
+    const std::scoped_lock lock(mutex_);
+    std::vector<std::string> missing;
+    for (const auto& [uid, known] : known_) {
+      if (known.entry.content_kind == ContentReading::Kind::kPresent &&
+          !listed_contents_.contains(known.entry.content)) {
+        missing.push_back(uid);
+      }
+    }
+    listed_contents_.clear();
+    for (const std::string& uid : missing) {
+      LookAgain(uid);
+    }
+  }
+
+  void OnContent(const k8s::WatchEvent& event) {
+    const std::scoped_lock lock(mutex_);
+    TakeContent(event.object, event.kind == k8s::WatchEvent::Kind::kDeleted);
+  }
+
+  // Told once, of whatever may not be done.
+  void NoteContents(const std::string& what, const absl::Status& status) {
+    if (!std::exchange(has_noted_contents_, true)) {
+      note_(absl::StrCat(what, " not checked: ", status.message()));
     }
   }
 
@@ -133,13 +182,15 @@ class SnapshotFollower : public k8s::ObjectFollower {
   void TellGone(const std::string& uid) {
     gone_.insert(uid);
     if (const auto found = known_.find(uid); found != known_.end()) {
+      ForgetContent(found->second.entry);
       const SnapshotChange change{.entry = std::move(found->second.entry), .is_gone = true};
       known_.erase(found);
       Tell(change);
     }
   }
 
-  void Take(const Json& object) {
+  // `is_newest`: it was read as it is now, and what is around it may have changed alone.
+  void Take(const Json& object, bool is_newest = false) {
     absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(object);
     if (has_ended_ || !snapshot.ok() || gone_.contains(snapshot->uid())) {
       return;
@@ -147,7 +198,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
     SnapshotMark mark = MarkOf(*snapshot);
     const auto [place, is_new] = known_.try_emplace(snapshot->uid());
     Known& known = place->second;
-    if (!is_new && IsOlder(mark, known.mark, known.seen)) {
+    if (!is_new && !is_newest && IsOlder(mark, known.mark, known.seen)) {
       return;
     }
     known.seen.push_back(mark.resource_version);
@@ -157,9 +208,49 @@ class SnapshotFollower : public k8s::ObjectFollower {
     known.mark = std::move(mark);
     SnapshotEntry entry = EntryNow(*snapshot);
     const bool differs = is_new || ToJson(entry) != ToJson(known.entry);
-    known.entry = std::move(entry);
+    SetEntry(known, std::move(entry));
     if (differs) {
       Tell({.entry = known.entry, .is_gone = false});
+    }
+  }
+
+  void TakeContent(const Json& content, bool is_gone) {
+    const auto found = uids_of_content_.find(k8s::Name(content));
+    if (found == uids_of_content_.end()) {
+      return;
+    }
+    const std::set<std::string> uids = found->second;
+    for (const std::string& uid : uids) {
+      const SnapshotEntry& entry = known_.at(uid).entry;
+      if (is_gone || entry.content_resource_version != k8s::ResourceVersion(content)) {
+        LookAgain(uid);
+      }
+    }
+  }
+
+  // At a VolumeSnapshot that did not change itself, and its content. One that is gone is told of
+  // when the VolumeSnapshots say so.
+  void LookAgain(const std::string& uid) {
+    const SnapshotEntry& entry = known_.at(uid).entry;
+    const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
+    if (object.ok() && object->has_value() && k8s::Uid(**object) == uid) {
+      Take(**object, /*is_newest=*/true);
+    }
+  }
+
+  void SetEntry(Known& known, SnapshotEntry entry) {
+    ForgetContent(known.entry);
+    if (!entry.content.empty()) {
+      uids_of_content_[entry.content].insert(entry.uid);
+    }
+    known.entry = std::move(entry);
+  }
+
+  void ForgetContent(const SnapshotEntry& entry) {
+    const auto found = uids_of_content_.find(entry.content);
+    if (found != uids_of_content_.end() && found->second.erase(entry.uid) > 0 &&
+        found->second.empty()) {
+      uids_of_content_.erase(found);
     }
   }
 
@@ -172,7 +263,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
         k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name));
     if (absl::IsPermissionDenied(found.status())) {
       may_read_contents_ = false;
-      note_(absl::StrCat("binding, driver and handle not checked: ", found.status().message()));
+      NoteContents("binding, driver and handle", found.status());
     }
     if (!found.ok()) {
       return EntryOf(snapshot, {});
@@ -199,12 +290,38 @@ class SnapshotFollower : public k8s::ObjectFollower {
   const std::function<bool(const SnapshotChange& change)>& sink_;
   const std::function<void(const std::string& sentence)>& note_;
   std::stop_source& stop_;
-  std::map<std::string, Known> known_;  // by uid
-  std::set<std::string> gone_;          // uids
-  std::set<std::string> listed_;        // uids of the list that is being read
+  std::mutex mutex_;  // of all that follows: contents are followed by a thread of their own
+  std::map<std::string, Known> known_;                            // by uid
+  std::map<std::string, std::set<std::string>> uids_of_content_;  // by the name of the content
+  std::set<std::string> gone_;                                    // uids
+  std::set<std::string> listed_;           // uids of the list that is being read
+  std::set<std::string> listed_contents_;  // of the list that is being read, those that matter
   bool may_read_contents_ = true;
+  bool has_noted_contents_ = false;
   bool has_ended_ = false;  // the sink has had enough
 };
+
+class ContentFollower : public k8s::ObjectFollower {
+ public:
+  explicit ContentFollower(SnapshotFollower& snapshots) : snapshots_(snapshots) {}
+
+  void OnPage(const std::vector<Json>& objects, bool is_first) override {
+    snapshots_.OnContents(objects, is_first);
+  }
+  void OnListed() override { snapshots_.OnContentsListed(); }
+  void OnEvent(const k8s::WatchEvent& event) override { snapshots_.OnContent(event); }
+
+ private:
+  SnapshotFollower& snapshots_;
+};
+
+absl::Status RequireContents(const CallContext& ctx, k8s::ApiClient& api) {
+  for (const char* const verb : {"list", "watch"}) {
+    RETURN_IF_ERROR(k8s::RequireAccess(
+        ctx, api, {.verb = verb, .type = VolumeSnapshotContentType()}, kSnapshotReaderRole));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -248,11 +365,24 @@ absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
   CallContext inner = ctx;
   inner.stop = stop.get_token();
   SnapshotFollower follower(inner, api, request, sink, note, stop);
+  std::jthread contents;
+  if (const absl::Status allowed = RequireContents(inner, api); allowed.ok()) {
+    contents = std::jthread([&] {
+      ContentFollower content_follower(follower);
+      k8s::Follow(inner, api,
+                  {.type = VolumeSnapshotContentType(), .namespace_name = "", .label_selector = ""},
+                  content_follower)
+          .IgnoreError();
+    });
+  } else {
+    follower.NoteContents("binding", allowed);
+  }
   const absl::Status ended = k8s::Follow(inner, api,
                                          {.type = VolumeSnapshotType(),
                                           .namespace_name = request.namespace_name,
                                           .label_selector = request.label_selector},
                                          follower);
+  stop.request_stop();
   return follower.has_ended() ? absl::OkStatus() : ended;
 }
 

@@ -58,9 +58,11 @@ struct SnapshotWatchRequest {
 };
 
 // Shows `sink` each change of what an entry says, until it returns false, which is OK, or `ctx`
-// ends, which is its error. A content is read when its VolumeSnapshot has changed; where that may
-// not be, `note` is told once, and the state comes from the VolumeSnapshot alone. PERMISSION_DENIED
-// when VolumeSnapshots may not be watched; outages are waited for.
+// ends, which is its error. A content is read when its VolumeSnapshot has changed, and when it has
+// changed itself: the contents of the cluster are followed, and none is held but for the names of
+// those that belong to the VolumeSnapshots. Where contents may not be read or followed, `note` is
+// told once, and the state comes from what may be. PERMISSION_DENIED when VolumeSnapshots may not
+// be watched; outages are waited for. `sink` and `note` are called by one thread at a time.
 absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
                             const SnapshotWatchRequest& request,
                             const std::function<bool(const SnapshotChange& change)>& sink,

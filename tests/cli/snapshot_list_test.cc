@@ -184,7 +184,7 @@ class SnapshotListWatchTest : public SnapshotListTest {
       words.insert(words.end(), more.begin(), more.end());
       outcome = program_.Run(words, stop.get_token());
     });
-    api_.AwaitWatches(1);
+    api_.AwaitWatches(2);
     Grow("2Gi", 1);
     api_.Remove(csi::VolumeSnapshotKey("shop", "tuesday"));
     Grow("3Gi", 2);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,8 +24,10 @@ namespace {
 
 using support::IsOk;
 using support::StatusIs;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 const absl::Time kThen = absl::FromUnixSeconds(1'700'000'000);
 
@@ -131,6 +134,88 @@ TEST_F(SnapshotWatchTest, ContentsThatMayNotBeReadAreNamedOnce) {
               IsOk());
   EXPECT_THAT(told_, ElementsAre("monday Ready", "tuesday Creating"));
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("not checked")));
+}
+
+// What happens once both kinds are watched.
+std::thread OnceWatched(support::FakeApiClient& api, const std::function<void()>& happens) {
+  return std::thread([&api, happens] {
+    api.AwaitWatches(2);
+    happens();
+  });
+}
+
+TEST_F(SnapshotWatchTest, FollowsAContentThatGoesAndComesAgain) {
+  Seed("monday");
+  MakeReady("monday");
+  const std::optional<Json> content = api_.Find(VolumeSnapshotContentKey("content-of-monday"));
+  std::thread world =
+      OnceWatched(api_, [&] { api_.Remove(VolumeSnapshotContentKey("content-of-monday")); });
+  EXPECT_THAT(Watch(Inventoried(),
+                    [&](const std::string& told) {
+                      if (told == "monday Lost") {
+                        api_.Seed(VolumeSnapshotContentType(), *content);
+                      }
+                      return told != "monday Ready";
+                    }),
+              IsOk());
+  world.join();
+  EXPECT_THAT(told_, ElementsAre("monday Lost", "monday Ready"));
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
+TEST_F(SnapshotWatchTest, AContentThatWentBeforeTheWatchIsMissed) {
+  Seed("monday");
+  MakeReady("monday");
+  std::vector<SnapshotEntry> known = Inventoried();
+  api_.Remove(VolumeSnapshotContentKey("content-of-monday"));
+  EXPECT_THAT(Watch(std::move(known), [](const std::string&) { return false; }), IsOk());
+  EXPECT_THAT(told_, ElementsAre("monday Lost"));
+}
+
+TEST_F(SnapshotWatchTest, AContentThatChangedBeforeTheWatchIsReadAgain) {
+  Seed("monday");
+  MakeReady("monday");
+  std::vector<SnapshotEntry> known = Inventoried();
+  api_.Mutate(VolumeSnapshotContentKey("content-of-monday"), [](Json& content) {
+    SetJson(content, {"spec", "volumeSnapshotRef", "name"}, "another");
+  });
+  EXPECT_THAT(Watch(std::move(known), [](const std::string&) { return false; }), IsOk());
+  EXPECT_THAT(told_, ElementsAre("monday Error"));
+}
+
+TEST_F(SnapshotWatchTest, ContentsOfOthersCostNoRequest) {
+  Seed("monday");
+  MakeReady("monday");
+  std::vector<SnapshotEntry> known = Inventoried();
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = absl::StrCat("other-", i);
+    api_.Seed(VolumeSnapshotContentType(),
+              support::MakeContentObject(name, "elsewhere", name, "handle"));
+  }
+  api_.ClearCalls();
+  std::thread world = OnceWatched(api_, [&] {
+    for (int i = 0; i < 100; ++i) {
+      api_.Remove(VolumeSnapshotContentKey(absl::StrCat("other-", i)));
+    }
+    api_.Remove(VolumeSnapshotKey("shop", "monday"));
+  });
+  EXPECT_THAT(Watch(std::move(known), [](const std::string&) { return false; }), IsOk());
+  world.join();
+  EXPECT_THAT(told_, ElementsAre("monday gone"));
+  EXPECT_EQ(api_.CallCount("get", "*"), 0);
+}
+
+TEST_F(SnapshotWatchTest, ContentsThatMayNotBeFollowedAreNamedOnce) {
+  Seed("monday");
+  std::vector<SnapshotEntry> known = Inventoried();
+  MakeReady("monday");
+  for (const char* const verb : {"watch", "get"}) {
+    api_.Forbid(verb, "volumesnapshotcontents");
+  }
+  EXPECT_THAT(Watch(std::move(known), [](const std::string&) { return false; }), IsOk());
+  EXPECT_THAT(told_, ElementsAre("monday Ready"));
+  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("binding not checked: "),
+                                        HasSubstr("csi-delta-snapshot-reader"))));
 }
 
 TEST_F(SnapshotWatchTest, WithoutTheRightItEnds) {
