@@ -7,9 +7,13 @@
 #include "base/json.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
+#include "csi/group_removal.h"
+#include "csi/group_types.h"
 #include "csi/insist.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
+#include "csi/static_content.h"
+#include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
 
@@ -51,6 +55,49 @@ std::optional<int64_t> CountOf(const Json& quota, absl::string_view field) {
   return count.ok() ? std::optional<int64_t>(*count) : std::nullopt;
 }
 
+bool MayPatch(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type) {
+  const absl::StatusOr<k8s::AccessAnswer> answer =
+      k8s::ReviewAccess(ctx, api, {.verb = "patch", .type = type});
+  return answer.ok() && answer->is_allowed;
+}
+
+absl::Status DeleteByUid(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                         const std::string& uid) {
+  return Insist(ctx, [&] {
+    return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+  });
+}
+
+// What stays of it in the storage, and why; "" where there is nothing.
+std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& content,
+                         std::string (*handle_of)(const Json& content)) {
+  const absl::StatusOr<Json> found = api.Get(ctx, content);
+  if (absl::IsNotFound(found.status())) {
+    return "";
+  }
+  const std::string name = absl::StrCat(content.type.kind, " ", content.name);
+  if (!found.ok()) {
+    return absl::StrCat("; whether the driver keeps what it took was not checked: ",
+                        found.status().message());
+  }
+  if (GetString(*found, {"spec", "deletionPolicy"}) != "Retain") {
+    return "";
+  }
+  const std::string handle = handle_of(*found);
+  return absl::StrCat("; ", name, " says Retain, and stays, as does what the driver took",
+                      handle.empty() ? "" : absl::StrCat(": ", handle));
+}
+
+// `status`, and what became of what was made.
+absl::Status WithEnding(const absl::Status& status, const k8s::ObjectKey& key,
+                        const absl::Status& deleted, const std::string& retained) {
+  const std::string ending =
+      deleted.ok() ? absl::StrCat(" was deleted again", retained)
+                   : absl::StrCat(" is left, because it cannot be deleted: ", deleted.message());
+  return WithText(status,
+                  absl::StrCat(status.message(), "; ", key.type.kind, " ", key.name, ending));
+}
+
 }  // namespace
 
 absl::Status WithText(const absl::Status& status, const std::string& text) {
@@ -72,17 +119,32 @@ absl::Status ExplainTimeout(const absl::Status& status, absl::string_view what,
   return absl::DeadlineExceededError(text);
 }
 
-absl::Status DeleteAgain(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
-                         const std::string& uid, const absl::Status& status) {
+absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                              const std::string& uid, const absl::Status& status) {
   const CallContext ctx = CleanUpContext(clock);
-  const absl::Status deleted = Insist(ctx, [&] {
-    return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
-  });
-  const std::string ending =
-      deleted.ok() ? " was deleted again"
-                   : absl::StrCat(" is left, because it cannot be deleted: ", deleted.message());
-  return WithText(status,
-                  absl::StrCat(status.message(), "; ", key.type.kind, " ", key.name, ending));
+  if (MayPatch(ctx, api, VolumeSnapshotContentType())) {
+    return WithEnding(status, key, RemoveSnapshot(ctx, api, key, uid), "");
+  }
+  const absl::StatusOr<Json> snapshot = api.Get(ctx, key);
+  const std::string retained =
+      snapshot.ok() && k8s::Uid(*snapshot) == uid
+          ? RetainedText(ctx, api, VolumeSnapshotContentKey(ContentNameOf(*snapshot)), HandleOf)
+          : "";
+  return WithEnding(status, key, DeleteByUid(ctx, api, key, uid), retained);
+}
+
+absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api, const Json& group,
+                           const absl::Status& status) {
+  const CallContext ctx = CleanUpContext(clock);
+  const k8s::ObjectKey key = GroupSnapshotKey(group);
+  const std::string& version = key.type.version;
+  if (MayPatch(ctx, api, VolumeSnapshotContentType()) &&
+      MayPatch(ctx, api, VolumeGroupSnapshotContentType(version))) {
+    return WithEnding(status, key, RemoveGroup(ctx, api, group), "");
+  }
+  const std::string retained =
+      RetainedText(ctx, api, GroupContentKey(version, GroupContentNameOf(group)), GroupHandleOf);
+  return WithEnding(status, key, DeleteByUid(ctx, api, key, k8s::Uid(group)), retained);
 }
 
 std::optional<RoomLimit> OutOfRoom(const absl::Status& status) {

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "k8s/api_client.h"
 
 // How the creation of a VolumeSnapshot, or of a group of them, ends when it does not succeed.
@@ -22,10 +23,14 @@ absl::Status WithText(const absl::Status& status, const std::string& text);
 absl::Status ExplainTimeout(const absl::Status& status, absl::string_view what,
                             absl::Duration timeout, absl::string_view driver_error);
 
-// Deletes what was made, by its uid and in a time of its own; returns `status`, and whether it was
-// deleted.
-absl::Status DeleteAgain(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
-                         const std::string& uid, const absl::Status& status);
+// Deletes the VolumeSnapshot, or the group, that was made, by its uid and in a time of its own.
+// What the driver took goes with it, also where its class says Retain: the policy of its content
+// becomes Delete first, where the caller may patch it. Returns `status`, and what was deleted; else
+// what is left, and its handle.
+absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                              const std::string& uid, const absl::Status& status);
+absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api, const Json& group,
+                           const absl::Status& status);
 
 // What allows no more VolumeSnapshots.
 enum class RoomLimit { kQuota, kDriver };

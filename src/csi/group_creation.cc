@@ -83,7 +83,7 @@ class GroupCreator {
     RETURN_IF_ERROR(refused);
     absl::StatusOr<std::vector<Creation>> creations = AwaitAll(limited, *made);
     if (!creations.ok()) {  // Its members go with it.
-      return DeleteAgain(*ctx_.clock, api_, key_, k8s::Uid(*made), AddError(creations.status()));
+      return WithdrawGroup(*ctx_.clock, api_, *made, AddError(creations.status()));
     }
     return creations;
   }

@@ -17,11 +17,6 @@
 namespace csidelta::csi {
 namespace {
 
-// The snapshot controller calls the content so that it makes for a VolumeGroupSnapshot.
-std::string MadeGroupContentName(const Json& group) {
-  return absl::StrCat("groupsnapcontent-", k8s::Uid(group));
-}
-
 bool RefersToGroup(const Json& content, const Json& group) {
   return GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"}) == k8s::Uid(group);
 }
@@ -47,10 +42,8 @@ absl::StatusOr<Json> SetPolicy(const CallContext& ctx, k8s::ApiClient& api,
 
 // The content of `group`, or null where there is none that refers to it.
 absl::StatusOr<Json> FindContent(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
-  const std::string bound = BoundGroupContentName(group);
-  const absl::StatusOr<Json> content = api.Get(
-      ctx,
-      GroupContentKey(GroupVersionOf(group), bound.empty() ? MadeGroupContentName(group) : bound));
+  const absl::StatusOr<Json> content =
+      api.Get(ctx, GroupContentKey(GroupVersionOf(group), GroupContentNameOf(group)));
   if (absl::IsNotFound(content.status()) || (content.ok() && !RefersToGroup(*content, group))) {
     return Json();
   }
@@ -220,6 +213,12 @@ absl::Status TryRetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api
 }
 
 }  // namespace
+
+std::string GroupContentNameOf(const Json& group) {
+  const std::string bound = BoundGroupContentName(group);
+  // The snapshot controller calls so what it makes.
+  return bound.empty() ? absl::StrCat("groupsnapcontent-", k8s::Uid(group)) : bound;
+}
 
 absl::Status RemoveGroup(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
   return Insist(ctx, [&] { return TryRemoveGroup(ctx, api, group); });

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "base/call_context.h"
 #include "base/json.h"
@@ -7,6 +9,9 @@
 
 // The two ends of a volume group that TakeGroup() made (csi/group_lifecycle.h).
 namespace csidelta::csi {
+
+// What the content of a VolumeGroupSnapshot is called, or is going to be. Pure.
+std::string GroupContentNameOf(const Json& group);
 
 // Removes a VolumeGroupSnapshot with its members, and has the driver drop the group. `group` as
 // read from the API server. OK when it is gone already. Does not wait for the driver.

@@ -267,7 +267,8 @@ class SnapshotCreator {
     if (creation.has_joined || absl::IsNotFound(status)) {
       return status;
     }
-    return DeleteAgain(*ctx_.clock, api_, KeyOf(request_.name), creation.snapshot.uid(), status);
+    return WithdrawSnapshot(*ctx_.clock, api_, KeyOf(request_.name), creation.snapshot.uid(),
+                            status);
   }
 
   const CallContext& ctx_;

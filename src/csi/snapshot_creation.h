@@ -68,8 +68,8 @@ std::string NameForSnapshot(absl::string_view stem, absl::Time now);
 //   NOT_FOUND            the VolumeSnapshot was deleted meanwhile
 //   CANCELLED            interrupted
 // and what the API server says. After an error before it was taken the VolumeSnapshot is deleted
-// again, unless an earlier run made it; where that fails, the message says so. What the driver took
-// by then goes with it, but for a class whose deletion policy is Retain.
+// again, unless an earlier run made it, and with it what the driver took by then; what cannot be
+// deleted, or stays because the content says Retain and may not be patched, is in the message.
 absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                                         const CreationRequest& request);
 

@@ -161,19 +161,21 @@ absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api
   return true;
 }
 
+// "" while it has none.
+std::string KnownContentName(const Json& snapshot) {
+  const std::string bound = BoundContentName(snapshot);
+  return bound.empty() ? GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"})
+                       : bound;
+}
+
 absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
-  // The content may be there before the VolumeSnapshot knows it.
-  std::string bound = BoundContentName(snapshot);
-  if (bound.empty()) {
-    bound = GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"});
-  }
-  const k8s::ObjectKey content =
-      VolumeSnapshotContentKey(bound.empty() ? MadeContentName(snapshot) : bound);
+  const bool knows_content = !KnownContentName(snapshot).empty();
+  const k8s::ObjectKey content = VolumeSnapshotContentKey(ContentNameOf(snapshot));
   ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
   RETURN_IF_ERROR(k8s::IgnoreGone(
       api.Delete(ctx, VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
                  {.uid = k8s::Uid(snapshot), .resource_version = ""})));
-  if (marked || !bound.empty()) {
+  if (marked || knows_content) {
     return absl::OkStatus();
   }
   // A content that came between our look and the deletion has nobody to delete it with any more.
@@ -254,6 +256,12 @@ absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api, con
 }
 
 }  // namespace
+
+std::string ContentNameOf(const Json& snapshot) {
+  // The content may be there before the VolumeSnapshot knows it.
+  const std::string known = KnownContentName(snapshot);
+  return known.empty() ? MadeContentName(snapshot) : known;
+}
 
 bool EnteredArchive(const Json& snapshot) {
   return !k8s::Annotation(snapshot, objects::kVolumeSnapshotHandleAnnotation).empty();

@@ -67,6 +67,10 @@ bool EnteredArchive(const Json& snapshot);
 // The same, for this backup. Pure.
 bool IsOurs(const Json& snapshot, const velero::Backup& backup);
 
+// What the content of a VolumeSnapshot is called, or is going to be: the one that it is bound to,
+// or is of, else the one that the snapshot controller makes for it. Pure.
+std::string ContentNameOf(const Json& snapshot);
+
 // Has the driver cut a snapshot of a claim's volume and returns as soon as the API server shows its
 // handle. Waits first until no other snapshot of that volume is being cut: for its turn, and for
 // VolumeSnapshots of other hands. These waits end after the backup's csiSnapshotTimeout together. A

@@ -29,6 +29,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 class GroupCreationTest : public testing::Test {
@@ -158,6 +159,37 @@ TEST_F(GroupCreationTest, ARefusalEndsItAndNothingStays) {
                                                 HasSubstr("week was deleted again"))));
   ExpectNothingLeft();
 }
+
+TEST_F(GroupCreationTest, WhatWasTakenGoesAgainAlsoWhereTheClassRetains) {
+  Json retains = support::MakeGroupClassObject("groups", "d.example.com");
+  retains["deletionPolicy"] = "Retain";
+  api_.Seed(VolumeGroupSnapshotClassType("v1"), retains);
+  api_.FailNext("patch", "volumesnapshots", absl::InternalError("no label"));
+  EXPECT_THAT(Create(Request()),
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("week was deleted again"), Not(HasSubstr("Retain")))));
+  ExpectNothingLeft();
+}
+
+class RetainedGroupTest : public GroupCreationTest,
+                          public testing::WithParamInterface<const char*> {};
+
+TEST_P(RetainedGroupTest, IsNamedWithItsHandleWhereItsContentsMayNotBePatched) {
+  Json retains = support::MakeGroupClassObject("groups", "d.example.com");
+  retains["deletionPolicy"] = "Retain";
+  api_.Seed(VolumeGroupSnapshotClassType("v1"), retains);
+  api_.Forbid("patch", GetParam());
+  api_.FailNext("patch", "volumesnapshots", absl::InternalError("no label"));
+  const absl::Status status = Create(Request()).status();
+  ASSERT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("week was deleted again"), HasSubstr("says Retain, and stays"),
+                    HasSubstr(cluster_.driver().groups().begin()->first)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RetainedGroupTest,
+                         testing::Values("volumesnapshotcontents", "volumegroupsnapshotcontents"),
+                         [](const auto& param) { return std::string(param.param); });
 
 TEST_F(GroupCreationTest, OutOfTimeSaysWhatTheDriverReported) {
   cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Unavailable", "the array restarts");

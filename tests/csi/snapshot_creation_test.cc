@@ -32,8 +32,10 @@ using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class SnapshotCreationTest : public testing::Test {
  protected:
@@ -215,6 +217,58 @@ TEST_F(SnapshotCreationTest, OneThatWasQuickerIsFoundAfterThePost) {
   EXPECT_TRUE(IsVolumeBusy(creation.status())) << creation.status();
   EXPECT_THAT(creation.status().message(),
               AllOf(HasSubstr("quicker"), HasSubstr("monday was deleted again")));
+}
+
+// A creation that loses a race to "quicker" once the driver has taken its snapshot.
+class WithdrawnSnapshotTest : public SnapshotCreationTest {
+ protected:
+  WithdrawnSnapshotTest() {
+    api_.Forbid("create", "leases");
+    api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+      if (call.verb == "create" && call.plural == "volumesnapshots") {
+        api_.Seed(VolumeSnapshotType(), Other("quicker"));
+      }
+      return absl::OkStatus();
+    });
+  }
+  std::string Withdrawn() {
+    const auto creation = Create(Request());
+    EXPECT_TRUE(IsVolumeBusy(creation.status())) << creation.status();
+    EXPECT_THAT(creation.status().message(), HasSubstr("monday was deleted again"));
+    EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 1);
+    return std::string(creation.status().message());
+  }
+};
+
+TEST_F(WithdrawnSnapshotTest, TakesWhatTheDriverTookAlongAlsoWhereTheClassRetains) {
+  cluster_.class_policy = "Retain";
+  EXPECT_THAT(Withdrawn(), Not(HasSubstr("Retain")));
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+}
+
+TEST_F(WithdrawnSnapshotTest, SaysWhatStaysAndItsHandle) {
+  cluster_.class_policy = "Retain";
+  api_.Forbid("patch", "volumesnapshotcontents");
+  const std::string message = Withdrawn();
+  ASSERT_EQ(cluster_.driver().snapshots().size(), 1);
+  EXPECT_THAT(message, AllOf(HasSubstr("says Retain, and stays"),
+                             HasSubstr(*cluster_.driver().snapshots().begin()),
+                             HasSubstr(k8s::Name(api_.All(VolumeSnapshotContentType()).at(0)))));
+}
+
+TEST_F(WithdrawnSnapshotTest, WhatMayNotBeReadIsNamed) {
+  cluster_.class_policy = "Retain";
+  api_.Forbid("patch", "volumesnapshotcontents");
+  api_.Forbid("get", "volumesnapshotcontents");
+  EXPECT_THAT(Withdrawn(), HasSubstr("whether the driver keeps what it took was not checked: "));
+}
+
+TEST_F(WithdrawnSnapshotTest, NeedsNoRightWhereTheClassDeletes) {
+  api_.Forbid("patch", "volumesnapshotcontents");
+  EXPECT_THAT(Withdrawn(), EndsWith("monday was deleted again"));
+  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
+  EXPECT_EQ(api_.CallCount("patch", "volumesnapshotcontents"), 0);
 }
 
 TEST_F(SnapshotCreationTest, OneThatCameLaterIsNotWaitedFor) {
