@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
+#include "diffsnap/class_secrets.h"
 #include "diffsnap/snapshot_listing.h"
 
 namespace csidelta::cli {
@@ -66,7 +67,10 @@ class SnapshotAuditCommand : public Command {
                 "it, where the socket of the driver's controller is, also which snapshots the "
                 "storage lists that no content has, and the reverse. A storage may serve several "
                 "clusters: what this one does not know may be another's. -n goes into the commands "
-                "that are printed. Needs the ClusterRole csi-delta-snapshot-reader.",
+                "that are printed. Where a VolumeSnapshotClass of the driver names a Secret for "
+                "listing, "
+                "the driver is asked with it. Needs the ClusterRole csi-delta-snapshot-reader, and "
+                "the right to get such a Secret.",
             .table = std::move(table),
             .family = VerbFamily::kCluster};
   }
@@ -84,7 +88,12 @@ class SnapshotAuditCommand : public Command {
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
     csi::StorageReader read_storage;
     if (!address_.empty()) {
-      read_storage = [&] { return diffsnap::ListStorage(ctx, address_, driver_, {}); };
+      read_storage = [&] {
+        const auto secrets = [&](const std::string& driver) {
+          return diffsnap::ReadListingSecrets(ctx, *api, driver);
+        };
+        return diffsnap::ListStorage(ctx, address_, driver_, secrets, {});
+      };
     }
     ASSIGN_OR_RETURN(const csi::AuditReading reading,
                      csi::ReadAuditFacts(ctx, *api, driver_, read_storage));

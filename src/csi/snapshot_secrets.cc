@@ -82,4 +82,10 @@ SecretName SnapshotterSecretOf(const Json& snapshot_class) {
           .name = GetString(snapshot_class, {"parameters", objects::kSnapshotterSecretName})};
 }
 
+SecretName ListingSecretOf(const Json& snapshot_class) {
+  return {.namespace_name =
+              GetString(snapshot_class, {"parameters", objects::kSnapshotterListSecretNamespace}),
+          .name = GetString(snapshot_class, {"parameters", objects::kSnapshotterListSecretName})};
+}
+
 }  // namespace csidelta::csi

@@ -26,5 +26,7 @@ struct SecretName {
   std::string name;
 };
 SecretName SnapshotterSecretOf(const Json& snapshot_class);
+// The same for when it is to list volume snapshots.
+SecretName ListingSecretOf(const Json& snapshot_class);
 
 }  // namespace csidelta::csi

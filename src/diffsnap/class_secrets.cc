@@ -1,5 +1,8 @@
 #include "diffsnap/class_secrets.h"
 
+#include <set>
+#include <utility>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,11 +15,32 @@
 namespace csidelta::diffsnap {
 namespace {
 
+absl::Status Unreadable(const absl::Status& status) {
+  return absl::UnavailableError(
+      absl::StrCat("the driver's secrets cannot be read: ", status.message()));
+}
+
 absl::StatusOr<Json> Get(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
   absl::StatusOr<Json> object = api.Get(ctx, key);
-  return object.ok() ? std::move(object)
-                     : absl::UnavailableError(absl::StrCat("the driver's secrets cannot be read: ",
-                                                           object.status().message()));
+  return object.ok() ? std::move(object) : Unreadable(object.status());
+}
+
+absl::StatusOr<DriverSecrets> ReadSecret(const CallContext& ctx, k8s::ApiClient& api,
+                                         const csi::SecretName& named) {
+  ASSIGN_OR_RETURN(
+      const Json secret,
+      Get(ctx, api,
+          {.type = csi::SecretType(), .namespace_name = named.namespace_name, .name = named.name}));
+  DriverSecrets secrets;
+  for (const auto& [key, encoded] : GetStringMap(secret, {"data"})) {
+    std::string text;
+    if (!absl::Base64Unescape(encoded, &text)) {
+      return absl::UnavailableError(absl::StrCat("secret ", named.namespace_name, "/", named.name,
+                                                 ": what is called ", key, " is not base64"));
+    }
+    secrets.emplace(key, Secret(std::move(text)));
+  }
+  return secrets;
 }
 
 std::string Fill(const std::string& text, const SecretsOwner& owner) {
@@ -69,19 +93,37 @@ absl::StatusOr<DriverSecrets> ClassSecrets::ReadNow(const CallContext& ctx,
                                                " names the secret ", space, "/", name,
                                                ", which is none that can be read here"));
   }
-  ASSIGN_OR_RETURN(
-      const Json secret,
-      Get(ctx, api_, {.type = csi::SecretType(), .namespace_name = space, .name = name}));
-  DriverSecrets secrets;
-  for (const auto& [key, encoded] : GetStringMap(secret, {"data"})) {
-    std::string text;
-    if (!absl::Base64Unescape(encoded, &text)) {
-      return absl::UnavailableError(
-          absl::StrCat("secret ", space, "/", name, ": what is called ", key, " is not base64"));
-    }
-    secrets.emplace(key, Secret(std::move(text)));
+  return ReadSecret(ctx, api_, {.namespace_name = space, .name = name});
+}
+
+absl::StatusOr<std::vector<DriverSecrets>> ReadListingSecrets(const CallContext& ctx,
+                                                              k8s::ApiClient& api,
+                                                              const std::string& driver) {
+  const absl::StatusOr<k8s::ObjectList> classes =
+      api.List(ctx, csi::VolumeSnapshotClassType(), "", {});
+  if (!classes.ok() && !absl::IsNotFound(classes.status())) {
+    return Unreadable(classes.status());
   }
-  return secrets;
+  std::set<std::pair<std::string, std::string>> names;  // namespace, name
+  for (const Json& one : classes.ok() ? classes->items : std::vector<Json>()) {
+    const csi::SecretName written = csi::ListingSecretOf(one);
+    const bool is_whole = !written.name.empty() && !written.namespace_name.empty() &&
+                          !absl::StrContains(written.name, "${") &&
+                          !absl::StrContains(written.namespace_name, "${");
+    if (is_whole && GetString(one, {"driver"}) == driver) {
+      names.emplace(written.namespace_name, written.name);
+    }
+  }
+  std::vector<DriverSecrets> sets;
+  for (const auto& [space, name] : names) {
+    ASSIGN_OR_RETURN(DriverSecrets secrets,
+                     ReadSecret(ctx, api, {.namespace_name = space, .name = name}));
+    sets.push_back(std::move(secrets));
+  }
+  if (sets.empty()) {
+    sets.emplace_back();
+  }
+  return sets;
 }
 
 }  // namespace csidelta::diffsnap

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -18,6 +19,15 @@ using DriverSecrets = std::map<std::string, Secret>;
 // How long secrets count without being read again, and of how many volume snapshots.
 inline constexpr absl::Duration kSecretsAgeMax = absl::Seconds(60);
 inline constexpr int64_t kSecretsMax = 1024;
+
+// What a driver is to be shown when it lists its snapshots: the Secrets that its
+// VolumeSnapshotClasses name in csi.storage.k8s.io/snapshotter-list-secret-name and -namespace,
+// each once. One set without anything where they name none. Names that are templates are of one
+// VolumeSnapshotContent, and left out. UNAVAILABLE, naming what is missing, when the classes, or a
+// Secret, are not there or may not be read: a list without would lack snapshots.
+absl::StatusOr<std::vector<DriverSecrets>> ReadListingSecrets(const CallContext& ctx,
+                                                              k8s::ApiClient& api,
+                                                              const std::string& driver);
 
 // Whose secrets a driver wants to see.
 struct SecretsOwner {

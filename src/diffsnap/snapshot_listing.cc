@@ -29,12 +29,13 @@ class StorageLister {
         identity_(::csi::v1::Identity::NewStub(channel)),
         controller_(::csi::v1::Controller::NewStub(channel)) {}
 
-  absl::StatusOr<csi::StorageList> List(const std::string& driver) {
+  absl::StatusOr<csi::StorageList> List(const std::string& driver, const ListingSecrets& secrets) {
     RETURN_IF_ERROR(ReadName(driver));
     RETURN_IF_ERROR(CheckCanList());
+    ASSIGN_OR_RETURN(const std::vector<DriverSecrets> sets, secrets(list_.driver));
     absl::Status read = absl::OkStatus();
     for (int tries = 0; tries < kListingTriesMax; ++tries) {
-      read = ReadPages();
+      read = ReadAll(sets);
       if (!absl::IsAborted(read)) {  // ABORTED is the driver's word for a token that is too old.
         break;
       }
@@ -111,10 +112,21 @@ class StorageLister {
     return absl::DataLossError(absl::StrCat("ListSnapshots of ", Who(), " ", what));
   }
 
-  absl::Status ReadPages() {
+  // What is shown decides what is listed: a driver may serve several storages.
+  absl::Status ReadAll(const std::vector<DriverSecrets>& sets) {
     list_.snapshots.clear();
     std::set<std::string> handles;
+    for (const DriverSecrets& secrets : sets) {
+      RETURN_IF_ERROR(ReadPages(secrets, handles));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadPages(const DriverSecrets& secrets, std::set<std::string>& handles) {
     ::csi::v1::ListSnapshotsRequest request;
+    for (const auto& [name, secret] : secrets) {
+      (*request.mutable_secrets())[name] = secret.Reveal();
+    }
     request.set_max_entries(limits_.page_entries);
     for (int page = 0; page < limits_.pages_max; ++page) {
       ::csi::v1::ListSnapshotsResponse answer;
@@ -168,12 +180,17 @@ class StorageLister {
 
 }  // namespace
 
+absl::StatusOr<std::vector<DriverSecrets>> NoListingSecrets(const std::string& /*driver*/) {
+  return std::vector<DriverSecrets>(1);
+}
+
 absl::StatusOr<csi::StorageList> ListStorage(const CallContext& ctx, const std::string& address,
                                              const std::string& driver,
+                                             const ListingSecrets& secrets,
                                              const ListingLimits& limits) {
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                    OpenCsiChannel(address, kListingMessageBytesMax));
-  return StorageLister(ctx, address, limits, channel).List(driver);
+  return StorageLister(ctx, address, limits, channel).List(driver, secrets);
 }
 
 }  // namespace csidelta::diffsnap

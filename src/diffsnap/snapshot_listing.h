@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/snapshot_audit.h"
+#include "diffsnap/class_secrets.h"
 
 namespace csidelta::diffsnap {
 
@@ -18,6 +20,12 @@ struct ListingLimits {
   std::size_t snapshots_max = 1'000'000;
 };
 
+// What the driver of this name is to be shown: it is asked once with each set.
+using ListingSecrets =
+    std::function<absl::StatusOr<std::vector<DriverSecrets>>(const std::string& driver)>;
+// That it is asked once, and shown nothing.
+absl::StatusOr<std::vector<DriverSecrets>> NoListingSecrets(const std::string& driver);
+
 // All snapshots that the CSI driver behind `address` lists, in its order, each handle once; their
 // sizes and times as far as it knows them. A list whose pages grow too old is read again.
 //   INVALID_ARGUMENT     `address` is no socket's
@@ -25,9 +33,10 @@ struct ListingLimits {
 //   FAILED_PRECONDITION  it is another driver than `driver`, where that is not ""; it does not list
 //                        snapshots, which needs LIST_SNAPSHOTS
 //   DATA_LOSS            its list does not end, is too long, or has one without a handle
-// and else what the driver says, made printable.
+// and else what the driver says, made printable, or `secrets`.
 absl::StatusOr<csi::StorageList> ListStorage(const CallContext& ctx, const std::string& address,
                                              const std::string& driver,
+                                             const ListingSecrets& secrets,
                                              const ListingLimits& limits);
 
 }  // namespace csidelta::diffsnap

@@ -105,6 +105,30 @@ TEST_F(SnapshotAuditVerbTest, WhatADriverSaysIsHarmless) {
   ExpectHarmless(failed.error);
 }
 
+TEST_F(SnapshotAuditVerbTest, ADriverIsShownTheSecretOfItsClass) {
+  csi_driver::ListingDriver driver;
+  std::string shown;
+  driver.say = [&](const auto& request, auto&) {
+    const auto found = request.secrets().find("userKey");
+    shown = found == request.secrets().end() ? "nothing" : found->second;
+    return grpc::Status::OK;
+  };
+  Json snapshot_class = support::MakeClassObject("pool", driver.name);
+  SetJson(snapshot_class, {"parameters"},
+          {{"csi.storage.k8s.io/snapshotter-list-secret-name", "ceph"},
+           {"csi.storage.k8s.io/snapshotter-list-secret-namespace", "storage"}});
+  api_.Seed(csi::VolumeSnapshotClassType(), snapshot_class);
+  const Outcome without = Run({"--csi-address", driver.Address()});
+  EXPECT_EQ(without.code, ExitCode::kFailed);
+  EXPECT_THAT(without.error, HasSubstr("storage/ceph"));
+  EXPECT_EQ(driver.calls, 0);
+  Json secret = support::MakeObject("v1", "Secret", "storage", "ceph");
+  SetJson(secret, {"data", "userKey"}, "azE=");
+  api_.Seed(csi::SecretType(), secret);
+  EXPECT_EQ(Run({"--csi-address", driver.Address()}).code, ExitCode::kOk);
+  EXPECT_EQ(shown, "k1");
+}
+
 // A driver beside the API server.
 class SnapshotAuditDriverTest : public csi_driver::DriverFixture {
  protected:

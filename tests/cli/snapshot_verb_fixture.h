@@ -61,8 +61,8 @@ class SnapshotProgramTest : public testing::Test {
              csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
              csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(), csi::PodType(),
              csi::StatefulSetType(), csi::EventType(), csi::BackupType(), csi::ResourceQuotaType(),
-             csi::VolumeGroupSnapshotType("v1"), csi::VolumeGroupSnapshotContentType("v1"),
-             csi::VolumeGroupSnapshotClassType("v1"),
+             csi::SecretType(), csi::VolumeGroupSnapshotType("v1"),
+             csi::VolumeGroupSnapshotContentType("v1"), csi::VolumeGroupSnapshotClassType("v1"),
              k8s::ResourceType{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
                                "SelfSubjectAccessReview", false}}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());

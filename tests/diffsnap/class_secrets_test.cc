@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/escaping.h"
 #include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
@@ -53,6 +56,49 @@ TEST_F(ClassSecretsTest, NamesMayBeMadeOfTheVolumeSnapshots) {
   EXPECT_EQ(Read()->at("userKey"), Secret("k1"));
   owner_.snapshot_name = "tuesday";
   EXPECT_EQ(Read()->at("userKey"), Secret("k2"));
+}
+
+// A class whose driver wants a Secret to list snapshots.
+void SeedListingClass(support::FakeApiClient& api, const std::string& name,
+                      const std::string& driver, const std::string& secret) {
+  Json object = support::MakeClassObject(name, driver);
+  SetJson(object, {"parameters"},
+          {{"csi.storage.k8s.io/snapshotter-secret-name", "for-deletions"},
+           {"csi.storage.k8s.io/snapshotter-secret-namespace", "storage"},
+           {"csi.storage.k8s.io/snapshotter-list-secret-name", secret},
+           {"csi.storage.k8s.io/snapshotter-list-secret-namespace", "storage"}});
+  api.Seed(csi::VolumeSnapshotClassType(), object);
+}
+
+TEST_F(ClassSecretsTest, ForListingTheyAreThoseOfTheClassesOfTheDriver) {
+  Store("storage", "pool-a", "k1");
+  Store("storage", "pool-b", "k2");
+  SeedListingClass(api_, "a", support::kDriver, "pool-a");
+  SeedListingClass(api_, "a-too", support::kDriver, "pool-a");
+  SeedListingClass(api_, "b", support::kDriver, "pool-b");
+  SeedListingClass(api_, "template", support::kDriver, "key-${volumesnapshotcontent.name}");
+  SeedListingClass(api_, "other", "other.example.com", "missing");
+  api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("plain", support::kDriver));
+  const auto sets = ReadListingSecrets(ctx_, api_, support::kDriver);
+  ASSERT_THAT(sets, IsOk());
+  EXPECT_EQ(*sets,
+            (std::vector<DriverSecrets>{{{"userKey", Secret("k1")}}, {{"userKey", Secret("k2")}}}));
+}
+
+TEST_F(ClassSecretsTest, ForListingNoneIsOneEmptySet) {
+  SeedListingClass(api_, "other", "other.example.com", "missing");
+  EXPECT_EQ(*ReadListingSecrets(ctx_, api_, support::kDriver), std::vector<DriverSecrets>(1));
+  api_.RemoveType("volumesnapshotclasses");
+  EXPECT_EQ(*ReadListingSecrets(ctx_, api_, support::kDriver), std::vector<DriverSecrets>(1));
+}
+
+TEST_F(ClassSecretsTest, ForListingWhatMayNotBeReadIsNamed) {
+  SeedListingClass(api_, "a", support::kDriver, "pool-a");
+  EXPECT_THAT(ReadListingSecrets(ctx_, api_, support::kDriver),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("storage/pool-a")));
+  api_.Forbid("list", "volumesnapshotclasses");
+  EXPECT_THAT(ReadListingSecrets(ctx_, api_, support::kDriver),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("volumesnapshotclasses")));
 }
 
 TEST_F(ClassSecretsTest, WithoutAnyThereAreNone) {

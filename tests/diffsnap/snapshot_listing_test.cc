@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/csi_driver/driver_fixture.h"
@@ -36,7 +37,7 @@ TEST_F(SnapshotListingTest, AllPagesAreRead) {
     ASSERT_THAT(store_->CreateSnapshot(absl::StrCat("s", i), volume), IsOk());
   }
   const absl::StatusOr<csi::StorageList> list =
-      ListStorage({}, Address(), "fixture.csi-delta.io", {.page_entries = 3});
+      ListStorage({}, Address(), "fixture.csi-delta.io", NoListingSecrets, {.page_entries = 3});
   ASSERT_THAT(list, IsOk());
   EXPECT_EQ(list->driver, "fixture.csi-delta.io");
   ASSERT_EQ(list->snapshots.size(), 7u);
@@ -45,22 +46,22 @@ TEST_F(SnapshotListingTest, AllPagesAreRead) {
     EXPECT_EQ(one.size_bytes, 1 << 20);
     EXPECT_TRUE(one.taken_at.has_value());
   }
-  EXPECT_THAT(ListStorage({}, Address(), "", {.page_entries = 3, .pages_max = 2}),
+  EXPECT_THAT(ListStorage({}, Address(), "", NoListingSecrets, {.page_entries = 3, .pages_max = 2}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("2 pages")));
-  EXPECT_THAT(ListStorage({}, Address(), "", {.snapshots_max = 6}),
+  EXPECT_THAT(ListStorage({}, Address(), "", NoListingSecrets, {.snapshots_max = 6}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("more than 6")));
 }
 
 TEST_F(SnapshotListingTest, WhatCannotBeAskedIsSaid) {
-  EXPECT_THAT(ListStorage({}, Address(), "other.example.com", {}),
+  EXPECT_THAT(ListStorage({}, Address(), "other.example.com", NoListingSecrets, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("fixture.csi-delta.io"), HasSubstr("other.example.com"))));
-  EXPECT_THAT(ListStorage({}, "tcp://1.2.3.4", "", {}),
+  EXPECT_THAT(ListStorage({}, "tcp://1.2.3.4", "", NoListingSecrets, {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unix:///")));
   StopServing();
   options_.list_snapshots = false;
   Serve();
-  EXPECT_THAT(ListStorage({}, Address(), "", {}),
+  EXPECT_THAT(ListStorage({}, Address(), "", NoListingSecrets, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("LIST_SNAPSHOTS")));
 }
 
@@ -71,13 +72,13 @@ TEST(LyingDriverTest, AListThatDoesNotEndIsGivenUp) {
     answer.set_next_token("again");
     return grpc::Status::OK;
   };
-  EXPECT_THAT(ListStorage({}, driver.Address(), "", {}),
+  EXPECT_THAT(ListStorage({}, driver.Address(), "", NoListingSecrets, {}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("does not go on")));
   driver.say = [&driver](const auto&, auto& answer) {
     answer.set_next_token(absl::StrCat("page-", driver.calls));
     return grpc::Status::OK;
   };
-  EXPECT_THAT(ListStorage({}, driver.Address(), "", {.pages_max = 20}),
+  EXPECT_THAT(ListStorage({}, driver.Address(), "", NoListingSecrets, {.pages_max = 20}),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("20 pages")));
 }
 
@@ -89,7 +90,8 @@ TEST(LyingDriverTest, NoHandleIsNoSnapshotAndOneHandleIsOne) {
     }
     return grpc::Status::OK;
   };
-  const absl::StatusOr<csi::StorageList> list = ListStorage({}, driver.Address(), "", {});
+  const absl::StatusOr<csi::StorageList> list =
+      ListStorage({}, driver.Address(), "", NoListingSecrets, {});
   ASSERT_THAT(list, IsOk());
   ASSERT_EQ(list->snapshots.size(), 1u);
   EXPECT_FALSE(list->snapshots[0].size_bytes.has_value());
@@ -98,7 +100,8 @@ TEST(LyingDriverTest, NoHandleIsNoSnapshotAndOneHandleIsOne) {
     answer.add_entries();
     return grpc::Status::OK;
   };
-  EXPECT_THAT(ListStorage({}, driver.Address(), "", {}), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(ListStorage({}, driver.Address(), "", NoListingSecrets, {}),
+              StatusIs(absl::StatusCode::kDataLoss));
 }
 
 TEST(LyingDriverTest, AListThatGrewTooOldIsReadAgain) {
@@ -113,10 +116,40 @@ TEST(LyingDriverTest, AListThatGrewTooOldIsReadAgain) {
     answer.set_next_token("2");
     return grpc::Status::OK;
   };
-  const absl::StatusOr<csi::StorageList> list = ListStorage({}, driver.Address(), "", {});
+  const absl::StatusOr<csi::StorageList> list =
+      ListStorage({}, driver.Address(), "", NoListingSecrets, {});
   ASSERT_THAT(list, IsOk());
   EXPECT_EQ(list->snapshots.size(), 2u);
   EXPECT_EQ(driver.calls, 4);
+}
+
+TEST(LyingDriverTest, EachSetOfSecretsIsShownOnEveryPage) {
+  ListingDriver driver;
+  std::string shown;
+  driver.say = [&](const auto& request, auto& answer) {
+    const std::string key = request.secrets().contains("userKey") ? request.secrets().at("userKey")
+                                                                  : std::string("none");
+    absl::StrAppend(&shown, key, request.starting_token(), " ");
+    answer.add_entries()->mutable_snapshot()->set_snapshot_id("of-both");
+    answer.add_entries()->mutable_snapshot()->set_snapshot_id("of-" + key);
+    if (request.starting_token().empty()) {
+      answer.set_next_token("2");
+    }
+    return grpc::Status::OK;
+  };
+  const auto secrets = [](const std::string& name) -> absl::StatusOr<std::vector<DriverSecrets>> {
+    EXPECT_EQ(name, "liar.example.com");
+    return std::vector<DriverSecrets>{{{"userKey", Secret("k1")}}, {{"userKey", Secret("k2")}}};
+  };
+  const auto list = ListStorage({}, driver.Address(), "", secrets, {});
+  ASSERT_THAT(list, IsOk());
+  EXPECT_EQ(shown, "k1 k12 k2 k22 ");
+  ASSERT_EQ(list->snapshots.size(), 3u);
+  EXPECT_EQ(list->snapshots[2].handle, "of-k2");
+  EXPECT_THAT(
+      ListStorage({}, driver.Address(), "",
+                  [](const std::string&) { return absl::UnavailableError("no secret"); }, {}),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no secret")));
 }
 
 TEST(LyingDriverTest, WhatItSaysIsMadeHarmless) {
@@ -124,11 +157,11 @@ TEST(LyingDriverTest, WhatItSaysIsMadeHarmless) {
   driver.say = [](const auto&, auto&) {
     return grpc::Status(grpc::StatusCode::INTERNAL, "red \x1b[31m \xe2\x80\xae turned");
   };
-  const absl::Status status = ListStorage({}, driver.Address(), "", {}).status();
+  const absl::Status status = ListStorage({}, driver.Address(), "", NoListingSecrets, {}).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("ListSnapshots")));
   EXPECT_THAT(std::string(status.message()), Not(HasSubstr("\x1b")));
   driver.name = "name \x1b[31m";
-  EXPECT_THAT(ListStorage({}, driver.Address(), "", {}),
+  EXPECT_THAT(ListStorage({}, driver.Address(), "", NoListingSecrets, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition, Not(HasSubstr("\x1b"))));
 }
 
