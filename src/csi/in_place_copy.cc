@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_source.h"
 #include "csi/snapshot_types.h"
+#include "csi/volume_guard.h"
 
 namespace csidelta::csi {
 namespace {
@@ -94,9 +96,13 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
                                                 const CopyRestoreOptions& options,
                                                 std::vector<std::string>& not_checked) {
   std::string safety;
+  std::unique_ptr<VolumeGuard> guard;
+  const std::string copy_name = CopyName(plan.pvc, plan.snapshot);
   if (plan.goes_on) {
     TellGoesOn(options, plan.pvc);
-  } else if (options.takes_safety_snapshot) {
+  } else if (!options.takes_safety_snapshot) {
+    ASSIGN_OR_RETURN(guard, GuardRestore(ctx, api, random, plan.pvc, copy_name, not_checked));
+  } else {
     // The driver lists what differs from one that is ready only.
     const AwaitedState awaited =
         options.pod.service_account.empty() ? AwaitedState::kTaken : AwaitedState::kReady;
@@ -109,7 +115,7 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
                                                      .on_step = options.on_step},
                                                     not_checked));
   }
-  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, CopyName(plan.pvc, plan.snapshot)));
+  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, copy_name));
   return WithSafety(CopyIntoVolume(ctx, api,
                                    {.target = plan.pvc,
                                     .snapshot = plan.snapshot,
@@ -246,9 +252,13 @@ absl::StatusOr<CopyRestoreResult> RestoreFromRepository(const CallContext& ctx, 
                                                         const CopyRestoreOptions& options,
                                                         std::vector<std::string>& not_checked) {
   std::string safety;
+  std::unique_ptr<VolumeGuard> guard;
+  const std::string copy_name = CopyName(plan.pvc, plan.source);
   if (plan.goes_on) {
     TellGoesOn(options, plan.pvc);
-  } else if (options.takes_safety_snapshot) {
+  } else if (!options.takes_safety_snapshot) {
+    ASSIGN_OR_RETURN(guard, GuardRestore(ctx, api, random, plan.pvc, copy_name, not_checked));
+  } else {
     ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(ctx, api, random,
                                                     {.pvc = plan.pvc,
                                                      .note = "before a restore from a repository",
@@ -256,7 +266,7 @@ absl::StatusOr<CopyRestoreResult> RestoreFromRepository(const CallContext& ctx, 
                                                      .on_step = options.on_step},
                                                     not_checked));
   }
-  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, CopyName(plan.pvc, plan.source)));
+  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, copy_name));
   return WithSafety(RestoreIntoVolume(ctx, api,
                                       {.target = plan.pvc,
                                        .source = plan.source,

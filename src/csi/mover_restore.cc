@@ -1,6 +1,7 @@
 #include "csi/mover_restore.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_copy.h"
+#include "csi/volume_guard.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
@@ -436,6 +438,11 @@ absl::StatusOr<CopyRestoreResult> RestoreByMover(const CallContext& ctx, k8s::Ap
                                   .timeout = options.safety_timeout,
                                   .on_step = options.on_step},
                                  not_checked));
+  }
+  std::unique_ptr<VolumeGuard> guard;
+  if (!plan.goes_on && !options.takes_safety_snapshot) {
+    ASSIGN_OR_RETURN(
+        guard, GuardRestore(ctx, api, random, plan.pvc, k8s::Name(plan.download), not_checked));
   }
   RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, ""));
   return WithSafety(MoverRestore(ctx, api, plan, options, not_checked).Run(), safety);

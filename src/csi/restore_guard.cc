@@ -424,22 +424,29 @@ class FactsReader {
   }
 
   absl::Status ReadLease() {
-    const absl::StatusOr<std::string> held_for = VolumeTurn::HeldForOther(
-        ctx_, api_,
-        {.lease_namespace = namespace_name(),
-         .claim_namespace = namespace_name(),
-         .claim_name = facts_.pvc_name,
-         .claim_uid = facts_.pvc->uid(),
-         .backup_name = "",
-         .backup_uid = "",
-         .holder = "",
-         .snapshot_name = SafetySnapshotName(*facts_.pvc, facts_.snapshot)});
-    if (absl::IsPermissionDenied(held_for.status())) {
-      AddNote(held_for.status(), "Lease", facts_.not_checked);
-      return absl::OkStatus();
+    // By an earlier run of this restore it may be, with a safety snapshot or without.
+    const std::string safety = SafetySnapshotName(*facts_.pvc, facts_.snapshot);
+    for (const std::string& own : {safety, absl::StrCat(kRestoreTurnPrefix, safety)}) {
+      const absl::StatusOr<std::string> held_for =
+          VolumeTurn::HeldForOther(ctx_, api_,
+                                   {.lease_namespace = namespace_name(),
+                                    .claim_namespace = namespace_name(),
+                                    .claim_name = facts_.pvc_name,
+                                    .claim_uid = facts_.pvc->uid(),
+                                    .backup_name = "",
+                                    .backup_uid = "",
+                                    .holder = "",
+                                    .snapshot_name = own});
+      if (absl::IsPermissionDenied(held_for.status())) {
+        AddNote(held_for.status(), "Lease", facts_.not_checked);
+        return absl::OkStatus();
+      }
+      RETURN_IF_ERROR(held_for.status());
+      facts_.lease_held_for = *held_for;
+      if (held_for->empty()) {
+        return absl::OkStatus();
+      }
     }
-    RETURN_IF_ERROR(held_for.status());
-    facts_.lease_held_for = *held_for;
     return absl::OkStatus();
   }
 

@@ -123,7 +123,8 @@ absl::Status VolumeGuard::TakeLease(const PersistentVolumeClaim& pvc) {
   }
   RETURN_IF_ERROR(lease.status());
   if (!lease->has_value()) {
-    return VolumeBusyError(Of(pvc), held_by);
+    return AsVolumeBusy(absl::FailedPreconditionError(
+        absl::StrCat("another operation on PVC ", Of(pvc), " is under way: ", held_by)));
   }
   leases_.push_back(**std::move(lease));
   return absl::OkStatus();
@@ -216,6 +217,21 @@ TurnWaiter VolumeGuard::Waiter(const CallContext& ctx) {
     leases.push_back(&lease);
   }
   return TurnWaiter(ctx, api_, std::move(leases));
+}
+
+absl::StatusOr<std::unique_ptr<VolumeGuard>> GuardRestore(const CallContext& ctx,
+                                                          k8s::ApiClient& api, Random& random,
+                                                          const PersistentVolumeClaim& pvc,
+                                                          absl::string_view restore,
+                                                          std::vector<std::string>& not_checked) {
+  auto guard = std::make_unique<VolumeGuard>(
+      ctx, api, random,
+      GuardRequest{.pvcs = {pvc}, .name = absl::StrCat(kRestoreTurnPrefix, restore)});
+  RETURN_IF_ERROR(guard->Enter());
+  for (const std::string& note : guard->not_checked()) {
+    NoteOnce(not_checked, note);
+  }
+  return guard;
 }
 
 }  // namespace csidelta::csi

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -92,5 +93,15 @@ class VolumeGuard {
   std::string busy_with_;  // the VolumeSnapshot, where one is known
   std::vector<std::string> not_checked_;
 };
+
+// The Lease of a PVC into whose volume something is restored, and of which no VolumeSnapshot is
+// taken first, which would take it: creations and other restores find it while the restore begins,
+// until the guard is destroyed, or kTurnDuration has passed. Runs of the same `restore` are not
+// held against each other. Errors of Enter(). Adds to `not_checked`.
+absl::StatusOr<std::unique_ptr<VolumeGuard>> GuardRestore(const CallContext& ctx,
+                                                          k8s::ApiClient& api, Random& random,
+                                                          const objects::PersistentVolumeClaim& pvc,
+                                                          absl::string_view restore,
+                                                          std::vector<std::string>& not_checked);
 
 }  // namespace csidelta::csi

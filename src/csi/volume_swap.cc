@@ -1,6 +1,7 @@
 #include "csi/volume_swap.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_source.h"
 #include "csi/snapshot_types.h"
+#include "csi/volume_guard.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "k8s/wait.h"
@@ -339,6 +341,15 @@ absl::Status VolumeSwap::Take(SwapStep step) {
 
 absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
   plan_ = plan;
+  std::unique_ptr<VolumeGuard> guard;
+  if (!target_.takes_safety_snapshot && !plan.was_exchanging) {
+    // Up to the records, by which other restores are kept away.
+    absl::StatusOr<std::unique_ptr<VolumeGuard>> entered =
+        GuardRestore(ctx_, api_, random_, *plan.state.pvc,
+                     SafetySnapshotName(*plan.state.pvc, *target_.snapshot), result_.not_checked);
+    RETURN_IF_ERROR(WithAdvice(entered.status(), "nothing is changed"));
+    guard = *std::move(entered);
+  }
   // RecordOriginal is the last step that belongs here, and the first after which there is no other.
   return Run(
       [this](const SwapState& state) -> absl::StatusOr<SwapStep> {

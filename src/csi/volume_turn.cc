@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -51,9 +52,17 @@ k8s::ObjectKey KeyOf(const TurnRequest& request) {
           .name = absl::StrCat("csi-delta-", request.claim_uid)};
 }
 
+bool IsHeldForRestore(const Json& lease) {
+  return absl::StartsWith(k8s::Annotation(lease, objects::kLeaseSnapshotAnnotation),
+                          kRestoreTurnPrefix);
+}
+
 // "backup nightly", for messages.
 std::string HeldFor(const Json& lease) {
   const std::string snapshot = k8s::Annotation(lease, objects::kLeaseSnapshotAnnotation);
+  if (IsHeldForRestore(lease)) {
+    return "a restore into its volume";
+  }
   return snapshot.empty()
              ? absl::StrCat("backup ", k8s::Annotation(lease, objects::kLeaseBackupAnnotation))
              : absl::StrCat("the creation of VolumeSnapshot ", snapshot);
@@ -110,9 +119,12 @@ absl::Status StillHeld(const absl::Status& status, const TurnRequest& request, c
   if (!absl::IsDeadlineExceeded(status) || lease.is_null()) {
     return status;
   }
-  return absl::DeadlineExceededError(absl::StrCat(HeldFor(lease), " is still taking a snapshot of ",
-                                                  request.subject, " ", request.claim_namespace,
-                                                  "/", request.claim_name));
+  const std::string pvc =
+      absl::StrCat(request.subject, " ", request.claim_namespace, "/", request.claim_name);
+  return absl::DeadlineExceededError(
+      IsHeldForRestore(lease)
+          ? absl::StrCat("a restore into ", pvc, " is still under way")
+          : absl::StrCat(HeldFor(lease), " is still taking a snapshot of ", pvc));
 }
 
 // Whether a Lease that is there is not held against `request`.

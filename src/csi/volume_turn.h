@@ -13,6 +13,9 @@
 
 namespace csidelta::csi {
 
+// Before the id of a restore, where the name of a VolumeSnapshot stands else: no name begins so.
+inline constexpr char kRestoreTurnPrefix[] = "restore/";
+
 // How long a turn outlives a process that died with it, and when a living one renews.
 inline constexpr absl::Duration kTurnDuration = absl::Seconds(20);
 inline constexpr absl::Duration kTurnRenewAfter = absl::Seconds(8);
@@ -26,9 +29,10 @@ struct TurnRequest {
   std::string claim_uid;
   std::string backup_name;  // this and the next: "" for a VolumeSnapshot of a person
   std::string backup_uid;
-  std::string holder;              // unique to this call, in all processes
-  std::string subject = "claim";   // what name and uid are of, for messages
-  std::string snapshot_name = {};  // of a person; the PVC then owns the Lease
+  std::string holder;             // unique to this call, in all processes
+  std::string subject = "claim";  // what name and uid are of, for messages
+  // Of a person, or kRestoreTurnPrefix and the restore; the PVC then owns the Lease.
+  std::string snapshot_name = {};
 };
 
 // The right to have the driver cut a snapshot of one volume, in all processes of one Velero: a

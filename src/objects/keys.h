@@ -420,7 +420,8 @@ inline constexpr char kSnapshotSetLabel[] = "snapshot.csi-delta.io/set";
 inline constexpr char kPersonsGroupLabel[] = "snapshot.csi-delta.io/group";
 
 // Annotation on Lease of a volume; written by snapshot verbs; read by plugin, snapshot verbs. The
-// VolumeSnapshot that is being taken, where it is not of a backup.
+// VolumeSnapshot that is being taken, where it is not of a backup; restore/ID of a restore that
+// takes none.
 inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking";
 
 // Label on PVC, Pod; written by snapshot verbs; read by snapshot verbs. The uid of the PVC that the

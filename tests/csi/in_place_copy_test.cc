@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
+#include "csi/volume_guard.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
@@ -143,6 +145,34 @@ TEST_F(InPlaceCopyTest, WithoutSafetyNoneIsTaken) {
   ASSERT_THAT(restored, IsOk());
   EXPECT_EQ(restored->safety_snapshot, "");
   EXPECT_THAT(Snapshots(), ElementsAre("monday"));
+}
+
+TEST_F(InPlaceCopyTest, WithoutSafetyTheLeaseIsHeldWhileItIsCopied) {
+  RunPods();
+  options_.takes_safety_snapshot = false;
+  int leases = 0;
+  api_.OnCreate("pods", [&](support::FakeApiClient& api, const Json&) {
+    leases += static_cast<int>(api.All(LeaseType()).size());
+  });
+  ASSERT_THAT(Restore(), IsOk());
+  EXPECT_EQ(leases, 1);
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+TEST_F(InPlaceCopyTest, WithoutSafetyAVolumeThatIsBusyIsNotCopiedInto) {
+  options_.takes_safety_snapshot = false;
+  api_.SetInterceptor([this](const support::ApiCall& call, const Json*) {
+    if (call.verb == "create" && call.plural == "leases") {
+      Json lease = support::MakeObject("coordination.k8s.io/v1", "Lease", "shop", call.name);
+      SetJson(lease, {"metadata", "name"}, "csi-delta-data-uid");
+      SetJson(lease, {"spec", "renewTime"}, FormatRfc3339Micros(clock_.Now()));
+      api_.Seed(LeaseType(), lease);
+    }
+    return absl::OkStatus();
+  });
+  const absl::Status restored = Restore().status();
+  EXPECT_TRUE(IsVolumeBusy(restored)) << restored;
+  EXPECT_EQ(api_.CallCount("create", "pods"), 0);
 }
 
 TEST_F(InPlaceCopyTest, NoPodIsMadeWhereTheSafetySnapshotFails) {

@@ -202,8 +202,13 @@ TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
 TEST_F(MoverRestoreTest, WithoutSafetyNoneIsTaken) {
   options_.takes_safety_snapshot = false;
   Steps({Says("Completed")});
+  std::size_t leases = 0;
+  api_.OnCreate("datadownloads", [&](support::FakeApiClient& api, const Json&) {
+    leases += api.All(LeaseType()).size();
+  });
   const auto restored = Restore();
   ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(leases, 1U);
   EXPECT_EQ(restored->safety_snapshot, "");
   EXPECT_EQ(snapshots(), 0U);
 }

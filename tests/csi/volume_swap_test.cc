@@ -10,7 +10,10 @@
 #include <vector>
 
 #include "csi/copy_record.h"
+#include "csi/restore_guard.h"
+#include "csi/snapshot_creation.h"
 #include "csi/snapshot_types.h"
+#include "csi/volume_guard.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
@@ -334,6 +337,63 @@ TEST(VolumeSwapTest, WithoutASafetySnapshotNoneIsTaken) {
   world.ExpectRestored();
   EXPECT_EQ(result->safety_snapshot, "");
   EXPECT_THAT(world.Names(VolumeSnapshotType()), ElementsAre("monday"));
+}
+
+// What `act` finds while the restore without a safety snapshot prepares its exchange.
+void WhilePreparing(World& world, const std::function<void()>& act) {
+  world.api.OnCreate("persistentvolumeclaims", [act](support::FakeApiClient&, const Json& pvc) {
+    if (k8s::Name(pvc) != "data") {
+      act();
+    }
+  });
+}
+
+TEST(VolumeSwapTest, WithoutASafetySnapshotTheLeaseKeepsOthersAway) {
+  World world;
+  int looks = 0;
+  WhilePreparing(world, [&] {
+    ++looks;
+    const CallContext ctx = world.Ctx();
+    const absl::StatusOr<Creation> other = CreateSnapshot(
+        ctx, world.api, Random::Real(),
+        {.source = {.pvc = *world.Pvc(), .driver = kFakeDriver, .class_name = "snaps"},
+         .name = "other",
+         .timeout = absl::Minutes(1)});
+    EXPECT_TRUE(IsVolumeBusy(other.status())) << other.status();
+    EXPECT_THAT(other.status().message(), HasSubstr("a restore into its volume"));
+  });
+  ASSERT_THAT(world.Restore(world.Target(/*takes_safety=*/false)), IsOk());
+  EXPECT_EQ(looks, 1);
+  EXPECT_THAT(world.Names(LeaseType()), IsEmpty());
+}
+
+TEST(VolumeSwapTest, WithoutASafetySnapshotAHeldLeaseEndsItBeforeAnyChange) {
+  World world;
+  world.TakeSnapshot("tuesday", "data");
+  const SwapTarget target = world.Target(/*takes_safety=*/false);
+  const absl::StatusOr<SwapPlan> plan = world.Plan(target);
+  ASSERT_THAT(plan, IsOk());
+  const CallContext ctx = world.Ctx();
+  std::vector<std::string> notes;
+  const auto held = GuardRestore(ctx, world.api, Random::Real(), *world.Pvc(), "another", notes);
+  ASSERT_THAT(held, IsOk());
+  const absl::Status prepared =
+      VolumeSwap(ctx, world.api, Random::Real(), target, [](const SwapNews&) {}).Prepare(*plan);
+  EXPECT_TRUE(IsVolumeBusy(prepared)) << prepared;
+  EXPECT_THAT(prepared.message(), HasSubstr("nothing is changed"));
+  EXPECT_THAT(world.Pvcs(), ElementsAre("data"));
+  EXPECT_THAT(world.Plan(world.Target(false, "tuesday"))->refusals, SizeIs(1));
+}
+
+TEST(VolumeSwapTest, ARunThatWasKilledWithTheLeaseIsGoneOnWith) {
+  World world;
+  const SwapTarget target = world.Target(/*takes_safety=*/false);
+  const CallContext ctx = world.Ctx();
+  std::vector<std::string> notes;
+  const auto killed = GuardRestore(ctx, world.api, Random::Real(), *world.Pvc(),
+                                   SafetySnapshotName(*world.Pvc(), *target.snapshot), notes);
+  ASSERT_THAT(killed, IsOk());
+  EXPECT_THAT(world.Restore(target), IsOk());
 }
 
 TEST(VolumeSwapTest, UndoBringsTheOldVolumeBackAndKeepsTheOther) {
