@@ -53,6 +53,7 @@ Json PlanJson(const SwapPlan& plan) {
           {"storage_class", plan.storage_class},
           {"size_bytes", plan.size_bytes},
           {"node", plan.node},
+          {"finalizers", plan.finalizers},
           {"safety_snapshot", plan.target.takes_safety_snapshot}};
 }
 
@@ -70,11 +71,17 @@ std::string PlanText(const SwapPlan& plan) {
                     plan.storage_class, plan.node.empty() ? "" : absl::StrCat(", node ", plan.node),
                     ", by the temporary PVC ", plan.temporary_pvc, "\n");
   }
-  absl::StrAppend(&text, "  PVC ", target.pvc_name,
-                  " is deleted, and made again with that volume: the same name, labels, "
-                  "annotations and owners\n",
-                  "  its volume ", plan.original_volume, " is kept until ",
-                  CommandFor(target, "--finish"), "\n");
+  absl::StrAppend(
+      &text, "  PVC ", target.pvc_name,
+      " is deleted, and made again with that volume: the same name, labels, "
+      "annotations and owners\n",
+      plan.finalizers.empty()
+          ? ""
+          : absl::StrCat("  its deletion waits for what set its finalizers, which it has "
+                         "again afterwards: ",
+                         absl::StrJoin(plan.finalizers, ", "), "\n"),
+      "  its volume ", plan.original_volume, " is kept until ", CommandFor(target, "--finish"),
+      "\n");
   return text;
 }
 

@@ -17,6 +17,14 @@ using objects::PersistentVolumeClaim;
 
 constexpr char kBindingPrefix[] = "pv.kubernetes.io/";
 
+// Of a domain of Kubernetes, or of none, as foregroundDeletion.
+bool IsOfKubernetes(absl::string_view finalizer) {
+  const std::size_t slash = finalizer.find('/');
+  const absl::string_view domain = finalizer.substr(0, slash);
+  return slash == absl::string_view::npos || domain == "kubernetes.io" || domain == "k8s.io" ||
+         absl::EndsWith(domain, ".kubernetes.io") || absl::EndsWith(domain, ".k8s.io");
+}
+
 std::optional<SwapSide> ParseSide(absl::string_view text) {
   for (const SwapSide side : {SwapSide::kOriginal, SwapSide::kRestored}) {
     if (text == ToString(side)) {
@@ -107,6 +115,17 @@ absl::StatusOr<SwapRecord> ParseSwapRecord(const PersistentVolume& volume) {
   return record;
 }
 
+std::vector<std::string> ForeignFinalizers(const PersistentVolumeClaim& pvc) {
+  std::vector<std::string> foreign;
+  const Json* const finalizers = FindJson(pvc.json(), {"metadata", "finalizers"});
+  for (const Json& one : finalizers != nullptr ? *finalizers : Json::array()) {
+    if (one.is_string() && !IsOfKubernetes(one.get<std::string>())) {
+      foreign.push_back(one.get<std::string>());
+    }
+  }
+  return foreign;
+}
+
 PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::string& volume) {
   Json made = {{"apiVersion", "v1"},
                {"kind", "PersistentVolumeClaim"},
@@ -115,6 +134,9 @@ PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::s
     if (const Json* found = FindJson(pvc.json(), {"metadata", field}); found != nullptr) {
       made["metadata"][field] = *found;
     }
+  }
+  if (const std::vector<std::string> finalizers = ForeignFinalizers(pvc); !finalizers.empty()) {
+    made["metadata"]["finalizers"] = finalizers;
   }
   for (const auto& [key, value] : GetStringMap(pvc.json(), {"metadata", "annotations"})) {
     if (!absl::StartsWith(key, kBindingPrefix) && key != objects::kSelectedNodeAnnotation &&

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -60,9 +61,14 @@ bool HasSwapRecord(const objects::PersistentVolume& volume);
 // a volume is not touched.
 absl::StatusOr<SwapRecord> ParseSwapRecord(const objects::PersistentVolume& volume);
 
-// What a PVC is made again of: name, namespace, labels, owners, the annotations that are not of its
-// binding or of what is restored into its volume in place, and its spec without the volume.
-// `volume`: that it is to be bound to; "" for none.
+// The finalizers of a PVC that are not Kubernetes' own, in its order: which other programs put
+// there, so that nothing is deleted before they say so. Kubernetes puts its own ones there again by
+// itself.
+std::vector<std::string> ForeignFinalizers(const objects::PersistentVolumeClaim& pvc);
+
+// What a PVC is made again of: name, namespace, labels, owners, ForeignFinalizers(), the
+// annotations that are not of its binding or of what is restored into its volume in place, and its
+// spec without the volume. `volume`: that it is to be bound to; "" for none.
 objects::PersistentVolumeClaim ClaimToMake(const objects::PersistentVolumeClaim& pvc,
                                            const std::string& volume);
 

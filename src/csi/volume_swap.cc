@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/creation_failure.h"
@@ -89,6 +90,7 @@ class SwapPlanner {
     plan_.was_exchanging = state.original.has_value();
     if (plan_.was_exchanging) {
       plan_.original_volume = state.original->volume.name();
+      plan_.finalizers = ForeignFinalizers(*state.original->record.claim);
       RETURN_IF_ERROR(NextOfRestore(state, WishOf(target)).status());
       return std::move(plan_);
     }
@@ -125,6 +127,7 @@ class SwapPlanner {
     plan_.original_volume = pvc.volume_name();
     plan_.temporary_pvc = TemporaryPvcName(pvc.name(), pvc.uid(), plan_.target.snapshot->uid());
     plan_.storage_class = pvc.storage_class().value_or("");
+    plan_.finalizers = ForeignFinalizers(pvc);
     plan_.driver = facts.volume.has_value() ? facts.volume->driver() : "";
     const int64_t capacity = facts.volume.has_value() ? facts.volume->capacity_bytes().value_or(0)
                                                       : pvc.capacity_bytes().value_or(0);
@@ -650,17 +653,21 @@ absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
     if (!absl::IsDeadlineExceeded(gone)) {
       return gone;
     }
+    if (const absl::Status over = ctx_.Check(); !over.ok()) {
+      const std::vector<std::string> holders = ForeignFinalizers(pvc);
+      return absl::Status(
+          over.code(),
+          absl::StrCat(
+              "PVC ", pvc.namespace_name(), "/", pvc.name(), " is being deleted, and not gone yet",
+              holders.empty() ? ""
+                              : absl::StrCat(": what set its finalizers has to remove them (",
+                                             absl::StrJoin(holders, ", "), ")"),
+              "; its volume is kept; run the same command again to go on"));
+    }
     RETURN_IF_ERROR(CheckNoPodUses(
         pvc.name(),
         "it is being deleted, and a Pod that has started meanwhile holds it; nothing "
         "is lost, its volume is kept"));
-    if (const absl::Status over = ctx_.Check(); !over.ok()) {
-      return absl::Status(
-          over.code(),
-          absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name(),
-                       " is being deleted, and not gone yet; its volume is kept; run the same "
-                       "command again to go on"));
-    }
   }
 }
 

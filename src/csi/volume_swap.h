@@ -34,6 +34,9 @@
 //       v                                       v
 //   PVC -- original volume             PVC -- volume in use, without records
 //
+// A finalizer that another program put on the PVC is asked as for any deletion: the exchange waits
+// until that program has removed it, and it is on the PVC again afterwards.
+//
 // Each step follows from one look at the objects (csi/swap_state.h). Nothing is kept elsewhere: any
 // run of the same verb goes on where another one was killed, and two at a time get in each other's
 // way by preconditions only. The PVC does not exist between its deletion and its making; a Pod that
@@ -60,7 +63,10 @@ struct SwapPlan {
   std::string storage_class = {};
   std::string driver = {};  // of the volume; "" when not known
   int64_t size_bytes = 0;   // of the restored volume
-  std::string node = {};    // where a class that waits for a consumer makes it; "": anywhere
+  // Of the PVC, which other programs set: its deletion waits for them, and the PVC that is made
+  // again has them.
+  std::vector<std::string> finalizers = {};
+  std::string node = {};  // where a class that waits for a consumer makes it; "": anywhere
   std::vector<RestoreRefusal> refusals = {};
   std::vector<std::string> refused_by_swap = {};  // what stands in the way of this method alone
   std::vector<std::string> not_checked = {};

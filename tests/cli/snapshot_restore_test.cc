@@ -180,6 +180,17 @@ TEST_F(SnapshotRestoreTest, ADryRunSaysThePlanAndChangesNothing) {
   EXPECT_EQ(writes(), 0);
 }
 
+TEST_F(SnapshotRestoreTest, ADryRunNamesTheFinalizersOfOthers) {
+  api_.Mutate(csi::ClaimKey("shop", "data-db-0"), [](Json& pvc) {
+    SetJson(pvc, {"metadata", "finalizers"},
+            Json::array({"kubernetes.io/pvc-protection", "example.com/ledger"}));
+  });
+  const Outcome outcome = Restore({"--dry-run"});
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("which it has again afterwards: example.com/ledger"),
+                                 Not(HasSubstr("pvc-protection"))));
+}
+
 TEST_F(SnapshotRestoreTest, AsksAtATerminalAndElsewhereNeedsYes) {
   api_.ClearCalls();
   const Outcome nobody = Restore();

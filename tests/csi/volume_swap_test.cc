@@ -13,6 +13,7 @@
 #include "csi/restore_guard.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_types.h"
+#include "csi/swap_record.h"
 #include "csi/volume_guard.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -712,6 +713,58 @@ TEST(VolumeSwapTest, APodThatStartsAfterTheLastLookHoldsThePvcAndNothingIsLost) 
   });
   ASSERT_THAT(world.Restore(), IsOk());
   world.ExpectRestored();
+}
+
+// As the programs that set them.
+void RemoveFinalizers(support::FakeApiClient& api) {
+  const Json patch = {{"metadata", {{"finalizers", nullptr}}}};
+  ASSERT_THAT(api.Patch({}, ClaimKey("shop", "data"), k8s::PatchKind::kMerge, patch, ""), IsOk());
+}
+
+// One of another program, and two as Kubernetes sets them.
+void AddFinalizers(World& world) {
+  world.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+    SetJson(pvc, {"metadata", "finalizers"},
+            Json::array({"kubernetes.io/pvc-protection", "example.com/ledger",
+                         "snapshot.storage.kubernetes.io/pvc-as-source-protection"}));
+  });
+}
+
+TEST(VolumeSwapTest, AFinalizerOfAnotherProgramIsAskedAndIsThereAgain) {
+  World world;
+  AddFinalizers(world);
+  const absl::StatusOr<SwapPlan> plan = world.Plan(world.Target());
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->finalizers, ElementsAre("example.com/ledger"));
+  const std::string uid = world.Pvc()->uid();
+  int asked = 0;
+  world.api.OnEvent(
+      "persistentvolumeclaims", [&](support::FakeApiClient& api, const k8s::WatchEvent& event) {
+        if (event.kind == k8s::WatchEvent::Kind::kModified && k8s::Uid(event.object) == uid &&
+            k8s::BeingDeleted(event.object) && asked++ == 0) {
+          RemoveFinalizers(api);
+        }
+      });
+  ASSERT_THAT(world.Restore(), IsOk());
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(world.Data(), "old");
+  EXPECT_THAT(ForeignFinalizers(*world.Pvc()), ElementsAre("example.com/ledger"));
+}
+
+TEST(VolumeSwapTest, AFinalizerThatStaysIsNamedAndNothingIsLost) {
+  World world;
+  AddFinalizers(world);
+  EXPECT_THAT(world.Restore(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("example.com/ledger"), HasSubstr("its volume is kept"),
+                             Not(HasSubstr("pvc-protection")))));
+  const absl::StatusOr<SwapPlan> plan = world.Plan(world.Target());
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->finalizers, ElementsAre("example.com/ledger"));
+  RemoveFinalizers(world.api);
+  ASSERT_THAT(world.Restore(), IsOk());
+  EXPECT_EQ(world.Data(), "old");
+  EXPECT_THAT(ForeignFinalizers(*world.Pvc()), ElementsAre("example.com/ledger"));
 }
 
 TEST(VolumeSwapTest, AnotherPvcUnderTheNameIsNotTouched) {
