@@ -1,6 +1,6 @@
 #include "csi/snapshot_share.h"
 
-#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -141,18 +141,26 @@ absl::Status FindBegun(const CallContext& ctx, k8s::ApiClient& api, SharePlan& p
   return absl::OkStatus();
 }
 
-absl::Status CheckNumberOfShares(const CallContext& ctx, k8s::ApiClient& api, const SharePlan& plan,
-                                 std::vector<SharedSnapshot>& shares) {
-  shares = SharesOf(plan.content);
-  for (auto it = shares.begin(); it != shares.end();) {
-    ASSIGN_OR_RETURN(const bool is_there, IsShareThere(ctx, api, *it));
-    it = is_there || it->content_name == plan.pair.content_name ? it + 1 : shares.erase(it);
+// Those beside the one of the plan. FAILED_PRECONDITION where there are too many.
+absl::StatusOr<std::vector<SharedSnapshot>> ReadOtherShares(const CallContext& ctx,
+                                                            k8s::ApiClient& api,
+                                                            const SharePlan& plan) {
+  std::vector<SharedSnapshot> others;
+  for (SharedSnapshot& one : SharesOf(plan.content)) {
+    if (one.content_name == plan.pair.content_name) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const bool is_there, IsShareThere(ctx, api, one));
+    if (is_there) {
+      others.push_back(std::move(one));
+    }
   }
-  return std::ssize(shares) >= kSharesMax
-             ? absl::FailedPreconditionError(
-                   absl::StrCat(SourceText(plan.source), " is shared ", shares.size(),
-                                " times: delete some of those VolumeSnapshots first"))
-             : absl::OkStatus();
+  if (std::ssize(others) >= kSharesMax) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(SourceText(plan.source), " is shared ", others.size(),
+                     " times: delete some of those VolumeSnapshots first"));
+  }
+  return others;
 }
 
 // The source says who shares its snapshot before that is there: nothing deletes it from under one.
@@ -160,16 +168,10 @@ absl::Status NoteShare(const CallContext& ctx, k8s::ApiClient& api, const ShareP
   absl::Status noted = absl::OkStatus();
   SharePlan current = plan;
   for (int tries = 0; tries < kAnnotateTriesMax; ++tries) {
-    std::vector<SharedSnapshot> shares;
-    RETURN_IF_ERROR(CheckNumberOfShares(ctx, api, current, shares));
-    const auto is_this = [&](const SharedSnapshot& one) {
-      return one.content_name == plan.pair.content_name;
-    };
-    if (std::none_of(shares.begin(), shares.end(), is_this)) {
-      shares.push_back({.namespace_name = plan.pair.namespace_name,
-                        .name = plan.pair.snapshot_name,
-                        .content_name = plan.pair.content_name});
-    }
+    ASSIGN_OR_RETURN(std::vector<SharedSnapshot> shares, ReadOtherShares(ctx, api, current));
+    shares.push_back({.namespace_name = plan.pair.namespace_name,
+                      .name = plan.pair.snapshot_name,
+                      .content_name = plan.pair.content_name});
     Json patch = {{"metadata",
                    {{"uid", current.content.uid()},
                     {"resourceVersion", current.content.resource_version()}}}};
@@ -223,8 +225,7 @@ absl::StatusOr<SharePlan> PlanShare(const CallContext& ctx, k8s::ApiClient& api,
   pair.snapshot_annotations[objects::kSharedFromAnnotation] = owner;
   SharePlan plan = {
       .pair = std::move(pair), .source = std::move(source), .content = std::move(content)};
-  std::vector<SharedSnapshot> shares;
-  RETURN_IF_ERROR(CheckNumberOfShares(ctx, api, plan, shares));
+  RETURN_IF_ERROR(ReadOtherShares(ctx, api, plan).status());
   RETURN_IF_ERROR(FindBegun(ctx, api, plan));
   return plan;
 }

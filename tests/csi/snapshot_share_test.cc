@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -208,10 +209,13 @@ TEST_F(SnapshotShareTest, WithoutARightOnEitherEndNothingIsMade) {
   };
   for (const Missing& one :
        std::vector<Missing>{{"get", "volumesnapshots", "shop", "csi-delta-snapshot-user"},
+                            {"get", "volumesnapshots", "team", "csi-delta-snapshot-user"},
                             {"create", "volumesnapshots", "team", "csi-delta-snapshot-user"},
+                            {"delete", "volumesnapshots", "team", "csi-delta-snapshot-user"},
                             {"get", "volumesnapshotcontents", "", "csi-delta-snapshot-reader"},
                             {"create", "volumesnapshotcontents", "", "csi-delta-snapshot-admin"},
-                            {"patch", "volumesnapshotcontents", "", "csi-delta-snapshot-admin"}}) {
+                            {"patch", "volumesnapshotcontents", "", "csi-delta-snapshot-admin"},
+                            {"delete", "volumesnapshotcontents", "", "csi-delta-snapshot-admin"}}) {
     bed_.api.Forbid(one.verb, one.plural, one.space);
     EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kPermissionDenied,
                                   AllOf(HasSubstr(one.plural), HasSubstr(one.text))))
@@ -231,6 +235,9 @@ TEST_F(SnapshotShareTest, WhatIsNotTheSourcesIsNotShared) {
   change({"spec", "volumeSnapshotRef", "uid"}, "");
   EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is not used")));
   change({"spec", "volumeSnapshotRef", "uid"}, "monday-uid");
+  change({"spec", "volumeSnapshotRef", "name"}, "another");
+  EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is not used")));
+  change({"spec", "volumeSnapshotRef", "name"}, "monday");
   change({"metadata", "annotations", objects::kSharedFromAnnotation}, "other/monday");
   EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("other/monday")));
   ExpectNothingMade();
@@ -241,6 +248,14 @@ TEST_F(SnapshotShareTest, OneThatIsNotReadyOrMissingIsNotShared) {
                   [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
   EXPECT_THAT(Share(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("once it is Rea")));
+  bed_.api.Remove(VolumeSnapshotContentKey("c"));
+  EXPECT_THAT(Share(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has lost its content c")));
+  bed_.api.Mutate(VolumeSnapshotKey("shop", "monday"), [](Json& snapshot) {
+    EraseJson(snapshot, {"status", "boundVolumeSnapshotContentName"});
+  });
+  EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("has no VolumeSnapshotContent yet")));
   bed_.api.Remove(VolumeSnapshotKey("shop", "monday"));
   EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("snapshot list -n shop")));
   EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
@@ -255,6 +270,108 @@ TEST_F(SnapshotShareTest, ANameThatIsTakenIsRefused) {
       PlanShare(bed_.ctx, bed_.api,
                 {.source_namespace = "shop", .snapshot_name = "monday", .namespace_name = "shop"}),
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--to")));
+  EXPECT_THAT(
+      PlanShare(
+          bed_.ctx, bed_.api,
+          {.source_namespace = "shop", .snapshot_name = "monday", .namespace_name = "No Name"}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"No Name\"")));
+}
+
+TEST_F(SnapshotShareTest, WhatAnEarlierRunLeftIsToldApart) {
+  ASSERT_THAT(Share(), IsOk());
+  const k8s::ObjectKey snapshot_key = VolumeSnapshotKey("team", "monday");
+  const k8s::ObjectKey content_key = VolumeSnapshotContentKey(ContentName());
+  const Json snapshot = *Shared();
+  const Json content = SharedContent();
+  const auto plan = [this] {
+    const auto made = Plan();
+    EXPECT_THAT(made, IsOk());
+    return made.ok() ? std::pair(made->was_begun, made->has_leftover) : std::pair(false, false);
+  };
+  bed_.api.Remove(content_key);
+  EXPECT_EQ(plan(), std::pair(true, false)) << "the VolumeSnapshot alone";
+  bed_.api.Seed(VolumeSnapshotContentType(), content);
+  bed_.api.Remove(snapshot_key);
+  EXPECT_EQ(plan(), std::pair(true, true)) << "a content of one that is gone";
+  Json unbound = content;
+  SetJson(unbound, {"spec", "volumeSnapshotRef", "uid"}, "");
+  bed_.api.Seed(VolumeSnapshotContentType(), unbound);
+  EXPECT_EQ(plan(), std::pair(true, false)) << "a content whose VolumeSnapshot was not made yet";
+  bed_.api.Seed(VolumeSnapshotContentType(), content);
+  Json another = snapshot;
+  SetJson(another, {"metadata", "uid"}, "another");
+  bed_.api.Seed(VolumeSnapshotType(), another);
+  EXPECT_EQ(plan(), std::pair(true, true)) << "a content of an earlier one of the name";
+  bed_.api.Seed(VolumeSnapshotType(), snapshot);
+  EXPECT_EQ(plan(), std::pair(true, false));
+  bed_.api.Mutate(content_key, [](Json& object) {
+    SetJson(object, {"metadata", "deletionTimestamp"}, "2026-11-26T08:00:00Z");
+  });
+  EXPECT_EQ(plan(), std::pair(true, true)) << "a content that is being deleted";
+}
+
+// `count` other namespaces that share it, and are there.
+void SeedShares(support::FakeApiClient& api, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    const std::string space = absl::StrCat("team-", i);
+    const std::string content = SharedContentName("c-uid", space, "monday");
+    api.Seed(VolumeSnapshotType(), support::MakeSnapshotObject(space, "monday", content));
+    api.Seed(VolumeSnapshotContentType(),
+             support::MakeContentObject(content, space, "monday", "h"));
+    absl::StrAppend(&text, text.empty() ? "" : ",", space, "/monday");
+  }
+  api.Mutate(VolumeSnapshotContentKey("c"), [&](Json& content) {
+    SetJson(content, {"metadata", "annotations", objects::kSharedWithAnnotation}, text);
+  });
+}
+
+TEST_F(SnapshotShareTest, ThereAreNotMoreThanTheAnnotationMayHold) {
+  SeedShares(bed_.api, kSharesMax);
+  EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr(absl::StrCat("is shared ", kSharesMax, " times"))));
+  bed_.api.Remove(VolumeSnapshotKey("team-0", "monday"));
+  ASSERT_THAT(Share(), IsOk()) << "one of them is gone";
+  EXPECT_THAT(Share(), IsOk()) << "the last one is there already";
+  EXPECT_THAT(Share("another"), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
+TEST_F(SnapshotShareTest, ThoseThatAreGoneAreForgotten) {
+  SeedShares(bed_.api, 2);
+  bed_.api.Remove(VolumeSnapshotKey("team-0", "monday"));
+  ASSERT_THAT(Share(), IsOk());
+  EXPECT_EQ(k8s::Annotation(*bed_.api.Find(VolumeSnapshotContentKey("c")),
+                            objects::kSharedWithAnnotation),
+            "team-1/monday,team/monday");
+}
+
+TEST_F(SnapshotShareTest, AShareIsThereUnlessItIsKnownNotToBe) {
+  SeedShares(bed_.api, 1);
+  const SharedSnapshot share{.namespace_name = "team-0",
+                             .name = "monday",
+                             .content_name = SharedContentName("c-uid", "team-0", "monday")};
+  const auto is_there = [&] {
+    const auto answer = IsShareThere(bed_.ctx, bed_.api, share);
+    EXPECT_THAT(answer, IsOk());
+    return answer.value_or(false);
+  };
+  EXPECT_TRUE(is_there());
+  bed_.api.Forbid("get", "volumesnapshotcontents");
+  EXPECT_TRUE(is_there());
+  bed_.api.ClearFaults();
+  bed_.api.Forbid("get", "volumesnapshots");
+  EXPECT_TRUE(is_there());
+  const Json content = *bed_.api.Find(VolumeSnapshotContentKey(share.content_name));
+  bed_.api.Remove(VolumeSnapshotContentKey(share.content_name));
+  EXPECT_FALSE(is_there());
+  bed_.api.ClearFaults();
+  Json foreign = content;
+  SetJson(foreign, {"spec", "volumeSnapshotRef", "name"}, "another");
+  bed_.api.Seed(VolumeSnapshotContentType(), foreign);
+  EXPECT_FALSE(is_there());
+  bed_.api.Seed(VolumeSnapshotContentType(), content);
+  bed_.api.Remove(VolumeSnapshotKey("team-0", "monday"));
+  EXPECT_FALSE(is_there());
 }
 
 TEST_F(SnapshotShareTest, WhicheverRequestFailsTheNextRunFinishes) {
@@ -302,6 +419,20 @@ TEST_F(SnapshotShareTest, AnotherChangeOfTheContentIsNotLost) {
   EXPECT_EQ(k8s::Annotation(*bed_.api.Find(VolumeSnapshotContentKey("c")),
                             objects::kSharedWithAnnotation),
             "b/x,team/monday");
+}
+
+TEST_F(SnapshotShareTest, AContentThatBecomesAnothersIsNotWritten) {
+  bool is_first = true;
+  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "patch" && std::exchange(is_first, false)) {
+      bed_.api.Mutate(VolumeSnapshotContentKey("c"), [](Json& content) {
+        SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");
+      });
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is not used")));
+  EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
 }
 
 TEST(SnapshotSharesTest, WhatIsMalformedNamesNothing) {
