@@ -291,6 +291,42 @@ TEST_F(SnapshotRoomTest, SaysWhatMakeRoomWouldDelete) {
             "deleted");
 }
 
+// What an API server says of `used` and `limit`.
+absl::Status Refused(const std::string& used, const std::string& limit) {
+  const std::string counted = "count/volumesnapshots.snapshot.storage.k8s.io=";
+  return OutOfRoomError(RoomLimit::kQuota,
+                        absl::StrCat("exceeded quota: snaps, requested: ", counted,
+                                     "1, used: ", counted, used, ", limited: ", counted, limit));
+}
+
+TEST_F(SnapshotRoomTest, NumbersOfAQuotaAreOnlyAHint) {
+  TakeMany(2);
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("2", "5"), 1),
+              HasSubstr("removes the oldest 1 that rules allow (s1)"));
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("9223372036854775807", "0"), 1),
+              AllOf(HasSubstr("s2: the only Ready one"), Not(HasSubstr("--make-room"))));
+}
+
+TEST_F(SnapshotRoomTest, FewAreNamed) {
+  TakeMany(7);
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("7", "2"), 1),
+              HasSubstr("allow (s1, s2, s3, s4, s5, ...)"));
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("7", "3"), 1),
+              HasSubstr("allow (s1, s2, s3, s4, s5)"));
+  request_.rules.last = 7;
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("7", "7"), 1), HasSubstr(", and 2 more"));
+}
+
+TEST_F(SnapshotRoomTest, WhereNoneCanBeDeletedThatIsSaid) {
+  TakeMany(3);
+  SetQuota(3);
+  api_.Forbid("delete", "volumesnapshots");
+  RoomMaker maker = Maker();
+  EXPECT_THAT(maker.MakeInQuota(Request("new"), 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("none could be deleted")));
+  EXPECT_EQ(maker.TakeReport().failures.size(), 1);
+}
+
 // --- A driver
 
 TEST_F(SnapshotRoomTest, ADriverWithoutRoomHasItAfterOneIsGone) {
@@ -342,6 +378,10 @@ TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsTheRoomOfItsPvc) {
   ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
   EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
+  EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
+  request_.pvcs = {"data"};
+  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("s4: the only Ready one")));
   EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
 }
 

@@ -209,6 +209,11 @@ TEST_F(VolumeCopyTest, WithAnAccountTheDriverIsAsked) {
   EXPECT_THAT((*pod)["spec"]["containers"][0]["args"],
               AllOf(Contains("--volume-snapshot"), Contains("shop/before"), Contains("--base"),
                     Contains("monday")));
+  request.safety_snapshot = "";
+  looks_ = 0;
+  Steps({Ended("Succeeded", kDone)});
+  ASSERT_THAT(Copy(request), IsOk());
+  EXPECT_THAT((*pod)["spec"]["containers"][0]["args"], Not(Contains("--volume-snapshot")));
 }
 
 TEST_F(VolumeCopyTest, APodThatFailsSaysWhy) {
@@ -235,8 +240,10 @@ TEST_F(VolumeCopyTest, ThePvcSaysWhatIsCopiedUntilThatIsComplete) {
   EXPECT_FALSE(IsWrittenByPod(*while_running) && while_running->has_ended);
   EXPECT_TRUE(after->has_ended);
   looks_ = 0;
-  Steps({Running(), Ended("Succeeded", kDone)});
+  Steps({Running(), [&] { while_running = ParseCopyRecord(target_pvc()); },
+         Ended("Succeeded", kDone)});
   ASSERT_THAT(Copy(Request()), IsOk());
+  EXPECT_TRUE(IsWrittenByPod(*while_running)) << "again, and so it says";
   EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
 }
 
@@ -330,6 +337,40 @@ TEST_F(VolumeCopyTest, AMomentInWhichNothingCanBeRemovedLeavesNothing) {
   EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
 }
 
+TEST_F(VolumeCopyTest, ARecordThatDiffersInAnythingIsAnothers) {
+  CopyRecord record;
+  bed_.api.OnCreate("pods", [&](support::FakeApiClient& api, const Json&) {
+    api.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
+      SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+              FormatCopyRecord(record));
+    });
+  });
+  for (const CopyRecord& other : std::vector<CopyRecord>{
+           {.method = CopyRecord::Method::kSnapshot, .from = "tuesday", .has_begun = true},
+           {.method = CopyRecord::Method::kRepository, .from = "monday", .has_begun = true},
+           {.method = CopyRecord::Method::kSnapshot,
+           .from = "monday",
+           .id = "another",
+           .has_begun = true}}) {
+    record = other;
+    EXPECT_THAT(Copy(Request()),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has begun meanwhile")));
+    ExpectNothingLeft();
+    EXPECT_EQ(FormatCopyRecord(*ParseCopyRecord(target_pvc())), FormatCopyRecord(other));
+  }
+}
+
+TEST_F(VolumeCopyTest, APvcThatWasMadeAgainIsNotCopiedInto) {
+  const VolumeCopyRequest request = Request();
+  bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+    SetJson(pvc, {"metadata", "uid"}, "another");
+  });
+  EXPECT_THAT(Copy(request), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                      HasSubstr("was deleted and made again")));
+  EXPECT_EQ(bed_.api.CallCount("create", "pods"), 0);
+  EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
+}
+
 TEST_F(VolumeCopyTest, NoPodIsMadeWhileTheMoverWrites) {
   bed_.api.Seed(DataDownloadType(),
                 {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},
@@ -378,6 +419,7 @@ TEST_F(VolumeCopyTest, APodThatDoesNotStartIsGivenUp) {
                                               HasSubstr("ErrImagePull: no such image"),
                                               HasSubstr("nothing was written"))));
   ExpectNothingLeft();
+  EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
 }
 
 TEST_F(VolumeCopyTest, AStopEndsThePodAndSaysWhatIsLeft) {
@@ -402,6 +444,33 @@ TEST_F(VolumeCopyTest, APodThatIsDeletedMeanwhileIsAnError) {
   EXPECT_THAT(Copy(Request()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another client deleted")));
   ExpectNothingLeft();
+}
+
+TEST_F(VolumeCopyTest, AnotherPodUnderTheNameIsNotFollowed) {
+  Steps({Running(), [this] {
+           Json another = *bed_.api.Find(pod_key_);
+           SetJson(another, {"metadata", "uid"}, "another");
+           SetJson(another, {"status", "phase"}, "Succeeded");
+           bed_.api.Seed(PodType(), another);
+         }});
+  EXPECT_THAT(Copy(Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another client deleted")));
+  EXPECT_NE(bed_.api.Find(pod_key_), std::nullopt);
+}
+
+TEST_F(VolumeCopyTest, WhatStaysBehindIsNamed) {
+  Steps({Ended("Succeeded", kDone)});
+  bed_.api.FailNext("delete", "persistentvolumeclaims", absl::InternalError("no"));
+  ASSERT_THAT(Copy(Request()), IsOk());
+  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("temporary PVC shop/"), HasSubstr("stays"),
+                                        HasSubstr("kubectl delete pvc"))));
+  looks_ = 0;
+  Steps({Ended("Failed", "")});
+  bed_.api.FailNext("delete", "pods", absl::InternalError("no"));
+  EXPECT_THAT(Copy(Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("it said nothing"), HasSubstr("kubectl delete pod"))));
+  EXPECT_TRUE(IsWrittenByPod(*ParseCopyRecord(target_pvc()))) << "its Pod may still write";
 }
 
 TEST_F(VolumeCopyTest, WithoutTheRightToReadLogsThereIsNoProgress) {
@@ -474,6 +543,37 @@ TEST_F(VolumeCopyTest, WhatIsNotOursIsNotTouched) {
                 support::MakeObject("v1", "PersistentVolumeClaim", "shop", pvc_key_.name));
   EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("PVC")));
   EXPECT_NE(bed_.api.Find(pvc_key_), std::nullopt);
+}
+
+TEST_F(VolumeCopyTest, ATemporaryPvcThatCannotBeUsedEndsIt) {
+  Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", pvc_key_.name,
+                                 {{objects::kCopiesIntoLabel, target_pvc().uid()}});
+  pvc["spec"]["dataSource"] = {
+      {"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", "tuesday"}};
+  bed_.api.Seed(PersistentVolumeClaimType(), pvc);
+  EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("PVC")));
+  pvc["spec"]["dataSource"]["name"] = "monday";
+  pvc["metadata"]["deletionTimestamp"] = "2026-11-26T08:00:00Z";
+  pvc["metadata"]["finalizers"] = Json::array({"kubernetes.io/pvc-protection"});
+  bed_.api.Seed(PersistentVolumeClaimType(), pvc);
+  EXPECT_THAT(Copy(Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("still being deleted")));
+  EXPECT_EQ(bed_.api.CallCount("create", "pods"), 0);
+}
+
+TEST_F(VolumeCopyTest, APodThatIsBeingDeletedIsNotGoneOnWith) {
+  Json pod = support::MakeObject("v1", "Pod", "shop", pod_key_.name,
+                                 {{objects::kCopiesIntoLabel, target_pvc().uid()}});
+  pod["status"]["phase"] = "Running";
+  pod["metadata"]["deletionTimestamp"] = "2026-11-26T08:00:00Z";
+  pod["metadata"]["finalizers"] = Json::array({"example.com/slow"});
+  bed_.api.Seed(PodType(), pod);
+  std::optional<Json> made;
+  Keep("pods", made);
+  Steps({[] {}, [this] { bed_.api.Remove(pod_key_); }, [] {}, Ended("Succeeded", kDone)});
+  ASSERT_THAT(Copy(Request()), IsOk());
+  EXPECT_TRUE(made.has_value());
+  ExpectNothingLeft();
 }
 
 // After any call that fails the next run copies, and nothing is left.
@@ -550,10 +650,12 @@ TEST_F(VolumeCopyTest, TheRightsAreAskedForBefore) {
   EXPECT_THAT(CheckMayCopy(bed_.ctx, bed_.api, "shop"), IsOk());
   for (const auto& [verb, plural] :
        std::vector<std::pair<std::string, std::string>>{{"create", "pods"},
+                                                        {"get", "pods"},
                                                         {"list", "pods"},
                                                         {"delete", "pods"},
                                                         {"create", "persistentvolumeclaims"},
-                                                        {"patch", "persistentvolumeclaims"}}) {
+                                                        {"patch", "persistentvolumeclaims"},
+                                                        {"delete", "persistentvolumeclaims"}}) {
     bed_.api.Forbid(verb, plural);
     EXPECT_THAT(CheckMayCopy(bed_.ctx, bed_.api, "shop"),
                 StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(verb + " " + plural)));
