@@ -373,8 +373,9 @@ TEST_F(ForgetfulInventoryTest, WithoutVolumeSnapshotsTheirContentsAreNotWaitedFo
   Seed("one");
   api_.waits_for_memory = true;
   api_.Forbid("list", "volumesnapshots");
-  EXPECT_THAT(ReadInventory(ctx_, api_, {.namespace_name = "shop"}),
-              StatusIs(absl::StatusCode::kPermissionDenied));
+  InventoryRequest request;
+  request.namespace_name = "shop";
+  EXPECT_THAT(ReadInventory(ctx_, api_, request), StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_TRUE(api_.is_stopped);
 }
 
