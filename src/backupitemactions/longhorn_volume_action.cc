@@ -86,9 +86,15 @@ class LonghornVolumeAction : public velero::BackupItemAction {
       return velero::BackupItemResult{};  // The other actions on PVCs say what becomes of it.
     }
     absl::StatusOr<velero::BackupItemResult> result = Save(ctx, backup, item, decision);
-    return result.ok() ? std::move(result)
-                       : Annotate(result.status(),
-                                  absl::StrCat("PVC ", k8s::Namespace(item), "/", k8s::Name(item)));
+    if (result.ok()) {
+      return result;
+    }
+    const std::string pvc = absl::StrCat("PVC ", k8s::Namespace(item), "/", k8s::Name(item));
+    if (absl::IsPermissionDenied(result.status())) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          pvc, ": ", result.status().message(), "; deploy/longhorn-rbac.yaml has the rights"));
+    }
+    return Annotate(result.status(), pvc);
   }
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,

@@ -171,6 +171,13 @@ TEST_F(LonghornVolumeActionTest, AVolumeThatLonghornDoesNotHaveIsAnErrorThatName
                                     HasSubstr("longhornNamespace"))));
 }
 
+TEST_F(LonghornVolumeActionTest, WithoutTheRightsTheErrorNamesTheManifest) {
+  bed_.api().Forbid("get", "volumes");
+  EXPECT_THAT(Run(),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       AllOf(HasSubstr("PVC shop/"), HasSubstr("deploy/longhorn-rbac.yaml"))));
+}
+
 TEST_F(LonghornVolumeActionTest, AnUnusableVolumeIsRefusedBeforeAnythingIsMade) {
   bed_.api().Mutate(support::NativeBed::VolumeKey(), [](Json& volume) {
     SetJson(volume, {"spec", "Standby"}, true);

@@ -17,14 +17,19 @@ _WEBHOOKS = ("mutatingwebhookconfigurations/longhorn-webhook-mutator",
 
 @contextlib.contextmanager
 def running(bed, *flags):
-    """The stand-in runs in the bed, with further flags; in the end nothing of it is left."""
+    """The stand-in runs in the bed, with further flags; in the end nothing of it is left.
+
+    Velero looks for kinds when it starts, and then every five minutes.
+    """
     bed.longhorn_args = list(flags)
     try:
         bed.start(components.LONGHORN)
+        bed.restart("velero")
         yield
     finally:
         bed.stop(components.LONGHORN)
         _remove(bed)
+        bed.restart("velero")
 
 
 def ask(bed, request):
