@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import threading
 from collections.abc import Callable
 
 from world import DRIVER, MIB, SNAPSHOT_API, plain_rule, rule
@@ -497,6 +498,111 @@ def case_longhorns_snapshots_stay_out_of_a_backup(stage):
         world.settings(longhornItems="keep")
         kept, = world.backup("b2", namespace=LONGHORN, policy=False).archived("snapshots")
         assert "annotations" not in kept["metadata"]
+
+
+LONGHORN_DRIVER = {"csi": {"driver": "driver.longhorn.io", "volumeHandle": "pvc-1"}}
+
+
+def _longhorns_volume(world):
+    world.namespace(LONGHORN)
+    world.load({"apiVersion": "longhorn.io/v1beta2", "kind": "Volume", "metadata": {"name": "pvc-1", "namespace": LONGHORN},
+                "spec": {"size": str(MIB)}, "status": {"state": "attached", "robustness": "healthy"}},
+               {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+                "provisioner": "driver.longhorn.io"})
+
+
+def _native_archive(world):
+    """A backup of a claim with a native snapshot, as the plugin's action archives it; the cluster has the snapshot."""
+    _longhorns_volume(world)
+    world.claims("data", source=LONGHORN_DRIVER)
+    backup = world.backup("b1", policy=False)
+    assert backup.phase == "Completed", backup.errors
+    _, snapshot = _longhorn("Snapshot")
+    snapshot["metadata"] = {"name": "csd-1", "namespace": LONGHORN, "uid": "uid-csd-1", "labels": {
+        "longhorn.csi-delta.io/made-by": "csi-delta", "velero.io/backup-name": "b1",
+        "velero.io/backup-uid": backup.object["metadata"]["uid"]}}
+    snapshot["spec"]["labels"] = {"csi-delta-claim": "app/data"}
+    snapshot["status"] = {"readyToUse": True}
+    backup.archive[f"snapshots.longhorn.io/{LONGHORN}/csd-1"] = snapshot
+    claim = backup.archive["persistentvolumeclaims/app/data"]
+    claim["metadata"].setdefault("labels", {}).update(
+        {"longhorn.csi-delta.io/native": "true", "velero.io/backup-name": "b1"})
+    claim["metadata"].setdefault("annotations", {}).update({
+        "longhorn.csi-delta.io/snapshot": f"{LONGHORN}/csd-1", "longhorn.csi-delta.io/snapshot-uid": "uid-csd-1",
+        "longhorn.csi-delta.io/volume": "pvc-1"})
+    world.load(snapshot)
+    return backup, snapshot
+
+
+def _take_as_longhorn(world):
+    world.wait_for(lambda: world.objects("snapshots"), "no snapshot is asked for")
+    snapshot, = world.objects("snapshots")
+    world.ask(op="load", objects=[{**snapshot, "status": {
+        "requestedTime": "2026-10-01T02:00:00Z", "creationTime": "2026-10-01T02:00:00Z", "readyToUse": True}}])
+
+
+@case
+def case_native_snapshot_is_archived_with_its_claim_and_deleted_with_its_backup(stage):
+    with stage.world(csi=False) as world:
+        _longhorns_volume(world)
+        world.claims("data", source=LONGHORN_DRIVER)
+        world.policy(rule("longhorn"))
+        longhorn = threading.Thread(target=_take_as_longhorn, args=[world])
+        longhorn.start()
+        backup = world.backup("b1")  # Of the claim's namespace alone.
+        longhorn.join()
+        assert backup.phase == "Completed" and not backup.warnings(), backup.errors
+        snapshot, = backup.archived("snapshots")
+        assert snapshot["status"]["readyToUse"] and snapshot["metadata"]["namespace"] == LONGHORN
+        claim, = backup.archived("persistentvolumeclaims")
+        assert claim["metadata"]["annotations"]["longhorn.csi-delta.io/snapshot-uid"] == snapshot["metadata"]["uid"]
+        errors, _ = world.delete(backup)
+        assert not errors and not world.objects("snapshots"), errors
+
+
+@case
+def case_native_snapshot_that_nobody_takes_is_an_error_and_goes(stage):
+    with stage.world(csi=False) as world:  # Without EnableCSI, and with no Longhorn that would take it.
+        _longhorns_volume(world)
+        world.claims("data", source=LONGHORN_DRIVER)
+        world.policy(rule("longhorn"))
+        backup = world.backup("b1", snapshot_timeout="1s")
+        error, = backup.errors
+        assert "PVC app/data: Longhorn took no snapshot of Volume pvc-1 within 1s" in error, error
+        assert not world.objects("snapshots"), "Longhorn would take it later"
+        assert any(call["text"].startswith("create snapshots") for call in world.calls())
+
+
+@case
+def case_native_snapshot_is_restored_or_an_error(stage):
+    with stage.world(csi=False) as world:
+        backup, _ = _native_archive(world)
+        # No driver is here that would fill it.
+        world.restore("r1", backup, mapping={"app": "copy"}, timeout_s=1)
+        content, = world.objects("volumesnapshotcontents")
+        assert content["spec"]["source"] == {"snapshotHandle": "snap://pvc-1/csd-1"}, content
+        assert content["spec"]["deletionPolicy"] == "Retain"
+        claim, = (c for c in world.objects("persistentvolumeclaims") if c["metadata"]["namespace"] == "copy")
+        assert claim["spec"]["dataSource"]["name"] == content["metadata"]["name"] and "volumeName" not in claim["spec"]
+        assert not set(claim["metadata"].get("annotations", {})) & {"longhorn.csi-delta.io/snapshot"}
+        world.drop("snapshots", "csd-1", LONGHORN)
+        phase, errors, _ = world.restore("r2", backup, mapping={"app": "gone"})
+        assert phase == "PartiallyFailed" and "csd-1 is not here" in errors[0], errors
+        assert not [c for c in world.objects("persistentvolumeclaims") if c["metadata"]["namespace"] == "gone"]
+
+
+@case
+def case_native_snapshot_goes_with_its_backup_by_its_uid(stage):
+    with stage.world(csi=False) as world:
+        backup, snapshot = _native_archive(world)
+        world.drop("snapshots", "csd-1", LONGHORN)
+        world.load({**snapshot, "metadata": {**snapshot["metadata"], "uid": "another"}})
+        errors, _ = world.delete(backup)
+        assert not errors and len(world.objects("snapshots")) == 1, errors
+        world.drop("snapshots", "csd-1", LONGHORN)
+        world.load(snapshot)
+        errors, _ = world.delete(backup)
+        assert not errors and not world.objects("snapshots"), errors
 
 
 # -- test_settings.py
