@@ -90,8 +90,8 @@ absl::Status CopyRefusalStatus(const objects::PersistentVolumeClaim& pvc,
                                const std::vector<std::string>& refused_by_copy);
 
 // FAILED_PRECONDITION where a Pod uses the PVC that has started since the plan was made. That of
-// the name `copy_name` ("": none) is of this restore. OK where Pods may not be listed: the plan
-// said so.
+// the name `copy_name` ("": none) is of this restore. PERMISSION_DENIED where Pods may not be
+// listed, which CheckMayCopy() and CheckMayAskMover() ask about before.
 absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
                               const objects::PersistentVolumeClaim& pvc,
                               absl::string_view copy_name);

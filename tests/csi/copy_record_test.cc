@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "objects/keys.h"
 #include "tests/support/snapshot_objects.h"
@@ -95,6 +96,24 @@ TEST(CopyRecordTest, TheMoverKeepsOthersAwayUntilItHasEnded) {
   EXPECT_FALSE(IsWrittenByMover(record, ""));
   record = {.method = Method::kSnapshot, .from = "monday"};
   EXPECT_FALSE(IsWrittenByMover(record, ""));
+  EXPECT_TRUE(IsWrittenByMover({.method = Method::kMover}, ""));  // Half a record.
+}
+
+// Who changed the PVC meanwhile may have begun another restore.
+TEST(CopyRecordTest, ItIsWrittenOnThePvcAsItWasRead) {
+  Json pvc = PvcWith("").json();
+  pvc["metadata"]["uid"] = "data-uid";
+  pvc["metadata"]["resourceVersion"] = "7";
+  const CopyRecord record{.method = Method::kMover, .from = "velero/x"};
+  for (const CopyRecord* written : {&record, static_cast<const CopyRecord*>(nullptr)}) {
+    const Json patch = CopyRecordPatch(*PersistentVolumeClaim::Of(pvc), written);
+    EXPECT_EQ(GetString(patch, {"metadata", "uid"}), "data-uid");
+    EXPECT_EQ(GetString(patch, {"metadata", "resourceVersion"}), "7");
+    const Json* value =
+        FindJson(patch, {"metadata", "annotations", objects::kCopyRecordAnnotation});
+    ASSERT_NE(value, nullptr);
+    EXPECT_EQ(value->is_null(), written == nullptr);
+  }
 }
 
 TEST(CopyRecordTest, APodKeepsTheMoverAwayUntilItHasEnded) {
@@ -123,7 +142,9 @@ TEST(CopyRecordTest, TheCommandFinishesIt) {
 // People paste it, and who may patch a PVC may write the record.
 TEST(CopyRecordTest, NoWordOfTheRecordBecomesAnotherCommand) {
   const PersistentVolumeClaim pvc = PvcWith("");
-  for (const std::string word : {"$(reboot)", "a; reboot", "--yes", "a b", "`x`", "\n", ""}) {
+  const std::string too_long(254, 'a');
+  for (const std::string& word : std::vector<std::string>{"$(reboot)", "a; reboot", "--yes", "a b",
+                                                          "`x`", "\n", "", too_long}) {
     SCOPED_TRACE(word);
     EXPECT_THAT(CopyCommand({.method = Method::kSnapshot, .from = word}, pvc),
                 HasSubstr("restore NAME --into"));

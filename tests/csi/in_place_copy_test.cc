@@ -213,6 +213,17 @@ TEST_F(InPlaceCopyTest, TheRunOfAnEarlierProgramIsGoneOnWithWithoutASecondSnapsh
   EXPECT_THAT(steps_, ElementsAre(HasSubstr("earlier run")));
 }
 
+// What it wrote is what a safety snapshot holds now.
+TEST_F(InPlaceCopyTest, ARunThatHasEndedIsNotGoneOnWith) {
+  AddOwnPod();
+  api_.Mutate({PodType(), "shop", CopyName(Pvc(), Monday())},
+              [](Json& pod) { pod["status"]["phase"] = "Failed"; });
+  const auto plan = Plan();
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_FALSE(plan->goes_on);
+  EXPECT_THAT(plan->refusals, IsEmpty());
+}
+
 TEST_F(InPlaceCopyTest, APodOfAnotherRestoreIsAUser) {
   AddPod("csi-delta-copy-of-another", {{objects::kCopiesIntoLabel, "data-uid"}});
   const auto plan = Plan();
@@ -238,6 +249,37 @@ TEST_F(InPlaceCopyTest, ARepositoryNeedsNoVolumeSnapshot) {
   EXPECT_EQ(secret, "repository");
   EXPECT_THAT(Snapshots(), Contains(restored->safety_snapshot));
   EXPECT_THAT(api_.All(PodType()), IsEmpty());
+}
+
+// Between the plan and the Pod that writes, a Pod may start, or no one may look any more.
+TEST_F(InPlaceCopyTest, ThePodsAreLookedAtOnceMoreBeforeARepositoryIsRestored) {
+  for (const bool may_look : {true, false}) {
+    SCOPED_TRACE(may_look);
+    clock_.Advance(absl::Seconds(1));
+    const auto plan = PlanFromRepository();
+    ASSERT_THAT(plan, IsOk());
+    if (may_look) {
+      AddPod("app-0");
+    } else {
+      api_.Forbid("list", "pods");
+    }
+    EXPECT_THAT(RestoreFromRepository(ctx_, api_, Random::Real(), *plan, options_, notes_),
+                StatusIs(may_look ? absl::StatusCode::kFailedPrecondition
+                                  : absl::StatusCode::kPermissionDenied,
+                         HasSubstr(may_look ? "app-0" : "pods")));
+    EXPECT_EQ(api_.CallCount("create", "pods"), 0);
+    api_.Remove({PodType(), "shop", "app-0"});
+  }
+}
+
+// The driver lists what differs from a snapshot that is ready.
+TEST_F(InPlaceCopyTest, WithAnAccountTheSafetySnapshotIsReady) {
+  RunPods();
+  cluster_.driver().AddFault({.method = "*", .not_ready = true});
+  ASSERT_THAT(Restore(), IsOk());
+  clock_.Advance(absl::Seconds(1));
+  options_.pod.service_account = "lister";
+  EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("not ready")));
 }
 
 TEST_F(InPlaceCopyTest, WhatIsAgainstThePvcIsAgainstARepositoryToo) {
@@ -298,6 +340,7 @@ TEST_F(InPlaceCopyTest, OnlyBlocksAreCopied) {
   const auto plan = Plan();
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->refused_by_copy, ElementsAre(HasSubstr("Filesystem")));
+  EXPECT_THAT(PlanFromRepository()->refused_by_copy, ElementsAre(HasSubstr("Filesystem")));
 }
 
 TEST_F(InPlaceCopyTest, APvcThatDoesNotExistIsNotFound) {

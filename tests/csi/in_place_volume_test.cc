@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
@@ -97,9 +99,9 @@ class InPlaceVolumeTest : public testing::Test {
   std::string Consent() const {
     return k8s::Annotation(*api_.Find(ClaimKey("shop", "data")), objects::kMayWriteAnnotation);
   }
-  void SetConsent() {
-    ChangePvc([](Json& pvc) {
-      SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "download-uid");
+  void SetConsent(const std::string& uid = "download-uid") {
+    ChangePvc([&](Json& pvc) {
+      SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, uid);
     });
   }
   void SetRecord(const CopyRecord& record) {
@@ -289,8 +291,9 @@ TEST_F(InPlaceVolumeTest, TheSecondNameStaysAsLongAsItsPod) {
     // Nothing begins anew with what is going.
     EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
   }
+  api_.Remove(VolumeKey(kAlias));  // By force.
+  EXPECT_THAT(*Hide({}), HasSubstr("persistentvolumeclaims mover/dd-1 to be detached and gone"));
   ASSERT_THAT(api_.Delete(ctx_, {PodType(), "mover", kAlias}, {}), IsOk());
-  EXPECT_EQ(Alias(), std::nullopt);
   EXPECT_EQ(*Hide({}), "");
   EXPECT_TRUE(Record()->has_ended);
   EXPECT_EQ(Consent(), "");
@@ -330,16 +333,25 @@ TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeStaysSo) {
   EXPECT_TRUE(Record()->has_ended);
 }
 
-TEST_F(InPlaceVolumeTest, TheRecordOfAnotherRestoreIsLeft) {
+TEST_F(InPlaceVolumeTest, RecordAndConsentOfAnotherRestoreAreLeft) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
   const CopyRecord other{.method = CopyRecord::Method::kMover, .from = "velero/x", .id = "other"};
   ChangePvc([&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord(other));
   });
+  SetConsent("other");
   ASSERT_THAT(Hide({.is_whole = true}), IsOk());
   ASSERT_TRUE(Record().has_value());
   EXPECT_EQ(Record()->id, "other");
+  EXPECT_EQ(Consent(), "other");
+  // Nor that of a Pod, which has no id, by what is left of a DataDownload whose uid is lost.
+  SetRecord({.method = CopyRecord::Method::kSnapshot, .from = "monday", .has_begun = true});
+  InPlaceRequest lost = Request();
+  lost.transfer_uid = "";
+  EXPECT_THAT(HideInPlace(ctx_, api_, lost, {}), IsOk());
+  ASSERT_TRUE(Record().has_value());
+  EXPECT_FALSE(Record()->has_ended);
 }
 
 // What removes volumes that were filled for a PVC must not take this one's data, though one of the
@@ -399,6 +411,16 @@ TEST_F(InPlaceVolumeTest, WhileAWorkerMayWriteEverythingKeepsOthersAway) {
 TEST_F(InPlaceVolumeTest, ThePvcIsTheSameAndUnusedAsLongAsAWorkerWrites) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
   EXPECT_THAT(CheckInPlace(ctx_, api_, Request()), IsOk());
+  const Json before = *api_.Find(ClaimKey("shop", "data"));
+  ChangePvc([](Json& pvc) {
+    pvc["metadata"]["finalizers"] = Json::array({"kubernetes.io/pvc-protection"});
+    pvc["metadata"]["deletionTimestamp"] = "2026-11-21T13:00:00Z";
+  });
+  for (const absl::Status& look :
+       {CheckInPlace(ctx_, api_, Request()), CheckSameTarget(ctx_, api_, Request())}) {
+    EXPECT_THAT(look, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("being deleted")));
+  }
+  api_.Seed(PersistentVolumeClaimType(), before);
   AddPod();
   EXPECT_THAT(CheckInPlace(ctx_, api_, Request()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -514,6 +536,144 @@ TEST_F(InPlaceVolumeTest, ItDoesNotBeginTooLateButGoesOn) {
   EXPECT_THAT(ExposeInPlace(ctx_, api_, late), IsOk());
 }
 
+// What was written into once is not written into again without a look at all of it, where what
+// kept others away is gone.
+TEST_F(InPlaceVolumeTest, WithoutTheSecondNameAllIsCheckedAgain) {
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  api_.Remove(ClaimKey("mover", kAlias));
+  api_.Remove(VolumeKey(kAlias));
+  api_.Seed(BackupType(), support::MakeBackupObject("nightly", "InProgress"));
+  EXPECT_THAT(Expose(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("backup velero/nightly")));
+  EXPECT_EQ(Alias(), std::nullopt);
+}
+
+// Who ended it by hand, or wrote so, has it announced again.
+TEST_F(InPlaceVolumeTest, WhatHasEndedIsAnnouncedAgain) {
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  CopyRecord record = *Record();
+  record.has_ended = true;
+  SetRecord(record);
+  EXPECT_THAT(Expose()->waiting_for, HasSubstr("second look"));
+  EXPECT_FALSE(Record()->has_ended);
+}
+
+TEST_F(InPlaceVolumeTest, APvcThatChangesUnderTheLookIsLookedAtAgain) {
+  bool has_changed = false;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) -> absl::Status {
+    if (call.verb == "list" && call.plural == "statefulsets" && !has_changed) {
+      has_changed = true;
+      ChangePvc([](Json& pvc) { SetJson(pvc, {"metadata", "labels", "app"}, "db"); });
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kAborted, HasSubstr("just changed")));
+  EXPECT_FALSE(Record().has_value());
+  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+}
+
+// Handles are names within a driver.
+TEST_F(InPlaceVolumeTest, OtherVolumesAreNotWaitedFor) {
+  for (const auto& [field, value] :
+       {std::pair("driver", "e.example.com"), std::pair("volumeHandle", "v-2")}) {
+    Json other = *api_.Find(VolumeKey("pv-1"));
+    other["metadata"] = {{"name", absl::StrCat("pv-of-", value)}};
+    other["spec"]["csi"][field] = value;
+    api_.Seed(PersistentVolumeType(), other);
+  }
+  Json attachment = support::MakeObject("storage.k8s.io/v1", "VolumeAttachment", "", "csi-2");
+  attachment["spec"] = {{"nodeName", "node-7"},
+                        {"source", {{"persistentVolumeName", "pv-of-v-2"}}}};
+  api_.Seed(VolumeAttachmentType(), attachment);
+  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+}
+
+TEST_F(InPlaceVolumeTest, ItWaitsUntilTheSecondNameIsBound) {
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  api_.Mutate(ClaimKey("mover", kAlias), [](Json& claim) { claim["status"]["phase"] = "Pending"; });
+  EXPECT_THAT(Expose()->waiting_for, HasSubstr("to be bound"));
+}
+
+TEST_F(InPlaceVolumeTest, AClaimThatAnotherClientDeletedIsMadeAgain) {
+  ASSERT_THAT(ExposeToTheEnd(), IsOk());
+  ASSERT_THAT(api_.Delete(ctx_, ClaimKey("mover", kAlias), {}), IsOk());
+  ASSERT_FALSE(api_.Find(ClaimKey("mover", kAlias)).has_value());
+  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+  EXPECT_TRUE(api_.Find(ClaimKey("mover", kAlias)).has_value());
+  ExpectVolumeUntouched();
+}
+
+// A name alone proves nothing: neither is used unless it is all of what this restore makes.
+TEST_F(InPlaceVolumeTest, WhatHasChangedUnderTheNameIsNotUsed) {
+  const std::function<void(Json&)> of_another = [](Json& object) {
+    SetJson(object, {"metadata", "annotations", objects::kMoverClaimAnnotation}, "other");
+  };
+  const std::function<void(Json&)> no_alias = [](Json& object) {
+    EraseJson(object, {"metadata", "annotations", objects::kAliasOfAnnotation});
+  };
+  const std::function<void(Json&)> being_deleted = [](Json& object) {
+    object["metadata"]["finalizers"] = Json::array({"x/y"});
+    object["metadata"]["deletionTimestamp"] = "2026-11-21T13:00:00Z";
+  };
+  const std::function<void(Json&)> of_other_volume = [](Json& object) {
+    SetJson(object, {"metadata", "annotations", objects::kAliasOfAnnotation}, "pv-2");
+  };
+  const std::function<void(Json&)> takes_data_along = [](Json& object) {
+    object["spec"]["persistentVolumeReclaimPolicy"] = "Delete";
+  };
+  const std::function<void(Json&)> through_another = [](Json& object) {
+    object["spec"]["volumeName"] = "pv-2";
+  };
+  const k8s::ObjectKey volume = VolumeKey(kAlias);
+  const k8s::ObjectKey claim = ClaimKey("mover", kAlias);
+  const std::vector<std::pair<k8s::ObjectKey, std::function<void(Json&)>>> cases = {
+      {volume, of_another},      {volume, no_alias},         {volume, being_deleted},
+      {volume, of_other_volume}, {volume, takes_data_along}, {claim, of_another},
+      {claim, no_alias},         {claim, being_deleted},     {claim, through_another}};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_THAT(ExposeToTheEnd(), IsOk());
+    api_.Mutate(cases[i].first, cases[i].second);
+    EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("is not one of this restore")));
+    api_.Remove(claim);
+    api_.Remove(volume);
+  }
+}
+
+// Of what keeps others away either is enough.
+TEST_F(InPlaceVolumeTest, WhileAWorkerMayWriteNothingEndsThoughHalfOfItIsGone) {
+  const Json pvc = *api_.Find(ClaimKey("shop", "data"));
+  for (const bool is_without_record : {true, false}) {
+    SCOPED_TRACE(is_without_record);
+    api_.Seed(PersistentVolumeClaimType(), pvc);
+    ASSERT_THAT(ExposeToTheEnd(), IsOk());
+    if (is_without_record) {
+      ChangePvc([](Json& marked) {
+        EraseJson(marked, {"metadata", "annotations", objects::kCopyRecordAnnotation});
+      });
+    } else {
+      api_.Remove(ClaimKey("mover", kAlias));
+      api_.Remove(VolumeKey(kAlias));
+    }
+    EXPECT_THAT(*Hide({.may_still_write = true}), HasSubstr("may still write"));
+    EXPECT_EQ(Alias().has_value(), is_without_record);
+    EXPECT_EQ(Consent(), "download-uid");
+    EXPECT_EQ(*Hide({}), "");
+  }
+  // Nor is it waited for where nothing was begun, where all has ended, or for what is another's.
+  const CopyRecord own{
+      .method = CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"};
+  SetRecord(own);
+  EXPECT_EQ(*Hide({.may_still_write = true}), "");
+  CopyRecord ended = own;
+  ended.has_begun = ended.has_ended = true;
+  SetRecord(ended);
+  EXPECT_EQ(*Hide({.may_still_write = true}), "");
+  api_.Seed(PersistentVolumeType(), support::MakeObject("v1", "PersistentVolume", "", kAlias));
+  EXPECT_EQ(*Hide({.may_still_write = true}), "");
+}
+
 // After any call that fails the next look goes on.
 TEST_F(InPlaceVolumeTest, AnyCallMayFail) {
   for (int n = 1;; ++n) {
@@ -599,6 +759,12 @@ const RefusedCase kRefusedCases[] = {
      [](support::FakeApiClient& api, InPlaceRequest&) {
        api.Mutate(VolumeKey("pv-1"),
                   [](Json& volume) { volume["spec"]["claimRef"]["uid"] = "another-uid"; });
+     }},
+    {"VolumeOfAnotherRestore", "not its own",
+     [](support::FakeApiClient& api, InPlaceRequest&) {
+       api.Mutate(VolumeKey("pv-1"), [](Json& volume) {
+         SetJson(volume, {"metadata", "annotations", objects::kAliasOfAnnotation}, "pv-0");
+       });
      }},
     {"NotOfCsi", "not of a CSI driver",
      [](support::FakeApiClient& api, InPlaceRequest&) {

@@ -255,7 +255,7 @@ TEST_F(MoverRestoreTest, ARunThatWasKilledIsGoneOnWith) {
   api_.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord({.method = CopyRecord::Method::kMover,
-                              .from = "velero/x",
+                              .from = absl::StrCat("velero/", k8s::Name(asked_.back())),
                               .id = uid,
                               .has_begun = true,
                               .has_written = true}));

@@ -5,8 +5,10 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
 #include "csi/swap_record.h"
 #include "csi/volume_guard.h"
@@ -460,6 +462,89 @@ TEST_F(RestoreFactsTest, AVolumeWithARecordThatCannotBeReadEndsIt) {
                 support::MakeObject("v1", "PersistentVolume", "", "pv-0",
                                     {{objects::kInPlaceLabel, RestoreLabelValue("shop", kPvc)}}));
   EXPECT_THAT(Facts(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("pv-0")));
+}
+
+// --- Whether the data mover may still write
+
+// The PVC has the record of DataDownload velero/x.
+class TransferOverTest : public testing::Test {
+ protected:
+  TransferOverTest() {
+    support::SeedBlockPvc(bed_.api, "d.example.com");
+    SetRecord({.method = CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"});
+    SetDownload("download-uid", "InProgress");
+  }
+
+  void SetRecord(const CopyRecord& record) {
+    bed_.api.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
+      SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+              FormatCopyRecord(record));
+    });
+  }
+  void SetDownload(const std::string& uid, const std::string& phase) {
+    bed_.api.Seed(DataDownloadType(),
+                  {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", uid}}},
+                   {"status", {{"phase", phase}}}});
+  }
+  void SetSecondName(const std::string& of) {
+    bed_.api.Seed(PersistentVolumeType(),
+                  support::MakeObject("v1", "PersistentVolume", "", "dd-1", {},
+                                      {{objects::kAliasOfAnnotation, of}}));
+  }
+  PersistentVolumeClaim Pvc() {
+    return *PersistentVolumeClaim::Of(*bed_.api.Find(ClaimKey("shop", "data")));
+  }
+  // What it says, and whether another restore may begin.
+  void Expect(bool is_over, bool may_begin) {
+    const auto over = IsTransferOver(bed_.ctx, bed_.api, Pvc());
+    ASSERT_THAT(over, IsOk());
+    EXPECT_EQ(*over, is_over);
+    const absl::Status free = CheckNotWrittenByMover(bed_.ctx, bed_.api, Pvc());
+    if (may_begin) {
+      EXPECT_THAT(free, IsOk());
+    } else {
+      EXPECT_THAT(free, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("the data mover writes into PVC shop/data")));
+    }
+  }
+
+  support::ActionBed bed_;
+};
+
+TEST_F(TransferOverTest, ItIsOverWithTheDownloadAndTheSecondName) {
+  Expect(false, false);
+  SetDownload("download-uid", "Failed");
+  Expect(true, true);
+  SetDownload("later-uid", "InProgress");  // Another one of the name.
+  Expect(true, true);
+  bed_.api.Remove({DataDownloadType(), "velero", "x"});
+  Expect(true, true);
+  SetSecondName("pv-2");
+  Expect(true, true);
+  SetSecondName("pv-1");
+  Expect(false, false);
+}
+
+TEST_F(TransferOverTest, WhatCannotBeSeenMayStillWrite) {
+  bed_.api.Remove({DataDownloadType(), "velero", "x"});
+  for (const auto& [verb, plural] :
+       {std::pair("get", "datadownloads"), std::pair("list", "persistentvolumes")}) {
+    bed_.api.Forbid(verb, plural);
+    Expect(false, false);
+    bed_.api.ClearFaults();
+  }
+  SetRecord({.method = CopyRecord::Method::kMover, .from = "by hand", .id = "download-uid"});
+  Expect(false, false);
+}
+
+TEST_F(TransferOverTest, WhereNothingWasBegunThereIsNothingToWaitFor) {
+  SetRecord({.method = CopyRecord::Method::kMover,
+             .from = "velero/x",
+             .id = "download-uid",
+             .has_ended = true});
+  Expect(false, true);
+  SetRecord({.method = CopyRecord::Method::kSnapshot, .from = "monday"});
+  Expect(false, true);
 }
 
 // --- The record

@@ -280,6 +280,21 @@ TEST_F(VolumeCopyTest, APodIsWithdrawnWhereAnotherRestoreHasBegun) {
   EXPECT_EQ(ParseCopyRecord(target_pvc())->id, "download-uid");
 }
 
+// What was deleted and made again meanwhile is another volume.
+TEST_F(VolumeCopyTest, APvcThatIsMadeAgainIsNotWrittenInto) {
+  const VolumeCopyRequest request = Request();
+  // With its record, too, as by a client that writes back what it read.
+  bed_.api.OnCreate("pods", [](support::FakeApiClient& api, const Json&) {
+    api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) { pvc["metadata"]["uid"] = "later-uid"; });
+  });
+  Steps({Ended("Succeeded", kDone)});
+  for (const char* want : {"meanwhile", "made again"}) {
+    EXPECT_THAT(Copy(request), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(want)));
+    ExpectNothingLeft();
+  }
+  EXPECT_EQ(bed_.api.CallCount("create", "pods"), 1);
+}
+
 // The Pod is there by then: what is given up then for a moment is given up half-way.
 TEST_F(VolumeCopyTest, AMomentInWhichTheRecordCannotBeReadAgainEndsNothing) {
   absl::Status answer;

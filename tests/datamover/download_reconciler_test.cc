@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -791,6 +793,50 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcChangesUnderTheWorker) {
 }
 
 // Written, and then deleted with its volume before that was given free: nothing is restored.
+// The look at the PVC goes on while the worker's Pod waits for its node.
+TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcIsUsedBeforeTheWorkerRuns) {
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddInPlace();
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  ASSERT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
+  ASSERT_EQ(bed_.pods_made, 1);
+  bed_.AddUser();
+  controller.LookTimes(2);
+  bed_.clock.Advance(kFencedAfter);
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("a Pod started to use it"));
+  bed_.ExpectVolumeKept();
+}
+
+// A worker that starts late must not begin. What is partly old is finished however late it is.
+TEST_F(DownloadReconcilerTest, InPlaceTheFirstWorkerBeginsInTimeAndALaterOneFinishes) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddInPlace();
+  const absl::Time start_before = bed_.clock.Now() + absl::Minutes(1);
+  bed_.ChangeDownload([&](Json& download) {
+    SetJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation},
+            FormatRfc3339(start_before));
+  });
+  const auto told = [this] {
+    const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, bed_.Stem()});
+    const auto words = (*pod)["spec"]["containers"][0]["args"].get<std::vector<std::string>>();
+    const auto at = std::find(words.begin(), words.end(), "--start-before");
+    return ParseRfc3339(*std::next(at));
+  };
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  EXPECT_EQ(told(), start_before);
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.Stem()});  // By force.
+  controller.LookTimes(2);
+  bed_.clock.Advance(kFencedAfter);
+  controller.LookTimes(8);
+  ASSERT_EQ(bed_.pods_made, 2);
+  EXPECT_GT(told(), bed_.clock.Now());
+}
+
 TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcGoesBeforeTheEnd) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddInPlace();
@@ -809,6 +855,29 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcGoesBeforeTheEnd) {
   controller.LookTimes(4);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), HasSubstr("does not exist"));
+}
+
+// All of it was written: nothing has to be finished, though the restore has failed.
+TEST_F(DownloadReconcilerTest, InPlaceWhatIsWholeIsNotMarkedThoughItsVolumeIsNotGivenFree) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddInPlace();
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  bed_.api.Mutate(csi::VolumeKey(bed_.Stem()), [](Json& alias) {
+    alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
+  });
+  bed_.Finish(bed_.Stem());
+  controller.LookTimes(4);
+  ASSERT_THAT(bed_.Message(), HasSubstr("to be detached"));
+  bed_.clock.Advance(kHandOverTimeMax);
+  controller.LookTimes(2);
+  bed_.clock.Advance(kFencedAfter);
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), HasSubstr("its data was restored, but"));
+  EXPECT_FALSE(bed_.Record().has_value());
+  EXPECT_EQ(bed_.Consent(), "");
+  bed_.ExpectVolumeKept();
 }
 
 // Its node is lost, and no attacher holds the volume.
