@@ -95,9 +95,7 @@ std::vector<std::string> Snapshot::children() const {
   return names;
 }
 
-bool Snapshot::is_newest() const {
-  return GetBool(json(), {"status", "children", kVolumeHead});
-}
+bool Snapshot::is_newest() const { return GetBool(json(), {"status", "children", kVolumeHead}); }
 
 int64_t Snapshot::size_bytes() const { return GetInt(json(), {"status", "size"}); }
 
