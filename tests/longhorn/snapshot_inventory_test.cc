@@ -11,6 +11,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "longhorn/snapshot_prune.h"
 #include "longhorn/types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/longhorn_objects.h"
@@ -378,21 +379,26 @@ class EndlessApi : public support::FakeApiClient {
 
 // 30,000 snapshots of 1,000 volumes with CSI_DELTA_SWEEP=all, else a tenth, and of the memory too.
 // Held as JSON they would be ten times as much.
-TEST(LonghornInventoryScaleTest, ASnapshotIsHeldAsASmallStruct) {
+TEST(LonghornInventoryScaleTest, ASnapshotAndItsDecisionAreHeldAsSmallStructs) {
   const support::SweepSample sample;
   const int count = sample.is_everything() ? 30'000 : 3'000;
   EndlessApi api(count);
   EndlessApi warm(600);
   EXPECT_THAT(ReadInventory({}, warm, {.namespace_name = kDefaultNamespace}), IsOk());
   const support::MemoryGrowth growth;
-  const absl::StatusOr<Inventory> inventory =
+  absl::StatusOr<Inventory> inventory =
       ReadInventory({}, api, {.namespace_name = kDefaultNamespace});
   ASSERT_THAT(inventory, IsOk());
   EXPECT_THAT(inventory->snapshots, SizeIs(count));
   EXPECT_THAT(inventory->volumes, SizeIs(count / 30));
+  const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
+  Protect(*inventory, std::nullopt, now);
+  PruneRequest request{.selection = {}, .rules = {}, .also_detached = true, .now = now};
+  request.rules.last = 3;
+  EXPECT_THAT(DecidePrune(*inventory, request), SizeIs(count));
   if (support::AssertsUnsanitized("memory of the inventory")) {
-    // A page of JSON, and a KiB for each.
-    EXPECT_LE(growth.bytes(), (int64_t{8} << 20) + int64_t{1024} * count);
+    // A page of JSON, and 1.5 KiB for each: of 30,000 not 64 MiB.
+    EXPECT_LE(growth.bytes(), (int64_t{8} << 20) + int64_t{1536} * count);
   }
 }
 
