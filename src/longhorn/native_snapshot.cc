@@ -144,8 +144,9 @@ absl::Status RequireRoom(const CallContext& ctx, k8s::ApiClient& api, const Volu
       "Longhorn's Volume ", volume.name(), " has ", list.items.size(), " snapshots (",
       list.items.size() - static_cast<std::size_t>(used),
       " marked as removed), its snapshotMaxCount is ", count_max, " and ", kChainEntriesMax - 1,
-      " the most of any volume: none was taken; delete what is not needed: kubectl -n ",
-      volume.namespace_name(), " get snapshots.", kGroup, " -l ", selector));
+      " the most of any volume: none was taken; free places with: csi-delta longhorn prune "
+      "--volume ",
+      volume.name(), " --keep-last 100"));
 }
 
 absl::StatusOr<Snapshot> CreateNative(const CallContext& ctx, k8s::ApiClient& api,

@@ -280,8 +280,7 @@ TEST_F(NativeSnapshotTest, AVolumeHasRoomUntilTheEngineRefuses) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("Volume pvc-1 has 2 snapshots (0 marked as removed), its "
                                        "snapshotMaxCount is 2"),
-                             HasSubstr("kubectl -n longhorn-system get snapshots.longhorn.io -l "
-                                       "longhornvolume=pvc-1"))));
+                             HasSubstr("csi-delta longhorn prune --volume pvc-1 --keep-last"))));
   EXPECT_THAT(RequireRoom(Soon(), bed_.api(), FindVolume(), "two"), IsOk()) << "it has its place";
 }
 
