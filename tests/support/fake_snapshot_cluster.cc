@@ -331,6 +331,7 @@ bool FakeSnapshotCluster::idle() const {
 }
 
 void FakeSnapshotCluster::ProtectVolumes() {
+  protects_volumes_ = true;
   api_.OnEvent("pods", [this](FakeApiClient&, const WatchEvent& event) { OnEvent(event); });
   api_.SetAdmission([](const FakeApiClient::AdmissionRequest& request) -> absl::StatusOr<Json> {
     Json object = request.object;
@@ -1413,7 +1414,8 @@ bool FakeSnapshotCluster::IsUsedByPod(const Json& claim) const {
 }
 
 absl::Status FakeSnapshotCluster::SyncClaim(const Json& claim) {
-  if (BeingDeleted(claim) && HasFinalizer(claim, kClaimProtection) && !IsUsedByPod(claim)) {
+  if (protects_volumes_ && BeingDeleted(claim) && HasFinalizer(claim, kClaimProtection) &&
+      !IsUsedByPod(claim)) {
     Change(csi::ClaimKey(Namespace(claim), Name(claim)),
            [](Json& object) { DropFinalizer(object, kClaimProtection); });
   }
@@ -1529,7 +1531,7 @@ void FakeSnapshotCluster::Bind(const ObjectKey& claim_key, const std::string& vo
 }
 
 void FakeSnapshotCluster::SyncVolume(const Json& volume) {
-  if (BeingDeleted(volume) && HasFinalizer(volume, kVolumeProtection) &&
+  if (protects_volumes_ && BeingDeleted(volume) && HasFinalizer(volume, kVolumeProtection) &&
       Text(volume, {"status", "phase"}) != "Bound") {
     Change(csi::VolumeKey(Name(volume)),
            [](Json& object) { DropFinalizer(object, kVolumeProtection); });

@@ -161,6 +161,7 @@ class FakeSnapshotCluster {
 
   FakeApiClient& api_;
   FakeStorageDriver driver_;
+  bool protects_volumes_ = false;
   mutable std::mutex queue_mutex_;
   std::condition_variable_any queued_;
   std::deque<Due> queue_;
