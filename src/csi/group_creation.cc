@@ -1,6 +1,7 @@
 #include "csi/group_creation.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <utility>
@@ -83,14 +84,14 @@ class GroupCreator {
     RETURN_IF_ERROR(refused);
     absl::StatusOr<std::vector<Creation>> creations = AwaitAll(limited, *made);
     if (!creations.ok()) {  // Its members go with it.
-      return WithdrawGroup(*ctx_.clock, api_, *made, AddError(creations.status()));
+      return WithdrawGroup(*ctx_.clock, api_, *made, creations.status());
     }
     return creations;
   }
 
   absl::StatusOr<std::vector<Creation>> AwaitAll(const CallContext& limited, const Json& made) {
     RETURN_IF_ERROR(guard_.LookAgain(k8s::ResourceVersion(made)));
-    RETURN_IF_ERROR(AwaitTaken(limited, made));
+    RETURN_IF_ERROR(AddError(AwaitTaken(limited, made)));
     seen_taken_at_ = ctx_.clock->Now();
     request_.on_taken();
     return AwaitMembers(limited, made);
@@ -249,8 +250,9 @@ class GroupCreator {
           request_.sources.begin(), request_.sources.end(),
           [&](const SnapshotSource& source) { return found.contains(source.pvc.name()); });
     };
-    RETURN_IF_ERROR(
-        guard_.Waiter(limited).WaitForAmong(VolumeSnapshotType(), namespace_name_, all_there));
+    const absl::Status there =
+        guard_.Waiter(limited).WaitForAmong(VolumeSnapshotType(), namespace_name_, all_there);
+    RETURN_IF_ERROR(AddMissing(there, request_.sources.size() - found.size()));
     std::vector<Creation> creations;
     creations.reserve(request_.sources.size());
     for (const SnapshotSource& source : request_.sources) {
@@ -292,6 +294,17 @@ class GroupCreator {
   absl::Status AddError(const absl::Status& status) const {
     return ExplainTimeout(status, absl::StrCat("the group ", request_.name), request_.timeout,
                           room_.Advised(last_error_));
+  }
+
+  // The snapshot controller makes the members, and only its log says why it cannot.
+  absl::Status AddMissing(const absl::Status& status, std::size_t missing) const {
+    return absl::IsDeadlineExceeded(status)
+               ? absl::DeadlineExceededError(absl::StrCat(
+                     "the group ", request_.name, " is taken, but ", missing, " of its ",
+                     request_.sources.size(), " VolumeSnapshots were not made within ",
+                     absl::FormatDuration(request_.timeout),
+                     quotas_not_checked_.empty() ? "" : "; a quota may have no room for them"))
+               : status;
   }
 
   // The label's key in a JSON pointer: "/" is written "~1".

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "csi/creation_failure.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
@@ -275,6 +276,26 @@ TEST_F(GroupCreationTest, WhereNothingMayGoNothingStays) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("all are kept"), HasSubstr("week was deleted again"))));
   ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, MembersThatAreNotMadeAreCounted) {
+  GroupCreationRequest request = Request();
+  request.on_taken = [&] {
+    api_.Remove(VolumeSnapshotKey("shop", k8s::Name(api_.All(VolumeSnapshotType()).front())));
+  };
+  EXPECT_THAT(Create(request),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("is taken, but 1 of its 3 VolumeSnapshots were not made"),
+                             Not(HasSubstr("quota")), HasSubstr("week was deleted again"))));
+}
+
+TEST_F(GroupCreationTest, MembersThatAreNotMadeMayLackRoomInAQuotaThatWasNotRead) {
+  api_.Forbid("list", "resourcequotas");
+  GroupCreationRequest request = Request();
+  request.on_taken = [&] {
+    api_.Remove(VolumeSnapshotKey("shop", k8s::Name(api_.All(VolumeSnapshotType()).front())));
+  };
+  EXPECT_THAT(Create(request).status().message(), HasSubstr("a quota may have no room for them"));
 }
 
 TEST_F(GroupCreationTest, WithoutTheRightToReadContentsTheTimeCounts) {
