@@ -385,6 +385,28 @@ TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsTheRoomOfItsPvc) {
   EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
 }
 
+TEST_F(SnapshotRoomTest, OfOnePvcOneThatIsBeingDeletedIsEnough) {
+  TakeMany(4);
+  ShareOut(api_);
+  for (const char* const name : {"s1", "s3"}) {
+    api_.Mutate(VolumeSnapshotKey("shop", name), [](Json& one) {
+      SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
+    });
+    ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", name), {}), IsOk());
+  }
+  request_.pvcs = {"logs"};
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.name == "s3" || call.verb == "watch") {  // It is waited for.
+      api_.Remove(VolumeSnapshotKey("shop", "s3"));
+      api_.Remove(VolumeSnapshotContentKey(
+          BoundContentName(api_.Find(VolumeSnapshotKey("shop", "s3")).value_or(Json()))));
+    }
+    return absl::OkStatus();
+  });
+  const absl::Status made = Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full"));
+  EXPECT_EQ(std::string(made.message()).find("s1"), std::string::npos) << made;
+}
+
 TEST_F(SnapshotRoomTest, MoreGoesOnlyWhenTheDriverStillHasNoneAfterAWhile) {
   TakeMany(4);
   cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "4 of 2 snapshots");

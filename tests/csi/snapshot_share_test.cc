@@ -328,6 +328,9 @@ void SeedShares(support::FakeApiClient& api, int count) {
 
 TEST_F(SnapshotShareTest, ThereAreNotMoreThanTheAnnotationMayHold) {
   SeedShares(bed_.api, kSharesMax);
+  EXPECT_THAT(Plan(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr(absl::StrCat("is shared ", kSharesMax, " times"))))
+      << "before anything is written";
   EXPECT_THAT(Share(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr(absl::StrCat("is shared ", kSharesMax, " times"))));
   bed_.api.Remove(VolumeSnapshotKey("team-0", "monday"));

@@ -164,6 +164,7 @@ TEST_F(VolumeCopyTest, ThePodIsRestrictedAndHasNoToken) {
   EXPECT_EQ(spec["imagePullSecrets"][0]["name"], "registry");
   EXPECT_EQ(container["securityContext"]["capabilities"]["drop"], Json::array({"ALL"}));
   EXPECT_EQ(container["securityContext"]["allowPrivilegeEscalation"], false);
+  EXPECT_EQ(container["securityContext"]["readOnlyRootFilesystem"], true);
   EXPECT_EQ(container["image"], "csi-delta:1");
   EXPECT_THAT(container["args"], Not(Contains("--volume-snapshot")));
   // The temporary PVC is read, the PVC is written.
@@ -568,11 +569,22 @@ TEST_F(VolumeCopyTest, ATemporaryPvcThatCannotBeUsedEndsIt) {
   bed_.api.Seed(PersistentVolumeClaimType(), pvc);
   EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("PVC")));
   pvc["spec"]["dataSource"]["name"] = "monday";
+  pvc["metadata"]["labels"] = Json::object();
+  bed_.api.Seed(PersistentVolumeClaimType(), pvc);
+  EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("PVC")));
+  // What an earlier run of the same restore left half-way still says so.
+  bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& target) {
+    SetJson(target, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+            FormatCopyRecord(
+                {.method = CopyRecord::Method::kSnapshot, .from = "monday", .has_begun = true}));
+  });
+  pvc["metadata"]["labels"] = {{objects::kCopiesIntoLabel, target_pvc().uid()}};
   pvc["metadata"]["deletionTimestamp"] = "2026-11-26T08:00:00Z";
   pvc["metadata"]["finalizers"] = Json::array({"kubernetes.io/pvc-protection"});
   bed_.api.Seed(PersistentVolumeClaimType(), pvc);
   EXPECT_THAT(Copy(Request()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("still being deleted")));
+  EXPECT_TRUE(ParseCopyRecord(target_pvc()).has_value());
   EXPECT_EQ(bed_.api.CallCount("create", "pods"), 0);
 }
 
