@@ -1,6 +1,7 @@
 #include "csi/snapshot_inventory.h"
 
 #include <algorithm>
+#include <latch>
 #include <map>
 #include <set>
 #include <stop_token>
@@ -10,7 +11,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_shares.h"
@@ -124,7 +124,7 @@ class InventoryReader {
   // looked at again.
   absl::Status ReadAtOnce() {
     std::set<std::string> wanted;
-    absl::Notification are_snapshots_read;
+    std::latch are_snapshots_read(1);
     std::stop_source stop;
     const std::stop_callback forward(ctx_.stop, [&stop] { stop.request_stop(); });
     absl::Status remembered;
@@ -132,12 +132,12 @@ class InventoryReader {
       CallContext ctx = ctx_;
       ctx.stop = stop.get_token();
       const auto is_wanted = [&](absl::string_view name) {
-        are_snapshots_read.WaitForNotification();
+        are_snapshots_read.wait();
         return wanted.contains(std::string(name));
       };
       remembered = k8s::ReadWanted(ctx, api_, VolumeSnapshotContentType(), "", is_wanted,
                                    [&](const std::vector<Json>& page, bool is_first) {
-                                     are_snapshots_read.WaitForNotification();
+                                     are_snapshots_read.wait();
                                      NoteContents(page, is_first, wanted);
                                    });
     });
@@ -147,7 +147,7 @@ class InventoryReader {
     } else {
       stop.request_stop();
     }
-    are_snapshots_read.Notify();
+    are_snapshots_read.count_down();
     reader.join();
     RETURN_IF_ERROR(snapshots);
     around_.are_contents_listed = remembered.ok();
