@@ -25,7 +25,8 @@ absl::StatusOr<std::map<std::string, velero::Backup>> ListBackups(const CallCont
   std::map<std::string, velero::Backup> backups;
   for (const Json& object : list.items) {
     if (absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object); backup.ok()) {
-      backups.emplace(velero::ValidLabelValue(backup->name), *std::move(backup));
+      std::string label = velero::ValidLabelValue(backup->name);
+      backups.emplace(std::move(label), *std::move(backup));
     }
   }
   return backups;
