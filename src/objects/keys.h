@@ -485,7 +485,7 @@ inline constexpr char kLonghornVolumeAnnotation[] = "longhorn.csi-delta.io/volum
 
 // Annotation on archived PVC; written by plugin; read by you. RFC 3339: when the native snapshot
 // was taken, by the clock of Longhorn.
-inline constexpr char kLonghornTakenAtAnnotation[] = "longhorn.csi-delta.io/cut-at";
+inline constexpr char kLonghornTakenAtAnnotation[] = "longhorn.csi-delta.io/taken-at";
 
 // Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by you. The backup,
 // through ValidLabelValue(). Longhorn keeps it in the volume.

@@ -114,7 +114,7 @@ TEST_F(LonghornVolumeActionTest, TheArchivedPvcNamesTheSnapshotAndBringsItAlong)
             absl::StrCat("longhorn-system/", name));
   EXPECT_EQ(annotations.at("longhorn.csi-delta.io/snapshot-uid"), k8s::Uid(Only()));
   EXPECT_EQ(annotations.at("longhorn.csi-delta.io/volume"), "pvc-1");
-  EXPECT_EQ(annotations.at("longhorn.csi-delta.io/cut-at"),
+  EXPECT_EQ(annotations.at("longhorn.csi-delta.io/taken-at"),
             GetString(Only(), {"status", "creationTime"}));
   EXPECT_EQ(annotations.at("backup.velero.io/must-include-additional-items"), "true")
       << "a backup of one namespace has it too";
