@@ -62,7 +62,9 @@ def test_of_several_at_once_one_is_taken_and_can_be_used(bed, workspace, leases)
         assert codes == [0] + [BUSY] * (AT_ONCE - 1), told
         (out, _), = (answer for answer, run in zip(told, runs) if run.returncode == 0)
         taken, = json.loads(out)
-        assert [s["metadata"]["name"] for s in bed.api.list("volumesnapshots", app)] == [taken["name"]]
+        # Those that were withdrawn go when the snapshot controller takes its finalizers off.
+        bed.wait_gone(lambda: [s["metadata"]["name"] for s in bed.api.list("volumesnapshots", app)] == [taken["name"]],
+                      END_SECONDS_MAX, lambda: f"only {taken['name']}: {bed.api.list('volumesnapshots', app)}")
 
         config = stale.lead(person.config)
         promoted = _start(bed, config, app, "promote", taken["name"], "copy", "--wait")
