@@ -182,7 +182,9 @@ class InventoryReader {
 
   absl::Status ListSnapshots(const std::string& label_selector) {
     return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
-                          {.label_selector = label_selector, .field_selector = ""},
+                          {.label_selector = label_selector,
+                           .field_selector = "",
+                           .in_one_answer = !request_.namespace_name.empty()},
                           [&](const std::vector<Json>& page, bool is_first) {
                             if (is_first) {
                               snapshots_.clear();

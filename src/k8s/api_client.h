@@ -47,6 +47,11 @@ struct ListOptions {
   std::string exactly_at = {};
   // Of ListPages(): how many objects a page may have, which are held at once. 0: few.
   int page_items_max = 0;
+  // Of ListPages(): one answer of any length, read as it comes, and pages where that fails. From
+  // 1.31 on an API server gives it out of its memory, as it is now; each page is read from its
+  // store, which takes three times as long. For what older ones may read from their store at once:
+  // one namespace.
+  bool in_one_answer = false;
 };
 
 struct ObjectList {

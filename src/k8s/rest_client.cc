@@ -252,6 +252,14 @@ class RestClient : public ApiClient {
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options,
       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
+    if (options.in_one_answer) {
+      absl::StatusOr<std::string> version =
+          ListInOneAnswer(ctx, type, namespace_name, options, std::nullopt, sink);
+      if (version.ok() || !MayBeReadInPages(version.status())) {
+        RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
+        return version;
+      }
+    }
     const int items_max = options.page_items_max > 0 ? options.page_items_max : kFollowedPageMax;
     absl::StatusOr<std::string> version =
         EachPage(ctx, type, namespace_name, options, std::min(settings_.page_items_max, items_max),
@@ -264,9 +272,10 @@ class RestClient : public ApiClient {
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       absl::FunctionRef<bool(absl::string_view name)> is_wanted,
       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
-    absl::StatusOr<std::string> version =
-        ListFromMemory(ctx, type, namespace_name, is_wanted, sink);
-    if (!version.ok() && MayBeReadFromStore(version.status())) {
+    absl::StatusOr<std::string> version = ListInOneAnswer(
+        ctx, type, namespace_name, {.label_selector = "", .field_selector = "", .may_be_old = true},
+        is_wanted, sink);
+    if (!version.ok() && MayBeReadInPages(version.status())) {
       return ListPages(ctx, type, namespace_name, {}, sink);
     }
     RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
@@ -492,19 +501,22 @@ class RestClient : public ApiClient {
     }
   }
 
-  // Whether a list that the server did not give out of its memory may be had from its store: its
-  // memory may be behind, or the answer has broken off.
-  static bool MayBeReadFromStore(const absl::Status& status) {
+  // Whether a list that the server did not give in one answer may be had in pages, from its store:
+  // its memory may be behind, or the answer has broken off.
+  static bool MayBeReadInPages(const absl::Status& status) {
     return IsRetryable(status) || absl::IsOutOfRange(status) || absl::IsInternal(status) ||
            absl::IsInvalidArgument(status);
   }
 
-  // A server gives out of its memory only what is not asked for in pages.
-  absl::StatusOr<std::string> ListFromMemory(
+  // A server gives out of its memory only what is not asked for in pages. It is asked once.
+  absl::StatusOr<std::string> ListInOneAnswer(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
+      const ListOptions& options, std::optional<ListDecoder::NameFilter> is_wanted,
       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
-    const Query query = {{"resourceVersion", "0"}};
+    const Query query = {{"resourceVersion", AskedRevision(options)},
+                         {"resourceVersionMatch", options.exactly_at.empty() ? "" : "Exact"},
+                         {"labelSelector", options.label_selector},
+                         {"fieldSelector", options.field_selector}};
     const Call call{.method = "GET",
                     .target = TargetOf(type, namespace_name, "", "", query),
                     .content_type = "",

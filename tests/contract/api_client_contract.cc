@@ -286,13 +286,16 @@ TEST_P(ApiClientContract, PagesHoldEachObjectOnce) {
   for (const char* name : {"a", "b", "c"}) {
     MustCreate(kConfigMaps, ConfigMap(name));
   }
-  std::vector<std::string> names;
-  const absl::StatusOr<std::string> version = client_.ListPages(
-      ctx_, kConfigMaps, namespace_, {.label_selector = "suite=contract", .field_selector = ""},
-      [&](const std::vector<Json>& page, bool is_first) { Gather(page, is_first, names); });
-  ASSERT_THAT(version, IsOk());
-  EXPECT_FALSE(version->empty());
-  EXPECT_THAT(names, testing::ElementsAre("a", "b", "c"));
+  for (const bool in_one_answer : {false, true}) {
+    std::vector<std::string> names;
+    const absl::StatusOr<std::string> version = client_.ListPages(
+        ctx_, kConfigMaps, namespace_,
+        {.label_selector = "suite=contract", .field_selector = "", .in_one_answer = in_one_answer},
+        [&](const std::vector<Json>& page, bool is_first) { Gather(page, is_first, names); });
+    ASSERT_THAT(version, IsOk());
+    EXPECT_FALSE(version->empty());
+    EXPECT_THAT(names, testing::ElementsAre("a", "b", "c"));
+  }
 }
 
 TEST_P(ApiClientContract, WhatIsWantedOfAListIsInItSoon) {

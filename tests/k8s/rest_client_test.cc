@@ -242,23 +242,29 @@ class ListFromMemoryTest : public RestClientTest {
 
   absl::StatusOr<std::string> List() {
     names_.clear();
+    const auto sink = [&](const std::vector<Json>& page, bool is_first) {
+      if (is_first) {
+        names_.clear();
+      }
+      for (const Json& object : page) {
+        EXPECT_EQ(GetString(object, {"kind"}), "ConfigMap");
+        names_.push_back(Name(object));
+      }
+    };
+    if (is_in_one_answer_) {
+      return client_->ListPages(ctx_, kConfigMaps, "ns",
+                                {.label_selector = "", .field_selector = "", .in_one_answer = true},
+                                sink);
+    }
     return client_->ListWanted(
         ctx_, kConfigMaps, "ns",
-        [&](absl::string_view name) { return wanted_.contains(std::string(name)); },
-        [&](const std::vector<Json>& page, bool is_first) {
-          if (is_first) {
-            names_.clear();
-          }
-          for (const Json& object : page) {
-            EXPECT_EQ(GetString(object, {"kind"}), "ConfigMap");
-            names_.push_back(Name(object));
-          }
-        });
+        [&](absl::string_view name) { return wanted_.contains(std::string(name)); }, sink);
   }
   static bool IsFromMemory(const ServedRequest& request) {
     return absl::EndsWith(request.target, "?resourceVersion=0");
   }
 
+  bool is_in_one_answer_ = false;
   std::set<std::string> wanted_ = {"c0", "c1", "c2", "c3", "c4", "c5", "c6"};
   std::vector<std::string> names_;
 };
@@ -309,6 +315,44 @@ TEST_F(ListFromMemoryTest, AnAnswerThatBreaksOffBeginsAgainInPages) {
 }
 
 TEST_F(ListFromMemoryTest, ARefusalIsTheAnswer) {
+  Start([&](const ServedRequest&, ServedConnection& connection) {
+    connection.Send(403, R"({"kind":"Status","code":403,"message":"not allowed"})");
+    return true;
+  });
+  EXPECT_THAT(List(), StatusIs(absl::StatusCode::kPermissionDenied,
+                               AllOf(HasSubstr("configmaps"), HasSubstr("not allowed"))));
+  EXPECT_EQ(requests().size(), 1u);
+}
+
+TEST_F(ListFromMemoryTest, AListInOneAnswerIsAsItIsNow) {
+  settings_.page_items_max = 3;
+  is_in_one_answer_ = true;
+  Start();
+  const absl::StatusOr<std::string> version = List();
+  ASSERT_THAT(version, IsOk());
+  EXPECT_FALSE(version->empty());
+  EXPECT_EQ(names_.size(), 7u);
+  ASSERT_EQ(requests().size(), 1u);
+  EXPECT_TRUE(absl::EndsWith(requests()[0].target, "/configmaps")) << requests()[0].target;
+}
+
+TEST_F(ListFromMemoryTest, AListInOneAnswerThatBreaksOffBeginsAgainInPages) {
+  settings_.page_items_max = 3;
+  is_in_one_answer_ = true;
+  Start([&](const ServedRequest& request, ServedConnection& connection) {
+    if (!absl::EndsWith(request.target, "/configmaps")) {
+      return false;
+    }
+    connection.Send(200, R"({"items":[{"metadata":{"name":"c0"}},{"metadata":{"name":"c)");
+    return true;
+  });
+  ASSERT_THAT(List(), IsOk());
+  EXPECT_EQ(names_.size(), 7u) << "what came before does not count";
+  EXPECT_EQ(requests().size(), 4u);
+}
+
+TEST_F(ListFromMemoryTest, ARefusalOfAListInOneAnswerIsTheAnswer) {
+  is_in_one_answer_ = true;
   Start([&](const ServedRequest&, ServedConnection& connection) {
     connection.Send(403, R"({"kind":"Status","code":403,"message":"not allowed"})");
     return true;
