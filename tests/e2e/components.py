@@ -40,6 +40,7 @@ DIFFSNAP_NAMESPACE = "csi-driver"  # As deploy/diffsnap.yaml has it.
 RESIZER = "csi-resizer"
 # Started by the tests that want it; see longhorn.py.
 LONGHORN = "longhorn-stand-in"
+LONGHORN_USER = "longhorn-manager"
 LONGHORN_CONTROL_PORT, LONGHORN_WEBHOOK_PORT = 19500, 19501
 ON_DEMAND = (GROUP_PROXY, SNAPSHOT_METADATA, DIFFSNAP, DIFFSNAP_SECOND, RESIZER, LONGHORN)
 
@@ -54,8 +55,11 @@ KCM_CONTROLLERS = (
     "persistentvolumeclaim-protection-controller", "persistentvolume-expander-controller",
     "deployment-controller", "replicaset-controller")
 
-AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
-                "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
+# With what is made and deleted of Longhorn, but by itself; see longhorn_manners.py.
+AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
+    {"level": "Metadata", "users": [LONGHORN_USER]},
+    {"level": "Request", "verbs": ["create", "delete"], "resources": [{"group": "longhorn.io"}]},
+    {"level": "Metadata"}]}
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -186,7 +190,7 @@ def diffsnap_command(bed, name):
 
 
 def longhorn_command(bed):
-    return [str(longhorn_path()), "--kubeconfig", f"{bed.pki}/admin.conf",
+    return [str(longhorn_path()), "--kubeconfig", f"{bed.pki}/{LONGHORN_USER}.conf",
             "--control-port", str(LONGHORN_CONTROL_PORT), "--webhook-port", str(LONGHORN_WEBHOOK_PORT),
             *bed.longhorn_args]
 

@@ -6,10 +6,17 @@ Its webhooks refuse every update of a PVC while it does not run, so a bed has it
 import contextlib
 import json
 
+import yaml
+
 import components
+import longhorn_manners
+import many
+import objects
 import processes
 
 NAMESPACE = "longhorn-system"
+STORED = "/registry/longhorn.io/"  # Where the API server keeps its objects in etcd.
+RIGHTS = components.REPOSITORY / "deploy" / "longhorn-rbac.yaml"
 SECONDS_MAX = 60
 _WEBHOOKS = ("mutatingwebhookconfigurations/longhorn-webhook-mutator",
              "validatingwebhookconfigurations/longhorn-webhook-validator")
@@ -17,15 +24,18 @@ _WEBHOOKS = ("mutatingwebhookconfigurations/longhorn-webhook-mutator",
 
 @contextlib.contextmanager
 def running(bed, *flags):
-    """The stand-in runs in the bed, with further flags; in the end nothing of it is left.
+    """The stand-in runs in the bed, with further flags; in the end nothing of it is left, and what it never may be asked for
+    was not asked for.
 
     Velero looks for kinds when it starts, and then every five minutes.
     """
     bed.longhorn_args = list(flags)
+    audited = bed.audit_position()
     try:
         bed.start(components.LONGHORN)
         bed.restart("velero")
         yield
+        longhorn_manners.check(bed, audited)
     finally:
         bed.stop(components.LONGHORN)
         _remove(bed)
@@ -42,11 +52,23 @@ def ask_command(request):
     return [str(components.longhorn_path()), "--ask", url]
 
 
+def grant(bed):
+    """Gives our plugin's account in the bed what deploy/longhorn-rbac.yaml lists."""
+    role, binding = yaml.safe_load_all(RIGHTS.read_text())
+    binding["subjects"] = [{"kind": "ServiceAccount", "name": objects.PLUGIN_ACCOUNT, "namespace": bed.namespace}]
+    for document in (role, binding):
+        bed.kubectl("apply", "-f", "-", stdin=json.dumps(document))
+
+
+def apply(bed, kind, name, spec):
+    """Makes an object of Longhorn, unless it is there."""
+    bed.kubectl("apply", "-f", "-", stdin=json.dumps({
+        "apiVersion": "longhorn.io/v1beta2", "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}))
+
+
 def create_volume(bed, name, attached=False):
     """A Volume of 16 MiB; returns when it is as asked."""
-    bed.kubectl("apply", "-f", "-", stdin=json.dumps({
-        "apiVersion": "longhorn.io/v1beta2", "kind": "Volume", "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"size": str(16 << 20), "snapshotMaxCount": 250, "numberOfReplicas": 1}}))
+    apply(bed, "Volume", name, {"size": str(16 << 20), "snapshotMaxCount": 250, "numberOfReplicas": 1})
     _await_state(bed, name, "detached")
     if attached:
         ask(bed, f"attach/{name}")
@@ -74,18 +96,11 @@ def _await_state(bed, name, state):
 
 
 def _remove(bed):
-    """Webhooks first, for they refuse all else; then objects with their finalizers, and the kinds."""
+    """Webhooks first, for they refuse all else; then objects, whose finalizers nobody takes off any more; and the kinds."""
     bed.kubectl("delete", "--ignore-not-found", *_WEBHOOKS)
+    many.Etcd(bed).delete_range(STORED, STORED[:-1] + "0")
     kinds = bed.kubectl("get", "crd", "-o", "name").stdout.split()
     kinds = [kind for kind in kinds if kind.endswith(".longhorn.io")]
-    for kind in kinds:
-        plural = kind.split("/", 1)[1]
-        found = bed.kubectl("get", plural, "-A", "-o", "json")
-        for item in json.loads(found.stdout)["items"]:
-            meta = item["metadata"]
-            if meta.get("finalizers"):
-                bed.kubectl("patch", plural, meta["name"], "-n", meta["namespace"], "--type=merge",
-                            "-p", '{"metadata":{"finalizers":null}}', check=False)
     if kinds:
         bed.kubectl("delete", *kinds)
     bed.kubectl("delete", "--ignore-not-found", "namespace", NAMESPACE)

@@ -18,6 +18,7 @@ IDENTITIES = {
     "csi-snapshotter": "/O=system:masters/CN=csi-snapshotter",
     "csi-provisioner": "/O=system:masters/CN=csi-provisioner",
     "csi-resizer": "/O=system:masters/CN=csi-resizer",
+    "longhorn-manager": "/O=system:masters/CN=longhorn-manager",
 }
 SERVER_NAMES = ("DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
                 "IP:127.0.0.1,IP:10.96.0.1,IP:10.88.0.1,IP:10.99.0.1")

@@ -7,7 +7,11 @@ import shlex
 
 import pytest
 
+import bed as bed_module
+import cluster_api
+import components
 import longhorn
+import objects
 import plugin_settings
 import test_contracts
 
@@ -26,7 +30,7 @@ def describe(bed, folder, number, flags):
         return " ".join(map(shlex.quote, longhorn.ask_command(request))) + "${VOLUME:+/$VOLUME}"
     description = folder / f"longhorn-{number}.json"
     description.write_text(json.dumps({
-        "kubeconfig": str(bed.pki / "admin.conf"), "namespace": longhorn.NAMESPACE,
+        "kubeconfig": str(bed.pki / f"{components.LONGHORN_USER}.conf"), "namespace": longhorn.NAMESPACE,
         "attached_volume": attached, "detached_volume": detached, "as_proposed": "--as-proposed" in flags,
         "commands": {op: command(op) for op in (
             "attach", "detach", "engine-snapshots", "manager-stop", "manager-start")}}))
@@ -122,3 +126,58 @@ def test_nothing_of_longhorn_gets_into_a_mapped_namespace_and_that_can_be_delete
         assert restore["status"]["phase"] == "Completed"
         assert bed.kubectl("get", "lhsnap", "-n", elsewhere, "-o", "name").stdout == ""
         bed.kubectl("delete", "namespace", elsewhere, "--ignore-not-found", "--timeout=60s")
+
+
+UNREADABLE = "has = or a newline in an engine label"
+OWNER = {"apiVersion": "longhorn.io/v1beta2", "kind": "Volume", "name": "pvc-orders", "uid": "0"}
+SNAPSHOTS = f"/apis/longhorn.io/v1beta2/namespaces/{longhorn.NAMESPACE}/snapshots"
+# What is asked for, and what is then said of it. The body, where there is one, is that of the first line with these changes.
+NEVER = [
+    ("POST", SNAPSHOTS, {"metadata": {"name": "made"}}, None),
+    ("POST", SNAPSHOTS, {"metadata": {"name": "owned", "ownerReferences": [OWNER]}}, "sets ownerReferences"),
+    ("POST", SNAPSHOTS, {"metadata": {"name": "finalized", "finalizers": ["longhorn.io"]}}, "sets finalizers"),
+    ("POST", SNAPSHOTS, {"metadata": {"name": "labelled", "labels": {"longhornvolume": "pvc-orders"}}},
+     "sets the label longhornvolume"),
+    ("POST", SNAPSHOTS, {"metadata": {"name": "of-a-job"}, "labels": {"RecurringJob": "nightly"}},
+     "sets the engine label RecurringJob"),
+    ("POST", SNAPSHOTS, {"metadata": {"name": "sign"}, "labels": {"a": "b=c"}}, UNREADABLE),
+    ("POST", SNAPSHOTS, {"metadata": {"name": "line"}, "labels": {"a\nb": "c"}}, UNREADABLE),
+    ("PATCH", f"{SNAPSHOTS}/made", {}, "is of the verb patch"),
+    ("PUT", f"{SNAPSHOTS}/made", {}, "is of the verb update"),
+    ("PATCH", f"{SNAPSHOTS}/made/status", {}, "is of the verb patch"),
+    ("DELETE", f"{SNAPSHOTS}/owned", None, "deletes whatever has the name"),
+    ("DELETE", SNAPSHOTS, None, "is of the verb deletecollection"),
+    ("GET", f"/api/v1/namespaces/{longhorn.NAMESPACE}/services/longhorn-backend:9500/proxy/v1/volumes", None,
+     "goes through the API server to another server"),
+]
+
+
+def test_what_is_never_asked_of_longhorn_is_found_in_the_audit_log(beds):
+    """As if our plugin did it: each such request fails the test in whose bed it was made, and no other one does."""
+    bed = beds.get()
+    token = bed.kubectl("create", "token", objects.PLUGIN_ACCOUNT, "-n", bed.namespace).stdout.strip()
+    api = cluster_api.ClusterApi(bed.name, bed.pki, token=token)
+
+    def ask(method, url, change):
+        body = change and {"apiVersion": OWNER["apiVersion"], "kind": "Snapshot", "metadata": change["metadata"],
+                           "spec": {"volume": "pvc-orders", "createSnapshot": True, "labels": change.get("labels", {})}}
+        kind = cluster_api.MERGE_PATCH if method == "PATCH" else "application/json"
+        code, answer = api.raw(method, url, {} if change == {} else body, kind)
+        assert code < 300 or method != "POST", answer
+        return answer
+    with pytest.raises(AssertionError) as told, longhorn.running(bed), bed.refusing():
+        longhorn.grant(bed)
+        longhorn.create_volume(bed, "pvc-orders", attached=True)
+        made, *_ = [json.loads(ask(*request[:3])) for request in NEVER if request[0] == "POST"]
+        for request in NEVER:
+            if request[0] != "POST":
+                ask(*request[:3])
+        api.request("DELETE", f"{SNAPSHOTS}/made", {"preconditions": {"uid": made["metadata"]["uid"]}})
+    found = [line.split(": ")[1:] for line in str(told.value).splitlines()]
+    assert found == [[url, text] for _, url, _, text in NEVER if text]
+
+
+def test_no_program_knows_where_longhorns_rest_api_is():
+    for program in (bed_module.plugin_path(), components.program_path()):
+        words = program.read_bytes()
+        assert b"longhorn.io" in words and b"longhorn-backend" not in words and b":9500" not in words

@@ -7,16 +7,12 @@ import contextlib
 import json
 
 import pytest
-import yaml
 
-import components
 import data
 import longhorn
-import objects
 import policy
 
 MIB = 1 << 20
-RIGHTS = components.REPOSITORY / "deploy" / "longhorn-rbac.yaml"
 
 pytestmark = pytest.mark.cluster(driver_name="driver.longhorn.io")
 
@@ -26,16 +22,8 @@ def running(bed):
     """Longhorn's stand-in, beside a driver that lists no snapshots, as Longhorn's does not."""
     bed.configure_driver("--no-list-snapshots")
     with longhorn.running(bed, "--driver-state", str(bed.driver.state_dir)):
-        grant(bed)
+        longhorn.grant(bed)
         yield
-
-
-def grant(bed):
-    """Gives our plugin's account in the bed what deploy/longhorn-rbac.yaml lists."""
-    role, binding = yaml.safe_load_all(RIGHTS.read_text())
-    binding["subjects"] = [{"kind": "ServiceAccount", "name": objects.PLUGIN_ACCOUNT, "namespace": bed.namespace}]
-    for document in (role, binding):
-        bed.kubectl("apply", "-f", "-", stdin=json.dumps(document))
 
 
 def native_snapshots(bed):
