@@ -7,6 +7,7 @@ import itertools
 import os
 import pathlib
 import re
+import subprocess
 import threading
 
 import processes
@@ -97,11 +98,36 @@ def _controllers(root):
     return listed.read_text().split() if listed.exists() else []
 
 
+@contextlib.contextmanager
+def running(command, name, limit_bytes, output=subprocess.PIPE):
+    """Starts a program with so much memory at most. Yields it, and what tells once it has ended how much it took."""
+    with memory_limit(name, limit_bytes) as enter, subprocess.Popen(
+            [*enter, *map(str, command)], stdout=output, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            yield run, PeakMemory(run.pid)
+        finally:
+            run.kill()
+
+
+def memory_bytes(pid, field):
+    """What /proc says of a process: VmRSS is what it has in memory now, VmHWM the most of it. 0 once it has ended."""
+    try:
+        found = re.search(rf"^{field}:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) << 10 if found else 0  # A zombie has no memory.
+
+
+def forget_peak(pid):
+    """From now on VmHWM is the most since now."""
+    pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
 class PeakMemory:
     """The most memory that a process has had (VmHWM), looked at until it ends."""
 
     def __init__(self, pid):
-        self._status = pathlib.Path(f"/proc/{pid}/status")
+        self._pid = pid
         self._peak = 0
         self._thread = threading.Thread(target=self._look)
         self._thread.start()
@@ -114,10 +140,7 @@ class PeakMemory:
     def _look(self):
         ended = threading.Event()
         while not ended.wait(LOOK_SECONDS):
-            try:
-                found = re.search(r"^VmHWM:\s+(\d+) kB", self._status.read_text(), re.MULTILINE)
-            except OSError:
+            found = memory_bytes(self._pid, "VmHWM")
+            if not found:
                 return
-            if not found:  # A zombie has no memory.
-                return
-            self._peak = max(self._peak, int(found[1]) << 10)
+            self._peak = max(self._peak, found)

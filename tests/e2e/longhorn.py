@@ -60,6 +60,12 @@ def grant(bed):
         bed.kubectl("apply", "-f", "-", stdin=json.dumps(document))
 
 
+def stop_manager(bed):
+    """No controller looks at objects any more, and no webhook is asked."""
+    ask(bed, "manager-stop")
+    bed.kubectl("delete", *_WEBHOOKS)
+
+
 def apply(bed, kind, name, spec):
     """Makes an object of Longhorn, unless it is there."""
     bed.kubectl("apply", "-f", "-", stdin=json.dumps({

@@ -232,11 +232,11 @@ ROLES = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "snapshot-roles
 
 
 @contextlib.contextmanager
-def roles(bed):
-    """The ClusterRoles of deploy/snapshot-roles.yaml are there while the body runs."""
-    bed.kubectl("apply", "-f", ROLES)
+def roles(bed, manifest=ROLES):
+    """The ClusterRoles of a file of deploy/ are there while the body runs."""
+    bed.kubectl("apply", "-f", manifest)
     try:
         yield
     finally:
         bed.kubectl("delete", "clusterrolebindings,clusterroles", "--selector", PERSON)
-        bed.kubectl("delete", "-f", ROLES)
+        bed.kubectl("delete", "-f", manifest)

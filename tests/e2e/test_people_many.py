@@ -2,7 +2,6 @@
 
 import collections
 import json
-import subprocess
 import time
 
 import pytest
@@ -28,10 +27,8 @@ def bed(beds):
 
 def _measured(command):
     """Runs a program whose memory is limited; returns its answer, seconds and most memory."""
-    with cgroups.memory_limit("csi-delta-list", MEMORY_BYTES) as enter:
-        start = time.monotonic()
-        run = subprocess.Popen([*enter, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        peak = cgroups.PeakMemory(run.pid)
+    start = time.monotonic()
+    with cgroups.running(command, "csi-delta-list", MEMORY_BYTES) as (run, peak):
         out, error = run.communicate(timeout=promises.BUSY_SECONDS)
         seconds = time.monotonic() - start
     assert run.returncode == 0, error[-2000:]
