@@ -61,8 +61,10 @@ void CheckMoverTasksSilent(Visit& visit);
 void CheckMoverOrphans(Visit& visit);
 
 // longhorn_checks.cc
+void CheckLonghornFound(Visit& visit);
 void CheckLonghornClass(Visit& visit);
 void CheckLonghornSnapshots(Visit& visit);
+void CheckLonghornNative(Visit& visit);
 void CheckLonghornJobs(Visit& visit);
 void CheckLonghornWebhook(Visit& visit);
 void CheckLonghornKinds(Visit& visit);

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "csi/environment.h"
 #include "csi/settings.h"
+#include "csi/snapshot_prune.h"
 #include "csi/snapshot_types.h"
 #include "doctor/checks.h"
 #include "k8s/object.h"
@@ -39,6 +40,15 @@ constexpr absl::Duration kDeletedAfterMax = absl::Hours(1);
 constexpr char kServiceNameLabel[] = "kubernetes.io/service-name";
 // It keeps so many snapshots of a volume, whoever took them.
 constexpr char kDeletingTask[] = "snapshot-delete";
+// Settings of Longhorn, which it makes in its namespace when it starts.
+constexpr char kVersionSetting[] = "current-longhorn-version";
+constexpr char kPurgeIsDisabledSetting[] = "disable-snapshot-purge";
+
+const k8s::ResourceType& SettingType() {
+  static const auto& type =
+      *new k8s::ResourceType{longhorn::kGroup, longhorn::kVersion, "settings", "Setting", true};
+  return type;
+}
 
 // The definitions of Longhorn's kinds, or none after having said why they are not known. By the
 // label that Longhorn gives each: all definitions of a cluster may be a hundred megabytes.
@@ -85,6 +95,40 @@ std::set<std::string> LonghornNamespaces(Visit& visit) {
     }
   }
   return spaces;
+}
+
+// What a setting of Longhorn says; "" where that is not known.
+std::string SettingOf(Visit& visit, const std::string& space, const char* name) {
+  return GetString(visit.facts().Find(SettingType(), space, name).value_or(Json()), {"value"});
+}
+
+// The native snapshots that stay though Velero does not list their backup, with its name. One that
+// is being deleted goes, and one that is marked as removed is gone for those who could use it.
+absl::StatusOr<std::vector<std::string>> OrphanedNatives(Visit& visit, const std::string& space) {
+  const CallContext ctx = visit.ctx().WithTimeout(kLonghornListTimeMax);
+  ASSIGN_OR_RETURN(const k8s::ObjectList list,
+                   visit.facts().api().List(ctx, longhorn::SnapshotType(), space,
+                                            {.label_selector = objects::kLonghornMadeByLabel,
+                                             .field_selector = "",
+                                             .may_be_old = true}));
+  if (list.items.empty()) {
+    return std::vector<std::string>();
+  }
+  // Read last: each Backup is older than its snapshots.
+  ASSIGN_OR_RETURN(const std::set<std::string> backups,
+                   csi::ReadBackupNames(ctx, visit.facts().api()));
+  std::vector<std::string> orphaned;
+  for (const Json& object : list.items) {
+    const auto snapshot = longhorn::Snapshot::Of(object);
+    if (!snapshot.ok() || snapshot->is_being_deleted() || snapshot->is_marked_removed()) {
+      continue;
+    }
+    const std::string backup = snapshot->Label(objects::kBackupNameLabel);
+    if (!backups.contains(backup)) {
+      orphaned.push_back(absl::StrCat(snapshot->name(), " (backup ", backup, ")"));
+    }
+  }
+  return orphaned;
 }
 
 // Names of snapshots that somebody should look at.
@@ -238,6 +282,36 @@ bool Archives(const velero::Backup& backup, const std::string& longhorn_namespac
 
 }  // namespace
 
+void CheckLonghornFound(Visit& visit) {
+  if (LonghornDefinitions(visit).empty()) {
+    return;
+  }
+  std::map<std::string, std::string> versions;  // by namespace
+  for (const Json& setting : visit.Look(SettingType())) {
+    if (k8s::Name(setting) == kVersionSetting) {
+      versions[k8s::Namespace(setting)] = GetString(setting, {"value"});
+    }
+  }
+  if (!visit.facts().List(SettingType()).ok()) {
+    return;
+  }
+  for (const std::string& space : LonghornNamespaces(visit)) {
+    const std::string subject = absl::StrCat("Longhorn in ", space);
+    if (const auto found = versions.find(space); found != versions.end()) {
+      visit.Good(subject, absl::StrCat("version ", found->second));
+    } else if (versions.empty()) {
+      visit.Note(subject, "its kinds are served, and it is not there",
+                 "if Longhorn was uninstalled, delete its CRDs and webhook configurations, too");
+    } else {
+      visit.Warn(subject,
+                 absl::StrCat("it is not there but in ", versions.begin()->first,
+                              ": no native snapshot is taken, and nothing of it is restored"),
+                 absl::StrCat("set longhornNamespace: ", versions.begin()->first,
+                              " in the settings of the plugin"));
+    }
+  }
+}
+
 void CheckLonghornClass(Visit& visit) {
   for (const Json& snapshot_class : visit.Look(csi::VolumeSnapshotClassType())) {
     if (const absl::Status status = longhorn::CheckClassOfMove(snapshot_class); !status.ok()) {
@@ -269,7 +343,8 @@ void CheckLonghornSnapshots(Visit& visit) {
       visit.Warn(subject,
                  absl::StrCat("volumes that have almost all that they may, then none is taken: ",
                               Listed(full)),
-                 "delete snapshots that are not needed, or raise snapshotMaxCount of the Volume");
+                 "free places with: csi-delta longhorn prune --volume VOLUME --keep-last 100, or "
+                 "raise snapshotMaxCount of the Volume");
     }
     if (!found->on_detached.empty()) {
       visit.Warn(subject,
@@ -279,8 +354,11 @@ void CheckLonghornSnapshots(Visit& visit) {
                  "start a Pod that uses the volume, or leave them until one does");
     }
     if (!found->hanging.empty()) {
+      const bool is_purge_disabled = SettingOf(visit, space, kPurgeIsDisabledSetting) == "true";
       visit.Warn(subject, absl::StrCat("being deleted for over an hour: ", Listed(found->hanging)),
-                 "look at their status.error, and at the log of longhorn-manager");
+                 is_purge_disabled
+                     ? "set Longhorn's setting disable-snapshot-purge to false; they wait for that"
+                     : "look at their status.error, and at the log of longhorn-manager");
     }
     if (!found->not_shown.empty()) {
       visit.Warn(subject,
@@ -295,6 +373,23 @@ void CheckLonghornSnapshots(Visit& visit) {
                               "can, with the data of that moment: ",
                               Listed(found->still_to_take)),
                  "delete those that are not wanted any more");
+    }
+  }
+}
+
+void CheckLonghornNative(Visit& visit) {
+  for (const std::string& space : LonghornNamespaces(visit)) {
+    const std::string subject = absl::StrCat("native snapshots in ", space);
+    const auto orphaned = OrphanedNatives(visit, space);
+    if (!orphaned.ok() && !absl::IsNotFound(orphaned.status())) {
+      visit.Unknown(subject, orphaned.status());
+    } else if (orphaned.ok() && !orphaned->empty()) {
+      visit.Warn(
+          subject,
+          absl::StrCat(orphaned->size(),
+                       " of backups that Velero does not list: ", Listed(*orphaned)),
+          absl::StrCat("if Velero will not read these backups from a bucket again: kubectl -n ",
+                       space, " delete snapshots.longhorn.io NAME"));
     }
   }
 }

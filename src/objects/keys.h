@@ -464,8 +464,8 @@ inline constexpr char kInPlaceRecordAnnotation[] = "snapshot.csi-delta.io/in-pla
 // --- Ours: Longhorn's native snapshots -----------------------------------------------------------
 // Keys of this project on objects of Longhorn.
 
-// Label on Snapshot of Longhorn; written by plugin; read by plugin. csi-delta: a native snapshot of
-// a backup, which is archived with it.
+// Label on Snapshot of Longhorn; written by plugin; read by plugin, doctor. csi-delta: a native
+// snapshot of a backup, which is archived with it.
 inline constexpr char kLonghornMadeByLabel[] = "longhorn.csi-delta.io/made-by";
 
 // Label on archived PVC; written by plugin; read by plugin. true: the backup has of its volume a
@@ -504,8 +504,8 @@ inline constexpr char kLonghornEnginePvcLabel[] = "csi-delta-claim";
 // and ours, so these never change.
 
 // Label on VolumeSnapshot, VolumeSnapshotContent, DataUpload, archived PVC, Secret, Snapshot of
-// Longhorn; written by Velero, plugin; read by Velero, plugin, mover. The backup that it belongs
-// to, through ValidLabelValue().
+// Longhorn; written by Velero, plugin; read by Velero, plugin, mover, doctor. The backup that it
+// belongs to, through ValidLabelValue().
 inline constexpr char kBackupNameLabel[] = "velero.io/backup-name";
 
 // Label on VolumeSnapshot, VolumeGroupSnapshot, DataUpload, Snapshot of Longhorn; written by

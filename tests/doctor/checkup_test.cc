@@ -29,6 +29,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "k8s/object.h"
+#include "longhorn/types.h"
 #include "objects/keys.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
@@ -38,6 +39,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/test_authority.h"
+#include "velero/labels.h"
 
 namespace csidelta::doctor::checkup_test {
 namespace {
@@ -629,6 +631,24 @@ Json DeletedBefore(Cluster& cluster, absl::Duration time) {
             {"deletionTimestamp", FormatRfc3339(cluster.clock().Now() - time)}}}};
 }
 
+void SeedLonghornSetting(Cluster& cluster, const std::string& name, const std::string& value,
+                         const std::string& space = "longhorn-system") {
+  Json setting = MakeObject("longhorn.io/v1beta2", "Setting", space, name);
+  SetJson(setting, {"value"}, value);
+  cluster.api().Seed({"longhorn.io", "v1beta2", "settings", "Setting", true}, setting);
+}
+
+// A native snapshot of a backup.
+void SeedNative(Cluster& cluster, const std::string& name, const std::string& backup,
+                const Json& more) {
+  Json native = {{"metadata",
+                  {{"labels",
+                    {{objects::kLonghornMadeByLabel, "csi-delta"},
+                     {objects::kBackupNameLabel, velero::ValidLabelValue(backup)}}}}}};
+  native.merge_patch(more);
+  SeedLonghornSnapshot(cluster, name, native);
+}
+
 // A webhook of Longhorn, and the Pods that answer for its service.
 void SeedLonghornWebhook(Cluster& cluster, const std::string& failure_policy,
                          const Json& endpoints) {
@@ -649,8 +669,13 @@ void SeedLonghornWebhook(Cluster& cluster, const std::string& failure_policy,
   cluster.api().Seed(EndpointSliceType(), slice);
 }
 
-std::vector<Ailment> OfLonghornSnapshots() {
+std::vector<Ailment> OfLonghornObjects() {
   return {
+      {"longhorn-found", Grade::kNote, "its kinds are served, and it is not there",
+       [](Cluster& c) { SeedLonghornKind(c, "settings", "Setting"); }},
+      {"longhorn-native", Grade::kWarning,
+       "1 of backups that Velero does not list: csd-1 (backup gone)",
+       [](Cluster& c) { SeedNative(c, "csd-1", "gone", Json::object()); }},
       {"longhorn-snapshots", Grade::kFault, std::string(64, 'x'),
        [](Cluster& c) { SeedLonghornSnapshot(c, std::string(64, 'x'), Json::object()); }},
       {"longhorn-snapshots", Grade::kWarning, "pvc-1 (4 of 5)",
@@ -690,6 +715,12 @@ std::vector<Ailment> OfLonghornSnapshots() {
 
 std::vector<Ailment> OfLonghorn() {
   return {
+      {"longhorn-found", Grade::kWarning,
+       "Longhorn in longhorn-system it is not there but in storage",
+       [](Cluster& c) {
+         SeedLonghornKind(c, "settings", "Setting");
+         SeedLonghornSetting(c, "current-longhorn-version", "v1.12.1", "storage");
+       }},
       {"longhorn-class", Grade::kWarning, "VolumeSnapshotClass backups without the parameter type",
        [](Cluster& c) {
          c.api().Seed(csi::VolumeSnapshotClassType(),
@@ -814,7 +845,7 @@ INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations
 INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Drivers, AilmentTest, ::testing::ValuesIn(OfDrivers()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Longhorn, AilmentTest, ::testing::ValuesIn(OfLonghorn()), NameOf);
-INSTANTIATE_TEST_SUITE_P(LonghornSnapshots, AilmentTest, ::testing::ValuesIn(OfLonghornSnapshots()),
+INSTANTIATE_TEST_SUITE_P(LonghornObjects, AilmentTest, ::testing::ValuesIn(OfLonghornObjects()),
                          [](const auto& test) {
                            return absl::StrCat(NameOf(test), "_", test.index);
                          });
@@ -863,7 +894,7 @@ TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
   GradeCounts ailing;
   for (const auto& ailments : {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfDrivers(),
-                               OfLonghorn(), OfLonghornSnapshots(), OfTheSameChecks()}) {
+                               OfLonghorn(), OfLonghornObjects(), OfTheSameChecks()}) {
     for (const Ailment& ailment : ailments) {
       checks.insert(ailment.check);
       ++ailing[GradeKey(ailment.check, ailment.grade)];
@@ -996,6 +1027,67 @@ TEST(CheckupTest, KindsOfLonghornThatAreKnownAndThoseOfOtherGroupsAreGood) {
   SeedLonghornKind(cluster, "others", "Other", "example.io");
   const Finding finding = cluster.FindingOf("longhorn-kinds");
   EXPECT_EQ(finding.grade, Grade::kGood) << finding.subject << finding.text;
+}
+
+TEST(CheckupTest, LonghornIsGoodWhereTheSettingsOfThePluginSayItIs) {
+  Cluster cluster;
+  SetPlugin(cluster, {{"longhornNamespace", "storage"}});
+  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-found").grade), WordOf(Grade::kGood))
+      << "a cluster without Longhorn";
+  SeedLonghornKind(cluster, "settings", "Setting");
+  SeedLonghornSetting(cluster, "current-longhorn-version", "v1.12.1", "storage");
+  const Finding finding = cluster.FindingOf("longhorn-found");
+  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood));
+  EXPECT_EQ(finding.subject, "Longhorn in storage");
+  EXPECT_EQ(finding.text, "version v1.12.1");
+  cluster.api().Forbid("list", "settings");
+  for (const Finding& unknown : cluster.Findings()) {
+    if (unknown.check == "longhorn-found") {
+      EXPECT_EQ(WordOf(unknown.grade), WordOf(Grade::kUnknown)) << unknown.text;
+    }
+  }
+}
+
+// Nothing deletes it: Velero may read a backup again from its bucket.
+TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
+  Cluster cluster;
+  const std::string backup = "nightly-" + std::string(80, 'x');
+  cluster.api().Seed(csi::BackupType(), support::MakeBackupObject(backup, "Completed"));
+  SeedNative(cluster, "csd-1", backup, Json::object());
+  SeedNative(cluster, "csd-2", "gone", DeletedBefore(cluster, absl::Minutes(1)));
+  SeedNative(cluster, "csd-3", "gone", {{"status", {{"markRemoved", true}}}});
+  SeedLonghornSnapshot(cluster, "of-a-user", Json::object());
+  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kGood));
+  cluster.api().Remove({csi::BackupType(), "velero", backup});
+  for (int i = 4; i < 10; ++i) {
+    SeedNative(cluster, absl::StrCat("csd-", i), "gone", Json::object());
+  }
+  const Finding finding = cluster.FindingOf("longhorn-native");
+  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kWarning));
+  EXPECT_THAT(finding.text, HasSubstr("7 of backups that Velero does not list: csd-1 (backup "));
+  EXPECT_THAT(finding.text, HasSubstr("and 2 more"));
+  EXPECT_THAT(finding.cure, HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
+  EXPECT_TRUE(
+      cluster.api().Find({longhorn::SnapshotType(), "longhorn-system", "csd-1"}).has_value());
+  cluster.api().Forbid("list", "backups");
+  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kUnknown));
+}
+
+TEST(CheckupTest, OfDeletionsThatHangTheNextStepSaysWhatTheyWaitFor) {
+  Cluster cluster;
+  SeedLonghornVolume(cluster, "attached", 250);
+  SeedLonghornSnapshot(cluster, "old", DeletedBefore(cluster, absl::Minutes(61)));
+  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").cure, HasSubstr("their status.error"));
+  SeedLonghornSetting(cluster, "disable-snapshot-purge", "true");
+  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").cure,
+              HasSubstr("disable-snapshot-purge to false"));
+}
+
+TEST(CheckupTest, OfAVolumeThatIsAlmostFullTheNextStepNamesThePrune) {
+  Cluster cluster;
+  SeedLonghornVolume(cluster, "attached", 1);
+  SeedLonghornSnapshot(cluster, "only", Json::object());
+  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").cure, HasSubstr("csi-delta longhorn prune"));
 }
 
 TEST(CheckupTest, SnapshotsOfLonghornThatComeAndGoAsTheyShouldAreGood) {
