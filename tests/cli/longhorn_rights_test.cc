@@ -9,10 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "base/yaml.h"
 #include "tests/cli/longhorn_verb_fixture.h"
-#include "tests/support/paths.h"
+#include "tests/support/manifest_rights.h"
 
 namespace csidelta::cli::longhorn_rights_test {
 namespace {
@@ -23,22 +21,10 @@ using testing::UnorderedElementsAreArray;
 // namespace, -reader in the cluster.
 std::set<std::string> RightsOf(const std::set<std::string>& roles) {
   std::set<std::string> rights;
-  const std::string text = support::ReadSource("deploy/longhorn-roles.yaml");
-  for (const absl::string_view part : absl::StrSplit(text, "\n---\n")) {
-    const Json document = ParseYaml(part).value_or(Json());
-    const std::string role = GetString(document, {"metadata", "name"});
-    if (!roles.contains(role)) {
-      continue;
-    }
-    const std::string space = role == "csi-delta-longhorn-reader" ? "" : "longhorn-system";
-    for (const Json& rule : document.at("rules")) {
-      for (const Json& resource : rule.at("resources")) {
-        for (const Json& verb : rule.at("verbs")) {
-          rights.insert(
-              absl::StrCat(verb.get<std::string>(), " ", resource.get<std::string>(), " ", space));
-        }
-      }
-    }
+  for (const std::string& role : roles) {
+    rights.merge(
+        support::RightsOfRole("deploy/longhorn-roles.yaml", role,
+                              role == "csi-delta-longhorn-reader" ? "" : "longhorn-system"));
   }
   return rights;
 }

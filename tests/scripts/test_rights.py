@@ -1,8 +1,8 @@
 """The rights that the manifests give are those of tests/golden/rights.txt, not one more and not one less.
 
 Whether each is used, and none is missing, is what the audit log of a real API server shows (test_privileges.py,
-test_differential.py and test_people.py below tests/e2e): whoever changes the list runs those. Of longhorn-roles.yaml
-tests/cli/longhorn_rights_test.cc shows it; for the plugin's of Longhorn there is no such test.
+test_differential.py and test_people.py below tests/e2e): whoever changes the list runs those. Of longhorn-rbac.yaml and
+longhorn-roles.yaml longhorn_rights_test.cc below tests/restoreitemactions and tests/cli show it.
 """
 
 import collections

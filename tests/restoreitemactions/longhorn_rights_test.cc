@@ -1,0 +1,104 @@
+// deploy/longhorn-rbac.yaml: enough for all that the plugin asks of Longhorn, and nothing in it is
+// unused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "backupitemactions/actions.h"
+#include "backupitemactions/longhorn_sweep.h"
+#include "csi/snapshot_types.h"
+#include "deleteitemactions/actions.h"
+#include "k8s/object.h"
+#include "restoreitemactions/actions.h"
+#include "tests/support/manifest_rights.h"
+#include "tests/support/native_bed.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::restoreitemactions::longhorn_rights_test {
+namespace {
+
+using support::ApiCall;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::UnorderedElementsAreArray;
+
+// Longhorn's objects are asked for by the rights of that manifest alone; all else is that of
+// deploy/rbac.yaml.
+class LonghornRightsTest : public testing::Test {
+ protected:
+  LonghornRightsTest() {
+    bed_.on_call = [this](const ApiCall& call, const Json*) {
+      const std::set<std::string> kinds = {"snapshots", "volumes", "engines", "settings"};
+      if (call.namespace_name != support::kLonghornNamespace && !kinds.contains(call.plural)) {
+        return absl::OkStatus();
+      }
+      const std::string right = absl::StrCat(call.verb, " ", call.plural, " ", call.namespace_name);
+      used_.insert(right);
+      return rights_.contains(right) ? absl::OkStatus() : absl::PermissionDeniedError(right);
+    };
+  }
+
+  // The archived PVC, whose snapshot is ready.
+  Json BackUp() {
+    const auto action = backupitemactions::MakeLonghornVolumeAction(bed_.env);
+    const auto result = action->Execute(bed_.ctx, bed_.pvc, bed_.backup);
+    EXPECT_THAT(result, IsOk());
+    if (!result.ok()) {
+      return {};
+    }
+    bed_.Pass(absl::Seconds(8));
+    const auto progress = action->Progress(bed_.ctx, result->operation_id, bed_.backup);
+    EXPECT_THAT(progress, IsOk());
+    EXPECT_TRUE(progress->completed) << progress->description;
+    return result->item.value_or(Json());
+  }
+
+  void Restore(const Json& archived) {
+    bed_.api().Remove(csi::ClaimKey("shop", "data"));
+    bed_.api().Seed(csi::StorageClassType(),
+                    {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "driver.longhorn.io"}});
+    EXPECT_THAT(MakeLonghornRestoreAction(bed_.env)->Execute(
+                    bed_.ctx, archived, archived, support::MakeRestoreObject("r1", "nightly")),
+                IsOk());
+  }
+
+  void DeleteBackup() {
+    for (const Json& snapshot : bed_.Snapshots()) {
+      EXPECT_THAT(deleteitemactions::MakeLonghornSnapshotAction(bed_.env)->Execute(
+                      bed_.ctx, snapshot, bed_.backup),
+                  IsOk());
+    }
+  }
+
+  // A backup that gives its snapshot up, and the sweep of the next one.
+  void GiveUpAndSweep() {
+    SetJson(bed_.backup, {"metadata", "uid"}, "another-uid");
+    bed_.passes_per_watch = absl::ZeroDuration();
+    EXPECT_THAT(backupitemactions::MakeLonghornVolumeAction(bed_.env)->Execute(bed_.ctx, bed_.pvc,
+                                                                               bed_.backup),
+                StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nothing of it is kept")));
+    EXPECT_THAT(
+        backupitemactions::SweepNativeSnapshots(bed_.ctx, bed_.env, support::kLonghornNamespace),
+        IsOk());
+  }
+
+  support::NativeBed bed_;
+  const std::set<std::string> rights_ = support::RightsOfRole(
+      "deploy/longhorn-rbac.yaml", "velero-csi-delta", support::kLonghornNamespace);
+  std::set<std::string> used_;
+};
+
+TEST_F(LonghornRightsTest, AreEnoughFromBackupToDeletionAndAllAreUsed) {
+  Restore(BackUp());
+  DeleteBackup();
+  GiveUpAndSweep();
+  EXPECT_THAT(used_, UnorderedElementsAreArray(rights_));
+}
+
+}  // namespace
+}  // namespace csidelta::restoreitemactions::longhorn_rights_test
