@@ -40,6 +40,7 @@
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/test_authority.h"
 #include "velero/labels.h"
+#include "velero/volume_decision.h"
 
 namespace csidelta::doctor::checkup_test {
 namespace {
@@ -1071,6 +1072,46 @@ TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
       cluster.api().Find({longhorn::SnapshotType(), "longhorn-system", "csd-1"}).has_value());
   cluster.api().Forbid("list", "backups");
   EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kUnknown));
+}
+
+// What a text has before and after a part of it; all of it and nothing, where it has none.
+std::pair<absl::string_view, absl::string_view> Divide(absl::string_view text,
+                                                       absl::string_view part) {
+  const std::size_t begin = text.find(part);
+  return begin == absl::string_view::npos
+             ? std::pair<absl::string_view, absl::string_view>(text, "")
+             : std::pair(text.substr(0, begin), text.substr(begin + part.size()));
+}
+
+// What of a text stands between two parts of it.
+absl::string_view Between(absl::string_view text, absl::string_view begin, absl::string_view end) {
+  return Divide(Divide(text, begin).second, end).first;
+}
+
+// The classes and settings of docs/longhorn.md for moving, as they stand there.
+TEST(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
+  Cluster cluster;
+  const std::string page = support::ReadSource("docs/longhorn.md");
+  const absl::string_view moving = Between(page, "\n## Move the data into a bucket\n", "\n## ");
+  std::set<std::string> classes = {"longhorn"};
+  std::vector<absl::string_view> blocks = absl::StrSplit(moving, "\n```yaml\n");
+  for (const absl::string_view block : absl::MakeSpan(blocks).subspan(1)) {
+    const Json object = ParseYaml(Divide(block, "\n```\n").first).value();
+    const bool is_of_snapshots = GetString(object, {"kind"}) == "VolumeSnapshotClass";
+    cluster.api().Seed(is_of_snapshots ? csi::VolumeSnapshotClassType() : StorageClassType(),
+                       object);
+    classes.insert(k8s::Name(object));
+    EXPECT_EQ(GetString(object, {is_of_snapshots ? "driver" : "provisioner"}),
+              velero::kLonghornDriver);
+  }
+  EXPECT_THAT(classes, ::testing::ElementsAre("longhorn", "longhorn-for-uploads", "longhorn-snap"));
+  cluster.api().Seed(StorageClassType(),
+                     MakeObject("storage.k8s.io/v1", "StorageClass", "", "longhorn"));
+  SetSettings(cluster, std::string(Between(moving, "\n```json\n", "\n```\n")));
+  for (const char* const check : {"longhorn-class", "mover-settings", "mover-setting-names"}) {
+    const Finding finding = cluster.FindingOf(check);
+    EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
+  }
 }
 
 TEST(CheckupTest, OfDeletionsThatHangTheNextStepSaysWhatTheyWaitFor) {
