@@ -3,7 +3,6 @@
 #include <grpcpp/server_builder.h>
 #include <signal.h>
 
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <set>
@@ -18,12 +17,11 @@
 #include "base/status_macros.h"
 #include "tests/support/csi_driver/control_server.h"
 #include "tests/support/csi_driver/services.h"
+#include "tests/support/run_server.h"
 
 namespace csidelta::csi_driver {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 constexpr char kUsage[] =
     "usage: csi-delta-test-driver --endpoint unix://PATH --state-dir DIR --driver-name NAME\n"
     "           --node-id ID [--control-socket PATH] [--no-list-snapshots]\n"
@@ -181,23 +179,9 @@ absl::Status Serve(const DriverOptions& options, const sigset_t& signals) {
 
 int Main(int argc, char** argv) {
   const absl::StatusOr<DriverOptions> options = ParseArguments(argc, argv);
-  if (!options.ok()) {
-    std::fprintf(stderr, "csi-delta-test-driver: %s\n%s",
-                 std::string(options.status().message()).c_str(), kUsage);
-    return kExitUsage;
-  }
-  sigset_t signals;  // Blocked before the first thread starts, so that all of them have it so.
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-
-  const absl::Status status = Serve(*options, signals);
-  if (!status.ok()) {
-    CSIDELTA_LOG(kError, "driver failed", {"status", status.ToString()});
-    return kExitFailed;
-  }
-  return 0;
+  return support::RunServer(
+      {.name = "csi-delta-test-driver", .usage = kUsage, .arguments = options.status()},
+      [&](const sigset_t& signals) { return Serve(*options, signals); });
 }
 
 }  // namespace

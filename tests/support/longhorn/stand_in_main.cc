@@ -26,13 +26,12 @@
 #include "tests/support/longhorn/engine.h"
 #include "tests/support/longhorn/installation.h"
 #include "tests/support/longhorn/manager.h"
+#include "tests/support/run_server.h"
 #include "tests/support/test_authority.h"
 
 namespace csidelta::longhorn_stand_in {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 constexpr absl::Duration kInstallTimeMax = absl::Seconds(60);
 constexpr absl::Duration kAskTimeMax = absl::Seconds(60);
 constexpr char kUsage[] =
@@ -161,24 +160,11 @@ absl::Status Serve(const Arguments& arguments, const sigset_t& signals) {
 
 int Main(int argc, char** argv) {
   const absl::StatusOr<Arguments> arguments = ParseArguments(argc, argv);
-  if (!arguments.ok()) {
-    std::fprintf(stderr, "csi-delta-longhorn-stand-in: %s\n%s",
-                 std::string(arguments.status().message()).c_str(), kUsage);
-    return kExitUsage;
-  }
-  sigset_t signals;  // Blocked before the first thread starts, so that all of them have it so.
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-
-  const absl::Status status =
-      arguments->ask.empty() ? Serve(*arguments, signals) : Ask(arguments->ask);
-  if (!status.ok()) {
-    CSIDELTA_LOG(kError, "the stand-in failed", {"status", status.ToString()});
-    return kExitFailed;
-  }
-  return 0;
+  return support::RunServer(
+      {.name = "csi-delta-longhorn-stand-in", .usage = kUsage, .arguments = arguments.status()},
+      [&](const sigset_t& signals) {
+        return arguments->ask.empty() ? Serve(*arguments, signals) : Ask(arguments->ask);
+      });
 }
 
 }  // namespace
