@@ -140,7 +140,7 @@ TEST_P(ControllerTest, AnEngineThatIsBeingUpgradedTakesAndRemovesNone) {
   EXPECT_TRUE(GetBool(Get("three"), {"status", "readyToUse"}));
 }
 
-TEST_P(ControllerTest, WithPurgingDisabledADeletedOneLingersUntouched) {
+TEST_P(ControllerTest, WithPurgingDisabledADeletedOneLingersUntouchedUntilItIsEnabled) {
   Take("one");
   Take("two");
   longhorn_.SetSwitches({.purge_is_disabled = true});
@@ -149,6 +149,10 @@ TEST_P(ControllerTest, WithPurgingDisabledADeletedOneLingersUntouched) {
   EXPECT_TRUE(k8s::BeingDeleted(Get("one")));
   EXPECT_FALSE(GetBool(Get("one"), {"status", "readyToUse"}));
   EXPECT_TRUE(EngineHas("one"));
+  longhorn_.SetSwitches({.purge_is_disabled = false});
+  longhorn_.Pass(absl::Seconds(15));
+  EXPECT_EQ(Get("one"), Json());
+  EXPECT_FALSE(EngineHas("one"));
 }
 
 TEST_P(ControllerTest, UpTo110ADeletionAttachesADetachedVolume) {

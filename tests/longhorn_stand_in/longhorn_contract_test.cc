@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,11 +9,13 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -23,9 +26,14 @@
 #include "tests/contract/longhorn_contract.h"
 #include "tests/support/longhorn/fake_longhorn.h"
 #include "tests/support/longhorn/records.h"
+#include "tests/support/paths.h"
 
 namespace csidelta::contract::longhorn_contract_test {
 namespace {
+
+// What a subject may be told to do, beside the API.
+constexpr std::array<const char*, 5> kCommands = {"attach", "detach", "engine-snapshots",
+                                                  "manager-stop", "manager-start"};
 
 // The stand-in on an API server in memory.
 class StandInSubject : public LonghornSubject {
@@ -179,6 +187,73 @@ std::vector<LonghornCase> Cases() {
     cases.push_back({"Real", [path] { return std::make_unique<RealSubject>(path); }});
   }
   return cases;
+}
+
+// --- The suite itself: its cases by name, and their sources
+
+std::map<std::string, std::string> CasesBySource() {
+  std::map<std::string, std::string> cases;
+  const std::string source = support::ReadSource("tests/contract/longhorn_contract.cc");
+  const std::vector<std::string> parts = absl::StrSplit(source, "\nTEST_P(LonghornContract, ");
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    cases[parts[i].substr(0, parts[i].find(')'))] = parts[i].substr(0, parts[i].find("\n}\n"));
+  }
+  return cases;
+}
+
+// What it calls, by the commands that the fixture needs for it.
+std::set<std::string> CommandsOf(const std::string& body) {
+  std::set<std::string> commands;
+  for (const char* const one : kCommands) {
+    if (absl::StrContains(body, absl::StrCat("MustRun(\"", one, "\""))) {
+      commands.insert(one);
+    }
+  }
+  if (absl::StrContains(body, "MakeVolume(")) {
+    commands.insert("attach");
+  }
+  if (absl::StrContains(body, "EngineHas(") || absl::StrContains(body, "EngineSnapshots(")) {
+    commands.insert("engine-snapshots");
+  }
+  return commands;
+}
+
+// What it is skipped without, or asks about before it calls it.
+std::set<std::string> ConditionsOf(const std::string& body) {
+  std::set<std::string> conditions;
+  for (const char* const condition : {"SKIP_WITHOUT(", "if (Has({"}) {
+    const std::vector<std::string> parts = absl::StrSplit(body, condition);
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      for (const char* const one : kCommands) {
+        if (absl::StrContains(parts[i].substr(0, parts[i].find(')')),
+                              absl::StrCat("\"", one, "\""))) {
+          conditions.insert(one);
+        }
+      }
+    }
+  }
+  return conditions;
+}
+
+TEST(LonghornContractSuiteTest, ACaseSkipsItselfWithoutTheCommandsThatItCallsAndAllAreCalled) {
+  std::set<std::string> called;
+  for (const auto& [name, body] : CasesBySource()) {
+    const std::set<std::string> commands = CommandsOf(body);
+    EXPECT_THAT(commands, testing::IsSubsetOf(ConditionsOf(body))) << name;
+    called.insert(commands.begin(), commands.end());
+  }
+  EXPECT_THAT(called, testing::UnorderedElementsAreArray(kCommands));
+}
+
+TEST(LonghornContractSuiteTest, ThePageNamesEachCaseAndEachCommand) {
+  const std::string page = support::ReadSource("tests/support/longhorn/README.md");
+  EXPECT_GE(CasesBySource().size(), 29u);
+  for (const auto& [name, body] : CasesBySource()) {
+    EXPECT_THAT(page, testing::HasSubstr(absl::StrCat("`", name, "`")));
+  }
+  for (const char* const one : kCommands) {
+    EXPECT_THAT(page, testing::HasSubstr(absl::StrCat("\"", one, "\": ...")));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Longhorns, LonghornContract, testing::ValuesIn(Cases()),

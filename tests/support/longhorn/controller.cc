@@ -132,9 +132,18 @@ bool Controller::TakeNew(const std::string& snapshot) {
   return new_.erase(snapshot) > 0;
 }
 
+// All snapshots when the setting of purges changed, as a setting's change queues them.
 void Controller::SetSwitches(const Switches& switches) {
   std::scoped_lock lock(mutex_);
-  switches_ = switches;
+  const bool was_disabled = std::exchange(switches_, switches).purge_is_disabled;
+  if (was_disabled == switches.purge_is_disabled) {
+    return;
+  }
+  for (const auto& [volume, names] : by_volume_) {
+    for (const std::string& name : names) {
+      queue_.Add({Part::kSnapshot, name}, Soon());
+    }
+  }
 }
 
 Switches Controller::switches() const {
