@@ -76,6 +76,14 @@ class LonghornVolumeActionTest : public testing::Test {
   void SeedBackup(const std::string& name, const std::string& phase, const std::string& uid) {
     bed_.api().Seed(csi::BackupType(), support::MakeBackupObject(name, phase, uid));
   }
+  // The backup "nightly" has failed, and "next" begins in another process.
+  void FailAndBeginNext() {
+    SeedBackup("nightly", "Failed", "backup-uid");
+    bed_.backup = support::MakeBackupObject("next", "InProgress", "next-uid");
+    SetJson(bed_.backup, {"spec", "resourcePolicy"},
+            Json{{"kind", "configmap"}, {"name", "policies"}});
+    Restart();
+  }
 
   support::NativeBed bed_;
   std::unique_ptr<velero::BackupItemAction> action_;
@@ -365,11 +373,7 @@ TEST_F(LonghornVolumeActionTest, CancellingLeavesOneThatIsReady) {
 TEST_F(LonghornVolumeActionTest, TheNextBackupRemovesWhatAFailedOneLeft) {
   MustRun();
   const Json left = Only();
-  SeedBackup("nightly", "Failed", "backup-uid");
-  bed_.backup = support::MakeBackupObject("next", "InProgress", "next-uid");
-  SetJson(bed_.backup, {"spec", "resourcePolicy"},
-          Json{{"kind", "configmap"}, {"name", "policies"}});
-  Restart();
+  FailAndBeginNext();
   MustRun();
   EXPECT_FALSE(bed_.EngineHas(k8s::Name(left))) << "the newer one let Longhorn purge it";
   EXPECT_NE(k8s::Uid(Only()), k8s::Uid(left));
@@ -377,6 +381,28 @@ TEST_F(LonghornVolumeActionTest, TheNextBackupRemovesWhatAFailedOneLeft) {
   const int lists = bed_.Count("list", "backups");
   MustRun();
   EXPECT_EQ(bed_.Count("list", "backups"), lists);
+}
+
+// Longhorn cancels one that is deleted before it is taken.
+TEST_F(LonghornVolumeActionTest, OneOfAFailedBackupThatIsNotTakenYetIsSweptAndNeverTaken) {
+  bed_.api().FailNext("create", "snapshots", absl::CancelledError("killed"), 1,
+                      support::Fault::kAnswerLost);
+  bed_.api().FailNext("get", "snapshots", absl::CancelledError("killed"));
+  EXPECT_FALSE(Run().ok());
+  const std::string left = k8s::Name(Only());
+  FailAndBeginNext();
+  Json swept;
+  bed_.on_call = [&](const ApiCall& call, const Json*) {
+    if (call.verb == "create" && call.plural == "snapshots") {
+      swept = bed_.api().Find(support::NativeBed::SnapshotKey(left)).value_or(Json());
+    }
+    return absl::OkStatus();
+  };
+  MustRun();
+  EXPECT_TRUE(k8s::BeingDeleted(swept)) << "before the next one is asked for";
+  EXPECT_EQ(GetString(swept, {"status", "requestedTime"}), "");
+  EXPECT_NE(k8s::Name(Only()), left);
+  EXPECT_FALSE(bed_.EngineHas(left));
 }
 
 TEST_F(LonghornVolumeActionTest, TheSweepCanBeSwitchedOff) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/log.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
@@ -66,6 +67,24 @@ TEST_F(LonghornSnapshotDeletionTest, AsksOnceAndDoesNotWaitForTheNewestThatLinge
   bed_.Pass(absl::Minutes(1));
   EXPECT_TRUE(There().is_null());
   EXPECT_THAT(Delete(), IsOk()) << "gone already";
+}
+
+TEST_F(LonghornSnapshotDeletionTest, OfADetachedVolumeItIsDoneAtOnceAndSaidThatLonghornKeepsIt) {
+  bed_.AddSnapshot("newer");
+  bed_.Do([&] { bed_.longhorn.Detach(support::kLonghornVolume); });
+  bed_.Pass(absl::Seconds(10));
+  static std::string said;
+  SetLogSink([](LogLevel, const std::string& line) { said += line; });
+  const absl::Time asked_at = bed_.clock.Now();
+  EXPECT_THAT(Delete(), IsOk());
+  SetLogSink(nullptr);
+  EXPECT_EQ(bed_.clock.Now(), asked_at);
+  EXPECT_THAT(said, AllOf(HasSubstr("whose volume is detached"), HasSubstr(kName)));
+  bed_.Pass(absl::Minutes(1));
+  EXPECT_TRUE(k8s::BeingDeleted(There()));
+  bed_.Do([&] { bed_.longhorn.Attach(support::kLonghornVolume); });
+  bed_.Pass(absl::Seconds(30));
+  EXPECT_TRUE(There().is_null());
 }
 
 TEST_F(LonghornSnapshotDeletionTest, OneWithAnotherUidIsLeftAlone) {

@@ -29,9 +29,9 @@ using testing::UnorderedElementsAreArray;
 
 // Longhorn's objects are asked for by the rights of that manifest alone; all else is that of
 // deploy/rbac.yaml.
-class LonghornRightsTest : public testing::Test {
+class LonghornPluginRightsTest : public testing::Test {
  protected:
-  LonghornRightsTest() {
+  LonghornPluginRightsTest() {
     bed_.on_call = [this](const ApiCall& call, const Json*) {
       const std::set<std::string> kinds = {"snapshots", "volumes", "engines", "settings"};
       if (call.namespace_name != support::kLonghornNamespace && !kinds.contains(call.plural)) {
@@ -93,7 +93,7 @@ class LonghornRightsTest : public testing::Test {
   std::set<std::string> used_;
 };
 
-TEST_F(LonghornRightsTest, AreEnoughFromBackupToDeletionAndAllAreUsed) {
+TEST_F(LonghornPluginRightsTest, AreEnoughFromBackupToDeletionAndAllAreUsed) {
   Restore(BackUp());
   DeleteBackup();
   GiveUpAndSweep();
