@@ -8,9 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "base/json.h"
-#include "base/log.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
+#include "tests/support/action_log.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
@@ -35,26 +34,7 @@ Json LonghornSnapshot(const std::string& name, const support::Strings& labels = 
 
 class LonghornSnapshotActionTest : public testing::Test {
  protected:
-  void SetUp() override {
-    SetLogSink([](LogLevel level, const std::string& line) {
-      EXPECT_EQ(level, LogLevel::kInfo) << line;
-      told().push_back(line);
-    });
-    told().clear();
-  }
-  void TearDown() override { SetLogSink(nullptr); }
-  static std::vector<std::string>& told() {
-    static std::vector<std::string> lines;
-    return lines;
-  }
-
-  void Set(const support::Strings& settings) {
-    Json config_map =
-        MakeObject("v1", "ConfigMap", support::kVeleroNamespace, "csi-delta",
-                   {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
-    SetJson(config_map, {"data"}, settings);
-    bed_.api.Seed(csi::ConfigMapType(), config_map);
-  }
+  ~LonghornSnapshotActionTest() override { EXPECT_THAT(log_.warnings(), IsEmpty()); }
 
   BackupItemResult Run(const Json& item, const std::string& phase = "InProgress") {
     const auto result =
@@ -67,6 +47,7 @@ class LonghornSnapshotActionTest : public testing::Test {
     return found;
   }
 
+  support::ActionLog log_;
   support::ActionBed bed_;
   std::unique_ptr<velero::BackupItemAction> action_ = MakeLonghornSnapshotAction(bed_.env);
 };
@@ -85,7 +66,7 @@ TEST_F(LonghornSnapshotActionTest, MarksOtherSnapshotsToBeLeftOut) {
     EXPECT_EQ(*result.item, want) << phase;
   }
   EXPECT_THAT(
-      told(),
+      log_.told(),
       ElementsAre(HasSubstr("snapshots.longhorn.io longhorn-system/nightly-1 is left out: ")));
 }
 
@@ -95,7 +76,7 @@ TEST_F(LonghornSnapshotActionTest, KeepsTheNativeSnapshotsOfThisBackup) {
   for (const char* phase : {"InProgress", "Finalizing"}) {
     EXPECT_FALSE(Run(LonghornSnapshot("csd-1", labels), phase).item.has_value()) << phase;
   }
-  EXPECT_THAT(told(), IsEmpty());
+  EXPECT_THAT(log_.told(), IsEmpty());
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
 }
 
@@ -109,9 +90,9 @@ TEST_F(LonghornSnapshotActionTest, LeavesOutTheNativeSnapshotsOfOtherBackups) {
 }
 
 TEST_F(LonghornSnapshotActionTest, KeepsAllWhereTheSettingsSaySo) {
-  Set({{"longhornItems", "keep"}});
+  support::SetPluginConfig({{"longhornItems", "keep"}}, bed_.api);
   EXPECT_FALSE(Run(LonghornSnapshot("nightly-1")).item.has_value());
-  EXPECT_THAT(told(), IsEmpty());
+  EXPECT_THAT(log_.told(), IsEmpty());
 }
 
 TEST_F(LonghornSnapshotActionTest, ActsWithoutEnableCsi) {
@@ -125,7 +106,7 @@ TEST_F(LonghornSnapshotActionTest, HundredsCostOneRequestAndThreeLines) {
     EXPECT_TRUE(Run(LonghornSnapshot(absl::StrCat("nightly-", i))).item.has_value());
   }
   EXPECT_THAT(bed_.api.calls(), SizeIs(1)) << "that for the settings";
-  EXPECT_THAT(told(),
+  EXPECT_THAT(log_.told(),
               ElementsAre(HasSubstr("is left out"), HasSubstr(": 10 are"), HasSubstr(": 100 are")));
 }
 

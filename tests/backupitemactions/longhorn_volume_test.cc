@@ -16,6 +16,7 @@
 #include "k8s/object.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
+#include "tests/support/action_log.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
 
@@ -408,11 +409,7 @@ TEST_F(LonghornVolumeActionTest, OneOfAFailedBackupThatIsNotTakenYetIsSweptAndNe
 TEST_F(LonghornVolumeActionTest, TheSweepCanBeSwitchedOff) {
   MustRun();
   SeedBackup("nightly", "Failed", "backup-uid");
-  Json settings =
-      support::MakeObject("v1", "ConfigMap", support::kVeleroNamespace, "csi-delta",
-                          {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
-  SetJson(settings, {"data"}, Json{{"sweepOrphans", "false"}});
-  bed_.api().Seed(csi::ConfigMapType(), settings);
+  support::SetPluginConfig({{"sweepOrphans", "false"}}, bed_.api());
   Restart();
   MustRun();
   EXPECT_FALSE(k8s::BeingDeleted(Only()));

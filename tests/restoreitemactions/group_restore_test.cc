@@ -13,6 +13,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
+#include "tests/support/action_log.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -59,13 +60,7 @@ class GroupRestoreTest : public testing::Test {
     return result.value_or(RestoreItemResult());
   }
 
-  void AskForGroups() {
-    Json config =
-        support::MakeObject("v1", "ConfigMap", support::kVeleroNamespace, "settings",
-                            {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
-    SetJson(config, {"data", "groupRestore"}, "preprovisioned");
-    bed_.api.Seed(csi::ConfigMapType(), config);
-  }
+  void AskForGroups() { support::SetPluginConfig({{"groupRestore", "preprovisioned"}}, bed_.api); }
 
   void Serve(const std::string& version) {
     for (const char* plural : kPlurals) {

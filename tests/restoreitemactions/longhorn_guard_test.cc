@@ -8,11 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/log.h"
-#include "csi/snapshot_types.h"
 #include "longhorn/kinds_guard.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
+#include "tests/support/action_log.h"
 #include "tests/support/await.h"
 #include "tests/support/memory_growth.h"
 #include "tests/support/sanitized.h"
@@ -46,33 +45,6 @@ Json LonghornObject(const std::string& kind, const std::string& name = "x",
 
 class LonghornGuardTest : public testing::Test {
  protected:
-  void SetUp() override {
-    SetLogSink([](LogLevel level, const std::string& line) {
-      (level == LogLevel::kInfo ? told() : warnings()).push_back(line);
-    });
-    told().clear();
-    warnings().clear();
-    restore_ = support::MakeRestoreObject("r1", "nightly");
-  }
-  void TearDown() override { SetLogSink(nullptr); }
-
-  static std::vector<std::string>& told() {
-    static std::vector<std::string> lines;
-    return lines;
-  }
-  static std::vector<std::string>& warnings() {
-    static std::vector<std::string> lines;
-    return lines;
-  }
-
-  void Set(const support::Strings& settings) {
-    Json config_map =
-        MakeObject("v1", "ConfigMap", support::kVeleroNamespace, "csi-delta",
-                   {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
-    SetJson(config_map, {"data"}, settings);
-    bed_.api.Seed(csi::ConfigMapType(), config_map);
-  }
-
   RestoreItemResult Run(const Json& item) {
     const auto result = action_->Execute(bed_.ctx, item, item, restore_);
     EXPECT_THAT(result, IsOk());
@@ -88,8 +60,9 @@ class LonghornGuardTest : public testing::Test {
     return !result.skip_restore;
   }
 
+  support::ActionLog log_;
   support::ActionBed bed_;
-  Json restore_;
+  Json restore_ = support::MakeRestoreObject("r1", "nightly");
   std::unique_ptr<velero::RestoreItemAction> action_ = MakeLonghornGuardAction(bed_.env);
 };
 
@@ -107,10 +80,10 @@ TEST_F(LonghornGuardTest, ASnapshotThatAsksToBeTakenIsNotRestored) {
   Json snapshot = LonghornObject("Snapshot", "nightly-1f0c");
   SetJson(snapshot, {"spec"}, Json{{"volume", "pvc-1"}, {"createSnapshot", true}});
   EXPECT_FALSE(IsRestored(snapshot));
-  EXPECT_THAT(told(), ElementsAre(HasSubstr(
-                          "snapshots.longhorn.io longhorn-system/nightly-1f0c is left out: "
-                          "Longhorn would take a new snapshot")));
-  EXPECT_THAT(warnings(), IsEmpty());
+  EXPECT_THAT(log_.told(), ElementsAre(HasSubstr(
+                               "snapshots.longhorn.io longhorn-system/nightly-1f0c is left out: "
+                               "Longhorn would take a new snapshot")));
+  EXPECT_THAT(log_.warnings(), IsEmpty());
 }
 
 TEST_F(LonghornGuardTest, NorIsOneWhoseStatusWouldBeRestored) {
@@ -130,12 +103,12 @@ TEST_F(LonghornGuardTest, NothingGetsIntoAMappedNamespace) {
   for (const longhorn::KnownKind& known : longhorn::KnownKinds()) {
     EXPECT_FALSE(IsRestored(LonghornObject(std::string(known.kind)))) << known.kind;
   }
-  EXPECT_THAT(told(), SizeIs(longhorn::KnownKinds().size()));
-  EXPECT_THAT(told().front(), HasSubstr("one in restored could neither work nor be deleted"));
+  EXPECT_THAT(log_.told(), SizeIs(longhorn::KnownKinds().size()));
+  EXPECT_THAT(log_.told().front(), HasSubstr("one in restored could neither work nor be deleted"));
 }
 
 TEST_F(LonghornGuardTest, OfWhatIsMappedToLonghornsNamespaceTheKindDecides) {
-  Set({{"longhornNamespace", kMapped}});
+  support::SetPluginConfig({{"longhornNamespace", kMapped}}, bed_.api);
   SetJson(restore_, {"spec", "namespaceMapping"}, Json{{kDefaultNamespace, kMapped}});
   EXPECT_TRUE(IsRestored(LonghornObject("Setting")));
   EXPECT_FALSE(IsRestored(LonghornObject("Volume")));
@@ -158,8 +131,8 @@ TEST_F(LonghornGuardTest, AnArchiveOfTheDroppedVersionIsLeftOutWithoutAnError) {
   for (const char* kind : {"Snapshot", "Volume", "Setting", "RecurringJob"}) {
     EXPECT_FALSE(IsRestored(LonghornObject(kind, "x", "v1beta1"))) << kind;
   }
-  EXPECT_THAT(told(), SizeIs(4));
-  EXPECT_THAT(told().back(),
+  EXPECT_THAT(log_.told(), SizeIs(4));
+  EXPECT_THAT(log_.told().back(),
               HasSubstr("is of longhorn.io/v1beta1, which Longhorn dropped in 1.10"));
 }
 
@@ -172,7 +145,7 @@ TEST_F(LonghornGuardTest, AnItemThatAnActionConvertedCountsAsItIsNow) {
 }
 
 TEST_F(LonghornGuardTest, SwitchedOffItStillKeepsTheWorstOut) {
-  Set({{"longhornGuard", "off"}});
+  support::SetPluginConfig({{"longhornGuard", "off"}}, bed_.api);
   EXPECT_TRUE(IsRestored(LonghornObject("Volume")));
   EXPECT_TRUE(IsRestored(LonghornObject("KindToCome")));
   for (const char* kind : {"Snapshot", "Engine", "SystemRestore"}) {
@@ -187,18 +160,18 @@ TEST_F(LonghornGuardTest, ActsWithoutEnableCsi) {
 }
 
 TEST_F(LonghornGuardTest, SettingsThatCannotBeReadAreOneWarningAndTheDefaults) {
-  Set({{"longhornGuard", "never"}});
+  support::SetPluginConfig({{"longhornGuard", "never"}}, bed_.api);
   for (int i = 0; i < 20; ++i) {
     EXPECT_FALSE(IsRestored(LonghornObject("Volume", absl::StrCat("v", i))));
   }
-  EXPECT_THAT(warnings(), ElementsAre(AllOf(HasSubstr("longhornGuard"), HasSubstr("on or off"),
-                                            HasSubstr("the defaults count"))));
+  EXPECT_THAT(log_.warnings(), ElementsAre(AllOf(HasSubstr("longhornGuard"), HasSubstr("on or off"),
+                                                 HasSubstr("the defaults count"))));
   EXPECT_EQ(bed_.api.CallCount("list", "configmaps"), 1);
 }
 
 TEST_F(LonghornGuardTest, SettingsAreReadAnewForAnotherRestore) {
   EXPECT_FALSE(IsRestored(LonghornObject("Volume")));
-  Set({{"longhornGuard", "off"}});
+  support::SetPluginConfig({{"longhornGuard", "off"}}, bed_.api);
   EXPECT_FALSE(IsRestored(LonghornObject("Volume"))) << "the same restore";
   SetJson(restore_, {"metadata", "uid"}, "another");
   EXPECT_TRUE(IsRestored(LonghornObject("Volume")));
@@ -244,7 +217,7 @@ TEST_F(LonghornGuardTest, ThousandsOfSnapshotsCostOneRequestAndNextToNoMemory) {
   for (int count = 10; count <= snapshots; count *= 10) {
     lines.push_back(HasSubstr(absl::StrCat(": ", count, " are")));
   }
-  EXPECT_THAT(told(), testing::ElementsAreArray(lines));
+  EXPECT_THAT(log_.told(), testing::ElementsAreArray(lines));
 }
 
 }  // namespace
